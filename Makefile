@@ -38,6 +38,7 @@ test: ## run all tests; installs the real servers they use when root
 	scripts/install-packages $(TEST_PACKAGES)
 	scripts/install-aioquic
 	scripts/install-coredns
+	scripts/install-resolved
 	$(CARGO) test --workspace --locked
 
 lint: ## formatting, clippy and rustdoc with warnings denied; licences and advisories where cargo-deny is

@@ -4,11 +4,13 @@
 //! arguments (clap) ──> commands ──> request ──> roles on engines ──> record ──> report, JSON
 //! ```
 
+#[macro_use]
+mod output;
+
 mod arguments;
 mod bench;
 mod commands;
 mod failure;
-mod output;
 mod process;
 mod progress;
 
@@ -21,6 +23,7 @@ use commands::{
     auth, compare, host, load, man, report, run, runs, search, selftest, servers, trace, update,
     verify, zone,
 };
+use failure::Failure;
 
 /// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?
 #[derive(Debug, Parser)]
@@ -123,8 +126,8 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Man { dir } => man::run(Cli::command(), &dir),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    // A failure of the command counts more than one of its output; both are told.
+    let failed = done.err().map(Failure::report);
+    let unwritten = output::finish().err().map(Failure::report);
+    failed.or(unwritten).unwrap_or(ExitCode::SUCCESS)
 }

@@ -1,9 +1,82 @@
-//! Outputs of commands: files, and the standard output.
+//! Outputs of commands: files, the standard output, and the standard error.
+//!
+//! A terminal that is gone, a full disk, or a reader that has closed its pipe never ends what a command measures. So `println!`
+//! and `eprintln!` of this crate do not panic, as those of the standard library do: what standard error does not take is lost,
+//! and an error of the standard output is told at the end (a closed pipe is none).
 
+use std::fmt::Arguments;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use crate::failure::Failure;
+
+macro_rules! print {
+    ($($text:tt)*) => { $crate::output::to_stdout(format_args!($($text)*)) };
+}
+
+macro_rules! println {
+    () => { $crate::output::to_stdout(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::output::to_stdout(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+macro_rules! eprint {
+    ($($text:tt)*) => { $crate::output::to_stderr(format_args!($($text)*)) };
+}
+
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::output::to_stderr(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// First error of the standard output.
+static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Writes text to the standard output; [`finish`] tells the first error.
+pub(crate) fn to_stdout(text: Arguments<'_>) {
+    note(io::stdout().lock().write_fmt(text));
+}
+
+/// Writes text to standard error, as far as it is taken.
+pub(crate) fn to_stderr(text: Arguments<'_>) {
+    // There is nowhere to tell an error.
+    let _ = io::stderr().lock().write_fmt(text);
+}
+
+/// Keeps the first error of the standard output.
+fn note(written: io::Result<()>) {
+    let Err(error) = written else { return };
+    if let Ok(mut first) = FAILED.lock() {
+        first.get_or_insert(error);
+    }
+}
+
+/// Writes what is left of the standard output.
+///
+/// # Errors
+/// The first error of it, unless its reader has gone.
+pub(crate) fn finish() -> Result<(), Failure> {
+    note(io::stdout().lock().flush());
+    let failed = FAILED.lock().ok().and_then(|mut first| first.take());
+    match failed.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+        Some(error) => {
+            Err(Failure::run(anyhow::anyhow!("cannot write the standard output: {error}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Tries whether files can be written that a command writes at its end, before it begins.
+///
+/// # Errors
+/// The error that writing would have; nothing was measured then.
+pub(crate) fn try_writing<'a>(
+    paths: impl IntoIterator<Item = &'a Option<PathBuf>>,
+) -> Result<(), Failure> {
+    paths
+        .into_iter()
+        .flatten()
+        .try_for_each(|path| record::try_writing(path).map_err(Failure::input))
+}
 
 /// Creates a file for writing; the error names the file.
 pub(crate) fn create(path: &Path) -> Result<std::fs::File, Failure> {

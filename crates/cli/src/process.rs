@@ -5,13 +5,25 @@ use std::sync::atomic::AtomicBool;
 
 use crate::failure::Failure;
 
-/// Returns a flag that SIGINT and SIGTERM set; commands then end cleanly and report what they have.
+/// Returns a flag that SIGINT, SIGTERM and SIGHUP set, without those that the caller of this process ignores (nohup); commands
+/// then end cleanly and report what they have.
 pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in lab::ending_signals() {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::run)?;
     }
     Ok(stop)
+}
+
+/// Returns what became of the process in the lab, from its exit code. One that was killed could not say so itself.
+pub(crate) fn outside(code: u8) -> Result<(), Failure> {
+    if let Some(signal) = code.checked_sub(128).filter(|signal| *signal > 0) {
+        eprintln!(
+            "dnsdyno: the process in the lab was killed by signal {signal}{}; what it had measured is in the store",
+            if signal == 9 { " (the kernel does so when memory is short: see dmesg)" } else { "" }
+        );
+    }
+    if code == 0 { Ok(()) } else { Err(Failure::Verdict(code)) }
 }
 
 /// Returns the command line as the user wrote it.

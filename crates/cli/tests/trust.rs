@@ -13,7 +13,8 @@ fn experiment(dir: &Path) -> std::path::PathBuf {
     let text = format!(
         "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nmethod = \"closed\"\nservers = [\"own\"]\nrepeats = 1\n\
          [workload]\nnamespace = \"10.0.0.0/24\"\n[closed]\nduration = \"300ms\"\nwindow = 8\n\
-         [custom.own]\ncommand = \"touch {}; false\"\nready = \"1s\"\n",
+         [custom.own]\ncommand = \"mark={}; touch $mark; false\"\nready = \"1s\"\n\
+         files = {{ \"own.conf\" = \"first\\nrun \\u001b[2J\" }}\n",
         mark.display()
     );
     std::fs::write(dir.join("x.toml"), text).expect("writes");
@@ -37,8 +38,11 @@ fn without_a_terminal_a_file_with_commands_needs_trust() {
     let output = run(dir.path(), &["--wait", "x.toml"]);
     let told = said(&output);
     assert_eq!(output.status.code(), Some(2), "{told}");
-    let shown = format!("start touch {}; false (custom.own)", mark.display());
+    let shown = format!("start mark={}; touch $mark; false (custom.own)", mark.display());
     assert!(told.contains(&shown) && told.contains("--trust"), "{told}");
+    // Its files too, without what would change the terminal.
+    let files = "  write own.conf (custom.own):\n    | first\n    | run \\u{1b}[2J\n  start";
+    assert!(told.contains(files), "{told}");
     assert!(!mark.exists());
     // Its plan is only read, and a file without commands is not asked about.
     let plan = run(dir.path(), &["x.toml", "--dry-run"]);
@@ -69,35 +73,60 @@ fn load_to_an_address_of_a_file_needs_trust() {
     assert!(told.contains("send load to 192.0.2.1:53 (custom.own)"), "{told}");
 }
 
+/// Runs the experiment on a terminal: calls `asked` when it asks, then types `answer`. Returns the exit code and what was told.
+fn on_terminal(dir: &Path, answer: &str, asked: impl Fn()) -> (u32, String) {
+    let pair = native_pty_system().openpty(PtySize::default()).expect("a terminal");
+    let mut command = CommandBuilder::new(cargo_bin("dnsdyno"));
+    command.cwd(dir);
+    command.env("DNSDYNO_STORE", dir.join("runs.db"));
+    command.args(["run", "--wait", "--plain", "x.toml"]);
+    let mut child = pair.slave.spawn_command(command).expect("starts");
+    drop(pair.slave);
+    let mut output = pair.master.try_clone_reader().expect("reads");
+    let mut input = pair.master.take_writer().expect("writes");
+    let (mut told, mut answered, mut bytes) = (String::new(), false, [0; 4096]);
+    // The kernel says EIO when nobody has the terminal open any more.
+    while let Ok(n @ 1..) = output.read(&mut bytes) {
+        told += &String::from_utf8_lossy(&bytes[..n]);
+        if !answered && told.contains("run it? [y/N]") {
+            asked();
+            input.write_all(answer.as_bytes()).expect("typed");
+            answered = true;
+        }
+    }
+    let code = child.wait().expect("ends").exit_code();
+    assert!(answered && told.contains("(custom.own)"), "{told}");
+    assert_eq!(told.matches("run it?").count(), 1, "it asks once: {told}");
+    (code, told)
+}
+
 #[test]
 fn a_terminal_is_asked() {
     for (answer, starts) in [("\n", false), ("no\n", false), ("y\n", true)] {
         let dir = tempfile::tempdir().expect("a folder");
         let mark = experiment(dir.path());
-        let pair = native_pty_system().openpty(PtySize::default()).expect("a terminal");
-        let mut command = CommandBuilder::new(cargo_bin("dnsdyno"));
-        command.cwd(dir.path());
-        command.env("DNSDYNO_STORE", dir.path().join("runs.db"));
-        command.args(["run", "--wait", "--plain", "x.toml"]);
-        let mut child = pair.slave.spawn_command(command).expect("starts");
-        drop(pair.slave);
-        let mut output = pair.master.try_clone_reader().expect("reads");
-        let mut input = pair.master.take_writer().expect("writes");
-        let (mut told, mut answered, mut bytes) = (String::new(), false, [0; 4096]);
-        // The kernel says EIO when nobody has the terminal open any more.
-        while let Ok(n @ 1..) = output.read(&mut bytes) {
-            told += &String::from_utf8_lossy(&bytes[..n]);
-            if !answered && told.contains("run it? [y/N]") {
-                input.write_all(answer.as_bytes()).expect("typed");
-                answered = true;
-            }
-        }
-        let code = child.wait().expect("ends").exit_code();
-        assert!(answered && told.contains("(custom.own)"), "{told}");
+        let (code, told) = on_terminal(dir.path(), answer, || ());
         if told.contains("cannot get its namespaces") {
             return skip::because(told);
         }
-        assert_eq!(told.matches("run it?").count(), 1, "it asks once: {told}");
         assert_eq!((code == 2, mark.exists()), (!starts, starts), "{answer:?}: {told}");
+    }
+}
+
+#[test]
+fn only_what_was_shown_is_run() {
+    for (part, other) in [("touch $mark", "true; touch $mark"), ("first", "second")] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (mark, file) = (experiment(dir.path()), dir.path().join("x.toml"));
+        let text = std::fs::read_to_string(&file).expect("the file");
+        assert!(text.contains(part), "{text}");
+        // Somebody changes the file between the question and the answer.
+        let change = || std::fs::write(&file, text.replace(part, other)).expect("writes");
+        let (code, told) = on_terminal(dir.path(), "y\n", change);
+        if told.contains("cannot get its namespaces") {
+            return skip::because(told);
+        }
+        assert_eq!((code, mark.exists()), (2, false), "{told}");
+        assert!(told.contains("has changed since it was shown; nothing was run"), "{told}");
     }
 }

@@ -340,6 +340,8 @@ pub struct UpstreamConfig {
     pub trust_ad: TrustAd,
     /// Whether names are sent in mixed case.
     pub mixed_case: bool,
+    /// Whether queries have cookies (RFC 7873).
+    pub cookies: bool,
     /// Largest UDP reply that is accepted, in octets; 0 for no EDNS.
     #[serde(deserialize_with = "udp_size_or_none")]
     pub udp_size: u16,
@@ -460,6 +462,8 @@ pub struct LimitsConfig {
     pub outstanding: usize,
     /// Share of them that one client network may have.
     pub client_share: f64,
+    /// Share of the memory for streams that one client network may have.
+    pub client_memory_share: f64,
     /// Handling of queries beyond that.
     pub overload: Overload,
     /// Prefix length of a client network, for IPv4.

@@ -82,8 +82,12 @@ counters! {
     upstream_errors,
     /// Messages on upstream sockets without a pending query: late or forged ones.
     upstream_unexpected,
-    /// Messages with the right id but another question, or another letter case of its name.
+    /// Messages with the right id but another question, another letter case of its name, or another cookie.
     upstream_mismatched,
+    /// Replies from upstream with the cookie of the query.
+    upstream_cookies,
+    /// Replies that refuse the cookie of the query, or want one (BADCOOKIE).
+    upstream_bad_cookies,
     /// Messages from upstream that could not be parsed.
     upstream_malformed,
     /// Replies from which records were removed that do not belong to the question.

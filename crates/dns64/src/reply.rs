@@ -5,7 +5,7 @@ mod dname;
 mod normal;
 
 use wire::edns::{EdnsSeen, push_option};
-use wire::extend::CLIENT_SUBNET;
+use wire::extend::{CLIENT_SUBNET, COOKIE};
 use wire::message::{HEADER, Header, Record, flag, name_at, question_end};
 use wire::reply::chain::{Answers, ChainEnd, ChainEvent, MAX_HOPS};
 use wire::reply::readable::{self, Shape};
@@ -321,6 +321,13 @@ impl<'a> Reply<'a> {
                 push_option(out, code, data);
             }
         }
+    }
+
+    /// Returns the data of its cookie (RFC 7873); only the first one counts.
+    #[inline]
+    pub(crate) fn cookie(&self) -> Option<&'a [u8]> {
+        let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
+        options.find(|(code, _)| *code == COOKIE).map(|(_, data)| data)
     }
 
     /// Returns the records of the authority section.

@@ -13,6 +13,7 @@
 
 mod absent;
 mod client;
+mod credible;
 mod deliver;
 mod discover;
 mod lookup;
@@ -144,7 +145,7 @@ impl Dns64 {
         let outstanding = settings.outstanding();
         Dns64 {
             admission: Admission::new(&settings.config, settings.policy.clone(), outstanding),
-            upstreams: Upstreams::new(&settings.config),
+            upstreams: Upstreams::new(&settings.config, settings.cookie_secret),
             transactions: Slab::new(outstanding),
             waiters: Slab::new(outstanding),
             // Two lookups, each with two attempts.
@@ -330,6 +331,11 @@ impl Dns64 {
     /// Returns the messages observed since the caller cleared them; `None` if nothing is to be observed.
     pub fn observed(&mut self) -> Option<&mut Observed> {
         self.tap.as_mut().map(|tap| &mut tap.observed)
+    }
+
+    /// Returns whether there are messages that must be sent on streams.
+    pub fn has_to_streams(&self) -> bool {
+        !self.outbox.is_empty()
     }
 
     /// Returns the messages that must be sent on streams.

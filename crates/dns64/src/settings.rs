@@ -60,8 +60,19 @@ impl Settings {
     /// Prepares a configuration for `workers` workers. Each gets at most `upstream.source-ports` ports to each server, and
     /// fewer if all of them together had more than their share of the ports.
     /// `cookie_secret` must be drawn from the operating system.
-    pub fn new(mut config: Config, workers: usize, cookie_secret: [u8; 16]) -> Self {
-        let policy = Arc::new(Policy::new(&config, &Nat64s::of(&config)));
+    pub fn new(config: Config, workers: usize, cookie_secret: [u8; 16]) -> Self {
+        let nat64s = Nat64s::of(&config);
+        Self::following(config, &nat64s, workers, cookie_secret)
+    }
+
+    /// Works as [`new`](Self::new), with the prefixes that are known by now; they must be for this configuration.
+    pub fn following(
+        mut config: Config,
+        nat64s: &Nat64s,
+        workers: usize,
+        cookie_secret: [u8; 16],
+    ) -> Self {
+        let policy = Arc::new(Policy::new(&config, nat64s));
         let workers = workers.max(1);
         let servers = config.upstream_servers();
         let upstream = &mut config.upstream;
@@ -132,6 +143,11 @@ impl Settings {
     pub fn stream_memory(&self) -> usize {
         let fixed = self.config.fixed_memory() + self.workers * WORKER;
         self.config.limits.memory.0.saturating_sub(fixed).max(LEAST_STREAMS)
+    }
+
+    /// Returns the memory for streams of one client network, in octets.
+    pub fn stream_memory_of_network(&self) -> usize {
+        (self.stream_memory() as f64 * self.config.limits.client_memory_share) as usize
     }
 
     /// Returns how many octets of answers one worker may pass to streams in one step: at least a few of the largest.

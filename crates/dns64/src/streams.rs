@@ -46,6 +46,8 @@ pub enum ToStreams {
     Answer {
         /// Stream of the client.
         stream: u64,
+        /// Address of the client.
+        client: IpAddr,
         /// The reply.
         message: Vec<u8>,
     },
@@ -91,6 +93,7 @@ impl Outbox {
     pub(crate) fn answer(
         &mut self,
         stream: u64,
+        client: IpAddr,
         len: usize,
         make: impl FnOnce(&mut [u8]) -> usize,
     ) -> bool {
@@ -102,13 +105,18 @@ impl Outbox {
             message.truncate(len);
             self.octets += len;
         }
-        self.messages.push(ToStreams::Answer { stream, message });
+        self.messages.push(ToStreams::Answer { stream, client, message });
         fits
     }
 
     /// Returns whether there are enough answers for one step.
     pub(crate) fn has_enough(&self) -> bool {
         self.octets >= self.limit / ENOUGH
+    }
+
+    /// Returns whether there are no messages.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
     }
 
     /// Removes and returns all messages.
@@ -125,8 +133,9 @@ mod tests {
     #[test]
     fn the_answers_of_a_step_are_limited() {
         const LIMIT: usize = 8 << 20;
+        const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
         let mut outbox = Outbox::new(LIMIT);
-        let mut put = |len: usize| outbox.answer(7, len, |room| room.len());
+        let mut put = |len: usize| outbox.answer(7, CLIENT, len, |room| room.len());
         assert!(put(LIMIT / ENOUGH));
         assert!(!put(LIMIT));
         assert!(put(LIMIT - LIMIT / ENOUGH));
@@ -141,6 +150,6 @@ mod tests {
             })
             .collect();
         assert_eq!(lengths, [LIMIT / ENOUGH, 0, LIMIT - LIMIT / ENOUGH, 0]);
-        assert!(!outbox.has_enough() && outbox.answer(7, LIMIT, |room| room.len()));
+        assert!(!outbox.has_enough() && outbox.answer(7, CLIENT, LIMIT, |room| room.len()));
     }
 }

@@ -16,8 +16,11 @@ use crate::upstream::ServerId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyTo {
     Datagram(Destination),
-    /// A stream, by its number.
-    Stream(u64),
+    /// A stream, by its number, and the client's address.
+    Stream {
+        stream: u64,
+        client: IpAddr,
+    },
 }
 
 /// A client that waits for an answer.
@@ -88,12 +91,15 @@ pub(crate) struct Attempt {
     pub(crate) server: ServerId,
     /// Seed of the letter case of its name; 0 for lower case.
     pub(crate) case_seed: u64,
+    /// Whether it has a cookie.
+    pub(crate) has_cookie: bool,
     pub(crate) sent: Nanos,
 }
 
 impl Attempt {
     /// No attempt.
-    const NONE: Self = Attempt { path: Path::None, server: 0, case_seed: 0, sent: Nanos::ZERO };
+    const NONE: Self =
+        Attempt { path: Path::None, server: 0, case_seed: 0, has_cookie: false, sent: Nanos::ZERO };
 }
 
 /// One query to upstream.
@@ -109,6 +115,8 @@ pub(crate) struct Lookup {
     pub(crate) errors: u8,
     /// Sent without EDNS, since a server did not understand it.
     pub(crate) plain: bool,
+    /// A server has refused its cookie.
+    pub(crate) refused_cookie: bool,
     /// Time at which it ends without a reply.
     pub(crate) until: Nanos,
 }
@@ -122,6 +130,7 @@ impl Lookup {
         attempts: 0,
         errors: 0,
         plain: false,
+        refused_cookie: false,
         until: Nanos::ZERO,
     };
 

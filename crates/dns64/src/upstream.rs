@@ -23,10 +23,12 @@ use rand_chacha::rand_core::RngCore;
 use wire::Name;
 use wire::name::strip_suffix;
 
+pub(crate) use self::cookie::{Credibility, MAX_COOKIE, UpstreamCookie};
 use self::sockets::Socket;
 pub use self::sockets::SocketChange;
 use crate::config::{Config, ForwardConfig, UpstreamConfig};
 
+mod cookie;
 mod sockets;
 
 /// One query in this number goes to another server than the fastest.
@@ -79,6 +81,7 @@ pub(crate) struct Server {
     probe_at: Nanos,
     probe_wait: Nanos,
     case: CaseTrust,
+    cookie: UpstreamCookie,
     /// Whether its AD bit is believed.
     trusted: bool,
     /// Whether it is not in the configuration any more.
@@ -102,19 +105,22 @@ pub(crate) struct Upstreams {
     sockets: Vec<Option<Socket>>,
     config: UpstreamConfig,
     pools: Vec<ForwardConfig>,
+    /// Secret of the cookies.
+    secret: [u8; 16],
     renew_at: Nanos,
     /// The socket that waits for its last replies before it gets a new port.
     renewing: Option<SocketId>,
 }
 
 impl Upstreams {
-    /// Makes the servers of a configuration, without sockets.
-    pub(crate) fn new(config: &Config) -> Self {
+    /// Makes the servers of a configuration, without sockets; cookies are made with this secret.
+    pub(crate) fn new(config: &Config, secret: [u8; 16]) -> Self {
         let mut upstreams = Upstreams {
             servers: Vec::new(),
             sockets: Vec::new(),
             config: config.upstream.clone(),
             pools: config.pools(),
+            secret,
             renew_at: Nanos::ZERO,
             renewing: None,
         };
@@ -146,8 +152,10 @@ impl Upstreams {
                 let is_it = |s: &Server| !s.retired && s.pool == number && s.address == address;
                 let unused = |s: &Server| s.retired && s.sockets.is_empty();
                 let known = self.servers.iter().position(is_it);
+                let source = pool.source.iter().find(|s| s.is_ipv4() == address.is_ipv4()).copied();
+                let cookie = UpstreamCookie::new(&self.secret, address, source);
                 let id = known.unwrap_or_else(|| {
-                    let server = Server::new(address, number, self.config.probe_after);
+                    let server = Server::new(address, number, cookie, self.config.probe_after);
                     let id = self.servers.iter().position(unused).unwrap_or(self.servers.len());
                     match self.servers.get_mut(id) {
                         Some(old) => *old = server,
@@ -159,6 +167,9 @@ impl Upstreams {
                 server.weight = pool.weights.get(place).copied().unwrap_or(0);
                 server.by_stream = pool.uses_streams_only();
                 server.trusted = self.config.trusts_ad(address, pool);
+                if !server.cookie.is_like(&cookie) {
+                    server.cookie = cookie;
+                }
             }
         }
     }
@@ -380,10 +391,30 @@ impl Upstreams {
             _ => CaseTrust::Changes(now + CASE_DISTRUST),
         };
     }
+
+    /// Returns whether a query to a server has a cookie; `unanswered` tells that its last attempt had one and got no reply.
+    /// Over streams only, nobody can forge a reply.
+    #[inline]
+    pub(crate) fn sends_cookie(&self, server: ServerId, unanswered: bool, now: Nanos) -> bool {
+        let server = &self.servers[usize::from(server)];
+        self.config.cookies && !server.by_stream && server.cookie.is_sent(unanswered, now)
+    }
+
+    /// Returns the cookie for a server.
+    #[inline]
+    pub(crate) fn cookie(&self, server: ServerId) -> &UpstreamCookie {
+        &self.servers[usize::from(server)].cookie
+    }
+
+    /// Returns the cookie for a server, to be changed by its replies.
+    #[inline]
+    pub(crate) fn cookie_mut(&mut self, server: ServerId) -> &mut UpstreamCookie {
+        &mut self.servers[usize::from(server)].cookie
+    }
 }
 
 impl Server {
-    fn new(address: SocketAddr, pool: usize, probe_wait: Nanos) -> Self {
+    fn new(address: SocketAddr, pool: usize, cookie: UpstreamCookie, probe_wait: Nanos) -> Self {
         Server {
             address,
             pool,
@@ -404,6 +435,7 @@ impl Server {
             probe_at: Nanos::ZERO,
             probe_wait,
             case: CaseTrust::Unknown(0),
+            cookie,
             trusted: false,
             retired: false,
         }
@@ -436,7 +468,7 @@ mod tests {
         let servers = servers.iter().map(|s| s.parse().expect("an address")).collect();
         let upstream = UpstreamConfig { servers, source_ports: ports, ..UpstreamConfig::default() };
         let config = Config { upstream, ..Config::default() };
-        let mut upstreams = Upstreams::new(&config);
+        let mut upstreams = Upstreams::new(&config, [7; 16]);
         let mut rng = ChaCha12Rng::seed_from_u64(1);
         let mut next = 2;
         open(&mut upstreams, &mut rng, &mut next);
@@ -483,7 +515,7 @@ mod tests {
             [[forward]]\nzones = [\"Corp.example\", \"test\"]\nservers = [\"192.0.2.3\"]\n\
             [[forward]]\nzones = [\"eu.corp.example\"]\nservers = [\"192.0.2.4\", \"192.0.2.1\"]\ncache = false";
         let config = Config::parse(file).expect(file);
-        let mut up = Upstreams::new(&config);
+        let mut up = Upstreams::new(&config, [7; 16]);
         let mut rng = ChaCha12Rng::seed_from_u64(1);
         open(&mut up, &mut rng, &mut 2);
         let pool = |up: &Upstreams, name: &str| up.pool_for(&name.parse().expect("a name"));

@@ -182,7 +182,7 @@ impl Carrier {
     fn pass(self: &Rc<Self>, outgoing: Outgoing) {
         let Outgoing { worker, message, reservation } = outgoing;
         match message {
-            ToStreams::Answer { stream, message } => {
+            ToStreams::Answer { stream, message, .. } => {
                 if let Some(connection) = self.connections.borrow().get(&(stream >> QUERY_BITS)) {
                     // A client that has closed its connection gets no answer.
                     let _ = connection.send(Waiting { message, reservation });

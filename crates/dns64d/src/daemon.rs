@@ -136,7 +136,7 @@ impl Running {
         landlock::restrict(path, config);
 
         let (threads, inboxes) = Threads::new(settings.stream_threads());
-        let budget = Budget::new(settings.stream_memory());
+        let budget = Budget::new(settings.stream_memory(), settings.stream_memory_of_network());
         let (queue, dnstap) = dnstap::queue(&config.dnstap).unzip();
         let ready = make_workers(&settings, engines, &threads, &budget, &Observer::new(queue))?;
         let handles: Vec<WorkerHandle> = ready.iter().map(Worker::handle).collect();
@@ -191,7 +191,9 @@ impl Running {
     fn reload(&mut self, path: &Path) -> Result<Vec<Change>, String> {
         let text = std::fs::read_to_string(path).map_err(anyhow::Error::from);
         let read = text.and_then(|text| {
-            let config = Config::parse(&text)?;
+            let mut config = Config::parse(&text)?;
+            // Without a restart there is no other reader for what would be copied.
+            config.dnstap = self.settings.config.dnstap.clone();
             let (upstream_tls, rules) = (upstream_tls(&config)?, files::rules(&config)?);
             self.tls.iter().try_for_each(ServerTls::reload).context("tls.certificate")?;
             Ok((text, config, upstream_tls, rules))
@@ -209,10 +211,9 @@ impl Running {
         let Settings { workers, cookie_secret, .. } = *self.settings;
         files::log_rules(&rules);
         let nat64s = self.following.reload(&config);
-        let settings = Settings::new(config, workers, cookie_secret).with_rules(rules);
-        let settings = settings.with_nat64s(nat64s);
-        self.apply(settings, Some(upstream_tls));
-        self.budget.resize(self.settings.stream_memory());
+        let settings = Settings::following(config, nat64s, workers, cookie_secret);
+        self.apply(settings.with_rules(rules), Some(upstream_tls));
+        self.budget.resize(self.settings.stream_memory(), self.settings.stream_memory_of_network());
         self.text = text;
         let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
         tracing::info!(changed = keys.join(", "), "{}: configuration read again", path.display());
@@ -369,7 +370,7 @@ fn log_ready(settings: &Settings, addresses: &[SocketAddr]) {
 }
 
 /// Returns random octets of the operating system.
-fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     let mut octets = [0; N];
     OsRng.try_fill_bytes(&mut octets).context("the system gives no random numbers")?;
     Ok(octets)

@@ -98,6 +98,11 @@ fn metrics(source: &Source, up: Duration) -> String {
             "Queries and answers of streams dropped because a queue was full.",
             lost,
         ),
+        (
+            "client_memory_refused",
+            "Connections, queries and answers refused since their client network had its share of the memory.",
+            source.budget.refused(),
+        ),
         ("log_lines_lost", "Lines of the log that could not be written.", log::lost()),
         ("dnstap_frames", "Frames that the reader of dnstap has taken.", dnstap::sent()),
         ("dnstap_frames_lost", "Frames that it did not take in time.", dnstap::lost()),

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use udp::icmp6::{Icmp6, Icmp6Socket};
 
-use crate::daemon::Event;
+use crate::daemon::{Event, random};
 use crate::worker::{Order, WorkerHandle};
 
 /// Longest time without a look at what is due.
@@ -128,8 +128,6 @@ pub(crate) fn run(start: Start) -> io::Result<()> {
             results,
             replies,
             echoes: Vec::new(),
-            id: std::process::id() as u16,
-            sequence: 0,
             solicited: 0,
             solicit_at: clock::monotonic(),
             generation: 0,
@@ -156,10 +154,9 @@ pub(crate) fn run(start: Start) -> io::Result<()> {
                 }
                 received = receive(thread.socket.as_ref(), &mut buffer) => match received {
                     Some((from, Icmp6::Advertisement(message))) => thread.advertised(from, message),
-                    Some((from, Icmp6::EchoReply { id, sequence })) if id == thread.id => {
-                        thread.echoed(from, sequence);
+                    Some((from, Icmp6::EchoReply { id, sequence })) => {
+                        thread.echoed(from, Echo { id, sequence });
                     }
-                    Some(_) => {}
                     None => {}
                 },
                 () = wait => {}
@@ -189,6 +186,14 @@ async fn receive<'a>(raw: Option<&Raw>, buffer: &'a mut [u8]) -> Option<(SocketA
     readiness.try_io(Interest::READABLE, || socket.receive(buffer)).ok()?
 }
 
+/// What an echo request and its reply have in common. Both are random, so that nobody who does not see the request can
+/// make a NAT64 seem to work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Echo {
+    id: u16,
+    sequence: u16,
+}
+
 /// State of the thread.
 struct Thread {
     follower: Follower,
@@ -199,10 +204,7 @@ struct Thread {
     results: UnboundedSender<(u64, DueProbe, bool)>,
     replies: UnboundedSender<(u64, Vec<u8>)>,
     /// Echo requests without a reply, with the end of the wait for it.
-    echoes: Vec<(u16, DueProbe, Nanos)>,
-    /// Identifier of all echo requests, and sequence number of the last one.
-    id: u16,
-    sequence: u16,
+    echoes: Vec<(Echo, DueProbe, Nanos)>,
     /// Number of solicitations, and the time of the next one.
     solicited: u32,
     solicit_at: Nanos,
@@ -223,7 +225,7 @@ impl Thread {
         }
         let (silent, waiting) = self.echoes.drain(..).partition(|(_, _, until)| *until <= now);
         self.echoes = waiting;
-        let silent: Vec<(u16, DueProbe, Nanos)> = silent;
+        let silent: Vec<(Echo, DueProbe, Nanos)> = silent;
         silent.iter().for_each(|(_, probe, _)| self.probed(probe, false));
         for probe in self.follower.due_probes(now) {
             match probe.probe {
@@ -319,18 +321,20 @@ impl Thread {
 
     /// Probes a NAT64 with an echo request.
     fn echo(&mut self, probe: DueProbe, now: Nanos) {
-        self.sequence = self.sequence.wrapping_add(1);
+        // Without random numbers there is no probe, which counts as no answer.
+        let Ok([i1, i0, s1, s0]) = random() else { return self.probed(&probe, false) };
+        let echo =
+            Echo { id: u16::from_be_bytes([i1, i0]), sequence: u16::from_be_bytes([s1, s0]) };
         if let Some(Raw { socket, .. }) = &self.socket {
             // An error, such as no route, counts as no answer.
-            let _ = socket.echo(probe.to, self.id, self.sequence);
+            let _ = socket.echo(probe.to, echo.id, echo.sequence);
         }
-        self.echoes.push((self.sequence, probe, now + probe.timeout));
+        self.echoes.push((echo, probe, now + probe.timeout));
     }
 
-    fn echoed(&mut self, from: SocketAddrV6, sequence: u16) {
-        let same = |(number, probe, _): &(u16, DueProbe, Nanos)| {
-            *number == sequence && probe.to == *from.ip()
-        };
+    fn echoed(&mut self, from: SocketAddrV6, echo: Echo) {
+        let same =
+            |(sent, probe, _): &(Echo, DueProbe, Nanos)| *sent == echo && probe.to == *from.ip();
         if let Some(place) = self.echoes.iter().position(same) {
             let (_, probe, _) = self.echoes.swap_remove(place);
             self.probed(&probe, true);

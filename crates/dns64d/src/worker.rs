@@ -251,23 +251,8 @@ impl Worker {
             if handle.take(role, now) {
                 result = HookResult::CallRole;
             }
-            let upstream_connections = role.upstream_connections();
-            for mut message in role.drain_to_streams() {
-                if let ToStreams::Answer { stream: DISCOVERY, message } = message {
-                    handle.discovered(message);
-                    continue;
-                }
-                let reservation = match &mut message {
-                    ToStreams::Answer { message, .. } => budget.take(message.len()).or_else(|| {
-                        // An empty answer tells the stream that there is none.
-                        *message = Vec::new();
-                        handle.shared.lost.fetch_add(1, Ordering::Relaxed);
-                        None
-                    }),
-                    ToStreams::Query { .. } => None,
-                };
-                let outgoing = Outgoing { worker: *number, message, reservation };
-                streams.pass(outgoing, upstream_connections);
+            if role.has_to_streams() {
+                handle.pass_to_streams(role, *number, streams, budget);
             }
             // A change that fails is tried again later.
             let _ = change_sockets(engine, role, now);
@@ -344,6 +329,32 @@ impl WorkerHandle {
             }
         }
         any
+    }
+
+    /// Passes the messages of the role to the streams, each answer with memory of its client's network.
+    fn pass_to_streams(&self, role: &mut Dns64, worker: usize, streams: &Threads, budget: &Budget) {
+        let settings = role.settings().clone();
+        let upstream_connections = role.upstream_connections();
+        for mut message in role.drain_to_streams() {
+            let mut reservation = None;
+            match &mut message {
+                ToStreams::Answer { stream: DISCOVERY, message, .. } => {
+                    self.discovered(std::mem::take(message));
+                    continue;
+                }
+                ToStreams::Answer { client, message, .. } => {
+                    let network = settings.config.limits.network_of(*client);
+                    reservation = budget.account(network).take(message.len());
+                    if reservation.is_none() {
+                        // An empty answer tells the stream that there is none.
+                        *message = Vec::new();
+                        self.shared.lost.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                ToStreams::Query { .. } => {}
+            }
+            streams.pass(Outgoing { worker, message, reservation }, upstream_connections);
+        }
     }
 
     /// Passes on what upstream says about its prefixes.

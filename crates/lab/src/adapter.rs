@@ -207,7 +207,7 @@ impl Adapter {
             version: VersionQuery { arguments: vec!["-c".into(), ":".into()], after: "\0".into() },
             start: Start {
                 through: None,
-                arguments: vec![template("-c"), template(&format!("exec {}", custom.command))],
+                arguments: vec![template("-c"), template(&custom.command)],
                 environment: BTreeMap::new(),
             },
             listen: Listen {
@@ -485,10 +485,16 @@ listen {{ listen.v6 }}
         custom.files.insert("x.conf".to_owned(), "threads {{ threads }}\n".to_owned());
         let adapter = Adapter::custom("x", Role::Dns64, &custom).unwrap();
         assert_eq!((adapter.listen.port, adapter.roles.as_slice()), (53, [Role::Dns64].as_slice()));
+        // The shell gets the line as it is.
+        assert_eq!(adapter.start.arguments[1].get_ref(), &custom.command);
         assert!(adapter.program().is_ok() && adapter.read_version("1.0").is_none());
         let table = [
             ("X", Custom::new("x"), "server X:1:1: the name `X`"),
-            ("x", Custom::new("x {{ nothing }}"), "server x:1:1: undefined"),
+            (
+                "x",
+                Custom::new("x {{ nothing }}"),
+                "server x:1:1: undefined value in `x {{ nothing }}`",
+            ),
             ("x", Custom::new(" "), "server x:1:1: it has neither a `command` nor an `address`"),
             ("x", Custom { port: 0, ..Custom::new("x") }, "server x:1:1: `listen` needs a port"),
         ];

@@ -39,6 +39,12 @@ use crate::cpus::CpuList;
 /// Environment variable of the inner process: the descriptor that closes when the outer process ends.
 const INSIDE: &str = "DNSDYNO_LAB_PARENT_FD";
 
+/// Returns the numbers of the signals that end a command cleanly: SIGINT, SIGTERM and SIGHUP, without those that the caller of
+/// this process ignores (nohup).
+pub fn ending_signals() -> Vec<i32> {
+    polite().into_iter().map(|signal| signal as i32).collect()
+}
+
 /// Returns the signals that end a run cleanly, without those that the caller of this process ignores (nohup).
 fn polite() -> Vec<Signal> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -68,7 +68,7 @@ pub use adapter::{Adapter, AdapterError};
 pub use catalogue::Catalogue;
 pub use configure::{ConfigureError, configure};
 pub use cpus::{CpuList, CpuPlan};
-pub use enter::{EnterError, Entered, Lab, Network, enter, enter_with, is_inside};
+pub use enter::{EnterError, Entered, Lab, Network, ending_signals, enter, enter_with, is_inside};
 pub use exec::{MEASURE_COMMAND, exec_main};
 pub use netns::Namespace;
 pub use pair::{Pair, PairCapture, PairCores};

@@ -24,6 +24,10 @@ use crate::probe::procfs;
 
 /// Period in which the server gets its share.
 const PERIOD: Duration = Duration::from_millis(10);
+/// Begin of the names of groups.
+const PREFIX: &str = "dnsdyno-";
+/// Age of a group up to which it is not swept.
+const YOUNG: Duration = Duration::from_secs(60);
 /// Number of attempts to remove an empty group, since its processes may still be ending.
 const REMOVALS: u32 = 100;
 
@@ -97,7 +101,8 @@ fn group(cores: f64) -> Option<PathBuf> {
     let (period, quota) = (PERIOD.as_micros(), (PERIOD.as_micros() as f64 * cores) as u64);
     let unified = root.join("cgroup.controllers").exists();
     let parent = if unified { root.to_owned() } else { root.join("cpu") };
-    let path = parent.join(format!("dnsdyno-{}-{}", std::process::id(), ticket()));
+    sweep(&parent, ticket());
+    let path = parent.join(format!("{PREFIX}{}-{}", std::process::id(), ticket()));
     if !parent.join("cgroup.procs").exists() || fs::create_dir(&path).is_err() {
         return None;
     }
@@ -112,6 +117,19 @@ fn group(cores: f64) -> Option<PathBuf> {
     }
     let _ = fs::remove_dir(&path);
     None
+}
+
+/// Removes the groups of labs that were killed: the kernel removes no group with a process in it. Young ones may be those of a lab
+/// that is about to use them.
+fn sweep(parent: &Path, now: u128) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let made = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit('-').next()?.parse().ok());
+        if made.is_some_and(|made: u128| now.saturating_sub(made) > YOUNG.as_nanos()) {
+            // It is in use, or another lab has removed it.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
 }
 
 /// Returns a number that distinguishes groups of this machine; two labs may use the same process numbers.
@@ -193,6 +211,19 @@ mod tests {
         }
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn groups_of_killed_labs_are_swept() {
+        let parent = tempfile::tempdir().unwrap();
+        let now = 1_000 * YOUNG.as_nanos();
+        let names = ["1-5", &format!("2-{}", now - 7), "3-6", "x"].map(|n| format!("{PREFIX}{n}"));
+        let groups = names.map(|name| parent.path().join(name));
+        groups.iter().for_each(|group| fs::create_dir(group).unwrap());
+        // A group with a process cannot be removed, as this folder with a file.
+        fs::write(groups[2].join("cgroup.procs"), "1").unwrap();
+        sweep(parent.path(), now);
+        assert_eq!(groups.map(|group| group.exists()), [false, true, true, true]);
     }
 
     #[test]

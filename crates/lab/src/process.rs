@@ -356,6 +356,16 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
+/// Returns text of a server without what would change a terminal.
+pub(crate) fn harmless(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\t' => " ".to_owned(),
+        c if c.is_control() => c.escape_debug().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
 /// Returns the last lines of a file.
 fn tail(path: &Path) -> io::Result<Vec<String>> {
     let mut file = File::open(path)?;
@@ -366,7 +376,7 @@ fn tail(path: &Path) -> io::Result<Vec<String>> {
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
     let from = lines.len().saturating_sub(TAIL.1);
-    Ok(lines[from..].iter().map(|line| (*line).to_owned()).collect())
+    Ok(lines[from..].iter().map(|line| harmless(line)).collect())
 }
 
 #[cfg(test)]
@@ -383,6 +393,8 @@ mod tests {
         assert_eq!((lines.len(), lines[TAIL.1 - 1].as_str()), (TAIL.1, "line 999"));
         assert!(LogTail(vec![]).to_string().contains("nothing"));
         assert!(LogTail(lines).to_string().ends_with("| line 999"));
+        fs::write(&path, "\x1b[2J\x1b]0;x\x07 gr\u{fc}n\t\u{9b}1m\n").unwrap();
+        assert_eq!(tail(&path).unwrap(), ["\\u{1b}[2J\\u{1b}]0;x\\u{7} gr\u{fc}n \\u{9b}1m"]);
     }
 
     #[test]

@@ -387,17 +387,19 @@ pub fn run_experiment(
     };
     notify(Event::Begun(&run.plan));
     let mut session = Session::new(lab, checked, options, testbed, dir.path(), idle);
-    match session.run(&mut run, notify) {
+    let ended = session.run(&mut run, notify);
+    run.elapsed_s = began.elapsed().as_secs_f64();
+    drop(session);
+    // After an error its logs matter most.
+    if options.keep {
+        notify(Event::Kept(dir.keep()));
+    }
+    match ended {
         Ok(()) => {}
         Err(RunError::SelfTest(BenchError::Interrupted)) => run.complete = false,
         Err(e) => return Err(e),
     }
     run.complete &= !run.results.is_empty();
-    run.elapsed_s = began.elapsed().as_secs_f64();
-    drop(session);
-    if options.keep {
-        notify(Event::Kept(dir.keep()));
-    }
     Ok(run)
 }
 

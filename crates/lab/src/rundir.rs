@@ -59,6 +59,8 @@ impl RunDir {
     /// Keeps the directory after the end of the run; returns its path.
     pub(crate) fn keep(&mut self) -> &Path {
         self.dir.disable_cleanup(true);
+        // Without the file it is not taken for the directory of a killed run.
+        let _ = fs::remove_file(self.dir.path().join(LOCK));
         self.dir.path()
     }
 }
@@ -109,6 +111,8 @@ mod tests {
         let mut dir = RunDir::create_in(parent.path()).unwrap();
         let path = dir.keep().to_owned();
         drop(dir);
+        // Later runs leave it alone.
+        sweep(parent.path());
         assert!(path.exists());
     }
 }

@@ -113,6 +113,9 @@ impl Setting {
     }
 }
 
+/// Most steps of a template: far more than a configuration needs, and far fewer than fill a disk.
+const FUEL: u64 = 1_000_000;
+
 /// Error of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TemplateError {
@@ -129,12 +132,15 @@ pub(crate) fn render(text: &str, setting: &Setting) -> Result<String, TemplateEr
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let mut syntax = SyntaxConfig::builder();
     syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
+    environment.set_fuel(Some(FUEL));
     environment.set_syntax(syntax.build().expect("the delimiters are the usual ones"));
     let version = setting.version.clone();
     environment.add_function("since", move |least: &str| at_least(&version, least));
     environment.render_str(text, Serde(setting)).map_err(|e| {
         let detail = e.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
-        TemplateError { line: e.line().unwrap_or(1), why: format!("{}{detail}", e.kind()) }
+        let line = e.line().unwrap_or(1);
+        let place = text.lines().nth(line - 1).unwrap_or_default().trim().escape_debug();
+        TemplateError { line, why: format!("{} in `{place}`{detail}", e.kind()) }
     })
 }
 
@@ -173,7 +179,10 @@ mod tests {
         let text = "a {{ listen.v6 }}\n  {% if since('2') %}\nnew\n{% endif %}\nz\n";
         assert_eq!(render(text, &setting).unwrap(), "a ::1\nz\n");
         let error = render("a\nb {{ nothing }}\n", &setting).unwrap_err();
-        assert_eq!((error.line, error.why.contains("undefined")), (2, true), "{error:?}");
+        assert_eq!((error.line, &*error.why), (2, "undefined value in `b {{ nothing }}`"));
+        let endless =
+            "{% for n in range(90000) %}{% for m in range(90000) %}x{% endfor %}{% endfor %}";
+        assert!(render(endless, &setting).unwrap_err().why.contains("fuel"));
         assert_eq!(render("a\n\n{% fi %}", &setting).unwrap_err().line, 3);
     }
 }

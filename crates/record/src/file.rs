@@ -1,5 +1,6 @@
 //! Records as JSON files: each is written completely or not at all.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -72,22 +73,80 @@ pub fn write(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
     write_bytes(path, &text)
 }
 
-/// Writes bytes to `path` (`-` is the standard output), through a temporary file beside it.
+/// Where bytes go.
+enum Place {
+    /// The standard output.
+    Stdout,
+    /// An ordinary file, or none yet: it is replaced as a whole.
+    File(PathBuf),
+    /// A device, a pipe or a socket: it takes the bytes and stays what it is.
+    Stream,
+}
+
+impl Place {
+    fn of(path: &Path) -> io::Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Place::Stdout);
+        }
+        match std::fs::metadata(path) {
+            // What a link leads to is replaced, and not the link.
+            Ok(found) if found.is_file() => std::fs::canonicalize(path).map(Place::File),
+            Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            Ok(_) => Ok(Place::Stream),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Place::File(path.to_owned())),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Returns the path of the temporary file beside a file.
+fn beside(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.part", std::process::id()));
+    beside.into()
+}
+
+/// Writes bytes to `path` (`-` is the standard output). A file is replaced as a whole, through a temporary file beside it; a
+/// device or a pipe gets the bytes. A reader of the standard output that has gone is no error.
 ///
 /// # Errors
 /// The errors of the file system.
 pub fn write_bytes(path: &Path, text: &[u8]) -> Result<(), RecordError> {
-    let error = |source| RecordError::Io { what: "write", path: path.to_owned(), source };
-    if path == Path::new("-") {
-        return io::stdout().lock().write_all(text).map_err(error);
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.part", std::process::id()));
-    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path)).map_err(|e| {
-        // The rest of a failed attempt is useless.
-        let _ = std::fs::remove_file(&beside);
-        error(e)
-    })
+    let written = Place::of(path).and_then(|place| match place {
+        Place::Stdout => {
+            let mut out = io::stdout().lock();
+            match out.write_all(text).and_then(|()| out.flush()) {
+                Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                written => written,
+            }
+        }
+        Place::Stream => File::options().write(true).open(path)?.write_all(text),
+        Place::File(path) => {
+            let part = beside(&path);
+            std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &path)).inspect_err(
+                |_| {
+                    // The rest of a failed attempt is useless.
+                    let _ = std::fs::remove_file(&part);
+                },
+            )
+        }
+    });
+    written.map_err(|source| RecordError::Io { what: "write", path: path.to_owned(), source })
+}
+
+/// Tries whether `path` can be written later, and leaves it as it is.
+///
+/// # Errors
+/// The error that writing would have.
+pub fn try_writing(path: &Path) -> Result<(), RecordError> {
+    let tried = Place::of(path).and_then(|place| match place {
+        Place::File(path) => {
+            let part = beside(&path);
+            File::create(&part).and_then(|_| std::fs::remove_file(&part))
+        }
+        Place::Stdout | Place::Stream => Ok(()),
+    });
+    tried.map_err(|source| RecordError::Io { what: "write", path: path.to_owned(), source })
 }
 
 /// Returns the content of a file, which gzip may have compressed; at most [`MOST`] octets of it.

@@ -44,7 +44,7 @@ pub use compare::{
 };
 pub use connections::Connections;
 pub use dns_metrics::write_dns_metrics;
-pub use file::{RecordError, read, write, write_bytes};
+pub use file::{RecordError, read, try_writing, write, write_bytes};
 pub use host::HostFacts;
 pub use limiters::LimiterCounts;
 pub use lockstep::{LockStepRow, LockStepTable};

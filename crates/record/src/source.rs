@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use measure::Void;
+
 use crate::{
     CellRecord, Figure, Plan, RecordError, Run, SCHEMA, SelfTest, Trial, TrialRecord, read,
 };
@@ -65,6 +67,7 @@ pub fn of_trial(what: &str, trial: Trial) -> Run {
         }
     }
     let (rate_qps, elapsed_s) = (trial.offered_qps, trial.duration_s);
+    let complete = trial.void.0 != Some(Void::Interrupted);
     cell.trials = vec![TrialRecord { repeat: 0, rate_qps, trial }];
-    Run { schema: SCHEMA, plan, elapsed_s, complete: true, results: vec![cell], ..Run::default() }
+    Run { schema: SCHEMA, plan, elapsed_s, complete, results: vec![cell], ..Run::default() }
 }

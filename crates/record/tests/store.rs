@@ -303,6 +303,102 @@ fn damaged_stores_are_refused_or_read() {
 /// A store of version 1 of the schema, as a dump, so that a diff shows changes of it.
 const SCHEMA_1: &str = include_str!("fixtures/schema_1.sql");
 
+/// Each flipped bit is found, or changes nothing of what is read.
+#[test]
+fn no_flipped_bit_changes_what_is_read() {
+    let dir = folder();
+    let good = dir.path().join("good.db");
+    {
+        let store = Store::open(&good).expect("a new store");
+        let mut recording = store.begin(&plan()).expect("begins");
+        for i in 0..3 {
+            recording.trial(&cell("unbound", i), &trial(0, f64::from(i))).expect("stores");
+            recording.cell(&cell("unbound", i), true).expect("stores");
+        }
+        recording.finish(true).expect("ends");
+    }
+    let read = |path: &Path| {
+        let run = Store::open(path).and_then(|store| store.load(1));
+        run.map(|run| serde_json::to_string(&run).expect("JSON"))
+    };
+    let (bytes, wanted) = (std::fs::read(&good).expect("readable"), read(&good).expect("a run"));
+    let mut rng = measure::Rng::new(7);
+    let mut refused = 0;
+    for n in 0..300 {
+        let mut content = bytes.clone();
+        let at = rng.below(8 * content.len() as u64) as usize;
+        content[at / 8] ^= 1 << (at % 8);
+        let path = dir.path().join("flipped.db");
+        std::fs::write(&path, &content).expect("writes");
+        match read(&path) {
+            Ok(run) => assert!(run == wanted, "flip {n}, bit {at}: another run is read"),
+            Err(e) => {
+                refused += 1;
+                assert!(e.to_string().contains("flipped.db"), "{e}");
+            }
+        }
+        for suffix in ["", "-wal", "-shm"] {
+            let _ = std::fs::remove_file(dir.path().join(format!("flipped.db{suffix}")));
+        }
+    }
+    // Most octets of this small store are room that is not in use.
+    assert!(refused > 30, "{refused} are refused");
+}
+
+#[test]
+fn a_changed_row_is_named_and_its_run_can_be_deleted() {
+    let dir = folder();
+    let path = dir.path().join("runs.db");
+    let store = Store::open(&path).expect("a new store");
+    for _ in 0..2 {
+        let mut recording = store.begin(&plan()).expect("begins");
+        recording.trial(&cell("unbound", 1), &trial(0, 7.0)).expect("stores");
+        recording.finish(true).expect("ends");
+    }
+    let connection = rusqlite::Connection::open(&path).expect("opens");
+    let changed = connection.execute("UPDATE trial SET rate_qps = 8 WHERE id = 2", []);
+    assert_eq!(changed, Ok(1));
+    let error = store.load(1).expect_err("it cannot be trusted");
+    let told = error.to_string();
+    assert!(told.contains("`trial`") && told.contains("`dnsdyno delete 2`"), "{told}");
+    assert!(error.is_bad_input());
+    store.delete(2).expect("deletes");
+    store.load(1).expect("the other run");
+}
+
+#[test]
+fn what_is_deleted_gives_its_space_back() {
+    let dir = folder();
+    let path = dir.path().join("runs.db");
+    let store = Store::open(&path).expect("a new store");
+    for _ in 0..2 {
+        let mut recording = store.begin(&plan()).expect("begins");
+        for i in 0..40 {
+            recording.trial(&cell("unbound", 1), &trial(0, f64::from(i))).expect("stores");
+        }
+        recording.finish(true).expect("ends");
+    }
+    store.compact().expect("compacts");
+    let size = || std::fs::metadata(&path).expect("it is there").len();
+    let before = size();
+    store.delete(1).expect("deletes");
+    store.compact().expect("compacts");
+    assert!(size() < before * 2 / 3, "{} of {before}", size());
+    store.load(2).expect("the other run");
+}
+
+#[test]
+fn only_ordinary_files_are_opened() {
+    let dir = folder();
+    let fifo = dir.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().expect("coreutils");
+    assert!(made.success());
+    for path in [fifo.as_path(), dir.path(), Path::new("/dev/null")] {
+        let error = Store::open(path).expect_err("it is no store").to_string();
+        assert!(error.contains("no ordinary file"), "{error}");
+    }
+}
+
 #[test]
 fn a_store_of_the_first_schema_opens() {
     let dir = folder();
@@ -316,7 +412,7 @@ fn a_store_of_the_first_schema_opens() {
     };
     assert_eq!(version(&path), 1);
     let store = Store::open(&path).expect("opens");
-    assert_eq!(version(&path), 3, "it is brought to this version");
+    assert_eq!(version(&path), 4, "it is brought to this version");
     let line = &store.runs().expect("a list")[0];
     assert_eq!((line.id, line.state, line.trials), (1, RunState::Complete, 2));
     let run = store.load(1).expect("loads");

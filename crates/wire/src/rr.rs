@@ -159,6 +159,8 @@ impl Rcode {
     pub const NOTAUTH: Self = Self(9);
     /// The server does not support the EDNS version (16 needs an OPT record).
     pub const BADVERS: Self = Self(16);
+    /// The server wants a cookie that it has made (RFC 7873; 23 needs an OPT record).
+    pub const BADCOOKIE: Self = Self(23);
 }
 
 impl From<u8> for Rcode {

@@ -1,7 +1,9 @@
 //! Whether a load or a search is kept in the store.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use clap::Args;
-use record::Run;
+use record::{CellRecord, Plan, Recording, Run, StoreError, TrialRecord};
 
 use crate::arguments::store::{self, StoreArgs};
 use crate::failure::Failure;
@@ -22,6 +24,21 @@ impl KeepArgs {
         self.keep || self.store.store.is_some()
     }
 
+    /// Tries whether the result can be kept, if the arguments want it: before anything is measured.
+    pub(crate) fn try_writing(&self) -> Result<(), Failure> {
+        match self.is_wanted() {
+            true => self.store.open()?.try_writing().map_err(store::failure),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins to keep a run with this plan, if the arguments want it.
+    pub(crate) fn begin(&self, plan: &Plan) -> Result<Keeping, Failure> {
+        let begin = || self.store.open()?.begin(plan).map_err(store::failure);
+        let recording = self.is_wanted().then(begin).transpose()?;
+        Ok(Keeping { recording, error: None })
+    }
+
     /// Keeps `run` in the store if the arguments want it.
     pub(crate) fn keep(&self, run: &Run) -> Result<(), Failure> {
         if !self.is_wanted() {
@@ -30,6 +47,37 @@ impl KeepArgs {
         let store = self.store.open()?;
         let id = store.put(run).map_err(store::failure)?;
         eprintln!("kept as run {id} in {}", store.path().display());
+        Ok(())
+    }
+}
+
+/// A run that is kept while it is measured, if it is to be kept.
+pub(crate) struct Keeping {
+    recording: Option<Recording>,
+    error: Option<StoreError>,
+}
+
+impl Keeping {
+    /// Keeps a trial of a cell that has ended. An error sets `stop`: nothing is measured that cannot be kept.
+    pub(crate) fn trial(&mut self, cell: &CellRecord, trial: &TrialRecord, stop: &AtomicBool) {
+        if let (Some(recording), None) = (&mut self.recording, &self.error)
+            && let Err(error) = recording.trial(cell, trial)
+        {
+            self.error = Some(error);
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps the cell of the run, and ends the run.
+    pub(crate) fn finish(self, cell: &CellRecord, complete: bool) -> Result<(), Failure> {
+        if let Some(error) = self.error {
+            return Err(store::failure(error));
+        }
+        let Some(mut recording) = self.recording else { return Ok(()) };
+        let path = recording.path().display().to_string();
+        let done = recording.cell(cell, complete).and_then(|()| recording.finish(complete));
+        let id = done.map_err(store::failure)?;
+        eprintln!("kept as run {id} in {path}");
         Ok(())
     }
 }

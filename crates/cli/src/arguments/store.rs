@@ -34,12 +34,13 @@ impl StoreArgs {
         Store::open(&self.path()?).map_err(failure)
     }
 
-    /// Opens the store if it exists.
+    /// Opens the store to read it, if it exists.
     pub(crate) fn existing(&self) -> Result<Option<Store>, Failure> {
-        if self.path()?.exists() { self.open().map(Some) } else { Ok(None) }
+        let path = self.path()?;
+        path.exists().then(|| Store::open_to_read(&path)).transpose().map_err(failure)
     }
 
-    /// Opens the store; fails if it does not exist.
+    /// Opens the store to read it; fails if it does not exist.
     pub(crate) fn must_exist(&self) -> Result<Store, Failure> {
         let path = self.path()?;
         self.existing()?.ok_or_else(|| {

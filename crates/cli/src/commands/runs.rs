@@ -233,5 +233,5 @@ pub(crate) fn delete(args: &DeleteArgs) -> Result<(), Failure> {
         store.delete(id).map_err(failure)?;
         eprintln!("deleted run {id}");
     }
-    Ok(())
+    store.compact().map_err(failure)
 }

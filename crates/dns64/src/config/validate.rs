@@ -53,8 +53,13 @@ impl Config {
         if self.dns64.len() > MAX_BLOCKS {
             return bad("dns64", format!("write at most {MAX_BLOCKS} blocks"));
         }
-        if !(self.limits.client_share > 0.0 && self.limits.client_share <= 1.0) {
-            return bad("limits.client-share", "write a share above 0 and up to 1".into());
+        for (key, share) in [
+            ("limits.client-share", self.limits.client_share),
+            ("limits.client-memory-share", self.limits.client_memory_share),
+        ] {
+            if !(share > 0.0 && share <= 1.0) {
+                return bad(key, "write a share above 0 and up to 1".into());
+            }
         }
         if self.tls.listens() {
             for (key, path) in [("certificate", &self.tls.certificate), ("key", &self.tls.key)] {

@@ -64,7 +64,7 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         self.counters.queries_stream += 1;
-        self.query(ReplyTo::Stream(stream), client, transport, message, now, tx);
+        self.query(ReplyTo::Stream { stream, client }, client, transport, message, now, tx);
     }
 
     /// Handles a message of a client, over UDP or a stream.
@@ -90,7 +90,7 @@ impl Dns64 {
                 return self.send_error(to, facts.network, &room[..len], now, tx);
             }
         };
-        let stream = matches!(to, ReplyTo::Stream(_));
+        let stream = matches!(to, ReplyTo::Stream { .. });
         let udp_limit = self.settings.config.server.max_udp_size.into();
         let wants = Wants::new(&query, udp_limit, stream, self.keepalive(transport));
         let (network, asked) = (facts.network, now);
@@ -293,7 +293,7 @@ impl Dns64 {
         let first = &self.transactions[t].client;
         let repeated =
             first.is_some_and(|first| first.to == client.to && first.wants.id == client.wants.id);
-        if repeated && !matches!(client.to, ReplyTo::Stream(_)) {
+        if repeated && !matches!(client.to, ReplyTo::Stream { .. }) {
             // The client sent the same query again; its answer is pending.
             return true;
         }

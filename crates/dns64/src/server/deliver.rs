@@ -45,8 +45,8 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         match to {
-            ReplyTo::Stream(stream) => {
-                let sent = self.outbox.answer(stream, message.len(), |out| {
+            ReplyTo::Stream { stream, client } => {
+                let sent = self.outbox.answer(stream, client, message.len(), |out| {
                     out.copy_from_slice(message);
                     message.len()
                 });
@@ -248,11 +248,11 @@ pub(super) fn deliver(
 ) {
     let (mut truncated, sent) = (false, counters.replies);
     match client.to {
-        ReplyTo::Stream(stream) => {
+        ReplyTo::Stream { stream, client: address } => {
             let own = OPT_FIXED + answer.options.len();
             let asked = if client.wants.options.is_empty() { 0 } else { MAX_REPLY_OPTIONS };
             let room = (answer.bytes.len() + own + asked).min(MAX_MESSAGE);
-            let sent = outbox.answer(stream, room, |out| {
+            let sent = outbox.answer(stream, address, room, |out| {
                 let len;
                 (len, truncated) = answer.deliver(&client.wants, age, out);
                 // The server's own query is nobody's.

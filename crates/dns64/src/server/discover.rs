@@ -26,7 +26,7 @@ impl Dns64 {
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
         let address = Ipv4Addr::LOCALHOST.into();
         let client = Client {
-            to: ReplyTo::Stream(DISCOVERY),
+            to: ReplyTo::Stream { stream: DISCOVERY, client: address },
             transport: Transport::Tcp,
             wants: Wants::new(&query, 0, true, None),
             proven: true,

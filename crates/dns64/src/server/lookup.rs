@@ -5,9 +5,10 @@ use measure::Nanos;
 use rand_chacha::rand_core::RngCore;
 use wire::edns::opt_fixed;
 use wire::message::{HEADER, Header, OPT_FIXED, flag};
-use wire::{Name, Opcode, Qclass, Qtype};
+use wire::{Name, Opcode, Qclass, Qtype, Rcode};
 
 use super::Dns64;
+use super::credible::Belief;
 use crate::config::OnTimeout;
 use crate::extended_error::ExtendedError;
 use crate::policy::View;
@@ -16,7 +17,7 @@ use crate::reply::{self, Reply};
 use crate::streams::ToStreams;
 use crate::subnet::{MAX_SUBNET, Subnet};
 use crate::transaction::{Attempt, Path, Phase, Transaction};
-use crate::upstream::ServerId;
+use crate::upstream::{MAX_COOKIE, ServerId, UpstreamCookie};
 
 /// Number of ids that are tried until one is free on a socket. With 64 queries on one socket nearly every
 /// first try succeeds.
@@ -24,7 +25,7 @@ const ID_TRIES: usize = 16;
 /// Highest number of attempts over streams, where only connections fail, and of errors after which another server is tried.
 const MAX_TRIES: u8 = 3;
 /// Longest query to upstream, in bytes.
-const MAX_QUERY: usize = HEADER + 255 + 4 + OPT_FIXED + MAX_SUBNET;
+const MAX_QUERY: usize = HEADER + 255 + 4 + OPT_FIXED + MAX_SUBNET + MAX_COOKIE;
 
 /// Outcome of a lookup.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +75,8 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         let lookup = &mut self.transactions[t].lookups[slot];
-        (lookup.qtype, lookup.attempts, lookup.errors, lookup.plain) = (qtype, 0, 0, false);
+        (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);
+        (lookup.plain, lookup.refused_cookie) = (false, false);
         lookup.until = now + self.settings.config.upstream.give_up_after;
         self.send(t, slot, None, now, tx);
     }
@@ -98,11 +100,13 @@ impl Dns64 {
         }
         let case_seed =
             if self.upstreams.mixes_case(server, now) { self.rng.next_u64() } else { 0 };
-        let path = match self.upstreams.take_socket(server, &mut self.rng) {
-            Some(socket) => self.send_on(socket, t, slot, case_seed, tx),
-            None => Path::Unsent,
-        };
-        self.transactions[t].lookups[slot].last = Attempt { path, server, case_seed, sent: now };
+        let has_cookie = self.sends_cookie(t, slot, server, now);
+        let lookup = &mut self.transactions[t].lookups[slot];
+        lookup.last = Attempt { path: Path::Unsent, server, case_seed, has_cookie, sent: now };
+        if let Some(socket) = self.upstreams.take_socket(server, &mut self.rng) {
+            let path = self.send_on(socket, t, slot, tx);
+            self.transactions[t].lookups[slot].last.path = path;
+        }
         let due = self.timeout(t, slot, now);
         self.wheel.set(number(t, slot), due);
     }
@@ -128,14 +132,7 @@ impl Dns64 {
     }
 
     /// Sends a lookup on a socket.
-    fn send_on(
-        &mut self,
-        socket: SocketId,
-        t: u32,
-        slot: usize,
-        seed: u64,
-        tx: &mut TxBatch,
-    ) -> Path {
+    fn send_on(&mut self, socket: SocketId, t: u32, slot: usize, tx: &mut TxBatch) -> Path {
         let free = |id: &u16| self.ids.insert(socket, *id, number(t, slot));
         let mut rng = || self.rng.next_u32() as u16;
         let id = std::iter::repeat_with(&mut rng).take(ID_TRIES).find({
@@ -148,8 +145,9 @@ impl Dns64 {
         };
         let transaction = &self.transactions[t];
         let udp_size = self.settings.config.upstream.udp_size;
+        let cookie = self.upstreams.cookie(transaction.lookups[slot].last.server);
         let sent = tx.push(Destination::Connected(socket), MAX_QUERY, |out| {
-            compose(transaction, slot, id, seed, udp_size, out)
+            compose(transaction, slot, id, udp_size, cookie, out)
         });
         if !sent {
             // It counts as lost on the way and is sent again after its timeout.
@@ -211,37 +209,44 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         let (t, slot) = (lookup / 2, lookup as usize % 2);
-        let &Attempt { server, case_seed, sent, .. } = attempt;
-        let transaction = &mut self.transactions[t];
-        let qtype = transaction.lookups[slot].qtype;
-        let question = &octets[HEADER..HEADER + reply.question.len()];
-        let matched = compare(question, transaction.name(), qtype, case_seed);
-        if matched != Match::No {
-            // The next query, if there is one, is for the server that has replied.
-            transaction.lookups[slot].last.server = server;
+        let &Attempt { server, sent, .. } = attempt;
+        let belief = self.belief(attempt, lookup, reply, octets, now);
+        self.counters.upstream_mismatched += u64::from(belief != Belief::Yes);
+        if belief == Belief::No {
+            return;
         }
-        match matched {
-            Match::Exact if case_seed != 0 => self.upstreams.note_case_kept(server),
-            Match::Exact => {}
-            Match::OtherCase => {
-                self.counters.upstream_mismatched += 1;
-                self.upstreams.note_case_changed(server, now);
-                // The server changes case, or the reply is forged; over a stream no third party can do that.
-                self.release(t, slot);
-                return self.send_on_stream(t, slot, now);
-            }
-            Match::No => {
-                self.counters.upstream_mismatched += 1;
-                return;
-            }
+        // The next query, if there is one, is for the server that has replied.
+        self.transactions[t].lookups[slot].last.server = server;
+        if belief == Belief::Doubtful {
+            self.release(t, slot);
+            return self.send_on_stream(t, slot, now);
         }
         self.counters.upstream_replies += 1;
         self.upstreams.answered(server, sent, now);
+        if Rcode(reply.rcode) == Rcode::BADCOOKIE {
+            return self.on_bad_cookie(attempt, lookup, now, tx);
+        }
         if reply.is_truncated() {
             self.release(t, slot);
             return self.send_on_stream(t, slot, now);
         }
         self.end_lookup(t, slot, Outcome::Reply(*reply), now, tx);
+    }
+
+    /// Handles the error of a server that wants another cookie: the query is sent once more, with the cookie of that reply,
+    /// then over a stream, where no cookie is needed (RFC 7873 section 5.3).
+    fn on_bad_cookie(&mut self, attempt: &Attempt, lookup: u32, now: Nanos, tx: &mut TxBatch) {
+        let (t, slot) = (lookup / 2, lookup as usize % 2);
+        self.counters.upstream_bad_cookies += 1;
+        self.upstreams.cookie_mut(attempt.server).note_wanted();
+        self.release(t, slot);
+        let lookup = &mut self.transactions[t].lookups[slot];
+        let again = std::mem::replace(&mut lookup.refused_cookie, true);
+        if again || !attempt.has_cookie {
+            self.send_on_stream(t, slot, now);
+        } else {
+            self.send(t, slot, None, now, tx);
+        }
     }
 
     /// Sends a lookup over a stream.
@@ -250,14 +255,18 @@ impl Dns64 {
         self.counters.upstream_tcp += 1;
         let id = self.rng.next_u32() as u16;
         let udp_size = self.settings.config.upstream.udp_size;
+        let server = self.transactions[t].lookups[slot].last.server;
+        let has_cookie = self.sends_cookie(t, slot, server, now);
         let transaction = &mut self.transactions[t];
+        let last = &mut transaction.lookups[slot].last;
+        (last.path, last.case_seed) = (Path::Stream(self.tickets), 0);
+        last.has_cookie = has_cookie;
         let mut message = vec![0; MAX_QUERY];
-        let len = compose(transaction, slot, id, 0, udp_size, &mut message);
+        let cookie = self.upstreams.cookie(server);
+        let len = compose(transaction, slot, id, udp_size, cookie, &mut message);
         message.truncate(len);
-        let lookup = &mut transaction.lookups[slot];
-        lookup.last.path = Path::Stream(self.tickets);
         self.outbox.query(ToStreams::Query {
-            server: self.upstreams.server(lookup.last.server).address,
+            server: self.upstreams.server(server).address,
             lookup: number(t, slot),
             ticket: self.tickets,
             message,
@@ -283,10 +292,8 @@ impl Dns64 {
         }
         let trust_ad = self.upstreams.trusts(server);
         message.iter_mut().for_each(|message| reply::normalise(message, trust_ad));
-        let reply = message.as_deref().and_then(Reply::parse).filter(|reply| {
-            let name = self.transactions[t].name();
-            compare(reply.question, name, asked.qtype, 0) != Match::No
-        });
+        let reply = message.as_deref().and_then(Reply::parse);
+        let reply = reply.filter(|reply| self.believes_on_stream(t, &asked, reply, now));
         match reply {
             Some(reply) => {
                 self.counters.upstream_replies += 1;
@@ -492,14 +499,15 @@ fn compose(
     transaction: &Transaction,
     slot: usize,
     id: u16,
-    seed: u64,
     udp_size: u16,
+    cookie: &UpstreamCookie,
     out: &mut [u8],
 ) -> usize {
     let bit = |set: bool, flag: u16| if set { flag } else { 0 };
     let KeyFlags { rd, cd, dnssec } = transaction.key.flags;
     let cd = cd || slot == 0 && transaction.phase == Phase::Check;
-    let edns = udp_size > 0 && !transaction.lookups[slot].plain;
+    let lookup = &transaction.lookups[slot];
+    let edns = udp_size > 0 && !lookup.plain;
     // AD asks whether the data is authentic (RFC 6840 section 5.7).
     let flags = bit(rd, flag::RD) | bit(cd, flag::CD) | flag::AD;
     let header = Header { id, flags, counts: [1, 0, 0, u16::from(edns)] };
@@ -507,48 +515,19 @@ fn compose(
     let name = transaction.name().as_wire();
     let mut len = HEADER + name.len();
     out[HEADER..len].copy_from_slice(name);
-    Case::random(seed).apply(&mut out[HEADER..len]);
-    let [t1, t0] = transaction.lookups[slot].qtype.0.to_be_bytes();
+    Case::random(lookup.last.case_seed).apply(&mut out[HEADER..len]);
+    let [t1, t0] = lookup.qtype.0.to_be_bytes();
     let [c1, c0] = Qclass::IN.0.to_be_bytes();
     out[len..len + 4].copy_from_slice(&[t1, t0, c1, c0]);
     len += 4;
     if edns {
-        let options = transaction.subnet.as_ref().map_or(&[][..], Subnet::option);
-        let opt = opt_fixed(udp_size, 0, dnssec, options.len() as u16);
-        out[len..len + OPT_FIXED].copy_from_slice(&opt);
-        len += OPT_FIXED;
-        out[len..len + options.len()].copy_from_slice(options);
-        len += options.len();
+        let subnet = transaction.subnet.as_ref().map_or(&[][..], Subnet::option);
+        let cookie = if lookup.last.has_cookie { cookie.option() } else { &[] };
+        let opt = opt_fixed(udp_size, 0, dnssec, (subnet.len() + cookie.len()) as u16);
+        for part in [&opt[..], subnet, cookie] {
+            out[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
     }
     len
-}
-
-/// Result of the comparison of a reply's question with the one sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Match {
-    Exact,
-    OtherCase,
-    No,
-}
-
-/// Compares the question of a reply, as received, with the one sent.
-fn compare(question: &[u8], name: &Name, qtype: Qtype, seed: u64) -> Match {
-    let Some((replied, tail)) = question.split_last_chunk::<4>() else { return Match::No };
-    let [t1, t0] = qtype.0.to_be_bytes();
-    let [c1, c0] = Qclass::IN.0.to_be_bytes();
-    let name = name.as_wire();
-    if *tail != [t1, t0, c1, c0] || replied.len() != name.len() {
-        return Match::No;
-    }
-    let mut asked = [0; 255];
-    let asked = &mut asked[..name.len()];
-    asked.copy_from_slice(name);
-    Case::random(seed).apply(asked);
-    if replied == asked {
-        Match::Exact
-    } else if replied.eq_ignore_ascii_case(asked) {
-        Match::OtherCase
-    } else {
-        Match::No
-    }
 }

@@ -1,8 +1,9 @@
 //! Tests of the server as a role, step by step: upstream queries and their times, answers to clients, limits. `answers`,
-//! `dnssec` and `options` have the rules for their content, `loss` upstreams from which replies are lost or late.
+//! `dnssec`, `options` and `cookies` have the rules for their content, `loss` upstreams from which replies are lost or late.
 
 mod answers;
 mod bench;
+mod cookies;
 mod dnssec;
 mod loss;
 mod options;

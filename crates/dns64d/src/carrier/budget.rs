@@ -1,8 +1,14 @@
 //! The memory of the streams: connections, queries on their way to the workers, answers on their way to clients, replies
-//! on their way from upstream. Who gets none is refused, or gets no answer, as over UDP.
+//! on their way from upstream. Who gets none is refused, or gets no answer, as over UDP. One client network may have a share
+//! of it, so that a stranger with many connections leaves the others what they need.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Number of accounts from which on those that are not in use are removed.
+const MANY_ACCOUNTS: usize = 64;
 
 /// Memory, in octets; clones share it.
 #[derive(Clone)]
@@ -11,23 +17,50 @@ pub(crate) struct Budget(Arc<Octets>);
 struct Octets {
     used: AtomicUsize,
     limit: AtomicUsize,
+    /// Octets that one client network may have.
+    share: AtomicUsize,
+    accounts: Mutex<Accounts>,
+    /// Number of times that a network got no memory since it had its share.
+    refused: AtomicU64,
+}
+
+/// The accounts of client networks, and the number of them from which on unused ones are removed.
+struct Accounts {
+    all: HashMap<IpAddr, Arc<AtomicUsize>>,
+    many: usize,
+}
+
+/// The memory of one client network; clones share it.
+#[derive(Clone)]
+pub(crate) struct Account {
+    budget: Budget,
+    used: Arc<AtomicUsize>,
 }
 
 /// Reserved memory; released when it is dropped.
 pub(crate) struct Reservation {
     budget: Budget,
+    /// Where it is counted too, if it is for a client.
+    account: Option<Arc<AtomicUsize>>,
     octets: usize,
 }
 
 impl Budget {
-    /// Makes a memory of `limit` octets.
-    pub(crate) fn new(limit: usize) -> Self {
-        Budget(Arc::new(Octets { used: AtomicUsize::new(0), limit: AtomicUsize::new(limit) }))
+    /// Makes a memory of `limit` octets, of which one client network may have `share`.
+    pub(crate) fn new(limit: usize, share: usize) -> Self {
+        Budget(Arc::new(Octets {
+            used: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            share: AtomicUsize::new(share),
+            accounts: Mutex::new(Accounts { all: HashMap::new(), many: MANY_ACCOUNTS }),
+            refused: AtomicU64::new(0),
+        }))
     }
 
-    /// Changes its size; what is reserved stays.
-    pub(crate) fn resize(&self, limit: usize) {
+    /// Changes its size and the share of a network; what is reserved stays.
+    pub(crate) fn resize(&self, limit: usize, share: usize) {
         self.0.limit.store(limit, Ordering::Relaxed);
+        self.0.share.store(share, Ordering::Relaxed);
     }
 
     /// Returns the octets in use, and all.
@@ -35,23 +68,71 @@ impl Budget {
         (self.0.used.load(Ordering::Relaxed), self.0.limit.load(Ordering::Relaxed))
     }
 
-    /// Reserves nothing.
-    pub(crate) fn none(&self) -> Reservation {
-        Reservation { budget: self.clone(), octets: 0 }
+    /// Returns how often a network got no memory since it had its share.
+    pub(crate) fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
     }
 
-    /// Reserves memory, if there is enough.
+    /// Returns the account of a client network.
+    pub(crate) fn account(&self, network: IpAddr) -> Account {
+        // Each change of the table is complete before anything can panic.
+        let mut accounts = self.0.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if accounts.all.len() >= accounts.many {
+            // One that is in use has another owner, or octets.
+            let is_used = |used: &Arc<AtomicUsize>| {
+                Arc::strong_count(used) > 1 || used.load(Ordering::Relaxed) > 0
+            };
+            accounts.all.retain(|_, used| is_used(used));
+            accounts.many = MANY_ACCOUNTS.max(2 * accounts.all.len());
+        }
+        let used = accounts.all.entry(network).or_default().clone();
+        Account { budget: self.clone(), used }
+    }
+
+    /// Reserves nothing.
+    pub(crate) fn none(&self) -> Reservation {
+        Reservation { budget: self.clone(), account: None, octets: 0 }
+    }
+
+    /// Reserves memory for no client, if there is enough.
     pub(crate) fn take(&self, octets: usize) -> Option<Reservation> {
+        self.take_for(None, octets)
+    }
+
+    fn take_for(&self, account: Option<Arc<AtomicUsize>>, octets: usize) -> Option<Reservation> {
         // Made before the check, so that its drop releases what does not fit.
-        let reservation = Reservation { budget: self.clone(), octets };
+        let reservation = Reservation { budget: self.clone(), account, octets };
         let before = self.0.used.fetch_add(octets, Ordering::Relaxed);
         (before + octets <= self.0.limit.load(Ordering::Relaxed)).then_some(reservation)
+    }
+}
+
+impl Account {
+    /// Reserves memory for a client of the network, if there is enough and the network has not got its share.
+    pub(crate) fn take(&self, octets: usize) -> Option<Reservation> {
+        let before = self.used.fetch_add(octets, Ordering::Relaxed);
+        // From here on its drop releases both.
+        let reservation = self.budget.take_for(Some(self.used.clone()), octets);
+        let octets_of_all = &self.budget.0;
+        if reservation.is_some() && before + octets > octets_of_all.share.load(Ordering::Relaxed) {
+            octets_of_all.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        reservation
+    }
+
+    /// Returns whether the network has no room for so many octets.
+    pub(crate) fn is_full(&self, octets: usize) -> bool {
+        self.used.load(Ordering::Relaxed) + octets > self.budget.0.share.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.0.used.fetch_sub(self.octets, Ordering::Relaxed);
+        if let Some(account) = &self.account {
+            account.fetch_sub(self.octets, Ordering::Relaxed);
+        }
     }
 }
 
@@ -59,19 +140,57 @@ impl Drop for Reservation {
 mod tests {
     use super::*;
 
+    fn network(n: u8) -> IpAddr {
+        [192, 0, 2, n].into()
+    }
+
     #[test]
     fn the_budget_is_limited() {
-        let budget = Budget::new(1_000);
+        let budget = Budget::new(1_000, 1_000);
         let all = budget.take(1_000).expect("it is empty");
         assert!(budget.take(1).is_none());
         drop(all);
         assert!(budget.take(1_001).is_none());
         let half = budget.take(500).expect("there is room");
-        budget.resize(400);
+        budget.resize(400, 400);
         assert_eq!(budget.used(), (500, 400));
         assert!(budget.take(1).is_none());
         drop(half);
         assert!(budget.take(400).is_some());
         assert_eq!(budget.used().0, 0);
+    }
+
+    #[test]
+    fn a_network_has_its_share_and_leaves_the_rest() {
+        let budget = Budget::new(1_000, 300);
+        let (one, other) = (budget.account(network(1)), budget.account(network(2)));
+        let first = one.take(200).expect("it has nothing");
+        assert!(one.is_full(101) && one.take(101).is_none());
+        let second = budget.account(network(1)).take(100).expect("the rest of its share");
+        assert_eq!((budget.refused(), budget.used().0), (1, 300));
+        let third = other.take(300).expect("another network");
+        assert!(other.take(1).is_none());
+        // What is for no client has the rest.
+        let rest = budget.take(400).expect("the rest");
+        budget.resize(1_000, 1_000);
+        assert!(one.take(1).is_none(), "all is in use");
+        assert_eq!(budget.refused(), 2);
+        drop((first, second, third, rest));
+        assert_eq!((one.used.load(Ordering::Relaxed), budget.used().0), (0, 0));
+        drop(one.take(1_000).expect("all is free"));
+    }
+
+    #[test]
+    fn accounts_that_are_not_in_use_are_removed() {
+        let budget = Budget::new(1_000, 1_000);
+        let kept = budget.account(network(0));
+        let reserved = budget.account(network(1)).take(7).expect("room");
+        for n in 0..10_000u32 {
+            budget.account(IpAddr::V4(n.into()));
+        }
+        let accounts = budget.0.accounts.lock().expect("no panic");
+        assert!(accounts.all.len() <= 2 * MANY_ACCOUNTS, "{}", accounts.all.len());
+        assert!([0, 1].iter().all(|n| accounts.all.contains_key(&network(*n))));
+        drop((kept, reserved));
     }
 }

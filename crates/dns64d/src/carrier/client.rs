@@ -187,8 +187,7 @@ impl Connection {
             {
                 let pending = self.usage.query();
                 // A query that the worker has no room for gets no answer, as if it was lost.
-                let (client, transport) = (self.client.ip(), self.usage.transport());
-                if line.query(Some(sent), client, transport, message.to_vec()) {
+                if line.query(Some(sent), self.client.ip(), &self.usage, message.to_vec()) {
                     waiting.push(pending);
                 }
                 sent += 1;
@@ -256,10 +255,10 @@ impl Line<'_> {
         &self,
         number: Option<u64>,
         client: std::net::IpAddr,
-        transport: Transport,
+        usage: &Usage,
         message: Vec<u8>,
     ) -> bool {
-        self.carrier.query(self.number, number, client, transport, message)
+        self.carrier.query(self.number, number, client, usage, message)
     }
 }
 

@@ -23,7 +23,7 @@ use streams::serve::Ending;
 use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 
-use super::budget::{Budget, Reservation};
+use super::budget::{Account, Budget, Reservation};
 
 /// Longest time of a handshake.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -204,6 +204,7 @@ pub(crate) struct Place {
     number: u64,
     state: Arc<State>,
     closed: Closed,
+    account: Account,
     _memory: Reservation,
 }
 
@@ -267,10 +268,12 @@ impl Places {
             self.refuse(transport, Refusal::Draining);
             return Err(Refusal::Draining);
         }
+        let account = self.budget.account(network);
         let mut table = self.table(transport);
-        let Some(memory) = self.budget.take(footprint(transport)) else {
-            // The next client may have what it leaves.
-            let ended = table.end_idlest(None, now, FRESH);
+        let Some(memory) = account.take(footprint(transport)) else {
+            // The next client, or the next one of the network that has its share, may have what it leaves.
+            let of = account.is_full(footprint(transport)).then_some(network);
+            let ended = table.end_idlest(of, now, FRESH);
             drop(table);
             self.count_displaced(transport, usize::from(ended));
             self.refuse(transport, Refusal::Memory);
@@ -283,7 +286,8 @@ impl Places {
         self.count_displaced(transport, ended);
         self.traffic(transport).accepted.fetch_add(1, Ordering::Relaxed);
         let places = self.clone();
-        Ok(Place { places, transport, number, state, closed: Closed::Error, _memory: memory })
+        let closed = Closed::Error;
+        Ok(Place { places, transport, number, state, closed, account, _memory: memory })
     }
 
     /// Begins a QUIC handshake with a client that has not shown that it is at its address; `None` if there are too many.
@@ -470,8 +474,9 @@ impl Place {
 
     /// Returns a handle for the queries of the connection.
     pub(super) fn usage(&self) -> Usage {
-        let (places, transport, state) = (self.places.clone(), self.transport, self.state.clone());
-        Usage { places, transport, state }
+        let Place { places, transport, state, account, .. } = self;
+        let (places, state, account) = (places.clone(), state.clone(), account.clone());
+        Usage { places, transport: *transport, state, account }
     }
 }
 
@@ -500,9 +505,15 @@ pub(super) struct Usage {
     places: Arc<Places>,
     transport: Transport,
     state: Arc<State>,
+    account: Account,
 }
 
 impl Usage {
+    /// Returns the memory of the client's network.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
     /// Returns the transport of the connection.
     pub(super) fn transport(&self) -> Transport {
         self.transport
@@ -510,7 +521,7 @@ impl Usage {
 
     /// Notes that the handshake has ended well.
     pub(super) fn established(&self) {
-        let Usage { places, transport, state } = self;
+        let Usage { places, transport, state, .. } = self;
         places.table(*transport).end_handshake(state);
         places.traffic(*transport).handshakes.fetch_add(1, Ordering::Relaxed);
         state.last_ms.store(places.now(), Ordering::Relaxed);

@@ -36,11 +36,11 @@ pub(super) struct Requests {
 impl Answer for Requests {
     async fn answer(&self, client: SocketAddr, message: Vec<u8>) -> Bytes {
         let _pending = self.usage.query();
-        let Some(_memory) = self.carrier.budget.take(REQUEST) else {
+        let Some(_memory) = self.usage.account().take(REQUEST) else {
             return Bytes::new();
         };
         let mut line = self.carrier.line();
-        if !line.query(None, client.ip(), self.usage.transport(), message) {
+        if !line.query(None, client.ip(), &self.usage, message) {
             return Bytes::new();
         }
         line.answers.recv().await.map(Written::bytes).unwrap_or_default()

@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64::Settings;
 use dns64::streams::FromStreams;
-use measure::Transport;
 use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
 use super::budget::{Budget, Reservation};
-use super::places::Places;
+use super::places::{Places, Usage};
 use super::threads::{QUERY_BITS, Threads};
 use super::upstream::{Pool, Query};
 use crate::worker::WorkerHandle;
@@ -96,12 +95,13 @@ impl Carrier {
         connection: u64,
         number: Option<u64>,
         client: IpAddr,
-        transport: Transport,
+        usage: &Usage,
         message: Vec<u8>,
     ) -> bool {
         let stream = connection << QUERY_BITS | number.unwrap_or(0) & ((1 << QUERY_BITS) - 1);
         let worker = connection as usize / self.threads.len() % self.workers.len();
-        let memory = self.budget.take(message.len());
+        let memory = usage.account().take(message.len());
+        let transport = usage.transport();
         let message = FromStreams::Query { stream, transport, client, message };
         self.workers[worker].send(message, memory)
     }

@@ -10,6 +10,7 @@
 mod checks;
 mod compare;
 mod control;
+mod cookies;
 mod early;
 mod faults;
 mod forward;
@@ -23,6 +24,7 @@ mod observed;
 mod private;
 mod proxy;
 mod quic_memory;
+mod resolved;
 mod restart;
 mod route;
 mod row;

@@ -85,24 +85,62 @@ pub(crate) fn with_a_long_answer(script: &Script, private: &Private) -> Server {
     server
 }
 
+/// Sends queries for a long answer over HTTP/2 on many connections from an address, and reads nothing; the connections are open
+/// as long as the result lives.
+fn flood(from: Ipv4Addr, server: &Server, private: &Private) -> Vec<Box<dyn Write>> {
+    let posted = requests(&Query::parse("long.example TXT").octets);
+    let mut kept: Vec<Box<dyn Write>> = Vec::new();
+    // Connections for which there is no memory left are closed.
+    for _ in 0..CONNECTIONS {
+        let mut https = encrypted(from, (private.address, DOH).into(), &[ALPN_H2]);
+        let _ = https.write_all(&posted);
+        kept.push(Box::new(https));
+    }
+    let requests = all_arrived(server);
+    // How many come in before there is no memory left is a matter of time.
+    let share = server.metric("dns64d_stream_memory_limit_bytes") / 4;
+    assert!(requests * 59_000 > 2 * share, "{requests} requests are more than fit");
+    kept
+}
+
+#[test]
+fn one_network_leaves_memory_to_the_others() {
+    let (script, private) = (Script::start(&[]), Private::new());
+    let server = with_a_long_answer(&script, &private);
+    let stranger = Ipv4Addr::new(127, 0, 0, 11);
+    let mut kept = flood(stranger, &server, &private);
+    let framed = client::frame(&Query::parse("long.example TXT").octets);
+    for _ in 0..CONNECTIONS {
+        let mut tcp = connect(stranger, server.address());
+        let _ = tcp.write_all(&framed.repeat(QUERIES));
+        kept.push(Box::new(tcp));
+    }
+    all_arrived(&server);
+    // Other networks get all their answers.
+    for n in 12..20 {
+        let mut tcp = connect(Ipv4Addr::new(127, 0, 0, n), server.address());
+        tcp.write_all(&framed.repeat(5)).expect("it has a place");
+        for _ in 0..5 {
+            let reply = client::read_frame(&mut tcp);
+            let len = reply.map_or(0, |reply| reply.len());
+            assert!(len > 59_000, "{n}: {len} octets: {}", server.log());
+        }
+    }
+    let limit = server.metric("dns64d_stream_memory_limit_bytes");
+    let used = server.metric("dns64d_stream_memory_bytes");
+    assert!(used <= limit / 4 + (2 << 20), "{used} of {limit}");
+    assert!(server.metric("dns64d_client_memory_refused_total") > 0);
+    drop(kept);
+}
+
 #[test]
 fn answers_that_nobody_reads_stay_within_the_memory() {
     let (script, private) = (Script::start(&[]), Private::new());
     let server = with_a_long_answer(&script, &private);
     let query = Query::parse("long.example TXT").octets;
     let framed = client::frame(&query).repeat(QUERIES);
-    let posted = requests(&query);
     let clients = [11, 12, 13].map(|n| Ipv4Addr::new(127, 0, 0, n));
-    let mut kept: Vec<Box<dyn Write>> = Vec::new();
-    // Connections for which there is no memory left are closed.
-    for _ in 0..CONNECTIONS {
-        let mut https = encrypted(clients[2], (private.address, DOH).into(), &[ALPN_H2]);
-        let _ = https.write_all(&posted);
-        kept.push(Box::new(https));
-    }
-    let requests = all_arrived(&server);
-    // How many come in before there is no memory left is a matter of time; a quarter is far more than fits.
-    assert!(requests >= (CONNECTIONS * QUERIES / 4) as u64, "{requests} requests");
+    let mut kept = flood(clients[2], &server, &private);
     for _ in 0..CONNECTIONS {
         let mut tcp = connect(clients[0], server.address());
         let _ = tcp.write_all(&framed);

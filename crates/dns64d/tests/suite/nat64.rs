@@ -2,6 +2,7 @@
 //! it needs one.
 
 use std::fs;
+use std::io::Read;
 use std::net::{Ipv6Addr, SocketAddrV6, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -174,20 +175,35 @@ fn advertise(interface: &str, prefix: &str, eights: u16) {
     wait_for("the link", || socket.send_to(&message, &all_nodes.into()).is_ok());
 }
 
-/// Starts radvd at `router0` with this /96; `None` if there is none that knows PREF64 (2.20 and later).
-fn radvd(dir: &Path, prefix: &str) -> Option<Program> {
+/// Starts radvd at `router0`. The version of Debian 12 knows no PREF64: its advertisements have a prefix for addresses only.
+fn radvd(dir: &Path) -> Option<Program> {
     let file = dir.join("radvd.conf");
-    let text = format!(
-        "interface router0 {{ AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4;
-        nat64prefix {prefix}/96 {{ AdvValidLifetime 600; }}; }};"
-    );
+    let text = "interface router0 { AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; prefix 2001:db8:99::/64 { }; };";
     fs::write(&file, text).expect("writes");
-    let file = file.to_str().expect("a path");
-    shell(&format!("radvd --configtest --config {file}")).ok()?;
-    let pid = dir.join("radvd.pid");
     let mut command = Command::new("radvd");
-    command.args(["--nodaemon", "--logmethod", "stderr", "--config", file, "--pidfile"]).arg(pid);
-    Some(Program(command.stdin(Stdio::null()).spawn().ok()?))
+    command.args(["--nodaemon", "--logmethod", "stderr", "--config"]).arg(file);
+    command.arg("--pidfile").arg(dir.join("radvd.pid"));
+    match command.stdin(Stdio::null()).stderr(Stdio::null()).spawn() {
+        Ok(child) => Some(Program(child)),
+        Err(error) => {
+            skip::because(format_args!("no radvd: {error}"));
+            None
+        }
+    }
+}
+
+/// Waits for an advertisement with a prefix for addresses (RFC 4861 section 4.6.2), as radvd sends them.
+fn wait_for_advertisement() {
+    let mut socket =
+        Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).expect("root may");
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(1))).expect("a timeout");
+    let mut message = [0; 1_500];
+    wait_for("an advertisement of radvd", || {
+        let len = socket.read(&mut message).unwrap_or(0);
+        let prefix: Ipv6Addr = "2001:db8:99::".parse().expect("an address");
+        let has_prefix = message[..len].windows(16).any(|part| *part == prefix.octets());
+        message[0] == 134 && has_prefix
+    });
 }
 
 #[test]
@@ -213,10 +229,28 @@ fn prefixes_of_routers_are_followed() {
         let (_, ttl) = address(&server, "other.example").expect("an address");
         assert!(ttl <= 8, "the lifetime of the prefix: {ttl}");
         wait_for_address(&server, "www.example", SYNTHESISED);
+    });
+}
+
+#[test]
+fn advertisements_of_a_real_router_without_a_prefix_change_nothing() {
+    in_namespace(&LINK, || {
+        let upstream = ipv4_only();
+        let config =
+            "[[dns64]]\nfollow = \"router\"\ninterface = \"host0\"\nprefix = \"2001:db8:64::/96\"";
+        let server = dns64d(&[&upstream], config);
         let dir = tempfile::tempdir().expect("a folder");
-        if let Some(_radvd) = radvd(dir.path(), "2001:db8:c::") {
-            wait_for_address(&server, "www.example", "2001:db8:c::c000:221");
-        }
+        let Some(_radvd) = radvd(dir.path()) else { return };
+        wait_for_advertisement();
+        assert_eq!(address(&server, "www.example").expect("an address").0, SYNTHESISED);
+        wait_for("the prefix", || {
+            advertise("router0", "2001:db8:c::", 60);
+            address(&server, "www.example").is_some_and(|(seen, _)| seen == "2001:db8:c::c000:221")
+        });
+        // The option may be missing in later advertisements of the same router (RFC 8781 section 5.1).
+        (0..2).for_each(|_| wait_for_advertisement());
+        let (seen, ttl) = address(&server, "later.example").expect("an address");
+        assert!(seen == "2001:db8:c::c000:221" && ttl > 50, "{seen} {ttl}");
     });
 }
 
@@ -272,6 +306,37 @@ fn a_nat64_that_fails_is_replaced_until_it_works_again() {
             let log = server.log();
             assert!(log.contains("does not answer") && log.contains("answers again"), "{log}");
         }
+    });
+}
+
+#[test]
+fn forged_echo_replies_keep_no_nat64_in_use() {
+    let setup = [
+        "ip -6 addr add 2001:db8:64::c000:250/128 dev lo",
+        "sysctl -qw net.ipv6.icmp.echo_ignore_all=1",
+    ];
+    in_namespace(&setup, || {
+        let upstream = ipv4_only();
+        let config = "[[dns64]]\nprefix = \"2001:db8:64::/96\"\npool = \"p\"\nprobe = \"192.0.2.80\"\nprobe-every = \"100ms\"\n\
+             [[dns64]]\nprefix = \"2001:db8:b::/96\"\npool = \"p\"\nstandby = true";
+        let server = dns64d(&[&upstream], config);
+        let socket =
+            Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).expect("root may");
+        let address: Ipv6Addr = "2001:db8:64::c000:250".parse().expect("an address");
+        let nat64 = SocketAddrV6::new(address, 0, 0, 0).into();
+        socket.bind(&nat64).expect("it is here");
+        // The number of the process, and the sequence numbers of a counter.
+        let [i1, i0] = (server.pid() as u16).to_be_bytes();
+        let forge = |sequence: u16| {
+            let [s1, s0] = sequence.to_be_bytes();
+            let _ = socket.send_to(&[129, 0, 0, 0, i1, i0, s1, s0], &nat64);
+        };
+        let (started, expected) = (std::time::Instant::now(), "2001:db8:b::c000:221");
+        wait_for(expected, || {
+            let sent = (started.elapsed().as_millis() / 100) as u16;
+            (sent.saturating_sub(20)..sent + 20).for_each(forge);
+            self::address(&server, "www.example").is_some_and(|(seen, _)| seen == expected)
+        });
     });
 }
 

@@ -108,6 +108,22 @@ fn a_reader_that_takes_nothing_delays_no_answer() {
 }
 
 #[test]
+fn a_reload_changes_nothing_about_dnstap() {
+    let (script, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
+    let with = config(dir.path());
+    for (before, after, frames) in [(&with[..], "", 2), ("", &with[..], 0)] {
+        let server = dns64d(&[&script], before);
+        server.rewrite(&[script.address()], after);
+        server.signal(Signal::SIGHUP);
+        wait_for("the reload", || server.log().contains("read again"));
+        assert!(server.log().contains("a change of dnstap.socket needs a restart"));
+        assert!(is_right(&server.ask("reloaded.example AAAA")));
+        wait_for("the counters", || server.metric("dns64d_queries_udp_total") >= 1);
+        wait_for("the frames", || server.metric("dns64d_dnstap_frames_lost_total") == frames);
+    }
+}
+
+#[test]
 fn one_of_so_many_answers_is_logged() {
     let script = ipv4_only();
     let server = dns64d(&[&script], "server.log-queries = 5\nserver.log-format = \"json\"");

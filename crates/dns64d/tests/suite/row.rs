@@ -13,7 +13,7 @@
 //!   +ad -ad +tc -ra ...              header flags
 //!   asked NAME TYPE [times]          a query that upstream received; without a number: at least once
 //!   unasked NAME TYPE
-//!   asked-with NAME TYPE +do +cd -do -cd ecs=NET no-options tcp udp
+//!   asked-with NAME TYPE +do +cd -do -cd ecs=NET cookie=OCTETS no-options tcp udp
 //!   size 512                         at most this number of octets
 //!   opt, no-opt, echo-do, ecs        EDNS of the reply
 //!   options 0                        number of EDNS options of the reply
@@ -256,6 +256,10 @@ fn about_upstream(word: &str, rest: &str, script: &Script) -> Option<bool> {
                     "udp" => !a.tcp,
                     "no-opt" => edns.is_none(),
                     "no-options" => edns.is_none_or(|edns| edns.options.is_empty()),
+                    _ if word.starts_with("cookie=") => {
+                        let len = word["cookie=".len()..].parse().ok();
+                        edns.and_then(|e| e.option(message::COOKIE)).map(<[u8]>::len) == len
+                    }
                     _ => {
                         let network = word.strip_prefix("ecs=").expect("a known word");
                         let wanted = message::ecs(network);

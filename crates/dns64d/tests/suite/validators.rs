@@ -61,16 +61,16 @@ fn sign(dir: &Path) -> Option<String> {
 }
 
 /// A server of another make; it ends when dropped.
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     dir: tempfile::TempDir,
 }
 
 impl Daemon {
     /// Starts `program` in a folder of its own; `configure` writes its configuration for a port. Returns `None` if it
     /// is not installed.
-    fn start(program: &str, configure: impl Fn(u16, &Path) -> String) -> Option<Self> {
+    pub(crate) fn start(program: &str, configure: impl Fn(u16, &Path) -> String) -> Option<Self> {
         for _ in 0..3 {
             let dir = tempfile::tempdir().expect("a folder");
             let port = free_port();
@@ -115,7 +115,7 @@ impl Daemon {
         panic!("it does not answer: {}", self.log())
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
@@ -136,7 +136,7 @@ impl Drop for Daemon {
 }
 
 /// Options of BIND for all its roles here.
-fn bind(port: u16, dir: &Path, options: &str) -> String {
+pub(crate) fn bind(port: u16, dir: &Path, options: &str) -> String {
     let dir = dir.display();
     format!(
         "options {{ listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; directory \"{dir}\";

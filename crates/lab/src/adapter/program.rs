@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::{Adapter, AdapterError};
+use crate::process::harmless;
 
 /// Directories with servers that may not be on PATH.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -47,6 +48,6 @@ impl Adapter {
     pub(crate) fn read_version(&self, printed: &str) -> Option<String> {
         let (_, rest) = printed.split_once(self.version.after.as_str())?;
         let word = rest.split_whitespace().next()?.trim_end_matches([',', ';', ')']);
-        (!word.is_empty()).then(|| word.to_owned())
+        (!word.is_empty()).then(|| harmless(word))
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use measure::histogram::NotAHistogram;
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 use super::schema;
 
@@ -52,6 +52,34 @@ pub enum StoreError {
         /// Version found.
         found: i32,
     },
+    /// The store is older, and cannot be brought to this version.
+    #[error(
+        "{}: the store has version {found} and this process may not write it, to bring it to version {}: copy it, \
+         and read the copy",
+        path.display(), schema::VERSION
+    )]
+    Older {
+        /// Path of the file.
+        path: PathBuf,
+        /// Version found.
+        found: i32,
+    },
+    /// There is no space left for what was to be stored.
+    #[error("{}: the disk is full: free some space, or name another store (--store)", path.display())]
+    Full {
+        /// Path of the file.
+        path: PathBuf,
+    },
+    /// A row has changed on the disk.
+    #[error("{}: a row of `{table}` has changed on the disk since it was stored; {}", path.display(), of(*run))]
+    Changed {
+        /// Path of the file.
+        path: PathBuf,
+        /// Name of the table.
+        table: &'static str,
+        /// Number of its run, as far as that can be told.
+        run: Option<i64>,
+    },
     /// SQLite refused an operation.
     #[error("cannot {what} the store {}: {source}", path.display())]
     Sqlite {
@@ -94,6 +122,14 @@ pub enum StoreError {
     },
 }
 
+/// Says which run a changed row belongs to, and what may be done.
+fn of(run: Option<i64>) -> String {
+    match run {
+        Some(run) => format!("it belongs to run {run}, which `dnsdyno delete {run}` removes"),
+        None => "it belongs to no run".to_owned(),
+    }
+}
+
 /// Lists the runs of the store, for a message.
 fn known(last: Option<i64>) -> String {
     last.map_or("the store is empty".to_owned(), |last| {
@@ -104,7 +140,7 @@ fn known(last: Option<i64>) -> String {
 impl StoreError {
     /// Returns whether the request was invalid (exit code 2), instead of failed (exit code 1).
     pub fn is_bad_input(&self) -> bool {
-        !matches!(self, StoreError::Io { .. } | StoreError::Sqlite { .. })
+        !matches!(self, StoreError::Io { .. } | StoreError::Sqlite { .. } | StoreError::Full { .. })
     }
 }
 
@@ -125,10 +161,20 @@ impl<T> Context<T> for rusqlite::Result<T> {
                 Some(ErrorCode::NotADatabase) => {
                     StoreError::NotAStore { path, why: source.to_string() }
                 }
+                Some(ErrorCode::DiskFull) => StoreError::Full { path },
+                // The memory that is shared beside the store has no room.
+                _ if extended(&source) == Some(ffi::SQLITE_IOERR_SHMSIZE) => {
+                    StoreError::Full { path }
+                }
                 _ => StoreError::Sqlite { what, path, source },
             }
         })
     }
+}
+
+/// Returns the extended code of an error of SQLite.
+fn extended(error: &rusqlite::Error) -> Option<i32> {
+    error.sqlite_error().map(|error| error.extended_code)
 }
 
 /// Part of a run, for errors of its rows.

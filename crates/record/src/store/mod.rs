@@ -35,6 +35,7 @@
 //! - The process that writes a run holds a lock beside the store. The kernel releases it when that process dies, so
 //!   that an interrupted run can be distinguished from a running one.
 //! - A file that is not a store, or is damaged, is opened read-only first and not changed.
+//! - Each row has a checksum, so that what has changed on the disk is refused.
 
 mod check;
 mod connection;
@@ -43,6 +44,7 @@ mod line;
 mod lock;
 mod read;
 mod schema;
+mod seal;
 mod write;
 
 use std::ffi::OsString;
@@ -79,6 +81,35 @@ impl Store {
         let mut connection = connect(path)?;
         schema::migrate(&mut connection).at(path, "bring to this version")?;
         Ok(Store { connection, path: path.to_owned() })
+    }
+
+    /// Opens the store at `path` to read it, also where this process may not write.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); and if a store of an older version cannot be migrated since it cannot be written.
+    pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        check::look_at_header(path)?;
+        if check::is_writable(path) {
+            return Self::open(path);
+        }
+        check::look(path)?;
+        let connection = check::read_only(path)?;
+        let found = schema::version(&connection).at(path, "read")?;
+        if found < schema::VERSION {
+            return Err(StoreError::Older { path: path.to_owned(), found });
+        }
+        Ok(Store { connection, path: path.to_owned() })
+    }
+
+    /// Tries whether the store can be written, and changes nothing.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn try_writing(&self) -> Result<(), StoreError> {
+        let touch = "UPDATE sqlite_sequence SET seq = seq WHERE name = 'run'";
+        self.connection
+            .execute_batch(&format!("BEGIN IMMEDIATE; {touch}; ROLLBACK"))
+            .at(&self.path, "write to")
     }
 
     /// Returns the path of the store.
@@ -156,6 +187,7 @@ impl Store {
     /// If there is no such run, or it cannot be read.
     pub fn load(&self, id: i64) -> Result<crate::Run, StoreError> {
         self.must_have(id)?;
+        seal::check(&self.connection, &self.path)?;
         read::load(&self.connection, &self.path, id)
     }
 
@@ -169,6 +201,22 @@ impl Store {
         self.connection.execute("DELETE FROM run WHERE id = ?1", [id]).at(&self.path, "delete")?;
         drop(lock);
         Ok(())
+    }
+
+    /// Gives the space of deleted runs back to the disk, unless another process uses the store just now.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn compact(&self) -> Result<(), StoreError> {
+        let done = self.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+        match done.at(&self.path, "compact") {
+            Err(StoreError::Sqlite { source, .. })
+                if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) =>
+            {
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// Refuses a number that no run has.

@@ -13,6 +13,7 @@
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde_json::Value;
 
+use super::seal;
 use crate::v1;
 
 /// Application id in the header of the file (SQLite's `application_id`): "dyno" in ASCII.
@@ -25,11 +26,12 @@ struct Step {
 }
 
 /// Steps of the migration: the first makes the tables of version 1 in an empty file.
-const STEPS: [Step; 3] = [
+const STEPS: [Step; 4] = [
     Step { sql: include_str!("schema_1.sql"), rows: None },
     Step { sql: include_str!("schema_2.sql"), rows: None },
     // From here on the JSON has schema 2 of the records.
     Step { sql: include_str!("schema_3.sql"), rows: Some(records_of_schema_1) },
+    Step { sql: include_str!("schema_4.sql"), rows: None },
 ];
 
 /// Version that this program writes.
@@ -54,6 +56,7 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
         }
         transaction.execute_batch(step.sql)?;
     }
+    seal::fill(&transaction)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()

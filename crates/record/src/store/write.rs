@@ -9,6 +9,7 @@ use super::StoreError;
 use super::connection::{connect, now};
 use super::error::{Context, Part};
 use super::lock::RunLock;
+use super::seal;
 use crate::{CellRecord, Plan, Seam, Series, Skipped, TrialRecord};
 
 /// Varied settings of a cell.
@@ -46,7 +47,8 @@ impl Recording {
         put_files(&transaction, id, None, &files).at(path, "begin a run in")?;
         // The lock is taken before other processes can see the run.
         let lock = RunLock::take(path, id)?;
-        transaction.commit().at(path, "begin a run in")?;
+        let sealed = seal::fill(&transaction).and_then(|()| transaction.commit());
+        sealed.at(path, "begin a run in")?;
         Ok(Recording { connection, path: path.to_owned(), id, _lock: lock })
     }
 
@@ -131,7 +133,7 @@ impl Recording {
         self.write("write to", |t| {
             let cell = cell_id(t, &path, id, cell)?;
             t.execute(
-                "UPDATE cell SET state = 'begun' WHERE id = ?1 AND state = 'planned'",
+                "UPDATE cell SET state = 'begun', sum = NULL WHERE id = ?1 AND state = 'planned'",
                 [cell],
             )
             .at(&path, "write to")?;
@@ -148,7 +150,7 @@ impl Recording {
         let (run, path) = (self.id, self.path.clone());
         self.write("write to", |t| {
             let id = cell_id(t, &path, run, cell)?;
-            let sql = "UPDATE cell SET record = ?2, state = ?3 WHERE id = ?1";
+            let sql = "UPDATE cell SET record = ?2, state = ?3, sum = NULL WHERE id = ?1";
             let state = if done { "done" } else { "begun" };
             t.execute(sql, params![id, head(cell, &path, run)?, state]).at(&path, "write to")?;
             for old in [
@@ -218,8 +220,12 @@ impl Recording {
         let transaction = immediate(&mut self.connection).at(&self.path, what)?;
         change(&transaction)?;
         transaction
-            .execute("UPDATE run SET touched_unix_s = ?2 WHERE id = ?1", params![self.id, now()])
-            .and_then(|_| transaction.commit())
+            .execute(
+                "UPDATE run SET touched_unix_s = ?2, sum = NULL WHERE id = ?1",
+                params![self.id, now()],
+            )
+            .and_then(|_| seal::fill(&transaction))
+            .and_then(|()| transaction.commit())
             .at(&self.path, what)
     }
 }

@@ -13,7 +13,7 @@ use tester::Setup;
 use super::args::LoadArgs;
 use super::pacing::PacingArg;
 use crate::failure::Failure;
-use crate::output::output;
+use crate::output::{output, try_writing};
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::progress;
@@ -36,6 +36,7 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
     });
     let setups: Vec<Setup> = setups.collect::<Result<_, _>>()?;
     setups[0].check_names(each * all.len() as u64).map_err(tester::TesterError::from)?;
+    try_writing([&args.json, &args.times])?;
     let stop = interruption()?;
     let mut rows = Vec::new();
     for ((run, setup), threads) in (0u64..).zip(setups).zip(all) {
@@ -59,13 +60,12 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
         }
     }
     let table = LockStepTable { schema: SCHEMA, server: request.target.to_string(), rows };
-    if let Some(path) = &args.json {
-        record::write(path, &table).map_err(Failure::run)?;
-    }
-    if let Some(path) = &args.times {
-        write_times(path, &table)?;
-    }
+    // Each of these is done whatever became of the others.
+    let json = args.json.as_deref();
+    let written = json.map_or(Ok(()), |path| record::write(path, &table)).map_err(Failure::run);
+    let times = args.times.as_ref().map_or(Ok(()), |path| write_times(path, &table));
     print!("{}", report::lockstep(&table));
+    written.and(times)?;
     let answers: Vec<_> = table.rows.iter().map(|row| report::no_answer(&row.trial)).collect();
     if let Some(Some(why)) = answers.last()
         && answers.iter().all(Option::is_some)

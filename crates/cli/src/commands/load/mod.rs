@@ -14,6 +14,7 @@ use tester::Setup;
 
 pub(crate) use self::args::{EXAMPLES, LoadArgs};
 use crate::failure::Failure;
+use crate::output;
 use crate::process::{command_line, interruption};
 use crate::progress;
 
@@ -27,19 +28,22 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
         return Err(Failure::BadInput(anyhow!(why)));
     }
     let setup = Setup::new(request, command_line())?;
+    output::try_writing([&args.json])?;
+    args.keep.try_writing()?;
     let stop = interruption()?;
     let (live, progress) = progress::show(format!("load {}", setup.target()));
     let trial = setup.run(&live, &stop)?.trial;
     drop(progress);
-    if let Some(path) = &args.json {
-        record::write(path, &trial).map_err(Failure::run)?;
-    }
+    // Each of these is done whatever became of the others.
+    let json = args.json.as_deref();
+    let written = json.map_or(Ok(()), |path| record::write(path, &trial)).map_err(Failure::run);
     if args.json.as_deref() != Some(Path::new("-")) {
         print!("{}", report::trial(&trial));
     }
     let failed = trial.void.is_void() || trial.passed == Some(false);
     let no_answer = report::no_answer(&trial);
-    args.keep.keep(&record::of_trial("load", trial))?;
+    let kept = args.keep.keep(&record::of_trial("load", trial));
+    written.and(kept)?;
     if let Some(why) = no_answer {
         return Err(Failure::run(anyhow!("{why}")));
     }

@@ -32,7 +32,7 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present_any = ["list", "resume"])]
     pub(crate) experiment: Option<PathBuf>,
     /// Continue an interrupted run of the store: its number, or `last`
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "servers", "dry_run", "no_store"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "servers", "dry_run", "no_store", "link", "path", "seed"])]
     pub(crate) resume: Option<RunRef>,
     /// List the built-in experiments
     #[arg(long)]

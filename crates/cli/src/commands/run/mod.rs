@@ -25,7 +25,8 @@ use crate::arguments::certificate::shortened;
 use crate::arguments::store::{self, RunRef, StoreArgs};
 use crate::commands::host;
 use crate::failure::Failure;
-use crate::process::command_line;
+use crate::output;
+use crate::process::{command_line, outside};
 
 pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     if args.list {
@@ -46,18 +47,22 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         plan::show(&checked);
         return Ok(());
     }
-    trust::ask(&experiment, &options, args.trust)?;
+    output::try_writing([&args.json])?;
+    if !args.no_store {
+        args.store.open()?.try_writing().map_err(store::failure)?;
+    }
+    let approved = trust::ask(&experiment, &options, args.trust)?;
     // The lab has its own network, which cannot be reached from outside.
     let listener = args.metrics.map(Listener::open).transpose()?;
     let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
     variables.extend(live::tell_inside(args.plain));
+    variables.extend(approved);
     // Held by the outer process until the inner one has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
     // From here on this is the first process of a pid namespace; the process outside only waits.
     let lab = match lab::enter_with(&variables, checked.network()).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,
-        Entered::Outside(0) => return Ok(()),
-        Entered::Outside(code) => return Err(Failure::Verdict(code)),
+        Entered::Outside(code) => return outside(code),
     };
     let store = if args.no_store { None } else { Some(args.store.open()?) };
     let board = Board::new();
@@ -172,22 +177,28 @@ fn conduct(
     });
     drop(view);
     let complete = run.as_ref().is_ok_and(|run| run.complete);
-    let id = match keeper {
-        Some(keeper) => keeper.finish(complete).map_err(store::failure)?,
-        None => None,
+    let mut kept = match keeper {
+        Some(keeper) => keeper.finish(complete).map_err(store::failure),
+        None => Ok(None),
     };
     let mut run = run.map_err(failure)?;
-    if let (Some(store), Some(id)) = (store, id) {
+    if let (Some(store), Ok(Some(id))) = (store, &kept) {
         // The kept run also has what was measured before an interruption.
-        run = store.load(id).map_err(store::failure)?;
-        eprintln!("kept as run {id} in {}", store.path().display());
+        match store.load(*id) {
+            Ok(whole) => {
+                eprintln!("kept as run {id} in {}", store.path().display());
+                run = whole;
+            }
+            Err(error) => kept = Err(store::failure(error)),
+        }
     }
-    if let Some(path) = json {
-        record::write(path, &run).map_err(Failure::run)?;
-    }
+    // Each of these is done whatever became of the others.
+    let written = json.map_or(Ok(()), |path| record::write(path, &run)).map_err(Failure::run);
     if json != Some(Path::new("-")) {
         print!("\n{}{}", report::heading(&run), report::run(&run));
     }
+    kept?;
+    written?;
     let all_known = run.results.iter().all(CellRecord::has_figure);
     if run.complete && all_known { Ok(()) } else { Err(Failure::Silent) }
 }

@@ -1,30 +1,47 @@
 //! Experiments of others: what a file starts, or sends load to, is shown and asked about before anything happens.
 //!
 //! A `[custom.NAME]` table has a command for the shell, or the address of a server. Such a file is a program, and runs with
-//! the rights of the lab. No other setting is a command: values of variables are those that adapters list.
+//! the rights of the lab; its files may hold commands too. What the first process was allowed, the process in the lab compares
+//! with what it has read itself. No other setting is a command: values of variables are those that adapters list.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::anyhow;
 use experiment::{Custom, Experiment};
 use lab::RunOptions;
+use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
-/// Lets the user decide about what an experiment's file or store starts, unless it is trusted already.
+/// Environment variable of the inner process: the hash of what the user approved, in hexadecimal.
+const APPROVED: &str = "DNSDYNO_APPROVED";
+
+/// Lets the user decide about what an experiment's file or store starts, unless it is trusted already. Returns the variables
+/// with which the inner process knows what was approved.
 ///
 /// # Errors
-/// When the user says no, or when there is no terminal on which to ask.
+/// When the user says no, when there is no terminal on which to ask, or when the inner process reads something else than
+/// what was approved.
 pub(super) fn ask(
     experiment: &Experiment,
     options: &RunOptions,
     trusted: bool,
-) -> Result<(), Failure> {
-    let actions = actions(experiment, options);
-    // The first process has asked.
-    if trusted || actions.is_empty() || lab::is_inside() {
-        return Ok(());
+) -> Result<Vec<(&'static str, String)>, Failure> {
+    let servers = servers(experiment, options);
+    if trusted || servers.is_empty() {
+        return Ok(Vec::new());
     }
+    let approved = (APPROVED, hash(&servers));
+    if lab::is_inside() {
+        // The first process has asked.
+        return match std::env::var(APPROVED) {
+            Ok(hash) if hash == approved.1 => Ok(Vec::new()),
+            _ => Err(Failure::BadInput(anyhow!(
+                "the experiment has changed since it was shown; nothing was run"
+            ))),
+        };
+    }
+    let actions: Vec<String> = servers.iter().flat_map(|(name, own)| actions(name, own)).collect();
     let list = format!("this experiment is a program; it would\n  {}", actions.join("\n  "));
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Err(Failure::BadInput(anyhow!("{list}\nread it, and run it with --trust")));
@@ -34,20 +51,37 @@ pub(super) fn ask(
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).map_err(Failure::run)?;
     match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
+        "y" | "Y" | "yes" => Ok(vec![approved]),
         _ => Err(Failure::BadInput(anyhow!("nothing was run"))),
     }
 }
 
-/// Returns what custom servers do, a line for each: those of the file, and those that a resumed run has from its store. Those
-/// of the command line are the user's own.
-fn actions(experiment: &Experiment, options: &RunOptions) -> Vec<String> {
+/// Returns the custom servers of the file, and those that a resumed run has from its store. Those of the command line are the
+/// user's own.
+fn servers<'a>(experiment: &'a Experiment, options: &'a RunOptions) -> Vec<(&'a str, &'a Custom)> {
     let stored = options.custom.iter().filter(|_| options.resumed.is_some());
-    let stored = stored.map(|(name, custom)| (name, custom));
-    let action = |(name, custom): (&String, &Custom)| match custom.address {
-        Some(address) => format!("send load to {address} (custom.{name})"),
-        // What a file has must not change what the terminal shows.
-        None => format!("start {} (custom.{name})", custom.command.escape_debug()),
-    };
-    experiment.common().custom.iter().chain(stored).map(action).collect()
+    let stored = stored.map(|(name, custom)| (name.as_str(), custom));
+    let of_file = &experiment.common().custom;
+    of_file.iter().map(|(name, custom)| (name.as_str(), custom)).chain(stored).collect()
+}
+
+/// Returns what a custom server does, a line for each action.
+fn actions(name: &str, custom: &Custom) -> Vec<String> {
+    if let Some(address) = custom.address {
+        return vec![format!("send load to {address} (custom.{name})")];
+    }
+    // What a file has must not change what the terminal shows.
+    let mut actions = Vec::new();
+    for (path, text) in &custom.files {
+        actions.push(format!("write {} (custom.{name}):", path.escape_debug()));
+        actions.extend(text.lines().map(|line| format!("  | {}", line.escape_debug())));
+    }
+    actions.push(format!("start {} (custom.{name})", custom.command.escape_debug()));
+    actions
+}
+
+/// Returns the SHA-256 of all that custom servers have, in hexadecimal.
+fn hash(servers: &[(&str, &Custom)]) -> String {
+    let digest = Sha256::digest(format!("{servers:?}"));
+    digest.iter().map(|octet| format!("{octet:02x}")).collect()
 }

@@ -2,6 +2,7 @@
 
 mod args;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,13 +13,14 @@ use experiment::{
 };
 use measure::{Nanos, OpenPacing};
 use record::request::Gso;
-use record::{CertificateFile, Plan, Run, SCHEMA, TrialRequest};
+use record::{CellRecord, CertificateFile, Plan, Run, SCHEMA, TrialRequest};
 use tester::{Setup, unix_now};
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
 use crate::arguments::certificate::{shortened, tested};
 use crate::bench::OwnBench;
 use crate::failure::Failure;
+use crate::output;
 use crate::process::command_line;
 use crate::process::interruption;
 
@@ -35,7 +37,9 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     // Query files and generated names have no end: they may repeat names.
     let names = setup.names();
     let mut names = NameBudget::new(names.unwrap_or(u64::MAX), names.is_none() || !args.rfc8219);
-    let mut own = OwnBench { setup, stop: interruption()? };
+    output::try_writing([&args.json])?;
+    let stop = interruption()?;
+    let mut own = OwnBench { setup, stop: stop.clone() };
     let mut shorter;
     let bench: &mut dyn Bench = match shortened {
         Some(time) => {
@@ -52,35 +56,47 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     let repeats = Repeats { search, repeats, circumstances };
     let server = args.target.to_string();
     let self_test = certificate.as_ref().and_then(|file| file.self_test.clone());
-    let (result, error) =
-        repeats.run(bench, &server, &mut names, self_test, &mut |step| tell(&step));
+    let plan = plan_from(started, certificate);
+    let mut keeping = args.keep.begin(&plan)?;
+    let cell = CellRecord::new(&server, BTreeMap::new(), "search");
+    let (result, error) = repeats.run(bench, &server, &mut names, self_test, &mut |step| {
+        tell(&step);
+        if let Progress::Trial(record) = step {
+            keeping.trial(&cell, record, &stop);
+        }
+    });
     let run = Run {
         schema: SCHEMA,
-        plan: Plan {
-            experiment: "search".into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            command: command_line(),
-            started_unix_s: started,
-            certificate: certificate.map(|file| file.without_trials()),
-            ..Plan::default()
-        },
+        plan,
         elapsed_s: began.elapsed().as_secs_f64(),
         complete: error.is_none(),
         results: vec![result],
         ..Run::default()
     };
-    if let Some(path) = &args.json {
-        record::write(path, &run).map_err(Failure::run)?;
-    }
+    // Each of these is done whatever became of the others.
+    let json = args.json.as_deref();
+    let written = json.map_or(Ok(()), |path| record::write(path, &run)).map_err(Failure::run);
     if args.json.as_deref() != Some(Path::new("-")) {
         print!("{}", report::run(&run));
     }
-    args.keep.keep(&run)?;
+    written.and(keeping.finish(&run.results[0], run.complete))?;
     match error {
         Some(BenchError::Names(e)) => Err(Failure::BadInput(e.into())),
         Some(e) => Err(Failure::run(e)),
         None if run.results[0].median_qps.is_none() => Err(Failure::Silent),
         None => Ok(()),
+    }
+}
+
+/// Returns the plan of a run that began at a time, with the certificate of its Tester.
+fn plan_from(started_unix_s: f64, certificate: Option<CertificateFile>) -> Plan {
+    Plan {
+        experiment: "search".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: command_line(),
+        started_unix_s,
+        certificate: certificate.map(|file| file.without_trials()),
+        ..Plan::default()
     }
 }
 

@@ -22,6 +22,7 @@ use crate::arguments::address::{ipv4_net, ipv6_net};
 use crate::arguments::certificate::{shortened, tested};
 use crate::commands::verify;
 use crate::failure::Failure;
+use crate::output;
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::progress;
@@ -31,6 +32,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     let namespace = Namespace::with_default_zone(args.namespace);
     let names = namespace.size();
     let planned = args.rate.queries_in(args.duration);
+    output::try_writing([&args.certificate, &args.json])?;
     let stop = interruption()?;
     let server = match args.target {
         Some(_) => None,
@@ -73,8 +75,8 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         checks: Vec::new(),
         trials: vec![TrialRecord { repeat: 0, rate_qps: args.rate.get(), trial: outcome.trial }],
     };
-    keep(&args, &certificate, &request, local)?;
-    tell(&args, &certificate)?;
+    let kept = keep(&args, &certificate, &request, local);
+    kept.and(tell(&args, &certificate))?;
     if passed { Ok(()) } else { Err(Failure::Silent) }
 }
 
@@ -95,11 +97,11 @@ fn keep(
 
 /// Prints the result and writes it to the file.
 fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
-    if let Some(path) = &args.json {
-        record::write(path, &record::SelfTest::from(certificate)).map_err(Failure::run)?;
-    }
-    if args.json.as_deref() == Some(std::path::Path::new("-")) {
-        return Ok(());
+    let json = args.json.as_deref();
+    let self_test = record::SelfTest::from(certificate);
+    let written = json.map_or(Ok(()), |path| record::write(path, &self_test)).map_err(Failure::run);
+    if json == Some(std::path::Path::new("-")) {
+        return written;
     }
     print!("{}", report::trial(&certificate.trials[0].trial));
     if certificate.passed {
@@ -114,7 +116,7 @@ fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
             args.rate.get() / RATE_FACTOR
         );
     }
-    Ok(())
+    written
 }
 
 /// Starts an AuthDNS in this process, on its own cores.

@@ -20,18 +20,19 @@ pub(crate) use self::args::{EXAMPLES, VerifyArgs};
 use self::ground::{Ground, summary};
 use crate::commands::host;
 use crate::failure::Failure;
-use crate::process::{command_line, interruption};
+use crate::output;
+use crate::process::{command_line, interruption, outside};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     if let (Some(trial), Some(pcap)) = (&args.trial, &args.pcap) {
         return foreign(args, trial, pcap);
     }
     let plan = plan(args)?;
+    output::try_writing([&args.certificate, &args.json])?;
     let cores = PairCores::choose();
     let _reserved = args.wait.reserve(&cores.all())?;
     match enter(args)? {
-        Entry::Outside(0) => Ok(()),
-        Entry::Outside(code) => Err(Failure::Verdict(code)),
+        Entry::Outside(code) => outside(code),
         Entry::Loopback(why) => {
             eprintln!("verify: on the loopback of this host: {why}");
             conduct(args, &plan, Ground::new(Pair::on_loopback(cores), interruption()?))
@@ -102,10 +103,10 @@ fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut ground: Ground) -> Result<(
     ground.end();
     let Verified { checks, certified_qps, error } = verified;
     let file = certificate(tested, certified_qps, checks);
-    if let Some(path) = &args.certificate {
-        record::write(path, &file).map_err(Failure::run)?;
-    }
-    show(args, &file)?;
+    // Each of these is done whatever became of the others.
+    let path = args.certificate.as_deref();
+    let written = path.map_or(Ok(()), |path| record::write(path, &file)).map_err(Failure::run);
+    written.and(show(args, &file))?;
     match error {
         Some(e) => Err(Failure::run(e)),
         None => conclude(args, &file),
@@ -133,13 +134,12 @@ pub(crate) fn certificate(
 
 /// Prints the table, or writes the JSON.
 fn show(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
-    if let Some(path) = &args.json {
-        record::write(path, file).map_err(Failure::run)?;
-    }
-    if args.json.as_deref() != Some(Path::new("-")) {
+    let json = args.json.as_deref();
+    let written = json.map_or(Ok(()), |path| record::write(path, file)).map_err(Failure::run);
+    if json != Some(Path::new("-")) {
         print!("{}", report::certificate(file));
     }
-    Ok(())
+    written
 }
 
 /// Returns the exit code of the checks: 1 if one failed, or if a certificate was wanted that certifies nothing.

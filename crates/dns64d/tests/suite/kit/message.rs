@@ -15,6 +15,8 @@ use domain::zonefile::inplace::{Entry, Zonefile};
 
 /// Option code of EDNS client subnet (RFC 7871).
 pub(crate) const ECS: u16 = 8;
+/// Option code of DNS cookies (RFC 7873).
+pub(crate) const COOKIE: u16 = 10;
 /// TTL that stands for any TTL in an expected record.
 const ANY_TTL: u32 = 0x7fff_fffe;
 

@@ -19,6 +19,7 @@
 //!   formerr-opt                         FORMERR to a query with EDNS
 //!   servfail-without-cd                 SERVFAIL to a query without CD
 //!   ede 6, option 3                     an extended error (RFC 8914), an EDNS option
+//!   cookie, wrong-cookie                the client's cookie, or another one, with a server's part (RFC 7873)
 //!   wrong-id, wrong-name, wrong-type, wrong-case, wrong-port, garbage, scrap    invalid replies
 //!   (empty)                             no data: the SOA of the name's top-level domain
 //! ```
@@ -38,7 +39,7 @@ use std::time::Duration;
 use domain::base::iana::{OptRcode, Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, StaticCompressor, ToName};
 
-use super::message::{self, ECS, EXTENDED_ERROR, Edns, Sent};
+use super::message::{self, COOKIE, ECS, EXTENDED_ERROR, Edns, Sent};
 use super::server::next_port;
 
 /// Data of the SOA of a zone; its negative TTL is 300 s.
@@ -122,6 +123,17 @@ impl Scripted {
         self.words.iter().any(|w| w == word)
     }
 
+    /// Returns the option with the cookie of the reply to a query with the cookie `sent`.
+    fn cookie(&self, sent: &[u8]) -> Option<(u16, Vec<u8>)> {
+        let wrong = self.has("wrong-cookie");
+        if !wrong && !self.has("cookie") {
+            return None;
+        }
+        let mut data = [&sent[..8], &[5; 8]].concat();
+        data[7] ^= u8::from(wrong);
+        Some((COOKIE, data))
+    }
+
     /// Returns the octets of the reply to `query`; `None` for no reply.
     fn compose(&self, query: &Message<Vec<u8>>, tcp: bool) -> Option<Vec<u8>> {
         // Nobody can forge a reply on a connection of others.
@@ -180,7 +192,9 @@ impl Scripted {
         sections[2].iter().for_each(|r| additional.push(r).expect("a short message"));
         if let Some(edns) = edns.filter(|_| !self.has("no-opt") && !refused) {
             let subnet = edns.option(ECS).map(|ecs| (ECS, ecs.to_vec()));
-            let options = subnet.into_iter().chain(self.options.iter().cloned()).collect();
+            let cookie = edns.option(COOKIE).and_then(|sent| self.cookie(sent));
+            let own = self.options.iter().cloned();
+            let options = subnet.into_iter().chain(cookie).chain(own).collect();
             let edns = Edns { size: 1232, version: 0, dnssec: edns.dnssec, options };
             message::push_opt(&mut additional, &edns, rcode);
         }

@@ -180,8 +180,12 @@ impl Server {
 
     /// Sends dns64d a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id() as i32);
-        kill(pid, signal).expect("it is alive");
+        kill(Pid::from_raw(self.pid() as i32), signal).expect("it is alive");
+    }
+
+    /// Returns the number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits for its end; returns its exit status.

@@ -275,6 +275,34 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "Extended error 19 with an expired answer that a name does not exist",
+        rfc: "RFC 8914, RFC 8767",
+        config: "upstream.first-timeout = \"500ms\"\ncache.serve-stale = \"1h\"",
+        unbound: With(
+            "serve-expired: yes\nserve-expired-client-timeout: 200\nede: yes\nede-serve-expired: yes",
+        ),
+        bind: With(
+            "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
+        ),
+        upstream: &[(
+            "no.example A",
+            "NXDOMAIN; authority; example 1 SOA ns.example host.example 1 7200 3600 86400 1 || silent",
+        )],
+        queries: &[("no.example A", "NXDOMAIN; none; no-ede")],
+        check: Some(|server, _| {
+            // Until the denial's TTL of one second has passed.
+            std::thread::sleep(std::time::Duration::from_millis(2200));
+            let reply = server.ask("no.example A");
+            let stale = reply.errors().any(|code| code == 19);
+            if stale && reply.rcode == "NXDOMAIN" { Ok(()) } else { Err(reply.to_string()) }
+        }),
+        differs: &[
+            (Kind::Unbound, "it sends extended error 3 with all expired answers"),
+            (Kind::Bind, "it serves no expired NXDOMAIN: SERVFAIL"),
+        ],
+        ..Row::NONE
+    },
+    Row {
         name: "Expired answers are served while upstream fails",
         rfc: "RFC 8767",
         config: "upstream.first-timeout = \"500ms\"\ncache.serve-stale = \"1h\"",

@@ -112,6 +112,19 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "Single addresses can be mapped too",
+        rfc: "BIND mapped",
+        config: "dns64 = [{ prefix = \"2001:db8:64::/96\", mapped = [\"198.41.0.4\"] }]",
+        unbound: Cannot(ALL_MAPPED),
+        bind: With("mapped { 198.41.0.4; };"),
+        upstream: PRIVATE_AND_PUBLIC,
+        queries: &[
+            ("both.example AAAA", "NOERROR; both.example AAAA 2001:db8:64::c629:4"),
+            ("private.example AAAA", "NOERROR; none; soa 1"),
+        ],
+        ..Row::NONE
+    },
+    Row {
         name: "Each IPv4 network has its own prefix",
         rfc: "RFC 6147 5.2",
         config: "dns64 = [{ prefix = \"2001:db8:10::/96\", mapped = [\"10.0.0.0/8\"] }, \

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::synthesis::V4;
 use crate::kit::client::{self, Query};
-use crate::kit::message::Reply;
-use crate::kit::script::Script;
+use crate::kit::message::{COOKIE, Reply};
+use crate::kit::script::{Asked, Script};
 use crate::kit::server::Kind;
 use crate::kit::server::Server;
 use crate::row::Peer::{Cannot, With};
@@ -22,6 +22,9 @@ const MANY: &[(&str, &str)] =
 
 /// Reason why Unbound fails after a forged reply.
 const ENDS: &str = "any reply with the right id ends an attempt, and it fails after five attempts";
+
+/// Reason why Unbound has no cookies.
+const NO_COOKIES: &str = "it sends no cookies upstream";
 
 /// A row for one kind of forged reply, which comes before the true one.
 macro_rules! forged {
@@ -99,6 +102,9 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "No other option reaches upstream, keeps a query from the cache, or comes back from upstream",
         rfc: "RFC 6891 6.2.6",
+        config: "upstream.cookies = false",
+        unbound: With("# as it is"),
+        bind: With("options: send-cookie no;"),
         upstream: &[("v4.example A", "option 3; option 65001; v4.example 60 A 192.0.2.33")],
         queries: &[
             ("v4.example A +option=65001", "NOERROR; v4.example A 192.0.2.33; options 0"),
@@ -108,12 +114,14 @@ pub(crate) const ROWS: &[Row] = &[
                 "NOERROR; v4.example A 192.0.2.33; asked v4.example A 1; asked-with v4.example A no-options",
             ),
         ],
-        differs: &[(Kind::Bind, "it sends a cookie of its own upstream")],
         ..Row::NONE
     },
     Row {
         name: "The client subnet stays here unless configured otherwise",
         rfc: "RFC 7871 11.1",
+        config: "upstream.cookies = false",
+        unbound: With("# as it is"),
+        bind: With("options: send-cookie no;"),
         upstream: V4,
         queries: &[
             ("v4.example A +ecs=198.51.100.0/24", "NOERROR; v4.example A 192.0.2.33; options 0"),
@@ -267,6 +275,7 @@ pub(crate) const ROWS: &[Row] = &[
     forged!("another port", "wrong-port"),
     forged!("octets that cannot be parsed", "garbage", Unbound: ENDS, Bind: "it takes an unreadable reply with the right id as an error of the server"),
     forged!("a scrap", "scrap"),
+    forged!("another cookie", "wrong-cookie", Unbound: NO_COOKIES),
     Row {
         name: "Forged reply ignored: the name in another case",
         rfc: "draft-vixie-dnsext-dns0x20",
@@ -287,6 +296,68 @@ pub(crate) const ROWS: &[Row] = &[
             Kind::Unbound,
             "after such replies it queries without mixed case, and accepts a reply that it gets three times",
         )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Cookies: the server's part goes with the next query",
+        rfc: "RFC 7873 5.1",
+        unbound: Cannot(NO_COOKIES),
+        upstream: &[
+            ("v4.example A", "cookie; v4.example 60 A 192.0.2.33"),
+            (
+                "v4.example AAAA",
+                "cookie; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+        ],
+        queries: &[(
+            "v4.example AAAA",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; asked-with v4.example AAAA cookie=8; asked-with v4.example A cookie=16",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Cookies: a refused one (BADCOOKIE) is replaced by the one of the reply, then the query goes over TCP",
+        rfc: "RFC 7873 5.3",
+        unbound: Cannot(NO_COOKIES),
+        upstream: &[
+            ("v4.example A", "BADCOOKIE; cookie || cookie; v4.example 60 A 192.0.2.33"),
+            (
+                "v4.example AAAA",
+                "BADCOOKIE; cookie || BADCOOKIE; cookie || \
+                 cookie; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+        ],
+        queries: &[(
+            "v4.example AAAA",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; asked v4.example A 2; \
+             asked v4.example AAAA 3; asked-with v4.example AAAA cookie=8 cookie=16 tcp",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Cookies: a reply without one, of a server that has them, is not believed over UDP",
+        rfc: "RFC 7873 5.3",
+        unbound: Cannot(NO_COOKIES),
+        upstream: &[
+            ("v4.example A", "v4.example 60 A 203.0.113.66 || cookie; v4.example 60 A 192.0.2.33"),
+            (
+                "v4.example AAAA",
+                "cookie; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+            ),
+        ],
+        queries: &[(
+            "v4.example AAAA",
+            "NOERROR; v4.example AAAA 2001:db8:64::c000:221; asked-with v4.example A udp tcp",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Cookies: a server without them gets none after a few replies",
+        rfc: "RFC 7873 5.1",
+        unbound: Cannot(NO_COOKIES),
+        upstream: V4,
+        check: Some(without_cookies),
+        differs: &[(Kind::Bind, "it sends a cookie with every query")],
         ..Row::NONE
     },
     Row {
@@ -420,6 +491,20 @@ fn pieces(server: &Server, _: &Script) -> Result<(), String> {
     client::read_frame(&mut stream).ok_or("no answer to the first of two")?;
     client::read_frame(&mut stream).ok_or("no answer to the second of two")?;
     Ok(())
+}
+
+/// Queries ten names of a server without cookies; the last queries must have none.
+fn without_cookies(server: &Server, script: &Script) -> Result<(), String> {
+    for n in 0..10 {
+        server.ask(&format!("plain-{n}.example A"));
+    }
+    let has_cookie =
+        |asked: &Asked| asked.edns.as_ref().is_some_and(|e| e.option(COOKIE).is_some());
+    let with: Vec<bool> = script.asked().iter().map(has_cookie).collect();
+    match (with.first(), with.last()) {
+        (Some(true), Some(false)) => Ok(()),
+        _ => Err(format!("queries with cookies: {with:?}")),
+    }
 }
 
 /// Queries 40 names and checks the queries that reached upstream.

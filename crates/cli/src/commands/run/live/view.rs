@@ -1,11 +1,13 @@
 //! The terminal: used from the start of a run and restored however it ends.
 //!
-//! A thread draws twice a second and reads keys. It runs on the Tester's cores, never on those of the server under test; a
-//! picture takes it about a millisecond.
+//! A thread draws twice a second, another one waits for keys. They run on the Tester's cores, never on those of the server under
+//! test; a picture takes about a millisecond. If the terminal is lost, the view ends and the run goes on: the reader of keys gets
+//! the end of the input, once, where a library that looks for events would look for ever.
 
-use std::io::{self, IsTerminal, Stderr, stderr, stdin};
+use std::io::{self, IsTerminal, Read, Stderr, stderr, stdin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,6 @@ use measure::procfs;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -129,37 +130,45 @@ fn show(
     done: &AtomicBool,
     paint: Paint,
 ) -> io::Result<()> {
-    let mut next = Instant::now();
+    let (keys, mut next) = (keys(), Instant::now());
     while !done.load(Ordering::Relaxed) {
         if Instant::now() >= next {
             next = Instant::now() + DRAWN;
             let ending = interrupted.load(Ordering::Relaxed);
             terminal.draw(|frame| draw(frame, &board.state(), ending, paint))?;
         }
-        if !event::poll(HEARD)? {
-            continue;
-        }
-        match event::read()? {
-            Event::Key(key) if is_end(&key) => {
+        match keys.recv_timeout(HEARD) {
+            Ok(typed) if is_end(&typed) => {
                 interrupted.store(true, Ordering::Relaxed);
                 next = Instant::now();
             }
-            Event::Resize(..) => next = Instant::now(),
-            _ => {}
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the terminal is gone"));
+            }
         }
     }
     Ok(())
 }
 
-/// Returns whether a key ends the run: `q`, or Ctrl-C, which a terminal in raw mode gives as a key.
-fn is_end(key: &KeyEvent) -> bool {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    let wanted = match key.code {
-        KeyCode::Char('c' | 'C') => control,
-        KeyCode::Char('q' | 'Q') => !control,
-        _ => false,
-    };
-    wanted && key.kind != KeyEventKind::Release
+/// Starts a thread that passes on what is typed, until the end of the input. It may wait for a key until the process ends.
+fn keys() -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut octets = [0; 64];
+        while let Ok(len @ 1..) = stdin().lock().read(&mut octets) {
+            if sender.send(octets[..len].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Returns whether what was typed ends the run: `q`, or Ctrl-C, which a terminal in raw mode gives as a key. Keys that send
+/// several octets, such as arrows, begin with an escape.
+fn is_end(typed: &[u8]) -> bool {
+    !typed.starts_with(b"\x1b") && typed.iter().any(|octet| b"qQ\x03".contains(octet))
 }
 
 #[cfg(test)]
@@ -176,10 +185,7 @@ mod tests {
 
     #[test]
     fn q_and_control_c_end_the_run() {
-        let key = |code, modifiers| is_end(&KeyEvent::new(code, modifiers));
-        assert!(key(KeyCode::Char('q'), KeyModifiers::NONE));
-        assert!(key(KeyCode::Char('c'), KeyModifiers::CONTROL));
-        assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE));
-        assert!(!key(KeyCode::Esc, KeyModifiers::NONE));
+        assert!([&b"q"[..], b"Q", b"\x03", b"xq"].iter().all(|typed| is_end(typed)));
+        assert!([&b"c"[..], b"\x1b", b"\x1b[q", b"\x11"].iter().all(|typed| !is_end(typed)));
     }
 }

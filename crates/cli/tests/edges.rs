@@ -1,0 +1,399 @@
+//! Edges of a command: outputs that cannot be written, readers and terminals that are gone, signals, stores of others. What was
+//! measured is kept and told whatever fails after it.
+
+mod kit;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use assert_cmd::cargo::cargo_bin;
+use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use serde_json::Value;
+
+use kit::AuthDns;
+
+/// Number of the user nobody, who may write nothing of root.
+const NOBODY: u32 = 65_534;
+
+/// Returns a command with a store of its own.
+fn dnsdyno(dir: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    command.args(words).env("DNSDYNO_STORE", dir.join("runs.db")).stdin(Stdio::null());
+    command
+}
+
+fn output(dir: &Path, words: &[&str]) -> Output {
+    dnsdyno(dir, words).output().expect("starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Returns the words of a load of a fifth of a second.
+fn load(auth: &AuthDns) -> Vec<&str> {
+    let words = ["load", auth.plain(), "--rate", "200", "--duration", "200ms", "--type", "A"];
+    [&words[..], &["--namespace", "10.0.0.0/8"]].concat()
+}
+
+/// Returns the list of the runs in the store of a folder.
+fn runs(dir: &Path) -> Value {
+    let output = output(dir, &["runs", "--json"]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&output)))
+}
+
+/// Puts a small run into the store of a folder.
+fn keep_a_run(dir: &Path, auth: &AuthDns) {
+    let output = output(dir, &[&load(auth)[..], &["--keep"]].concat());
+    assert!(said(&output).contains("kept as run"), "{}", said(&output));
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+    assert!(sent.expect("coreutils").success());
+}
+
+/// Waits until a condition is true.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..1_200 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("not within a minute: {what}");
+}
+
+#[test]
+fn outputs_are_tried_before_anything_is_measured() {
+    let (auth, dir) = (AuthDns::start(&[]), tempfile::tempdir().expect("a folder"));
+    let folder = dir.path().display().to_string();
+    let missing = format!("{folder}/missing/x");
+    let foreign = format!("{folder}/foreign");
+    std::fs::write(&foreign, "no store").expect("writes");
+    let search = ["search", auth.plain(), "--duration", "10m", "--namespace", "10.0.0.0/8"];
+    let selftest = ["selftest", "--rate", "1k", "--duration", "1h"];
+    let verify = ["verify", "--quick", "--loopback", "--wait"];
+    let run = ["run", "auth-scaling", "--wait", "--no-store"];
+    let mut long = load(&auth);
+    long[5] = "1h";
+    for words in [&long[..], &search, &selftest, &verify, &run] {
+        for (option, path, why) in [
+            ("--json", &missing, "No such file"),
+            ("--json", &folder, "is a directory"),
+            ("--certificate", &missing, "No such file"),
+            ("--store", &foreign, "not a store"),
+        ] {
+            let reads_it = option == "--certificate" && !["selftest", "verify"].contains(&words[0]);
+            let has_no_store =
+                option == "--store" && ["selftest", "verify", "run"].contains(&words[0]);
+            if reads_it || has_no_store {
+                continue;
+            }
+            let output = output(dir.path(), &[words, &[option, path]].concat());
+            let told = said(&output);
+            assert_eq!(output.status.code(), Some(2), "{words:?} {option}: {told}");
+            assert!(told.contains(why) && told.contains(path.as_str()), "{words:?}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_device_stays_a_device() {
+    let (auth, dir) = (AuthDns::start(&[]), tempfile::tempdir().expect("a folder"));
+    keep_a_run(dir.path(), &auth);
+    let null = dir.path().join("null").display().to_string();
+    let made = Command::new("mknod").args([&null, "c", "1", "3"]).output().expect("coreutils");
+    if !made.status.success() {
+        return skip::because(String::from_utf8_lossy(&made.stderr));
+    }
+    let write = [
+        [&load(&auth)[..], &["--json", &null]].concat(),
+        vec!["export", "1", "--json", "--output", &null],
+        vec!["report", "1", "--output", &null],
+    ];
+    for words in write {
+        let output = output(dir.path(), &words);
+        let told = said(&output);
+        // A file system without devices refuses all of them.
+        let refused = told.contains("Permission denied");
+        // The trial is void where the machine is busy.
+        let done = matches!((words[0], output.status.code()), (_, Some(0)) | ("load", Some(1)));
+        assert!(refused || done, "{words:?}: {told}");
+        let kind = std::fs::symlink_metadata(&null).expect("it is there").file_type();
+        assert!(kind.is_char_device(), "{words:?} replaced it");
+    }
+    // A link to a file stays a link.
+    let (link, file) = (dir.path().join("link"), dir.path().join("file"));
+    std::fs::write(&file, "old").expect("writes");
+    std::os::unix::fs::symlink(&file, &link).expect("links");
+    output(dir.path(), &["export", "1", "--json", "--output", &link.display().to_string()]);
+    assert!(std::fs::symlink_metadata(&link).expect("it is there").is_symlink());
+    assert!(std::fs::read_to_string(&file).expect("the file").starts_with('{'));
+}
+
+#[test]
+fn streams_that_take_nothing_lose_no_result() {
+    let (auth, dir) = (AuthDns::start(&[]), tempfile::tempdir().expect("a folder"));
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let json = dir.path().join("x.json");
+    let words = [&load(&auth)[..], &["--keep", "--json", json.to_str().expect("text")]].concat();
+    let mut kept = 0;
+    let mut check = |output: Output, part: &str| {
+        kept += 1;
+        let told = said(&output);
+        // The trial is void where the machine is busy.
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{told}");
+        assert!(told.contains(part) && !told.contains("panicked"), "{told}");
+        std::fs::remove_file(&json).expect("it was written");
+        assert_eq!(runs(dir.path()).as_array().map(Vec::len), Some(kept));
+    };
+    let run = |change: &dyn Fn(&mut Command)| {
+        let mut command = dnsdyno(dir.path(), &words);
+        change(&mut command);
+        command.output().expect("starts")
+    };
+    let into_full = |command: &mut Command| {
+        command.stdout(full());
+    };
+    check(run(&into_full), "cannot write the standard output: No space left");
+    let into_full = |command: &mut Command| {
+        command.stderr(full());
+    };
+    check(run(&into_full), "");
+    // Nobody reads any more.
+    for closes_stdout in [true, false] {
+        let mut command = dnsdyno(dir.path(), &words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("starts");
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let mut told = String::new();
+        if closes_stdout {
+            drop(stdout);
+            stderr.expect("piped").read_to_string(&mut told).expect("text");
+        } else {
+            drop(stderr);
+            stdout.expect("piped").read_to_string(&mut String::new()).expect("text");
+        }
+        let status = child.wait().expect("ends");
+        check(Output { status, stdout: Vec::new(), stderr: told.into_bytes() }, "");
+    }
+    // They are closed from the beginning.
+    let closed = |how: &str| {
+        let line = format!("exec \"$@\" {how}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &line, "sh"]).arg(cargo_bin("dnsdyno")).args(&words);
+        command.env("DNSDYNO_STORE", dir.path().join("runs.db")).output().expect("starts")
+    };
+    check(closed(">&-"), "");
+    check(closed("2>&-"), "");
+    check(closed("<&- >&- 2>&-"), "");
+}
+
+#[test]
+fn a_signal_ends_a_load_or_a_search_and_keeps_what_was_measured() {
+    let auth = AuthDns::start(&[]);
+    let load = {
+        let mut words = load(&auth);
+        words[5] = "1h";
+        words
+    };
+    let target = auth.plain();
+    let search = ["search", target, "--start", "200", "--min", "100", "--max", "1k", "--type", "A"];
+    let search =
+        [&search[..], &["--duration", "300ms", "--namespace", "10.0.0.0/8", "--repeats", "10000"]]
+            .concat();
+    for (words, name) in
+        [(&load, "HUP"), (&load, "TERM"), (&search, "HUP"), (&search, "TERM"), (&search, "KILL")]
+    {
+        let dir = tempfile::tempdir().expect("a folder");
+        let json = dir.path().join("x.json");
+        let mut command = dnsdyno(dir.path(), words);
+        command.args(["--keep", "--json"]).arg(&json);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        if words[0] == "search" {
+            // A search tells each trial.
+            let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+            lines.nth(1).expect("two lines").expect("text");
+            std::thread::spawn(move || lines.for_each(drop));
+        } else {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        signal(&child, name);
+        let mut told = String::new();
+        child.stdout.take().expect("piped").read_to_string(&mut told).expect("text");
+        let status = child.wait().expect("ends");
+        let run = &runs(dir.path())[0];
+        assert!(run["trials"].as_u64() >= Some(1), "{words:?} {name}: {run}");
+        if name == "KILL" {
+            assert_eq!(run["state"], "interrupted");
+            continue;
+        }
+        assert_eq!(status.code(), Some(1), "{words:?} {name}: {told}");
+        assert!(told.contains("qps"), "{words:?} {name}: {told}");
+        assert_eq!(run["state"], "incomplete", "{words:?} {name}");
+        let record: Value =
+            serde_json::from_slice(&std::fs::read(&json).expect("it was written")).expect("JSON");
+        let void = ["/void/reason", "/complete"].map(|at| record.pointer(at).cloned());
+        assert!(
+            void == [Some("interrupted".into()), None] || void == [None, Some(false.into())],
+            "{words:?} {name}: {void:?}"
+        );
+    }
+}
+
+/// A run of our own AuthDNS: short trials, as many as are wanted.
+fn experiment(dir: &Path, repeats: u32) -> PathBuf {
+    let file = dir.join("x.toml");
+    let text = format!(
+        "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nservers = [\"authdns\"]\nmethod = \"load\"\n\
+         repeats = {repeats}\n[workload]\nnamespace = \"10.0.0.0/24\"\n\
+         [load]\nrates = [\"500\"]\nduration = \"500ms\"\ntimeout = \"200ms\"\n"
+    );
+    std::fs::write(&file, text).expect("writes");
+    file
+}
+
+#[test]
+fn a_lost_terminal_ends_the_view_and_not_the_run() {
+    for (repeats, name) in [(4, None), (10_000, Some("TERM")), (10_000, Some("INT"))] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = experiment(dir.path(), repeats);
+        let pair = native_pty_system().openpty(PtySize::default()).expect("a terminal");
+        let mut command = CommandBuilder::new("sh");
+        // Whoever goes away from a run uses nohup, or a shell that does the same.
+        command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+        command.arg(cargo_bin("dnsdyno"));
+        command.args(["run", "--wait=5m"]);
+        command.arg(&file);
+        command.env("DNSDYNO_STORE", dir.path().join("runs.db"));
+        command.env("TERM", "xterm-256color");
+        let mut child = pair.slave.spawn_command(command).expect("starts");
+        drop(pair.slave);
+        let mut reader = pair.master.try_clone_reader().expect("reads");
+        let (mut seen, mut bytes) = (String::new(), [0; 4_096]);
+        while !seen.contains("authdns") {
+            match reader.read(&mut bytes) {
+                Ok(n @ 1..) => seen += &String::from_utf8_lossy(&bytes[..n]),
+                _ => break,
+            }
+        }
+        if seen.contains("cannot get its namespaces") {
+            return skip::because(seen);
+        }
+        drop((reader, pair.master));
+        let pid = child.process_id().expect("a number").to_string();
+        if let Some(name) = name {
+            wait_for("a trial", || {
+                runs(dir.path()).pointer("/0/trials").and_then(Value::as_u64) >= Some(1)
+            });
+            assert!(
+                Command::new("kill").args(["-s", name, &pid]).status().expect("sent").success()
+            );
+        }
+        wait_for("the run ends", || child.try_wait().expect("our own child").is_some());
+        let run = &runs(dir.path())[0];
+        // Where the machine is busy, trials are void, and the run is not complete; but it went on to its end.
+        match name {
+            Some(_) => assert_eq!(run["state"], "incomplete", "{run}"),
+            None => assert!(run["trials"].as_u64() >= Some(repeats.into()), "{run}"),
+        }
+    }
+}
+
+#[test]
+fn a_killed_process_of_the_lab_is_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = experiment(dir.path(), 10_000);
+    let mut command = dnsdyno(dir.path(), &["run", "--wait=5m"]);
+    let mut child = command.arg(&file).stderr(Stdio::piped()).spawn().expect("starts");
+    let outer = child.id();
+    wait_for("a trial, or no lab", || {
+        let trials = runs(dir.path()).pointer("/0/trials").and_then(Value::as_u64);
+        trials >= Some(1) || child.try_wait().expect("our own child").is_some()
+    });
+    let children = std::fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
+    for inner in children.unwrap_or_default().split_whitespace() {
+        let killed = Command::new("kill").args(["-s", "KILL", inner]).status();
+        assert!(killed.expect("coreutils").success());
+    }
+    let output = child.wait_with_output().expect("ends");
+    let told = said(&output);
+    if told.contains("cannot get its namespaces") {
+        return skip::because(told);
+    }
+    assert_eq!(output.status.code(), Some(137), "{told}");
+    assert!(told.contains("was killed by signal 9") && told.contains("is in the store"), "{told}");
+}
+
+#[test]
+fn a_resumed_run_refuses_options_that_it_would_ignore() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for option in [["--seed", "3"], ["--link", "plain"], ["--path", "wire"]] {
+        let output = output(dir.path(), &[&["run", "--resume", "last"], &option[..]].concat());
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains("cannot be used with") && told.contains(option[0]), "{told}");
+    }
+}
+
+/// Runs dnsdyno as the user nobody; `None` if this user may not.
+fn as_nobody(dir: &Path, words: &[&str]) -> Option<Output> {
+    match dnsdyno(dir, words).uid(NOBODY).gid(NOBODY).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            skip::because(format_args!("no right to change the user: {error}"));
+            None
+        }
+    }
+}
+
+#[test]
+fn stores_that_may_not_be_written_are_read() {
+    let (auth, dir) = (AuthDns::start(&[]), tempfile::tempdir().expect("a folder"));
+    keep_a_run(dir.path(), &auth);
+    let set = |mode| std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode));
+    set(0o755).expect("our own folder");
+    // The program must be in a place where everybody may read it.
+    let own = tempfile::tempdir_in("/tmp").expect("a folder");
+    std::fs::set_permissions(own.path(), PermissionsExt::from_mode(0o755)).expect("our own");
+    for words in [&["runs"][..], &["show", "1"], &["export", "1", "--json"]] {
+        let Some(output) = as_nobody(dir.path(), words) else { return };
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {told}");
+        assert!(!output.stdout.is_empty(), "{words:?}: {told}");
+    }
+    let store = dir.path().join("runs.db").display().to_string();
+    for words in [&["delete", "1"][..], &[&load(&auth)[..], &["--keep"]].concat()] {
+        let Some(output) = as_nobody(dir.path(), words) else { return };
+        let told = said(&output);
+        assert!(!output.status.success() && told.contains(&store), "{words:?}: {told}");
+    }
+    assert_eq!(runs(dir.path()).as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let (auth, dir) = (AuthDns::start(&[]), tempfile::tempdir().expect("a folder"));
+    // A file system of its own that has room for the store, and for no run.
+    let script = "mount -t tmpfs -o size=200k tmpfs \"$0\" && export DNSDYNO_STORE=\"$0/runs.db\" && \
+                  for n in 1 2 3 4 5 6 7 8 9; do \"$@\" || exit $?; done";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(dir.path());
+    command.arg(cargo_bin("dnsdyno")).args(load(&auth)).arg("--keep");
+    let output = command.stdin(Stdio::null()).output().expect("util-linux");
+    let told = said(&output);
+    if told.contains("unshare") || told.contains("mount:") {
+        return skip::because(told);
+    }
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("the disk is full: free some space"), "{told}");
+    // It was measured, and so it is printed.
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.matches("sent").count() >= told.matches("kept as run").count(), "{out}{told}");
+}

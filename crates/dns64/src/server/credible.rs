@@ -1,0 +1,142 @@
+//! Whether a reply is one to its query, or may be forged: its question, the letter case of the name in it (0x20), and its
+//! cookie (RFC 7873).
+
+use measure::Nanos;
+use wire::message::HEADER;
+use wire::{Name, Qclass, Qtype};
+
+use super::Dns64;
+use crate::question::Case;
+use crate::reply::Reply;
+use crate::transaction::{Attempt, Lookup, Path};
+use crate::upstream::{Credibility, ServerId};
+
+/// Whether a reply is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Belief {
+    /// It is.
+    Yes,
+    /// The server has changed its ways, or the reply is forged: a stream, on which no third party replies, tells which.
+    Doubtful,
+    /// It is another query's, or forged.
+    No,
+}
+
+impl Dns64 {
+    /// Returns whether a reply to an attempt of the lookup with a number is believed; `octets` is the message as received.
+    pub(super) fn belief(
+        &mut self,
+        attempt: &Attempt,
+        number: u32,
+        reply: &Reply<'_>,
+        octets: &[u8],
+        now: Nanos,
+    ) -> Belief {
+        let (transaction, server) = (&self.transactions[number / 2], attempt.server);
+        let lookup = transaction.lookups[number as usize % 2];
+        let question = &octets[HEADER..HEADER + reply.question.len()];
+        let matched = compare(question, transaction.name(), lookup.qtype, attempt.case_seed);
+        if matched == Match::No {
+            return Belief::No;
+        }
+        match self.check_cookie(attempt, &lookup, reply, now) {
+            Credibility::Wrong => return Belief::No,
+            Credibility::Missing => return Belief::Doubtful,
+            Credibility::Right => {}
+        }
+        if matched == Match::OtherCase {
+            self.upstreams.note_case_changed(server, now);
+            return Belief::Doubtful;
+        }
+        if attempt.case_seed != 0 {
+            self.upstreams.note_case_kept(server);
+        }
+        Belief::Yes
+    }
+
+    /// Returns whether the next attempt of a lookup has a cookie.
+    pub(super) fn sends_cookie(&self, t: u32, slot: usize, server: ServerId, now: Nanos) -> bool {
+        let lookup = &self.transactions[t].lookups[slot];
+        let edns = self.settings.config.upstream.udp_size > 0 && !lookup.plain;
+        edns && self.upstreams.sends_cookie(server, lookup.has_unanswered_cookie(server), now)
+    }
+
+    /// Compares the cookie of a reply with that of its query.
+    fn check_cookie(
+        &mut self,
+        attempt: &Attempt,
+        lookup: &Lookup,
+        reply: &Reply<'_>,
+        now: Nanos,
+    ) -> Credibility {
+        let cookie = self.upstreams.cookie_mut(attempt.server);
+        if !attempt.has_cookie {
+            if lookup.has_unanswered_cookie(attempt.server) {
+                cookie.note_absent(now);
+            }
+            return Credibility::Right;
+        }
+        let returned = reply.cookie();
+        let seen = cookie.check(returned, now);
+        let is_own = returned.is_some() && seen == Credibility::Right;
+        self.counters.upstream_cookies += u64::from(is_own);
+        seen
+    }
+
+    /// Returns whether the reply to a query over a stream is one to it. Its cookie tells whether the server still has cookies.
+    pub(super) fn believes_on_stream(
+        &mut self,
+        t: u32,
+        lookup: &Lookup,
+        reply: &Reply<'_>,
+        now: Nanos,
+    ) -> bool {
+        let name = self.transactions[t].name();
+        if compare(reply.question, name, lookup.qtype, 0) == Match::No {
+            return false;
+        }
+        let seen = self.check_cookie(&lookup.last, lookup, reply, now);
+        if seen == Credibility::Missing {
+            self.upstreams.cookie_mut(lookup.last.server).forget();
+        }
+        seen != Credibility::Wrong
+    }
+}
+
+impl Lookup {
+    /// Returns whether the attempt before the last one had a cookie for a server, and has no reply.
+    fn has_unanswered_cookie(&self, server: ServerId) -> bool {
+        let Attempt { path, server: asked, has_cookie, .. } = self.earlier;
+        path != Path::None && asked == server && has_cookie
+    }
+}
+
+/// Result of the comparison of a reply's question with the one sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Match {
+    Exact,
+    OtherCase,
+    No,
+}
+
+/// Compares the question of a reply, as received, with the one sent.
+fn compare(question: &[u8], name: &Name, qtype: Qtype, seed: u64) -> Match {
+    let Some((replied, tail)) = question.split_last_chunk::<4>() else { return Match::No };
+    let [t1, t0] = qtype.0.to_be_bytes();
+    let [c1, c0] = Qclass::IN.0.to_be_bytes();
+    let name = name.as_wire();
+    if *tail != [t1, t0, c1, c0] || replied.len() != name.len() {
+        return Match::No;
+    }
+    let mut asked = [0; 255];
+    let asked = &mut asked[..name.len()];
+    asked.copy_from_slice(name);
+    Case::random(seed).apply(asked);
+    if replied == asked {
+        Match::Exact
+    } else if replied.eq_ignore_ascii_case(asked) {
+        Match::OtherCase
+    } else {
+        Match::No
+    }
+}

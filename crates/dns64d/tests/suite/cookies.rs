@@ -1,0 +1,50 @@
+//! Cookies for a real upstream (RFC 7873): BIND, which answers nobody over UDP who has not shown its cookie.
+
+use std::fs;
+
+use crate::faults::{is_right, wait_for};
+use crate::kit::server::{Kind, Server};
+use crate::validators::{Daemon, bind};
+
+/// A zone in which every name has A and no AAAA.
+const ZONE: &str = "$TTL 60
+@ SOA ns host 1 7200 3600 86400 300
+@ NS ns
+* A 192.0.2.33
+";
+
+#[test]
+fn a_bind_that_wants_cookies_gets_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let zone = dir.path().join("zone");
+    fs::write(&zone, ZONE).expect("writes");
+    let authority = Daemon::start("named", |port, dir| {
+        let options =
+            "recursion no; dnssec-validation no; answer-cookie yes; require-server-cookie yes; };";
+        let zone = zone.display();
+        bind(
+            port,
+            dir,
+            &format!("{options} zone \"example\" {{ type primary; file \"{zone}\"; }};"),
+        )
+    });
+    let Some(authority) = authority else { return };
+    let server = Server::start(Kind::Dns64d, &[authority.address], "").expect("it starts");
+    for n in 0..20 {
+        let reply = server.ask(&format!("n{n}.example AAAA"));
+        assert!(is_right(&reply), "{reply}\n{}", authority.log());
+    }
+    // The first query has no cookie of BIND; all others do, and none needs TCP.
+    let counts = || {
+        let names = ["upstream_bad_cookies", "upstream_cookies", "upstream_tcp"];
+        names.map(|name| server.metric(&format!("dns64d_{name}_total")))
+    };
+    wait_for("all replies have cookies", || counts()[1] == 41);
+    assert_eq!(counts(), [1, 41, 0]);
+    // Without cookies of ours BIND does not ask for them.
+    let plain = "upstream.cookies = false";
+    let server = Server::start(Kind::Dns64d, &[authority.address], plain).expect("it starts");
+    assert!(is_right(&server.ask("plain.example AAAA")));
+    wait_for("the counters", || server.metric("dns64d_upstream_replies_total") == 2);
+    assert_eq!(server.metric("dns64d_upstream_cookies_total"), 0);
+}
