@@ -1,6 +1,9 @@
 //! Workload of a request: its texts become specifications of `load`, which make each worker's workload.
 
-use load::workload::file::{QueryFile, QueryOptions};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use load::workload::file::{QueryFile, QueryFileError, QueryOptions};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
@@ -9,6 +12,14 @@ use wire::{Edns, Expect, Ipv4Prefix, Name, Namespace, Pref64, Qtype};
 
 use crate::error::{Invalid, TesterError};
 use crate::replay::Replay;
+
+/// Opens a file of queries or the standard input (`-`); one that gzip, xz or zstd compressed is decompressed.
+fn open(path: &Path) -> Result<impl BufRead, QueryFileError> {
+    let source = trace::source::open(path);
+    let source =
+        source.map_err(|source| QueryFileError::Unreadable { path: path.to_owned(), source });
+    Ok(BufReader::new(source?))
+}
 
 /// Specification of the queries.
 #[derive(Clone, Debug)]
@@ -45,8 +56,15 @@ impl WorkloadPlan {
                 let spec = namespace(names, seed, sequential)?;
                 Ok(Self::repeating(spec, names.repeats)?)
             }
-            Workload::QueryFile { path, expect, query } => {
-                let (file, options) = (QueryFile::compile(path)?, options(query, *expect)?);
+            Workload::QueryFile { path, expect, query, runs } => {
+                let options = QueryOptions { runs: *runs, ..options(query, *expect)? };
+                let file = QueryFile::compile_from(open(path)?, path)?;
+                Ok(WorkloadPlan::File(file, options, path.display().to_string()))
+            }
+            Workload::Messages { path, expect, runs } => {
+                let query = Query { recursion: false, edns: None };
+                let options = QueryOptions { runs: *runs, ..options(&query, *expect)? };
+                let file = QueryFile::compile_messages(open(path)?, path)?;
                 Ok(WorkloadPlan::File(file, options, path.display().to_string()))
             }
             Workload::Name { name, qtype, expect, query } => {
@@ -268,7 +286,7 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
 /// Makes the options of the queries of a file, or of generated ones: their form and the expected replies.
 fn options(query: &Query, expect: request::Expect) -> Result<QueryOptions, Invalid> {
     let (expect, edns) = (expectation(expect), edns(query)?);
-    Ok(QueryOptions { expect, recursion_desired: query.recursion, edns })
+    Ok(QueryOptions { expect, recursion_desired: query.recursion, edns, runs: None })
 }
 
 /// Makes the OPT record of the queries, if they have one.

@@ -17,9 +17,17 @@ pub(crate) struct WorkloadArgs {
     /// Ask for the dns64perf names of this IPv4 prefix, each once, in a seeded order [default: 10.0.0.0/8]
     #[arg(long, value_name = "PREFIX", group = "workload")]
     pub(crate) namespace: Option<Ipv4Prefix>,
-    /// Ask the queries of this file (`name type` a line, as dnsperf and queryperf read it), again and again
+    /// Ask the queries of this file (`name type` a line, as dnsperf and queryperf read it; plain, gzip, xz or zstd; - for the
+    /// standard input), again and again
     #[arg(long, value_name = "FILE", group = "workload")]
     pub(crate) queries: Option<PathBuf>,
+    /// Send the messages of this file as they are except for their ids, each behind its length in two octets, as on a TCP
+    /// connection and in dnsperf's binary files
+    #[arg(long, value_name = "FILE", group = "workload")]
+    pub(crate) messages: Option<PathBuf>,
+    /// Use the file so often, and then end
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) runs: Option<u64>,
     /// Ask the same name each time
     #[arg(long, value_name = "NAME", group = "workload")]
     pub(crate) name: Option<Name>,
@@ -103,7 +111,11 @@ impl WorkloadArgs {
         let expect = self.expect.unwrap_or(Expect::Answered);
         let qtype = self.qtype.unwrap_or(Qtype::AAAA).to_string();
         let query = self.query();
+        if self.runs.is_some() && self.queries.is_none() && self.messages.is_none() {
+            bail!("--runs says how often a file is used: use it with --queries or --messages");
+        }
         let other = self.queries.is_some()
+            || self.messages.is_some()
             || self.name.is_some()
             || self.random_subdomain.is_some()
             || self.mix.is_some();
@@ -117,7 +129,10 @@ impl WorkloadArgs {
             if self.qtype.is_some() {
                 bail!("--type does not go with --queries: the file says the type of each query");
             }
-            return Ok(Workload::QueryFile { path: path.clone(), expect, query });
+            return Ok(Workload::QueryFile { path: path.clone(), expect, query, runs: self.runs });
+        }
+        if let Some(path) = &self.messages {
+            return Ok(Workload::Messages { path: path.clone(), expect, runs: self.runs });
         }
         if let Some(name) = &self.name {
             return Ok(Workload::Name { name: name.to_string(), qtype, expect, query });

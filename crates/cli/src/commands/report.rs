@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let page = report::html(&runs);
     record::write_bytes(&args.output, page.as_bytes()).map_err(Failure::run)?;
     if args.output != Path::new("-") {
-        println!("{}", args.output.display());
+        outln!("{}", args.output.display());
     }
     Ok(())
 }

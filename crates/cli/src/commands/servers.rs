@@ -80,7 +80,7 @@ fn configure(catalogue: &Catalogue, args: &ConfigureArgs) -> Result<(), Failure>
         ConfigureError::Server(_) => Failure::run(error),
     })?;
     let words: Vec<String> = command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
-    println!("{}", words.join(" "));
+    outln!("{}", words.join(" "));
     Ok(())
 }
 

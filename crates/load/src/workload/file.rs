@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A file of any size takes constant memory: the compiled records are in the page cache and are read by
-//! position, so that workers share them. Each worker takes every n-th record and starts again at the end.
+//! position, so that workers share them. Each worker takes every n-th record and starts again at the end, as often as the
+//! file is to be used. [Whole messages](super::messages) are compiled to records of the same form.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -21,7 +22,7 @@ use super::{Composed, Workload, opt_record};
 
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
-/// Bytes in front of each question: length (2), hash (4).
+/// Bytes in front of each question or message: length (2), hash (4).
 const HEAD: usize = 6;
 
 /// Error of a query file.
@@ -53,6 +54,18 @@ pub enum QueryFileError {
         /// Path of the file.
         path: PathBuf,
     },
+    /// A message of a file of messages cannot be sent.
+    #[error("{}: message {number}, at octet {offset}: {why}", path.display())]
+    BadMessage {
+        /// Path of the file.
+        path: PathBuf,
+        /// Number of the message, from 1.
+        number: u64,
+        /// Position of the message in the file, from 0.
+        offset: u64,
+        /// Reason why it is not accepted.
+        why: String,
+    },
     /// The compiled queries cannot be stored.
     #[error("cannot store the compiled queries in {}: {source}; set TMPDIR to a folder with enough space", place.display())]
     NoRoom {
@@ -69,6 +82,49 @@ pub struct QueryFile {
     records: Arc<File>,
     len: u64,
     queries: u64,
+    /// Whether the records are whole messages instead of questions.
+    whole: bool,
+}
+
+/// Writer of the records of a query file.
+pub(super) struct Records {
+    out: BufWriter<File>,
+    len: u64,
+    queries: u64,
+}
+
+impl Records {
+    /// Makes a temporary file for records.
+    pub(super) fn new() -> Result<Self, QueryFileError> {
+        let out = BufWriter::with_capacity(CHUNK, tempfile::tempfile().map_err(no_room)?);
+        Ok(Records { out, len: 0, queries: 0 })
+    }
+
+    /// Adds a question or a message of at most 64 KiB, with the hash of its question.
+    pub(super) fn push(&mut self, hash: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
+        let mut write = || {
+            self.out.write_all(&(bytes.len() as u16).to_le_bytes())?;
+            self.out.write_all(&hash.to_le_bytes())?;
+            self.out.write_all(bytes)
+        };
+        write().map_err(no_room)?;
+        self.len += (HEAD + bytes.len()) as u64;
+        self.queries += 1;
+        Ok(())
+    }
+
+    /// Returns the file of these records, `whole` messages or questions, which were read from `path`.
+    pub(super) fn finish(self, path: &Path, whole: bool) -> Result<QueryFile, QueryFileError> {
+        if self.queries == 0 {
+            return Err(QueryFileError::Empty { path: path.to_owned() });
+        }
+        let records = self.out.into_inner().map_err(|e| no_room(e.into_error()))?;
+        Ok(QueryFile { records: Arc::new(records), len: self.len, queries: self.queries, whole })
+    }
+}
+
+fn no_room(source: io::Error) -> QueryFileError {
+    QueryFileError::NoRoom { place: std::env::temp_dir(), source }
 }
 
 impl QueryFile {
@@ -87,9 +143,8 @@ impl QueryFile {
     /// # Errors
     /// As [`compile`](Self::compile).
     pub fn compile_from(mut input: impl BufRead, path: &Path) -> Result<Self, QueryFileError> {
-        let no_room = |source| QueryFileError::NoRoom { place: std::env::temp_dir(), source };
-        let mut out = BufWriter::with_capacity(CHUNK, tempfile::tempfile().map_err(no_room)?);
-        let (mut line, mut number, mut len, mut queries) = (Vec::new(), 0, 0, 0);
+        let mut records = Records::new()?;
+        let (mut line, mut number) = (Vec::new(), 0);
         loop {
             line.clear();
             let read = io::Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
@@ -108,18 +163,10 @@ impl QueryFile {
             };
             if let Some((name, qtype)) = query_line::parse(&line).map_err(bad)? {
                 let question = question(&name, qtype);
-                out.write_all(&(question.len() as u16).to_le_bytes()).map_err(no_room)?;
-                out.write_all(&reply::question_hash(&question).to_le_bytes()).map_err(no_room)?;
-                out.write_all(&question).map_err(no_room)?;
-                len += (HEAD + question.len()) as u64;
-                queries += 1;
+                records.push(reply::question_hash(&question), &question)?;
             }
         }
-        if queries == 0 {
-            return Err(QueryFileError::Empty { path: path.to_owned() });
-        }
-        let records = out.into_inner().map_err(|e| no_room(e.into_error()))?;
-        Ok(QueryFile { records: Arc::new(records), len, queries })
+        records.finish(path, false)
     }
 
     /// Returns the number of queries.
@@ -140,6 +187,10 @@ impl QueryFile {
             chunk_at: 0,
             at: 0,
             skip: u64::from(workers) - 1,
+            left: options.runs.map_or(u64::MAX, |runs| {
+                let all = self.queries.saturating_mul(runs);
+                all.saturating_sub(u64::from(worker)).div_ceil(u64::from(workers))
+            }),
             expect: options.expect,
             recursion_desired: options.recursion_desired,
             opt,
@@ -160,6 +211,8 @@ pub struct QueryOptions {
     pub recursion_desired: bool,
     /// The OPT record, if any.
     pub edns: Option<Edns>,
+    /// How often the file is used; again and again if `None`.
+    pub runs: Option<u64>,
 }
 
 /// Returns the question of a query, as it is in a message.
@@ -181,6 +234,8 @@ pub struct FileWorkload {
     at: u64,
     /// Number of records of other workers between two of this worker.
     skip: u64,
+    /// Number of queries that this worker still sends.
+    left: u64,
     expect: Expect,
     recursion_desired: bool,
     opt: Option<Vec<u8>>,
@@ -225,9 +280,15 @@ impl FileWorkload {
 impl Workload for FileWorkload {
     #[inline]
     fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
-        let (key, question) = self.record();
-        let len =
-            compose(out, 0, &self.chunk[question], self.recursion_desired, self.opt.as_deref());
+        self.left = self.left.checked_sub(1)?;
+        let (key, record) = self.record();
+        let record = &self.chunk[record];
+        let len = if self.file.whole {
+            out[..record.len()].copy_from_slice(record);
+            record.len()
+        } else {
+            compose(out, 0, record, self.recursion_desired, self.opt.as_deref())
+        };
         for _ in 0..=self.skip {
             self.skip_record();
         }
@@ -236,7 +297,11 @@ impl Workload for FileWorkload {
 
     #[inline]
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
-        check_by_hash(key, message, &self.expect)
+        if self.file.whole {
+            super::messages::check(key, message, &self.expect)
+        } else {
+            check_by_hash(key, message, &self.expect)
+        }
     }
 }
 
@@ -264,7 +329,23 @@ mod tests {
     }
 
     fn options() -> QueryOptions {
-        QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None }
+        QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None, runs: None }
+    }
+
+    #[test]
+    fn a_file_is_used_as_often_as_wanted() {
+        let file = compile("a.example A\nb.example A\nc.example A\n").expect("a good file");
+        for workers in 1..5 {
+            let sent = (0..workers).map(|worker| {
+                let options = QueryOptions { runs: Some(2), ..options() };
+                let mut stream = file.workload(worker, workers, options);
+                let mut out = [0; super::super::MAX_QUERY];
+                let count = std::iter::from_fn(|| stream.next(&mut out)).count();
+                assert_eq!(stream.next(&mut out), None);
+                count
+            });
+            assert_eq!(sent.sum::<usize>(), 6, "{workers} workers");
+        }
     }
 
     #[test]

@@ -187,8 +187,12 @@ mod tests {
     use super::*;
 
     fn names(spec: GeneratedSpec, seed: u64, count: usize) -> Vec<String> {
-        let options =
-            QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None };
+        let options = QueryOptions {
+            expect: Expect::Answered,
+            recursion_desired: true,
+            edns: None,
+            runs: None,
+        };
         let mut workload =
             GeneratedWorkload::new(spec, Qtype::A, options, seed, 0, 1).expect("short enough");
         let mut out = [0; super::super::MAX_QUERY];

@@ -19,6 +19,19 @@ pub enum Workload {
         expect: Expect,
         /// Form of the queries.
         query: Query,
+        /// How often the file is used; again and again if absent.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        runs: Option<u64>,
+    },
+    /// The messages of a file, as they are except for their ids.
+    Messages {
+        /// Path of the file, with each message behind its length (2 octets), as on a TCP connection.
+        path: PathBuf,
+        /// Expected replies.
+        expect: Expect,
+        /// How often the file is used; again and again if absent.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        runs: Option<u64>,
     },
     /// The same name in each query.
     Name {

@@ -87,7 +87,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     let listening: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     let encrypted: String =
         server.encrypted().iter().map(|(address, name)| format!(", {address} ({name})")).collect();
-    println!(
+    outln!(
         "ready: {} on {} (UDP and TCP){encrypted}",
         config.namespace.prefix(),
         listening.join(", ")
@@ -105,12 +105,13 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     if let Some(kernel) = in_kernel {
         let counters = kernel.counters().map_err(Failure::run)?;
         in_kernel::add(&mut c, &counters);
-        println!(
+        outln!(
             "{} of them in the kernel, {} of which were left to the sockets",
-            counters.queries, counters.passed
+            counters.queries,
+            counters.passed
         );
     }
-    println!(
+    outln!(
         "{} queries: {} answers, {} without data, {} NXDOMAIN, {} errors, {} ignored; {} faults, {} late, {} over the capacity, {} over the limit",
         c.queries,
         c.answers,
@@ -124,7 +125,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         c.overflow
     );
     if let Some(plan) = args.stream_fault {
-        println!("{} faults over streams ({plan})", stream_faults.load(Ordering::Relaxed));
+        outln!("{} faults over streams ({plan})", stream_faults.load(Ordering::Relaxed));
     }
     Ok(())
 }

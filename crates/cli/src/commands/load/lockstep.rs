@@ -26,8 +26,8 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
     }
     let Pacing::LockStep { threads, experiments } = request.pacing else { return Ok(()) };
     let all = match args.pacing {
-        PacingArg::Kind(_) => args.threads.clone(),
-        PacingArg::Whole(_) => vec![threads],
+        PacingArg::Kind(_) if !args.threads.is_empty() => args.threads.clone(),
+        PacingArg::Kind(_) | PacingArg::Whole(_) => vec![threads],
     };
     let each = u64::from(experiments) * u64::from(EXPERIMENT);
     let setups = all.iter().map(|&threads| {
@@ -49,8 +49,10 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
             first_name: run * each,
             names: each,
         });
-        let (live, progress) =
-            progress::show(format!("lock-step {}, {threads} threads", setup.target()));
+        let (live, progress) = progress::show(
+            format!("lock-step {}, {threads} threads", setup.target()),
+            args.interval,
+        );
         let result = setup.run(&live, &stop)?;
         drop(progress);
         rows.push(LockStepRow::new(threads, result));
@@ -65,7 +67,7 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
     if let Some(path) = &args.times {
         write_times(path, &table)?;
     }
-    print!("{}", report::lockstep(&table));
+    out!("{}", report::lockstep(&table));
     let answers: Vec<_> = table.rows.iter().map(|row| report::no_answer(&row.trial)).collect();
     if let Some(Some(why)) = answers.last()
         && answers.iter().all(Option::is_some)

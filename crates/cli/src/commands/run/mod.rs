@@ -23,6 +23,7 @@ use self::live::{Board, View};
 use self::metrics::Listener;
 use crate::arguments::certificate::shortened;
 use crate::arguments::store::{self, RunRef, StoreArgs};
+use crate::command_line::nearest;
 use crate::commands::host;
 use crate::failure::Failure;
 use crate::process::command_line;
@@ -186,7 +187,7 @@ fn conduct(
         record::write(path, &run).map_err(Failure::run)?;
     }
     if json != Some(Path::new("-")) {
-        print!("\n{}{}", report::heading(&run), report::run(&run));
+        out!("\n{}{}", report::heading(&run), report::run(&run));
     }
     let all_known = run.results.iter().all(CellRecord::has_figure);
     if run.complete && all_known { Ok(()) } else { Err(Failure::Silent) }
@@ -207,8 +208,10 @@ fn read(args: &RunArgs) -> anyhow::Result<Experiment> {
         Some(text) => Ok(Experiment::parse(text, path)?),
         None => {
             let known: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
+            let nearest = nearest(&name, known.iter().copied());
+            let hint = nearest.map_or(String::new(), |name| format!("; did you mean {name}?"));
             anyhow::bail!(
-                "there is no experiment file {}, and none built in of that name; built in: {}",
+                "there is no experiment file {}, and none built in of that name{hint}; built in: {}",
                 path.display(),
                 known.join(", ")
             )

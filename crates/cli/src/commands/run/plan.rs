@@ -21,8 +21,8 @@ pub(crate) fn list() {
             rows.push([(*name).to_owned(), time(&experiment.quick()), full, title]);
         }
     }
-    print!("{}", align(&rows, &[Align::Left, Align::Right, Align::Right, Align::Left]));
-    println!("\nTimes are for all servers of each. `dnsdyno run NAME --dry-run` shows the plan.");
+    out!("{}", align(&rows, &[Align::Left, Align::Right, Align::Right, Align::Left]));
+    outln!("\nTimes are for all servers of each. `dnsdyno run NAME --dry-run` shows the plan.");
 }
 
 fn time(experiment: &Experiment) -> String {
@@ -34,7 +34,7 @@ fn time(experiment: &Experiment) -> String {
 pub(crate) fn show(checked: &Checked<'_>) {
     let experiment = checked.experiment;
     let common = experiment.common();
-    println!("{}: {}", common.name, common.title);
+    outln!("{}: {}", common.name, common.title);
     let servers: Vec<String> = checked
         .adapters
         .iter()
@@ -47,43 +47,43 @@ pub(crate) fn show(checked: &Checked<'_>) {
             Err(_) => format!("{} (not installed; {})", adapter.name, adapter.remedy()),
         })
         .collect();
-    println!("servers: {}", servers.join(", "));
+    outln!("servers: {}", servers.join(", "));
     let form = if experiment.is_quick { "short" } else { "full" };
     let repeats = experiment.points.iter().map(|point| point.settings.repeats);
     let repeats = match (repeats.clone().min(), repeats.max()) {
         (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
         _ => common.repeats.to_string(),
     };
-    println!("form: {form}; method: {}; repeats: {repeats}", common.method.word());
+    outln!("form: {form}; method: {}; repeats: {repeats}", common.method.word());
     for input in &checked.inputs {
-        println!("{}: {}, {}", input.key, input.path, input.words());
+        outln!("{}: {}, {}", input.key, input.path, input.words());
     }
     let installed = checked.adapters.iter().filter(|adapter| adapter.program().is_ok()).count();
     let points = &experiment.points;
-    println!("cells: {installed} servers x {} points; order: {:?}", points.len(), common.order);
+    outln!("cells: {installed} servers x {} points; order: {}", points.len(), common.order.word());
     for point in points.iter().take(LISTED) {
         let words = match point.varied.is_empty() {
             true => "(nothing is varied)".to_owned(),
             false => setting_words(&point.varied),
         };
         match checked.cannot(point) {
-            Some(why) => println!("  {words:<60} skipped: {why}"),
+            Some(why) => outln!("  {words:<60} skipped: {why}"),
             None => {
                 let each = span(visit_estimate(&point.settings).as_secs_f64());
-                println!("  {words:<60} {each:>8} a visit");
+                outln!("  {words:<60} {each:>8} a visit");
             }
         }
     }
     if points.len() > LISTED {
-        println!("  ... and {} more", points.len() - LISTED);
+        outln!("  ... and {} more", points.len() - LISTED);
     }
     let self_test = self_test_estimate(experiment);
     if self_test != Nanos::ZERO {
-        println!("self-test of the Tester: about {}", span(self_test.as_secs_f64()));
+        outln!("self-test of the Tester: about {}", span(self_test.as_secs_f64()));
     }
     if let Some(budget) = common.budget {
-        println!("time budget: {budget}; no repeat is begun after it");
+        outln!("time budget: {budget}; no repeat is begun after it");
     }
     let all = estimate(experiment, installed, |point| checked.cannot(point).is_none());
-    println!("about {} in all", span(all.as_secs_f64()));
+    outln!("about {} in all", span(all.as_secs_f64()));
 }

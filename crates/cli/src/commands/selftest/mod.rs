@@ -28,6 +28,7 @@ use crate::progress;
 
 pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     let shortened = shortened()?;
+    args.sockets.check().map_err(Failure::BadInput)?;
     let namespace = Namespace::with_default_zone(args.namespace);
     let names = namespace.size();
     let planned = args.rate.queries_in(args.duration);
@@ -53,7 +54,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         sockets: args.sockets.request(),
         ..TrialRequest::new(target, Workload::Namespace(names), pacing)
     };
-    let (live, progress) = progress::show(format!("self-test at {}", args.rate));
+    let (live, progress) = progress::show(format!("self-test at {}", args.rate), None);
     let setup = Setup::new(request.clone(), command_line())?;
     let local = setup.target_is_local();
     let outcome = setup.run(&live, &stop)?;
@@ -101,15 +102,15 @@ fn tell(args: &SelftestArgs, certificate: &Certificate) -> Result<(), Failure> {
     if args.json.as_deref() == Some(std::path::Path::new("-")) {
         return Ok(());
     }
-    print!("{}", report::trial(&certificate.trials[0].trial));
+    out!("{}", report::trial(&certificate.trials[0].trial));
     if certificate.passed {
         let timeout = Nanos((args.timeout.0 as f64 / TIMEOUT_FACTOR) as u64);
         let certified = Qps::new(certificate.certified_qps).unwrap_or_default();
-        println!(
+        outln!(
             "self-test passed: this Tester is certified for servers up to {certified} with a timeout of {timeout} (RFC 8219 section 9.2)"
         );
     } else {
-        println!(
+        outln!(
             "self-test failed: this Tester may not judge servers at {:.0} qps",
             args.rate.get() / RATE_FACTOR
         );

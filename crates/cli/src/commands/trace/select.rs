@@ -239,9 +239,9 @@ pub(crate) fn slice(args: &SliceArgs) -> Result<(), Failure> {
     })?;
     for (range, sink) in args.range.iter().zip(sinks) {
         let path = sink.path.display().to_string();
-        println!("{path}: {range}, {} messages", sink.finish()?);
+        outln!("{path}: {range}, {} messages", sink.finish()?);
     }
-    println!("{others} messages are about names of no slice");
+    outln!("{others} messages are about names of no slice");
     conclude(error)
 }
 

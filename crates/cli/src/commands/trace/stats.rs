@@ -46,9 +46,9 @@ pub(crate) fn run(args: &StatsArgs) -> Result<(), Failure> {
             .map_err(Failure::run)?;
     }
     if ![&args.json, &args.picture].iter().any(|path| path.as_deref().is_some_and(is_stdout)) {
-        print!("{}", report::trace(&record));
+        out!("{}", report::trace(&record));
         if args.plots {
-            print!("{}", report::trace_plots(&record));
+            out!("{}", report::trace_plots(&record));
         }
     }
     conclude(error)

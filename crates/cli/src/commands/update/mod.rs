@@ -332,7 +332,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         record::write(json, &result).map_err(Failure::run)?;
     }
     if args.json.as_deref() != Some(Path::new("-")) {
-        print!("{}", report::updates(&result));
+        out!("{}", report::updates(&result));
     }
     match (failed, sent.ended_by) {
         (Some(error), _) => Err(Failure::run(error)),
@@ -420,8 +420,8 @@ fn look_up(args: &CheckArgs) -> Result<(), Failure> {
     if let Some(json) = &args.json {
         return record::write(json, &UpdateCheck { schema: SCHEMA, found }).map_err(Failure::run);
     }
-    println!("{} updates looked up, {} are not there", found.acknowledged, found.gone);
-    found.examples.iter().for_each(|name| println!("  not there: {name}"));
+    outln!("{} updates looked up, {} are not there", found.acknowledged, found.gone);
+    found.examples.iter().for_each(|name| outln!("  not there: {name}"));
     if found.gone > 0 { Err(Failure::Silent) } else { Ok(()) }
 }
 

@@ -137,7 +137,7 @@ fn show(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
         record::write(path, file).map_err(Failure::run)?;
     }
     if args.json.as_deref() != Some(Path::new("-")) {
-        print!("{}", report::certificate(file));
+        out!("{}", report::certificate(file));
     }
     Ok(())
 }
@@ -182,7 +182,7 @@ fn foreign(args: &VerifyArgs, trial: &Path, pcap: &Path) -> Result<(), Failure> 
         record::write(path, &checks).map_err(Failure::run)?;
     }
     if args.json.as_deref() != Some(Path::new("-")) {
-        print!("{}", report::checks(&checks));
+        out!("{}", report::checks(&checks));
     }
     let failed = checks.iter().filter(|check| check.is_failed()).count();
     if failed == 0 {

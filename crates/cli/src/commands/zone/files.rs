@@ -129,7 +129,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
     let mut slicer = Slicer::new(ranges.clone());
     let slices = slicer.slice(|| input.open(), &mut outs).map_err(slice_failure)?;
     for ((path, range), slice) in zones.iter().zip(&ranges).zip(&slices) {
-        println!(
+        outln!(
             "{}: {range}, {} records, {:.1} MB, {} addresses of other slices' name servers",
             path.display(),
             slice.written.records,
@@ -152,16 +152,16 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
         .map_err(slice_failure)?;
     for (path, (out, count)) in paths.iter().zip(outs.iter_mut().zip(counts)) {
         out.flush().map_err(|e| Failure::run(anyhow!("cannot write {}: {e}", path.display())))?;
-        println!("{}: {count} queries", path.display());
+        outln!("{}: {count} queries", path.display());
     }
-    println!("{others} queries for names of no slice");
+    outln!("{others} queries for names of no slice");
     Ok(())
 }
 
 pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
     let stats = Stats::of(|| args.input.open()).map_err(Failure::input)?;
     if !args.json {
-        print!("{stats}");
+        out!("{stats}");
         return Ok(());
     }
     let types: serde_json::Map<_, _> =
@@ -183,7 +183,7 @@ pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
         "canonical_order": stats.in_order,
         "signed": stats.signed(),
     });
-    println!("{json:#}");
+    outln!("{json:#}");
     Ok(())
 }
 
@@ -215,17 +215,17 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
     let difference = zone::compare::compare([open(&args.first), open(&args.second)], compared);
     let difference = difference.map_err(Failure::input)?;
     if difference.is_none() {
-        println!("the same {} records", difference.records[0]);
+        outln!("the same {} records", difference.records[0]);
         return Ok(());
     }
     for (path, (records, only)) in
         [&args.first, &args.second].iter().zip(difference.records.iter().zip(&difference.only))
     {
-        println!("{}: {records} records, {} of them only there", path.display(), only.len());
-        only.iter().take(SHOWN).for_each(|record| println!("  {record}"));
+        outln!("{}: {records} records, {} of them only there", path.display(), only.len());
+        only.iter().take(SHOWN).for_each(|record| outln!("  {record}"));
     }
     if difference.more {
-        println!("and more");
+        outln!("and more");
     }
     Err(Failure::Silent)
 }

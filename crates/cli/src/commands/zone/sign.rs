@@ -79,7 +79,7 @@ pub(crate) fn run(args: SignArgs) -> Result<(), Failure> {
     })?;
     let size = |path| std::fs::metadata(path).map_or(0, |m| m.len()) as f64 / 1e6;
     let (before, after) = (size(input), size(output));
-    println!(
+    outln!(
         "signed by {} in {:.1} s: {before:.1} MB became {after:.1} MB, {:.2} times as much",
         signer.program(),
         began.elapsed().as_secs_f64(),
