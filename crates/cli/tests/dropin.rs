@@ -142,6 +142,33 @@ fn dnsperf_reports_what_dnsperf_reports() {
 }
 
 #[test]
+fn dnsperf_speaks_tls_and_https() {
+    let bench = Bench::start();
+    let (dir, auth) = (bench.dir.path(), AuthDns::encrypted(&[]));
+    let port = |transport| auth.address(transport).rsplit(':').next().expect("a port").to_owned();
+    let (tls, https) = (port("tls"), port("https"));
+    let uri = format!("doh-uri=https://localhost:{https}/dns-query");
+    let table: [&[&str]; 3] = [
+        &["-m", "dot", "-p", &tls, "-c", "2", "-O", "tls-sni=localhost"],
+        &["-m", "doh", "-p", &https, "-O", &uri],
+        &["-m", "doh", "-p", &https, "-O", "doh-method=POST", "-O", &uri, "-c", "3"],
+    ];
+    for options in table {
+        let args = [&["-s", "127.0.0.1", "-d", "q.txt"], options].concat();
+        let (own, _) = ours(dir, "dnsperf", &args);
+        assert_eq!(
+            (number(&own, "Queries sent"), number(&own, "Queries completed")),
+            (300.0, 300.0),
+            "{options:?}: {own}"
+        );
+        let attempts = value(&own, "Connection attempts");
+        assert!(attempts.contains("successful, 100.00%"), "{own}");
+        let codes = value(&own, "Response codes");
+        assert_eq!(codes, "NOERROR 297 (99.00%), NXDOMAIN 3 (1.00%)", "{own}");
+    }
+}
+
+#[test]
 fn dnsperf_reads_its_other_files_and_stops_in_time() {
     let bench = Bench::start();
     let dir = bench.dir.path();

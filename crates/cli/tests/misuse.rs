@@ -95,6 +95,20 @@ fn misuses_are_refused_with_their_place() {
 }
 
 #[test]
+fn a_plan_says_which_cores_are_missing() {
+    let text = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../experiments/dns64-rfc8219.toml"
+    ));
+    let text = text.expect("an experiment").replace("dut = [1]", "dut = [900]");
+    let file = tempfile::NamedTempFile::with_suffix(".toml").expect("a file");
+    std::fs::write(file.path(), text).expect("writes");
+    let (code, out, err) = dnsdyno(&["run", file.path().to_str().expect("UTF-8"), "--dry-run"]);
+    assert_eq!(code, 2, "{out}{err}");
+    assert!(out.contains("in all") && err.contains("cpus.dut: there is no core 900"), "{out}{err}");
+}
+
+#[test]
 fn later_options_override_earlier_ones() {
     let auth = AuthDns::start(&[]);
     let load = ["load", auth.plain(), "--type", "A", "--rate", "5k", "--duration", "9s"];

@@ -12,7 +12,7 @@ use std::path::Path;
 use experiment::{Experiment, Found};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
-use lab::{Checked, Entered, Event, RunOptions, run_experiment};
+use lab::{Checked, CpuList, Entered, Event, RunOptions, run_experiment};
 use record::{CellRecord, CertificateFile, Check, HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let checked = lab::check(&experiment, &options).map_err(failure)?;
     if args.dry_run {
         plan::show(&checked);
-        return Ok(());
+        return cores_are_here(&checked);
     }
     trust::ask(&experiment, &options, args.trust)?;
     // The lab has its own network, which cannot be reached from outside.
@@ -69,6 +69,19 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let view = if viewed { open_view(&board, &lab, &checked) } else { None };
     let (store, json) = (store.as_ref(), args.json.as_deref());
     conduct(&lab, &checked, &options, store, &board, view, json)
+}
+
+/// Refuses an experiment whose cores this process does not have.
+fn cores_are_here(checked: &Checked<'_>) -> Result<(), Failure> {
+    let (plan, allowed) = (&checked.experiment.common().cpus, CpuList::allowed());
+    for (host, wanted) in [("tester", &plan.tester), ("auth", &plan.auth), ("dut", &plan.dut)] {
+        if let Some(cpu) = wanted.iter().find(|cpu| !allowed.cpus().contains(cpu)) {
+            let why =
+                format!("cpus.{host}: there is no core {cpu} for this process: it has {allowed}");
+            return Err(Failure::input(anyhow::anyhow!(why)));
+        }
+    }
+    Ok(())
 }
 
 /// Opens the live view; without it the steps are printed as plain lines.
