@@ -286,10 +286,11 @@ fn shells_get_completions() {
         let (code, out, err) = dnsdyno(&["completions", shell]);
         assert_eq!(code, 0, "{err}");
         assert!(out.contains(part) && out.contains("dnsperf"), "{shell}");
-        // The shell itself finds no fault with it, if it is here.
-        let Ok(mut child) = Command::new(shell).arg("-n").stdin(Stdio::piped()).spawn() else {
+        if shell != "bash" {
             continue;
-        };
+        }
+        // The shell itself finds no fault with it.
+        let mut child = Command::new(shell).arg("-n").stdin(Stdio::piped()).spawn().expect("bash");
         child.stdin.take().expect("piped").write_all(out.as_bytes()).expect("writes");
         assert!(child.wait().expect("ends").success(), "{shell}");
     }

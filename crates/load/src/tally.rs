@@ -134,8 +134,7 @@ impl Tally {
     /// Returns why the trial is void, if its queries left too late or too few of them left. For a trial that
     /// ended early, only the queries due until then are required.
     pub fn void(&self, tolerance: &ScheduleTolerance) -> Option<Void> {
-        let ended_early = self.stopped_early || self.exhausted;
-        let planned = if ended_early { self.sent } else { self.planned };
+        let planned = if self.stopped_early { self.sent } else { self.planned };
         tolerance.verdict(planned, &self.schedule_error)
     }
 

@@ -83,6 +83,7 @@ impl Setup {
         let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } =
             Merged::new(reports);
         tally.disturbances.merge(&seen.disturbances);
+        tally.planned = tally.planned.min(self.workload.most_queries());
         let (facts, pinned, sockets) = (seen.facts, &seen.pinned, &self.request.sockets);
         let cores = if pinned.is_empty() { workers } else { pinned.len() };
         let of_cores =

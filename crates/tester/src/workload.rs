@@ -170,6 +170,17 @@ impl WorkloadPlan {
         Some(self.spec()?.names)
     }
 
+    /// Returns the largest number of queries that a file has for the trial: one that is used a number of times may end before
+    /// the schedule does.
+    pub(crate) fn most_queries(&self) -> u64 {
+        match self {
+            WorkloadPlan::File(file, QueryOptions { runs: Some(runs), .. }, _) => {
+                file.queries().saturating_mul(*runs)
+            }
+            _ => u64::MAX,
+        }
+    }
+
     /// Skips `first` names, and uses `names` names from there; for a namespace.
     pub(crate) fn use_names(&mut self, first: u64, names: u64) {
         if let WorkloadPlan::Namespace(spec) | WorkloadPlan::Repeating(spec, _) = self {

@@ -10,7 +10,7 @@ use record::{Connections, Times, Trial};
 
 use super::data::Form;
 use super::options::{Common, LONG_OPTIONS, MODE, seconds};
-use super::{NO_LIMIT, Sending, finish, percent, response_codes};
+use super::{NO_LIMIT, Sending, finish, percent, response_codes, words_of};
 use crate::arguments::choice::choice;
 use crate::failure::Failure;
 use crate::output::print;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &DnsperfArgs) -> Result<(), Failure> {
     let setup = sending.setup(messages.path())?;
     print(|out| write!(out, "{}", args.heading(target, limited)))?;
     let interval = args.stats_interval.filter(|interval| *interval > Nanos::ZERO);
-    let (trial, interrupted) = super::run(&setup, interval)?;
+    let (trial, interrupted) = super::run(&setup, interval, messages.path(), args.common.data())?;
     let runs_ended = limited.is_none_or(|limit| trial.duration_s < limit.as_secs_f64());
     let reason = match (interrupted, runs_ended) {
         (true, _) => "interruption",
@@ -121,8 +121,6 @@ impl DnsperfArgs {
 
     /// Returns the lines before the test.
     fn heading(&self, target: std::net::SocketAddr, limit: Option<Nanos>) -> String {
-        let words: Vec<String> =
-            std::env::args().skip_while(|word| !word.ends_with("dnsperf")).skip(1).collect();
         let runs = self.runs.or(if limit.is_none() { Some(1) } else { None });
         let runs = runs.map(|n| format!("{n} run{} through file", if n == 1 { "" } else { "s" }));
         let limit = limit.map(|limit| format!("{} seconds", micros(limit.as_secs_f64())));
@@ -132,7 +130,7 @@ impl DnsperfArgs {
              [Status] Command line: dnsperf {}\n[Status] Sending {} (to {target})\n\
              [Status] Started at: {}\n[Status] Stopping after {}\n",
             env!("CARGO_PKG_VERSION"),
-            words.join(" "),
+            words_of("dnsperf"),
             if self.updates { "updates" } else { "queries" },
             calendar(SystemTime::now()),
             ends.join(" or "),

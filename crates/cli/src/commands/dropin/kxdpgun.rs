@@ -117,7 +117,7 @@ pub(crate) fn run(args: &KxdpgunArgs) -> Result<(), Failure> {
         print(|out| writeln!(out, "using sockets, threads 1, {family}/{over}, {target}"))?;
     }
     let period = args.stats_period.map(Nanos::from_millis).filter(|_| !args.json);
-    let (trial, _) = super::run(&setup, period)?;
+    let (trial, _) = super::run(&setup, period, messages.path(), Some(&args.infile))?;
     if args.json {
         return print(|out| write_dns_metrics(&of_trial("kxdpgun", trial), out));
     }

@@ -85,16 +85,25 @@ impl Sending {
     }
 }
 
-/// Runs a trial; every `interval` the answers a second are printed, if there is one. Returns whether it was interrupted too.
-fn run(setup: &Setup, interval: Option<Nanos>) -> Result<(Trial, bool), Failure> {
+/// Runs a trial; every `interval` the answers a second are printed, if there is one. Returns whether it was interrupted too. The
+/// record names the data file instead of the messages that it was made to.
+fn run(
+    setup: &Setup,
+    interval: Option<Nanos>,
+    messages: &Path,
+    data: Option<&Path>,
+) -> Result<(Trial, bool), Failure> {
     let live = Arc::new(Live::default());
     let stop = interruption()?;
     let rates = interval.map(|every| {
         let live = live.clone();
         Background::start(move |done| print_rates(every.into(), &live, done))
     });
-    let trial = setup.run(&live, &stop)?.trial;
+    let mut trial = setup.run(&live, &stop)?.trial;
     drop(rates);
+    let data = data.map_or_else(|| "the standard input".into(), |path| path.display().to_string());
+    let workload = &mut trial.conditions.workload;
+    *workload = workload.replace(&messages.display().to_string(), &data);
     Ok((trial, stop.load(Ordering::Relaxed)))
 }
 
@@ -174,6 +183,12 @@ fn response_codes(trial: &Trial) -> String {
     };
     let all: Vec<String> = rcodes(trial).into_iter().map(share).collect();
     format!("  Response codes:       {}\n", all.join(", "))
+}
+
+/// Returns the words behind the name of a tool on the command line.
+fn words_of(tool: &str) -> String {
+    let words = std::env::args().skip_while(|word| !word.ends_with(tool)).skip(1);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Prints what the tool prints, and then our report: checks, limiter, warnings.

@@ -1,7 +1,7 @@
 //! Options that dnsperf and resperf share.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::anyhow;
@@ -265,6 +265,11 @@ impl Common {
             buffer: self.buffer_kb.map_or(usual.buffer, |kb| kb as usize * 1_024),
             ..usual
         })
+    }
+
+    /// Returns the data file; `None` is the standard input.
+    pub(super) fn data(&self) -> Option<&Path> {
+        self.data.as_deref()
     }
 
     /// Returns whether the latencies are printed by buckets.

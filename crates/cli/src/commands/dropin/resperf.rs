@@ -10,7 +10,7 @@ use record::{Steps, Trial};
 
 use super::data::Form;
 use super::options::{Common, LONG_OPTIONS, MODE, seconds};
-use super::{Sending, finish, response_codes};
+use super::{Sending, finish, response_codes, words_of};
 use crate::arguments::choice::choice;
 use crate::failure::Failure;
 use crate::output::print;
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     record::write_bytes(&args.plot, b"").map_err(Failure::input)?;
     let setup = sending.setup(messages.path())?;
     print(|out| write!(out, "{}", heading()))?;
-    let (trial, _) = super::run(&setup, None)?;
+    let (trial, _) = super::run(&setup, None, messages.path(), args.common.data())?;
     let mut out = String::new();
     if args.constant > Nanos::ZERO && !trial.stopped_early {
         out += "[Status] Ramp-up done, sending constant traffic\n";
@@ -95,8 +95,9 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     statistics(&trial, steps, args.max_loss, &mut out);
     finish(&out, &trial)?;
     write_plot(&args.plot, steps)?;
-    let planned = trial.sent >= trial.planned || trial.stopped_early;
-    match !args.reopen && !planned && trial.void.0 != Some(measure::Void::Interrupted) {
+    let whole =
+        trial.stopped_early || trial.duration_s >= (args.ramp + args.constant).as_secs_f64();
+    match !args.reopen && !whole && trial.void.0 != Some(measure::Void::Interrupted) {
         true => Err(Failure::run(anyhow!("ran out of query data; -R reads the file again"))),
         false => Ok(()),
     }
@@ -138,13 +139,11 @@ impl ResperfArgs {
 
 /// Returns the lines before the test.
 fn heading() -> String {
-    let words: Vec<String> =
-        std::env::args().skip_while(|word| !word.ends_with("resperf")).skip(1).collect();
     format!(
         "DNS Resolution Performance Testing Tool\nVersion 2.14.0 (dnsdyno {})\n\n\
          [Status] Command line: resperf {}\n[Status] Sending\n",
         env!("CARGO_PKG_VERSION"),
-        words.join(" ")
+        words_of("resperf")
     )
 }
 
