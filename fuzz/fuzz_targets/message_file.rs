@@ -12,7 +12,7 @@ use wire::Expect;
 fuzz_target!(|bytes: &[u8]| {
     let Ok(file) = QueryFile::compile_messages(bytes, Path::new("m.bin")) else { return };
     let options =
-        QueryOptions { expect: Expect::Answered, recursion_desired: false, edns: None, runs: Some(1) };
+        QueryOptions { expect: Expect::Answered, recursion_desired: false, edns: None, runs: Some(1), sample: None };
     let (mut stream, mut out, mut sent) = (file.workload(0, 1, options), [0; MAX_QUERY], Vec::new());
     while let Some(composed) = stream.next(&mut out) {
         sent.extend((composed.len as u16).to_be_bytes());

@@ -22,7 +22,7 @@ fn dnsdyno(args: &[&str]) -> (i32, String, String) {
 }
 
 /// Misuses: a command line, and the parts of its message.
-const MISUSES: [(&str, &[&str]); 48] = [
+const MISUSES: [(&str, &[&str]); 52] = [
     // The server.
     ("load", &["<TARGET>"]),
     ("load 192.0.2.256", &["`192.0.2.256`", "neither an address nor a name"]),
@@ -59,12 +59,16 @@ const MISUSES: [(&str, &[&str]); 48] = [
     ("load ::1 --http-path /q", &["--http-path goes with --transport https"]),
     ("load ::1 --transport tcp --sockets 5", &["--sockets", "--clients"]),
     ("load ::1 --transport tcp --source-port 5000", &["--source-port", "--clients"]),
+    ("search ::1 --transport tcp --ports 5", &["--sockets", "--clients"]),
     ("load ::1 --times x", &["--times", "--pacing lockstep"]),
     ("search ::1 --rate 5k", &["--rate", "a search over clients"]),
     ("search ::1 --over connections", &["--over connections goes with --transport tcp"]),
     ("search ::1 --over clients --clients 5", &["--clients", "--start, --min and --max"]),
     ("search ::1 --over clients --rule mlrsearch", &["--rule mlrsearch"]),
     ("search ::1 --min 5k --max 2k", &["--max is below --start or --min"]),
+    ("load ::1 --type A,AAAA", &["--type", "queried for one type"]),
+    ("load ::1 --probability 0.5", &["--queries"]),
+    ("load ::1 --queries q.txt --probability 2", &["--probability", "a share from 0 to 1"]),
     // What the machine does not have.
     ("load ::1 --cpus 900", &["--cpus", "no core 900"]),
     ("search ::1 --cpus 900", &["--cpus", "no core 900"]),
@@ -111,7 +115,8 @@ fn a_plan_says_which_cores_are_missing() {
 #[test]
 fn later_options_override_earlier_ones() {
     let auth = AuthDns::start(&[]);
-    let load = ["load", auth.plain(), "--type", "A", "--rate", "5k", "--duration", "9s"];
+    let load =
+        ["load", auth.plain(), "--type", "AAAA", "--type", "A", "--rate", "5k", "--duration", "9s"];
     let (code, out, err) = dnsdyno(
         &[&load[..], &["--rate", "200", "--duration", "500ms", "--format", "json"]].concat(),
     );
@@ -194,6 +199,13 @@ fn a_search_varies_clients_or_connections() {
             serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
         let cell = &run["results"][0];
         assert_eq!(cell["over"], over, "{err}");
+        let differs = cell["differs"].to_string();
+        assert!(
+            differs.contains(&format!("a search over {over}"))
+                && differs.contains("other than UDP"),
+            "{differs}"
+        );
+        assert_eq!(cell["conforming"], false);
         assert!(err.contains(over) && !err.contains(" qps"), "{err}");
         let trial = &cell["trials"][0];
         assert_eq!(trial["rate_qps"], lowest);

@@ -71,9 +71,10 @@ impl Line {
     fn workload(&mut self, workload: &Workload) {
         match workload {
             Workload::Namespace(names) => self.names(names),
-            Workload::QueryFile { path, expect, query, runs } => {
+            Workload::QueryFile { path, expect, query, runs, probability } => {
                 self.option("--queries", path.display());
                 self.maybe("--runs", *runs);
+                self.maybe("--probability", *probability);
                 self.query(None, *expect, query);
             }
             Workload::Messages { path, expect, runs } => {

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use load::workload::file::{QueryFile, QueryFileError, QueryOptions};
+use load::workload::file::{QueryFile, QueryFileError, QueryOptions, Sample};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
@@ -30,8 +30,8 @@ pub(crate) enum WorkloadPlan {
     Repeating(NamespaceSpec, Mix),
     /// A query file, and its path.
     File(QueryFile, QueryOptions, String),
-    /// Generated queries, with a type and a seed.
-    Generated(GeneratedSpec, Qtype, QueryOptions, u64),
+    /// Generated queries, with their types and a seed.
+    Generated(GeneratedSpec, Vec<Qtype>, QueryOptions, u64),
     /// A capture.
     Replay(Replay),
 }
@@ -45,8 +45,9 @@ impl WorkloadPlan {
         sequential: bool,
     ) -> Result<Self, TesterError> {
         let generated = |spec, qtype: &str, expect, query| {
-            let (qtype, options) = (read("workload.qtype", qtype)?, options(query, expect)?);
-            let plan = WorkloadPlan::Generated(spec, qtype, options, seed);
+            let qtypes = qtype.split(',').map(|qtype| read("workload.qtype", qtype));
+            let (qtypes, options) = (qtypes.collect::<Result<_, _>>()?, options(query, expect)?);
+            let plan = WorkloadPlan::Generated(spec, qtypes, options, seed);
             // An invalid workload is reported here, before the workers start.
             plan.worker(0, 1)?;
             Ok(plan)
@@ -56,8 +57,13 @@ impl WorkloadPlan {
                 let spec = namespace(names, seed, sequential)?;
                 Ok(Self::repeating(spec, names.repeats)?)
             }
-            Workload::QueryFile { path, expect, query, runs } => {
-                let options = QueryOptions { runs: *runs, ..options(query, *expect)? };
+            Workload::QueryFile { path, expect, query, runs, probability } => {
+                let sample = probability.map(|share| Sample { share, seed });
+                if sample.is_some_and(|sample| !(sample.share > 0.0 && sample.share <= 1.0)) {
+                    let why = "it is a share above 0 and up to 1";
+                    return Err(Invalid::value("workload.probability", why).into());
+                }
+                let options = QueryOptions { runs: *runs, sample, ..options(query, *expect)? };
                 let file = QueryFile::compile_from(open(path)?, path)?;
                 Ok(WorkloadPlan::File(file, options, path.display().to_string()))
             }
@@ -135,9 +141,10 @@ impl WorkloadPlan {
             WorkloadPlan::File(file, options, _) => {
                 Box::new(file.workload(worker, workers, options.clone()))
             }
-            WorkloadPlan::Generated(spec, qtype, options, seed) => {
+            WorkloadPlan::Generated(spec, qtypes, options, seed) => {
                 let (spec, options) = (spec.clone(), options.clone());
-                let made = GeneratedWorkload::new(spec, *qtype, options, *seed, worker, workers);
+                let made =
+                    GeneratedWorkload::new(spec, qtypes.clone(), options, *seed, worker, workers);
                 Box::new(made.map_err(|why| Invalid::value("workload", why))?)
             }
             WorkloadPlan::Replay(_) => {
@@ -228,23 +235,29 @@ impl WorkloadPlan {
             }
             WorkloadPlan::Replay(replay) => replay.describe(),
             WorkloadPlan::File(file, _, path) => format!("{} queries of {path}", file.queries()),
-            WorkloadPlan::Generated(GeneratedSpec::Single { name }, qtype, ..) => {
-                format!("{name} {qtype} each time")
+            WorkloadPlan::Generated(GeneratedSpec::Single { name }, qtypes, ..) => {
+                format!("{name} {} each time", types(qtypes))
             }
-            WorkloadPlan::Generated(GeneratedSpec::RandomSubdomain { zone }, qtype, ..) => {
-                format!("random names below {zone}, type {qtype}")
+            WorkloadPlan::Generated(GeneratedSpec::RandomSubdomain { zone }, qtypes, ..) => {
+                format!("random names below {zone}, type {}", types(qtypes))
             }
             WorkloadPlan::Generated(
                 GeneratedSpec::Mix { zone, names, exponent, repeats, missing },
-                qtype,
+                qtypes,
                 ..,
             ) => {
                 format!(
-                    "Zipf mix of {names} names of {zone}, exponent {exponent}, repeats {repeats}, missing {missing}, type {qtype}"
+                    "Zipf mix of {names} names of {zone}, exponent {exponent}, repeats {repeats}, missing {missing}, type {}",
+                    types(qtypes)
                 )
             }
         }
     }
+}
+
+/// Returns types as text, with commas between them.
+fn types(qtypes: &[Qtype]) -> String {
+    qtypes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Parses a text of a request.
@@ -297,7 +310,7 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
 /// Makes the options of the queries of a file, or of generated ones: their form and the expected replies.
 fn options(query: &Query, expect: request::Expect) -> Result<QueryOptions, Invalid> {
     let (expect, edns) = (expectation(expect), edns(query)?);
-    Ok(QueryOptions { expect, recursion_desired: query.recursion, edns, runs: None })
+    Ok(QueryOptions { expect, recursion_desired: query.recursion, edns, runs: None, sample: None })
 }
 
 /// Makes the OPT record of the queries, if they have one.

@@ -5,7 +5,7 @@ use clap::Args;
 use ipnet::IpNet;
 use lab::CpuList;
 use measure::Nanos;
-use record::request::{Gso, Sockets, WaitFor};
+use record::request::{Engine, Gso, Sockets, WaitFor};
 
 use crate::arguments::address::parse_source;
 use crate::arguments::choice::{Choice, choice};
@@ -82,8 +82,8 @@ impl SocketArgs {
         }
     }
 
-    /// Returns the first given option that only sockets of UDP have.
-    pub(crate) fn first_of_udp(&self) -> Option<&'static str> {
+    /// Refuses options that only sockets of UDP have, for another engine.
+    pub(crate) fn check_engine(&self, engine: &Engine) -> anyhow::Result<()> {
         let all = [
             (self.sockets.is_some(), "--sockets"),
             (self.ports_per_thread.is_some(), "--ports-per-thread"),
@@ -92,7 +92,12 @@ impl SocketArgs {
             (self.no_gro, "--no-gro"),
             (self.no_timestamps, "--no-timestamps"),
         ];
-        all.into_iter().find_map(|(given, option)| given.then_some(option))
+        match (engine, all.into_iter().find_map(|(given, option)| given.then_some(option))) {
+            (Engine::Streams(_), Some(option)) => {
+                bail!("{option} is about the sockets of UDP; connections have --clients")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the sockets and threads of a request.

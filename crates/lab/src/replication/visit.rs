@@ -49,6 +49,7 @@ impl Session<'_> {
             expect: Expect::Answered,
             query: Query { recursion: false, edns },
             runs: None,
+            probability: None,
         };
         // Once for all of them: what starts later must not end what started before.
         clear_hosts(&self.testbed, &[Host::Dut, Host::Auth], &installed.adapter().title)?;

@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use measure::Rng;
 use wire::query_line::{self, BadLine, MAX_LINE};
 use wire::{Edns, Expect, Invalid, Name, Qclass, Qtype, compose, reply};
 
@@ -191,6 +192,10 @@ impl QueryFile {
                 let all = self.queries.saturating_mul(runs);
                 all.saturating_sub(u64::from(worker)).div_ceil(u64::from(workers))
             }),
+            sample: options.sample.map(|sample| Chance {
+                share: sample.share,
+                rng: Rng::part(sample.seed, u64::from(worker)),
+            }),
             expect: options.expect,
             recursion_desired: options.recursion_desired,
             opt,
@@ -213,6 +218,17 @@ pub struct QueryOptions {
     pub edns: Option<Edns>,
     /// How often the file is used; again and again if `None`.
     pub runs: Option<u64>,
+    /// Part of the queries that is used; all if `None`.
+    pub sample: Option<Sample>,
+}
+
+/// A part of the queries of a file, chosen by chance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Share (above 0, up to 1) of the queries.
+    pub share: f64,
+    /// Seed of the choice.
+    pub seed: u64,
 }
 
 /// Returns the question of a query, as it is in a message.
@@ -236,9 +252,17 @@ pub struct FileWorkload {
     skip: u64,
     /// Number of queries that this worker still sends.
     left: u64,
+    sample: Option<Chance>,
     expect: Expect,
     recursion_desired: bool,
     opt: Option<Vec<u8>>,
+}
+
+/// The choice of the queries that are used.
+#[derive(Debug)]
+struct Chance {
+    share: f64,
+    rng: Rng,
 }
 
 impl FileWorkload {
@@ -281,6 +305,10 @@ impl Workload for FileWorkload {
     #[inline]
     fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
         self.left = self.left.checked_sub(1)?;
+        while self.sample.as_mut().is_some_and(|chance| chance.rng.unit() >= chance.share) {
+            self.left = self.left.checked_sub(1)?;
+            (0..=self.skip).for_each(|_| self.skip_record());
+        }
         let (key, record) = self.record();
         let record = &self.chunk[record];
         let len = if self.file.whole {
@@ -329,7 +357,13 @@ mod tests {
     }
 
     fn options() -> QueryOptions {
-        QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None, runs: None }
+        QueryOptions {
+            expect: Expect::Answered,
+            recursion_desired: true,
+            edns: None,
+            runs: None,
+            sample: None,
+        }
     }
 
     #[test]
@@ -364,6 +398,22 @@ mod tests {
         }
         // Worker 0 takes n0 n3 n6 n9, and goes on at n2; worker 1 takes n1 n4 n7 n0.
         assert_eq!(&names, b"036914702581");
+    }
+
+    #[test]
+    fn a_sample_is_a_share_of_the_queries() {
+        let text: String = (0..1_000).map(|i| format!("n{i}.example A\n")).collect();
+        let file = compile(&text).expect("a good file");
+        let count = |share| {
+            let sample = Some(Sample { share, seed: 7 });
+            let options = QueryOptions { runs: Some(10), sample, ..options() };
+            let (mut stream, mut out) =
+                (file.workload(0, 1, options), [0; super::super::MAX_QUERY]);
+            std::iter::from_fn(|| stream.next(&mut out)).count()
+        };
+        assert_eq!(count(1.0), 10_000);
+        // Six standard deviations of 10,000 draws.
+        assert!(count(0.25).abs_diff(2_500) < 260, "{}", count(0.25));
     }
 
     #[test]

@@ -108,6 +108,7 @@ mod tests {
             recursion_desired: false,
             edns: None,
             runs: Some(1),
+            sample: None,
         }
     }
 

@@ -70,7 +70,8 @@ fn workloads() -> impl Strategy<Value = Workload> {
                 path: path.into(),
                 expect,
                 query,
-                runs
+                runs,
+                probability: runs.map(|n| 1.0 / n as f64),
             }
         ),
         (text(), expects(), option::of(1..99u64)).prop_map(|(path, expect, runs)| {

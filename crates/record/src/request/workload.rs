@@ -22,6 +22,9 @@ pub enum Workload {
         /// How often the file is used; again and again if absent.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         runs: Option<u64>,
+        /// Share (above 0, up to 1) of the queries that is used, chosen by chance; all if absent.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        probability: Option<f64>,
     },
     /// The messages of a file, as they are except for their ids.
     Messages {
@@ -37,7 +40,7 @@ pub enum Workload {
     Name {
         /// Name of the queries.
         name: String,
-        /// Type of the queries.
+        /// Type of the queries, or several in turn with commas between them.
         qtype: String,
         /// Expected replies.
         expect: Expect,
@@ -48,7 +51,7 @@ pub enum Workload {
     RandomSubdomain {
         /// Name of the zone.
         zone: String,
-        /// Type of the queries.
+        /// Type of the queries, or several in turn with commas between them.
         qtype: String,
         /// Expected replies.
         expect: Expect,
@@ -67,7 +70,7 @@ pub enum Workload {
         repeats: f64,
         /// Share (0 to 1) of queries for names that do not exist.
         missing: f64,
-        /// Type of the queries.
+        /// Type of the queries, or several in turn with commas between them.
         qtype: String,
         /// Expected replies.
         expect: Expect,

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use clap::Args;
+use clap::{ArgAction, Args};
 use lab::CpuList;
 use measure::{Goal, Nanos, OpenPacing, Pacing, Qps};
 use record::TrialRequest;
-use record::request::{self, Engine};
+use record::request;
 
 use super::pacing::{PacingArg, PacingKind, PacingParser};
 use super::replay::ReplayArgs;
@@ -57,7 +57,7 @@ pub(crate) struct LoadArgs {
     pub(crate) window: Option<u32>,
     /// Number of threads of a lock-step load, 1 to 256; several numbers (1,2,4,8,16) give a run each. They are shared out
     /// to the cores of --cpus [default: 1]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
     pub(crate) threads: Vec<u32>,
     /// Number of experiments of a lock-step load, 256 queries each [default: 256]
     #[arg(long, value_name = "N")]
@@ -163,9 +163,7 @@ impl LoadArgs {
         self.check(pacing)?;
         let duration = self.duration();
         let engine = self.streams.engine()?;
-        if let (Engine::Streams(_), Some(option)) = (&engine, self.sockets.first_of_udp()) {
-            bail!("{option} is about the sockets of UDP; connections have --clients");
-        }
+        self.sockets.check_engine(&engine)?;
         Ok(TrialRequest {
             version: request::VERSION,
             target: self.target.resolve(self.streams.port(), Family::Any)?,

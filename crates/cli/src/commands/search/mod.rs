@@ -11,7 +11,7 @@ use experiment::{
     Bench, BenchError, Circumstances, NameBudget, OneHost, Progress, Repeats, RuleName, Search,
     Shortened, conformance,
 };
-use measure::{Nanos, Qps, Transport};
+use measure::{Nanos, OpenPacing, Qps, Transport};
 use record::request::{Engine, Gso, Workload};
 use record::{CertificateFile, Plan, Run, SCHEMA, TrialRequest};
 use tester::{Setup, unix_now};
@@ -63,6 +63,8 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     let (mut result, error) =
         repeats.run(bench, &server, &mut names, self_test, &mut |step| tell(&step, args.over));
     args.over.label(&mut result);
+    result.differs.extend(differences(&args, &request));
+    result.conforming = result.differs.is_empty();
     let run = Run {
         schema: SCHEMA,
         plan: Plan {
@@ -118,8 +120,10 @@ fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> 
         }
     }
     let target = args.target.resolve(streams.port(), Family::Any).map_err(Failure::BadInput)?;
+    let engine = streams.engine().map_err(Failure::BadInput)?;
+    args.sockets.check_engine(&engine).map_err(Failure::BadInput)?;
     Ok(TrialRequest {
-        engine: streams.engine().map_err(Failure::BadInput)?,
+        engine,
         duration: search.duration,
         timeout: search.timeout,
         goal: Some(search.goal.clone()),
@@ -127,6 +131,19 @@ fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> 
         seed: args.workload.seed,
         ..TrialRequest::new(target, workload, search.pacing.at(search.start))
     })
+}
+
+/// Lists the differences of a search from RFC 8219 that follow from what is searched and how queries travel.
+fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
+    let all = [
+        (args.over != Over::Rate, format!("a search over {} instead of a rate", args.over.unit())),
+        (args.pacing != OpenPacing::Constant, "Poisson arrivals instead of a constant rate".into()),
+        (
+            request.transports().iter().any(|part| !part.transport.is_datagram()),
+            "transports other than UDP".into(),
+        ),
+    ];
+    all.into_iter().filter_map(|(differs, what)| differs.then_some(what)).collect()
 }
 
 /// Returns what the number of a trial means.
