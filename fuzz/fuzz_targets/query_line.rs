@@ -2,9 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::query_line::parse;
+use wire::query_line::{parse, parse_start};
 
 fuzz_target!(|line: &[u8]| {
+    if let Ok(Some(start)) = parse_start(line) {
+        assert_eq!(parse(line).is_ok(), start.rest.is_empty());
+    }
     match parse(line) {
         Ok(Some((name, qtype))) => {
             assert_eq!(parse(format!("{name} {qtype}").as_bytes()), Ok(Some((name, qtype))));

@@ -8,11 +8,14 @@ use measure::Nanos;
 use record::Trial;
 use tester::Setup;
 
+use crate::commands::search::Varied;
 use crate::progress;
 
 /// Trials of this process against one target.
 pub(crate) struct OwnBench {
     pub(crate) setup: Setup,
+    /// What the number of a trial means.
+    pub(crate) varied: Varied,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -21,9 +24,9 @@ impl Bench for OwnBench {
         if self.stop.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }
-        let (live, progress) = progress::show(format!("trial, {}", spec.pacing.describe()));
+        let (live, progress) = progress::show(format!("trial, {}", spec.pacing.describe()), None);
         // The budget counts names from 0; the arguments may name another first name.
-        let result = self.setup.for_trial(spec).run(&live, &self.stop);
+        let result = self.varied.setup(&self.setup, spec)?.run(&live, &self.stop);
         drop(progress);
         let result = result.map_err(|e| BenchError::Failed(e.to_string()))?;
         if self.stop.load(Ordering::Relaxed) {

@@ -9,6 +9,7 @@ mod output;
 
 mod arguments;
 mod bench;
+mod command_line;
 mod commands;
 mod failure;
 mod process;
@@ -17,8 +18,9 @@ mod progress;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
+use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
     auth, compare, host, load, man, report, run, runs, search, selftest, servers, trace, update,
     verify, zone,
@@ -82,6 +84,21 @@ enum Command {
     /// Write runs as one HTML page that needs no network
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
+    /// Measure as dnsperf does: its options, its output
+    #[command(after_help = dnsperf::EXAMPLES, disable_help_flag = true)]
+    Dnsperf(Box<dnsperf::DnsperfArgs>),
+    /// Measure as resperf does: its options, its output, its plot data
+    #[command(after_help = resperf::EXAMPLES, disable_help_flag = true)]
+    Resperf(Box<resperf::ResperfArgs>),
+    /// Measure as kxdpgun does: its options, its output
+    #[command(after_help = kxdpgun::EXAMPLES, disable_help_flag = true)]
+    Kxdpgun(Box<kxdpgun::KxdpgunArgs>),
+    /// Write the completions of a shell
+    #[command(after_help = command_line::COMPLETIONS)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Run the trial that is requested as JSON on standard input
     #[command(name = lab::MEASURE_COMMAND, hide = true)]
     Measure {
@@ -104,7 +121,10 @@ fn main() -> ExitCode {
         eprintln!("dnsdyno: {error}");
         return ExitCode::from(127);
     }
-    let cli = Cli::parse();
+    let cli = match command_line::parse(dropin::words(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let done = match cli.command {
         Command::Load(args) => load::run(*args),
         Command::Measure { result } => load::measure(&result),
@@ -124,7 +144,11 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Delete(args) => runs::delete(&args),
         Command::Report(args) => report::run(&args),
-        Command::Man { dir } => man::run(Cli::command(), &dir),
+        Command::Dnsperf(args) => dnsperf::run(&args),
+        Command::Resperf(args) => resperf::run(&args),
+        Command::Kxdpgun(args) => kxdpgun::run(&args),
+        Command::Completions { shell } => command_line::completions(shell),
+        Command::Man { dir } => man::run(command_line::command(), &dir),
     };
     // A failure of the command counts more than one of its output; both are told.
     let failed = done.err().map(Failure::report);

@@ -107,10 +107,17 @@ enum Queries {
 }
 
 fn workload(queries: Queries) -> Box<dyn Workload> {
-    let options = QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None };
+    let options = QueryOptions {
+        expect: Expect::Answered,
+        recursion_desired: true,
+        edns: None,
+        runs: None,
+        sample: None,
+    };
     let zone = "dns64perf.test".parse().expect("a name");
     let generated = |spec| {
-        GeneratedWorkload::new(spec, Qtype::AAAA, options.clone(), 1, 0, 1).expect("short enough")
+        GeneratedWorkload::new(spec, vec![Qtype::AAAA], options.clone(), 1, 0, 1)
+            .expect("short enough")
     };
     let names = NamespaceSpec {
         namespace: namespace(),
@@ -158,6 +165,8 @@ fn plan(pacing: Pacing, sockets: u16) -> Plan {
         segmented: true,
         adaptive_window: false,
         stop_at: None,
+        most_outstanding: None,
+        step: None,
         sockets,
         seed: 1,
         worker: 0,

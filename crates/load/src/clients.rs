@@ -187,7 +187,7 @@ impl Clients {
         open_first: bool,
     ) -> Self {
         assert!(plan.clients > 0, "a load needs a client");
-        let mut tally = Tally::new(plan.plan.duration);
+        let mut tally = Tally::of(&plan.plan);
         let (pace, planned) = Pace::new(&plan.plan);
         tally.planned = planned;
         let mut rng = measure::Rng::part(plan.plan.seed, u64::from(plan.plan.worker));
@@ -450,6 +450,10 @@ impl Clients {
                 Due::Wait(until) => return self.wake(until),
                 Due::Done => return self.drain(),
             };
+            if self.plan.plan.most_outstanding.is_some_and(|most| self.in_flight >= most) {
+                self.outcomes.tally.stopped_early = true;
+                return self.drain();
+            }
             match self.launch(due, now, orders) {
                 Launch::Sent => self.pace.advance(),
                 Launch::Blocked(until) if self.closed_loop => {

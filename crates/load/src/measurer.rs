@@ -66,6 +66,8 @@ pub struct Measurer {
     watch: GoalWatch,
     /// Whether the queries of a burst go through one socket.
     segmented: bool,
+    /// Number of outstanding queries at which the sending ends.
+    most_outstanding: u64,
     stalls: StallWatch,
     /// Time of the last call, on the engine's clock.
     called: Nanos,
@@ -78,7 +80,7 @@ impl Measurer {
     /// # Panics
     /// When the plan has no socket or is lock-step ([`crate::lockstep::LockStep`] runs that).
     pub fn new(plan: Plan, workload: Box<dyn Workload>, live: Arc<Live>) -> Self {
-        let mut tally = Tally::new(plan.duration);
+        let mut tally = Tally::of(&plan);
         let (pace, planned) = Pace::new(&plan);
         tally.planned = planned;
         Measurer {
@@ -94,6 +96,7 @@ impl Measurer {
             stalls: StallWatch::new(),
             called: Nanos::ZERO,
             segmented: plan.segmented,
+            most_outstanding: plan.most_outstanding.unwrap_or(u64::MAX),
         }
     }
 
@@ -185,6 +188,10 @@ impl Measurer {
                 Due::Wait(until) => return self.rings.wake(until),
                 Due::Done => return self.drain(),
             };
+            if self.rings.in_flight >= self.most_outstanding {
+                self.outcomes.tally.stopped_early = true;
+                return self.drain();
+            }
             if burst == 0 || !self.segmented {
                 self.turn();
             }

@@ -17,6 +17,9 @@ use crate::flight::{Found, OutstandingTable, State};
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
+/// Return codes of an answer: NOERROR and NXDOMAIN.
+const ANSWERED: [usize; 2] = [0, 3];
+
 /// Validates replies and counts the outcomes.
 pub(crate) struct Outcomes {
     pub(crate) workload: Box<dyn Workload>,
@@ -44,6 +47,7 @@ impl Outcomes {
         };
         let id = table.launch(due, composed.key);
         out[..2].copy_from_slice(&id.to_be_bytes());
+        self.tally.query_bytes += composed.len as u64;
         composed.len
     }
 
@@ -59,6 +63,9 @@ impl Outcomes {
     pub(crate) fn record_sent(&mut self, due: Nanos) {
         self.tally.sent += 1;
         self.tally.second(due).sent += 1;
+        if let Some(steps) = &mut self.tally.steps {
+            steps.at(due).sent += 1;
+        }
     }
 
     /// Handles a message that arrived `at` on `socket` (or connection), which has `table` (`None` for an
@@ -105,7 +112,15 @@ impl Outcomes {
                 tally.latency.record(at.since(found.due));
                 tally.latency_from_send.record(at.since(found.sent));
                 tally.outstanding.add(found.sent, at);
-                tally.rcodes[usize::from(message.get(3).map_or(0, |flags| flags & 15))] += 1;
+                tally.reply_bytes += message.len() as u64;
+                let rcode = usize::from(message.get(3).map_or(0, |flags| flags & 15));
+                tally.rcodes[rcode] += 1;
+                if let Some(steps) = &mut tally.steps {
+                    let step = steps.at(found.due);
+                    step.answered += 1;
+                    step.failed += u64::from(!ANSWERED.contains(&rcode));
+                    step.latency_ns = step.latency_ns.saturating_add(at.since(found.sent).0);
+                }
                 match outcome {
                     Ok(_) => tally.valid += 1,
                     Err(reason) => tally.invalid[reason.index()] += 1,

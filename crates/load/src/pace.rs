@@ -10,7 +10,7 @@
 //! otherwise leave at once, as a burst that no client sends and that overflows the server's queue. The
 //! [window](crate::window) opens slowly for the same reason.
 
-use measure::{Nanos, Schedule};
+use measure::{Nanos, Pacing, Schedule};
 
 use crate::plan::Plan;
 use crate::window::Window;
@@ -49,7 +49,9 @@ impl Pace {
     /// # Panics
     /// When the plan is lock-step.
     pub(crate) fn new(plan: &Plan) -> (Self, u64) {
-        if let measure::Pacing::Window { outstanding } = plan.pacing {
+        if let Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. } =
+            plan.pacing
+        {
             let (n, w, i) =
                 (u64::from(outstanding), u64::from(plan.workers), u64::from(plan.worker));
             let size = n / w + u64::from(i < n % w);
@@ -100,8 +102,9 @@ impl Pace {
     /// Takes the due query off the schedule.
     #[inline]
     pub(crate) fn advance(&mut self) {
-        if let Pace::Open(open) = self {
-            open.schedule.advance();
+        match self {
+            Pace::Open(open) => open.schedule.advance(),
+            Pace::Window(window) => window.advance(),
         }
     }
 }

@@ -20,6 +20,10 @@ pub struct Plan {
     pub adaptive_window: bool,
     /// Goal that ends the trial as soon as it cannot be met any more.
     pub stop_at: Option<Goal>,
+    /// Number of queries outstanding at this worker at which the sending ends.
+    pub most_outstanding: Option<u64>,
+    /// Length of the steps whose queries are counted apart.
+    pub step: Option<Nanos>,
     /// Number of connected sockets of the engine.
     pub sockets: u16,
     /// Seed of Poisson arrivals and of the ids.

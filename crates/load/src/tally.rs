@@ -12,6 +12,8 @@ use measure::{Histogram, Nanos, Outstanding, Qps};
 use wire::Invalid;
 
 use crate::outstanding::OutstandingCounts;
+use crate::plan::Plan;
+use crate::steps::Steps;
 
 /// Counts of one second of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +54,10 @@ pub struct Tally {
     pub unresolved: u64,
     /// Number of times that a due query found no free id.
     pub blocked: u64,
+    /// Octets of the queries, as the workload composed them.
+    pub query_bytes: u64,
+    /// Octets of the replies in time.
+    pub reply_bytes: u64,
     /// Latency from due time to reply; lost queries count with the timeout.
     pub latency: Histogram,
     /// Latency from sending to reply; answered queries only.
@@ -64,7 +70,9 @@ pub struct Tally {
     pub last_sent: Nanos,
     /// Counts of each second of the trial.
     pub series: Vec<Second>,
-    /// Whether the trial ended early because it could no longer meet its goal.
+    /// Counts of shorter or longer steps, if the plan has them.
+    pub steps: Option<Steps>,
+    /// Whether the sending ended early: the goal could not be met any more, or too many queries were outstanding.
     pub stopped_early: bool,
     /// Whether the workload ended before the trial did.
     pub exhausted: bool,
@@ -79,6 +87,12 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Makes the empty tally of a plan, with its steps.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let steps = plan.step.map(|length| Steps::new(length, plan.duration));
+        Tally { steps, ..Self::new(plan.duration) }
+    }
+
     /// Makes an empty tally for a trial of about `duration`.
     pub fn new(duration: Nanos) -> Self {
         let seconds = (duration.as_secs_f64().ceil() as usize + 2).min(MAX_SECONDS);
@@ -94,12 +108,15 @@ impl Tally {
             unexpected: 0,
             unresolved: 0,
             blocked: 0,
+            query_bytes: 0,
+            reply_bytes: 0,
             latency: Histogram::new(),
             latency_from_send: Histogram::new(),
             schedule_error: Histogram::new(),
             started: Nanos::MAX,
             last_sent: Nanos::ZERO,
             series: vec![Second::default(); seconds],
+            steps: None,
             stopped_early: false,
             exhausted: false,
             planned: 0,
@@ -146,6 +163,11 @@ impl Tally {
         self.unresolved += other.unresolved;
         self.blocked += other.blocked;
         self.planned += other.planned;
+        self.query_bytes += other.query_bytes;
+        self.reply_bytes += other.reply_bytes;
+        if let (Some(steps), Some(other)) = (&mut self.steps, &other.steps) {
+            steps.merge(other);
+        }
         let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
         add(&mut self.invalid, &other.invalid);
         add(&mut self.rcodes, &other.rcodes);

@@ -10,7 +10,7 @@
 //! A window that is sent at once overflows the receive queue of a server with default buffers. What is lost waits
 //! for its timeout, together, and overflows it again.
 
-use measure::Nanos;
+use measure::{Nanos, Pacing, Schedule};
 
 use crate::pace::Due;
 use crate::plan::Plan;
@@ -67,12 +67,21 @@ pub(crate) struct Window {
     waited: Nanos,
     timeout_ends: Nanos,
     timeout: Nanos,
+    /// Earliest times of the queries, if the window has a highest rate.
+    cap: Option<Schedule>,
 }
 
 impl Window {
     /// Makes the window of `size` places of a worker.
     pub(crate) fn new(size: u64, plan: &Plan) -> Self {
+        let cap = match plan.pacing {
+            Pacing::CappedWindow { rate, .. } => {
+                Some(Schedule::constant(rate, plan.duration).shard(plan.worker, plan.workers))
+            }
+            _ => None,
+        };
         Window {
+            cap,
             size,
             until: plan.duration,
             free_since: None,
@@ -96,6 +105,14 @@ impl Window {
             let replies = self.replies + count;
             self.open = (self.open + replies / REPLIES_PER_PLACE).min(self.ceiling);
             self.replies = replies % REPLIES_PER_PLACE;
+        }
+    }
+
+    /// Notes that a query has left.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        if let Some(cap) = &mut self.cap {
+            cap.advance();
         }
     }
 
@@ -154,6 +171,14 @@ impl Window {
         if free == 0 {
             self.free_since = None;
             return Due::Wait(self.until);
+        }
+        if let Some(cap) = &self.cap {
+            // Without a next query the rate allows no more until the end.
+            let allowed = cap.peek().unwrap_or(self.until);
+            if allowed > now {
+                return Due::Wait(allowed.min(self.until));
+            }
+            return Due::Ready(now);
         }
         let since = *self.free_since.get_or_insert(now);
         let full_batch = (self.open / 4).clamp(1, FULL_BATCH);

@@ -3,6 +3,7 @@
 //! ```text
 //! namespace   each name of an IPv4 prefix once, in a seeded order; the answer is computed from the name
 //! file        the text format of dnsperf and queryperf, compiled once, read in chunks
+//! messages    whole messages, each with its length in front
 //! generated   one query; random subdomains of a zone; a mix of names under a zone
 //! mix         shares of repeated (Zipf's law), new and missing names, for namespaces and zones
 //! ```
@@ -12,6 +13,7 @@
 
 pub mod file;
 pub mod generated;
+mod messages;
 pub mod mix;
 pub mod namespace;
 

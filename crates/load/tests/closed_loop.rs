@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    MS, Stepped, US, answer, assert_sums, lockstep_plan, plan, run, run_lockstep, run_worker,
+    MS, Stepped, US, answer, assert_sums, lockstep_plan, plan, qps, run, run_lockstep, run_worker,
     workload,
 };
 use load::lockstep::{Span, experiment_times};
@@ -31,6 +31,33 @@ fn a_window_keeps_its_number_of_queries_outstanding() {
     });
     assert_eq!(tally.sent, 32 * 100);
     assert_eq!(tally.valid, tally.sent);
+}
+
+#[test]
+fn a_window_with_a_highest_rate_keeps_both() {
+    let capped = Pacing::CappedWindow { outstanding: 10, rate: qps(1_000.0) };
+    // A fast server: the rate bounds the load; query k leaves when the rate allows it, never earlier.
+    let (tally, times) = run(plan(capped, MS(500), 1), |_, _, q, replies| {
+        replies.after(MS(1), answer(q));
+    });
+    assert_eq!((tally.sent, tally.valid), (500, 500));
+    assert!((0u64..).zip(&times).all(|(k, at)| *at >= MS(k) && *at < MS(k + 1)), "{times:?}");
+    // A slow one: the window bounds it.
+    let (tally, _) = run(plan(capped, MS(500), 1), |_, _, q, replies| {
+        replies.after(MS(50), answer(q));
+    });
+    assert!((90..=110).contains(&tally.sent), "{}", tally.sent);
+    // After a stop of 100 ms the queries that the rate allowed meanwhile follow.
+    let (tally, _) = run(plan(capped, MS(500), 1), |now, _, q, replies| {
+        let resumes = if (MS(100)..MS(200)).contains(&now) { MS(200) } else { now };
+        replies.after(resumes.since(now) + US(100), answer(q));
+    });
+    assert_eq!(tally.sent, 500);
+    let shares = (0..3).map(|worker| {
+        let plan = Plan { worker, workers: 3, ..plan(capped, MS(500), 1) };
+        run(plan, |_, _, q, replies| replies.after(MS(1), answer(q))).0.sent
+    });
+    assert_eq!(shares.sum::<u64>(), 500);
 }
 
 #[test]

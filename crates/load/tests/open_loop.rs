@@ -106,6 +106,45 @@ fn a_ramp_is_counted_second_by_second() {
     assert!(times.is_sorted() && tally.schedule_error.max() == Nanos(0));
 }
 
+#[test]
+fn steps_count_what_was_due_in_them() {
+    let ramp = Pacing::RampHold { from: qps(0.0), to: qps(1_000.0), hold: MS(1_000) };
+    let p = Plan { step: Some(MS(500)), ..plan(ramp, MS(3_000), 2) };
+    let (tally, times) = run(p, |now, _, q, replies| {
+        let mut reply = answer(q);
+        // Nothing is answered in the first step, and only SERVFAIL in the last.
+        if now >= MS(2_500) {
+            (reply[3], reply[7]) = (2, 0);
+            reply.truncate(q.len());
+        }
+        if now >= MS(500) {
+            replies.after(MS(3), reply);
+        }
+    });
+    let steps = tally.steps.as_ref().expect("steps");
+    let sent: Vec<u64> = steps.counts.iter().map(|step| step.sent).collect();
+    assert!(
+        sent.iter().zip([62, 188, 312, 438, 500, 500]).all(|(a, b)| a.abs_diff(b) <= 1),
+        "{sent:?}"
+    );
+    assert_eq!(sent.iter().sum::<u64>(), times.len() as u64);
+    let [first, second, .., last] = steps.counts[..] else { panic!("six steps") };
+    assert_eq!((first.answered, second.answered, second.failed), (0, second.sent, 0));
+    assert_eq!((last.answered, last.failed), (500, 500));
+    assert_eq!(last.latency_ns, 500 * MS(3).0);
+    let octets = (tally.query_bytes / tally.sent, tally.reply_bytes > tally.answered * 12);
+    assert!(octets.0 > 40 && octets.1, "{octets:?}");
+}
+
+#[test]
+fn an_open_loop_ends_with_too_many_outstanding() {
+    let p = Plan { most_outstanding: Some(50), ..plan(constant(1_000.0), MS(500), 2) };
+    let (tally, times) = run(p, |_, _, _, _| ());
+    assert_eq!((tally.sent, tally.lost, tally.stopped_early), (50, 50, true));
+    assert!(times[49] < MS(50));
+    assert_eq!(tally.void(&ScheduleTolerance::default()), None);
+}
+
 /// Returns the due times of the whole schedule.
 fn due_times(pacing: Pacing, duration: Nanos) -> Vec<Nanos> {
     let mut schedule = pacing.schedule(duration, 1).expect("an open loop");

@@ -64,9 +64,9 @@ impl Goal {
     }
 
     /// Adds one comma-separated term of a goal.
-    fn add(&mut self, term: &str, loss_seen: &mut bool) -> Result<(), &'static str> {
+    fn add(&mut self, term: &str, loss_seen: &mut bool) -> Result<(), String> {
         if term.is_empty() {
-            return Err("it is empty");
+            return Err("it is empty".into());
         }
         let (quantity, sign, bound) = ["<=", "<", "="]
             .into_iter()
@@ -75,13 +75,12 @@ impl Goal {
             })
             .ok_or("it has no `<`")?;
         if quantity == "loss" {
-            self.max_loss = parse_share(bound)
-                .ok_or("the loss must be a number such as 0.1% or 0.001, from 0 to 100 %")?;
+            self.max_loss = parse_share(bound)?;
             if sign == "=" && self.max_loss > 0.0 {
-                return Err("`=` is allowed in `loss = 0` only; write `<`");
+                return Err("`=` is allowed in `loss = 0` only; write `<`".into());
             }
             return if std::mem::replace(loss_seen, true) {
-                Err("the loss is bounded twice")
+                Err("the loss is bounded twice".into())
             } else {
                 Ok(())
             };
@@ -90,15 +89,15 @@ impl Goal {
             "the left side of `<` must be `loss` or a percentile such as p50, p99 or p99.9",
         )?;
         if sign == "=" {
-            return Err("`=` is allowed in `loss = 0` only; write `<`");
+            return Err("`=` is allowed in `loss = 0` only; write `<`".into());
         }
         let bound: Nanos =
             bound.parse().map_err(|_| "the right side of `<` must be a duration such as 5ms")?;
         if bound == Nanos::ZERO {
-            return Err("a latency bound must be above zero");
+            return Err("a latency bound must be above zero".into());
         }
         if self.latency.iter().any(|(other, _)| *other == quantile) {
-            return Err("the percentile is bounded twice");
+            return Err("the percentile is bounded twice".into());
         }
         self.latency.push((quantile, bound));
         Ok(())
@@ -123,19 +122,32 @@ impl FromStr for Goal {
         let mut loss_seen = false;
         for term in text.split(',').map(str::trim) {
             goal.add(term, &mut loss_seen)
-                .map_err(|why| GoalError { term: term.to_owned(), why: why.to_owned() })?;
+                .map_err(|why| GoalError { term: term.to_owned(), why })?;
         }
         Ok(goal)
     }
 }
 
-/// Reads `0.1%` or `0.001` as a share from 0 to 1.
-fn parse_share(text: &str) -> Option<f64> {
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
-        None => text.parse().ok()?,
+/// Reads `0.1%` as a share from 0 to 1. A number without its per cent sign may be either; only 0 is both.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let range = || "the loss must be a number such as 0.1%, from 0 to 100 %".to_owned();
+    let (digits, percent) = match text.strip_suffix('%') {
+        Some(digits) => (digits.trim(), true),
+        None => (text, false),
     };
-    (0.0..=1.0).contains(&share).then_some(share)
+    let number = digits.parse::<f64>().ok().filter(|number| (0.0..=100.0).contains(number));
+    match number.ok_or_else(range)? {
+        number if percent => Ok(number / 100.0),
+        0.0 => Ok(0.0),
+        number if number <= 1.0 => Err(format!(
+            "a loss needs its per cent sign: did you mean {}% or {}%?",
+            trim_float(number * 100.0),
+            trim_float(number)
+        )),
+        number => {
+            Err(format!("a loss needs its per cent sign: did you mean {}%?", trim_float(number)))
+        }
+    }
 }
 
 /// Reads `p99.9` as 0.999, and also `p999`, the form in JSON keys. `p250` is not accepted.
@@ -195,7 +207,7 @@ mod tests {
             ("loss = 0", "zero-loss"),
             ("p99 < 5ms, loss < 0.1%", "p99 < 5ms, loss < 0.1%"),
             ("p99.9<250us", "p99.9 < 250us, loss = 0"),
-            ("p999 < 1s,loss<=0.001", "p99.9 < 1s, loss < 0.1%"),
+            ("p999 < 1s,loss<=0.1%", "p99.9 < 1s, loss < 0.1%"),
         ] {
             let goal: Goal = text.parse().expect(text);
             assert_eq!(goal.to_string(), printed);
@@ -213,6 +225,8 @@ mod tests {
             ("loss < -1%", "loss < -1%", "from 0 to 100 %"),
             ("loss < nan", "loss < nan", "from 0 to 100 %"),
             ("loss < x", "loss < x", "from 0 to 100 %"),
+            ("loss < 0.1", "loss < 0.1", "did you mean 10% or 0.1%?"),
+            ("loss < 5", "loss < 5", "did you mean 5%?"),
             ("loss = 0.1%", "loss = 0.1%", "write `<`"),
             ("loss < 1%, loss < 2%", "loss < 2%", "twice"),
             ("p0 < 5ms", "p0 < 5ms", "a percentile such as"),

@@ -4,8 +4,8 @@
 //! open loop     a schedule says when query k is due, whatever the server does
 //!               constant   query k is due at k / rate
 //!               poisson    exponential gaps
-//!               ramp       the rate grows or shrinks linearly over the duration
-//! closed loop   window     a new query replaces each one that has ended (dnsperf)
+//!               ramp       the rate grows or shrinks linearly over the duration, or stays at its last for the rest of it
+//! closed loop   window     a new query replaces each one that has ended (dnsperf), at most at a rate if it has one
 //!               lock-step  n lanes; each sends its next query when its last one is answered (dns64perf)
 //! ```
 //!
@@ -15,7 +15,9 @@
 //! constant 20k      20,000 queries a second, evenly
 //! poisson 20k       the same on average, with exponential gaps
 //! ramp 1k..20k      from 1,000 to 20,000 queries a second over the duration
+//! ramp 0..20k then 30s    the same from 0, and 20,000 queries a second for the last 30 seconds
 //! window 256        256 queries outstanding
+//! window 256 at most 20k    the same, but no more than 20,000 queries a second
 //! lockstep 4x256    4 lanes, 256 experiments of 256 queries
 //! ```
 //!
@@ -53,10 +55,26 @@ pub enum Pacing {
         /// Rate at the end, in queries per second.
         to: Qps,
     },
+    /// Open loop whose rate changes linearly and then stays.
+    RampHold {
+        /// Rate at the start, in queries per second.
+        from: Qps,
+        /// Rate at the end of the ramp and after it, in queries per second.
+        to: Qps,
+        /// Last part of the duration, in which the rate stays.
+        hold: Nanos,
+    },
     /// Closed loop that keeps a fixed number of queries outstanding.
     Window {
         /// Number of outstanding queries, summed over all workers.
         outstanding: u32,
+    },
+    /// Closed loop that keeps a number of queries outstanding, but sends no more than a rate.
+    CappedWindow {
+        /// Number of outstanding queries, summed over all workers.
+        outstanding: u32,
+        /// Highest rate, in queries per second.
+        rate: Qps,
     },
     /// Lock-step lanes, like the threads of dns64perf: in each experiment each of `threads` lanes sends its share of 256
     /// queries one after the other.
@@ -75,7 +93,10 @@ impl Pacing {
             Pacing::Constant { rate } => Some(Schedule::constant(rate, duration)),
             Pacing::Poisson { rate } => Some(Schedule::poisson(rate, duration, seed)),
             Pacing::Ramp { from, to } => Some(Schedule::ramp(from, to, duration)),
-            Pacing::Window { .. } | Pacing::LockStep { .. } => None,
+            Pacing::RampHold { from, to, hold } => {
+                Some(Schedule::ramp_and_hold(from, to, hold, duration))
+            }
+            Pacing::Window { .. } | Pacing::CappedWindow { .. } | Pacing::LockStep { .. } => None,
         }
     }
 
@@ -83,18 +104,42 @@ impl Pacing {
     pub fn peak_rate(self) -> Option<Qps> {
         match self {
             Pacing::Constant { rate } | Pacing::Poisson { rate } => Some(rate),
-            Pacing::Ramp { from, to } => Some(if from > to { from } else { to }),
-            Pacing::Window { .. } | Pacing::LockStep { .. } => None,
+            Pacing::Ramp { from, to } | Pacing::RampHold { from, to, .. } => {
+                Some(if from > to { from } else { to })
+            }
+            Pacing::Window { .. } | Pacing::CappedWindow { .. } | Pacing::LockStep { .. } => None,
         }
     }
 
     /// Returns the largest number of outstanding queries over all workers; `None` for open loops, which have no limit.
     pub fn outstanding(self) -> Option<u32> {
         match self {
-            Pacing::Window { outstanding } => Some(outstanding),
+            Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. } => {
+                Some(outstanding)
+            }
             Pacing::LockStep { threads, .. } => Some(threads),
-            Pacing::Constant { .. } | Pacing::Poisson { .. } | Pacing::Ramp { .. } => None,
+            Pacing::Constant { .. }
+            | Pacing::Poisson { .. }
+            | Pacing::Ramp { .. }
+            | Pacing::RampHold { .. } => None,
         }
+    }
+
+    /// Returns the rate of an open loop at `offset` from the start of a trial of `duration`; `None` for closed loops.
+    pub fn rate_at(self, offset: Nanos, duration: Nanos) -> Option<Qps> {
+        let (from, to, hold) = match self {
+            Pacing::Ramp { from, to } => (from, to, Nanos::ZERO),
+            Pacing::RampHold { from, to, hold } => (from, to, hold),
+            other => return other.peak_rate(),
+        };
+        let span = duration.since(hold).as_secs_f64();
+        let part = if span > 0.0 { (offset.as_secs_f64() / span).min(1.0) } else { 1.0 };
+        Qps::new(from.get() + (to.get() - from.get()) * part)
+    }
+
+    /// Returns whether the rate grows or shrinks during the trial.
+    pub fn is_ramp(self) -> bool {
+        matches!(self, Pacing::Ramp { .. } | Pacing::RampHold { .. })
     }
 
     /// Returns whether queries leave at times that do not depend on the server.
@@ -114,6 +159,10 @@ impl Pacing {
     pub fn most_queries(self, duration: Nanos, workers: u32) -> Option<u64> {
         match self {
             Pacing::Window { .. } => None,
+            // The last query of each worker may be due at the end.
+            Pacing::CappedWindow { rate, .. } => {
+                Some(rate.queries_in(duration).saturating_add(u64::from(workers)))
+            }
             Pacing::LockStep { experiments, .. } => {
                 Some(u64::from(experiments) * u64::from(EXPERIMENT))
             }
@@ -122,7 +171,7 @@ impl Pacing {
                 let mean = rate.get() * duration.as_secs_f64() / workers;
                 Some((workers * (mean + 6.0 * mean.sqrt() + 16.0)).ceil() as u64)
             }
-            Pacing::Constant { .. } | Pacing::Ramp { .. } => {
+            Pacing::Constant { .. } | Pacing::Ramp { .. } | Pacing::RampHold { .. } => {
                 self.schedule(duration, 0).map(|schedule| schedule.planned())
             }
         }
@@ -134,7 +183,11 @@ impl Pacing {
             Pacing::Constant { rate } => format!("constant {rate}"),
             Pacing::Poisson { rate } => format!("poisson {rate}"),
             Pacing::Ramp { from, to } => format!("ramp {from} to {to}"),
+            Pacing::RampHold { from, to, hold } => format!("ramp {from} to {to} then {hold}"),
             Pacing::Window { outstanding } => format!("window {outstanding}"),
+            Pacing::CappedWindow { outstanding, rate } => {
+                format!("window {outstanding} at most {rate}")
+            }
             Pacing::LockStep { threads, experiments } => {
                 format!("lockstep {threads} threads, {experiments} experiments")
             }
@@ -157,7 +210,13 @@ impl fmt::Display for Pacing {
             Pacing::Constant { rate } => write!(f, "constant {}", rate.exact()),
             Pacing::Poisson { rate } => write!(f, "poisson {}", rate.exact()),
             Pacing::Ramp { from, to } => write!(f, "ramp {}..{}", from.exact(), to.exact()),
+            Pacing::RampHold { from, to, hold } => {
+                write!(f, "ramp {}..{} then {hold}", from.exact(), to.exact())
+            }
             Pacing::Window { outstanding } => write!(f, "window {outstanding}"),
+            Pacing::CappedWindow { outstanding, rate } => {
+                write!(f, "window {outstanding} at most {}", rate.exact())
+            }
             Pacing::LockStep { threads, experiments } => {
                 write!(f, "lockstep {threads}x{experiments}")
             }
@@ -181,7 +240,8 @@ pub struct PacingError {
 impl FromStr for Pacing {
     type Err = PacingError;
 
-    /// Reads `constant 20k`, `poisson 20k`, `ramp 1k..20k`, `window 256`, `lockstep 4x256`.
+    /// Reads `constant 20k`, `poisson 20k`, `ramp 1k..20k`, `ramp 0..20k then 30s`, `window 256`, `window 256 at most 20k`,
+    /// `lockstep 4x256`.
     fn from_str(text: &str) -> Result<Self, PacingError> {
         let error = |why: String| PacingError { found: text.to_owned(), why };
         let rate = |word: &str| word.parse::<Qps>().map_err(|e| error(e.to_string()));
@@ -198,10 +258,23 @@ impl FromStr for Pacing {
             "constant" => Ok(Pacing::Constant { rate: rate(given)? }),
             "poisson" => Ok(Pacing::Poisson { rate: rate(given)? }),
             "ramp" => {
-                let (from, to) = pair("two rates", "..", given)?;
-                Ok(Pacing::Ramp { from: rate(&from)?, to: rate(&to)? })
+                let (rates, hold) =
+                    given.split_once(" then ").map_or((given, None), |(a, b)| (a, Some(b)));
+                let (from, to) = pair("two rates", "..", rates)?;
+                // A ramp may begin with nothing.
+                let from = if from.trim() == "0" { Qps::default() } else { rate(&from)? };
+                let to = rate(&to)?;
+                let Some(hold) = hold else { return Ok(Pacing::Ramp { from, to }) };
+                let hold = hold.parse::<Nanos>().map_err(|e| error(e.to_string()))?;
+                Ok(Pacing::RampHold { from, to, hold })
             }
-            "window" => Ok(Pacing::Window { outstanding: number(given)? }),
+            "window" => match given.split_once(" at most ") {
+                None => Ok(Pacing::Window { outstanding: number(given)? }),
+                Some((outstanding, most)) => Ok(Pacing::CappedWindow {
+                    outstanding: number(outstanding)?,
+                    rate: rate(most)?,
+                }),
+            },
             "lockstep" => {
                 let (threads, experiments) = pair("threads and experiments", "x", given)?;
                 let (threads, experiments) = (number(&threads)?, number(&experiments)?);
@@ -248,9 +321,25 @@ pub struct Schedule {
 /// Formula of the due times.
 #[derive(Clone, Debug)]
 enum Shape {
-    Constant { ns_per_query: f64, total: u64 },
-    Poisson { mean_gap_ns: f64, rate: f64, seed: u64, rng: Rng, at_ns: f64 },
-    Ramp { from: f64, to: f64, total: u64 },
+    Constant {
+        ns_per_query: f64,
+        total: u64,
+    },
+    Poisson {
+        mean_gap_ns: f64,
+        rate: f64,
+        seed: u64,
+        rng: Rng,
+        at_ns: f64,
+    },
+    /// The rate changes for `span` seconds, in which `climbed` queries are due, and then stays.
+    Ramp {
+        from: f64,
+        to: f64,
+        span: f64,
+        climbed: f64,
+        total: u64,
+    },
 }
 
 impl Schedule {
@@ -274,8 +363,17 @@ impl Schedule {
 
     /// Makes a schedule whose rate changes linearly from `from` to `to` over `duration`.
     pub fn ramp(from: Qps, to: Qps, duration: Nanos) -> Self {
-        let total = ((from.get() + to.get()) / 2.0 * duration.as_secs_f64()).floor() as u64;
-        Self::start(Shape::Ramp { from: from.get(), to: to.get(), total }, duration)
+        Self::ramp_and_hold(from, to, Nanos::ZERO, duration)
+    }
+
+    /// Makes a schedule whose rate changes linearly from `from` to `to`, and stays there for the last `hold` of `duration`.
+    pub fn ramp_and_hold(from: Qps, to: Qps, hold: Nanos, duration: Nanos) -> Self {
+        let hold = hold.min(duration);
+        let span = (duration - hold).as_secs_f64();
+        let climbed = (from.get() + to.get()) / 2.0 * span;
+        let total = (climbed + to.get() * hold.as_secs_f64()).floor() as u64;
+        let (from, to) = (from.get(), to.get());
+        Self::start(Shape::Ramp { from, to, span, climbed, total }, duration)
     }
 
     fn start(shape: Shape, duration: Nanos) -> Self {
@@ -344,14 +442,16 @@ impl Schedule {
                 *at_ns += -(1.0 - rng.unit()).ln() * *mean_gap_ns;
                 (*at_ns < self.duration.0 as f64).then_some(Nanos(*at_ns as u64))
             }
-            Shape::Ramp { from, to, total } => {
+            Shape::Ramp { from, to, span, climbed, total } => {
                 if k >= *total {
                     return None;
                 }
+                if k as f64 >= *climbed {
+                    return Some(Nanos(((*span + (k as f64 - *climbed) / *to) * 1e9) as u64));
+                }
                 // Number of queries sent by time t: from t + (to - from) t^2 / 2T = k. It is solved for t in
                 // the form without cancellation when from = to.
-                let (k, span) = (k as f64, self.duration.as_secs_f64());
-                let slope = (*to - *from) / span;
+                let (k, slope) = (k as f64, (*to - *from) / *span);
                 let root = (*from * *from + 2.0 * slope * k).max(0.0).sqrt();
                 let t = if k == 0.0 { 0.0 } else { 2.0 * k / (*from + root) };
                 Some(Nanos((t * 1e9) as u64))
@@ -386,7 +486,12 @@ mod tests {
             (Pacing::Poisson { rate: qps(1.5e6) }, "poisson 1500k"),
             (Pacing::Poisson { rate: qps(0.5) }, "poisson 0.5"),
             (Pacing::Ramp { from: k, to: qps(2e6) }, "ramp 1k..2M"),
+            (
+                Pacing::RampHold { from: Qps::default(), to: qps(2e4), hold: Nanos::from_secs(90) },
+                "ramp 0..20k then 1m 30s",
+            ),
             (Pacing::Window { outstanding: 256 }, "window 256"),
+            (Pacing::CappedWindow { outstanding: 9, rate: qps(2e4) }, "window 9 at most 20k"),
             (Pacing::LockStep { threads: 4, experiments: 256 }, "lockstep 4x256"),
         ] {
             assert_eq!(pacing.to_string(), text);
@@ -400,7 +505,11 @@ mod tests {
             ("constant", "not a number"),
             ("constant 0", "greater than zero"),
             ("ramp 1k", "`..` between"),
+            ("ramp 0..0", "greater than zero"),
+            ("ramp 0..9 then 3", "duration"),
             ("window 0", "not a number from 1 on"),
+            ("window 5 at most", "not a number from 1 on"),
+            ("window 5 at most x", "not a rate"),
             ("lockstep 4", "`x` between"),
         ] {
             let error = text.parse::<Pacing>().expect_err(text).to_string();
@@ -495,6 +604,38 @@ mod tests {
         let down = all(Schedule::ramp(qps(2_000.0), qps(0.0), Nanos::from_secs(2)));
         assert_eq!(down.len(), 2_000);
         assert!(down.iter().all(|t| *t <= Nanos::from_secs(2)));
+    }
+
+    #[test]
+    fn the_rate_of_a_moment() {
+        let (seconds, all) = (Nanos::from_secs, Nanos::from_secs(10));
+        let at = |pacing: &str, s| {
+            let pacing: Pacing = pacing.parse().expect(pacing);
+            pacing.rate_at(seconds(s), all).map(Qps::get)
+        };
+        assert_eq!([0, 5, 10].map(|s| at("ramp 0..100", s)), [0.0, 50.0, 100.0].map(Some));
+        assert_eq!(
+            [0, 4, 9].map(|s| at("ramp 200..100 then 2s", s)),
+            [200.0, 150.0, 100.0].map(Some)
+        );
+        assert_eq!(at("ramp 0..100 then 10s", 0), Some(100.0));
+        assert_eq!((at("constant 7", 3), at("window 7 at most 9", 3)), (Some(7.0), None));
+    }
+
+    #[test]
+    fn a_ramp_stays_at_its_last_rate() {
+        let hold = |span, hold, duration| {
+            let pacing = Pacing::RampHold { from: qps(0.0), to: qps(1_000.0), hold };
+            let times = all(pacing.schedule(duration, 1).expect("open"));
+            assert!(times.is_sorted() && times.iter().all(|t| *t <= duration));
+            let late: Vec<Nanos> = times.iter().copied().filter(|t| *t >= span).collect();
+            assert!(late.windows(2).all(|w| (w[1].0 - w[0].0).abs_diff(1_000_000) <= 1));
+            (times.len(), late.len())
+        };
+        let seconds = Nanos::from_secs;
+        assert_eq!(hold(seconds(2), seconds(3), seconds(5)), (4_000, 3_000));
+        assert_eq!(hold(seconds(0), seconds(3), seconds(3)), (3_000, 3_000));
+        assert_eq!(hold(seconds(2), seconds(0), seconds(2)), (1_000, 0));
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Nanos {
         Nanos(n * 1_000_000_000)
     }
 
+    /// Makes a time of `s` seconds; zero for what is not a positive number.
+    pub fn from_secs_f64(s: f64) -> Self {
+        Nanos((s * 1e9) as u64)
+    }
+
     /// Returns the time in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -146,7 +151,13 @@ impl FromStr for Qps {
         let text = s.trim();
         let (digits, factor) = match text.as_bytes().last() {
             Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),
-            Some(b'm' | b'M') => (&text[..text.len() - 1], 1e6),
+            Some(b'M') => (&text[..text.len() - 1], 1e6),
+            // Thousandths or millions: nobody knows.
+            Some(b'm') => {
+                let mega =
+                    format!("`m` is no unit of rates; did you mean {}M?", &text[..text.len() - 1]);
+                return Err(error(&mega));
+            }
             _ => (text, 1.0),
         };
         let value: f64 = digits.trim().parse().map_err(|_| error("not a number"))?;
@@ -203,6 +214,7 @@ mod tests {
             ("k", "not a number"),
             ("100 qps", "not a number"),
             ("1G", "not a number"),
+            ("100m", "did you mean 100M?"),
             ("0", "greater than zero"),
             ("-5", "greater than zero"),
             ("inf", "finite"),

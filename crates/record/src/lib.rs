@@ -66,7 +66,9 @@ pub use trace::{
     TraceType,
 };
 pub use transfers::{TransferCount, TransferCounts, Transfers};
-pub use trial::{Conditions, Cpu, Drops, Second, TargetOutcome, Trial, Voidness};
+pub use trial::{
+    Conditions, Cpu, Drops, Octets, Second, Step, Steps, TargetOutcome, Trial, Voidness,
+};
 pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 
 /// Version of the JSON of these types.

@@ -64,6 +64,12 @@ pub struct TrialRequest {
     /// Whether the trial ends as soon as the goal is missed for certain.
     #[serde(default)]
     pub early_stop: bool,
+    /// Number of queries outstanding at which the sending of an open loop ends; no limit if absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub most_outstanding: Option<u64>,
+    /// Length of the steps whose queries are counted apart, in nanoseconds; no steps if absent.
+    #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
+    pub step: Option<Nanos>,
     /// Sockets and threads of the Measurer.
     pub sockets: Sockets,
     /// Seed of all random choices.
@@ -161,6 +167,8 @@ impl TrialRequest {
             timeout: Nanos::from_secs(1),
             goal: None,
             early_stop: false,
+            most_outstanding: None,
+            step: None,
             sockets: Sockets::default(),
             seed: 1,
             live: None,

@@ -61,7 +61,10 @@ pub struct CellRecord {
     /// Method of the measurement: `search`, `lockstep`, `load`, ...
     #[serde(default = "search_word")]
     pub method: String,
-    /// Median of the repeats' capacities, in queries a second; absent if no repeat has one.
+    /// Unit of the numbers of a search that are no queries a second: `clients` or `connections/s`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub over: Option<String>,
+    /// Median of the repeats' capacities, in queries a second (or in the unit of `over`); absent if no repeat has one.
     pub median_qps: Option<f64>,
     /// 1st percentile of the capacities, in queries a second.
     pub p01_qps: Option<f64>,

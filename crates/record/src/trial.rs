@@ -38,6 +38,9 @@ pub struct Trial {
     pub unexpected: u64,
     /// Number of queries outstanding when the trial was interrupted.
     pub unresolved: u64,
+    /// Octets of the queries and of the replies in time; absent in older records.
+    #[serde(skip_serializing_if = "Octets::is_zero", default)]
+    pub octets: Octets,
     /// Queries sent a second.
     pub offered_qps: f64,
     /// Queries answered in time a second.
@@ -81,6 +84,9 @@ pub struct Trial {
     pub disturbances: Disturbances,
     /// Counts of each second of the trial.
     pub series: Vec<Second>,
+    /// Counts of steps of another length; absent unless they were requested.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub steps: Option<Steps>,
     /// Time of each experiment of 256 queries of a lock-step load, in milliseconds; empty for other loads.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub experiment_times_ms: Vec<f64>,
@@ -177,6 +183,47 @@ pub struct Second {
     pub sent: u64,
     /// Number of valid answers to queries that were due in this second.
     pub valid: u64,
+}
+
+/// Octets of the DNS messages of a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Octets {
+    /// Octets of the queries sent.
+    pub queries: u64,
+    /// Octets of the replies in time.
+    pub replies: u64,
+}
+
+impl Octets {
+    /// Returns whether nothing was counted.
+    fn is_zero(&self) -> bool {
+        *self == Octets::default()
+    }
+}
+
+/// Counts of a trial by steps of equal length, from its start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Steps {
+    /// Length of a step, in seconds.
+    pub length_s: f64,
+    /// The steps in their order.
+    pub steps: Vec<Step>,
+}
+
+/// Counts of the queries that were due in one step of a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Queries a second that the schedule has in the middle of the step; absent of closed loops.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub target_qps: Option<f64>,
+    /// Number of queries sent.
+    pub sent: u64,
+    /// Number of replies in time, valid or not.
+    pub answered: u64,
+    /// Number of replies in time with a return code other than NOERROR and NXDOMAIN.
+    pub failed: u64,
+    /// Mean time from sent to reply, in microseconds; 0 without a reply.
+    pub latency_us: f64,
 }
 
 /// CPU time of a role during a trial.

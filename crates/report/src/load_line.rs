@@ -23,6 +23,8 @@ pub fn load_line(request: &TrialRequest) -> String {
     }
     line.option("--timeout", request.timeout);
     line.maybe("--goal", request.goal.as_ref());
+    line.maybe("--stop-outstanding", request.most_outstanding);
+    line.maybe("--step", request.step);
     line.option("--seed", request.seed);
     line.sockets(&request.sockets);
     if let Engine::Streams(connecting) = &request.engine {
@@ -69,9 +71,16 @@ impl Line {
     fn workload(&mut self, workload: &Workload) {
         match workload {
             Workload::Namespace(names) => self.names(names),
-            Workload::QueryFile { path, expect, query } => {
+            Workload::QueryFile { path, expect, query, runs, probability } => {
                 self.option("--queries", path.display());
+                self.maybe("--runs", *runs);
+                self.maybe("--probability", *probability);
                 self.query(None, *expect, query);
+            }
+            Workload::Messages { path, expect, runs } => {
+                self.option("--messages", path.display());
+                self.maybe("--runs", *runs);
+                self.unless(Expect::Answered.word(), "--expect", expect.word());
             }
             Workload::Name { name, qtype, expect, query } => {
                 self.option("--name", name);
@@ -141,6 +150,7 @@ impl Line {
         self.maybe("--sockets", sockets.count);
         self.maybe("--ports-per-thread", sockets.per_worker);
         self.maybe("--source", sockets.source);
+        self.maybe("--source-port", sockets.first_port);
         self.unless(WaitFor::Auto.word(), "--wait", sockets.wait.word());
         let micros = |time: Nanos| time.0 / 1_000;
         self.unless(micros(usual.max_burst), "--max-burst-us", micros(sockets.max_burst));

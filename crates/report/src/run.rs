@@ -61,9 +61,11 @@ fn capacities(out: &mut String, run: &Run, results: &[&CellRecord]) {
     let percentiles = results.iter().any(|r| r.p01_qps.is_some());
     let mut heads = vec!["server"];
     heads.extend(&conditions.columns);
-    heads.push("median qps");
+    let unit = results.iter().find_map(|r| r.over.as_deref()).unwrap_or("qps");
+    let (median, each) = (format!("median {unit}"), format!("each search, {unit}"));
+    heads.push(&median);
     heads.extend(percentiles.then_some(["1st pct", "99th pct"]).into_iter().flatten());
-    heads.extend(["p50", "p99", "searches", "limiter", "RFC 8219", "each search, qps"]);
+    heads.extend(["p50", "p99", "searches", "limiter", "RFC 8219", &each]);
     let heads: Vec<String> = heads.into_iter().map(str::to_owned).collect();
     let rows = results.iter().map(|r| {
         let mut row = vec![long_name(r, varied.iter())];

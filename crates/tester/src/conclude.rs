@@ -3,11 +3,14 @@
 use engine::EngineCounters;
 use load::Tally;
 use measure::{
-    Disturbances, Evidence, Limiter, Nanos, Outstanding, Pacing, ScheduleTolerance, Transport,
+    Disturbances, Evidence, Limiter, Nanos, Outstanding, Pacing, Qps, ScheduleTolerance, Transport,
     Void, Warning,
 };
 use record::request::WaitFor;
-use record::{Conditions, Cpu, Drops, SCHEMA, Second, TargetOutcome, Times, Trial, Voidness};
+use record::{
+    Conditions, Cpu, Drops, Octets, SCHEMA, Second, Step, Steps, TargetOutcome, Times, Trial,
+    Voidness,
+};
 use udp::{UdpFacts, sys};
 use wire::{Invalid, rr::Rcode};
 
@@ -80,6 +83,7 @@ impl Setup {
         let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } =
             Merged::new(reports);
         tally.disturbances.merge(&seen.disturbances);
+        tally.planned = tally.planned.min(self.workload.most_queries());
         let (facts, pinned, sockets) = (seen.facts, &seen.pinned, &self.request.sockets);
         let cores = if pinned.is_empty() { workers } else { pinned.len() };
         let of_cores =
@@ -272,6 +276,7 @@ impl Setup {
             duplicates: tally.duplicates,
             unexpected: tally.unexpected,
             unresolved: tally.unresolved,
+            octets: Octets { queries: tally.query_bytes, replies: tally.reply_bytes },
             offered_qps: tally.sent as f64 / duration_s,
             answered_qps: tally.answered as f64 / duration_s,
             duration_s,
@@ -296,12 +301,33 @@ impl Setup {
                 .take(duration_s.ceil() as usize)
                 .map(|s| Second { sent: s.sent, valid: s.valid })
                 .collect(),
+            steps: tally.steps.as_ref().map(|steps| self.steps(steps, duration)),
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
             targets: Vec::new(),
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),
         }
+    }
+
+    /// Returns the steps that began while queries were sent, for `duration`; a last step that is not whole is left out unless it
+    /// is the only one.
+    fn steps(&self, steps: &load::Steps, duration: Nanos) -> Steps {
+        let length_s = steps.length.as_secs_f64();
+        let whole = ((duration.0 / steps.length.0) as usize).clamp(1, steps.counts.len());
+        let all = self.request.duration;
+        let step = |(number, step): (usize, &load::Step)| Step {
+            target_qps: self
+                .request
+                .pacing
+                .rate_at(Nanos::from_secs_f64((number as f64 + 0.5) * length_s), all)
+                .map(Qps::get),
+            sent: step.sent,
+            answered: step.answered,
+            failed: step.failed,
+            latency_us: step.latency_ns as f64 / 1e3 / step.answered.max(1) as f64,
+        };
+        Steps { length_s, steps: steps.counts.iter().take(whole).enumerate().map(step).collect() }
     }
 
     /// Returns whether all queries that were planned were sent: neither an early stop nor a lack of names ended the sending.

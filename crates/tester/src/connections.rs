@@ -32,6 +32,9 @@ const OUTSTANDING: u32 = 1 << 16;
 /// Number of open files beside connections: standard streams, timers, a log.
 const OTHER_FILES: u64 = 64;
 
+/// Number of ports of an address that clients may have: all but those of well-known services.
+const PORTS: u64 = 65_536 - 1_024;
+
 /// Largest block size for padding, in bytes.
 const MAX_PADDING: u16 = 512;
 
@@ -84,17 +87,18 @@ impl ConnectionSetup {
         check(connecting)?;
         let (transports, clients) = (connecting.transports.clone(), connecting.clients);
         let workers = workers(&request.sockets).len() as u32;
-        check_numbers(connecting, workers)?;
+        let sources = request.sockets.source.map_or(1, |from| addresses(from, usize::MAX).len());
+        check_numbers(connecting, workers, sources)?;
         let dialer = |part: &TransportShare| {
             let mut target = request.target;
             part.port.into_iter().for_each(|port| target.set_port(port));
             dialer(request, connecting, part.transport, target)
         };
         let most = load::pipeline::MAX_OUTSTANDING;
-        let outstanding = match (connecting.outstanding, request.pacing) {
+        let outstanding = match (connecting.outstanding, request.pacing.outstanding()) {
             (Some(n), _) => n,
-            (None, Pacing::Window { outstanding }) => outstanding.div_ceil(clients).min(most),
-            (None, _) => (OUTSTANDING / clients).clamp(32, 1_024),
+            (None, Some(outstanding)) => outstanding.div_ceil(clients).min(most),
+            (None, None) => (OUTSTANDING / clients).clamp(32, 1_024),
         };
         let shares: Vec<u32> = transports.iter().map(|part| part.share).collect();
         let mix = Mix::new(&shares).ok_or_else(|| {
@@ -258,12 +262,19 @@ fn population(connecting: &Connecting) -> Population {
 }
 
 /// Refuses numbers out of range.
-fn check_numbers(connecting: &Connecting, workers: u32) -> Result<(), Invalid> {
+fn check_numbers(connecting: &Connecting, workers: u32, sources: usize) -> Result<(), Invalid> {
     let (clients, transports) = (connecting.clients, connecting.transports.len() as u32);
     let most = load::pipeline::MAX_OUTSTANDING;
     let bad = |field, why: String| Err(Invalid::value(field, why));
     if clients == 0 {
         return bad("engine.streams.clients", "must be at least 1".to_owned());
+    }
+    let most_clients = PORTS.saturating_mul(sources as u64);
+    if u64::from(clients) > most_clients {
+        let why = format!(
+            "{clients} clients: an address has ports for {PORTS}, and there are {sources} source addresses; give more with --source"
+        );
+        return bad("engine.streams.clients", why);
     }
     if connecting.queries_per_connection == Some(0) {
         return bad("engine.streams.queries_per_connection", "must be at least 1".to_owned());

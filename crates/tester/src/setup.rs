@@ -54,6 +54,9 @@ impl Setup {
                 return Err(Invalid::value(field, "must be at least 1").into());
             }
         }
+        if request.step == Some(Nanos::ZERO) {
+            return Err(Invalid::value("step", "must be longer than 0").into());
+        }
         // dns64perf sends its names in their own order.
         let sequential = !request.pacing.is_timed();
         let workload = match &request.workload {
@@ -115,7 +118,9 @@ impl Setup {
         }
         let servers = 1 + also.len();
         match pacing {
-            Pacing::Window { outstanding } if self.connections.is_none() => {
+            Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. }
+                if self.connections.is_none() =>
+            {
                 if (*outstanding as usize) < self.worker_cpus().len() {
                     return bad(format!(
                         "a window of {outstanding} queries has no place for each of {servers} servers"
@@ -135,6 +140,19 @@ impl Setup {
         setup.request.set_trial(spec);
         setup.workload.use_names(spec.first_name, spec.names);
         setup
+    }
+
+    /// Returns the setup with another number of clients; the same without clients.
+    ///
+    /// # Errors
+    /// If there cannot be so many.
+    pub fn with_clients(mut self, clients: u32) -> Result<Self, TesterError> {
+        if let Engine::Streams(connecting) = &mut self.request.engine {
+            connecting.clients = clients;
+            let connecting = connecting.clone();
+            self.connections = Some(ConnectionSetup::new(&self.request, &connecting)?);
+        }
+        Ok(self)
     }
 
     /// Returns address and port of the server.
@@ -211,7 +229,11 @@ impl Setup {
             return (0..workers).map(|_| Ok(UdpEngine::server(&any, false, options)?)).collect();
         }
         let from = sockets.source.map_or(vec![anywhere], |from| addresses(from, each * workers));
-        let all = sources(&from, each * workers);
+        let mut all = sources(&from, each * workers);
+        if let Some(first) = sockets.first_port {
+            let ports = (first..=u16::MAX).take(all.len());
+            all.iter_mut().zip(ports).for_each(|(source, port)| source.set_port(port));
+        }
         let engines = all.chunks(each).zip(targets);
         engines.map(|(sources, target)| Ok(UdpEngine::client(target, sources, options)?)).collect()
     }
@@ -227,6 +249,11 @@ impl Setup {
             segmented: udp_options(&self.request.sockets).gso,
             adaptive_window: true,
             stop_at: self.request.goal.clone().filter(|_| self.request.early_stop),
+            most_outstanding: self
+                .request
+                .most_outstanding
+                .map(|most| most.div_ceil(u64::from(workers))),
+            step: self.request.step,
             sockets: sockets as u16,
             seed,
             worker,

@@ -1,6 +1,9 @@
 //! Workload of a request: its texts become specifications of `load`, which make each worker's workload.
 
-use load::workload::file::{QueryFile, QueryOptions};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use load::workload::file::{QueryFile, QueryFileError, QueryOptions, Sample};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
@@ -9,6 +12,14 @@ use wire::{Edns, Expect, Ipv4Prefix, Name, Namespace, Pref64, Qtype};
 
 use crate::error::{Invalid, TesterError};
 use crate::replay::Replay;
+
+/// Opens a file of queries or the standard input (`-`); one that gzip, xz or zstd compressed is decompressed.
+fn open(path: &Path) -> Result<impl BufRead, QueryFileError> {
+    let source = trace::source::open(path);
+    let source =
+        source.map_err(|source| QueryFileError::Unreadable { path: path.to_owned(), source });
+    Ok(BufReader::new(source?))
+}
 
 /// Specification of the queries.
 #[derive(Clone, Debug)]
@@ -19,8 +30,8 @@ pub(crate) enum WorkloadPlan {
     Repeating(NamespaceSpec, Mix),
     /// A query file, and its path.
     File(QueryFile, QueryOptions, String),
-    /// Generated queries, with a type and a seed.
-    Generated(GeneratedSpec, Qtype, QueryOptions, u64),
+    /// Generated queries, with their types and a seed.
+    Generated(GeneratedSpec, Vec<Qtype>, QueryOptions, u64),
     /// A capture.
     Replay(Replay),
 }
@@ -34,8 +45,9 @@ impl WorkloadPlan {
         sequential: bool,
     ) -> Result<Self, TesterError> {
         let generated = |spec, qtype: &str, expect, query| {
-            let (qtype, options) = (read("workload.qtype", qtype)?, options(query, expect)?);
-            let plan = WorkloadPlan::Generated(spec, qtype, options, seed);
+            let qtypes = qtype.split(',').map(|qtype| read("workload.qtype", qtype));
+            let (qtypes, options) = (qtypes.collect::<Result<_, _>>()?, options(query, expect)?);
+            let plan = WorkloadPlan::Generated(spec, qtypes, options, seed);
             // An invalid workload is reported here, before the workers start.
             plan.worker(0, 1)?;
             Ok(plan)
@@ -45,8 +57,20 @@ impl WorkloadPlan {
                 let spec = namespace(names, seed, sequential)?;
                 Ok(Self::repeating(spec, names.repeats)?)
             }
-            Workload::QueryFile { path, expect, query } => {
-                let (file, options) = (QueryFile::compile(path)?, options(query, *expect)?);
+            Workload::QueryFile { path, expect, query, runs, probability } => {
+                let sample = probability.map(|share| Sample { share, seed });
+                if sample.is_some_and(|sample| !(sample.share > 0.0 && sample.share <= 1.0)) {
+                    let why = "it is a share above 0 and up to 1";
+                    return Err(Invalid::value("workload.probability", why).into());
+                }
+                let options = QueryOptions { runs: *runs, sample, ..options(query, *expect)? };
+                let file = QueryFile::compile_from(open(path)?, path)?;
+                Ok(WorkloadPlan::File(file, options, path.display().to_string()))
+            }
+            Workload::Messages { path, expect, runs } => {
+                let query = Query { recursion: false, edns: None };
+                let options = QueryOptions { runs: *runs, ..options(&query, *expect)? };
+                let file = QueryFile::compile_messages(open(path)?, path)?;
                 Ok(WorkloadPlan::File(file, options, path.display().to_string()))
             }
             Workload::Name { name, qtype, expect, query } => {
@@ -117,9 +141,10 @@ impl WorkloadPlan {
             WorkloadPlan::File(file, options, _) => {
                 Box::new(file.workload(worker, workers, options.clone()))
             }
-            WorkloadPlan::Generated(spec, qtype, options, seed) => {
+            WorkloadPlan::Generated(spec, qtypes, options, seed) => {
                 let (spec, options) = (spec.clone(), options.clone());
-                let made = GeneratedWorkload::new(spec, *qtype, options, *seed, worker, workers);
+                let made =
+                    GeneratedWorkload::new(spec, qtypes.clone(), options, *seed, worker, workers);
                 Box::new(made.map_err(|why| Invalid::value("workload", why))?)
             }
             WorkloadPlan::Replay(_) => {
@@ -150,6 +175,17 @@ impl WorkloadPlan {
     /// Returns the number of names; `None` if it is unlimited.
     pub(crate) fn names(&self) -> Option<u64> {
         Some(self.spec()?.names)
+    }
+
+    /// Returns the largest number of queries that a file has for the trial: one that is used a number of times may end before
+    /// the schedule does.
+    pub(crate) fn most_queries(&self) -> u64 {
+        match self {
+            WorkloadPlan::File(file, QueryOptions { runs: Some(runs), .. }, _) => {
+                file.queries().saturating_mul(*runs)
+            }
+            _ => u64::MAX,
+        }
     }
 
     /// Skips `first` names, and uses `names` names from there; for a namespace.
@@ -199,23 +235,29 @@ impl WorkloadPlan {
             }
             WorkloadPlan::Replay(replay) => replay.describe(),
             WorkloadPlan::File(file, _, path) => format!("{} queries of {path}", file.queries()),
-            WorkloadPlan::Generated(GeneratedSpec::Single { name }, qtype, ..) => {
-                format!("{name} {qtype} each time")
+            WorkloadPlan::Generated(GeneratedSpec::Single { name }, qtypes, ..) => {
+                format!("{name} {} each time", types(qtypes))
             }
-            WorkloadPlan::Generated(GeneratedSpec::RandomSubdomain { zone }, qtype, ..) => {
-                format!("random names below {zone}, type {qtype}")
+            WorkloadPlan::Generated(GeneratedSpec::RandomSubdomain { zone }, qtypes, ..) => {
+                format!("random names below {zone}, type {}", types(qtypes))
             }
             WorkloadPlan::Generated(
                 GeneratedSpec::Mix { zone, names, exponent, repeats, missing },
-                qtype,
+                qtypes,
                 ..,
             ) => {
                 format!(
-                    "Zipf mix of {names} names of {zone}, exponent {exponent}, repeats {repeats}, missing {missing}, type {qtype}"
+                    "Zipf mix of {names} names of {zone}, exponent {exponent}, repeats {repeats}, missing {missing}, type {}",
+                    types(qtypes)
                 )
             }
         }
     }
+}
+
+/// Returns types as text, with commas between them.
+fn types(qtypes: &[Qtype]) -> String {
+    qtypes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Parses a text of a request.
@@ -268,7 +310,7 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
 /// Makes the options of the queries of a file, or of generated ones: their form and the expected replies.
 fn options(query: &Query, expect: request::Expect) -> Result<QueryOptions, Invalid> {
     let (expect, edns) = (expectation(expect), edns(query)?);
-    Ok(QueryOptions { expect, recursion_desired: query.recursion, edns })
+    Ok(QueryOptions { expect, recursion_desired: query.recursion, edns, runs: None, sample: None })
 }
 
 /// Makes the OPT record of the queries, if they have one.

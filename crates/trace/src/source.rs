@@ -30,7 +30,7 @@ pub fn open(path: &Path) -> io::Result<Source> {
     }
     let file = File::open(path)?;
     if file.metadata()?.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder, not a capture"));
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder, not a file"));
     }
     decompress(file)
 }

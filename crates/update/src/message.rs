@@ -168,7 +168,7 @@ impl Update {
     }
 
     /// Returns the message in wire form.
-    pub(crate) fn to_wire(&self, id: u16) -> Vec<u8> {
+    pub fn to_wire(&self, id: u16) -> Vec<u8> {
         let mut wire = Vec::with_capacity(512);
         let counts = [1, self.prerequisite_count, self.operation_count, 0];
         for word in [id, OPCODE_UPDATE].into_iter().chain(counts) {

@@ -16,11 +16,33 @@ pub struct BadLine {
     pub why: String,
 }
 
+/// A query with what stands behind it on its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueryLine<'a> {
+    /// Name of the query.
+    pub name: Name,
+    /// Type of the query.
+    pub qtype: Qtype,
+    /// The rest of the line, without white space around it.
+    pub rest: &'a str,
+}
+
 /// Parses a line; `None` for blank lines and comments.
 ///
 /// # Errors
 /// [`BadLine`], if it is not a name and a type.
 pub fn parse(line: &[u8]) -> Result<Option<(Name, Qtype)>, BadLine> {
+    let Some(QueryLine { name, qtype, rest }) = parse_start(line)? else { return Ok(None) };
+    let Some(third) = rest.split_ascii_whitespace().next() else { return Ok(Some((name, qtype))) };
+    let column = third.as_ptr() as usize - line.as_ptr() as usize + 1;
+    Err(BadLine { column, why: format!("unexpected `{third}` after name and type") })
+}
+
+/// Parses the name and the type at the start of a line; `None` for blank lines and comments.
+///
+/// # Errors
+/// [`BadLine`], if it does not begin with a name and a type.
+pub fn parse_start(line: &[u8]) -> Result<Option<QueryLine<'_>>, BadLine> {
     let bad = |column, why: String| BadLine { column, why };
     if line.len() > MAX_LINE {
         return Err(bad(MAX_LINE, format!("the line is longer than {MAX_LINE} bytes")));
@@ -35,10 +57,8 @@ pub fn parse(line: &[u8]) -> Result<Option<(Name, Qtype)>, BadLine> {
         .next()
         .ok_or_else(|| bad(column(first) + first.len(), "the type is missing".to_owned()))?;
     let qtype: Qtype = second.parse().map_err(|e| bad(column(second), format!("{e}")))?;
-    match words.next() {
-        Some(third) => Err(bad(column(third), format!("unexpected `{third}` after name and type"))),
-        None => Ok(Some((name, qtype))),
-    }
+    let rest = text[column(second) - 1 + second.len()..].trim_ascii();
+    Ok(Some(QueryLine { name, qtype, rest }))
 }
 
 #[cfg(test)]
@@ -57,6 +77,13 @@ mod tests {
         for none in [&b""[..], b"  \n", b"; a A", b"# a A"] {
             assert_eq!(parse(none), Ok(None));
         }
+    }
+
+    #[test]
+    fn a_third_word_is_kept_apart() {
+        let line = parse_start(b" a.test  DS \t D  x \n").expect("a query").expect("no comment");
+        assert_eq!((line.qtype.to_string().as_str(), line.rest), ("DS", "D  x"));
+        assert_eq!(parse_start(b"; a A").expect("a comment"), None);
     }
 
     #[test]
@@ -79,7 +106,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_give_a_query_or_a_place_within_them(line in prop::collection::vec(any::<u8>(), 0..80)) {
-            if let Err(error) = parse(&line) {
+            for error in [parse(&line).err(), parse_start(&line).err()].into_iter().flatten() {
                 prop_assert!((1..=line.len() + 1).contains(&error.column));
             }
         }

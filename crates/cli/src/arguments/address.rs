@@ -1,46 +1,143 @@
 //! Addresses and prefixes as arguments and as fields of a request.
 
-use std::net::{IpAddr, SocketAddr};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
+use anyhow::{anyhow, bail};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Transport;
 use wire::{Ipv4Prefix, Pref64};
 
-/// The address of a server, with or without a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A server: an address or the name of a host, with or without a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    ip: IpAddr,
+    host: String,
     port: Option<u16>,
 }
 
+/// Family of the addresses that a server may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// IPv4 or IPv6.
+    #[default]
+    Any,
+    /// IPv4.
+    Inet,
+    /// IPv6.
+    Inet6,
+}
+
+impl Family {
+    /// Returns whether `address` is of this family.
+    fn has(self, address: IpAddr) -> bool {
+        match self {
+            Family::Any => true,
+            Family::Inet => address.is_ipv4(),
+            Family::Inet6 => address.is_ipv6(),
+        }
+    }
+}
+
 impl Target {
-    /// Returns the address, with `port` if it has none.
-    pub(crate) fn or_port(self, port: u16) -> SocketAddr {
-        SocketAddr::new(self.ip, self.port.unwrap_or(port))
+    /// Makes the target of a host without a port.
+    pub(crate) fn of_host(host: &str) -> Self {
+        Target { host: host.to_owned(), port: None }
+    }
+
+    /// Returns the address, with `port` if it has none. A name is looked up once, and its address is said on standard error.
+    ///
+    /// # Errors
+    /// If there is no such name or interface, or the address cannot be that of a server.
+    pub(crate) fn resolve(&self, port: u16, family: Family) -> anyhow::Result<SocketAddr> {
+        let (host, port) = (&self.host, self.port.unwrap_or(port));
+        if port == 0 {
+            bail!("{self}: port 0 is no port of a server; write 1 to 65535");
+        }
+        let found = (host.as_str(), port).to_socket_addrs().map_err(|e| {
+            anyhow!("cannot look up {host}: {e}; write an address such as 192.0.2.1:53 or [2001:db8::1]:53")
+        })?;
+        let all: Vec<SocketAddr> = found.filter(|address| family.has(address.ip())).collect();
+        let Some(&address) = all.first() else { bail!("{host} has no address of this family") };
+        if address.ip().is_multicast()
+            || matches!(address.ip(), IpAddr::V4(ip) if ip.is_broadcast())
+        {
+            bail!("{} is an address of many hosts: a load goes to one server", address.ip());
+        }
+        if host.parse::<IpAddr>().is_err() && !host.contains('%') {
+            eprintln!("{host} is {}", address.ip());
+        }
+        Ok(address)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) if self.host.contains(':') => write!(f, "[{}]:{port}", self.host),
+            Some(port) => write!(f, "{}:{port}", self.host),
+            None => f.write_str(&self.host),
+        }
     }
 }
 
 impl FromStr for Target {
     type Err = String;
 
-    /// Reads `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1`, `[2001:db8::1]:53`.
+    /// Reads `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1`, `[2001:db8::1]:53`, `fe80::1%eth0`, `ns1.example.com:53`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-        let whole = |a: SocketAddr| Target { ip: a.ip(), port: Some(a.port()) };
-        text.parse()
-            .map(whole)
-            .or_else(|_| bare.parse().map(|ip| Target { ip, port: None }))
-            .map_err(|_| {
-                format!("`{text}` is not an address such as 192.0.2.1:53 or [2001:db8::1]:53 (names are not looked up)")
-            })
+        let bad = |why: &str| {
+            Err(format!(
+                "`{text}` is not a server such as 192.0.2.1:53, [2001:db8::1]:53 or ns1.example.com: {why}"
+            ))
+        };
+        let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
+            Some(Some((host, rest))) => match rest.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if rest.is_empty() => (host, None),
+                None => return bad("after `]` stands `:` and a port"),
+            },
+            Some(None) => return bad("`]` is missing"),
+            None => match text.split_once(':') {
+                // More than one colon: an IPv6 address.
+                Some((host, port)) if !port.contains(':') => (host, Some(port)),
+                _ => (text, None),
+            },
+        };
+        let address = host.split_once('%').map_or(host, |(address, _)| address);
+        let label = |label: &str| {
+            let inner = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            !label.is_empty() && label.len() < 64 && label.chars().all(inner)
+        };
+        let name = host.strip_suffix('.').unwrap_or(host);
+        // The last label of a name has a letter; `192.0.2.256` is no name.
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let named = name.split('.').all(label) && last.contains(|c: char| c.is_ascii_alphabetic());
+        if address.parse::<IpAddr>().is_err() && !named {
+            return bad("it is neither an address nor a name");
+        }
+        let port = match port.map(str::parse) {
+            None => None,
+            Some(Ok(port)) if port != 0 => Some(port),
+            Some(_) => return bad("a port is 1 to 65535"),
+        };
+        Ok(Target { host: host.to_owned(), port })
     }
 }
 
-/// Reads a [`Target`] of DNS over UDP.
+/// Reads a [`Target`] of DNS over UDP, and looks it up.
 pub(crate) fn parse_target(text: &str) -> Result<SocketAddr, String> {
-    let port = Transport::Udp.default_port();
-    text.parse().map(|target: Target| target.or_port(port))
+    let target: Target = text.parse()?;
+    target.resolve(Transport::Udp.default_port(), Family::Any).map_err(|e| e.to_string())
+}
+
+/// Reads an address to listen at; port 0 is a free port, and without a port it is that of DNS.
+pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let alone = |ip: IpAddr| SocketAddr::new(ip, Transport::Udp.default_port());
+    text.parse()
+        .or_else(|_| bare.parse().map(alone))
+        .map_err(|_| format!("`{text}` is not an address such as 192.0.2.1:53 or [2001:db8::1]:53"))
 }
 
 /// Reads a source address, or a prefix of source addresses.
@@ -73,10 +170,41 @@ mod tests {
             ("2001:db8::1", "[2001:db8::1]:53"),
             ("[2001:db8::1]", "[2001:db8::1]:53"),
             ("[2001:db8::1]:5300", "[2001:db8::1]:5300"),
+            ("fe80::1%lo", "[fe80::1%1]:53"),
+            ("[fe80::1%lo]:5300", "[fe80::1%1]:5300"),
         ] {
-            assert_eq!(parse_target(text), Ok(address.parse().expect(address)));
+            let target: Target = text.parse().expect(text);
+            let found = target.resolve(53, Family::Any).expect(text);
+            assert_eq!(found, address.parse().expect(address));
         }
-        assert!(parse_target("localhost").is_err());
+        let local: Target = "localhost:5300".parse().expect("a name");
+        let inet = local.resolve(53, Family::Inet).expect("every host has it");
+        assert_eq!(inet, "127.0.0.1:5300".parse().expect("an address"));
+    }
+
+    #[test]
+    fn what_is_no_server_is_refused() {
+        for (text, why) in [
+            ("192.0.2.256", "neither an address nor a name"),
+            ("", "neither"),
+            ("a..b", "neither"),
+            ("-x:y:z", "neither"),
+            ("[::1", "`]` is missing"),
+            ("[::1]53", "after `]`"),
+            ("192.0.2.1:0", "a port is 1 to 65535"),
+            ("192.0.2.1:70000", "a port is 1 to 65535"),
+            ("192.0.2.1:x", "a port is 1 to 65535"),
+        ] {
+            let error = text.parse::<Target>().expect_err(text);
+            assert!(error.contains(why), "{error}");
+        }
+        for (text, why) in [("224.0.0.1", "many hosts"), ("ff02::fb", "many hosts")] {
+            let target: Target = text.parse().expect(text);
+            let error = target.resolve(53, Family::Any).expect_err(text).to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let ipv4: Target = "127.0.0.1".parse().expect("an address");
+        assert!(ipv4.resolve(53, Family::Inet6).is_err());
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Sockets and threads of the Measurer.
 
+use anyhow::bail;
 use clap::Args;
 use ipnet::IpNet;
 use lab::CpuList;
 use measure::Nanos;
-use record::request::{Gso, Sockets, WaitFor};
+use record::request::{Engine, Gso, Sockets, WaitFor};
 
 use crate::arguments::address::parse_source;
 use crate::arguments::choice::{Choice, choice};
@@ -25,6 +26,9 @@ pub(crate) struct SocketArgs {
     /// Source address, or a prefix whose addresses are used in turn
     #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
     pub(crate) source: Option<IpNet>,
+    /// First source port over UDP; the other sockets have the ports after it [default: free ports]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) source_port: Option<u16>,
     /// How workers wait: spin has the best times and takes a whole core, yield and sleep suit a shared core
     #[arg(long, value_parser = choice(&WAIT), value_name = "MODE", default_value = "auto")]
     pub(crate) wait: WaitFor,
@@ -68,6 +72,34 @@ pub(crate) const WAIT: [Choice<WaitFor>; 4] = [
 ];
 
 impl SocketArgs {
+    /// Refuses cores that this process does not have.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let allowed = CpuList::allowed();
+        let missing = |cpu: &&usize| !allowed.cpus().contains(cpu);
+        match self.cpus.as_ref().and_then(|list| list.cpus().iter().find(missing)) {
+            Some(cpu) => bail!("--cpus: there is no core {cpu} for this process: it has {allowed}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses options that only sockets of UDP have, for another engine.
+    pub(crate) fn check_engine(&self, engine: &Engine) -> anyhow::Result<()> {
+        let all = [
+            (self.sockets.is_some(), "--sockets"),
+            (self.ports_per_thread.is_some(), "--ports-per-thread"),
+            (self.source_port.is_some(), "--source-port"),
+            (self.gso == Gso::On, "--gso on"),
+            (self.no_gro, "--no-gro"),
+            (self.no_timestamps, "--no-timestamps"),
+        ];
+        match (engine, all.into_iter().find_map(|(given, option)| given.then_some(option))) {
+            (Engine::Streams(_), Some(option)) => {
+                bail!("{option} is about the sockets of UDP; connections have --clients")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the sockets and threads of a request.
     pub(crate) fn request(&self) -> Sockets {
         Sockets {
@@ -75,6 +107,7 @@ impl SocketArgs {
             count: self.sockets,
             per_worker: self.ports_per_thread,
             source: self.source,
+            first_port: self.source_port,
             wait: self.wait,
             max_burst: Nanos::from_micros(self.max_burst_us),
             gso: self.gso,

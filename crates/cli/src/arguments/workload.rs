@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use clap::Args;
+use clap::{ArgAction, Args};
 use record::request::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
 use wire::{Ipv4Prefix, Name, Pref64, Qtype};
 
 use crate::arguments::address::{ipv4_net, ipv6_net};
 use crate::arguments::choice::{Choice, choice};
+use crate::arguments::number::parse_share;
 
 /// Queries, and the replies that they must get.
 #[derive(Args, Clone, Debug)]
@@ -17,9 +18,20 @@ pub(crate) struct WorkloadArgs {
     /// Ask for the dns64perf names of this IPv4 prefix, each once, in a seeded order [default: 10.0.0.0/8]
     #[arg(long, value_name = "PREFIX", group = "workload")]
     pub(crate) namespace: Option<Ipv4Prefix>,
-    /// Ask the queries of this file (`name type` a line, as dnsperf and queryperf read it), again and again
+    /// Ask the queries of this file (`name type` a line, as dnsperf and queryperf read it; plain, gzip, xz or zstd; - for the
+    /// standard input), again and again
     #[arg(long, value_name = "FILE", group = "workload")]
     pub(crate) queries: Option<PathBuf>,
+    /// Send the messages of this file as they are except for their ids, each behind its length in two octets, as on a TCP
+    /// connection and in dnsperf's binary files
+    #[arg(long, value_name = "FILE", group = "workload")]
+    pub(crate) messages: Option<PathBuf>,
+    /// Use the file so often, and then end
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) runs: Option<u64>,
+    /// Use each query of the file with this probability (above 0, up to 1) [default: 1]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "queries")]
+    pub(crate) probability: Option<f64>,
     /// Ask the same name each time
     #[arg(long, value_name = "NAME", group = "workload")]
     pub(crate) name: Option<Name>,
@@ -47,9 +59,9 @@ pub(crate) struct WorkloadArgs {
     /// Names without leading zeros (10-1-2-3), as dns64perf and dns64perf2 query them, in place of 010-001-002-003
     #[arg(long)]
     pub(crate) unpadded: bool,
-    /// Type of the queries [default: AAAA; a file has its own types]
-    #[arg(long = "type", value_name = "TYPE")]
-    pub(crate) qtype: Option<Qtype>,
+    /// Type of the queries, or several in turn (A,AAAA,MX) [default: AAAA; a file has its own types, a namespace one]
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', action = ArgAction::Set)]
+    pub(crate) qtype: Vec<Qtype>,
     /// Replies must hold the IPv4 address of the name embedded in this prefix [default: in any prefix]
     #[arg(long, value_name = "PREF64")]
     pub(crate) expect_pref64: Option<Pref64>,
@@ -101,9 +113,14 @@ impl WorkloadArgs {
     /// Returns the workload of a request.
     pub(crate) fn request(&self) -> anyhow::Result<Workload> {
         let expect = self.expect.unwrap_or(Expect::Answered);
-        let qtype = self.qtype.unwrap_or(Qtype::AAAA).to_string();
+        let types: Vec<String> = self.qtype.iter().map(ToString::to_string).collect();
+        let qtype = if types.is_empty() { Qtype::AAAA.to_string() } else { types.join(",") };
         let query = self.query();
+        if self.runs.is_some() && self.queries.is_none() && self.messages.is_none() {
+            bail!("--runs says how often a file is used: use it with --queries or --messages");
+        }
         let other = self.queries.is_some()
+            || self.messages.is_some()
             || self.name.is_some()
             || self.random_subdomain.is_some()
             || self.mix.is_some();
@@ -114,10 +131,19 @@ impl WorkloadArgs {
             bail!("--unpadded is about the names of a namespace: use it with --namespace");
         }
         if let Some(path) = &self.queries {
-            if self.qtype.is_some() {
+            if !self.qtype.is_empty() {
                 bail!("--type does not go with --queries: the file says the type of each query");
             }
-            return Ok(Workload::QueryFile { path: path.clone(), expect, query });
+            return Ok(Workload::QueryFile {
+                path: path.clone(),
+                expect,
+                query,
+                runs: self.runs,
+                probability: self.probability,
+            });
+        }
+        if let Some(path) = &self.messages {
+            return Ok(Workload::Messages { path: path.clone(), expect, runs: self.runs });
         }
         if let Some(name) = &self.name {
             return Ok(Workload::Name { name: name.to_string(), qtype, expect, query });
@@ -137,12 +163,15 @@ impl WorkloadArgs {
                 query,
             });
         }
+        if self.qtype.len() > 1 {
+            bail!("--type {qtype}: the names of a namespace are queried for one type");
+        }
         Ok(Workload::Namespace(self.names(qtype, query)))
     }
 
     fn names(&self, qtype: String, query: Query) -> Names {
         let prefix = self.namespace.unwrap_or_else(|| "10.0.0.0/8".parse().expect("a prefix"));
-        let expect = match (self.expect_pref64, self.expect, self.qtype) {
+        let expect = match (self.expect_pref64, self.expect, self.qtype.first().copied()) {
             (Some(pref64), _, _) => NamespaceExpect::Embedded(ipv6_net(pref64)),
             (None, Some(expect), _) => NamespaceExpect::Same(expect),
             (None, None, Some(Qtype::A)) => NamespaceExpect::Address,

@@ -2,6 +2,7 @@
 
 pub(crate) mod auth;
 pub(crate) mod compare;
+pub(crate) mod dropin;
 pub(crate) mod host;
 pub(crate) mod load;
 pub(crate) mod man;

@@ -93,7 +93,7 @@ impl Prepared {
     /// Returns the workload of closed loops and lanes: the queries in their order, again from the start at the end.
     pub(crate) fn workload(&self, recursion: bool) -> Workload {
         let (path, query) = (self.queries.clone(), Query { recursion, edns: None });
-        Workload::QueryFile { path, expect: Expect::Answered, query }
+        Workload::QueryFile { path, expect: Expect::Answered, query, runs: None, probability: None }
     }
 
     /// Returns the name of the zone that is served in place of the namespace's; `None` if that is served.

@@ -48,6 +48,8 @@ impl Session<'_> {
             path: material.queries.clone(),
             expect: Expect::Answered,
             query: Query { recursion: false, edns },
+            runs: None,
+            probability: None,
         };
         // Once for all of them: what starts later must not end what started before.
         clear_hosts(&self.testbed, &[Host::Dut, Host::Auth], &installed.adapter().title)?;

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A file of any size takes constant memory: the compiled records are in the page cache and are read by
-//! position, so that workers share them. Each worker takes every n-th record and starts again at the end.
+//! position, so that workers share them. Each worker takes every n-th record and starts again at the end, as often as the
+//! file is to be used. [Whole messages](super::messages) are compiled to records of the same form.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -14,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use measure::Rng;
 use wire::query_line::{self, BadLine, MAX_LINE};
 use wire::{Edns, Expect, Invalid, Name, Qclass, Qtype, compose, reply};
 
@@ -21,7 +23,7 @@ use super::{Composed, Workload, opt_record};
 
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
-/// Bytes in front of each question: length (2), hash (4).
+/// Bytes in front of each question or message: length (2), hash (4).
 const HEAD: usize = 6;
 
 /// Error of a query file.
@@ -53,6 +55,18 @@ pub enum QueryFileError {
         /// Path of the file.
         path: PathBuf,
     },
+    /// A message of a file of messages cannot be sent.
+    #[error("{}: message {number}, at octet {offset}: {why}", path.display())]
+    BadMessage {
+        /// Path of the file.
+        path: PathBuf,
+        /// Number of the message, from 1.
+        number: u64,
+        /// Position of the message in the file, from 0.
+        offset: u64,
+        /// Reason why it is not accepted.
+        why: String,
+    },
     /// The compiled queries cannot be stored.
     #[error("cannot store the compiled queries in {}: {source}; set TMPDIR to a folder with enough space", place.display())]
     NoRoom {
@@ -69,6 +83,49 @@ pub struct QueryFile {
     records: Arc<File>,
     len: u64,
     queries: u64,
+    /// Whether the records are whole messages instead of questions.
+    whole: bool,
+}
+
+/// Writer of the records of a query file.
+pub(super) struct Records {
+    out: BufWriter<File>,
+    len: u64,
+    queries: u64,
+}
+
+impl Records {
+    /// Makes a temporary file for records.
+    pub(super) fn new() -> Result<Self, QueryFileError> {
+        let out = BufWriter::with_capacity(CHUNK, tempfile::tempfile().map_err(no_room)?);
+        Ok(Records { out, len: 0, queries: 0 })
+    }
+
+    /// Adds a question or a message of at most 64 KiB, with the hash of its question.
+    pub(super) fn push(&mut self, hash: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
+        let mut write = || {
+            self.out.write_all(&(bytes.len() as u16).to_le_bytes())?;
+            self.out.write_all(&hash.to_le_bytes())?;
+            self.out.write_all(bytes)
+        };
+        write().map_err(no_room)?;
+        self.len += (HEAD + bytes.len()) as u64;
+        self.queries += 1;
+        Ok(())
+    }
+
+    /// Returns the file of these records, `whole` messages or questions, which were read from `path`.
+    pub(super) fn finish(self, path: &Path, whole: bool) -> Result<QueryFile, QueryFileError> {
+        if self.queries == 0 {
+            return Err(QueryFileError::Empty { path: path.to_owned() });
+        }
+        let records = self.out.into_inner().map_err(|e| no_room(e.into_error()))?;
+        Ok(QueryFile { records: Arc::new(records), len: self.len, queries: self.queries, whole })
+    }
+}
+
+fn no_room(source: io::Error) -> QueryFileError {
+    QueryFileError::NoRoom { place: std::env::temp_dir(), source }
 }
 
 impl QueryFile {
@@ -87,9 +144,8 @@ impl QueryFile {
     /// # Errors
     /// As [`compile`](Self::compile).
     pub fn compile_from(mut input: impl BufRead, path: &Path) -> Result<Self, QueryFileError> {
-        let no_room = |source| QueryFileError::NoRoom { place: std::env::temp_dir(), source };
-        let mut out = BufWriter::with_capacity(CHUNK, tempfile::tempfile().map_err(no_room)?);
-        let (mut line, mut number, mut len, mut queries) = (Vec::new(), 0, 0, 0);
+        let mut records = Records::new()?;
+        let (mut line, mut number) = (Vec::new(), 0);
         loop {
             line.clear();
             let read = io::Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
@@ -108,18 +164,10 @@ impl QueryFile {
             };
             if let Some((name, qtype)) = query_line::parse(&line).map_err(bad)? {
                 let question = question(&name, qtype);
-                out.write_all(&(question.len() as u16).to_le_bytes()).map_err(no_room)?;
-                out.write_all(&reply::question_hash(&question).to_le_bytes()).map_err(no_room)?;
-                out.write_all(&question).map_err(no_room)?;
-                len += (HEAD + question.len()) as u64;
-                queries += 1;
+                records.push(reply::question_hash(&question), &question)?;
             }
         }
-        if queries == 0 {
-            return Err(QueryFileError::Empty { path: path.to_owned() });
-        }
-        let records = out.into_inner().map_err(|e| no_room(e.into_error()))?;
-        Ok(QueryFile { records: Arc::new(records), len, queries })
+        records.finish(path, false)
     }
 
     /// Returns the number of queries.
@@ -140,6 +188,14 @@ impl QueryFile {
             chunk_at: 0,
             at: 0,
             skip: u64::from(workers) - 1,
+            left: options.runs.map_or(u64::MAX, |runs| {
+                let all = self.queries.saturating_mul(runs);
+                all.saturating_sub(u64::from(worker)).div_ceil(u64::from(workers))
+            }),
+            sample: options.sample.map(|sample| Chance {
+                share: sample.share,
+                rng: Rng::part(sample.seed, u64::from(worker)),
+            }),
             expect: options.expect,
             recursion_desired: options.recursion_desired,
             opt,
@@ -160,6 +216,19 @@ pub struct QueryOptions {
     pub recursion_desired: bool,
     /// The OPT record, if any.
     pub edns: Option<Edns>,
+    /// How often the file is used; again and again if `None`.
+    pub runs: Option<u64>,
+    /// Part of the queries that is used; all if `None`.
+    pub sample: Option<Sample>,
+}
+
+/// A part of the queries of a file, chosen by chance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Share (above 0, up to 1) of the queries.
+    pub share: f64,
+    /// Seed of the choice.
+    pub seed: u64,
 }
 
 /// Returns the question of a query, as it is in a message.
@@ -181,9 +250,19 @@ pub struct FileWorkload {
     at: u64,
     /// Number of records of other workers between two of this worker.
     skip: u64,
+    /// Number of queries that this worker still sends.
+    left: u64,
+    sample: Option<Chance>,
     expect: Expect,
     recursion_desired: bool,
     opt: Option<Vec<u8>>,
+}
+
+/// The choice of the queries that are used.
+#[derive(Debug)]
+struct Chance {
+    share: f64,
+    rng: Rng,
 }
 
 impl FileWorkload {
@@ -225,9 +304,19 @@ impl FileWorkload {
 impl Workload for FileWorkload {
     #[inline]
     fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
-        let (key, question) = self.record();
-        let len =
-            compose(out, 0, &self.chunk[question], self.recursion_desired, self.opt.as_deref());
+        self.left = self.left.checked_sub(1)?;
+        while self.sample.as_mut().is_some_and(|chance| chance.rng.unit() >= chance.share) {
+            self.left = self.left.checked_sub(1)?;
+            (0..=self.skip).for_each(|_| self.skip_record());
+        }
+        let (key, record) = self.record();
+        let record = &self.chunk[record];
+        let len = if self.file.whole {
+            out[..record.len()].copy_from_slice(record);
+            record.len()
+        } else {
+            compose(out, 0, record, self.recursion_desired, self.opt.as_deref())
+        };
         for _ in 0..=self.skip {
             self.skip_record();
         }
@@ -236,7 +325,11 @@ impl Workload for FileWorkload {
 
     #[inline]
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
-        check_by_hash(key, message, &self.expect)
+        if self.file.whole {
+            super::messages::check(key, message, &self.expect)
+        } else {
+            check_by_hash(key, message, &self.expect)
+        }
     }
 }
 
@@ -264,7 +357,29 @@ mod tests {
     }
 
     fn options() -> QueryOptions {
-        QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None }
+        QueryOptions {
+            expect: Expect::Answered,
+            recursion_desired: true,
+            edns: None,
+            runs: None,
+            sample: None,
+        }
+    }
+
+    #[test]
+    fn a_file_is_used_as_often_as_wanted() {
+        let file = compile("a.example A\nb.example A\nc.example A\n").expect("a good file");
+        for workers in 1..5 {
+            let sent = (0..workers).map(|worker| {
+                let options = QueryOptions { runs: Some(2), ..options() };
+                let mut stream = file.workload(worker, workers, options);
+                let mut out = [0; super::super::MAX_QUERY];
+                let count = std::iter::from_fn(|| stream.next(&mut out)).count();
+                assert_eq!(stream.next(&mut out), None);
+                count
+            });
+            assert_eq!(sent.sum::<usize>(), 6, "{workers} workers");
+        }
     }
 
     #[test]
@@ -283,6 +398,22 @@ mod tests {
         }
         // Worker 0 takes n0 n3 n6 n9, and goes on at n2; worker 1 takes n1 n4 n7 n0.
         assert_eq!(&names, b"036914702581");
+    }
+
+    #[test]
+    fn a_sample_is_a_share_of_the_queries() {
+        let text: String = (0..1_000).map(|i| format!("n{i}.example A\n")).collect();
+        let file = compile(&text).expect("a good file");
+        let count = |share| {
+            let sample = Some(Sample { share, seed: 7 });
+            let options = QueryOptions { runs: Some(10), sample, ..options() };
+            let (mut stream, mut out) =
+                (file.workload(0, 1, options), [0; super::super::MAX_QUERY]);
+            std::iter::from_fn(|| stream.next(&mut out)).count()
+        };
+        assert_eq!(count(1.0), 10_000);
+        // Six standard deviations of 10,000 draws.
+        assert!(count(0.25).abs_diff(2_500) < 260, "{}", count(0.25));
     }
 
     #[test]

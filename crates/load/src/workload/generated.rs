@@ -58,7 +58,10 @@ pub enum GeneratedError {
 #[derive(Clone, Debug)]
 pub struct GeneratedWorkload {
     spec: GeneratedSpec,
-    qtype: Qtype,
+    /// Types of the queries, used in turn.
+    qtypes: Vec<Qtype>,
+    /// Place of the next type.
+    next_type: usize,
     rng: Rng,
     picker: Option<Picker>,
     /// Number of names queried once so far; workers use different residues.
@@ -70,19 +73,23 @@ pub struct GeneratedWorkload {
 }
 
 impl GeneratedWorkload {
-    /// Makes the stream of `worker` among `workers`, for `seed`.
+    /// Makes the stream of `worker` among `workers`, for `seed`, whose queries have the types `qtypes` in turn.
+    ///
+    /// # Panics
+    /// When there is no type.
     ///
     /// # Errors
     /// When the zone is too long for labels in front of it, the mix is not valid, or the EDNS options are too
     /// long.
     pub fn new(
         spec: GeneratedSpec,
-        qtype: Qtype,
+        qtypes: Vec<Qtype>,
         options: QueryOptions,
         seed: u64,
         worker: u32,
         workers: u32,
     ) -> Result<Self, GeneratedError> {
+        assert!(!qtypes.is_empty(), "a query has a type");
         let mut picker = None;
         match &spec {
             GeneratedSpec::Single { .. } => {}
@@ -97,7 +104,8 @@ impl GeneratedWorkload {
         }
         Ok(GeneratedWorkload {
             spec,
-            qtype,
+            next_type: worker as usize % qtypes.len(),
+            qtypes,
             rng: Rng::part(seed, u64::from(worker)),
             picker,
             fresh: u64::from(worker),
@@ -168,7 +176,10 @@ impl Workload for GeneratedWorkload {
         let mut question = [0; 255 + 4];
         let name: &mut [u8; 255] = question.first_chunk_mut().expect("longer");
         let end = self.write_name(name);
-        question[end..end + 2].copy_from_slice(&self.qtype.0.to_be_bytes());
+        let qtype = self.qtypes[self.next_type];
+        self.next_type =
+            if self.next_type + 1 == self.qtypes.len() { 0 } else { self.next_type + 1 };
+        question[end..end + 2].copy_from_slice(&qtype.0.to_be_bytes());
         question[end + 2..end + 4].copy_from_slice(&Qclass::IN.0.to_be_bytes());
         let question = &question[..end + 4];
         let len = compose(out, 0, question, self.recursion_desired, self.opt.as_deref());
@@ -187,10 +198,15 @@ mod tests {
     use super::*;
 
     fn names(spec: GeneratedSpec, seed: u64, count: usize) -> Vec<String> {
-        let options =
-            QueryOptions { expect: Expect::Answered, recursion_desired: true, edns: None };
-        let mut workload =
-            GeneratedWorkload::new(spec, Qtype::A, options, seed, 0, 1).expect("short enough");
+        let options = QueryOptions {
+            expect: Expect::Answered,
+            recursion_desired: true,
+            edns: None,
+            runs: None,
+            sample: None,
+        };
+        let mut workload = GeneratedWorkload::new(spec, vec![Qtype::A], options, seed, 0, 1)
+            .expect("short enough");
         let mut out = [0; super::super::MAX_QUERY];
         (0..count)
             .map(|_| {
@@ -198,6 +214,27 @@ mod tests {
                 Name::from_wire(&out[12..composed.len - 4]).expect("a name").to_string()
             })
             .collect()
+    }
+
+    #[test]
+    fn types_take_turns() {
+        let name = "a.test".parse().expect("a name");
+        let options = QueryOptions {
+            expect: Expect::Answered,
+            recursion_desired: true,
+            edns: None,
+            runs: None,
+            sample: None,
+        };
+        let types = vec![Qtype::A, Qtype::AAAA, Qtype::MX];
+        let spec = GeneratedSpec::Single { name };
+        let mut stream =
+            GeneratedWorkload::new(spec, types.clone(), options, 1, 0, 1).expect("short");
+        for qtype in types.iter().cycle().take(7) {
+            let mut out = [0; super::super::MAX_QUERY];
+            let len = stream.next(&mut out).expect("endless").len;
+            assert_eq!(out[len - 4..len - 2], qtype.0.to_be_bytes());
+        }
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) fn plan(pacing: Pacing, duration: Nanos, sockets: u16) -> Plan {
         segmented: false,
         adaptive_window: false,
         stop_at: None,
+        most_outstanding: None,
+        step: None,
         sockets,
         seed: 1,
         worker: 0,

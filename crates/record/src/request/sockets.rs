@@ -17,6 +17,9 @@ pub struct Sockets {
     /// Number of sockets of each worker, in place of a number over all workers, as dns64perf++ has it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub per_worker: Option<u16>,
+    /// First source port over UDP; the ports after it are for the other sockets. Chosen by the kernel if absent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub first_port: Option<u16>,
     /// Source addresses, used in turn from the first; chosen by the kernel if absent.
     pub source: Option<IpNet>,
     /// How workers wait.
@@ -43,6 +46,7 @@ impl Default for Sockets {
             cpus: Vec::new(),
             count: None,
             per_worker: None,
+            first_port: None,
             source: None,
             wait: WaitFor::Auto,
             max_burst: Nanos::from_micros(50),

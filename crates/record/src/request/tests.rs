@@ -10,7 +10,12 @@ fn pacings() -> impl Strategy<Value = Pacing> {
         rate().prop_map(|rate| Pacing::Constant { rate }),
         rate().prop_map(|rate| Pacing::Poisson { rate }),
         (rate(), rate()).prop_map(|(from, to)| Pacing::Ramp { from, to }),
+        (rate(), 1..u64::MAX / 2).prop_map(|(to, hold)| {
+            Pacing::RampHold { from: Qps::default(), to, hold: Nanos(hold) }
+        }),
         (1..u32::MAX).prop_map(|outstanding| Pacing::Window { outstanding }),
+        (1..u32::MAX, rate())
+            .prop_map(|(outstanding, rate)| Pacing::CappedWindow { outstanding, rate }),
         (1..256u32, 1..9_999u32)
             .prop_map(|(threads, experiments)| Pacing::LockStep { threads, experiments }),
     ]
@@ -60,10 +65,17 @@ fn workloads() -> impl Strategy<Value = Workload> {
                 query,
             })
         }),
-        (text(), expects(), queries()).prop_map(|(path, expect, query)| Workload::QueryFile {
-            path: path.into(),
-            expect,
-            query
+        (text(), expects(), queries(), option::of(1..99u64)).prop_map(
+            |(path, expect, query, runs)| Workload::QueryFile {
+                path: path.into(),
+                expect,
+                query,
+                runs,
+                probability: runs.map(|n| 1.0 / n as f64),
+            }
+        ),
+        (text(), expects(), option::of(1..99u64)).prop_map(|(path, expect, runs)| {
+            Workload::Messages { path: path.into(), expect, runs }
         }),
         (text(), text(), expects(), queries())
             .prop_map(|(name, qtype, expect, query)| Workload::Name { name, qtype, expect, query }),
@@ -122,6 +134,7 @@ fn requests() -> impl Strategy<Value = TrialRequest> {
         cpus,
         count,
         per_worker: count,
+        first_port: count,
         source: flag.then(|| "fd00::5/64".parse().expect("a prefix")),
         wait: if flag { WaitFor::Yield } else { WaitFor::Auto },
         gso: if flag { Gso::Off } else { Gso::On },
@@ -140,6 +153,8 @@ fn requests() -> impl Strategy<Value = TrialRequest> {
             timeout: Nanos(timeout),
             goal,
             early_stop: seed % 2 == 0,
+            most_outstanding: Some(seed).filter(|_| seed % 2 == 0),
+            step: Some(Nanos(timeout)).filter(|_| seed % 2 == 0),
             sockets,
             seed,
             live: Some("live.json".into()).filter(|_| seed % 2 == 0),

@@ -19,12 +19,28 @@ pub enum Workload {
         expect: Expect,
         /// Form of the queries.
         query: Query,
+        /// How often the file is used; again and again if absent.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        runs: Option<u64>,
+        /// Share (above 0, up to 1) of the queries that is used, chosen by chance; all if absent.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        probability: Option<f64>,
+    },
+    /// The messages of a file, as they are except for their ids.
+    Messages {
+        /// Path of the file, with each message behind its length (2 octets), as on a TCP connection.
+        path: PathBuf,
+        /// Expected replies.
+        expect: Expect,
+        /// How often the file is used; again and again if absent.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        runs: Option<u64>,
     },
     /// The same name in each query.
     Name {
         /// Name of the queries.
         name: String,
-        /// Type of the queries.
+        /// Type of the queries, or several in turn with commas between them.
         qtype: String,
         /// Expected replies.
         expect: Expect,
@@ -35,7 +51,7 @@ pub enum Workload {
     RandomSubdomain {
         /// Name of the zone.
         zone: String,
-        /// Type of the queries.
+        /// Type of the queries, or several in turn with commas between them.
         qtype: String,
         /// Expected replies.
         expect: Expect,
@@ -54,7 +70,7 @@ pub enum Workload {
         repeats: f64,
         /// Share (0 to 1) of queries for names that do not exist.
         missing: f64,
-        /// Type of the queries.
+        /// Type of the queries, or several in turn with commas between them.
         qtype: String,
         /// Expected replies.
         expect: Expect,

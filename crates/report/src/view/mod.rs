@@ -33,5 +33,5 @@ pub use quoted::quoted;
 pub use table::{Align, align};
 pub(crate) use time::date;
 pub use time::span;
-pub(crate) use unit::time_us;
+pub use unit::time_us;
 pub use unit::{quantity, short_time_us, with_unit};

@@ -16,7 +16,7 @@ pub fn with_unit(value: f64, unit: &str) -> String {
 }
 
 /// Formats microseconds in a readable unit.
-pub(crate) fn time_us(us: f64) -> String {
+pub fn time_us(us: f64) -> String {
     match us {
         us if us >= 1e6 => format!("{:.2} s", us / 1e6),
         us if us >= 1e3 => format!("{:.2} ms", us / 1e3),

@@ -12,7 +12,7 @@ use streams::serve::FaultPlan;
 use udp::UdpOptions;
 use wire::{Ipv4Prefix, Name, Pref64};
 
-use crate::arguments::address::parse_target;
+use crate::arguments::address::parse_listen;
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::sockets::WAIT;
 
@@ -41,7 +41,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 #[command(group = clap::ArgGroup::new("private").multiple(true))]
 pub(crate) struct AuthArgs {
     /// Address of DNS over UDP and TCP: ADDRESS:PORT; may be repeated
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target, default_value = "[::1]:5353")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen, default_value = "[::1]:5353")]
     pub(crate) listen: Vec<SocketAddr>,
     /// Address of DNS over TLS: ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT", group = "private")]

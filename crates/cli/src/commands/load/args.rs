@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use clap::Args;
+use clap::{ArgAction, Args};
 use lab::CpuList;
 use measure::{Goal, Nanos, OpenPacing, Pacing, Qps};
 use record::TrialRequest;
@@ -11,8 +11,10 @@ use record::request;
 
 use super::pacing::{PacingArg, PacingKind, PacingParser};
 use super::replay::ReplayArgs;
-use crate::arguments::address::Target;
+use crate::arguments::address::{Family, Target};
+use crate::arguments::choice::{Choice, choice};
 use crate::arguments::keep::KeepArgs;
+use crate::arguments::number::parse_count;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
@@ -34,7 +36,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
 /// `dnsdyno load`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LoadArgs {
-    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as `[ADDRESS]:PORT` [default port: the transport's]
+    /// The server: an address or a name, with or without :PORT, IPv6 as `[ADDRESS]:PORT`; a name is looked up once
+    /// [default port: the transport's]
     pub(crate) target: Target,
     /// When queries leave: a word, with its numbers in further arguments, or all in one: 'constant 20k', 'poisson 20k',
     /// 'ramp 1k..20k', 'window 256', 'lockstep 4x256'
@@ -49,16 +52,16 @@ pub(crate) struct LoadArgs {
     /// Last rate of a ramp
     #[arg(long, value_name = "RATE")]
     pub(crate) to: Option<Qps>,
-    /// Number of queries outstanding in a window, over all workers
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub(crate) window: u32,
+    /// Number of queries outstanding in a window, over all workers [default: 100]
+    #[arg(long, value_name = "N")]
+    pub(crate) window: Option<u32>,
     /// Number of threads of a lock-step load, 1 to 256; several numbers (1,2,4,8,16) give a run each. They are shared out
-    /// to the cores of --cpus
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    /// to the cores of --cpus [default: 1]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
     pub(crate) threads: Vec<u32>,
-    /// Number of experiments of a lock-step load, 256 queries each
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    pub(crate) experiments: u32,
+    /// Number of experiments of a lock-step load, 256 queries each [default: 256]
+    #[arg(long, value_name = "N")]
+    pub(crate) experiments: Option<u32>,
     /// Write the time of each experiment of a lock-step load to this file, as CSV (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) times: Option<PathBuf>,
@@ -69,15 +72,30 @@ pub(crate) struct LoadArgs {
     /// Cores of the AuthDNS behind a server on this host: they are watched for stalls
     #[arg(long, value_name = "LIST")]
     pub(crate) auth_cpus: Option<CpuList>,
-    /// How long to send (5s, 250ms, 1m)
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    pub(crate) duration: Nanos,
+    /// How long to send (5s, 250ms, 1m) [default: 10s; with --runs until the file was used so often]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Nanos>,
     /// Timeout of a query: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(crate) timeout: Nanos,
+    /// End the sending of an open loop as soon as so many queries are outstanding, as resperf does
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) stop_outstanding: Option<u64>,
+    /// Count the queries of steps of this length apart [default: a twentieth of a ramp]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) step: Option<Nanos>,
     /// Check the trial against this goal, and end it early if it cannot pass any more
     #[arg(long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
+    /// Show the counters at this interval, also off a terminal
+    #[arg(long, value_name = "TIME")]
+    pub(crate) interval: Option<Nanos>,
+    /// Show these percentiles of the latency too (25,75,99.99)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_percentile)]
+    pub(crate) quantiles: Vec<f64>,
+    /// Form of what is printed
+    #[arg(long, value_parser = choice(&FORMAT), value_name = "FORM", default_value = "table")]
+    pub(crate) format: Format,
     /// Write the result, histograms included, to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -93,6 +111,42 @@ pub(crate) struct LoadArgs {
     pub(crate) sockets: SocketArgs,
 }
 
+/// Forms of what is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Lines for people.
+    Table,
+    /// The record.
+    Json,
+    /// A row of comma-separated values below its heads.
+    Csv,
+}
+
+/// Forms of what is printed.
+const FORMAT: [Choice<Format>; 3] = [
+    ("table", "Lines for people", Format::Table),
+    ("json", "The record, as --json - writes it", Format::Json),
+    ("csv", "A row below its heads, as `export --csv` writes it", Format::Csv),
+];
+
+/// Reads a percentile, above 0 and up to 100.
+fn parse_percentile(text: &str) -> Result<f64, String> {
+    let digits = text.trim().trim_start_matches('p');
+    let number = digits.parse::<f64>().ok().filter(|p| *p > 0.0 && *p <= 100.0);
+    number.ok_or_else(|| format!("`{text}` is not a percentile such as 50, 99 or 99.9"))
+}
+
+/// Longest duration of a load that ends with its file.
+const NO_LIMIT: Nanos = Nanos::from_secs(365 * 86_400);
+
+/// Number of steps of a ramp.
+const STEPS: u64 = 20;
+
+/// Returns the length of the steps of a ramp: a twentieth, in whole milliseconds.
+fn step_of_ramp(duration: Nanos) -> Nanos {
+    Nanos::from_millis((duration.0 / STEPS).div_ceil(1_000_000).max(1))
+}
+
 /// Returns the cores of an argument; none without it.
 fn listed(cpus: &Option<CpuList>) -> Vec<usize> {
     cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec())
@@ -105,17 +159,24 @@ impl LoadArgs {
             Some(replay) => replay,
             None => self.workload.request()?,
         };
+        let pacing = self.pacing()?;
+        self.check(pacing)?;
+        let duration = self.duration();
+        let engine = self.streams.engine()?;
+        self.sockets.check_engine(&engine)?;
         Ok(TrialRequest {
             version: request::VERSION,
-            target: self.target.or_port(self.streams.port()),
+            target: self.target.resolve(self.streams.port(), Family::Any)?,
             also: Vec::new(),
-            engine: self.streams.engine()?,
+            engine,
             workload,
-            pacing: self.pacing()?,
-            duration: self.duration,
+            pacing,
+            duration,
             timeout: self.timeout,
             goal: self.goal.clone(),
             early_stop: true,
+            most_outstanding: self.stop_outstanding,
+            step: self.step.or_else(|| pacing.is_ramp().then(|| step_of_ramp(duration))),
             sockets: self.sockets.request(),
             seed: self.workload.seed,
             live: None,
@@ -124,8 +185,65 @@ impl LoadArgs {
         })
     }
 
+    /// Returns how long to send.
+    fn duration(&self) -> Nanos {
+        let usual = if self.workload.runs.is_some() { NO_LIMIT } else { Nanos::from_secs(10) };
+        self.duration.unwrap_or(usual)
+    }
+
+    /// Refuses options that change nothing with this pacing, with the reason.
+    fn check(&self, pacing: Pacing) -> anyhow::Result<()> {
+        let window = matches!(pacing, Pacing::Window { .. } | Pacing::CappedWindow { .. });
+        let lockstep = matches!(pacing, Pacing::LockStep { .. });
+        let whole = matches!(self.pacing, PacingArg::Whole(_));
+        let said = "--pacing says it already";
+        for (given, option, useless) in [
+            (
+                self.window.is_some(),
+                "--window",
+                (!window).then_some("it goes with --pacing window"),
+            ),
+            (self.window.is_some(), "--window", whole.then_some(said)),
+            (
+                !self.threads.is_empty(),
+                "--threads",
+                (!lockstep).then_some(
+                    "it goes with --pacing lockstep; --cpus sets the workers of other loads",
+                ),
+            ),
+            (!self.threads.is_empty(), "--threads", whole.then_some(said)),
+            (
+                self.experiments.is_some(),
+                "--experiments",
+                (!lockstep).then_some("it goes with --pacing lockstep"),
+            ),
+            (self.experiments.is_some(), "--experiments", whole.then_some(said)),
+            (
+                self.duration.is_some(),
+                "--duration",
+                lockstep.then_some("a lock-step load lasts for its --experiments"),
+            ),
+            (
+                self.stop_outstanding.is_some(),
+                "--stop-outstanding",
+                (!pacing.is_open_loop())
+                    .then_some("a closed loop never has more outstanding than its window"),
+            ),
+            (
+                self.step.is_some(),
+                "--step",
+                lockstep.then_some("a lock-step load has its experiments (--times)"),
+            ),
+        ] {
+            if let (true, Some(why)) = (given, useless) {
+                bail!("{option}: {why}");
+            }
+        }
+        Ok(())
+    }
+
     fn pacing(&self) -> anyhow::Result<Pacing> {
-        if self.duration == Nanos::ZERO || self.timeout == Nanos::ZERO {
+        if self.duration == Some(Nanos::ZERO) || self.timeout == Nanos::ZERO {
             bail!("--duration and --timeout must be longer than 0");
         }
         let kind = match self.pacing {
@@ -153,15 +271,16 @@ impl LoadArgs {
                 (Some(from), Some(to)) => Pacing::Ramp { from, to },
                 _ => bail!("a ramp needs --from and --to"),
             },
-            PacingKind::Window if self.window == 0 => {
+            PacingKind::Window if self.window == Some(0) => {
                 bail!("--window 0: at least one query must be outstanding")
             }
-            PacingKind::Window => Pacing::Window { outstanding: self.window },
-            PacingKind::Lockstep if self.experiments == 0 => {
+            PacingKind::Window => Pacing::Window { outstanding: self.window.unwrap_or(100) },
+            PacingKind::Lockstep if self.experiments == Some(0) => {
                 bail!("--experiments 0: at least one must run")
             }
             PacingKind::Lockstep => {
-                Pacing::LockStep { threads: self.threads[0], experiments: self.experiments }
+                let threads = self.threads.first().copied().unwrap_or(1);
+                Pacing::LockStep { threads, experiments: self.experiments.unwrap_or(256) }
             }
         })
     }

@@ -26,8 +26,8 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
     }
     let Pacing::LockStep { threads, experiments } = request.pacing else { return Ok(()) };
     let all = match args.pacing {
-        PacingArg::Kind(_) => args.threads.clone(),
-        PacingArg::Whole(_) => vec![threads],
+        PacingArg::Kind(_) if !args.threads.is_empty() => args.threads.clone(),
+        PacingArg::Kind(_) | PacingArg::Whole(_) => vec![threads],
     };
     let each = u64::from(experiments) * u64::from(EXPERIMENT);
     let setups = all.iter().map(|&threads| {
@@ -50,8 +50,10 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
             first_name: run * each,
             names: each,
         });
-        let (live, progress) =
-            progress::show(format!("lock-step {}, {threads} threads", setup.target()));
+        let (live, progress) = progress::show(
+            format!("lock-step {}, {threads} threads", setup.target()),
+            args.interval,
+        );
         let result = setup.run(&live, &stop)?;
         drop(progress);
         rows.push(LockStepRow::new(threads, result));

@@ -9,16 +9,18 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use measure::Pacing;
-use record::TrialRequest;
+use record::{Table, Trial, TrialRequest};
 use tester::Setup;
 
+use self::args::Format;
 pub(crate) use self::args::{EXAMPLES, LoadArgs};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, print};
 use crate::process::{command_line, interruption};
 use crate::progress;
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
+    args.sockets.check().map_err(Failure::BadInput)?;
     let request = args.request().map_err(Failure::BadInput)?;
     if let Pacing::LockStep { .. } = request.pacing {
         return lockstep::run(&args, request);
@@ -31,14 +33,14 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     output::try_writing([&args.json])?;
     args.keep.try_writing()?;
     let stop = interruption()?;
-    let (live, progress) = progress::show(format!("load {}", setup.target()));
+    let (live, progress) = progress::show(format!("load {}", setup.target()), args.interval);
     let trial = setup.run(&live, &stop)?.trial;
     drop(progress);
     // Each of these is done whatever became of the others.
     let json = args.json.as_deref();
     let written = json.map_or(Ok(()), |path| record::write(path, &trial)).map_err(Failure::run);
     if args.json.as_deref() != Some(Path::new("-")) {
-        print!("{}", report::trial(&trial));
+        show(&args, &trial)?;
     }
     let failed = trial.void.is_void() || trial.passed == Some(false);
     let no_answer = report::no_answer(&trial);
@@ -54,6 +56,27 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     }
 }
 
+/// Prints a trial in the form that was asked for.
+fn show(args: &LoadArgs, trial: &Trial) -> Result<(), Failure> {
+    match args.format {
+        Format::Json => record::write(Path::new("-"), trial).map_err(Failure::run),
+        Format::Csv => print(|out| {
+            record::write_csv(&record::of_trial("load", trial.clone()), Table::Trials, out)
+                .map_err(std::io::Error::from)
+        }),
+        Format::Table => {
+            print!("{}{}", report::trial(trial), report::steps(trial));
+            let Ok(histogram) = trial.latency_us.histogram() else { return Ok(()) };
+            for percent in &args.quantiles {
+                let at = histogram.quantile(percent / 100.0).as_micros_f64();
+                let label = format!("p{percent}");
+                println!("{label:<16}{} (from due to reply)", report::view::time_us(at));
+            }
+            Ok(())
+        }
+    }
+}
+
 /// Runs the trial that is requested as JSON on standard input, for the lab, and writes its result to `file`.
 pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
     let request = TrialRequest::read(std::io::stdin().lock()).map_err(Failure::input)?;
@@ -62,7 +85,7 @@ pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
         let bad = error.is_bad_input();
         if bad { Failure::input(error) } else { Failure::run(error) }
     })?;
-    let (live, progress) = progress::show(format!("load {}", setup.target()));
+    let (live, progress) = progress::show(format!("load {}", setup.target()), None);
     let result = setup.run(&live, &interruption()?)?;
     drop(progress);
     record::write(file, &result).map_err(Failure::run)
@@ -111,6 +134,10 @@ mod tests {
             "dnsdyno load 127.0.0.1 --random-subdomain x.test --pacing poisson --rate 33333.3 --timeout 20ms",
             "dnsdyno load 127.0.0.1 --mix x.test --mix-names 5 --mix-exponent 1.5 --mix-missing 0.25",
             "dnsdyno load 127.0.0.1 --replay x.pcap --speed 2x --replay-port 53,5300 --source 10.9.0.5/24",
+            "dnsdyno load 127.0.0.1 --queries q.txt --runs 3 --pacing 'window 5 at most 2k' --source-port 2000 --step 100ms",
+            "dnsdyno load 127.0.0.1 --queries q.txt --probability 0.25 -n 2",
+            "dnsdyno load 127.0.0.1 --name x.test --type A,AAAA,MX",
+            "dnsdyno load 127.0.0.1 --messages m.bin --runs 1 --pacing 'ramp 0..2k then 3s' --stop-outstanding 500 --expect noerror",
             "dnsdyno load 127.0.0.1 --pacing lockstep --threads 4 --experiments 2 --dut-cpus 0-2 --auth-cpus 3",
             "dnsdyno load 127.0.0.1 --cpus 0,2 --ports-per-thread 7",
             "dnsdyno load 127.0.0.1 --cpus 0,2 --ports 9 --wait yield --max-burst-us 20 --gso on --no-gro \

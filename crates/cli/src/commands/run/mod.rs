@@ -12,7 +12,7 @@ use std::path::Path;
 use experiment::{Experiment, Found};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
-use lab::{Checked, Entered, Event, RunOptions, run_experiment};
+use lab::{Checked, CpuList, Entered, Event, RunOptions, run_experiment};
 use record::{CellRecord, CertificateFile, Check, HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
@@ -23,6 +23,7 @@ use self::live::{Board, View};
 use self::metrics::Listener;
 use crate::arguments::certificate::shortened;
 use crate::arguments::store::{self, RunRef, StoreArgs};
+use crate::command_line::nearest;
 use crate::commands::host;
 use crate::failure::Failure;
 use crate::output;
@@ -45,7 +46,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let checked = lab::check(&experiment, &options).map_err(failure)?;
     if args.dry_run {
         plan::show(&checked);
-        return Ok(());
+        return cores_are_here(&checked);
     }
     output::try_writing([&args.json])?;
     if !args.no_store {
@@ -73,6 +74,19 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let view = if viewed { open_view(&board, &lab, &checked) } else { None };
     let (store, json) = (store.as_ref(), args.json.as_deref());
     conduct(&lab, &checked, &options, store, &board, view, json)
+}
+
+/// Refuses an experiment whose cores this process does not have.
+fn cores_are_here(checked: &Checked<'_>) -> Result<(), Failure> {
+    let (plan, allowed) = (&checked.experiment.common().cpus, CpuList::allowed());
+    for (host, wanted) in [("tester", &plan.tester), ("auth", &plan.auth), ("dut", &plan.dut)] {
+        if let Some(cpu) = wanted.iter().find(|cpu| !allowed.cpus().contains(cpu)) {
+            let why =
+                format!("cpus.{host}: there is no core {cpu} for this process: it has {allowed}");
+            return Err(Failure::input(anyhow::anyhow!(why)));
+        }
+    }
+    Ok(())
 }
 
 /// Opens the live view; without it the steps are printed as plain lines.
@@ -218,8 +232,10 @@ fn read(args: &RunArgs) -> anyhow::Result<Experiment> {
         Some(text) => Ok(Experiment::parse(text, path)?),
         None => {
             let known: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
+            let nearest = nearest(&name, known.iter().copied());
+            let hint = nearest.map_or(String::new(), |name| format!("; did you mean {name}?"));
             anyhow::bail!(
-                "there is no experiment file {}, and none built in of that name; built in: {}",
+                "there is no experiment file {}, and none built in of that name{hint}; built in: {}",
                 path.display(),
                 known.join(", ")
             )

@@ -1,16 +1,18 @@
 //! Arguments of `dnsdyno search`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 use experiment::RuleName;
-use measure::{Goal, Nanos, Qps};
+use measure::{Goal, Nanos, OpenPacing, Qps};
 
-use crate::arguments::address::parse_target;
+use super::over::Over;
+use crate::arguments::address::Target;
 use crate::arguments::certificate::CertificateArgs;
+use crate::arguments::choice::{Choice, choice};
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::sockets::SocketArgs;
+use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -20,6 +22,12 @@ pub(crate) const EXAMPLES: &str = "Examples:
   The highest rate at which 99 % of the answers come within 5 ms, and at most one in a thousand is lost
     dnsdyno search 192.0.2.1:53 --queries q.txt --goal \"p99 < 5ms, loss < 0.1%\" --max 500k
 
+  How many TLS connections a second, each with a handshake of its own and one query
+    dnsdyno search [fd00::2]:853 --transport tls --clients 500 --over connections --queries q.txt --goal 'loss < 1%'
+
+  How many clients over TCP, at 5,000 queries a second together
+    dnsdyno search 192.0.2.1 --transport tcp --over clients --rate 5k --queries q.txt --goal 'p99 < 20ms, loss < 0.1%'
+
   By RFC 8219 against a server on another host, with the certificate of this machine's Tester
     dnsdyno selftest --rate 440k --certificate tester.json
     dnsdyno search [2001:db8::53]:53 --rfc8219 --namespace 0.0.0.0/2 --certificate tester.json";
@@ -27,9 +35,18 @@ pub(crate) const EXAMPLES: &str = "Examples:
 /// `dnsdyno search`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SearchArgs {
-    /// The server: ADDRESS or ADDRESS:PORT, IPv6 as `[ADDRESS]:PORT`
-    #[arg(value_parser = parse_target)]
-    pub(crate) target: SocketAddr,
+    /// The server: an address or a name, with or without :PORT, IPv6 as `[ADDRESS]:PORT`; a name is looked up once
+    /// [default port: the transport's]
+    pub(crate) target: Target,
+    /// What is searched: the highest rate, number of clients, or number of new connections a second
+    #[arg(long, value_parser = choice(&OVER), value_name = "WHAT", default_value = "rate")]
+    pub(crate) over: Over,
+    /// Queries a second of all clients together in a search over clients [default: 1k]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Qps>,
+    /// How queries are spaced
+    #[arg(long, value_parser = choice(&PACING), value_name = "PACING", default_value = "constant")]
+    pub(crate) pacing: OpenPacing,
     /// What a trial must reach: `zero-loss`, or bounds such as `p99 < 5ms, loss < 0.1%`
     #[arg(long, value_name = "GOAL", default_value = "zero-loss")]
     pub(crate) goal: Goal,
@@ -37,24 +54,24 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "GOAL")]
     pub(crate) also: Vec<Goal>,
     /// How a rate is decided: by one trial (rfc8219), by many short ones (mlrsearch), or by the share of seconds without
-    /// loss (clean-windows)
-    #[arg(long, value_name = "RULE", default_value = "mlrsearch")]
-    pub(crate) rule: RuleName,
+    /// loss (clean-windows) [default: mlrsearch; over clients and connections rfc8219]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) rule: Option<RuleName>,
     /// Sum of the trials that decide a rate under mlrsearch [default: five trials]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration_sum: Option<Nanos>,
     /// RFC 8219 section 9: trials of 60 s, 1 s timeout, zero loss, 20 searches, no name twice
-    #[arg(long, conflicts_with_all = ["goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
+    #[arg(long, conflicts_with_all = ["over", "pacing", "transport", "transports", "clients", "goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
     pub(crate) rfc8219: bool,
-    /// The rate of the first trial
-    #[arg(long, value_name = "RATE", default_value = "10k")]
-    pub(crate) start: Qps,
-    /// The lowest rate of a trial
-    #[arg(long, value_name = "RATE", default_value = "1k")]
-    pub(crate) min: Qps,
-    /// The highest rate of a trial
-    #[arg(long, value_name = "RATE", default_value = "2M")]
-    pub(crate) max: Qps,
+    /// The rate of the first trial, or its clients or connections a second [default: 10k; 16; 100]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) start: Option<Qps>,
+    /// The lowest rate of a trial, or the fewest clients or connections [default: 1k; 1; 10]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) min: Option<Qps>,
+    /// The highest rate of a trial, or the most clients or connections [default: 2M; 20k; 100k]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) max: Option<Qps>,
     /// Width of the interval at which a search ends, as a share of the rate
     #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
     pub(crate) resolution: f64,
@@ -75,7 +92,22 @@ pub(crate) struct SearchArgs {
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
     #[command(flatten)]
+    pub(crate) streams: StreamArgs,
+    #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
     pub(crate) sockets: SocketArgs,
 }
+
+/// What is searched.
+const OVER: [Choice<Over>; 3] = [
+    ("rate", "Queries a second", Over::Rate),
+    ("clients", "Clients, at one rate", Over::Clients),
+    ("connections", "New connections a second", Over::Connections),
+];
+
+/// How queries are spaced.
+const PACING: [Choice<OpenPacing>; 2] = [
+    ("constant", "Evenly", OpenPacing::Constant),
+    ("poisson", "With exponential gaps", OpenPacing::Poisson),
+];

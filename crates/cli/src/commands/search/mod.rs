@@ -1,6 +1,7 @@
 //! `dnsdyno search`: the highest rate at which a goal is met.
 
 mod args;
+mod over;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,12 +12,14 @@ use experiment::{
     Bench, BenchError, Circumstances, NameBudget, OneHost, Progress, Repeats, RuleName, Search,
     Shortened, conformance,
 };
-use measure::{Nanos, OpenPacing};
-use record::request::Gso;
+use measure::{Nanos, OpenPacing, Qps, Transport};
+use record::request::{Engine, Gso, Workload};
 use record::{CellRecord, CertificateFile, Plan, Run, SCHEMA, TrialRequest};
 use tester::{Setup, unix_now};
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
+pub(crate) use self::over::{Over, Varied};
+use crate::arguments::address::Family;
 use crate::arguments::certificate::{shortened, tested};
 use crate::bench::OwnBench;
 use crate::failure::Failure;
@@ -27,7 +30,9 @@ use crate::process::interruption;
 pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     let shortened = shortened()?;
     let (mut search, repeats) = plan(&args)?;
+    args.sockets.check().map_err(Failure::BadInput)?;
     let request = request(&args, &search)?;
+    let varied = varied(&args, &request)?;
     let setup = Setup::new(request.clone(), command_line())?;
     let local = setup.target_is_local();
     let certificate = args.certificate.read(&tested(&request, local))?;
@@ -36,10 +41,13 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     }
     // Query files and generated names have no end: they may repeat names.
     let names = setup.names();
-    let mut names = NameBudget::new(names.unwrap_or(u64::MAX), names.is_none() || !args.rfc8219);
+    let mut names = NameBudget::new(
+        names.unwrap_or(u64::MAX),
+        names.is_none() || !args.rfc8219 || args.over != Over::Rate,
+    );
     output::try_writing([&args.json])?;
     let stop = interruption()?;
-    let mut own = OwnBench { setup, stop: stop.clone() };
+    let mut own = OwnBench { setup, varied, stop: stop.clone() };
     let mut shorter;
     let bench: &mut dyn Bench = match shortened {
         Some(time) => {
@@ -50,21 +58,24 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     };
     let (began, started) = (Instant::now(), unix_now());
     let one_host = local.then(|| loopback(&request));
-    let over_ipv6 = args.target.is_ipv6();
+    let over_ipv6 = request.target.is_ipv6();
     let circumstances =
         Circumstances { over_ipv6, one_host, shortened, ..Circumstances::default() };
     let repeats = Repeats { search, repeats, circumstances };
-    let server = args.target.to_string();
+    let server = request.target.to_string();
     let self_test = certificate.as_ref().and_then(|file| file.self_test.clone());
     let plan = plan_from(started, certificate);
     let mut keeping = args.keep.begin(&plan)?;
     let cell = CellRecord::new(&server, BTreeMap::new(), "search");
-    let (result, error) = repeats.run(bench, &server, &mut names, self_test, &mut |step| {
-        tell(&step);
+    let (mut result, error) = repeats.run(bench, &server, &mut names, self_test, &mut |step| {
+        tell(&step, args.over);
         if let Progress::Trial(record) = step {
             keeping.trial(&cell, record, &stop);
         }
     });
+    args.over.label(&mut result);
+    result.differs.extend(differences(&args, &request));
+    result.conforming = result.differs.is_empty();
     let run = Run {
         schema: SCHEMA,
         plan,
@@ -102,22 +113,75 @@ fn plan_from(started_unix_s: f64, certificate: Option<CertificateFile>) -> Plan 
 
 /// Returns the request that all trials begin with.
 fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> {
-    let workload = args.workload.request().map_err(Failure::BadInput)?;
+    let mut workload = args.workload.request().map_err(Failure::BadInput)?;
+    if let (Workload::Namespace(names), true) = (&mut workload, args.over != Over::Rate) {
+        // How many names a trial needs does not follow from the number that is searched.
+        names.reuse = true;
+    }
+    let mut streams = args.streams.clone();
+    match args.over {
+        Over::Rate => {}
+        Over::Clients if streams.clients.is_some() => {
+            let why = "--clients: a search over clients chooses their number; --start, --min and --max bound it";
+            return Err(Failure::input(anyhow::anyhow!(why)));
+        }
+        Over::Clients => streams.clients = Some(search.start.get() as u32),
+        Over::Connections if streams.transport.is_datagram() && streams.transports.is_none() => {
+            let wanted = Transport::words(|transport| !transport.is_datagram());
+            let why = format!("--over connections goes with --transport {wanted}");
+            return Err(Failure::input(anyhow::anyhow!(why)));
+        }
+        Over::Connections => {
+            streams.queries_per_connection = Some(streams.queries_per_connection.unwrap_or(1));
+        }
+    }
+    let target = args.target.resolve(streams.port(), Family::Any).map_err(Failure::BadInput)?;
+    let engine = streams.engine().map_err(Failure::BadInput)?;
+    args.sockets.check_engine(&engine).map_err(Failure::BadInput)?;
     Ok(TrialRequest {
+        engine,
         duration: search.duration,
         timeout: search.timeout,
         goal: Some(search.goal.clone()),
         sockets: args.sockets.request(),
         seed: args.workload.seed,
-        ..TrialRequest::new(args.target, workload, search.pacing.at(search.start))
+        ..TrialRequest::new(target, workload, search.pacing.at(search.start))
     })
+}
+
+/// Lists the differences of a search from RFC 8219 that follow from what is searched and how queries travel.
+fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
+    let all = [
+        (args.over != Over::Rate, format!("a search over {} instead of a rate", args.over.unit())),
+        (args.pacing != OpenPacing::Constant, "Poisson arrivals instead of a constant rate".into()),
+        (
+            request.transports().iter().any(|part| !part.transport.is_datagram()),
+            "transports other than UDP".into(),
+        ),
+    ];
+    all.into_iter().filter_map(|(differs, what)| differs.then_some(what)).collect()
+}
+
+/// Returns what the number of a trial means.
+fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> {
+    if args.rate.is_some() && args.over != Over::Clients {
+        let why = "--rate is the rate of a search over clients; --start, --min and --max bound that of others";
+        return Err(Failure::input(anyhow::anyhow!(why)));
+    }
+    let queries = match &request.engine {
+        Engine::Streams(connecting) => connecting.queries_per_connection.unwrap_or(1),
+        Engine::Udp => 1,
+    };
+    let rate = args.rate.unwrap_or_else(|| "1k".parse().expect("a rate"));
+    Ok(Varied { over: args.over, pacing: args.pacing, rate, queries })
 }
 
 /// Returns what lies between the Tester and a server at an address of this host.
 fn loopback(request: &TrialRequest) -> OneHost {
     let gso = request.sockets.gso == Gso::On;
     let path = tested(request, true).path;
-    OneHost { link: None, path, gso, gro: request.sockets.gro, tcp: false }
+    let tcp = request.transports().iter().any(|part| part.transport.uses_tcp());
+    OneHost { link: None, path, gso, gro: request.sockets.gro, tcp }
 }
 
 /// Limits a search to the rate that a certificate certifies.
@@ -147,7 +211,13 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     if args.repeats == 0 {
         return bad("--repeats 0: at least one search must run");
     }
-    if args.min.get() > args.max.get() || args.start.get() > args.max.get() {
+    let [start, min, max] = args.over.usual();
+    let number = |given: Option<Qps>, usual| given.or(Qps::new(usual)).unwrap_or_default();
+    let (min, max) = (number(args.min, min), number(args.max, max));
+    // A usual start gives way to given bounds.
+    let start = args.start.or(Qps::new(start.clamp(min.get(), max.get().max(min.get()))));
+    let start = start.unwrap_or_default();
+    if min.get() > max.get() || start.get() > max.get() {
         return bad("--max is below --start or --min");
     }
     if args.duration == Nanos::ZERO || args.timeout == Nanos::ZERO {
@@ -158,29 +228,42 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     } else {
         (args.duration, args.timeout, args.repeats)
     };
-    let rule = if args.rfc8219 { RuleName::Rfc8219 } else { args.rule };
+    let rule = match (args.rule, args.over) {
+        (Some(RuleName::Mlrsearch), Over::Clients | Over::Connections) => {
+            return bad(
+                "--rule mlrsearch adds up queries a second: over clients and connections use rfc8219",
+            );
+        }
+        (Some(rule), _) => rule,
+        (None, Over::Rate) if !args.rfc8219 => RuleName::Mlrsearch,
+        (None, _) => RuleName::Rfc8219,
+    };
     let rule = rule.rule(&args.also, args.duration_sum, duration);
     let search = Search {
         rule: rule.map_err(|e| Failure::input(anyhow::anyhow!("--{}: {e}", e.setting)))?,
         goal: args.goal.clone(),
-        start: args.start,
-        min: args.min,
-        max: args.max,
+        start,
+        min,
+        max,
         resolution: args.resolution,
         duration,
         timeout,
         void_retries: 2,
-        pacing: OpenPacing::Constant,
+        pacing: args.pacing,
     };
     Ok((search, repeats))
 }
 
 /// Prints a line for each trial and each search on standard error.
-pub(crate) fn tell(step: &Progress<'_>) {
+pub(crate) fn tell(step: &Progress<'_>, over: Over) {
     match step {
-        Progress::Trial(record) => eprintln!("  {}", report::trial_line(record)),
+        Progress::Trial(record) => {
+            let line = report::trial_line(record);
+            eprintln!("  {}", line.replacen(" qps", &format!(" {}", over.unit()), 1));
+        }
         Progress::Search { repeat, repeats, trace } => {
-            eprintln!("search {} of {repeats}: {}", repeat + 1, trace.capacity.verdict);
+            let verdict = over.words(&trace.capacity.verdict);
+            eprintln!("search {} of {repeats}: {verdict}", repeat + 1);
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::progress;
 
 pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     let shortened = shortened()?;
+    args.sockets.check().map_err(Failure::BadInput)?;
     let namespace = Namespace::with_default_zone(args.namespace);
     let names = namespace.size();
     let planned = args.rate.queries_in(args.duration);
@@ -55,7 +56,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         sockets: args.sockets.request(),
         ..TrialRequest::new(target, Workload::Namespace(names), pacing)
     };
-    let (live, progress) = progress::show(format!("self-test at {}", args.rate));
+    let (live, progress) = progress::show(format!("self-test at {}", args.rate), None);
     let setup = Setup::new(request.clone(), command_line())?;
     let local = setup.target_is_local();
     let outcome = setup.run(&live, &stop)?;

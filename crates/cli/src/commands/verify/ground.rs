@@ -18,6 +18,7 @@ use wire::Namespace;
 
 use crate::bench::OwnBench;
 use crate::commands::auth;
+use crate::commands::search::Varied;
 use crate::failure::{Failure, told};
 use crate::process::command_line;
 
@@ -108,7 +109,7 @@ impl Ground {
         let server = started.map_err(Failure::run)??;
         let address = server.addresses()[0];
         let setup = Setup::new(self.request(address), command_line())?;
-        let tester = OwnBench { setup, stop: self.stop.clone() };
+        let tester = OwnBench { setup, varied: Varied::default(), stop: self.stop.clone() };
         Ok(Running { server, tester, address })
     }
 }

@@ -1,0 +1,407 @@
+//! The data files of the tools, made to a file of whole messages.
+//!
+//! ```text
+//! text      name type [flags]                     dnsperf and resperf ignore what follows the type; kxdpgun reads E and D
+//! updates   zone / require / add / ... / send     dnsperf -u
+//! binary    length (2) | message                  dnsperf -B, kxdpgun -B
+//! ```
+//!
+//! Lines that are no queries are skipped with a warning, as by dnsperf; the first of them are named.
+
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use load::workload::MAX_QUERY;
+use tempfile::NamedTempFile;
+use tester::unix_now;
+use update::{Key, UpdateReader};
+use wire::query_line::{self, BadLine, MAX_LINE, QueryLine};
+use wire::{Edns, Qclass, compose};
+
+use crate::failure::Failure;
+
+/// Largest number of warnings that are printed one by one.
+const WARNINGS: u64 = 10;
+
+/// Content of a data file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Names and types.
+    Queries,
+    /// Names and types, with kxdpgun's flags.
+    Flagged,
+    /// Blocks of dynamic updates.
+    Updates,
+    /// Whole messages.
+    Binary,
+}
+
+/// How the messages of a data file are made.
+pub(super) struct Data<'a> {
+    pub(super) form: Form,
+    /// Whether the RD bit is set.
+    pub(super) recursion: bool,
+    pub(super) edns: Option<Edns>,
+    pub(super) key: Option<Key>,
+    /// Prints a warning.
+    pub(super) warn: &'a mut dyn FnMut(String),
+}
+
+/// Writer of a file of messages, with the number of warnings so far.
+struct Messages<'a> {
+    path: PathBuf,
+    out: BufWriter<NamedTempFile>,
+    written: u64,
+    warned: u64,
+    warn: &'a mut dyn FnMut(String),
+}
+
+impl Messages<'_> {
+    fn warning(&mut self, text: impl FnOnce() -> String) {
+        self.warned += 1;
+        if self.warned <= WARNINGS {
+            (self.warn)(text());
+        }
+    }
+
+    /// Adds a message of `line`; one that no datagram of ours holds is skipped.
+    fn push(&mut self, line: u64, message: &[u8]) -> Result<(), Failure> {
+        let (path, len) = (self.path.display().to_string(), message.len());
+        if !(2..=MAX_QUERY).contains(&len) {
+            let why = format!(
+                "{path}:{line}: the message has {len} octets, not 2 to {MAX_QUERY}: it is skipped"
+            );
+            self.warning(|| why);
+            return Ok(());
+        }
+        let mut write = || {
+            self.out.write_all(&(len as u16).to_be_bytes())?;
+            self.out.write_all(message)
+        };
+        self.written += 1;
+        write().map_err(Failure::run)
+    }
+
+    /// Ends the file; an empty one is bad input.
+    fn finish(self) -> Result<NamedTempFile, Failure> {
+        if self.warned > WARNINGS {
+            (self.warn)(format!(
+                "{}: {} more of these",
+                self.path.display(),
+                self.warned - WARNINGS
+            ));
+        }
+        if self.written == 0 {
+            return Err(Failure::input(anyhow!(
+                "{}: there is no query in it",
+                self.path.display()
+            )));
+        }
+        self.out.into_inner().map_err(|e| Failure::run(e.into_error()))
+    }
+}
+
+/// Makes the file of messages of a data file; `None` is the standard input.
+pub(super) fn messages(path: Option<&Path>, data: Data<'_>) -> Result<NamedTempFile, Failure> {
+    let unreadable =
+        |path: &Path, e| Failure::input(anyhow!("cannot read {}: {e}", path.display()));
+    let named = path.unwrap_or(Path::new("-"));
+    let input = trace::source::open(named).map_err(|e| unreadable(named, e))?;
+    let out = BufWriter::new(NamedTempFile::new().map_err(Failure::run)?);
+    let shown = path.unwrap_or(Path::new("standard input")).to_owned();
+    let Data { form, recursion, edns, key, warn } = data;
+    let mut messages = Messages { path: shown, out, written: 0, warned: 0, warn };
+    let mut input = BufReader::new(input);
+    let maker =
+        Maker { recursion, opt: edns.as_ref().map(Edns::to_opt), key, now_s: unix_now() as u64 };
+    let read = match form {
+        Form::Queries | Form::Flagged => maker.queries(&mut input, form, &mut messages),
+        Form::Updates => maker.updates(&mut input, &mut messages),
+        Form::Binary => binary(&mut input, &mut messages),
+    };
+    read.map_err(|e| match e {
+        ReadError::Input(e) => unreadable(named, e),
+        ReadError::Output(failure) => failure,
+    })?;
+    messages.finish()
+}
+
+/// A failure to read the data file or to write the messages.
+enum ReadError {
+    Input(std::io::Error),
+    Output(Failure),
+}
+
+impl From<std::io::Error> for ReadError {
+    fn from(error: std::io::Error) -> Self {
+        ReadError::Input(error)
+    }
+}
+
+impl From<Failure> for ReadError {
+    fn from(failure: Failure) -> Self {
+        ReadError::Output(failure)
+    }
+}
+
+/// How lines become messages.
+struct Maker {
+    recursion: bool,
+    opt: Option<Vec<u8>>,
+    key: Option<Key>,
+    now_s: u64,
+}
+
+impl Maker {
+    fn queries(
+        &self,
+        input: &mut impl BufRead,
+        form: Form,
+        messages: &mut Messages<'_>,
+    ) -> Result<(), ReadError> {
+        let (mut line, mut number) = (Vec::new(), 0);
+        while read_line(input, &mut line)? {
+            number += 1;
+            match query_line::parse_start(&line) {
+                Ok(None) => {}
+                Ok(Some(query)) => match self.query(&query, form) {
+                    Ok(message) => messages.push(number, &message)?,
+                    Err(why) => {
+                        let place = format!("{}:{number}", messages.path.display());
+                        messages.warning(|| format!("invalid query input format: {place}: {why}"));
+                    }
+                },
+                Err(BadLine { column, why }) => {
+                    let place = format!("{}:{number}:{column}", messages.path.display());
+                    messages.warning(|| format!("invalid query input format: {place}: {why}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the message of a query, with the flags at the end of its line.
+    fn query(&self, query: &QueryLine<'_>, form: Form) -> Result<Vec<u8>, String> {
+        let flags = if form == Form::Flagged { query.rest } else { "" };
+        let flagged = match flags {
+            "" => None,
+            "E" => Some(Edns::default()),
+            "D" => Some(Edns { dnssec_ok: true, ..Edns::default() }),
+            other => return Err(format!("the flag `{other}` is neither E nor D")),
+        };
+        let flagged = flagged.as_ref().map(Edns::to_opt);
+        let opt = flagged.as_deref().or(self.opt.as_deref());
+        let mut question = query.name.as_wire().to_vec();
+        question.extend(query.qtype.0.to_be_bytes());
+        question.extend(Qclass::IN.0.to_be_bytes());
+        if let Some(key) = &self.key {
+            return Ok(key.sign_query_ahead(&question, opt, self.now_s));
+        }
+        let mut message = vec![0; 12 + question.len() + opt.map_or(0, <[u8]>::len)];
+        let len = compose(&mut message, 0, &question, self.recursion, opt);
+        message.truncate(len);
+        Ok(message)
+    }
+
+    fn updates(
+        &self,
+        input: &mut impl BufRead,
+        messages: &mut Messages<'_>,
+    ) -> Result<(), ReadError> {
+        let (mut line, mut number, mut block) = (Vec::new(), 0, Vec::<String>::new());
+        while read_line(input, &mut line)? {
+            number += 1;
+            let text = String::from_utf8_lossy(&line).trim().to_owned();
+            if text.is_empty() || text.starts_with(';') {
+                continue;
+            }
+            if text != "send" {
+                block.push(text);
+                continue;
+            }
+            let block = std::mem::take(&mut block);
+            match self.update(&block) {
+                Ok(message) => messages.push(number, &message)?,
+                Err(why) => {
+                    let place =
+                        format!("{}, update that ends in line {number}", messages.path.display());
+                    messages.warning(|| format!("{place}: {why}: it is skipped"));
+                }
+            }
+        }
+        if !block.is_empty() {
+            let path = messages.path.display().to_string();
+            messages
+                .warning(|| format!("incomplete update at the end of {path}: `send` is missing"));
+        }
+        Ok(())
+    }
+
+    /// Returns the message of a block of lines.
+    fn update(&self, block: &[String]) -> Result<Vec<u8>, String> {
+        let script = script(block)?;
+        let mut reader =
+            UpdateReader::new(script.as_bytes(), Path::new("")).map_err(|e| e.to_string())?;
+        let update = reader.next_update().map_err(|e| e.to_string())?.ok_or("it is empty")?;
+        Ok(match &self.key {
+            Some(key) => key.sign_ahead(&update, self.now_s),
+            None => update.to_wire(0),
+        })
+    }
+}
+
+/// Reads a line of at most [`MAX_LINE`] octets and one more; returns whether there was one.
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
+    line.clear();
+    Ok(Read::take(input, MAX_LINE as u64 + 1).read_until(b'\n', line)? > 0)
+}
+
+/// Returns a block of dnsperf as a script of nsupdate, whose names are all absolute.
+fn script(block: &[String]) -> Result<String, String> {
+    let (zone, lines) = block.split_first().ok_or("it has no zone")?;
+    let zone = zone.trim_end_matches('.');
+    let absolute = |name: &str| match name {
+        name if name.ends_with('.') => name.to_owned(),
+        "@" => format!("{zone}."),
+        name => format!("{name}.{zone}."),
+    };
+    let mut script = format!("zone {zone}.\n");
+    for line in lines {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let (command, name) = match words[..] {
+            [command, name, ..] => (command, absolute(name)),
+            _ => return Err(format!("`{line}` has no name")),
+        };
+        let rest = &words[2..];
+        let prerequisite = |whole: &str, of_type: &str| match rest {
+            [] => Ok(format!("prereq {whole} {name}\n")),
+            [rtype] => Ok(format!("prereq {of_type} {name} {rtype}\n")),
+            _ => Err(format!("`{line}`: prerequisites that compare data are not supported")),
+        };
+        script += &match command {
+            "require" => prerequisite("yxdomain", "yxrrset")?,
+            "prohibit" => prerequisite("nxdomain", "nxrrset")?,
+            "add" | "delete" => {
+                let mut rest: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
+                let rtype = rest.get(if command == "add" { 1 } else { 0 }).cloned();
+                // Names in the data are relative to the zone too.
+                let named = ["NS", "CNAME", "DNAME", "PTR", "MX", "SRV"];
+                if rtype.is_some_and(|t| named.iter().any(|n| t.eq_ignore_ascii_case(n)))
+                    && rest.len() > if command == "add" { 2 } else { 1 }
+                    && let Some(last) = rest.last_mut()
+                {
+                    *last = absolute(last);
+                }
+                format!("update {command} {name} {}\n", rest.join(" "))
+            }
+            other => return Err(format!("`{other}` is not require, prohibit, add or delete")),
+        };
+    }
+    Ok(script + "send\n")
+}
+
+/// Copies messages with their lengths; those that no datagram of ours holds are skipped.
+fn binary(input: &mut impl Read, messages: &mut Messages<'_>) -> Result<(), ReadError> {
+    for number in 1.. {
+        let mut length = [0; 2];
+        if input.read(&mut length[..1])? == 0 {
+            break;
+        }
+        input.read_exact(&mut length[1..])?;
+        let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+        input.read_exact(&mut message)?;
+        messages.push(number, &message)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Makes messages of a text; returns them and the warnings.
+    fn made(text: &[u8], form: Form) -> (Result<Vec<Vec<u8>>, String>, Vec<String>) {
+        let mut file = NamedTempFile::new().expect("a file");
+        file.write_all(text).expect("writes");
+        let mut warnings = Vec::new();
+        let mut warn = |text| warnings.push(text);
+        let data = Data { form, recursion: true, edns: None, key: None, warn: &mut warn };
+        let out = messages(Some(file.path()), data);
+        let read = out.map_err(|e| format!("{e:?}")).map(|out| {
+            let bytes = std::fs::read(out.path()).expect("reads");
+            let (mut at, mut all) = (0, Vec::new());
+            while at < bytes.len() {
+                let len = usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+                all.push(bytes[at + 2..at + 2 + len].to_vec());
+                at += 2 + len;
+            }
+            all
+        });
+        (read, warnings)
+    }
+
+    #[test]
+    fn bad_lines_are_skipped_with_a_warning() {
+        let text = b"a.test A\n; comment\nb.test\nc.test AX\nd.test AAAA third word\n\xff A\n";
+        let (read, warnings) = made(text, Form::Queries);
+        let read = read.expect("queries");
+        assert_eq!(read[0], b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x01a\x04test\0\0\x01\0\x01");
+        assert_eq!((read.len(), warnings.len()), (2, 3), "{warnings:?}");
+        assert!(warnings[0].contains(":3:7: the type is missing"), "{warnings:?}");
+        let many = "x\n".repeat(99) + "a.test A\n";
+        let (_, warnings) = made(many.as_bytes(), Form::Queries);
+        assert_eq!(warnings.len(), 11);
+        assert!(warnings[10].ends_with("89 more of these"), "{warnings:?}");
+        assert!(made(b"x\n", Form::Queries).0.expect_err("none").contains("there is no query"));
+    }
+
+    #[test]
+    fn flags_of_kxdpgun_add_edns() {
+        let (read, warnings) =
+            made(b"a.test A\na.test A E\na.test A D\na.test A X\n", Form::Flagged);
+        let read = read.expect("queries");
+        let opt = [1, 2].map(|i: usize| &read[i][read[0].len()..]);
+        assert_eq!(opt[0], Edns::default().to_opt());
+        assert_eq!(opt[1], Edns { dnssec_ok: true, ..Edns::default() }.to_opt());
+        assert!(warnings[0].contains("`X` is neither E nor D"), "{warnings:?}");
+    }
+
+    #[test]
+    fn updates_of_dnsperf_are_read() {
+        let text = "example.com\nrequire a\nrequire a A\nprohibit x\nprohibit x A\nadd x 3600 A 10.1.2.3\n\
+                    add y 60 CNAME x\ndelete y A 10.1.2.3\ndelete z A\ndelete w.example.com.\nsend\n\n\
+                    example.com\nrequire a A 1.2.3.4\nadd x 3600 A 10.1.2.3\nsend\nexample.com\nadd x\n";
+        let (read, warnings) = made(text.as_bytes(), Form::Updates);
+        let read = read.expect("updates");
+        assert_eq!(read.len(), 1);
+        // Opcode UPDATE; one zone, four prerequisites, five operations.
+        assert_eq!(read[0][2..12], [0x28, 0, 0, 1, 0, 4, 0, 5, 0, 0]);
+        let alias =
+            b"\x01y\x07example\x03com\0\0\x05\0\x01\0\0\0\x3c\0\x0f\x01x\x07example\x03com\0";
+        assert!(read[0].windows(alias.len()).any(|part| part == alias));
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert!(warnings[0].contains("line 16: `require a A 1.2.3.4`"), "{warnings:?}");
+        assert!(warnings[1].contains("`send` is missing"), "{warnings:?}");
+    }
+
+    #[test]
+    fn binary_messages_are_copied() {
+        let (read, warnings) = made(b"\0\x03abc\0\x01x\0\x02de", Form::Binary);
+        assert_eq!(read.expect("messages"), [b"abc".to_vec(), b"de".to_vec()]);
+        assert!(warnings[0].contains(":2: the message has 1 octets"), "{warnings:?}");
+        assert!(made(b"\0\x03ab", Form::Binary).0.is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text: Vec<u8>, lines in "(add|delete|require|x) [a-z. ]{0,20}\n") {
+            for form in [Form::Queries, Form::Flagged, Form::Updates, Form::Binary] {
+                let _ = made(&text, form);
+            }
+            let _ = made(format!("example.com\n{lines}send\n").as_bytes(), Form::Updates);
+        }
+    }
+}

@@ -1,0 +1,542 @@
+//! `dnsdyno dnsperf`, `resperf` and `kxdpgun` beside the tools of these names, against one AuthDNS.
+
+mod kit;
+
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use kit::AuthDns;
+
+/// Returns whether a program can be started here; says so if not.
+fn installed(tool: &str) -> bool {
+    let found =
+        Command::new(tool).arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !found {
+        skip::because(format_args!("{tool} is not installed"));
+    }
+    found
+}
+
+fn output(program: &mut Command) -> Output {
+    program.stdin(Stdio::null()).output().expect("starts")
+}
+
+/// Runs a command of ours; returns its output and its messages.
+fn ours(dir: &Path, tool: &str, args: &[&str]) -> (String, String) {
+    let done = output(Command::new(cargo_bin("dnsdyno")).arg(tool).args(args).current_dir(dir));
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    let (out, err) = (text(done.stdout), text(done.stderr));
+    assert_eq!(done.status.code(), Some(0), "{tool} {args:?}: {out}{err}");
+    (out, err)
+}
+
+fn theirs(dir: &Path, tool: &str, args: &[&str]) -> String {
+    let done = output(Command::new(tool).args(args).current_dir(dir));
+    String::from_utf8(done.stdout).expect("UTF-8")
+}
+
+/// The labels of the lines with a value, such as `  Queries sent`, up to our own report; numbers in them are left out.
+fn labels(output: &str) -> Vec<&str> {
+    let theirs = output.split("dnsdyno's checks:").next().unwrap_or_default();
+    theirs.lines().filter_map(|line| line.split_once(':')).map(|(label, _)| label).collect()
+}
+
+/// The text behind a label.
+fn value<'a>(output: &'a str, label: &str) -> &'a str {
+    let line = output.lines().find_map(|line| line.trim_start().strip_prefix(label));
+    line.unwrap_or_else(|| panic!("no line {label}: {output}")).trim_start_matches(':').trim()
+}
+
+/// The first number behind a label.
+fn number(output: &str, label: &str) -> f64 {
+    let text = value(output, label);
+    let digits: String = text.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+    digits.parse().unwrap_or_else(|_| panic!("{label}: {text}"))
+}
+
+/// Address, port and folder of an AuthDNS with a query file of 300 queries.
+struct Bench {
+    auth: AuthDns,
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let names = (0..297).map(|i| format!("010-000-000-{i:03}.dns64perf.test A\n"));
+        let missing = (0..3).map(|i| format!("missing-{i}.dns64perf.test A\n"));
+        let text: String = names.chain(missing).collect();
+        std::fs::write(dir.path().join("q.txt"), text).expect("writes");
+        Bench { auth: AuthDns::start(&[]), dir }
+    }
+
+    fn port(&self) -> &str {
+        self.auth.plain().rsplit(':').next().expect("a port")
+    }
+}
+
+#[test]
+fn dnsperf_reports_what_dnsperf_reports() {
+    let bench = Bench::start();
+    let dir = bench.dir.path();
+    let table: [(&[&str], f64); 7] = [
+        (&["-n", "2"], 600.0),
+        (&["-n", "1", "-Q", "1000", "-q", "10"], 300.0),
+        (&["-m", "tcp", "-c", "2"], 300.0),
+        (&["-e", "-c", "4"], 300.0),
+        (&["-D", "-E", "10:0011223344556677"], 300.0),
+        (&["-c", "3", "-T", "2", "-t", "2", "-b", "512"], 300.0),
+        (&["-y", "hmac-sha256:lab:c2VjcmV0LXNlY3JldC1zZWNyZXQ=", "-f", "inet"], 300.0),
+    ];
+    let installed = installed("dnsperf");
+    for (options, sent) in table {
+        let args = [&["-s", "127.0.0.1", "-p", bench.port(), "-d", "q.txt"], options].concat();
+        let (own, _) = ours(dir, "dnsperf", &args);
+        let all = [
+            "Queries sent",
+            "Queries completed",
+            "Queries lost",
+            "Response codes",
+            "Run time (s)",
+            "Queries per second",
+            "Average Latency (s)",
+            "Latency StdDev (s)",
+            "Average packet size",
+        ];
+        all.iter().for_each(|label| assert!(!value(&own, label).is_empty(), "{label}: {own}"));
+        assert_eq!(number(&own, "Queries sent"), sent, "{options:?}: {own}");
+        assert!(own.contains("[Status] Testing complete (end of file)"), "{own}");
+        assert!(
+            own.contains("limiter ") && own.contains(" queries of q.txt"),
+            "our report follows: {own}"
+        );
+        if !installed {
+            continue;
+        }
+        let other = theirs(dir, "dnsperf", &args);
+        for label in [
+            "Queries sent",
+            "Queries completed",
+            "Queries lost",
+            "Response codes",
+            "Average packet size",
+        ] {
+            assert_eq!(value(&own, label), value(&other, label), "{options:?}\n{own}\n{other}");
+        }
+        // Version 2.10 has no statistics of connections.
+        let known = |labels: Vec<&str>| -> Vec<String> {
+            let of_connections = ["Connection", "  Reconnections"];
+            let end = labels.iter().position(|l| {
+                of_connections.iter().any(|c| l.trim_start().starts_with(c.trim_start()))
+            });
+            labels[..end.unwrap_or(labels.len())].iter().map(|l| (*l).to_owned()).collect()
+        };
+        assert_eq!(known(labels(&own)), known(labels(&other)), "{options:?}");
+        let same =
+            |label: &str| value(&own, label).replace(" (dnsdyno", "") == value(&other, label);
+        assert!(
+            same("[Status] Sending queries (to") && same("[Status] Stopping after"),
+            "{own}\n{other}"
+        );
+    }
+}
+
+#[test]
+fn dnsperf_speaks_tls_and_https() {
+    let bench = Bench::start();
+    let (dir, auth) = (bench.dir.path(), AuthDns::encrypted(&[]));
+    let port = |transport| auth.address(transport).rsplit(':').next().expect("a port").to_owned();
+    let (tls, https) = (port("tls"), port("https"));
+    let uri = format!("doh-uri=https://localhost:{https}/dns-query");
+    let table: [&[&str]; 3] = [
+        &["-m", "dot", "-p", &tls, "-c", "2", "-O", "tls-sni=localhost"],
+        &["-m", "doh", "-p", &https, "-O", &uri],
+        &["-m", "doh", "-p", &https, "-O", "doh-method=POST", "-O", &uri, "-c", "3"],
+    ];
+    for options in table {
+        let args = [&["-s", "127.0.0.1", "-d", "q.txt"], options].concat();
+        let (own, _) = ours(dir, "dnsperf", &args);
+        assert_eq!(
+            (number(&own, "Queries sent"), number(&own, "Queries completed")),
+            (300.0, 300.0),
+            "{options:?}: {own}"
+        );
+        let attempts = value(&own, "Connection attempts");
+        assert!(attempts.contains("successful, 100.00%"), "{own}");
+        let codes = value(&own, "Response codes");
+        assert_eq!(codes, "NOERROR 256 (85.33%), NXDOMAIN 44 (14.67%)", "{own}");
+    }
+}
+
+#[test]
+fn dnsperf_reads_its_other_files_and_stops_in_time() {
+    let bench = Bench::start();
+    let dir = bench.dir.path();
+    let server = ["-s", "localhost", "-f", "inet", "-p", bench.port()];
+    let run = |more: &[&str]| ours(dir, "dnsperf", &[&server, more].concat());
+    std::fs::write(
+        dir.join("bad.txt"),
+        "a.dns64perf.test\n010-000-000-001.dns64perf.test A third\n",
+    )
+    .expect("writes");
+    let (own, err) = run(&["-d", "bad.txt"]);
+    assert_eq!(number(&own, "Queries sent"), 1.0);
+    assert!(err.contains("Warning: dnsperf: invalid query input format: bad.txt:1:17"), "{err}");
+    assert!(err.contains("localhost is 127.0.0.1"), "{err}");
+    let (own, err) = run(&["-d", "bad.txt", "-W", "-v", "-O", "suppress=timeouts"]);
+    assert!(
+        own.contains("bad.txt:1:17")
+            && own.contains("-v: replies are not")
+            && own.contains("suppress"),
+        "{own}"
+    );
+    assert!(!err.contains("Warning"), "{err}");
+    let update = "example.com\nadd x 3600 A 10.1.2.3\nsend\n".repeat(5);
+    std::fs::write(dir.join("u.txt"), update).expect("writes");
+    let (own, _) = run(&["-d", "u.txt", "-u", "-n", "2"]);
+    // The AuthDNS takes no updates.
+    assert_eq!(
+        (number(&own, "Updates sent"), number(&own, "Updates completed")),
+        (10.0, 10.0),
+        "{own}"
+    );
+    let query = b"\0\x1d\0\0\x01\0\0\x01\0\0\0\0\0\0\x0bx-dns64perf\0\0\x01\0\x01".to_vec();
+    std::fs::write(dir.join("b.bin"), query).expect("writes");
+    let (own, _) = run(&["-d", "b.bin", "-B"]);
+    assert_eq!(
+        (number(&own, "Queries sent"), number(&own, "Queries completed")),
+        (1.0, 1.0),
+        "{own}"
+    );
+    let (own, _) =
+        run(&["-d", "q.txt", "-l", "1", "-Q", "200", "-S", "0.2", "-O", "latency-histogram"]);
+    assert!(
+        own.contains("(time limit)") && own.contains("[Status] Stopping after 1.000000 seconds"),
+        "{own}"
+    );
+    assert!((150.0..=201.0).contains(&number(&own, "Queries sent")), "{own}");
+    let rates = own.lines().filter(|line| {
+        line.split_once(": ").is_some_and(|(at, rate)| {
+            at.split_once('.').is_some_and(|(s, us)| s.len() == 10 && us.len() == 6)
+                && rate.parse::<f64>().is_ok()
+        })
+    });
+    assert!(rates.count() >= 2, "{own}");
+    assert!(own.contains("  Latency bucket (s):   answer count"), "{own}");
+}
+
+#[test]
+fn resperf_reports_what_resperf_reports() {
+    let bench = Bench::start();
+    let dir = bench.dir.path();
+    let args = |plot| {
+        [
+            "-s",
+            "127.0.0.1",
+            "-p",
+            bench.port(),
+            "-d",
+            "q.txt",
+            "-R",
+            "-m",
+            "400",
+            "-r",
+            "2",
+            "-c",
+            "1",
+            "-t",
+            "1",
+            "-L",
+            "50",
+            "-i",
+            "0.5",
+            "-P",
+            plot,
+        ]
+        .map(str::to_owned)
+    };
+    let run = |plot| args(plot);
+    let own_args = run("own.plot");
+    let words: Vec<&str> = own_args.iter().map(String::as_str).collect();
+    let (own, _) = ours(dir, "resperf", &words);
+    assert!((795.0..=800.0).contains(&number(&own, "Queries sent")), "{own}");
+    assert!((300.0..=410.0).contains(&number(&own, "Maximum throughput")), "{own}");
+    let columns = |name: &str| {
+        let text = std::fs::read_to_string(dir.join(name)).expect("the plot");
+        let (head, rows) = text.split_once('\n').expect("a head");
+        let row = |row: &str| -> Vec<f64> {
+            row.split_whitespace().map(|number| number.parse().expect("a number")).collect()
+        };
+        (head.to_owned(), rows.lines().map(row).collect::<Vec<_>>())
+    };
+    let (head, rows) = columns("own.plot");
+    assert!(rows.len() >= 5 && rows.iter().all(|row| row.len() == 8), "{rows:?}");
+    assert_eq!([rows[0][0], rows[0][1], rows[5][1]], [0.25, 50.0, 400.0]);
+    let (own_none, err) = ours(dir, "resperf", &[&words[..], &["-F", "0", "-v"]].concat());
+    assert!(err.contains("-F: ") && err.contains("-v: "), "{err}");
+    assert!(own_none.contains("[Status] Ramp-up done, sending constant traffic"), "{own_none}");
+    // 300 queries are too few without -R.
+    let once: Vec<&str> = words.iter().copied().filter(|word| *word != "-R").collect();
+    let done =
+        output(Command::new(cargo_bin("dnsdyno")).arg("resperf").args(&once).current_dir(dir));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("ran out of query data"), "{said}");
+    assert!(String::from_utf8_lossy(&done.stdout).contains("Queries sent:         300"), "{said}");
+    if installed("resperf") {
+        let their_args = run("their.plot");
+        let words: Vec<&str> = their_args.iter().map(String::as_str).collect();
+        let other = theirs(dir, "resperf", &words);
+        let known = |labels: Vec<&str>| -> Vec<String> {
+            labels.iter().filter(|l| !l.contains("Reconnection")).map(|l| (*l).to_owned()).collect()
+        };
+        assert_eq!(known(labels(&own)), known(labels(&other)), "{own}\n{other}");
+        let (their_head, their_rows) = columns("their.plot");
+        assert_eq!(head, their_head);
+        assert_eq!(rows[1][..2], their_rows[1][..2], "time and target");
+        let sent = [&own, &other].map(|output| number(output, "Queries sent"));
+        assert!((sent[0] - sent[1]).abs() <= 8.0, "{sent:?}");
+    }
+}
+
+#[test]
+fn kxdpgun_reports_what_kxdpgun_reports() {
+    let bench = Bench::start();
+    let dir = bench.dir.path();
+    let args = ["-t", "0.5", "-Q", "400", "-i", "q.txt", "-p", bench.port()];
+    let (own, err) = ours(
+        dir,
+        "kxdpgun",
+        &[&args[..], &["-b", "20", "-I", "lo", "-F", "0s1", "127.0.0.1"]].concat(),
+    );
+    assert!(err.contains("-b: ") && err.contains("-I: "), "{err}");
+    assert_eq!(number(&own, "total queries"), 200.0, "{own}");
+    for label in [
+        "total replies",
+        "average DNS reply size",
+        "average Ethernet reply rate",
+        "responded NOERROR",
+        "duration",
+    ] {
+        assert!(number(&own, label) > 0.0, "{label}: {own}");
+    }
+    let (tcp, _) = ours(dir, "kxdpgun", &[&args[..], &["-T", "127.0.0.1"]].concat());
+    assert!(number(&tcp, "total SYNs") > 0.0 && number(&tcp, "total established") > 0.0, "{tcp}");
+    let (drop, _) = ours(dir, "kxdpgun", &[&args[..], &["-r", "127.0.0.1"]].concat());
+    assert!(!drop.split("dnsdyno's checks").next().expect("theirs").contains("replies"), "{drop}");
+    let (json, _) = ours(dir, "kxdpgun", &[&args[..], &["-j", "127.0.0.1"]].concat());
+    for line in json.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    }
+    assert!(
+        json.contains("stats_sum") && json.contains("\"kxdpgun\"") || json.contains("stats_sum"),
+        "{json}"
+    );
+}
+
+/// Two hosts in namespaces of their own with a link between them, an AuthDNS on one, and both tools on the other, one after the
+/// other: kxdpgun needs a device that takes XDP, and a neighbour that answers.
+const TWO_HOSTS: &str = r#"
+unshare -n sleep 60 & peer=$!
+trap 'kill $auth $peer 2>/dev/null' EXIT
+sleep 0.3
+ip link add v0 type veth peer name v1 && ip link set v1 netns $peer || exit 9
+ip addr add 10.77.0.1/24 dev v0; ip link set v0 up; ip link set lo up
+there="nsenter -t $peer -n"
+$there ip addr add 10.77.0.2/24 dev v1; $there ip link set v1 up; $there ip link set lo up
+$there "$DNSDYNO" auth --listen 10.77.0.2:53 --duration 50s > auth.txt & auth=$!
+until grep -q 10.77.0.2 auth.txt; do sleep 0.1; done
+"$DNSDYNO" load 10.77.0.2 --queries q.txt --runs 1 --pacing window --window 2 > first.txt
+"$DNSDYNO" kxdpgun -t 1 -Q 400 -i q.txt 10.77.0.2 > own.txt || exit 8
+kxdpgun -t 1 -Q 400 -i q.txt 10.77.0.2 > their.txt || exit 7
+"#;
+
+#[test]
+fn kxdpgun_itself_reports_the_same() {
+    if !installed("kxdpgun") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let names = (0..200).map(|i| format!("010-000-000-{i:03}.dns64perf.test A\n"));
+    std::fs::write(dir.path().join("q.txt"), names.collect::<String>()).expect("writes");
+    let mut hosts = Command::new("unshare");
+    hosts
+        .args(["-n", "bash", "-c", TWO_HOSTS])
+        .env("DNSDYNO", cargo_bin("dnsdyno"))
+        .current_dir(dir.path());
+    let done = output(&mut hosts);
+    let said = String::from_utf8_lossy(&done.stderr);
+    match done.status.code() {
+        Some(0) => {}
+        Some(8) => panic!("ours: {said}"),
+        // Namespaces and XDP need privileges and a kernel that has them.
+        code => return skip::because(format_args!("kxdpgun cannot run here ({code:?}): {said}")),
+    }
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("output");
+    let (own, other) = (read("own.txt"), read("their.txt"));
+    let known = |labels: Vec<&str>| -> Vec<String> {
+        labels
+            .iter()
+            .filter(|label| !label.starts_with("using "))
+            .map(|l| (*l).to_owned())
+            .collect()
+    };
+    assert_eq!(known(labels(&own)), known(labels(&other)), "{own}\n{other}");
+    for label in ["average DNS reply size", "total replies"] {
+        let (own, other) = (value(&own, label), value(&other, label));
+        let end = |text: &str| text.rsplit('(').next().map(str::to_owned);
+        assert_eq!(end(own), end(other), "{label}");
+    }
+    let queries = [&own, &other].map(|output| number(output, "total queries"));
+    assert!((queries[0] - 400.0).abs() < 1.0 && (queries[1] - 400.0).abs() < 40.0, "{queries:?}");
+    let all = number(&own, "responded NOERROR") / number(&own, "total replies");
+    assert_eq!(all, number(&other, "responded NOERROR") / number(&other, "total replies"));
+    let bits = |output: &str| {
+        number(output, "average Ethernet reply rate") / number(output, "total replies")
+    };
+    assert!((bits(&own) / bits(&other) - 1.0).abs() < 0.1, "{own}\n{other}");
+}
+
+/// Command lines of the tools' own documentation and of pages about them: tool, words. Addresses, files and times stand for
+/// those of the test.
+const LINES: [(&str, &str); 36] = [
+    ("dnsperf", "-s SERVER -p PORT -d FILE"),
+    ("dnsperf", "-s SERVER -p PORT -d FILE -T 4"),
+    ("dnsperf", "-d FILE -s SERVER -p PORT -l TIME"),
+    ("dnsperf", "-d FILE -s SERVER -p PORT -l TIME -Q 100"),
+    ("dnsperf", "-s SERVER -p PORT -l TIME -d FILE -v"),
+    ("dnsperf", "-S 1 -s SERVER -p PORT -d FILE -n 3"),
+    ("dnsperf", "-B -d BINARY -s SERVER -p PORT"),
+    (
+        "dnsperf",
+        "-f inet -m udp -s localhost -p PORT -c 1 -l TIME -Q 100 -d FILE -O latency-histogram -O verbose-interval-stats -S 1 -O suppress=timeout,unexpected",
+    ),
+    (
+        "dnsperf",
+        "-O verbose-interval-stats -O latency-histogram -m tcp -s SERVER -p PORT -d FILE -v",
+    ),
+    ("dnsperf", "-s SERVER -p PORT -m tcp -d FILE -c 20 -q 200"),
+    ("dnsperf", "-s SERVER -p PORT -d FILE -c 10 -T 10 -l TIME -q 1000 -Q 5000"),
+    ("dnsperf", "-s SERVER -p PORT -d FILE -e"),
+    ("dnsperf", "-s SERVER -p PORT -d FILE -D"),
+    ("dnsperf", "-s SERVER -p PORT -d FILE -E 65001:00ff"),
+    ("dnsperf", "-s SERVER -p PORT -d UPDATES -u"),
+    ("dnsperf", "-s SERVER -p PORT -d FILE -a 127.0.0.2 -b 4096"),
+    ("dnsperf", "-s SERVER -p PORT -d FILE -x 0 -t 1 -n 1 -W"),
+    ("dnsperf", "-sSERVER -pPORT -dFILE -eD"),
+    ("dnsperf", "-s SERVER -p PORT -d FILE -m tcp -O num-queries-per-conn=10"),
+    ("dnsperf", "-s SERVER -p PORT -d FILE -y hmac-sha1:key:c2VjcmV0"),
+    ("dnsperf", "-s SERVER -p PORT -d FILE -O qps-threshold-wait=0 -Q 1000"),
+    ("dnsperf", "-h"),
+    ("dnsperf", "-H"),
+    ("resperf", "-s SERVER -p PORT -d FILE -R -m 100 -r TIME -t 1"),
+    ("resperf", "-s SERVER -p PORT -d FILE -R -m 100 -c TIME -r 0 -t 1"),
+    ("resperf", "-s SERVER -p PORT -d FILE -R -m 100 -c TIME -r TIME -t 1 -L 10"),
+    (
+        "resperf",
+        "-s SERVER -p PORT -d FILE -R -m 100 -r TIME -C 10 -q 1000 -t 1 -P plot.dat -i 0.1",
+    ),
+    ("resperf", "-M tcp -s SERVER -p PORT -d FILE -R -m 100 -r TIME -t 1"),
+    ("resperf", "-h"),
+    ("kxdpgun", "-i FILE -p PORT -t TIME SERVER"),
+    ("kxdpgun", "-t TIME -Q 1000 -i FILE -b 20 -p PORT SERVER"),
+    ("kxdpgun", "-t TIME -Q 100 -i FILE -T -p PORT SERVER"),
+    ("kxdpgun", "--duration TIME --qps 100 --infile FILE --port PORT --local 127.0.0.0/28 SERVER"),
+    (
+        "kxdpgun",
+        "-t TIME -Q 100 -i FILE -p PORT -L 02:00:00:00:00:01 -R 02:00:00:00:00:02 -v 7 -m copy SERVER",
+    ),
+    ("kxdpgun", "-t TIME -i BINARY -B -p PORT -j SERVER"),
+    ("kxdpgun", "-h"),
+];
+
+#[test]
+fn documented_command_lines_work_unchanged_also_by_a_link() {
+    let bench = Bench::start();
+    let dir = bench.dir.path();
+    std::fs::write(dir.join("u.txt"), "example.com\nadd x 3600 A 10.1.2.3\nsend\n")
+        .expect("writes");
+    let message = b"\0\x1d\0\0\x01\0\0\x01\0\0\0\0\0\0\x0bx-dns64perf\0\0\x01\0\x01";
+    std::fs::write(dir.join("b.bin"), message).expect("writes");
+    for tool in ["dnsperf", "resperf", "kxdpgun"] {
+        symlink(cargo_bin("dnsdyno"), dir.join(tool)).expect("a link");
+    }
+    for (tool, line) in LINES {
+        let words = [
+            ("SERVER", "127.0.0.1"),
+            ("PORT", bench.port()),
+            ("FILE", "q.txt"),
+            ("TIME", "0.2"),
+            ("BINARY", "b.bin"),
+            ("UPDATES", "u.txt"),
+        ];
+        let line =
+            words.iter().fold(line.to_owned(), |line, (word, value)| line.replace(word, value));
+        let done =
+            output(Command::new(dir.join(tool)).args(line.split_whitespace()).current_dir(dir));
+        let (out, err) =
+            (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        assert_eq!(done.status.code(), Some(0), "{tool} {line}: {out}{err}");
+        assert!(!out.is_empty(), "{tool} {line}");
+    }
+}
+
+#[test]
+fn dnsperf_reads_the_standard_input() {
+    let bench = Bench::start();
+    let mut child = Command::new(cargo_bin("dnsdyno"))
+        .args(["dnsperf", "-p", bench.port()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut input = child.stdin.take().expect("piped");
+    input.write_all(b"010-000-000-001.dns64perf.test A\n").expect("writes");
+    drop(input);
+    let done = child.wait_with_output().expect("ends");
+    let out = String::from_utf8(done.stdout).expect("UTF-8");
+    assert_eq!(number(&out, "Queries sent"), 1.0, "{out}");
+}
+
+/// The chapter of docs/migrating.md about a tool.
+fn chapter(tool: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/migrating.md");
+    let page = std::fs::read_to_string(path).expect("the page");
+    let start = page.find(&format!("\n## {tool}")).expect("a chapter");
+    let rest = &page[start + 1..];
+    rest[..rest.find("\n## ").unwrap_or(rest.len())].to_owned()
+}
+
+#[test]
+fn every_option_has_a_row_that_says_what_it_is_here() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (tool, least) in [("dnsperf", 24), ("resperf", 25), ("kxdpgun", 18)] {
+        let (help, _) = ours(dir.path(), tool, &["-h"]);
+        let page = chapter(tool);
+        let shared = if tool == "resperf" { chapter("dnsperf") } else { String::new() };
+        let options =
+            help.lines().filter_map(|line| line.trim_start().strip_prefix('-')?.chars().next());
+        let options: Vec<char> = options.filter(char::is_ascii_alphabetic).collect();
+        assert!(options.len() >= least, "{tool}: {options:?}");
+        for option in options {
+            // Alone, with a value, with others, or in a list of those that are the same.
+            let named = |page: &str| {
+                page.match_indices(&format!("-{option}")).any(|(at, text)| {
+                    let before = page[..at].chars().next_back();
+                    let after = page[at + text.len()..].chars().next();
+                    before.is_some_and(|c| c == '`' || c == ' ')
+                        && after.is_some_and(|c| !c.is_ascii_alphabetic())
+                })
+            };
+            assert!(named(&page) || named(&shared), "{tool} -{option} is not in docs/migrating.md");
+        }
+        let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("|---"));
+        for row in rows {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            assert!(cells.len() >= 3 && !cells[1].trim().is_empty(), "{tool}: {row}");
+        }
+    }
+}

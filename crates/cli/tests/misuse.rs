@@ -1,0 +1,309 @@
+//! A command line without stumbles: misuses are refused with a message that names the place, before anything runs; what is meant is
+//! understood; and a reader that goes away ends a command quietly.
+
+mod kit;
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use kit::AuthDns;
+
+/// Runs `dnsdyno` in a folder of its own; returns exit code, standard output, standard error.
+fn dnsdyno(args: &[&str]) -> (i32, String, String) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    command.env("DNSDYNO_STORE", dir.path().join("runs.db")).current_dir(dir.path());
+    let output = command.args(args).stdin(Stdio::null()).output().expect("starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+/// Misuses: a command line, and the parts of its message.
+const MISUSES: [(&str, &[&str]); 52] = [
+    // The server.
+    ("load", &["<TARGET>"]),
+    ("load 192.0.2.256", &["`192.0.2.256`", "neither an address nor a name"]),
+    ("load 192.0.2.1:0", &["a port is 1 to 65535"]),
+    ("load [::1:53", &["`]` is missing"]),
+    ("load 224.0.0.1", &["224.0.0.1", "many hosts"]),
+    ("load ff02::fb", &["ff02::fb", "many hosts"]),
+    ("load 255.255.255.255", &["many hosts"]),
+    ("load nowhere.invalid", &["cannot look up nowhere.invalid"]),
+    ("search nowhere.invalid", &["cannot look up nowhere.invalid"]),
+    ("load fe80::1%nothing0", &["fe80::1%nothing0"]),
+    ("load ::1 --source 127.0.0.1", &["--source", "different families"]),
+    // Units.
+    ("load ::1 --rate 100m", &["--rate", "`100m`", "did you mean 100M?"]),
+    ("load ::1 --rate -5", &["--rate", "`-5` is not a rate", "greater than zero"]),
+    ("load ::1 --rate 0", &["--rate", "greater than zero"]),
+    ("load ::1 --duration -5", &["--duration", "`-5` is not a duration"]),
+    ("load ::1 --duration 5", &["--duration", "a duration such as 5s"]),
+    ("load ::1 --timeout 0s", &["--timeout must be longer than 0"]),
+    ("load ::1 --goal loss<0.1", &["--goal", "did you mean 10% or 0.1%?"]),
+    ("load ::1 --goal p99<5", &["--goal", "a duration such as 5ms"]),
+    ("load ::1 --quantiles 101", &["--quantiles", "`101` is not a percentile"]),
+    ("load ::1 --stop-outstanding 5m", &["did you mean 5M?"]),
+    // What does nothing in this mode.
+    ("load ::1 --window 5", &["--window", "--pacing window"]),
+    ("load ::1 --threads 2", &["--threads", "--pacing lockstep"]),
+    ("load ::1 --experiments 2", &["--experiments", "--pacing lockstep"]),
+    ("load ::1 --pacing lockstep --duration 5s", &["--duration", "--experiments"]),
+    ("load ::1 --pacing window --rate 5k", &["--rate goes with constant and poisson"]),
+    ("load ::1 --pacing window --stop-outstanding 5", &["--stop-outstanding", "a closed loop"]),
+    ("load ::1 --from 5", &["--from and --to go with --pacing ramp"]),
+    ("load ::1 --runs 5", &["--runs", "--queries or --messages"]),
+    ("load ::1 --resume", &["--resume goes with --transport tls"]),
+    ("load ::1 --http-path /q", &["--http-path goes with --transport https"]),
+    ("load ::1 --transport tcp --sockets 5", &["--sockets", "--clients"]),
+    ("load ::1 --transport tcp --source-port 5000", &["--source-port", "--clients"]),
+    ("search ::1 --transport tcp --ports 5", &["--sockets", "--clients"]),
+    ("load ::1 --times x", &["--times", "--pacing lockstep"]),
+    ("search ::1 --rate 5k", &["--rate", "a search over clients"]),
+    ("search ::1 --over connections", &["--over connections goes with --transport tcp"]),
+    ("search ::1 --over clients --clients 5", &["--clients", "--start, --min and --max"]),
+    ("search ::1 --over clients --rule mlrsearch", &["--rule mlrsearch"]),
+    ("search ::1 --min 5k --max 2k", &["--max is below --start or --min"]),
+    ("load ::1 --type A,AAAA", &["--type", "queried for one type"]),
+    ("load ::1 --probability 0.5", &["--queries"]),
+    ("load ::1 --queries q.txt --probability 2", &["--probability", "a share from 0 to 1"]),
+    // What the machine does not have.
+    ("load ::1 --cpus 900", &["--cpus", "no core 900"]),
+    ("search ::1 --cpus 900", &["--cpus", "no core 900"]),
+    ("load ::1 --sockets 0", &["--sockets", "at least 1"]),
+    ("load ::1 --transport tcp --clients 1000000", &["--clients", "1000000 clients", "--source"]),
+    ("load ::1 --queries nowhere.txt", &["cannot read the query file nowhere.txt"]),
+    // Words that are not ours.
+    ("load ::1 --qps 5k", &["--qps", "here it is `--rate`"]),
+    ("load ::1 --trasport tcp", &["--trasport", "--transport"]),
+    ("laod ::1", &["laod", "load"]),
+    ("run dns64-rfc8129 --dry-run", &["dns64-rfc8129", "did you mean dns64-rfc8219?"]),
+];
+
+#[test]
+fn misuses_are_refused_with_their_place() {
+    for (line, parts) in MISUSES {
+        let (code, out, err) = dnsdyno(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!((code, out.as_str()), (2, ""), "{line}: {err}");
+        for part in parts {
+            assert!(err.contains(part), "{line}: `{part}` is not in: {err}");
+        }
+        // Names of Rust's types are for its developers.
+        assert!(
+            !["Some(", "None", "Error {", "Os {"].iter().any(|word| err.contains(word)),
+            "{line}: {err}"
+        );
+    }
+}
+
+#[test]
+fn a_plan_says_which_cores_are_missing() {
+    let text = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../experiments/dns64-rfc8219.toml"
+    ));
+    let text = text.expect("an experiment").replace("dut = [1]", "dut = [900]");
+    let file = tempfile::NamedTempFile::with_suffix(".toml").expect("a file");
+    std::fs::write(file.path(), text).expect("writes");
+    let (code, out, err) = dnsdyno(&["run", file.path().to_str().expect("UTF-8"), "--dry-run"]);
+    assert_eq!(code, 2, "{out}{err}");
+    assert!(out.contains("in all") && err.contains("cpus.dut: there is no core 900"), "{out}{err}");
+}
+
+#[test]
+fn later_options_override_earlier_ones() {
+    let auth = AuthDns::start(&[]);
+    let load =
+        ["load", auth.plain(), "--type", "AAAA", "--type", "A", "--rate", "5k", "--duration", "9s"];
+    let (code, out, err) = dnsdyno(
+        &[&load[..], &["--rate", "200", "--duration", "500ms", "--format", "json"]].concat(),
+    );
+    let trial: serde_json::Value =
+        serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+    assert_eq!(trial["sent"], 100, "{code}: {err}");
+}
+
+#[test]
+fn a_name_is_looked_up_once_and_said() {
+    let auth = AuthDns::start(&[]);
+    let server = auth.plain().replace("127.0.0.1", "localhost");
+    // The name may have an IPv6 address too, where nobody listens.
+    let (_, out, err) =
+        dnsdyno(&["load", &server, "--type", "A", "--rate", "100", "--duration", "300ms"]);
+    assert!(err.contains("localhost is "), "{out}{err}");
+}
+
+#[test]
+fn results_have_the_form_that_is_asked_for() {
+    let auth = AuthDns::start(&[]);
+    let load = ["load", auth.plain(), "--type", "A", "--rate", "200", "--duration", "600ms"];
+    let (_, out, err) = dnsdyno(&[&load[..], &["--format", "csv"]].concat());
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 2, "{out}{err}");
+    assert_eq!(lines[0].split(',').count(), lines[1].split(',').count(), "{out}");
+    let more = ["--quantiles", "25,p99.99", "--interval", "200ms"];
+    let (_, out, err) = dnsdyno(&[&load[..], &more].concat());
+    assert!(out.contains("\np25 ") && out.contains("\np99.99 "), "{out}");
+    let intervals =
+        err.lines().filter(|line| line.contains(" s: sent ") && line.contains("valid "));
+    assert!(intervals.count() >= 2, "{err}");
+    let ramp = ["--pacing", "ramp 0..400 then 200ms"];
+    let load = ["load", auth.plain(), "--type", "A", "--duration", "600ms"];
+    let (_, out, _) = dnsdyno(&[&load[..], &ramp].concat());
+    assert!(out.contains("answered") && out.contains("maximum  "), "{out}");
+    assert!(out.contains("400/s"), "the offered rate of the last steps: {out}");
+}
+
+#[test]
+fn query_files_may_be_compressed_or_come_from_a_pipe() {
+    let auth = AuthDns::start(&[]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let text = b"010-000-000-001.dns64perf.test A\n010-000-000-002.dns64perf.test A\n";
+    let gzip = dir.path().join("q.txt.gz");
+    let mut out =
+        GzEncoder::new(std::fs::File::create(&gzip).expect("a file"), Compression::fast());
+    out.write_all(text).and_then(|()| out.finish().map(|_| ())).expect("writes");
+    let sent = |queries: &str, input: &[u8]| {
+        let mut child = Command::new(cargo_bin("dnsdyno"))
+            .args(["load", auth.plain(), "--queries", queries, "--runs", "3", "--pacing", "window"])
+            .args(["--window", "2", "--json", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        // It may not read its input.
+        let _ = child.stdin.take().expect("piped").write_all(input);
+        let done = child.wait_with_output().expect("ends");
+        let trial: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+        (trial["sent"].clone(), trial["valid"].clone())
+    };
+    let wanted = (6.into(), 6.into());
+    assert_eq!(sent(gzip.to_str().expect("UTF-8"), b""), wanted);
+    assert_eq!(sent("-", text), wanted);
+}
+
+#[test]
+fn a_search_varies_clients_or_connections() {
+    let auth = AuthDns::start(&[]);
+    let search =
+        ["search", auth.plain(), "--type", "A", "--transport", "tcp", "--goal", "loss < 50%"];
+    let short = ["--duration", "200ms", "--repeats", "1", "--resolution", "0.5", "--json", "-"];
+    for (more, over, lowest) in [
+        (["--over", "clients", "--start", "4", "--max", "8"], "clients", 4.0),
+        (["--over", "connections", "--start", "20", "--max", "40"], "connections/s", 20.0),
+    ] {
+        let (_, out, err) = dnsdyno(&[&search[..], &more, &short].concat());
+        let run: serde_json::Value =
+            serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+        let cell = &run["results"][0];
+        assert_eq!(cell["over"], over, "{err}");
+        let differs = cell["differs"].to_string();
+        assert!(
+            differs.contains(&format!("a search over {over}"))
+                && differs.contains("other than UDP"),
+            "{differs}"
+        );
+        assert_eq!(cell["conforming"], false);
+        assert!(err.contains(over) && !err.contains(" qps"), "{err}");
+        let trial = &cell["trials"][0];
+        assert_eq!(trial["rate_qps"], lowest);
+        if over == "clients" {
+            assert_eq!(trial["connections"]["clients"], 4, "{trial}");
+            assert_eq!(trial["conditions"]["pacing"], "constant 1000 qps");
+        } else {
+            assert_eq!(trial["connections"]["queries_per_connection"], 1, "{trial}");
+            let attempts = trial["connections"]["attempts"].as_f64().expect("a number");
+            assert!(attempts <= trial["sent"].as_f64().expect("a number") + 1.0, "{trial}");
+        }
+    }
+    let (_, out, err) = dnsdyno(&[
+        "search",
+        auth.plain(),
+        "--type",
+        "A",
+        "--pacing",
+        "poisson",
+        "--transport",
+        "tcp",
+        "--clients",
+        "3",
+        "--min",
+        "50",
+        "--max",
+        "100",
+        "--goal",
+        "loss < 50%",
+        "--duration",
+        "200ms",
+        "--repeats",
+        "1",
+        "--rule",
+        "rfc8219",
+    ]);
+    assert!(out.contains("median qps"), "{out}{err}");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let commands: [&[&str]; 5] = [
+        &["run", "--list"],
+        &["run", "dns64-cached", "--dry-run"],
+        &["servers"],
+        &["load", "--help", "all"],
+        &["completions", "bash"],
+    ];
+    for args in commands {
+        let mut child = Command::new(cargo_bin("dnsdyno"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        // Closed before anything is read.
+        drop(child.stdout.take());
+        let mut err = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
+        let status = child.wait().expect("ends");
+        assert!(!err.contains("panicked"), "{args:?}: {err}");
+        assert!(status.code().is_some_and(|code| code != 101), "{args:?}: {status}");
+    }
+}
+
+#[test]
+fn help_is_short_unless_all_of_it_is_wanted() {
+    let (code, short, _) = dnsdyno(&["load", "--help"]);
+    let (_, all, _) = dnsdyno(&["load", "--help", "all"]);
+    assert_eq!(code, 0);
+    assert!(
+        short.lines().count() * 2 < all.lines().count(),
+        "{} {}",
+        short.lines().count(),
+        all.lines().count()
+    );
+    assert!(!short.contains("--proxy-within-tls") && all.contains("--proxy-within-tls"));
+    for usual in
+        ["--rate", "--queries", "--transport", "--clients", "--duration", "--json", "--help all"]
+    {
+        assert!(short.contains(usual), "{usual}: {short}");
+    }
+}
+
+#[test]
+fn shells_get_completions() {
+    for (shell, part) in
+        [("bash", "complete -F"), ("zsh", "#compdef dnsdyno"), ("fish", "complete -c dnsdyno")]
+    {
+        let (code, out, err) = dnsdyno(&["completions", shell]);
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains(part) && out.contains("dnsperf"), "{shell}");
+        if shell != "bash" {
+            continue;
+        }
+        // The shell itself finds no fault with it.
+        let mut child = Command::new(shell).arg("-n").stdin(Stdio::piped()).spawn().expect("bash");
+        child.stdin.take().expect("piped").write_all(out.as_bytes()).expect("writes");
+        assert!(child.wait().expect("ends").success(), "{shell}");
+    }
+}
