@@ -12,7 +12,7 @@ const EPERM: i32 = 1;
 pub enum KernelError {
     /// The user may not load programs.
     #[error(
-        "this user may not load BPF programs: run as root, or with CAP_BPF and CAP_NET_ADMIN outside of containers, or use the engine `sockets`"
+        "this user may not load BPF programs: run as root, or with CAP_BPF and CAP_NET_ADMIN outside of containers"
     )]
     NotPermitted,
     /// The kernel refuses a program; what its verifier says stands below.
@@ -38,6 +38,14 @@ pub enum KernelError {
     /// The object does not have what this program expects.
     #[error("the BPF object lacks {0}: it is not of this version")]
     Missing(&'static str),
+    /// The number of cores is not known.
+    #[error("cannot read the number of cores in {path}: {error}")]
+    Cores {
+        /// The file.
+        path: &'static str,
+        /// The system's error.
+        error: std::io::Error,
+    },
     /// A map cannot be read or written.
     #[error("cannot use a map of the program")]
     Map(#[from] MapError),

@@ -13,6 +13,7 @@
 
 mod auth;
 mod error;
+mod program;
 
 pub use self::auth::{KernelAuth, KernelCounters, Listen};
 pub use error::KernelError;

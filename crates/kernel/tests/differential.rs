@@ -9,8 +9,9 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use wire::Namespace;
 use wire::name::MAX_NAME;
 
-/// Number of queries for each configuration, unless the environment says another.
-const QUERIES: u64 = 40_000;
+/// Environment variable with the number of queries for all configurations together, and that number without it.
+const QUERIES_VARIABLE: &str = "DNSDYNO_QUERIES";
+const QUERIES: u64 = 200_000;
 const ETHERNET: usize = 14;
 const UDP: usize = 8;
 
@@ -44,59 +45,89 @@ impl Random {
         }
     }
 
-    /// Labels before the zone; whether the program knows them.
-    fn front(&mut self, namespace: &Namespace) -> (String, bool) {
+    /// A name in the forward zone, without its zone.
+    fn front(&mut self, namespace: &Namespace) -> String {
         let inside = namespace.nth(self.below(namespace.size()));
         let address = if self.one_in(5) { (self.below(1 << 32) as u32).into() } else { inside };
         let [a, b, c, d] = address.octets();
-        match self.below(12) {
-            0..=3 => (format!("{a:03}-{b:03}-{c:03}-{d:03}."), true),
-            4..=5 => (format!("{a}-{b}-{c}-{d}."), true),
-            6 => (format!("{a:02}-{b}-{c}-{d}."), true),
-            7 => (format!("x.{a}-{b}-{c}-{d}."), true),
-            8 => (
-                self.pick(&[
-                    "www.",
-                    "10-1-2.",
-                    "-1-2-3.",
-                    "256-1-2-3.",
-                    "ns.",
-                    "ns12.",
-                    "a.b.c.d.",
-                ])
+        match self.below(13) {
+            0..=3 => format!("{a:03}-{b:03}-{c:03}-{d:03}."),
+            4..=5 => format!("{a}-{b}-{c}-{d}."),
+            6 => format!("{a:02}-{b}-{c}-{d}."),
+            7 => format!("x.{a}-{b}-{c}-{d}."),
+            8 => self
+                .pick(&["www.", "10-1-2.", "-1-2-3.", "256-1-2-3.", "ns.", "ns12.", "a.b.c.d."])
                 .into(),
-                true,
-            ),
-            9 => ("ns1.".into(), false),
-            10 => (String::new(), false),
-            _ => (format!("{}.", "q".repeat(1 + self.below(63) as usize)), true),
+            9 => "ns1.".into(),
+            10 => "ns1.ns1.".into(),
+            11 => String::new(),
+            _ => format!("{}.", "q".repeat(1 + self.below(63) as usize)),
         }
     }
 
-    fn query(&mut self, namespace: &Namespace) -> Case {
-        let zone = namespace.zone().to_string();
-        let zone = zone.trim_end_matches('.').to_owned();
-        let (front, mut plain) = self.front(namespace);
-        let other = ["10.in-addr.arpa", "example", "xdns64perf.test", "test"];
-        let zone = if self.one_in(10) {
-            plain = false;
-            self.pick(&other).to_owned()
+    /// A name in a reverse zone or near one: of an address, above and below those of addresses, and with a label that is none.
+    fn reverse(&mut self, config: &AuthConfig) -> String {
+        let namespace = &config.namespace;
+        let inside = namespace.nth(self.below(namespace.size()));
+        let address = if self.one_in(5) { (self.below(1 << 32) as u32).into() } else { inside };
+        let (zone, mut labels) = if self.one_in(2) {
+            ("in-addr.arpa", address.octets().map(|octet| octet.to_string()).to_vec())
         } else {
-            zone
+            let mut bits = u128::from(config.pref64.embed(address));
+            if self.one_in(5) {
+                bits ^= 1 << self.below(128);
+            }
+            let digits = (0..32).map(|digit| format!("{:x}", bits >> (124 - 4 * digit) & 15));
+            ("ip6.arpa", digits.collect())
         };
+        if self.one_in(4) {
+            labels.truncate(self.below(labels.len() as u64 + 1) as usize);
+        }
+        if self.one_in(6) && !labels.is_empty() {
+            let at = self.below(labels.len() as u64) as usize;
+            labels[at] = self.pick(&["00", "01", "256", "1000", "a", "g", "F", "0", "x-y"]).into();
+        }
+        if self.one_in(8) {
+            labels.push(self.pick(&["0", "1", "255", "f", "www"]).into());
+        }
+        labels.iter().rev().fold(String::new(), |name, label| name + label + ".") + zone
+    }
+
+    /// A name as text, and whether it is in a zone.
+    fn name(&mut self, config: &AuthConfig, zones: &[String]) -> (String, bool) {
+        let zone = config.namespace.zone().to_string();
+        let name = match self.below(10) {
+            0 => {
+                let other = self.pick(&["example", "xdns64perf.test", "test", "1.in-addr.arpa"]);
+                self.front(&config.namespace) + other
+            }
+            1..=3 => self.reverse(config),
+            _ => self.front(&config.namespace) + zone.trim_end_matches('.'),
+        };
+        let lower = name.to_ascii_lowercase();
+        let is_in = |zone: &String| lower == *zone || lower.ends_with(&format!(".{zone}"));
+        let is_inside = zones.iter().any(is_in);
+        (name, is_inside)
+    }
+
+    fn query(&mut self, config: &AuthConfig, zones: &[String]) -> Case {
+        let (name, mut plain) = self.name(config, zones);
         let mut question = Vec::new();
-        for label in format!("{front}{zone}").split('.').filter(|label| !label.is_empty()) {
+        for label in name.split('.').filter(|label| !label.is_empty()) {
             question.push(label.len() as u8);
             question.extend_from_slice(label.as_bytes());
         }
         question.push(0);
         plain &= question.len() <= MAX_NAME;
         self.any_case(&mut question);
-        let qtype: u16 = match self.below(12) {
+        let qtype: u16 = match self.below(15) {
             0..=3 => 1,
             4..=7 => 28,
             8 => 15,
             9 => 65,
+            10 => 2,
+            11 => 6,
+            12..=13 => 12,
             _ => self.below(300) as u16,
         };
         plain &= qtype != 41 && !(128..=255).contains(&qtype);
@@ -217,6 +248,13 @@ fn message<'a>(query: &[u8], reply: &'a [u8]) -> &'a [u8] {
     &reply[at + UDP..]
 }
 
+/// The zones of an AuthDNS, in lower case, without a dot at their end.
+fn zones(config: &AuthConfig) -> Vec<String> {
+    let reverse = config.prebuilt().reverse.into_iter().flatten();
+    let zones = reverse.chain([*config.namespace.zone()]);
+    zones.map(|zone| zone.to_string().trim_end_matches('.').to_ascii_lowercase()).collect()
+}
+
 fn configs() -> Vec<AuthConfig> {
     let of = |prefix: &str, zone: &str, pref64: &str, aaaa| {
         let namespace = Namespace::new(prefix.parse().expect(prefix), zone.parse().expect(zone));
@@ -234,8 +272,9 @@ fn configs() -> Vec<AuthConfig> {
 
 #[test]
 fn replies_are_those_of_the_sockets() {
-    let count = std::env::var("DNSDYNO_DIFFERENTIAL").ok().and_then(|n| n.parse().ok());
-    let count: u64 = count.unwrap_or(QUERIES);
+    let all = std::env::var(QUERIES_VARIABLE).ok();
+    let all = all.map_or(QUERIES, |all| all.parse().expect(QUERIES_VARIABLE));
+    let count = all.div_ceil(configs().len() as u64);
     let own = ["10.0.0.2:53", "[fefe:fefe:fefe:fefe:fefe:fefe:fefe:fefe]:53"];
     let own: Vec<SocketAddr> = own.iter().map(|at| at.parse().expect(at)).collect();
     let listen = Listen::new(&own).expect("one address of each family");
@@ -245,10 +284,11 @@ fn replies_are_those_of_the_sockets() {
             loaded => loaded.unwrap_or_else(|why| panic!("{why}")),
         };
         let mut sockets = Auth::new(config.clone());
+        let zones = zones(&config);
         let mut random = Random(ChaCha12Rng::seed_from_u64(number as u64));
         let (mut answered, mut plain) = (0, 0);
         for _ in 0..count {
-            let case = random.query(&config.namespace);
+            let case = random.query(&config, &zones);
             let frame = random.frame(&case.message);
             let (mut out, mut expected) = ([0; 2_048], [0; MAX_REPLY]);
             let len = kernel.run(&frame, &mut out).expect("runs");
@@ -279,9 +319,10 @@ fn frames_of_others_are_passed_up() {
         Err(why @ KernelError::NotPermitted) => return skip::because(why),
         loaded => loaded.unwrap_or_else(|why| panic!("{why}")),
     };
+    let zones = zones(&config);
     let mut random = Random(ChaCha12Rng::seed_from_u64(7));
     let mut frame_of = |v6: bool| loop {
-        let case = random.query(&config.namespace);
+        let case = random.query(&config, &zones);
         let frame = random.frame(&case.message);
         if case.plain && frame.len() > 60 && (frame[12] == 0x86) == v6 {
             return frame;
