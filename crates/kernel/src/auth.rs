@@ -8,7 +8,8 @@ use wire::name::Labels;
 use wire::{Name, Pref64};
 
 use crate::error::KernelError;
-use crate::program::{Layout, Loaded};
+use crate::layout::Layout;
+use crate::program::Loaded;
 
 /// The programs and maps of `bpf/auth.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/auth.bpf.o");
@@ -80,13 +81,13 @@ fn config_of(auth: &AuthConfig, listen: &Listen) -> [u8; CONFIG] {
         .map(|inner| u128::from(auth.pref64.embed(inner)));
     embedded[12..].copy_from_slice(&Ipv6Addr::from(none).octets());
     let mut config = Layout::<CONFIG>::new();
-    config.put(8, &aaaa_below.to_ne_bytes());
+    config.put_u64(aaaa_below);
     for bits in [none, none ^ all, first] {
-        config.put(8, &((bits >> 64) as u64).to_ne_bytes());
-        config.put(8, &(bits as u64).to_ne_bytes());
+        config.put_u64((bits >> 64) as u64);
+        config.put_u64(bits as u64);
     }
-    config.put(4, &(u32::from(prefix.first()) & mask).to_ne_bytes());
-    config.put(4, &mask.to_ne_bytes());
+    config.put_u32(u32::from(prefix.first()) & mask);
+    config.put_u32(mask);
     config.put(4, &octets(listen.v4));
     config.put(16, &octets(listen.v6));
     config.put(4, &soa_ttl.to_be_bytes());
@@ -108,7 +109,9 @@ fn config_of(auth: &AuthConfig, listen: &Listen) -> [u8; CONFIG] {
     config.put(MAX_POINTER, &pointer);
     put_zone(&mut config, Some(auth.namespace.zone()));
     reverse.iter().for_each(|zone| put_zone(&mut config, zone.as_ref()));
-    config.bytes()
+    // To a whole word.
+    config.put(4, &[]);
+    config.finish()
 }
 
 /// Stores a `struct zone`, zeros if there is none.
@@ -121,7 +124,7 @@ fn put_zone(config: &mut Layout<CONFIG>, zone: Option<&Name>) {
 }
 
 /// Returns where the octets of an IPv4 address stand in an address under `pref64`.
-fn octet_places(pref64: Pref64) -> [u8; 4] {
+pub(crate) fn octet_places(pref64: Pref64) -> [u8; 4] {
     let none = pref64.embed(Ipv4Addr::UNSPECIFIED).octets();
     [0, 1, 2, 3].map(|octet| {
         let mut address = [0; 4];

@@ -27,7 +27,7 @@ pub enum KernelError {
     },
     /// The device does not exist or has no native XDP.
     #[error(
-        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not)"
+        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not), and no other program (`ip link set {device} xdp off` removes one)"
     )]
     Attach {
         /// Name of the device.
@@ -70,6 +70,14 @@ impl KernelError {
             KernelError::Refused { name, why, .. } => KernelError::Refused { name, why, log },
             other => other,
         }
+    }
+
+    /// Describes why a program cannot be attached to a device.
+    pub(crate) fn attach(device: &str, error: &ProgramError) -> Self {
+        let first = error as &(dyn std::error::Error + 'static);
+        let causes = std::iter::successors(Some(first), |error| error.source());
+        let why = causes.last().map_or(String::new(), ToString::to_string);
+        KernelError::Attach { device: device.to_owned(), why }
     }
 
     fn of(name: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {

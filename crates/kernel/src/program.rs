@@ -57,14 +57,7 @@ impl Loaded {
     /// If the device is missing or has no native mode, or has another program.
     pub(crate) fn attach(&mut self, device: &str) -> Result<(), KernelError> {
         let attached = self.program()?.attach(device, XdpMode::Driver);
-        attached.map(drop).map_err(|error| {
-            let causes = std::iter::successors(
-                Some(&error as &(dyn std::error::Error + 'static)),
-                |error| error.source(),
-            );
-            let why = causes.last().map_or(String::new(), ToString::to_string);
-            KernelError::Attach { device: device.to_owned(), why }
-        })
+        attached.map(drop).map_err(|error| KernelError::attach(device, &error))
     }
 
     /// Runs the program on one frame without a device; returns what it sends back, `None` if it passes or drops the frame.
@@ -92,30 +85,5 @@ impl Loaded {
         let name = self.name;
         let program = self.ebpf.program_mut(name).ok_or(KernelError::Missing(name))?;
         program.try_into().map_err(|e: ProgramError| KernelError::program(name, e))
-    }
-}
-
-/// The octets of a structure that a program shares, field after field.
-pub(crate) struct Layout<const SIZE: usize> {
-    bytes: [u8; SIZE],
-    at: usize,
-}
-
-impl<const SIZE: usize> Layout<SIZE> {
-    /// Makes a structure of zeros.
-    pub(crate) fn new() -> Self {
-        Layout { bytes: [0; SIZE], at: 0 }
-    }
-
-    /// Stores a field of `size` octets, zeros after `value`.
-    pub(crate) fn put(&mut self, size: usize, value: &[u8]) {
-        assert!(value.len() <= size, "a field of {size} octets");
-        self.bytes[self.at..self.at + value.len()].copy_from_slice(value);
-        self.at += size;
-    }
-
-    /// Returns the octets; what follows the last field is zero.
-    pub(crate) fn bytes(self) -> [u8; SIZE] {
-        self.bytes
     }
 }

@@ -5,6 +5,7 @@ mod answers;
 mod bench;
 mod dnssec;
 mod loss;
+mod mirror;
 mod options;
 mod text;
 

@@ -14,6 +14,7 @@ mod early;
 mod faults;
 mod forward;
 mod http;
+mod in_kernel;
 mod kit;
 mod landlock;
 mod memory;

@@ -1,50 +1,21 @@
-//! The program of the AuthDNS against the AuthDNS: a reply that it gives is the same, octet for octet.
+//! The program of the AuthDNS against the AuthDNS.
 
 use std::net::SocketAddr;
 
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
-use kernel::{KernelAuth, KernelError, Listen};
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use kernel::{KernelAuth, Listen};
 use wire::Namespace;
 use wire::name::MAX_NAME;
 
-/// Environment variable with the number of queries for all configurations together, and that number without it.
-const QUERIES_VARIABLE: &str = "DNSDYNO_QUERIES";
-const QUERIES: u64 = 200_000;
-const ETHERNET: usize = 14;
-const UDP: usize = 8;
+use crate::kit::{ETHERNET, Random, SERVER, loaded, message, queries};
 
 /// A query, and whether the program has to answer it.
-struct Case {
-    message: Vec<u8>,
+pub(crate) struct Case {
+    pub(crate) message: Vec<u8>,
     plain: bool,
 }
 
-struct Random(ChaCha12Rng);
-
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0.next_u64() % n
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
-        of[self.below(of.len() as u64) as usize]
-    }
-
-    /// Letters in any case.
-    fn any_case(&mut self, name: &mut [u8]) {
-        for octet in name.iter_mut().filter(|octet| octet.is_ascii_alphabetic()) {
-            if self.one_in(2) {
-                *octet ^= 0x20;
-            }
-        }
-    }
-
     /// A name in the forward zone, without its zone.
     fn front(&mut self, namespace: &Namespace) -> String {
         let inside = namespace.nth(self.below(namespace.size()));
@@ -110,7 +81,7 @@ impl Random {
         (name, is_inside)
     }
 
-    fn query(&mut self, config: &AuthConfig, zones: &[String]) -> Case {
+    pub(crate) fn query(&mut self, config: &AuthConfig, zones: &[String]) -> Case {
         let (name, mut plain) = self.name(config, zones);
         let mut question = Vec::new();
         for label in name.split('.').filter(|label| !label.is_empty()) {
@@ -136,8 +107,8 @@ impl Random {
         plain &= qclass == 1;
         question.extend_from_slice(&qclass.to_be_bytes());
         let edns = self.one_in(2);
-        let flags = (self.0.next_u32() as u16) & 0x01f0;
-        let mut message = (self.0.next_u32() as u16).to_be_bytes().to_vec();
+        let flags = (self.next() as u16) & 0x01f0;
+        let mut message = (self.next() as u16).to_be_bytes().to_vec();
         message.extend_from_slice(&flags.to_be_bytes());
         message.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
         message.extend_from_slice(&question);
@@ -146,15 +117,8 @@ impl Random {
             let options: &[u8] = if self.one_in(4) { &[0, 3, 0, 0] } else { &[] };
             plain &= version == 0 && options.is_empty();
             message.extend_from_slice(&[0, 0, 41]);
-            message.extend_from_slice(&(self.0.next_u32() as u16).to_be_bytes());
-            message.extend_from_slice(&[
-                0,
-                version,
-                self.0.next_u32() as u8,
-                0,
-                0,
-                options.len() as u8,
-            ]);
+            message.extend_from_slice(&(self.next() as u16).to_be_bytes());
+            message.extend_from_slice(&[0, version, self.next() as u8, 0, 0, options.len() as u8]);
             message.extend_from_slice(options);
         }
         if self.one_in(3) {
@@ -163,99 +127,21 @@ impl Random {
         }
         Case { message, plain }
     }
-
-    /// Changes, cuts or extends a message.
-    fn spoil(&mut self, message: &mut Vec<u8>) {
-        for _ in 0..=self.below(3) {
-            match self.below(4) {
-                0 => message.truncate(self.below(message.len() as u64 + 1) as usize),
-                1 => message.extend((0..self.below(40)).map(|i| i as u8)),
-                _ if message.is_empty() => {}
-                _ => {
-                    let at = self.below(message.len() as u64) as usize;
-                    message[at] = self.0.next_u32() as u8;
-                }
-            }
-        }
-    }
-
-    /// A frame with the message, over IPv4 or IPv6.
-    fn frame(&mut self, message: &[u8]) -> Vec<u8> {
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        let udp = (UDP + message.len()) as u16;
-        if self.one_in(2) {
-            frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
-            frame.extend_from_slice(&udp.to_be_bytes());
-            frame.extend_from_slice(&[17, 64]);
-            frame.extend_from_slice(&[0xfd; 16]);
-            frame.extend_from_slice(&[0xfe; 16]);
-        } else {
-            frame.extend_from_slice(&[8, 0, 0x45, 0]);
-            frame.extend_from_slice(&(20 + udp).to_be_bytes());
-            frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        }
-        frame.extend_from_slice(&[0x30, 0x39, 0, 53]);
-        frame.extend_from_slice(&udp.to_be_bytes());
-        frame.extend_from_slice(&[0x12, 0x34]);
-        frame.extend_from_slice(message);
-        // A short frame is filled up.
-        frame.resize(frame.len().max(60), 0);
-        frame
-    }
 }
 
-/// Adds words of 16 bits as the checksums of the Internet do.
-fn sum(parts: &[&[u8]]) -> u16 {
-    let mut sum = 0u64;
-    for part in parts {
-        for pair in part.chunks(2) {
-            sum += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
-        }
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
-/// Checks addresses, lengths and checksums of a reply; returns its message.
-fn message<'a>(query: &[u8], reply: &'a [u8]) -> &'a [u8] {
-    assert_eq!((&reply[..6], &reply[6..12]), (&query[6..12], &query[..6]), "MAC addresses");
-    assert_eq!(reply[12..14], query[12..14]);
-    let v6 = reply[12] == 0x86;
-    let (ip, from, to) = if v6 { (40, 22, 38) } else { (20, 26, 30) };
-    let size = to - from;
-    let at = ETHERNET + ip;
-    assert_eq!(
-        (&reply[from..to], &reply[to..to + size]),
-        (&query[to..to + size], &query[from..to])
-    );
-    assert_eq!(
-        (&reply[at..at + 2], &reply[at + 2..at + 4]),
-        (&query[at + 2..at + 4], &query[at..at + 2])
-    );
-    let len = u16::from_be_bytes([reply[at + 4], reply[at + 5]]);
-    assert_eq!(reply.len(), at + usize::from(len), "the frame ends with the datagram");
-    let of_ip = if v6 { &reply[18..20] } else { &reply[16..18] };
-    let more = if v6 { 0 } else { 20 };
-    assert_eq!(u16::from_be_bytes([of_ip[0], of_ip[1]]), len + more);
-    if !v6 {
-        assert_eq!(sum(&[&reply[ETHERNET..at]]), 0xffff, "checksum of IPv4");
-    }
-    let pseudo = [0, 17, reply[at + 4], reply[at + 5]];
-    assert_eq!(sum(&[&reply[from..to + size], &pseudo, &reply[at..]]), 0xffff, "checksum of UDP");
-    assert_ne!(reply[at + 6..at + 8], [0, 0]);
-    &reply[at + UDP..]
+/// The addresses of the server.
+pub(crate) fn server() -> Vec<SocketAddr> {
+    SERVER.iter().map(|at| at.parse().expect("a constant address")).collect()
 }
 
 /// The zones of an AuthDNS, in lower case, without a dot at their end.
-fn zones(config: &AuthConfig) -> Vec<String> {
+pub(crate) fn zones(config: &AuthConfig) -> Vec<String> {
     let reverse = config.prebuilt().reverse.into_iter().flatten();
     let zones = reverse.chain([*config.namespace.zone()]);
     zones.map(|zone| zone.to_string().trim_end_matches('.').to_ascii_lowercase()).collect()
 }
 
-fn configs() -> Vec<AuthConfig> {
+pub(crate) fn configs() -> Vec<AuthConfig> {
     let of = |prefix: &str, zone: &str, pref64: &str, aaaa| {
         let namespace = Namespace::new(prefix.parse().expect(prefix), zone.parse().expect(zone));
         let namespace = namespace.expect("a namespace");
@@ -272,20 +158,13 @@ fn configs() -> Vec<AuthConfig> {
 
 #[test]
 fn replies_are_those_of_the_sockets() {
-    let all = std::env::var(QUERIES_VARIABLE).ok();
-    let all = all.map_or(QUERIES, |all| all.parse().expect(QUERIES_VARIABLE));
-    let count = all.div_ceil(configs().len() as u64);
-    let own = ["10.0.0.2:53", "[fefe:fefe:fefe:fefe:fefe:fefe:fefe:fefe]:53"];
-    let own: Vec<SocketAddr> = own.iter().map(|at| at.parse().expect(at)).collect();
-    let listen = Listen::new(&own).expect("one address of each family");
+    let count = queries(configs().len());
+    let listen = Listen::new(&server()).expect("one address of each family");
     for (number, config) in configs().into_iter().enumerate() {
-        let mut kernel = match KernelAuth::load(&config, &listen) {
-            Err(why @ KernelError::NotPermitted) => return skip::because(why),
-            loaded => loaded.unwrap_or_else(|why| panic!("{why}")),
-        };
+        let Some(mut kernel) = loaded(KernelAuth::load(&config, &listen)) else { return };
         let mut sockets = Auth::new(config.clone());
         let zones = zones(&config);
-        let mut random = Random(ChaCha12Rng::seed_from_u64(number as u64));
+        let mut random = Random::new(number as u64);
         let (mut answered, mut plain) = (0, 0);
         for _ in 0..count {
             let case = random.query(&config, &zones);
@@ -315,12 +194,9 @@ fn replies_are_those_of_the_sockets() {
 fn frames_of_others_are_passed_up() {
     let config = configs().swap_remove(0);
     let only_v4 = Listen::new(&["10.0.0.2:53".parse().expect("an address")]).expect("one address");
-    let mut kernel = match KernelAuth::load(&config, &only_v4) {
-        Err(why @ KernelError::NotPermitted) => return skip::because(why),
-        loaded => loaded.unwrap_or_else(|why| panic!("{why}")),
-    };
+    let Some(mut kernel) = loaded(KernelAuth::load(&config, &only_v4)) else { return };
     let zones = zones(&config);
-    let mut random = Random(ChaCha12Rng::seed_from_u64(7));
+    let mut random = Random::new(7);
     let mut frame_of = |v6: bool| loop {
         let case = random.query(&config, &zones);
         let frame = random.frame(&case.message);
