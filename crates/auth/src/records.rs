@@ -38,18 +38,28 @@ pub(crate) struct Records {
     ns_address: (Ipv4Addr, Ipv6Addr),
     /// The name of the name server.
     ns_name: Name,
-    address: Vec<u8>,
-    embedded: Vec<u8>,
-    pointer: Vec<u8>,
+    pub(crate) address: Vec<u8>,
+    pub(crate) embedded: Vec<u8>,
+    pub(crate) pointer: Vec<u8>,
     /// The SOA record for forward names, then for reverse names.
-    soa: [Vec<u8>; 2],
+    pub(crate) soa: [Vec<u8>; 2],
 }
 
 impl Records {
-    /// Returns the A record, the AAAA record, and the SOA record of a negative reply for a forward name.
-    pub(crate) fn forward(self) -> [Vec<u8>; 3] {
-        let [soa, _] = self.soa;
-        [self.address, self.embedded, soa]
+    /// Returns the NS record of an apex with the addresses of the server behind it, for the forward and the reverse zones.
+    pub(crate) fn name_servers(&self) -> [Vec<u8>; 2] {
+        let forward = [NAME_SERVER, &pointer(QUESTION_OFFSET)].concat();
+        [&forward, self.ns_name.as_wire()].map(|name| {
+            let mut records = record(Qtype::NS, self.ttl, name);
+            self.server_addresses().iter().for_each(|address| records.extend(address));
+            records
+        })
+    }
+
+    /// Returns the A and the AAAA record of the name server.
+    pub(crate) fn server_addresses(&self) -> [Vec<u8>; 2] {
+        let (v4, v6) = self.ns_address;
+        [record(Qtype::A, self.ttl, &v4.octets()), record(Qtype::AAAA, self.ttl, &v6.octets())]
     }
 
     /// Composes the records.

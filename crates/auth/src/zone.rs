@@ -80,6 +80,11 @@ impl Zones {
         Zones { namespace, pref64, aaaa, reverse4: reverse4_zone(&namespace), reverse6 }
     }
 
+    /// Returns the names of the reverse zones.
+    pub(crate) fn into_reverse(self) -> [Option<Name>; 2] {
+        [Some(self.reverse4), self.reverse6]
+    }
+
     /// Returns the place of `qname`, given in wire form; `None` if it is outside all zones.
     #[inline]
     pub(crate) fn locate(&self, qname: &[u8]) -> Option<Located> {

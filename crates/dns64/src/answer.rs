@@ -21,7 +21,7 @@ use crate::question::Case;
 /// Longest message, in octets.
 pub(crate) const MAX_MESSAGE: usize = 65_535;
 /// Largest UDP message that the server accepts, in octets, as stated in its OPT record.
-const OUR_UDP_SIZE: u16 = 1_232;
+pub const OUR_UDP_SIZE: u16 = 1_232;
 
 /// An answer that is being composed, or complete.
 #[derive(Clone, Debug)]

@@ -15,6 +15,7 @@ use wire::name::strip_suffix;
 use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::{Age, Answer, AnswerRef, apply_age};
+use crate::mirror::{Facts, LastCopy, Mirror};
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
 use crate::snapshot::{SnapshotWriter, Stored};
@@ -45,6 +46,8 @@ struct Entry {
     alive: bool,
     /// Whether a refresh of the entry was requested.
     refreshed: bool,
+    /// Its last copy to a second cache.
+    mirrored: Option<LastCopy>,
 }
 
 /// The names whose answers are removed from a cache.
@@ -117,6 +120,8 @@ pub(crate) struct Cache {
 
 /// A stored answer that was found.
 pub(crate) struct Hit<'a> {
+    /// Number of its entry.
+    pub(crate) number: u32,
     pub(crate) answer: AnswerRef<'a>,
     /// Age of the answer, or that it has expired.
     pub(crate) age: Age,
@@ -173,16 +178,23 @@ impl Cache {
         let life = entry.expires.since(entry.stored);
         let refresh = !entry.refreshed && entry.expires.since(now).0 < life.0 / 10;
         entry.refreshed |= refresh;
-        Some(Hit { answer: entry.answer(), age, refresh })
+        Some(Hit { number, answer: entry.answer(), age, refresh })
     }
 
-    /// Stores an answer for `life`, replacing an older one.
-    pub(crate) fn put(&mut self, key: &Key, hash: u64, answer: &Answer, now: Nanos, life: Nanos) {
+    /// Stores an answer for `life`, replacing an older one; returns the number of its entry, `None` if it is not stored.
+    pub(crate) fn put(
+        &mut self,
+        key: &Key,
+        hash: u64,
+        answer: &Answer,
+        now: Nanos,
+        life: Nanos,
+    ) -> Option<u32> {
         let name = key.name.as_wire();
         let message = answer.bytes();
         let size = name.len() + message.len() + answer.options.len() + OVERHEAD;
         if life == Nanos::ZERO || size > self.limit / 8 {
-            return;
+            return None;
         }
         self.remove(key, hash);
         while self.used + size > self.limit || self.entries.is_full() {
@@ -209,12 +221,44 @@ impl Cache {
             used: false,
             alive: true,
             refreshed: false,
+            mirrored: None,
         };
         self.used += size;
         let number = self.entries.insert(entry).expect("there is room");
         self.end = self.end.max(number + 1);
         let entries = &self.entries;
         self.index.insert_unique(hash, number, |&n| entries[n].hash);
+        Some(number)
+    }
+
+    /// Copies an answer to a second cache if a copy is due and other queries with its key may get it. With `prefetch` the copy
+    /// ends when the answer is to be refreshed, so that the next query leads to it. `is_plain` says whether its name has no rule.
+    #[inline]
+    pub(crate) fn mirror(
+        &mut self,
+        number: u32,
+        to: &mut Mirror,
+        now: Nanos,
+        prefetch: bool,
+        is_plain: impl FnOnce(&[u8]) -> bool,
+    ) {
+        let entry = &mut self.entries[number];
+        let may_be_given = entry.subnet == 0
+            && entry.qtype != Qtype::ANY
+            && matches!(Rcode(entry.rcode), Rcode::NOERROR | Rcode::NXDOMAIN);
+        if !may_be_given || !to.is_due(entry.mirrored, now) || !is_plain(entry.name()) {
+            return;
+        }
+        let life = entry.expires.since(entry.stored);
+        let last = if prefetch { life.0 / 10 } else { 0 };
+        let facts = Facts {
+            qtype: entry.qtype,
+            view: entry.view.0,
+            flags: entry.flags,
+            stored: entry.stored,
+            until: Nanos(entry.expires.0 - last),
+        };
+        entry.mirrored = to.copy(&facts, &entry.answer(), now).or(entry.mirrored);
     }
 
     /// Removes an answer.

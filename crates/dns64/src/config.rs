@@ -8,7 +8,9 @@ mod block;
 mod bounds;
 mod changes;
 mod defaults;
+mod exclusive;
 mod forward;
+mod kernel;
 mod operator;
 pub(crate) mod ports;
 mod route;
@@ -33,6 +35,7 @@ use text::{
 pub(crate) use block::fits;
 pub use block::{BlockConfig, Follow, Probe};
 pub use changes::{Change, changes};
+pub use kernel::{KernelConfig, KernelMode};
 pub use operator::{ControlConfig, DNSTAP_QUEUE, DnstapConfig, LogFormat, LogLevel, RulesConfig};
 pub use ports::PortRange;
 pub use route::RouteConfig;
@@ -78,6 +81,8 @@ pub struct Config {
     pub dnstap: DnstapConfig,
     /// Encrypted transports for clients.
     pub tls: TlsConfig,
+    /// Answers in the kernel.
+    pub kernel: KernelConfig,
 }
 
 /// Listening addresses, permitted clients, threads, logging.
@@ -129,6 +134,12 @@ impl ServerConfig {
     /// Returns whether a client may send queries.
     pub fn permits(&self, client: IpAddr) -> bool {
         let within = |list: &[IpNet]| list.iter().any(|network| network.contains(&client));
+        within(&self.allow) && !within(&self.deny)
+    }
+
+    /// Returns whether the clients of a network may send queries, except in smaller networks of the lists.
+    pub(crate) fn permits_network(&self, clients: IpNet) -> bool {
+        let within = |list: &[IpNet]| list.iter().any(|network| network.contains(&clients));
         within(&self.allow) && !within(&self.deny)
     }
 

@@ -15,6 +15,13 @@ macro_rules! counters {
                 $(self.$name += other.$name;)+
             }
 
+            /// Counts queries over UDP that a second cache answered in front of the server.
+            pub fn answered_in_front(&mut self, answers: u64) {
+                self.queries_udp += answers;
+                self.cache_hits += answers;
+                self.replies += answers;
+            }
+
             /// Returns name, meaning and value of each counter.
             pub fn list(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+]

@@ -7,10 +7,12 @@
 //!   client ──datagram──> server (a role) ──datagram──> upstream
 //!      └─────stream────>    │    └────────stream──────────┘
 //!                           ├ follow        learned prefixes, NAT64s that fail
+//!                           ├ clients       what the rules say about networks of clients
 //!                           ├ admission     which clients may send queries, and how many
 //!                           ├ proxy         the client that a load balancer names
 //!                           ├ cache         stored answers
 //!                           ├ cache         stored answers; snapshot: a file of them
+//!                           ├ mirror        copies of stored answers, for a second cache in front of the server
 //!                           ├ rules         an operator's rules for single names, from files
 //!                           ├ special       queries answered locally
 //!                           ├ subnet        the client subnet of a query
@@ -26,12 +28,14 @@
 mod admission;
 mod answer;
 mod cache;
+mod clients;
 mod compose;
 pub mod config;
 mod cookie;
 mod counters;
 mod extended_error;
 pub mod follow;
+mod mirror;
 mod nat64;
 mod policy;
 pub mod proxy;
@@ -51,9 +55,12 @@ mod transaction;
 mod tsig;
 mod upstream;
 
+pub use answer::OUR_UDP_SIZE;
 pub use cache::{CachedAnswer, Domain, Dump};
+pub use clients::ClientClass;
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
+pub use mirror::{Mirrored, MirroredAnswer};
 pub use nat64::{Lifetime, Nat64, Nat64s};
 pub use rules::Rules;
 pub use server::{Dns64, Gauges, ServerHealth};

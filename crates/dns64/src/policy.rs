@@ -122,10 +122,24 @@ impl Policy {
 
     /// Returns the blocks that serve a client.
     pub fn view(&self, client: IpAddr) -> View {
-        let serves = |block: &Block| {
-            block.embedding.is_some()
-                && block.clients.iter().any(|network| network.contains(&client))
-        };
+        self.view_where(client, |network| network.contains(&client))
+    }
+
+    /// Returns the blocks that serve the clients of a network, except in smaller networks of their lists. The first address
+    /// stands for all in the choice of a block of a pool.
+    pub(crate) fn view_of_network(&self, clients: IpNet) -> View {
+        self.view_where(clients.network(), |network| network.contains(&clients))
+    }
+
+    /// Returns the networks of the clients of all blocks.
+    pub(crate) fn client_networks(&self) -> impl Iterator<Item = &IpNet> {
+        self.blocks.iter().flat_map(|block| &block.clients)
+    }
+
+    /// Returns the blocks with a network for which `is_within` is true.
+    fn view_where(&self, client: IpAddr, is_within: impl Fn(&IpNet) -> bool) -> View {
+        let serves =
+            |block: &Block| block.embedding.is_some() && block.clients.iter().any(&is_within);
         let bits = self.blocks.iter().enumerate().filter(|(_, block)| serves(block));
         let all = View(bits.fold(0, |view, (i, _)| view | 1 << i));
         let prefix = |block: usize| self.blocks[block].embedding.map(|e| e.prefix);

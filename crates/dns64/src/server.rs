@@ -31,6 +31,7 @@ use hashbrown::HashTable;
 use measure::Nanos;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
+use wire::Name;
 
 use crate::admission::Admission;
 use crate::answer::Answer;
@@ -38,6 +39,7 @@ use crate::cache::{Cache, Domain, Dump};
 use crate::config::ports;
 use crate::cookie::Cookies;
 use crate::counters::Counters;
+use crate::mirror::{Mirror, Mirrored};
 use crate::reply::Found;
 use crate::settings::Settings;
 use crate::snapshot::{Snapshot, SnapshotWriter, Stored};
@@ -77,6 +79,7 @@ pub struct Dns64 {
     counters: Counters,
     statistics: Statistics,
     tap: Option<Box<Tap>>,
+    mirror: Option<Box<Mirror>>,
     inbox: VecDeque<FromStreams>,
     outbox: Outbox,
     /// Octets of replies and aliases that pending questions keep.
@@ -162,6 +165,7 @@ impl Dns64 {
             counters: Counters::default(),
             statistics: Statistics::new(settings.policy.prefixes()),
             tap: Tap::new(&settings.config),
+            mirror: None,
             inbox: VecDeque::new(),
             outbox: Outbox::new(settings.answers_at_once()),
             kept: 0,
@@ -193,6 +197,28 @@ impl Dns64 {
             self.cache = Cache::new(settings.cache_size());
         }
         self.settings = settings;
+    }
+
+    /// Copies answers as those of a generation from now on, for a second cache; the generation 0 ends it. A caller that changes
+    /// settings or flushes the cache takes what was copied before, and then begins a new generation.
+    pub fn mirror_as(&mut self, generation: u64) {
+        self.mirror = (generation > 0).then(|| Box::new(Mirror::new(generation)));
+    }
+
+    /// Returns the answers copied since the caller cleared them; `None` if nothing is to be copied.
+    pub fn mirrored(&mut self) -> Option<&mut Mirrored> {
+        self.mirror.as_mut().map(|mirror| &mut mirror.mirrored)
+    }
+
+    /// Copies an answer in the cache if a copy is due.
+    #[inline]
+    fn mirror(&mut self, number: u32, now: Nanos) {
+        let Some(mirror) = &mut self.mirror else { return };
+        let (rules, prefetch) = (&self.settings.rules, self.settings.config.cache.prefetch);
+        let is_plain = |name: &[u8]| {
+            rules.is_empty() || Name::from_wire(name).is_ok_and(|name| rules.find(&name).is_none())
+        };
+        self.cache.mirror(number, mirror, now, prefetch, is_plain);
     }
 
     /// Sets the Unix time, in seconds, at time `now`.

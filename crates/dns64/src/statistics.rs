@@ -79,6 +79,18 @@ impl Statistics {
         }
     }
 
+    /// Counts answers that a second cache gave at once: their numbers by type, with that of all higher types at the end, and how
+    /// many said that the name does not exist. All others were NOERROR.
+    pub fn answered_in_front(&mut self, types: &[u64], nxdomain: u64) {
+        for (qtype, count) in types.iter().enumerate() {
+            self.types[qtype.min(TYPES)] += count;
+        }
+        let all: u64 = types.iter().sum();
+        self.rcodes[usize::from(Rcode::NXDOMAIN.0)] += nxdomain;
+        self.rcodes[usize::from(Rcode::NOERROR.0)] += all.saturating_sub(nxdomain);
+        self.latencies[0] += all;
+    }
+
     /// Adds the counts of another worker.
     pub fn merge(&mut self, other: &Statistics) {
         let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(a, b)| *a += b);

@@ -16,6 +16,9 @@ use crate::control::Ctl;
 /// workers and the bound of outstanding queries need a restart); SIGTERM and SIGINT stop the server after
 /// pending queries are answered, at most 5 s later.
 ///
+/// With `[kernel]` a program in XDP answers cached names before the sockets; it needs root, or CAP_BPF and CAP_NET_ADMIN,
+/// at the start, and is detached when the server ends.
+///
 /// `dns64d ctl` shows and changes the state of a running server through a UNIX socket (`control.socket`).
 ///
 /// Exit codes: 0 success, 1 failure of the server, 2 error in the configuration or the command line.

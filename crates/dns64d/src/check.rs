@@ -6,11 +6,13 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use dns64::Config;
+use nix::net::if_::if_nametoindex;
 use nix::unistd::{AccessFlags, User, access};
 use streams::tls::ALPN_DOT;
 
-use crate::{bind, daemon, privileges};
+use crate::{bind, daemon, in_kernel, privileges};
 
 /// Bits of permissions to read, to write, and to enter a folder.
 const READ: u32 = 4;
@@ -28,6 +30,7 @@ pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
     daemon::upstream_tls(config)?;
     let user = privileges::user_of(&config.server.user)?;
     let mut warnings = Vec::new();
+    warnings.extend(check_kernel(config)?);
     let who =
         user.as_ref().map_or("this user".to_owned(), |user| format!("the user {}", user.name));
     for (key, path) in read_again(config) {
@@ -60,6 +63,26 @@ pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
         ));
     }
     Ok(warnings)
+}
+
+/// Loads the program of `[kernel]`, without attaching it; returns a warning if this user may not, since the unit of the server may
+/// give it the right.
+///
+/// # Errors
+/// If a device does not exist, or the kernel refuses the program.
+fn check_kernel(config: &Config) -> anyhow::Result<Option<String>> {
+    if !config.kernel.is_on() {
+        return Ok(None);
+    }
+    for device in &config.kernel.device {
+        if_nametoindex(device.as_str()).with_context(|| {
+            format!("kernel.device: there is no network interface {device}: write one of `ip link`")
+        })?;
+    }
+    match in_kernel::load(config, 0) {
+        Err(error) if in_kernel::is_not_permitted(&error) => Ok(Some(format!("{error:#}"))),
+        loaded => loaded.map(|_| None),
+    }
 }
 
 /// Returns the files that a reload reads, with their settings.

@@ -25,12 +25,15 @@ use crate::args::Args;
 use crate::beat::Beat;
 use crate::bind::Bound;
 use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads, UpstreamTls};
+use crate::in_kernel::InKernel;
 use crate::metrics::Source;
 use crate::nat64::Following;
 use crate::observer::Observer;
 use crate::saver::{self, Saver};
 use crate::worker::{Worker, WorkerHandle};
-use crate::{beat, carrier, control, dnstap, files, landlock, log, metrics, nat64, privileges};
+use crate::{
+    beat, carrier, control, dnstap, files, in_kernel, landlock, log, metrics, nat64, privileges,
+};
 
 /// TLS settings of the upstream servers that are queried over TLS.
 pub(crate) type UpstreamTlsMap = Arc<HashMap<SocketAddr, UpstreamTls>>;
@@ -64,6 +67,9 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: Rules) -> anyh
     files::log_rules(&rules);
     let settings = Arc::new(Settings::new(config, workers, random()?).with_rules(rules));
     let mut running = Running::start(settings, &args.config, text.to_owned(), events.clone())?;
+    if running.settings.config.kernel.is_on() {
+        running.renew();
+    }
     let on_signals = signals.handle();
     let signals = std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in &mut signals {
@@ -115,6 +121,8 @@ struct Running {
     budget: Budget,
     /// The current prefixes.
     following: Following,
+    /// Answers in the kernel; their program is detached when this is dropped.
+    kernel: InKernel,
 }
 
 impl Running {
@@ -132,13 +140,15 @@ impl Running {
         let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
         let control = control.map(|path| control::listen(path)).transpose()?;
         let icmp6 = nat64::open(config)?;
+        let (kernel, copies) = InKernel::start(config, &addresses)?;
         privileges::drop_to(&config.server.user)?;
         landlock::restrict(path, config);
 
         let (threads, inboxes) = Threads::new(settings.stream_threads());
         let budget = Budget::new(settings.stream_memory(), settings.stream_memory_of_network());
         let (queue, dnstap) = dnstap::queue(&config.dnstap).unzip();
-        let ready = make_workers(&settings, engines, &threads, &budget, &Observer::new(queue))?;
+        let observer = Observer::new(queue, kernel.queue());
+        let ready = make_workers(&settings, engines, &threads, &budget, &observer)?;
         let handles: Vec<WorkerHandle> = ready.iter().map(Worker::handle).collect();
         let workers = run_workers(ready, &config.server.cpus)?;
 
@@ -160,12 +170,12 @@ impl Running {
         let (following, start) =
             Following::new(config, icmp6, handles[0].clone(), events.clone(), end.clone());
         others.push(thread("nat64".into(), move || nat64::run(start))?);
-        let source = Source::new(&common, beats);
         let services = Services {
             metrics,
             control,
             dnstap,
-            source,
+            copies,
+            source: Source::new(&common, beats, kernel.clone()),
             path: config.control.socket.clone(),
             listen: addresses.iter().map(ToString::to_string).collect(),
             events,
@@ -184,7 +194,16 @@ impl Running {
             accepting,
             budget,
             following,
+            kernel,
         })
+    }
+
+    /// Gives all workers the current settings; the kernel gives no answers of earlier ones.
+    fn renew(&self) {
+        self.kernel.renew(&self.settings, |generation| {
+            let reload = |worker: &WorkerHandle| worker.reload(generation, self.settings.clone());
+            self.handles.iter().for_each(reload);
+        });
     }
 
     /// Reads the configuration again; one with errors changes nothing. Returns what has changed.
@@ -227,7 +246,7 @@ impl Running {
         active.settings = self.settings.clone();
         upstream_tls.into_iter().for_each(|tls| active.upstream_tls = tls);
         drop(active);
-        self.handles.iter().for_each(|handle| handle.reload(self.settings.clone()));
+        self.renew();
     }
 
     /// Uses other prefixes, unless the configuration that they are for was replaced meanwhile.
@@ -322,6 +341,7 @@ struct Services {
     metrics: Option<TcpListener>,
     control: Option<UnixListener>,
     dnstap: Option<dnstap::Writer>,
+    copies: Option<in_kernel::Writer>,
     source: Source,
     path: PathBuf,
     listen: Vec<String>,
@@ -335,7 +355,7 @@ impl Services {
         end: &CancellationToken,
         threads: &mut Vec<JoinHandle<std::io::Result<()>>>,
     ) -> anyhow::Result<()> {
-        let Services { metrics, control, dnstap, source, path, listen, events } = self;
+        let Services { metrics, control, dnstap, copies, source, path, listen, events } = self;
         let watched = (source.beats.clone(), end.clone());
         if let Some(listener) = metrics {
             let (source, end) = (source.clone(), end.clone());
@@ -350,6 +370,10 @@ impl Services {
         if let Some(writer) = dnstap {
             let end = end.clone();
             threads.push(thread("dnstap".into(), move || writer.run(&end))?);
+        }
+        if let Some(writer) = copies {
+            let end = end.clone();
+            threads.push(thread("kernel".into(), move || writer.run(&end))?);
         }
         threads.push(thread("watchdog".into(), move || beat::watch(&watched.0, &watched.1))?);
         Ok(())

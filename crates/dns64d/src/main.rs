@@ -9,6 +9,7 @@ mod control;
 mod daemon;
 mod dnstap;
 mod files;
+mod in_kernel;
 mod kept;
 mod landlock;
 mod log;
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use dns64::{Config, config::DEFAULTS};
+use kernel::KernelError;
 
 use args::{Args, Command};
 use control::Ctl;
@@ -70,6 +72,11 @@ fn main() -> ExitCode {
     log::flush();
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // What [kernel] asks for, this user or this device does not give.
+        Err(error) if error.is::<KernelError>() => {
+            let _ = failed(&error.context(place()));
+            ExitCode::from(2)
+        }
         Err(error) => failed(&error),
     }
 }

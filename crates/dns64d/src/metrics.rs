@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::beat::Beat;
 use crate::carrier::{Budget, Closed, Common, Places, Refusal, Shared, Traffic};
+use crate::in_kernel::InKernel;
 use crate::worker::{Status, WorkerHandle};
 use crate::{dnstap, log};
 
@@ -25,13 +26,21 @@ pub(crate) struct Source {
     pub(crate) places: Arc<Places>,
     pub(crate) budget: Budget,
     pub(crate) active: Shared,
+    pub(crate) kernel: InKernel,
 }
 
 impl Source {
-    /// Returns the source for what the threads of the streams have in common, and these signs of life.
-    pub(crate) fn new(common: &Common, beats: Vec<Beat>) -> Self {
+    /// Returns the source for what the threads of the streams have in common, these signs of life, and the kernel.
+    pub(crate) fn new(common: &Common, beats: Vec<Beat>, kernel: InKernel) -> Self {
         let Common { workers, places, budget, active, .. } = common.clone();
-        Source { workers, beats, places, budget, active }
+        Source { workers, beats, places, budget, active, kernel }
+    }
+
+    /// Returns the state of all workers together, with what the kernel answered for them.
+    pub(crate) fn status(&self) -> Status {
+        let mut status = Status::of_all(&self.workers);
+        self.kernel.add_to(&mut status);
+        status
     }
 }
 
@@ -84,7 +93,7 @@ fn health(source: &Source) -> Page {
 
 /// Returns all metrics in Prometheus' text format.
 fn metrics(source: &Source, up: Duration) -> String {
-    let Status { counters, statistics, gauges, engine, lost, .. } = Status::of_all(&source.workers);
+    let Status { counters, statistics, gauges, engine, lost, .. } = source.status();
     let of_worker = |(number, worker): (usize, &WorkerHandle)| {
         worker.status().health.into_iter().map(move |server| (number, server))
     };
@@ -107,7 +116,7 @@ fn metrics(source: &Source, up: Duration) -> String {
         ("dnstap_frames", "Frames that the reader of dnstap has taken.", dnstap::sent()),
         ("dnstap_frames_lost", "Frames that it did not take in time.", dnstap::lost()),
     ];
-    for (name, help, value) in counters.list().into_iter().chain(own) {
+    for (name, help, value) in counters.list().into_iter().chain(own).chain(source.kernel.list()) {
         text.single(&format!("dns64d_{name}_total"), Kind::Counter, help, value as f64);
     }
     let (used, all) = source.budget.used();

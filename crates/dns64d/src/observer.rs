@@ -1,25 +1,34 @@
-//! Passes what a worker observes to the query log and to dnstap.
+//! Passes what a worker observes to the query log and to dnstap, and copies of its answers to the kernel.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dns64::{Entry, Kind, Observed};
+use dns64::{Entry, Kind, Mirrored, Observed};
 use measure::Nanos;
 use wire::message::{HEADER, Header, question_end};
 use wire::{Name, Qtype};
 
 use crate::dnstap::{self, Queue};
+use crate::in_kernel;
 
 /// The observer of one worker.
 #[derive(Clone, Default)]
 pub(crate) struct Observer {
     /// The queue to the reader of dnstap; `None` without one.
     dnstap: Option<Queue>,
+    /// The queue to the kernel; `None` if it answers nothing.
+    kernel: Option<in_kernel::Queue>,
 }
 
 impl Observer {
-    /// Makes an observer with a queue to the reader of dnstap, if there is one.
-    pub(crate) fn new(dnstap: Option<Queue>) -> Self {
-        Observer { dnstap }
+    /// Makes an observer with a queue to the reader of dnstap and one to the kernel, if there are any.
+    pub(crate) fn new(dnstap: Option<Queue>, kernel: Option<in_kernel::Queue>) -> Self {
+        Observer { dnstap, kernel }
+    }
+
+    /// Passes copies of answers to the kernel, and removes them. It never waits.
+    pub(crate) fn copy(&self, mirrored: &mut Mirrored) {
+        self.kernel.iter().for_each(|queue| queue.pass(mirrored));
+        mirrored.clear();
     }
 
     /// Passes on all messages of a step, at time `now`, and removes them. It never waits.

@@ -93,6 +93,8 @@ struct Inbox {
     /// Messages, each with the memory reserved for it.
     messages: VecDeque<(FromStreams, Reservation)>,
     settings: Option<Arc<Settings>>,
+    /// Generation of the answers that are copied to the kernel from now on.
+    generation: Option<u64>,
     /// What an operator wants; one at a time.
     orders: Vec<Order>,
     /// Where the answer about upstream's prefixes goes.
@@ -130,9 +132,21 @@ impl WorkerHandle {
         fits
     }
 
-    /// Gives the worker other settings.
-    pub(crate) fn reload(&self, settings: Arc<Settings>) {
-        lock(&self.shared.inbox).settings = Some(settings);
+    /// Gives the worker an order after which answers copied to the kernel are of another generation.
+    pub(crate) fn order_as(&self, generation: u64, order: Order) {
+        let mut inbox = lock(&self.shared.inbox);
+        inbox.generation = Some(generation);
+        inbox.orders.push(order);
+        drop(inbox);
+        self.bell.ring();
+    }
+
+    /// Gives the worker other settings, and the generation of the answers that it copies to the kernel; 0: it copies none.
+    pub(crate) fn reload(&self, generation: u64, settings: Arc<Settings>) {
+        let mut inbox = lock(&self.shared.inbox);
+        inbox.generation = Some(generation);
+        inbox.settings = Some(settings);
+        drop(inbox);
         self.bell.ring();
     }
 
@@ -248,12 +262,11 @@ impl Worker {
             let mut result = HookResult::Nothing;
             // Before new settings, which begin anew with what is observed.
             role.observed().into_iter().for_each(|observed| observer.pass(observed, now));
+            role.mirrored().into_iter().for_each(|mirrored| observer.copy(mirrored));
             if handle.take(role, now) {
                 result = HookResult::CallRole;
             }
-            if role.has_to_streams() {
-                handle.pass_to_streams(role, *number, streams, budget);
-            }
+            handle.pass_to_streams(role, *number, streams, budget);
             // A change that fails is tried again later.
             let _ = change_sockets(engine, role, now);
             if now >= *published + PUBLISH_EVERY {
@@ -292,6 +305,27 @@ impl Worker {
 }
 
 impl WorkerHandle {
+    /// Passes the role's messages to the threads of the streams.
+    fn pass_to_streams(&self, role: &mut Dns64, number: usize, streams: &Threads, budget: &Budget) {
+        let upstream_connections = role.upstream_connections();
+        for mut message in role.drain_to_streams() {
+            if let ToStreams::Answer { stream: DISCOVERY, message } = message {
+                self.discovered(message);
+                continue;
+            }
+            let reservation = match &mut message {
+                ToStreams::Answer { message, .. } => budget.take(message.len()).or_else(|| {
+                    // An empty answer tells the stream that there is none.
+                    *message = Vec::new();
+                    self.shared.lost.fetch_add(1, Ordering::Relaxed);
+                    None
+                }),
+                ToStreams::Query { .. } => None,
+            };
+            streams.pass(Outgoing { worker: number, message, reservation }, upstream_connections);
+        }
+    }
+
     /// Returns whether messages of streams wait for the worker.
     fn has_messages(&self, role: &Dns64) -> bool {
         !role.inbox_is_empty() || !lock(&self.shared.inbox).messages.is_empty()
@@ -301,8 +335,8 @@ impl WorkerHandle {
     fn take(&self, role: &mut Dns64, now: Nanos) -> bool {
         // The inbox is usually empty, and the lock is free.
         let mut inbox = lock(&self.shared.inbox);
-        let Inbox { messages, settings, orders, .. } = &mut *inbox;
-        let ordered = std::mem::take(orders);
+        let Inbox { messages, settings, generation, orders, .. } = &mut *inbox;
+        let (ordered, generation) = (std::mem::take(orders), generation.take());
         let ready = role.inbox_is_empty();
         let mut any = ready && !messages.is_empty() || settings.is_some();
         if let Some(settings) = settings.take() {
@@ -328,6 +362,8 @@ impl WorkerHandle {
                 }
             }
         }
+        // Nothing was copied since the settings were taken and the cache was flushed.
+        generation.into_iter().for_each(|generation| role.mirror_as(generation));
         any
     }
 

@@ -1,27 +1,34 @@
-//! The AuthDNS in XDP: answers the plain queries of a namespace.
+//! The AuthDNS in XDP: answers the plain queries of a namespace, and of the reverse zones of its addresses.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ::auth::{AuthConfig, Prebuilt};
-use aya::Ebpf;
-use aya::maps::{Array, PerCpuArray};
-use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp, XdpMode};
-use wire::Pref64;
+use aya::maps::{Array, MapData, PerCpuArray};
+use wire::name::Labels;
+use wire::{Name, Pref64};
 
 use crate::error::KernelError;
+use crate::layout::Layout;
+use crate::program::Loaded;
 
 /// The programs and maps of `bpf/auth.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/auth.bpf.o");
 /// Name of the program.
 const NAME: &str = "auth";
 /// Size of `struct config`.
-const CONFIG: usize = 416;
+const CONFIG: usize = 2008;
 /// Number of counters of each core.
 const COUNTERS: usize = 6;
-/// Largest SOA record of a negative reply, in octets.
-const MAX_SOA: usize = 64;
-/// Value of a program that sends the frame back.
-const XDP_TX: u32 = 3;
+/// Room for the SOA record of a negative reply, in octets, for forward and for reverse names.
+const MAX_SOA: [usize; 2] = [64, 320];
+/// Room for the NS record of an apex with the addresses of the server, in octets.
+const MAX_NS: [usize; 2] = [64, 304];
+/// Room for a PTR record, in octets.
+const MAX_POINTER: usize = 272;
+/// Room for the name of a zone, in octets.
+const MAX_ZONE: usize = 256;
+/// Number of labels in `in-addr.arpa` and `ip6.arpa`.
+const ARPA_LABELS: usize = 2;
 
 /// Where the program answers: a port, and an address of one or both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +66,9 @@ impl Listen {
 
 /// Returns the content of `struct config` in `bpf/auth.bpf.c`.
 fn config_of(auth: &AuthConfig, listen: &Listen) -> [u8; CONFIG] {
-    let Prebuilt { address, mut embedded, soa, aaaa_below, udp_size } = auth.prebuilt();
+    let Prebuilt { mut embedded, pointer, soa, name_server, server_addresses, reverse, .. } =
+        auth.prebuilt();
+    let Prebuilt { address, soa_ttl, aaaa_below, udp_size, .. } = auth.prebuilt();
     let prefix = auth.namespace.prefix();
     let mask = u32::MAX.checked_shl(32 - u32::from(prefix.prefix_len())).unwrap_or(0);
     let octets = |ip: Option<IpAddr>| match ip {
@@ -68,50 +77,54 @@ fn config_of(auth: &AuthConfig, listen: &Listen) -> [u8; CONFIG] {
         None => Vec::new(),
     };
     let families = u8::from(listen.v4.is_some()) | u8::from(listen.v6.is_some()) << 1;
-    let zone = auth.namespace.zone().as_wire().to_ascii_lowercase();
-    embedded[12..].copy_from_slice(&auth.pref64.embed(Ipv4Addr::UNSPECIFIED).octets());
-    let mut config = Config::default();
-    config.put(8, &aaaa_below.to_ne_bytes());
-    config.put(4, &(u32::from(prefix.first()) & mask).to_ne_bytes());
-    config.put(4, &mask.to_ne_bytes());
+    let [none, all, first] = [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, prefix.first()]
+        .map(|inner| u128::from(auth.pref64.embed(inner)));
+    embedded[12..].copy_from_slice(&Ipv6Addr::from(none).octets());
+    let mut config = Layout::<CONFIG>::new();
+    config.put_u64(aaaa_below);
+    for bits in [none, none ^ all, first] {
+        config.put_u64((bits >> 64) as u64);
+        config.put_u64(bits as u64);
+    }
+    config.put_u32(u32::from(prefix.first()) & mask);
+    config.put_u32(mask);
     config.put(4, &octets(listen.v4));
     config.put(16, &octets(listen.v6));
+    config.put(4, &soa_ttl.to_be_bytes());
     config.put(2, &listen.port.to_be_bytes());
-    config.put(2, &(zone.len() as u16).to_ne_bytes());
-    config.put(2, &(soa.len() as u16).to_ne_bytes());
     config.put(2, &udp_size.to_be_bytes());
+    for record in soa.iter().chain(&name_server).chain([&pointer]) {
+        config.put(2, &(record.len() as u16).to_ne_bytes());
+    }
     config.put(4, &octet_places(auth.pref64));
-    config.put(4, &[families]);
+    config.put(1 + 5, &[families]);
     config.put(16, &address);
     config.put(28, &embedded);
-    config.put(MAX_SOA, &soa);
-    config.put(256, &zone);
-    config.bytes
+    config.put(16, &server_addresses[0]);
+    config.put(28, &server_addresses[1]);
+    config.put(MAX_SOA[0], &soa[0]);
+    config.put(MAX_SOA[1], &soa[1]);
+    config.put(MAX_NS[0], &name_server[0]);
+    config.put(MAX_NS[1], &name_server[1]);
+    config.put(MAX_POINTER, &pointer);
+    put_zone(&mut config, Some(auth.namespace.zone()));
+    reverse.iter().for_each(|zone| put_zone(&mut config, zone.as_ref()));
+    // To a whole word.
+    config.put(4, &[]);
+    config.finish()
 }
 
-/// The octets of `struct config`, field after field.
-struct Config {
-    bytes: [u8; CONFIG],
-    at: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config { bytes: [0; CONFIG], at: 0 }
-    }
-}
-
-impl Config {
-    /// Stores a field of `size` octets, zeros after `value`.
-    fn put(&mut self, size: usize, value: &[u8]) {
-        assert!(value.len() <= size, "a field of {size} octets");
-        self.bytes[self.at..self.at + value.len()].copy_from_slice(value);
-        self.at += size;
-    }
+/// Stores a `struct zone`, zeros if there is none.
+fn put_zone(config: &mut Layout<CONFIG>, zone: Option<&Name>) {
+    let name = zone.map_or(Vec::new(), |zone| zone.as_wire().to_ascii_lowercase());
+    let given = Labels::of(&name).count().saturating_sub(ARPA_LABELS);
+    config.put(2, &(name.len() as u16).to_ne_bytes());
+    config.put(2, &(given as u16).to_ne_bytes());
+    config.put(MAX_ZONE, &name);
 }
 
 /// Returns where the octets of an IPv4 address stand in an address under `pref64`.
-fn octet_places(pref64: Pref64) -> [u8; 4] {
+pub(crate) fn octet_places(pref64: Pref64) -> [u8; 4] {
     let none = pref64.embed(Ipv4Addr::UNSPECIFIED).octets();
     [0, 1, 2, 3].map(|octet| {
         let mut address = [0; 4];
@@ -140,9 +153,9 @@ pub struct KernelCounters {
 }
 
 /// The AuthDNS in the kernel, until it is dropped.
-#[derive(Debug)]
 pub struct KernelAuth {
-    ebpf: Ebpf,
+    program: Loaded,
+    counters: PerCpuArray<MapData, [u64; COUNTERS]>,
 }
 
 impl KernelAuth {
@@ -152,12 +165,12 @@ impl KernelAuth {
     /// # Errors
     /// If this user may not, or the kernel refuses it.
     pub fn load(config: &AuthConfig, listen: &Listen) -> Result<Self, KernelError> {
-        let mut ebpf = Ebpf::load(OBJECT).map_err(KernelError::load)?;
-        let map = ebpf.map_mut("config").ok_or(KernelError::Missing("the map `config`"))?;
-        Array::<_, [u8; CONFIG]>::try_from(map)?.set(0, config_of(config, listen), 0)?;
-        let mut auth = KernelAuth { ebpf };
-        auth.program()?.load().map_err(|e| KernelError::program(NAME, e))?;
-        Ok(auth)
+        let mut program = Loaded::maps(OBJECT, NAME, &[])?;
+        let mut map = Array::<_, [u8; CONFIG]>::try_from(program.take("config")?)?;
+        map.set(0, config_of(config, listen), 0)?;
+        let counters = PerCpuArray::try_from(program.take("counters")?)?;
+        program.load()?;
+        Ok(KernelAuth { program, counters })
     }
 
     /// Attaches the program to a device, in the native mode of its driver.
@@ -165,20 +178,7 @@ impl KernelAuth {
     /// # Errors
     /// If the device is missing or has no native mode.
     pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
-        let attached = self.program()?.attach(device, XdpMode::Driver);
-        attached.map(drop).map_err(|error| {
-            let causes = std::iter::successors(
-                Some(&error as &(dyn std::error::Error + 'static)),
-                |error| error.source(),
-            );
-            let why = causes.last().map_or(String::new(), ToString::to_string);
-            KernelError::Attach { device: device.to_owned(), why }
-        })
-    }
-
-    fn program(&mut self) -> Result<&mut Xdp, KernelError> {
-        let program = self.ebpf.program_mut(NAME).ok_or(KernelError::Missing(NAME))?;
-        program.try_into().map_err(|e: ProgramError| KernelError::program(NAME, e))
+        self.program.attach(device)
     }
 
     /// Returns the counters.
@@ -186,8 +186,7 @@ impl KernelAuth {
     /// # Errors
     /// If the kernel does not give them.
     pub fn counters(&self) -> Result<KernelCounters, KernelError> {
-        let map = self.ebpf.map("counters").ok_or(KernelError::Missing("the map `counters`"))?;
-        let cores = PerCpuArray::<_, [u64; COUNTERS]>::try_from(map)?.get(&0, 0)?;
+        let cores = self.counters.get(&0, 0)?;
         let sum = |at: usize| cores.iter().map(|core| core[at]).sum();
         Ok(KernelCounters {
             queries: sum(0),
@@ -204,14 +203,6 @@ impl KernelAuth {
     /// # Errors
     /// If the kernel cannot run it.
     pub fn run(&mut self, frame: &[u8], out: &mut [u8]) -> Result<Option<usize>, KernelError> {
-        let options = TestRunOptions {
-            data_in: Some(frame),
-            data_out: Some(out),
-            repeat: 1,
-            ..Default::default()
-        };
-        let run = self.program()?.test_run(options);
-        let run = run.map_err(|e| KernelError::program(NAME, e))?;
-        Ok((run.return_value == XDP_TX).then_some(run.data_size_out as usize))
+        self.program.run(frame, out)
     }
 }

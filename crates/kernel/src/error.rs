@@ -12,7 +12,7 @@ const EPERM: i32 = 1;
 pub enum KernelError {
     /// The user may not load programs.
     #[error(
-        "this user may not load BPF programs: run as root, or with CAP_BPF and CAP_NET_ADMIN outside of containers, or use the engine `sockets`"
+        "this user may not load BPF programs: run as root, or with CAP_BPF and CAP_NET_ADMIN outside of containers"
     )]
     NotPermitted,
     /// The kernel refuses a program; what its verifier says stands below.
@@ -27,7 +27,7 @@ pub enum KernelError {
     },
     /// The device does not exist or has no native XDP.
     #[error(
-        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not)"
+        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not), and no other program (`ip link set {device} xdp off` removes one)"
     )]
     Attach {
         /// Name of the device.
@@ -38,6 +38,14 @@ pub enum KernelError {
     /// The object does not have what this program expects.
     #[error("the BPF object lacks {0}: it is not of this version")]
     Missing(&'static str),
+    /// The number of cores is not known.
+    #[error("cannot read the number of cores in {path}: {error}")]
+    Cores {
+        /// The file.
+        path: &'static str,
+        /// The system's error.
+        error: std::io::Error,
+    },
     /// A map cannot be read or written.
     #[error("cannot use a map of the program")]
     Map(#[from] MapError),
@@ -62,6 +70,14 @@ impl KernelError {
             KernelError::Refused { name, why, .. } => KernelError::Refused { name, why, log },
             other => other,
         }
+    }
+
+    /// Describes why a program cannot be attached to a device.
+    pub(crate) fn attach(device: &str, error: &ProgramError) -> Self {
+        let first = error as &(dyn std::error::Error + 'static);
+        let causes = std::iter::successors(Some(first), |error| error.source());
+        let why = causes.last().map_or(String::new(), ToString::to_string);
+        KernelError::Attach { device: device.to_owned(), why }
     }
 
     fn of(name: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {

@@ -5,6 +5,8 @@
 //!                          └─ all else ──> sockets, as without it
 //! ```
 //!
+//! `auth` stands in for the AuthDNS, `cache` for the cache of dns64d; `packet.h` is what both know of frames.
+//!
 //! A program and its maps are loaded from an object that is part of this binary, so that no compiler is needed; a test
 //! compiles the sources again where clang is installed and compares. What is attached is owned by the process: when it ends,
 //! however it ends, the kernel detaches it.
@@ -12,7 +14,14 @@
 //! Linux 6.1 or newer, and the right to load programs (root, or CAP_BPF and CAP_NET_ADMIN in the first user namespace).
 
 mod auth;
+mod cache;
 mod error;
+mod layout;
+mod program;
 
 pub use self::auth::{KernelAuth, KernelCounters, Listen};
+pub use cache::{
+    ANSWER_MEMORY, AnswerMap, CacheCounters, ClientNetwork, CounterMap, Encoded, KernelCache,
+    Serving, Stored,
+};
 pub use error::KernelError;

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::DEFAULTS;
 
 /// Settings that a running server cannot change.
-const NEED_RESTART: [&str; 15] = [
+const NEED_RESTART: [&str; 16] = [
     "server.listen",
     "server.workers",
     "server.stream-threads",
@@ -23,6 +23,7 @@ const NEED_RESTART: [&str; 15] = [
     "control",
     "dnstap",
     "tls",
+    "kernel",
 ];
 
 /// One setting that differs between two configuration files.

@@ -38,6 +38,12 @@ impl Default for ServerConfig {
     }
 }
 
+impl Default for KernelConfig {
+    fn default() -> Self {
+        KernelConfig { device: Vec::new(), mode: KernelMode::Off, size: Bytes(64 << 20) }
+    }
+}
+
 impl Default for DnstapConfig {
     fn default() -> Self {
         DnstapConfig {

@@ -28,6 +28,7 @@ impl Config {
         self.check_pools()?;
         self.check_routes()?;
         self.check_bounds()?;
+        self.check_kernel()?;
         let least = self.least_memory().div_ceil(1 << 20);
         if self.limits.memory.0 < least << 20 {
             let (cache, questions) = (self.cache.size.0 >> 20, self.limits.outstanding);

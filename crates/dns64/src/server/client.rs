@@ -262,6 +262,7 @@ impl Dns64 {
         let hit = self.cache.get(key, hash, now, None)?;
         self.counters.cache_hits += 1;
         let refresh = hit.refresh && self.settings.config.cache.prefetch;
+        let number = hit.number;
         super::deliver::deliver(
             &hit.answer,
             client,
@@ -274,6 +275,7 @@ impl Dns64 {
             &mut self.tap,
             &mut self.outbox,
         );
+        self.mirror(number, now);
         Some(refresh)
     }
 

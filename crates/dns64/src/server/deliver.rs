@@ -184,7 +184,9 @@ impl Dns64 {
         } else {
             ttl.max(config.min_ttl).min(config.max_ttl)
         };
-        self.cache.put(key, hash, answer, now, life);
+        if let Some(number) = self.cache.put(key, hash, answer, now, life) {
+            self.mirror(number, now);
+        }
     }
 
     /// Sends the composed answer to all clients that wait for it.

@@ -6,6 +6,7 @@ mod bench;
 mod cookies;
 mod dnssec;
 mod loss;
+mod mirror;
 mod options;
 mod text;
 

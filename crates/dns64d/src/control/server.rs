@@ -22,7 +22,7 @@ use crate::beat::Beat;
 use crate::daemon::Event;
 use crate::log;
 use crate::metrics::Source;
-use crate::worker::{Order, Status, WorkerHandle};
+use crate::worker::{Order, Status};
 
 /// Longest request, in octets.
 const MAX_REQUEST: u64 = 4_096;
@@ -150,7 +150,7 @@ impl Server {
 
     fn status(&self) -> Value {
         let Source { workers, places, budget, .. } = &self.source;
-        let Status { gauges, statistics, health, .. } = Status::of_all(workers);
+        let Status { gauges, statistics, health, .. } = self.source.status();
         let mut servers: Vec<Vec<ServerHealth>> = Vec::new();
         for server in health {
             match servers.iter_mut().find(|all| all[0].address == server.address) {
@@ -186,7 +186,7 @@ impl Server {
     }
 
     fn stats(&self) -> Value {
-        let Status { counters, statistics, .. } = Status::of_all(&self.source.workers);
+        let Status { counters, statistics, .. } = self.source.status();
         let object = |counts: &mut dyn Iterator<Item = (String, u64)>| {
             Value::Object(counts.map(|(name, count)| (name, count.into())).collect())
         };
@@ -228,12 +228,15 @@ impl Server {
             Flush::Zone { name: text } => Domain::Zone(name(text)?),
             Flush::All => Domain::Zone(wire::Name::ROOT),
         };
-        let order = |worker: &WorkerHandle| {
-            let (done, removed) = sync_channel(1);
-            worker.order(Order::Flush { domain: Box::new(domain.clone()), done });
-            removed
-        };
-        let waiting: Vec<Receiver<usize>> = self.source.workers.iter().map(order).collect();
+        let mut waiting: Vec<Receiver<usize>> = Vec::new();
+        self.source.kernel.flush(|generation| {
+            for worker in &self.source.workers {
+                let (done, removed) = sync_channel(1);
+                let domain = Box::new(domain.clone());
+                worker.order_as(generation, Order::Flush { domain, done });
+                waiting.push(removed);
+            }
+        });
         waiting.iter().map(answer_of).sum()
     }
 

@@ -15,6 +15,7 @@ mod early;
 mod faults;
 mod forward;
 mod http;
+mod in_kernel;
 mod kit;
 mod landlock;
 mod memory;

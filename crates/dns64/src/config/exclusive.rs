@@ -1,0 +1,117 @@
+//! Settings that do not go with answers in the kernel, and the bounds of `[kernel]`.
+
+use super::{ClientSubnet, Config, ConfigError, RouteConfig};
+
+/// Least memory of the answers, in octets.
+const MIN_SIZE: usize = 1 << 20;
+/// Most memory of the answers, in octets: the kernel counts them with 32 bits.
+const MAX_SIZE: usize = 1 << 40;
+/// Highest number of devices.
+const MAX_DEVICES: usize = 64;
+
+impl Config {
+    /// Checks the settings of answers in the kernel, and that no setting asks for what the kernel does not do.
+    pub(super) fn check_kernel(&self) -> Result<(), ConfigError> {
+        let bad = |key: &str, problem: String| Err(ConfigError::Value { key: key.into(), problem });
+        let kernel = &self.kernel;
+        for device in &kernel.device {
+            let route = RouteConfig { device: device.clone(), ..RouteConfig::default() };
+            if device.is_empty() || route.problem().is_some() {
+                let problem = format!("`{device}` is no interface: write a name such as \"lan0\"");
+                return bad("kernel.device", problem);
+            }
+        }
+        if !kernel.is_on() {
+            return Ok(());
+        }
+        if kernel.device.is_empty() || kernel.device.len() > MAX_DEVICES {
+            let problem = format!("write 1 to {MAX_DEVICES} interfaces, or mode = \"off\"");
+            return bad("kernel.device", problem);
+        }
+        if !(MIN_SIZE..=MAX_SIZE).contains(&kernel.size.0) {
+            return bad("kernel.size", "write 1MiB to 1024GiB".into());
+        }
+        match self.not_in_kernel() {
+            None => Ok(()),
+            Some((key, remedy)) => bad(
+                key,
+                format!(
+                    "kernel.mode = \"cache\" does not do this: {remedy}, or kernel.mode = \"off\""
+                ),
+            ),
+        }
+    }
+
+    /// Returns a setting that the program in the kernel does not honour, and what would be accepted.
+    fn not_in_kernel(&self) -> Option<(&'static str, &'static str)> {
+        let (server, limits) = (&self.server, &self.limits);
+        let route = &server.route.device;
+        let any = server.listen.iter().any(|at| at.ip().to_canonical().is_unspecified());
+        let pooled = self.dns64.iter().any(|block| !block.pool.is_empty());
+        let checks = [
+            ("server.listen", any, "write out the addresses, instead of 0.0.0.0 or [::]"),
+            ("server.proxies", !server.proxies.is_empty(), "write []"),
+            ("server.log-queries", server.log_queries > 0, "write 0"),
+            (
+                "server.route.device",
+                !(route.is_empty() || self.kernel.device.contains(route)),
+                "write \"\" or one of kernel.device",
+            ),
+            ("limits.responses-per-second", limits.responses_per_second > 0, "write 0"),
+            ("limits.same-responses-per-second", limits.same_responses_per_second > 0, "write 0"),
+            ("dnstap.socket", self.dnstap.is_on(), "write \"\""),
+            (
+                "upstream.client-subnet",
+                self.upstream.client_subnet == ClientSubnet::Add,
+                "write \"drop\" or \"pass\"",
+            ),
+            ("cache.size", self.cache.size.0 == 0, "write a size"),
+            ("dns64.pool", pooled, "write blocks without a pool"),
+        ];
+        checks.into_iter().find(|(_, is_set, _)| *is_set).map(|(key, _, remedy)| (key, remedy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_the_kernel_does_not_honour_are_refused() {
+        let on = "kernel = { device = [\"lan0\"], mode = \"cache\" }\n";
+        let config = Config::parse(on).expect("it is right");
+        assert!(config.kernel.is_on() && !Config::default().kernel.is_on());
+        for (file, key) in [
+            ("server.listen = [\"[::]:53\"]", "server.listen"),
+            ("server.listen = [\"[::ffff:0.0.0.0]:53\"]", "server.listen"),
+            ("server.proxies = [\"10.0.0.1\"]", "server.proxies"),
+            ("server.log-queries = 1", "server.log-queries"),
+            ("server.route.device = \"lan1\"", "server.route.device"),
+            ("limits.responses-per-second = 5", "limits.responses-per-second"),
+            ("limits.same-responses-per-second = 5", "limits.same-responses-per-second"),
+            ("dnstap.socket = \"/run/x\"", "dnstap.socket"),
+            ("upstream.client-subnet = \"add\"", "upstream.client-subnet"),
+            ("cache.size = 0", "cache.size"),
+            ("[[dns64]]\nprefix = \"64:ff9b::/96\"\npool = \"p\"", "dns64.pool"),
+        ] {
+            let error = Config::parse(&format!("{on}{file}")).expect_err(file).to_string();
+            assert!(error.starts_with(key) && error.contains("kernel.mode = \"off\""), "{error}");
+            assert!(Config::parse(file).is_ok(), "{file}");
+        }
+        assert!(Config::parse(&format!("{on}server.route.device = \"lan0\"")).is_ok());
+    }
+
+    #[test]
+    fn devices_and_sizes_are_checked() {
+        for (file, parts) in [
+            ("kernel.mode = \"cache\"", ["kernel.device", "1 to 64"]),
+            ("kernel.device = [\"a/b\"]", ["kernel.device", "`a/b`"]),
+            ("kernel.device = [\"\"]", ["kernel.device", "lan0"]),
+            ("kernel.mode = \"all\"", ["line 1", "cache"]),
+            ("kernel = { device = [\"a\"], mode = \"cache\", size = 5 }", ["kernel.size", "1MiB"]),
+        ] {
+            let error = Config::parse(file).expect_err(file).to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+}

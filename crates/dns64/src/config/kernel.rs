@@ -1,0 +1,35 @@
+//! Answers in the kernel (`[kernel]`).
+
+use serde::Deserialize;
+
+use super::text::Bytes;
+
+/// Answers in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct KernelConfig {
+    /// Network interfaces on which queries are answered.
+    pub device: Vec<String>,
+    /// What is answered.
+    pub mode: KernelMode,
+    /// Memory of the answers, besides that of the server.
+    pub size: Bytes,
+}
+
+/// What is answered in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KernelMode {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Queries for answers that the server has given.
+    Cache,
+}
+
+impl KernelConfig {
+    /// Returns whether queries are answered in the kernel.
+    pub fn is_on(&self) -> bool {
+        self.mode != KernelMode::Off
+    }
+}

@@ -1,0 +1,160 @@
+//! Copies of cached answers, for a second cache in front of this server.
+//!
+//! The second cache may answer a query in place of the server, and passes up what it cannot answer. It gets each answer that is
+//! stored, and one that is used again if it has no copy of the current generation, or an old one that it may have evicted:
+//!
+//! ```text
+//!   store, cache hit ──> buffer of one step ──> caller ──> second cache
+//! ```
+//!
+//! Answers that depend on more than a name, a type, the bits of the query and the client's blocks are not copied: those for a client
+//! subnet, those to ANY, of which datagrams get another one, and those for names with a rule. Failures are not copied either.
+
+use measure::Nanos;
+use wire::Qtype;
+
+use crate::answer::AnswerRef;
+use crate::question::KeyFlags;
+
+/// Octets of answers that one step may copy.
+const STEP: usize = 256 << 10;
+/// Time after which an answer in use is copied again.
+const AGAIN: Nanos = Nanos::from_secs(10);
+
+/// A copied answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MirroredAnswer<'a> {
+    /// Generation of the rules that it follows.
+    pub generation: u64,
+    /// Type of the question.
+    pub qtype: Qtype,
+    /// Blocks of the clients that may get it, as bits; 0 if it is for all.
+    pub view: u32,
+    /// The bits of the queries that it answers: recursion desired, checking disabled, DNSSEC records wanted.
+    pub rd: bool,
+    /// See `rd`.
+    pub cd: bool,
+    /// See `rd`.
+    pub dnssec: bool,
+    /// The message without an OPT record, its name in lower case.
+    pub message: &'a [u8],
+    /// EDNS options of the reply, in wire form.
+    pub options: &'a [u8],
+    /// Time since which its TTLs decrease.
+    pub stored: Nanos,
+    /// Time until which it may be given.
+    pub until: Nanos,
+}
+
+/// The answers of one step.
+#[derive(Debug, Default)]
+pub struct Mirrored {
+    octets: Vec<u8>,
+    entries: Vec<Copied>,
+    /// Number of answers that the buffer could not hold.
+    pub lost: u64,
+}
+
+/// What an answer is besides its octets.
+#[derive(Debug)]
+struct Copied {
+    answer: MirroredAnswer<'static>,
+    start: usize,
+    message_end: usize,
+    end: usize,
+}
+
+impl Mirrored {
+    /// Returns the answers.
+    pub fn iter(&self) -> impl Iterator<Item = MirroredAnswer<'_>> {
+        self.entries.iter().map(|entry| MirroredAnswer {
+            message: &self.octets[entry.start..entry.message_end],
+            options: &self.octets[entry.message_end..entry.end],
+            ..entry.answer
+        })
+    }
+
+    /// Removes all answers and keeps the memory.
+    pub fn clear(&mut self) {
+        self.octets.clear();
+        self.entries.clear();
+        self.lost = 0;
+    }
+}
+
+/// What a worker copies.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    generation: u64,
+    pub(crate) mirrored: Mirrored,
+}
+
+/// The last copy of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastCopy {
+    generation: u64,
+    at: Nanos,
+}
+
+/// Question, bits and times of an answer in the cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) qtype: Qtype,
+    pub(crate) view: u32,
+    pub(crate) flags: KeyFlags,
+    pub(crate) stored: Nanos,
+    pub(crate) until: Nanos,
+}
+
+impl Mirror {
+    /// Makes the mirror of a generation.
+    pub(crate) fn new(generation: u64) -> Self {
+        Mirror { generation, mirrored: Mirrored::default() }
+    }
+
+    /// Returns whether an answer with this last copy is copied.
+    #[inline]
+    pub(crate) fn is_due(&self, last: Option<LastCopy>, now: Nanos) -> bool {
+        last.is_none_or(|last| last.generation != self.generation || now > last.at + AGAIN)
+    }
+
+    /// Copies an answer at a time; `None` if there is no room.
+    pub(crate) fn copy(
+        &mut self,
+        facts: &Facts,
+        answer: &AnswerRef<'_>,
+        now: Nanos,
+    ) -> Option<LastCopy> {
+        let Mirrored { octets, entries, lost } = &mut self.mirrored;
+        let len = answer.bytes.len() + answer.options.len();
+        if octets.len() + len > STEP {
+            *lost += 1;
+            return None;
+        }
+        let start = octets.len();
+        octets.extend_from_slice(answer.bytes);
+        octets.extend_from_slice(answer.options);
+        let Facts { qtype, view, flags, stored, until } = *facts;
+        let KeyFlags { rd, cd, dnssec } = flags;
+        let generation = self.generation;
+        let (message, options): (&[u8], &[u8]) = (&[], &[]);
+        entries.push(Copied {
+            answer: MirroredAnswer {
+                generation,
+                qtype,
+                view,
+                rd,
+                cd,
+                dnssec,
+                message,
+                options,
+                stored,
+                until,
+            },
+            start,
+            message_end: start + answer.bytes.len(),
+            end: octets.len(),
+        });
+        Some(LastCopy { generation, at: now })
+    }
+}

@@ -1,0 +1,93 @@
+//! A client and a server in two network namespaces that a veth pair joins.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use kernel::{KernelCache, KernelError};
+
+use crate::kit::message::Reply;
+use crate::nat64::{in_namespace, shell};
+
+/// Addresses of the server on the link, and that of the client.
+pub(super) const SERVER4: &str = "10.88.0.2";
+pub(super) const SERVER6: &str = "fd88::2";
+pub(super) const CLIENT4: &str = "10.88.0.1";
+/// Longest wait for a reply, after which the query is sent again, and how often it is sent.
+const PATIENCE: Duration = Duration::from_secs(3);
+const TRIES: usize = 4;
+
+/// The client's end of the link. The test itself runs at the server's end, device `v1`.
+pub(super) struct Link {
+    v4: UdpSocket,
+    v6: UdpSocket,
+    /// Number of queries that were sent again.
+    pub(super) repeated: u64,
+}
+
+impl Link {
+    /// Runs a test at the server's end; skips it if there can be no namespaces or programs here.
+    pub(super) fn run(test: impl FnOnce(&mut Link) + Send) {
+        let setup = [
+            "ip link add v0 type veth peer name v1",
+            "ip addr add 10.88.0.1/24 dev v0",
+            "ip addr add fd88::1/64 dev v0 nodad",
+            "ip link set v0 up",
+        ];
+        in_namespace(&setup, || {
+            // Without a program at this end of the pair the kernel drops what the other program sends.
+            let mut receiving = match KernelCache::load(1, 0) {
+                Err(why @ KernelError::NotPermitted) => return skip::because(why),
+                loaded => loaded.unwrap_or_else(|why| panic!("{why}")).0,
+            };
+            receiving.attach("v0").expect("veth has native XDP");
+            let bind = |address: &str| UdpSocket::bind(address).expect("a port");
+            let mut link = Link { v4: bind("0.0.0.0:0"), v6: bind("[::]:0"), repeated: 0 };
+            for socket in [&link.v4, &link.v6] {
+                socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+            }
+            let client = namespace();
+            in_namespace(&[], || {
+                let server = namespace();
+                for command in [
+                    &format!("nsenter --net={client} ip link set v1 netns {server}")[..],
+                    "ip addr add 10.88.0.2/24 dev v1",
+                    "ip addr add fd88::2/64 dev v1 nodad",
+                    "ip link set v1 up",
+                ] {
+                    shell(command).unwrap_or_else(|error| panic!("{command}: {error}"));
+                }
+                test(&mut link);
+            });
+        });
+    }
+
+    /// Sends a query to a server and returns its reply; it is sent again if there is none.
+    pub(super) fn ask(&mut self, server: SocketAddr, query: &[u8]) -> Vec<u8> {
+        let socket = if server.is_ipv4() { &self.v4 } else { &self.v6 };
+        let mut octets = [0; 4_096];
+        for _ in 0..TRIES {
+            socket.send_to(query, server).expect("it can be sent");
+            let until = Instant::now() + PATIENCE;
+            while Instant::now() < until
+                && let Ok((len, from)) = socket.recv_from(&mut octets)
+            {
+                if from == server && len >= 2 && octets[..2] == query[..2] {
+                    return octets[..len].to_vec();
+                }
+            }
+            self.repeated += 1;
+        }
+        panic!("no reply of {server} to {query:02x?}");
+    }
+
+    /// Works as [`ask`](Self::ask) with a query in text form.
+    pub(super) fn ask_text(&mut self, server: SocketAddr, query: &str) -> Reply {
+        let query = crate::kit::client::Query::parse(query);
+        Reply::parse(&self.ask(server, &query.octets))
+    }
+}
+
+/// Returns the path of this thread's network namespace.
+fn namespace() -> String {
+    format!("/proc/{}/task/{}/ns/net", std::process::id(), nix::unistd::gettid())
+}

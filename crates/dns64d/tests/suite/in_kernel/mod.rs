@@ -1,0 +1,351 @@
+//! Answers in the kernel (`[kernel]`), on a real link with a real upstream.
+
+mod link;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::{Command, Output};
+
+use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
+use nix::sys::signal::Signal;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use wire::edns::opt_fixed;
+use wire::message::{HEADER, Record, question_end};
+use wire::{Namespace, Query};
+
+use crate::faults::{SYNTHESISED, ipv4_only, wait_for};
+use crate::kit::message::Reply;
+use crate::kit::script::Script;
+use crate::kit::server::{Kind, Server, free_port};
+use crate::nat64::shell;
+use link::{CLIENT4, Link, SERVER4, SERVER6};
+
+/// Environment variable with the number of compared queries, and that number without it.
+const QUERIES_VARIABLE: &str = "DNSDYNO_QUERIES";
+const QUERIES: u64 = 4_000;
+/// Settings of a server on the link.
+const ALLOW: &str = "allow = [\"10.88.0.0/16\", \"fd88::/64\", \"127.0.0.0/8\"]";
+const KERNEL: &str = "[kernel]\nmode = \"cache\"\ndevice = [\"v1\"]\nsize = \"4MiB\"\n";
+
+/// Starts dns64d on the link, at a port of its own, with these tables.
+fn start(upstream: SocketAddr, server: &str, tables: &str) -> (Server, u16) {
+    let port = free_port();
+    let server = Server::start(Kind::Dns64d, &[upstream], &config(port, server, tables));
+    let server = server.expect("it starts");
+    // Its addresses are bound before the program is attached.
+    wait_for("the program is attached", || server.log().contains("ready"));
+    (server, port)
+}
+
+fn config(port: u16, server: &str, tables: &str) -> String {
+    let listen = format!("listen = [\"{SERVER4}:{port}\", \"[{SERVER6}]:{port}\"]");
+    format!("[server]\n{listen}\n{ALLOW}\n{server}\n{tables}")
+}
+
+fn at(port: u16) -> SocketAddr {
+    SocketAddr::new(SERVER4.parse().expect("an address"), port)
+}
+
+/// Starts an AuthDNS, which answers until the test ends.
+fn auth_dns() -> (SocketAddr, Namespace) {
+    let namespace = Namespace::with_default_zone("10.0.0.0/24".parse().expect("a prefix"));
+    let config = AuthConfig { aaaa: AaaaPolicy::Share(0.4), ..AuthConfig::new(namespace) };
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = socket.local_addr().expect("its address");
+    let mut auth = Auth::new(config);
+    std::thread::spawn(move || {
+        let (mut octets, mut out) = ([0; 4_096], [0; MAX_REPLY]);
+        while let Ok((len, from)) = socket.recv_from(&mut octets) {
+            if let Some(len) = auth.answer(&octets[..len], &mut out) {
+                // A server that has ended takes nothing.
+                let _ = socket.send_to(&out[..len], from);
+            }
+        }
+    });
+    (address, namespace)
+}
+
+/// A source of random queries.
+struct Random(ChaCha12Rng);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0.next_u64() % n
+    }
+
+    /// A query for one of few names, often malformed.
+    fn query(&mut self, namespace: &Namespace) -> Vec<u8> {
+        let [a, b, c, d] = namespace.nth(self.below(3)).octets();
+        let label = match self.below(8) {
+            0 => "www".to_owned(),
+            1 => format!("x.{a}-{b}-{c}-{d}"),
+            2 => format!("{a}-{b}-{c}-{d}"),
+            _ => format!("{a:03}-{b:03}-{c:03}-{d:03}"),
+        };
+        let name: wire::Name = format!("{label}.{}", namespace.zone()).parse().expect("a name");
+        let mut name = name.as_wire().to_vec();
+        for octet in name.iter_mut().filter(|octet| octet.is_ascii_alphabetic()) {
+            *octet ^= if self.below(4) == 0 { 0x20 } else { 0 };
+        }
+        let edns = self.below(2) == 0;
+        // RD mostly, CD and the other bits seldom.
+        let flags =
+            [u8::from(self.below(12) > 0), [0, 0, 0, 0x10, 0x20, 0xe0][self.below(6) as usize]];
+        let id = (self.0.next_u32() as u16).to_be_bytes();
+        let counts = [0, 1, 0, 0, 0, 0, 0, u8::from(edns)];
+        let qtype = [28u16, 28, 28, 1, 65, 15, 16, 255, 64, 2][self.below(10) as usize];
+        let mut query = [&id[..], &flags, &counts, &name, &qtype.to_be_bytes(), &[0, 1]].concat();
+        if edns {
+            let size = [0, 512, 600, 1_232, 4_096][self.below(5) as usize];
+            let option = self.below(6) == 0;
+            query.extend(opt_fixed(size, 0, self.below(8) == 0, if option { 4 } else { 0 }));
+            // NSID, which has no effect; a cookie would have another reply from each server.
+            query.extend_from_slice(if option { &[0, 3, 0, 0] } else { &[] });
+        }
+        if self.below(6) == 0 {
+            self.spoil(&mut query);
+        }
+        query
+    }
+
+    /// Changes, cuts or extends a query behind its id.
+    fn spoil(&mut self, query: &mut Vec<u8>) {
+        match self.below(4) {
+            0 => query.truncate(2 + self.below(query.len() as u64 - 1) as usize),
+            1 => query.extend((0..self.below(20)).map(|octet| octet as u8)),
+            _ => {
+                let at = 2 + self.below(query.len() as u64 - 2) as usize;
+                query[at] = self.0.next_u32() as u8;
+            }
+        }
+    }
+}
+
+/// Returns a reply with TTLs of zero, and the TTLs that it had.
+fn without_ttls(reply: &[u8]) -> (Vec<u8>, Vec<u32>) {
+    let (mut reply, mut ttls) = (reply.to_vec(), Vec::new());
+    let Some(mut at) = question_end(&reply).filter(|_| reply.len() > HEADER) else {
+        return (reply, ttls);
+    };
+    while let Some((record, end)) = Record::read(&reply, at) {
+        if record.rtype != wire::Qtype::OPT {
+            let place = record.rdata_at - 6;
+            ttls.push(record.ttl);
+            reply[place..place + 4].fill(0);
+        }
+        at = end;
+    }
+    (reply, ttls)
+}
+
+#[test]
+fn replies_are_those_of_a_server_without_it() {
+    Link::run(|link| {
+        let count = std::env::var(QUERIES_VARIABLE).ok();
+        let count = count.map_or(QUERIES, |count| count.parse().expect(QUERIES_VARIABLE));
+        let (upstream, namespace) = auth_dns();
+        // Maps are written after the change to another user.
+        let (with, in_kernel) = start(upstream, "user = \"nobody\"", KERNEL);
+        let (without, plain) = start(upstream, "", "");
+        let mut random = Random(ChaCha12Rng::seed_from_u64(20));
+        let mut sent = 0;
+        while sent < count {
+            let query = random.query(&namespace);
+            if matches!(Query::parse(&query), Err(wire::QueryError::Drop)) {
+                continue;
+            }
+            sent += 1;
+            let address = if random.below(2) == 0 { SERVER4 } else { SERVER6 };
+            let [in_kernel, plain] = [in_kernel, plain]
+                .map(|port| SocketAddr::new(address.parse().expect("its address"), port));
+            let (one, ttls_of_one) = without_ttls(&link.ask(in_kernel, &query));
+            let (other, ttls_of_other) = without_ttls(&link.ask(plain, &query));
+            assert_eq!(one, other, "to {query:02x?}");
+            // The answers were stored one after the other.
+            let near = ttls_of_one.iter().zip(&ttls_of_other).all(|(a, b)| a.abs_diff(*b) <= 2);
+            assert!(near, "{ttls_of_one:?} {ttls_of_other:?} to {query:02x?}");
+        }
+        let answers = with.metric("dns64d_kernel_answers_total");
+        assert!(answers > count / 6, "{answers} of {count}");
+        if link.repeated == 0 {
+            for name in ["queries_udp", "replies"] {
+                let name = format!("dns64d_{name}_total");
+                wait_for("both have counted all", || {
+                    with.metric(&name) == sent && without.metric(&name) == sent
+                });
+            }
+            for label in ["type{type=\"AAAA\"}", "type{type=\"MX\"}", "rcode{rcode=\"NXDOMAIN\"}"] {
+                let (by, value) = label.split_once('{').expect("a label");
+                let name = format!("dns64d_answers_by_{by}_total{{{value}");
+                wait_for("equal counts", || with.metric(&name) == without.metric(&name));
+            }
+        }
+        assert!(with.metric("dns64d_kernel_stored_total") > 0);
+        assert_eq!(with.metric("dns64d_kernel_lost_total"), 0);
+    });
+}
+
+/// Asks until the kernel answers; returns the last reply.
+fn until_in_kernel(link: &mut Link, server: &Server, port: u16, query: &str) -> Reply {
+    let answers = || server.metric("dns64d_kernel_answers_total");
+    let before = answers();
+    let mut reply = None;
+    wait_for("an answer of the kernel", || {
+        reply = Some(link.ask_text(at(port), query));
+        answers() > before
+    });
+    reply.expect("it has asked")
+}
+
+#[test]
+fn ttls_get_smaller_and_answers_end() {
+    Link::run(|link| {
+        let script = Script::start(&[]);
+        script.others(domain::base::iana::Rtype::A, "$ 4 A 192.0.2.33");
+        let (server, port) = start(script.address(), "", KERNEL);
+        let first = until_in_kernel(link, &server, port, "www.example AAAA");
+        let asked = script.asked().len();
+        wait_for("a smaller TTL of the kernel", || {
+            let before = server.metric("dns64d_kernel_answers_total");
+            let reply = link.ask_text(at(port), "www.example AAAA");
+            let is_of_kernel = server.metric("dns64d_kernel_answers_total") > before;
+            is_of_kernel && reply.answer[0].ttl < first.answer[0].ttl
+        });
+        wait_for("another query to upstream", || {
+            link.ask_text(at(port), "www.example AAAA");
+            script.asked().len() > asked
+        });
+    });
+}
+
+#[test]
+fn what_a_reload_or_an_operator_removes_is_not_answered() {
+    Link::run(|link| {
+        let (upstream, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
+        let socket = dir.path().join("control");
+        let tables = format!("[control]\nsocket = \"{}\"\n{KERNEL}", socket.display());
+        let (server, port) = start(upstream.address(), "", &tables);
+        let query = "www.example AAAA";
+        let data = |reply: &Reply| reply.answer[0].data.clone();
+        let reload = |settings: &str, tables: &str, times: usize| {
+            server.rewrite(&[upstream.address()], &config(port, settings, tables));
+            server.signal(Signal::SIGHUP);
+            let done = || server.log().matches("configuration read again").count() == times;
+            wait_for("the reload", done);
+        };
+        assert_eq!(data(&until_in_kernel(link, &server, port, query)), SYNTHESISED);
+        // Another prefix.
+        let other = "dns64 = [{ prefix = \"2001:db8:65::/96\" }]\n";
+        server.rewrite(&[upstream.address()], &(other.to_owned() + &config(port, "", &tables)));
+        server.signal(Signal::SIGHUP);
+        wait_for("the reload", || server.log().contains("configuration read again"));
+        wait_for("the other prefix", || {
+            data(&link.ask_text(at(port), query)) == "2001:db8:65::c000:221"
+        });
+        let reply = until_in_kernel(link, &server, port, query);
+        assert_eq!(data(&reply), "2001:db8:65::c000:221");
+        // An order of the operator: upstream is asked again.
+        until_in_kernel(link, &server, port, query);
+        let asked = upstream.asked().len();
+        let ctl = Command::new(env!("CARGO_BIN_EXE_dns64d"))
+            .args(["ctl", "--socket"])
+            .arg(&socket)
+            .args(["flush", "all"])
+            .output();
+        assert!(ctl.expect("it starts").status.success());
+        link.ask_text(at(port), query);
+        assert!(upstream.asked().len() > asked, "the answer was flushed");
+        // A rule for the name, and then none.
+        let list = dir.path().join("list");
+        fs::write(&list, "www.example nxdomain\n").expect("writes");
+        let rules = format!("[rules]\nlists = [\"{}\"]\n{tables}", list.display());
+        until_in_kernel(link, &server, port, query);
+        reload("", &rules, 2);
+        wait_for("the rule", || link.ask_text(at(port), query).rcode == "NXDOMAIN");
+        assert_eq!(link.ask_text(at(port), query).rcode, "NXDOMAIN");
+        reload("", &tables, 3);
+        wait_for("no rule", || link.ask_text(at(port), query).rcode == "NOERROR");
+        // A client that is no longer permitted.
+        until_in_kernel(link, &server, port, query);
+        reload(&format!("deny = [\"{CLIENT4}\"]"), &tables, 4);
+        wait_for("the refusal", || link.ask_text(at(port), query).rcode == "REFUSED");
+        assert_eq!(link.ask_text(at(port), query).rcode, "REFUSED");
+    });
+}
+
+/// Starts dns64d with a configuration on the link, which it is to refuse; returns its exit code and what it says.
+fn refused(program: &[&str], config: &str) -> (Option<i32>, String) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("config");
+    fs::write(&file, format!("metrics.listen = \"\"\n{config}")).expect("writes");
+    let words = program.iter().copied().chain([env!("CARGO_BIN_EXE_dns64d"), "--config"]);
+    let words: Vec<&str> = words.collect();
+    let output = Command::new(words[0]).args(&words[1..]).arg(&file).output();
+    let Output { status, stderr, .. } = output.expect("it starts");
+    (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+/// Returns whether the device has a program.
+fn has_program() -> bool {
+    let output = Command::new("ip").args(["-d", "link", "show", "v1"]).output().expect("ip");
+    String::from_utf8_lossy(&output.stdout).contains("xdp")
+}
+
+#[test]
+fn nothing_stays_and_errors_are_clear() {
+    Link::run(|link| {
+        let upstream = ipv4_only();
+        let (mut server, port) = start(upstream.address(), "", KERNEL);
+        until_in_kernel(link, &server, port, "www.example AAAA");
+        assert!(has_program());
+        // A second server on the same device.
+        let (code, said) = refused(&[], &config(free_port(), "", KERNEL));
+        let parts = ["kernel.device: cannot attach to v1", "xdp off"];
+        assert!(code == Some(2) && parts.iter().all(|part| said.contains(part)), "{said}");
+        server.signal(Signal::SIGKILL);
+        server.wait();
+        wait_for("the program is detached", || !has_program());
+        // A device that does not exist, and a user without the right.
+        let missing = KERNEL.replace("v1", "none0");
+        let (code, said) = refused(&[], &config(free_port(), "", &missing));
+        assert!(
+            code == Some(2) && said.contains("kernel.device") && said.contains("none0"),
+            "{said}"
+        );
+        let ordinary = ["unshare", "--user", "--map-root-user"];
+        let (code, said) = refused(&ordinary, &config(free_port(), "user = \"root\"", KERNEL));
+        if said.contains("unshare") {
+            skip::because(&said);
+        } else {
+            let parts = ["kernel.mode", "may not load BPF programs", "run as root"];
+            assert!(code == Some(2) && parts.iter().all(|part| said.contains(part)), "{said}");
+        }
+        assert!(!has_program());
+        // A device that goes: the server answers on others.
+        let (server, _) = start(upstream.address(), "", KERNEL);
+        shell("ip link del v1").expect("root may");
+        wait_for("the server is healthy", || server.http("/health").starts_with("HTTP/1.1 200"));
+    });
+}
+
+#[test]
+fn a_configuration_is_checked_with_its_devices() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("config");
+    let check = |config: &str| {
+        fs::write(&file, config).expect("writes");
+        let program = env!("CARGO_BIN_EXE_dns64d");
+        let output = Command::new(program).arg("--check").arg("--config").arg(&file).output();
+        let Output { status, stdout, stderr } = output.expect("it starts");
+        (status.code(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+    };
+    let with = |more: &str| format!("kernel = {{ mode = \"cache\", device = [\"lo\"] }}\n{more}");
+    let (code, said) = check(&with(""));
+    // It is loaded, or a warning says that this user may not.
+    assert!(code == Some(0) && said.contains("no errors found"), "{said}");
+    let (code, said) = check(&with("limits.responses-per-second = 5"));
+    assert!(code == Some(2) && said.contains("limits.responses-per-second: kernel.mode"), "{said}");
+    let (code, said) = check(&with("").replace("lo", "none0"));
+    assert!(code == Some(2) && said.contains("kernel.device") && said.contains("none0"), "{said}");
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0 */
+//
+// Frames with a DNS message over UDP: reads a query into a buffer of the core, and sends what the buffer then has back to its
+// sender. For programs that answer queries in XDP.
+//
+//   frame ──read_frame──> struct packet ──read_message──> buffer ──(the program)──> buffer ──send_back──> XDP_TX
+//
+// A frame is read if it goes to one host over IPv4 or IPv6, without options, extension headers and fragments, and its lengths
+// agree. The checksum of UDP is not checked: on a virtual link it is not filled in, and a network card has checked it.
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define HEADER 12
+#define MIN_MESSAGE (HEADER + 5)
+#define MAX_MESSAGE 300
+#define MAX_NAME 255
+#define MAX_LABELS 128
+#define OPT_FIXED 11
+#define BUFFER 1024
+// An index into the buffer that the verifier believes.
+#define AT(i) ((i) & (BUFFER - 1))
+// Shows the verifier the bound of a size that was checked, in the register in which it is used.
+#define bound(size) asm volatile("%0 &= 1023" : "+r"(size))
+
+#define TYPE_A 1
+#define TYPE_NS 2
+#define TYPE_SOA 6
+#define TYPE_PTR 12
+#define TYPE_AAAA 28
+#define TYPE_OPT 41
+#define FLAG_QR 0x8000
+#define FLAG_AA 0x0400
+#define FLAG_RD 0x0100
+#define FLAG_RA 0x0080
+#define FLAG_AD 0x0020
+#define FLAG_CD 0x0010
+#define OPCODE 0x7800
+#define NXDOMAIN 3
+
+// A query and then its reply; eight octets more than an index reaches, for stores of eight.
+struct buffer {
+	__u8 b[BUFFER + 8];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct buffer);
+} buffers SEC(".maps");
+
+// Where the parts of a frame are.
+struct packet {
+	__u32 v6;	// whether it is IPv6
+	__u32 ip_len;	// of the header of IP, in octets
+	__u32 len;	// of the message, in octets
+	__u32 padding;	// behind the message, in octets
+};
+
+static __always_inline __u16 load16(const __u8 *b, __u32 at)
+{
+	return (__u16)b[AT(at)] << 8 | b[AT(at + 1)];
+}
+
+static __always_inline void store16(__u8 *b, __u32 at, __u16 value)
+{
+	b[AT(at)] = value >> 8;
+	b[AT(at + 1)] = value;
+}
+
+static __always_inline __u8 lower(__u8 c)
+{
+	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+}
+
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+// Returns the end of the name that begins after the header, or 0 if it is compressed, too long or cut.
+__noinline __u32 name_end(struct buffer *buffer, __u32 len)
+{
+	__u32 at = HEADER;
+
+	if (!buffer)
+		return 0;
+	for (int i = 0; i < MAX_LABELS; i++) {
+		__u32 label = buffer->b[AT(at)];
+
+		if (label > 63)
+			return 0;
+		at += label + 1;
+		if (at > HEADER + MAX_NAME || at >= len)
+			return 0;
+		if (label == 0)
+			return at;
+	}
+	return 0;
+}
+
+// The OPT record of a query, which must end it.
+static __always_inline int plain_opt(const __u8 *b, __u32 at)
+{
+	// Root, type, any size, extended code, version 0, any flags, no options.
+	return b[AT(at)] == 0 && load16(b, at + 1) == TYPE_OPT && b[AT(at + 6)] == 0 && load16(b, at + 9) == 0;
+}
+
+// Writes an OPT record without options, whose length it has nevertheless.
+static __always_inline void put_opt(__u8 *b, __u32 at, __u16 size, __u16 dnssec_ok, __u16 options)
+{
+	b[AT(at)] = 0;
+	store16(b, at + 1, TYPE_OPT);
+	store16(b, at + 3, size);
+	store16(b, at + 5, 0);
+	store16(b, at + 7, dnssec_ok << 8);
+	store16(b, at + 9, options);
+}
+
+// Returns where the header of UDP is in a frame with this much room, or 0.
+static __always_inline struct udphdr *udp_of(struct xdp_md *ctx, struct packet *p)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct udphdr *udp = data + sizeof(struct ethhdr) + p->ip_len;
+
+	return (void *)(udp + 1) > end ? 0 : udp;
+}
+
+// Reads the headers of Ethernet and IP; returns 0 for a frame that is not one with a whole datagram of UDP to one host. The
+// first octets of the frame are then those of the longest headers.
+static __always_inline int read_frame(struct xdp_md *ctx, struct packet *p)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct ethhdr *eth = data;
+
+	if (data + sizeof(*eth) + sizeof(struct ipv6hdr) > end)
+		return 0;
+	// Neither broadcast nor multicast.
+	if (eth->h_dest[0] & 1)
+		return 0;
+	p->v6 = eth->h_proto == bpf_htons(ETH_P_IPV6);
+	if (p->v6) {
+		struct ipv6hdr *ip = data + sizeof(*eth);
+
+		if (ip->version != 6 || ip->nexthdr != IPPROTO_UDP)
+			return 0;
+		p->len = bpf_ntohs(ip->payload_len);
+		p->ip_len = sizeof(*ip);
+	} else {
+		struct iphdr *ip = data + sizeof(*eth);
+
+		if (eth->h_proto != bpf_htons(ETH_P_IP) || ip->ihl != 5 || ip->version != 4 || ip->protocol != IPPROTO_UDP)
+			return 0;
+		if (ip->frag_off & bpf_htons(0x3fff))
+			return 0;
+		p->len = bpf_ntohs(ip->tot_len) - sizeof(*ip);
+		p->ip_len = sizeof(*ip);
+	}
+	return 1;
+}
+
+// Reads the message into the buffer; returns 0 if lengths do not agree or are out of bounds.
+static __always_inline int read_message(struct xdp_md *ctx, struct packet *p, struct buffer *buffer)
+{
+	__u64 at = sizeof(struct ethhdr) + p->ip_len + sizeof(struct udphdr), size = ctx->data_end - ctx->data, len;
+	struct udphdr *udp = udp_of(ctx, p);
+
+	if (!udp)
+		return 0;
+	len = bpf_ntohs(udp->len) - sizeof(*udp);
+	if (len < MIN_MESSAGE || len > MAX_MESSAGE || p->len != len + sizeof(*udp) || (p->v6 && !udp->check) || !udp->source)
+		return 0;
+	p->len = len;
+	// A frame may be longer than its datagram.
+	p->padding = size - at - len;
+	if (size < at + len || p->padding > 64)
+		return 0;
+	return !bpf_xdp_load_bytes(ctx, at, buffer->b, len);
+}
+
+// Sends the first `out` octets of the buffer to the sender of a packet that was read; `tos` is the class of the traffic. Returns
+// XDP_TX, XDP_PASS if there is no room for them behind the frame, which is then as it was, or XDP_DROP.
+static __always_inline int send_back(struct xdp_md *ctx, struct packet *p, struct buffer *buffer, __u64 out, __u8 tos)
+{
+	void *data, *end;
+	struct ethhdr *eth;
+	struct udphdr *udp;
+	__u8 mac[ETH_ALEN];
+	__u16 port, check;
+	__u64 sum, rest;
+
+	bound(out);
+	if (bpf_xdp_adjust_tail(ctx, (int)out - (int)p->len - (int)p->padding))
+		return XDP_PASS;
+	if (out < MIN_MESSAGE || bpf_xdp_store_bytes(ctx, sizeof(*eth) + p->ip_len + sizeof(*udp), buffer->b, out))
+		return XDP_DROP;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	eth = data;
+	if (data + sizeof(*eth) + sizeof(struct ipv6hdr) + sizeof(*udp) > end)
+		return XDP_DROP;
+	__builtin_memcpy(mac, eth->h_dest, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, mac, ETH_ALEN);
+	udp = data + sizeof(*eth) + p->ip_len;
+	if ((void *)(udp + 1) > end)
+		return XDP_DROP;
+	port = udp->source;
+	udp->source = udp->dest;
+	udp->dest = port;
+	udp->len = bpf_htons(sizeof(*udp) + out);
+	udp->check = 0;
+	sum = bpf_htonl(IPPROTO_UDP) + (__u64)bpf_htonl(sizeof(*udp) + out);
+	if (p->v6) {
+		struct ipv6hdr *ip = data + sizeof(*eth);
+		struct in6_addr from = ip->saddr;
+
+		ip->saddr = ip->daddr;
+		ip->daddr = from;
+		ip->payload_len = udp->len;
+		ip->hop_limit = 64;
+		ip->priority = tos >> 4;
+		ip->flow_lbl[0] = tos << 4;
+		ip->flow_lbl[1] = 0;
+		ip->flow_lbl[2] = 0;
+		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 32, fold(sum) ^ 0xffff);
+	} else {
+		struct iphdr *ip = data + sizeof(*eth);
+		__u32 from = ip->saddr;
+
+		ip->saddr = ip->daddr;
+		ip->daddr = from;
+		ip->tot_len = bpf_htons(sizeof(*ip) + sizeof(*udp) + out);
+		ip->frag_off = bpf_htons(0x4000);
+		ip->ttl = 64;
+		ip->tos = tos;
+		ip->check = 0;
+		ip->check = fold(bpf_csum_diff(0, 0, (void *)ip, sizeof(*ip), 0));
+		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 8, fold(sum) ^ 0xffff);
+	}
+	sum = bpf_csum_diff(0, 0, (void *)udp, sizeof(*udp), sum);
+	// Whole words, the last one filled with zeros; 512 octets are the most for one call.
+	*(__u32 *)(buffer->b + AT(out)) = 0;
+	rest = out + 3;
+	if (rest >= 512) {
+		sum = bpf_csum_diff(0, 0, (void *)buffer->b, 512, sum);
+		rest -= 512;
+		sum = bpf_csum_diff(0, 0, (void *)(buffer->b + 512), rest & 0x1fc, sum);
+	} else {
+		sum = bpf_csum_diff(0, 0, (void *)buffer->b, rest & 0x1fc, sum);
+	}
+	check = fold(sum);
+	udp->check = check ? check : 0xffff;
+	return XDP_TX;
+}

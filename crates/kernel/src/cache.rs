@@ -1,0 +1,405 @@
+//! The cache of dns64d in XDP: answers queries from answers that the server has given.
+//!
+//! ```text
+//!   server ──Stored──> Encoded ──AnswerMap──> map "answers" <── program ──> client
+//!      └────Serving───> maps "config", "listen", "clients" <────┘
+//! ```
+
+use std::net::{IpAddr, SocketAddr};
+
+use aya::maps::lpm_trie::Key;
+use aya::maps::{Array, HashMap, LpmTrie, MapData};
+use aya::util::nr_cpus;
+use measure::Nanos;
+use wire::Qtype;
+use wire::message::{HEADER, Header, Record, flag};
+
+use crate::error::KernelError;
+use crate::layout::Layout;
+use crate::program::Loaded;
+
+/// The program and maps of `bpf/cache.bpf.c`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/cache.bpf.o");
+/// Name of the program.
+const NAME: &str = "cache";
+/// Sizes of the structures in `bpf/cache.bpf.c`, in octets.
+const CONFIG: usize = 24;
+const PLACE: usize = 20;
+const CLIENT: usize = 20;
+const KEY: usize = 16;
+const ENTRY: usize = 784;
+/// Parts of a stored answer, in octets, and the highest number of its records.
+const MAX_NAME: usize = 128;
+const MAX_OPTIONS: usize = 64;
+const MAX_BODY: usize = 512;
+const MAX_TTLS: usize = 16;
+/// Words before the name of an entry, and that of its check among them.
+const HEAD_WORDS: usize = 10;
+const CHECK_WORD: usize = 3;
+/// Number of types that are counted one by one, and the place of all others.
+const TYPES: usize = 261;
+/// Number of counters of each core.
+const COUNTERS: usize = 5 + TYPES;
+/// Memory of an answer in the map, in octets: key, entry and what the kernel adds.
+pub const ANSWER_MEMORY: usize = KEY + ENTRY + 96;
+
+/// What the program answers besides answers: addresses, clients, sizes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Serving {
+    /// Addresses of the server.
+    pub listen: Vec<SocketAddr>,
+    /// Clients by network; the longest network decides.
+    pub clients: Vec<ClientNetwork>,
+    /// Largest reply over UDP, in octets.
+    pub max_udp_size: u16,
+    /// UDP payload size in OPT records, in octets.
+    pub edns_udp_size: u16,
+    /// Class of the traffic: the octet in the header of IP.
+    pub traffic_class: u8,
+}
+
+/// Clients in a network, without those in smaller ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientNetwork {
+    /// First address.
+    pub address: IpAddr,
+    /// Length of the prefix, in bits.
+    pub prefix_len: u8,
+    /// Whether they may send queries.
+    pub allowed: bool,
+    /// Blocks that serve them, for queries without RD, with RD, and the same for those with DO and CD.
+    pub views: [u32; 4],
+}
+
+/// An answer to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a> {
+    /// Generation in which it may be given.
+    pub generation: u64,
+    /// Type of the question.
+    pub qtype: Qtype,
+    /// Blocks of the clients that may get it; 0 if it is for all.
+    pub view: u32,
+    /// The bits RD, CD and DO of the queries that it answers.
+    pub rd: bool,
+    /// See `rd`.
+    pub cd: bool,
+    /// See `rd`.
+    pub dnssec: bool,
+    /// The message without an OPT record, its name in lower case.
+    pub message: &'a [u8],
+    /// EDNS options of the reply, in wire form.
+    pub options: &'a [u8],
+    /// Time (monotonic clock) since which its TTLs decrease.
+    pub stored: Nanos,
+    /// Time until which it may be given.
+    pub until: Nanos,
+}
+
+/// An answer as the map holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    key: [u8; KEY],
+    entry: Box<[u8; ENTRY]>,
+}
+
+impl Stored<'_> {
+    /// Returns the answer for a map with hashes of this seed; `None` if it is beyond the bounds of the program, or no reply
+    /// without an OPT record.
+    pub fn encode(&self, seed: u64) -> Option<Encoded> {
+        let header = Header::read(self.message)?;
+        let question_end = wire::message::question_end(self.message)?;
+        let name = self.message.get(HEADER..question_end - 4)?;
+        let body = &self.message[question_end..];
+        let counts = header.counts;
+        let ttls = ttl_places(self.message, question_end, &counts)?;
+        let fits = name.len() <= MAX_NAME
+            && body.len() <= MAX_BODY
+            && self.options.len() <= MAX_OPTIONS
+            && *name == *name.to_ascii_lowercase();
+        if !fits {
+            return None;
+        }
+        let mut entry = Layout::<ENTRY>::new();
+        entry.put_u64(self.generation);
+        entry.put_u64(self.stored.0);
+        entry.put_u64(self.until.0);
+        entry.put(8, &[]);
+        let lens = [body.len(), self.options.len(), ttls.len(), 0].map(|len| len as u16);
+        let flags = header.flags & (flag::AD | 0xf);
+        for number in [counts[1], counts[2], counts[3], flags].iter().chain(&lens) {
+            entry.put(2, &number.to_ne_bytes());
+        }
+        let places: Vec<u8> = ttls.iter().flat_map(|place| place.to_ne_bytes()).collect();
+        entry.put(2 * MAX_TTLS, &places);
+        entry.put(MAX_NAME, name);
+        entry.put(MAX_OPTIONS, self.options);
+        entry.put(MAX_BODY, body);
+        let mut entry = entry.finish();
+        let key = self.key(name, seed);
+        let check = check(&key, &entry, [name.len(), self.options.len(), body.len()]);
+        entry[8 * CHECK_WORD..][..8].copy_from_slice(&check.to_ne_bytes());
+        Some(Encoded { key, entry: Box::new(entry) })
+    }
+
+    /// Returns `struct key`.
+    fn key(&self, name: &[u8], seed: u64) -> [u8; KEY] {
+        let flags = u8::from(self.rd) | u8::from(self.cd) << 1 | u8::from(self.dnssec) << 2;
+        let mut key = Layout::<KEY>::new();
+        key.put_u64(words(name).fold(seed, mix));
+        key.put_u32(self.view);
+        key.put(2, &self.qtype.0.to_ne_bytes());
+        key.put(2, &[flags, name.len() as u8]);
+        key.finish()
+    }
+}
+
+/// Returns the places of the TTLs of all records behind the question; `None` if there are too many, an OPT record, or octets
+/// behind them.
+fn ttl_places(message: &[u8], question_end: usize, counts: &[u16; 4]) -> Option<Vec<u16>> {
+    let records: u32 = counts[1..].iter().copied().map(u32::from).sum();
+    if counts[0] != 1 || records as usize > MAX_TTLS {
+        return None;
+    }
+    let (mut at, mut places) = (question_end, Vec::new());
+    for _ in 0..records {
+        let (record, end) = Record::read(message, at)?;
+        if record.rtype == Qtype::OPT {
+            return None;
+        }
+        // The TTL and the length stand before the data.
+        places.push((record.rdata_at - 6 - question_end) as u16);
+        at = end;
+    }
+    (at == message.len()).then_some(places)
+}
+
+/// Returns the words of eight octets, the last one filled up with zeros.
+fn words(octets: &[u8]) -> impl Iterator<Item = u64> {
+    octets.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    })
+}
+
+/// Adds a word to a hash, as the program does.
+fn mix(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ hash >> 32
+}
+
+/// Returns the hash of a key and of all words that are in use of an entry, whose name, options and body have these lengths.
+fn check(key: &[u8; KEY], entry: &[u8; ENTRY], lens: [usize; 3]) -> u64 {
+    let (head, rest) = entry.split_at(8 * HEAD_WORDS);
+    let (name, rest) = rest.split_at(MAX_NAME);
+    let (options, body) = rest.split_at(MAX_OPTIONS);
+    let key = words(key).reduce(mix).unwrap_or_default();
+    let head = words(head).enumerate().filter(|(place, _)| *place != CHECK_WORD);
+    let hash = head.fold(key, |hash, (_, word)| mix(hash, word));
+    let parts = [name, options, body].into_iter().zip(lens);
+    parts.fold(hash, |hash, (part, len)| words(&part[..len]).fold(hash, mix))
+}
+
+/// Counters of the program, all cores together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheCounters {
+    /// Number of messages to the server's addresses.
+    pub queries: u64,
+    /// Number of replies.
+    pub answers: u64,
+    /// Number of them that say that the name does not exist; all others are NOERROR.
+    pub nxdomain: u64,
+    /// Number of messages that the sockets were left to answer.
+    pub passed: u64,
+    /// Number of messages without a reply, since there was no room in the frame.
+    pub dropped: u64,
+    /// Number of replies by the type of the question; the last one is for all higher types.
+    pub types: Vec<u64>,
+}
+
+/// The cache in the kernel, until it is dropped. It answers nothing before it [serves](Self::serve).
+pub struct KernelCache {
+    program: Loaded,
+    config: Array<MapData, [u8; CONFIG]>,
+    listen: HashMap<MapData, [u8; PLACE], u32>,
+    clients: LpmTrie<MapData, [u8; 16], [u8; CLIENT]>,
+    seed: u64,
+}
+
+/// The map of answers, for one thread that writes them.
+pub struct AnswerMap(HashMap<MapData, [u8; KEY], [u8; ENTRY]>);
+
+/// The map of counters.
+pub struct CounterMap(Array<MapData, [u64; COUNTERS]>);
+
+impl KernelCache {
+    /// Loads the program with room for this number of answers. `seed` must be drawn from the operating system, so that nobody
+    /// can make answers displace each other.
+    ///
+    /// # Errors
+    /// If this user may not, or the kernel refuses it.
+    pub fn load(answers: u32, seed: u64) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
+        let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores { path, error })? as u32;
+        let sizes = [("answers", answers), ("counters", cores)];
+        let mut program = Loaded::maps(OBJECT, NAME, &sizes)?;
+        let config = Array::try_from(program.take("config")?)?;
+        let listen = HashMap::try_from(program.take("listen")?)?;
+        let clients = LpmTrie::try_from(program.take("clients")?)?;
+        let answers = AnswerMap(HashMap::try_from(program.take("answers")?)?);
+        let counters = CounterMap(Array::try_from(program.take("counters")?)?);
+        program.load()?;
+        Ok((KernelCache { program, config, listen, clients, seed }, answers, counters))
+    }
+
+    /// Attaches the program to a device, in the native mode of its driver.
+    ///
+    /// # Errors
+    /// If the device is missing or has no native mode, or has another program.
+    pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
+        self.program.attach(device)
+    }
+
+    /// Returns the seed with which answers are encoded.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Replaces what is served, and gives answers of this generation only. If it fails, nothing is answered.
+    ///
+    /// # Errors
+    /// If a map has no room, or the kernel refuses an entry.
+    pub fn serve(&mut self, serving: &Serving, generation: u64) -> Result<(), KernelError> {
+        // A query must not meet one half of the new rules.
+        self.configure(serving, 0)?;
+        let places: Vec<_> = self.listen.keys().collect::<Result<_, _>>()?;
+        places.iter().try_for_each(|place| self.listen.remove(place))?;
+        let networks: Vec<_> = self.clients.keys().collect::<Result<_, _>>()?;
+        networks.iter().try_for_each(|network| self.clients.remove(network))?;
+        for address in &serving.listen {
+            let mut place = Layout::<PLACE>::new();
+            place.put(16, &octets(address.ip()));
+            place.put(2 + 2, &address.port().to_be_bytes());
+            self.listen.insert(place.finish(), 1, 0)?;
+        }
+        for network in &serving.clients {
+            let above = if network.address.is_ipv4() { 96 } else { 0 };
+            let key = Key::new(above + u32::from(network.prefix_len), octets(network.address));
+            let mut client = Layout::<CLIENT>::new();
+            client.put_u32(u32::from(network.allowed));
+            network.views.into_iter().for_each(|view| client.put_u32(view));
+            self.clients.insert(&key, client.finish(), 0)?;
+        }
+        self.configure(serving, generation)
+    }
+
+    /// Gives answers of this generation only.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn configure(&mut self, serving: &Serving, generation: u64) -> Result<(), KernelError> {
+        let mut config = Layout::<CONFIG>::new();
+        config.put_u64(generation);
+        config.put_u64(self.seed);
+        config.put(2, &serving.max_udp_size.to_ne_bytes());
+        config.put(2, &serving.edns_udp_size.to_ne_bytes());
+        config.put(1 + 3, &[serving.traffic_class]);
+        Ok(self.config.set(0, config.finish(), 0)?)
+    }
+
+    /// Runs the program on one frame without a device; returns what it sends back, `None` if it passes or drops the frame.
+    ///
+    /// # Errors
+    /// If the kernel cannot run it.
+    pub fn run(&mut self, frame: &[u8], out: &mut [u8]) -> Result<Option<usize>, KernelError> {
+        self.program.run(frame, out)
+    }
+}
+
+impl AnswerMap {
+    /// Stores an answer; if the map is full, answers that were not used recently make room for it.
+    ///
+    /// # Errors
+    /// If the kernel finds no room.
+    pub fn store(&mut self, answer: &Encoded) -> Result<(), KernelError> {
+        Ok(self.0.insert(answer.key, *answer.entry, 0)?)
+    }
+}
+
+impl CounterMap {
+    /// Returns the counters.
+    ///
+    /// # Errors
+    /// If the kernel does not give them.
+    pub fn read(&self) -> Result<CacheCounters, KernelError> {
+        let mut sums = [0; COUNTERS];
+        for core in 0..self.0.len() {
+            let counts = self.0.get(&core, 0)?;
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        let [queries, answers, nxdomain, passed, dropped, types @ ..] = sums;
+        Ok(CacheCounters { queries, answers, nxdomain, passed, dropped, types: types.to_vec() })
+    }
+}
+
+/// Returns the octets of an address; IPv4 is mapped to IPv6.
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MESSAGE: &[u8] =
+        b"\0\0\x80\0\0\x01\0\x01\0\0\0\0\x01a\x04test\0\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\x0a\0\0\x01";
+
+    fn stored(message: &[u8]) -> Stored<'_> {
+        Stored {
+            generation: 1,
+            qtype: Qtype::A,
+            view: 0,
+            rd: true,
+            cd: false,
+            dnssec: false,
+            message,
+            options: &[],
+            stored: Nanos::ZERO,
+            until: Nanos::from_secs(60),
+        }
+    }
+
+    #[test]
+    fn answers_within_the_bounds_are_encoded() {
+        let encoded = stored(MESSAGE).encode(7).expect("it fits");
+        // The TTL stands six octets after the start of the record, and the body is its 16 octets.
+        assert_eq!(encoded.entry[40..48], [16, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(encoded.entry[48..52], [6, 0, 0, 0]);
+        assert_ne!(stored(MESSAGE).encode(8).expect("it fits").key, encoded.key);
+        let many: Vec<u8> = [MESSAGE, &[0xff][..]].concat();
+        for message in [&many[..], &MESSAGE[..20], b"", b"\0\0\x80\0\0\0\0\0\0\0\0\0"] {
+            assert_eq!(stored(message).encode(7), None, "{message:?}");
+        }
+        let options = [0; MAX_OPTIONS + 1];
+        assert_eq!(Stored { options: &options, ..stored(MESSAGE) }.encode(7), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_message_is_encoded_or_refused(
+            message in prop::collection::vec(any::<u8>(), 0..80),
+            from in 0..MESSAGE.len(),
+        ) {
+            let _ = stored(&message).encode(7);
+            let mixed = [&MESSAGE[..from], &message].concat();
+            if let Some(encoded) = stored(&mixed).encode(7) {
+                prop_assert!(usize::from(encoded.key[15]) <= MAX_NAME);
+            }
+        }
+    }
+}
