@@ -266,7 +266,9 @@ impl Worker {
             if handle.take(role, now) {
                 result = HookResult::CallRole;
             }
-            handle.pass_to_streams(role, *number, streams, budget);
+            if role.has_to_streams() {
+                handle.pass_to_streams(role, *number, streams, budget);
+            }
             // A change that fails is tried again later.
             let _ = change_sockets(engine, role, now);
             if now >= *published + PUBLISH_EVERY {
@@ -305,27 +307,6 @@ impl Worker {
 }
 
 impl WorkerHandle {
-    /// Passes the role's messages to the threads of the streams.
-    fn pass_to_streams(&self, role: &mut Dns64, number: usize, streams: &Threads, budget: &Budget) {
-        let upstream_connections = role.upstream_connections();
-        for mut message in role.drain_to_streams() {
-            if let ToStreams::Answer { stream: DISCOVERY, message } = message {
-                self.discovered(message);
-                continue;
-            }
-            let reservation = match &mut message {
-                ToStreams::Answer { message, .. } => budget.take(message.len()).or_else(|| {
-                    // An empty answer tells the stream that there is none.
-                    *message = Vec::new();
-                    self.shared.lost.fetch_add(1, Ordering::Relaxed);
-                    None
-                }),
-                ToStreams::Query { .. } => None,
-            };
-            streams.pass(Outgoing { worker: number, message, reservation }, upstream_connections);
-        }
-    }
-
     /// Returns whether messages of streams wait for the worker.
     fn has_messages(&self, role: &Dns64) -> bool {
         !role.inbox_is_empty() || !lock(&self.shared.inbox).messages.is_empty()

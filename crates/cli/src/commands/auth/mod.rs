@@ -107,8 +107,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         in_kernel::add(&mut c, &counters);
         println!(
             "{} of them in the kernel, {} of which were left to the sockets",
-            counters.queries,
-            counters.passed
+            counters.queries, counters.passed
         );
     }
     println!(

@@ -60,7 +60,11 @@ pub(crate) fn show(checked: &Checked<'_>) {
     }
     let installed = checked.adapters.iter().filter(|adapter| adapter.program().is_ok()).count();
     let points = &experiment.points;
-    println!("cells: {installed} servers x {} points; order: {}", points.len(), common.order.word());
+    println!(
+        "cells: {installed} servers x {} points; order: {}",
+        points.len(),
+        common.order.word()
+    );
     for point in points.iter().take(LISTED) {
         let words = match point.varied.is_empty() {
             true => "(nothing is varied)".to_owned(),
