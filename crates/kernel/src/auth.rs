@@ -111,7 +111,7 @@ impl Config {
 }
 
 /// Returns where the octets of an IPv4 address stand in an address under `pref64`.
-fn octet_places(pref64: Pref64) -> [u8; 4] {
+pub(crate) fn octet_places(pref64: Pref64) -> [u8; 4] {
     let none = pref64.embed(Ipv4Addr::UNSPECIFIED).octets();
     [0, 1, 2, 3].map(|octet| {
         let mut address = [0; 4];
@@ -166,14 +166,7 @@ impl KernelAuth {
     /// If the device is missing or has no native mode.
     pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
         let attached = self.program()?.attach(device, XdpMode::Driver);
-        attached.map(drop).map_err(|error| {
-            let causes = std::iter::successors(
-                Some(&error as &(dyn std::error::Error + 'static)),
-                |error| error.source(),
-            );
-            let why = causes.last().map_or(String::new(), ToString::to_string);
-            KernelError::Attach { device: device.to_owned(), why }
-        })
+        attached.map(drop).map_err(|error| KernelError::attach(device, &error))
     }
 
     fn program(&mut self) -> Result<&mut Xdp, KernelError> {

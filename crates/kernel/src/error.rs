@@ -1,5 +1,7 @@
 //! Errors of loading and attaching, with what is missing and what to do.
 
+use std::net::SocketAddr;
+
 use aya::programs::ProgramError;
 use aya::{EbpfError, maps::MapError};
 use thiserror::Error;
@@ -41,6 +43,20 @@ pub enum KernelError {
     /// A map cannot be read or written.
     #[error("cannot use a map of the program")]
     Map(#[from] MapError),
+    /// There is no way to the server.
+    #[error("no way to {target} for the engine `kernel`: {why}")]
+    Route {
+        /// Address and port of the server.
+        target: SocketAddr,
+        /// What is missing, and what to do.
+        why: String,
+    },
+    /// The kernel cannot send this load.
+    #[error("{0}")]
+    Plan(String),
+    /// The kernel stopped a generator.
+    #[error("the kernel does not run the generator: {0}")]
+    Run(String),
     /// The addresses cannot be served by one program.
     #[error("{0}")]
     Listen(String),
@@ -62,6 +78,14 @@ impl KernelError {
             KernelError::Refused { name, why, .. } => KernelError::Refused { name, why, log },
             other => other,
         }
+    }
+
+    /// Describes why a program cannot be attached to a device.
+    pub(crate) fn attach(device: &str, error: &ProgramError) -> Self {
+        let first = error as &(dyn std::error::Error + 'static);
+        let causes = std::iter::successors(Some(first), |error| error.source());
+        let why = causes.last().map_or(String::new(), ToString::to_string);
+        KernelError::Attach { device: device.to_owned(), why }
     }
 
     fn of(name: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {

@@ -13,6 +13,9 @@
 
 mod auth;
 mod error;
+mod layout;
+pub mod tester;
 
 pub use self::auth::{KernelAuth, KernelCounters, Listen};
 pub use error::KernelError;
+pub use tester::KernelTester;
