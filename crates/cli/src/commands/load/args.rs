@@ -12,6 +12,7 @@ use record::request;
 use super::pacing::{PacingArg, PacingKind, PacingParser};
 use super::replay::ReplayArgs;
 use crate::arguments::address::Target;
+use crate::arguments::engine::EngineArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
@@ -90,6 +91,8 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
     pub(crate) sockets: SocketArgs,
 }
 
@@ -109,7 +112,7 @@ impl LoadArgs {
             version: request::VERSION,
             target: self.target.or_port(self.streams.port()),
             also: Vec::new(),
-            engine: self.streams.engine()?,
+            engine: self.engine.apply(self.streams.engine()?)?,
             workload,
             pacing: self.pacing()?,
             duration: self.duration,

@@ -14,7 +14,7 @@ use tester::Setup;
 
 pub(crate) use self::args::{EXAMPLES, LoadArgs};
 use crate::failure::Failure;
-use crate::process::{command_line, interruption};
+use crate::process::interruption;
 use crate::progress;
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
         let why = "--times is about the experiments of --pacing lockstep";
         return Err(Failure::BadInput(anyhow!(why)));
     }
-    let setup = Setup::new(request, command_line())?;
+    let setup = args.engine.setup(request)?;
     let stop = interruption()?;
     let (live, progress) = progress::show(format!("load {}", setup.target()));
     let trial = setup.run(&live, &stop)?.trial;
@@ -101,6 +101,7 @@ mod tests {
             "dnsdyno load [fd00::1]:5300 --namespace 10.0.0.0/12 --type AAAA --rate 100k --expect-pref64 64:ff9b::/96 \
              --first-name 7 --names 9 --reuse-names --repeat-share 0.5 --repeat-names 77 --no-recursion",
             "dnsdyno load 127.0.0.1 --namespace 10.0.0.0/12 --zone x.test --unpadded --type A --goal zero-loss --duration 1500ms",
+            "dnsdyno load 127.0.0.1 --type A --engine kernel --device eth0 --neighbour 02:00:00:00:00:01",
             "dnsdyno load 127.0.0.1 --type A --expect nxdomain --pacing ramp --from 1k --to 3k",
             "dnsdyno load 127.0.0.1 --queries 'a b.txt' --pacing window --window 7 --goal 'p99 < 5ms, loss < 0.1%'",
             "dnsdyno load 127.0.0.1 --name x.test --edns --dnssec --edns-option 10:aa --expect noerror",

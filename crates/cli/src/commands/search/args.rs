@@ -9,6 +9,7 @@ use measure::{Goal, Nanos, Qps};
 
 use crate::arguments::address::parse_target;
 use crate::arguments::certificate::CertificateArgs;
+use crate::arguments::engine::EngineArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::workload::WorkloadArgs;
@@ -76,6 +77,8 @@ pub(crate) struct SearchArgs {
     pub(crate) keep: KeepArgs,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) sockets: SocketArgs,
 }

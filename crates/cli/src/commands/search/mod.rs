@@ -11,9 +11,9 @@ use experiment::{
     Shortened, conformance,
 };
 use measure::{Nanos, OpenPacing};
-use record::request::Gso;
+use record::request::{Engine, Gso};
 use record::{CertificateFile, Plan, Run, SCHEMA, TrialRequest};
-use tester::{Setup, unix_now};
+use tester::unix_now;
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
 use crate::arguments::certificate::{shortened, tested};
@@ -26,7 +26,8 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     let shortened = shortened()?;
     let (mut search, repeats) = plan(&args)?;
     let request = request(&args, &search)?;
-    let setup = Setup::new(request.clone(), command_line())?;
+    let setup = args.engine.setup(request)?;
+    let request = setup.request().clone();
     let local = setup.target_is_local();
     let certificate = args.certificate.read(&tested(&request, local))?;
     if let Some(file) = &certificate {
@@ -93,6 +94,7 @@ fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> 
         goal: Some(search.goal.clone()),
         sockets: args.sockets.request(),
         seed: args.workload.seed,
+        engine: args.engine.apply(Engine::Udp).map_err(Failure::BadInput)?,
         ..TrialRequest::new(args.target, workload, search.pacing.at(search.start))
     })
 }
