@@ -11,7 +11,7 @@ DNSDYNO = target/release/dnsdyno
 DEMO_PACKAGES = unbound bind9:named pdns-recursor:pdns_recursor knot-resolver:kresd
 TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_server \
 	pdns-backend-bind:/usr/lib/*/pdns/libbindbackend.so pdns-backend-lmdb:/usr/lib/*/pdns/liblmdbbackend.so dnsdist dnsmasq-base:dnsmasq \
-	nginx-light:nginx libnginx-mod-stream:/usr/lib/nginx/modules/ngx_stream_module.so curl haproxy nghttp2-client:h2load bind9-dnsutils:dig fstrm-bin:fstrm_capture knot-dnsutils:kxdpgun dnsperf tcpdump iproute2:ip \
+	nginx-light:nginx libnginx-mod-stream:/usr/lib/nginx/modules/ngx_stream_module.so curl haproxy nghttp2-client:h2load bind9-dnsutils:dig fstrm-bin:fstrm_capture knot-dnsutils:kxdpgun dnsperf ethtool tcpdump iproute2:ip \
 	bind9-utils:dnssec-signzone knot-dnssecutils:kzonesign ldnsutils:ldns-signzone chromium \
 	python3-venv:/usr/lib/python3*/ensurepip strace eatmydata radvd tayga procps:sysctl prometheus:promtool \
 	clang-14 llvm-14:llvm-strip-14 libbpf-dev:/usr/include/bpf/bpf_helpers.h

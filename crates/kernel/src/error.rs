@@ -1,5 +1,7 @@
 //! Errors of loading and attaching, with what is missing and what to do.
 
+use std::net::SocketAddr;
+
 use aya::programs::ProgramError;
 use aya::{EbpfError, maps::MapError};
 use thiserror::Error;
@@ -49,6 +51,20 @@ pub enum KernelError {
     /// A map cannot be read or written.
     #[error("cannot use a map of the program")]
     Map(#[from] MapError),
+    /// There is no way to the server.
+    #[error("no way to {target} for the engine `kernel`: {why}")]
+    Route {
+        /// Address and port of the server.
+        target: SocketAddr,
+        /// What is missing, and what to do.
+        why: String,
+    },
+    /// The kernel cannot send this load.
+    #[error("{0}")]
+    Plan(String),
+    /// The kernel stopped a generator.
+    #[error("the kernel does not run the generator: {0}")]
+    Run(String),
     /// The addresses cannot be served by one program.
     #[error("{0}")]
     Listen(String),

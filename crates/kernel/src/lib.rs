@@ -18,6 +18,7 @@ mod cache;
 mod error;
 mod layout;
 mod program;
+pub mod tester;
 
 pub use self::auth::{KernelAuth, KernelCounters, Listen};
 pub use cache::{
@@ -25,3 +26,4 @@ pub use cache::{
     Serving, Stored,
 };
 pub use error::KernelError;
+pub use tester::KernelTester;

@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
+use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute};
 use rtnetlink::packet_route::route::{RouteScope, RouteType};
-use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
 use crate::netns::Namespace;
 
@@ -68,6 +69,33 @@ pub(crate) fn connect(
         let index = wires.index(in_b)?;
         let moved = LinkUnspec::new_with_index(index).setns_by_fd(target).build();
         wires.handle.link().set(moved).execute().await.map_err(|e| wires.error(what(), e))
+    })
+}
+
+/// Makes a veth pair with both ends in one namespace, `queues` queues each, and brings them up.
+pub(crate) fn loop_back(
+    namespace: &Namespace,
+    first: &str,
+    second: &str,
+    queues: u32,
+) -> Result<(), LinkError> {
+    inside(namespace, async |wires| {
+        let peer = LinkMessageBuilder::<LinkUnspec>::new()
+            .name(second)
+            .append_extra_attribute(LinkAttribute::NumTxQueues(queues))
+            .append_extra_attribute(LinkAttribute::NumRxQueues(queues))
+            .build();
+        let pair = LinkVeth::new(first, second)
+            .append_extra_attribute(LinkAttribute::NumTxQueues(queues))
+            .append_extra_attribute(LinkAttribute::NumRxQueues(queues))
+            .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
+            .build();
+        let added = wires.handle.link().add(pair).execute().await;
+        added.map_err(|e| wires.error(format!("make the link {first} - {second}"), e))?;
+        for name in [first, second] {
+            wires.up(wires.index(name)?, name).await?;
+        }
+        Ok(())
     })
 }
 

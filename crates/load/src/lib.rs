@@ -9,6 +9,7 @@
 //! stops are tested to the nanosecond on the simulated engine.
 
 mod clients;
+mod collector;
 mod connections;
 mod flight;
 mod live;
@@ -30,11 +31,13 @@ mod window;
 pub mod workload;
 
 pub use clients::{ClientPlan, Clients, ClientsResult};
+pub use collector::{Collector, Counted, CountedTimes, SentQuery};
 pub use connections::ConnectionTally;
 pub use flight::{sockets_for, sockets_needed};
 pub use live::{LATENCY_BOUNDS, Live};
 pub use lockstep::{LockStep, LockStepPlan, LockStepResult, Rounds};
 pub use measurer::Measurer;
+pub use permutation::OrderParameters;
 pub use plan::Plan;
 pub use population::{Networks, Population};
 pub use replay::{Recorder, Recording, ReplayPlan, Replayer};

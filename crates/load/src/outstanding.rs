@@ -38,6 +38,16 @@ impl OutstandingCounts {
         }
     }
 
+    /// Returns the binary logarithm of the time between two instants in nanoseconds, and the number of instants.
+    pub(crate) fn instants(&self) -> (u32, usize) {
+        (self.shift, self.counts.len())
+    }
+
+    /// Adds queries that were counted at the same instants elsewhere.
+    pub(crate) fn add_counts(&mut self, counts: &[u64]) {
+        self.counts.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+
     /// Adds those of another worker of the same trial.
     pub(crate) fn merge(&mut self, other: &OutstandingCounts) {
         for (a, b) in self.counts.iter_mut().zip(&other.counts) {

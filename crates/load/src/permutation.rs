@@ -3,6 +3,17 @@
 
 use measure::rng::splitmix64;
 
+/// Parameters of a permutation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderParameters {
+    /// Mask of the values.
+    pub mask: u64,
+    /// Shift of each step.
+    pub shift: u32,
+    /// Factors of the steps.
+    pub keys: [u64; 3],
+}
+
 /// A bijection of `0..count` onto itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Permutation {
@@ -21,6 +32,11 @@ impl Permutation {
         // each step is a bijection of the bits.
         let keys = std::array::from_fn(|_| splitmix64(&mut x) | 1);
         Permutation { count, mask: (1 << bits) - 1, shift: bits.div_ceil(2), keys }
+    }
+
+    /// Returns mask, shift and factors, for a program that computes the same values.
+    pub(crate) fn parameters(&self) -> OrderParameters {
+        OrderParameters { mask: self.mask, shift: self.shift, keys: self.keys }
     }
 
     /// Returns the value at `index`. A value outside of `0..count` is mapped again until one is inside

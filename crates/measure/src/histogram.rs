@@ -44,6 +44,11 @@ impl Histogram {
         self.0.saturating_record(time.0);
     }
 
+    /// Counts one time `count` times; times above 100 s count as 100 s.
+    pub fn record_many(&mut self, time: Nanos, count: u64) {
+        self.0.saturating_record_n(time.0, count);
+    }
+
     /// Adds all times of `other`.
     pub fn merge(&mut self, other: &Histogram) {
         self.0.add(&other.0).expect("all histograms have the same bounds");

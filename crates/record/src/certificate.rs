@@ -16,8 +16,9 @@ use measure::{Link, Path, Qps};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::check::Check;
+use crate::engine_kind::EngineKind;
 use crate::host::HostFacts;
-use crate::request::{Engine, TrialRequest, text};
+use crate::request::{TrialRequest, text};
 use crate::run::Certificate;
 use crate::testbed::Network;
 use crate::trial::optional_word;
@@ -70,25 +71,6 @@ pub struct Tested {
     pub transport: String,
 }
 
-/// Kind of an engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EngineKind {
-    /// Batched UDP sockets.
-    Sockets,
-    /// Clients with connections, or with one UDP port each.
-    Streams,
-}
-
-impl fmt::Display for EngineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            EngineKind::Sockets => "sockets",
-            EngineKind::Streams => "streams",
-        })
-    }
-}
-
 /// Why a certificate file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
@@ -128,10 +110,7 @@ pub enum CertificateError {
 impl Tested {
     /// Returns the conditions of a request's trials over `path`, in the network of the machine.
     pub fn of(request: &TrialRequest, path: Path) -> Self {
-        let engine = match request.engine {
-            Engine::Udp => EngineKind::Sockets,
-            Engine::Streams(_) => EngineKind::Streams,
-        };
+        let engine = request.engine.kind();
         let mut words: Vec<String> =
             request.transports().iter().map(|share| share.transport.to_string()).collect();
         words.sort_unstable();

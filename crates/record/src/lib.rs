@@ -15,6 +15,7 @@ pub mod compare;
 mod connections;
 mod csv;
 mod dns_metrics;
+mod engine_kind;
 mod file;
 pub mod host;
 mod limiters;
@@ -37,13 +38,14 @@ pub mod updates;
 mod v1;
 
 pub use self::csv::{Table, write_csv};
-pub use certificate::{CertificateError, CertificateFile, EngineKind, Tested};
+pub use certificate::{CertificateError, CertificateFile, Tested};
 pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
 pub use compare::{
     CompareTerms, Compared, Comparison, Decision, FailIf, FailIfError, Missing, Outcome, compare,
 };
 pub use connections::Connections;
 pub use dns_metrics::write_dns_metrics;
+pub use engine_kind::EngineKind;
 pub use file::{RecordError, read, try_writing, write, write_bytes};
 pub use host::HostFacts;
 pub use limiters::LimiterCounts;

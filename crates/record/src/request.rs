@@ -10,6 +10,7 @@
 //! Tester parses names, types and prefixes once, and names the first field that it cannot accept.
 
 mod connections;
+mod hardware;
 mod sockets;
 pub(crate) mod text;
 mod workload;
@@ -21,11 +22,13 @@ use std::path::PathBuf;
 use measure::{Goal, Nanos, Pacing, Transport};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use crate::engine_kind::EngineKind;
 use crate::{SCHEMA, Trial};
 
 pub use connections::{
     Close, Connecting, Http, HttpMethod, Pick, Proxy, Tls, TlsVersion, TransportShare, Write,
 };
+pub use hardware::{BadHardwareAddress, HardwareAddress};
 pub use sockets::{Gso, Sockets, WaitFor};
 pub use workload::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
 
@@ -113,6 +116,31 @@ pub enum Engine {
     Udp,
     /// Clients with connections, or with one UDP port each.
     Streams(Box<Connecting>),
+    /// Programs in the kernel (XDP), over UDP.
+    Kernel(InKernel),
+}
+
+impl Engine {
+    /// Returns its kind.
+    pub fn kind(&self) -> EngineKind {
+        match self {
+            Engine::Udp => EngineKind::Sockets,
+            Engine::Streams(_) => EngineKind::Streams,
+            Engine::Kernel(_) => EngineKind::Kernel,
+        }
+    }
+}
+
+/// The way of the queries that the kernel sends by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct InKernel {
+    /// Network device; that of the source address if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Hardware address of the server, or of the router on the way to it; looked up if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbour: Option<HardwareAddress>,
 }
 
 /// Result of a trial.
@@ -203,7 +231,7 @@ impl TrialRequest {
     /// Returns how many clients open connections before the trial.
     pub fn clients(&self) -> u32 {
         match &self.engine {
-            Engine::Udp => 0,
+            Engine::Udp | Engine::Kernel(_) => 0,
             Engine::Streams(connecting) => connecting.clients,
         }
     }
@@ -212,7 +240,7 @@ impl TrialRequest {
     /// the target's.
     pub fn transports(&self) -> Vec<TransportShare> {
         match &self.engine {
-            Engine::Udp => vec![TransportShare::only(Transport::Udp)],
+            Engine::Udp | Engine::Kernel(_) => vec![TransportShare::only(Transport::Udp)],
             Engine::Streams(connecting) => connecting.transports.clone(),
         }
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::SCHEMA;
 use crate::connections::Connections;
+use crate::engine_kind::EngineKind;
 use crate::samples;
 use crate::series::Series;
 use crate::times::Times;
@@ -282,6 +283,9 @@ pub struct Conditions {
     /// Transport of the queries: udp, tcp, tls and so on.
     #[serde(default)]
     pub transport: String,
+    /// Engine that carried the queries; absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub engine: Option<EngineKind>,
     /// Description of the queries.
     pub workload: String,
     /// Pacing of the queries.

@@ -27,8 +27,14 @@ pub fn load_line(request: &TrialRequest) -> String {
     line.maybe("--step", request.step);
     line.option("--seed", request.seed);
     line.sockets(&request.sockets);
-    if let Engine::Streams(connecting) = &request.engine {
-        line.connections(connecting);
+    match &request.engine {
+        Engine::Udp => {}
+        Engine::Streams(connecting) => line.connections(connecting),
+        Engine::Kernel(way) => {
+            line.option("--engine", "kernel");
+            line.maybe("--device", way.device.as_ref());
+            line.maybe("--neighbour", way.neighbour);
+        }
     }
     line.list("--dut-cpus", &request.dut_cpus);
     line.list("--auth-cpus", &request.auth_cpus);

@@ -1,6 +1,6 @@
 //! A load without a valid answer: what the record says of the reason, in one sentence.
 
-use record::{Connections, Trial};
+use record::{Connections, EngineKind, Trial};
 
 use crate::view::thousands;
 
@@ -115,6 +115,11 @@ fn silent(t: &Trial, target: &str) -> String {
     if t.sent == 0 {
         return format!("nothing was sent to {target}");
     }
+    if t.conditions.engine == Some(EngineKind::Kernel) {
+        return format!(
+            "{target} stayed silent: is it the server's address, and on a veth link, is `gro on` at its end (docs/kernel.md)?"
+        );
+    }
     format!(
         "{target} stayed silent: is it the server's address, and does a firewall let queries and replies through?"
     )
@@ -147,7 +152,7 @@ mod tests {
 
     #[test]
     fn each_reason_has_its_sentence() {
-        let table: [(Change, &str); 12] = [
+        let table: [(Change, &str); 13] = [
             (|_| (), "192.0.2.1:53 stayed silent: "),
             (
                 |t| t.warnings = vec![Warning::NobodyListens { times: 1, target: String::new() }],
@@ -157,6 +162,10 @@ mod tests {
             (
                 |t| t.unexpected = 3,
                 "what 192.0.2.1:53 sends belongs to no query: it is no DNS server",
+            ),
+            (
+                |t| t.conditions.engine = Some(EngineKind::Kernel),
+                "192.0.2.1:53 stayed silent: is it the server's address, and on a veth link",
             ),
             (|t| t.sent = 0, "nothing was sent to 192.0.2.1:53"),
             (

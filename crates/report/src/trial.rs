@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use measure::Limiter;
 use measure::stall::Side;
-use record::{Connections, Times, Trial, TrialRecord};
+use record::{Connections, EngineKind, Times, Trial, TrialRecord};
 
 use crate::view::{thousands, time_us};
 
@@ -35,6 +35,10 @@ pub fn trial(t: &Trial) -> String {
     }
     line("limiter", limiter(t));
     let network = [
+        t.conditions
+            .engine
+            .filter(|engine| *engine == EngineKind::Kernel)
+            .map(|e| format!("engine {e}")),
         t.conditions.link().map(|link| format!("link {link}")),
         t.conditions.path.map(|path| format!("path {path}")),
     ];

@@ -358,6 +358,7 @@ impl Setup {
                 .connections
                 .as_ref()
                 .map_or(Transport::Udp.to_string(), ConnectionSetup::describe),
+            engine: Some(self.request.engine.kind()),
             workload: self.workload.describe(),
             pacing: match &self.workload {
                 WorkloadPlan::Replay(replay) => replay.describe_pacing(),

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use kernel::KernelError;
 use load::workload::file::QueryFileError;
 use trace::CaptureError;
 
@@ -55,6 +56,9 @@ pub enum TesterError {
         /// Error of the system.
         source: io::Error,
     },
+    /// The kernel cannot carry the queries.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
     /// The queries of a capture could not be stored.
     #[error("cannot keep the queries of the capture: {0}; set TMPDIR to a place with room")]
     NoRoom(io::Error),
@@ -68,7 +72,10 @@ impl TesterError {
     pub fn is_bad_input(&self) -> bool {
         matches!(
             self,
-            TesterError::Invalid(_) | TesterError::QueryFile(_) | TesterError::Capture(_)
+            TesterError::Invalid(_)
+                | TesterError::QueryFile(_)
+                | TesterError::Capture(_)
+                | TesterError::Kernel(_)
         )
     }
 

@@ -20,6 +20,8 @@ mod core_watch;
 mod error;
 mod failures;
 mod host;
+mod in_kernel;
+mod kernel_setup;
 mod latencies;
 mod live_file;
 mod replay;

@@ -103,9 +103,10 @@ impl Setup {
         let workers = cpus.len();
         let (use_of_cores, drops) = (UseOfCores::now(), host::udp_receive_drops());
         let watch = CoreWatch::start(self.watched_cores(&cpus));
-        let (facts, mut reports) = match &self.connections {
-            None => self.run_datagrams(&cpus, live, stop)?,
-            Some(connections) => {
+        let (facts, mut reports) = match (&self.kernel, &self.connections) {
+            (Some(kernel), _) => self.run_in_kernel(kernel, &cpus, live, stop)?,
+            (None, None) => self.run_datagrams(&cpus, live, stop)?,
+            (None, Some(connections)) => {
                 let reports = self.run_connections(connections, &cpus, live, stop)?;
                 (connections.facts(workers), reports)
             }

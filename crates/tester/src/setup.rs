@@ -16,6 +16,7 @@ use udp::{UdpEngine, sources, sys};
 
 use crate::connections::ConnectionSetup;
 use crate::error::{Invalid, TesterError};
+use crate::kernel_setup::KernelSetup;
 use crate::replay::Replay;
 use crate::run::Role;
 use crate::sockets::{addresses, udp_options, wait_mode, workers};
@@ -32,6 +33,8 @@ pub struct Setup {
     pub(crate) workload: WorkloadPlan,
     /// Connections that carry the queries; `None` for UDP.
     pub(crate) connections: Option<ConnectionSetup>,
+    /// The way of queries that the kernel sends; `None` for sockets.
+    pub(crate) kernel: Option<KernelSetup>,
     pub(crate) command: String,
 }
 
@@ -69,10 +72,14 @@ impl Setup {
             (request.pacing, request.duration) = (replay.mean(), replay.duration());
         }
         let connections = match &request.engine {
-            Engine::Udp => None,
+            Engine::Udp | Engine::Kernel(_) => None,
             Engine::Streams(connecting) => Some(ConnectionSetup::new(&request, connecting)?),
         };
-        let setup = Setup { request, workload, connections, command };
+        let kernel = match request.engine.clone() {
+            Engine::Kernel(way) => Some(KernelSetup::new(&mut request, &workload, &way)?),
+            _ => None,
+        };
+        let setup = Setup { request, workload, connections, kernel, command };
         setup.check_pacing()?;
         setup.check_families()?;
         setup.check_targets()?;
@@ -155,6 +162,11 @@ impl Setup {
         Ok(self)
     }
 
+    /// Returns the request, as it was checked.
+    pub fn request(&self) -> &TrialRequest {
+        &self.request
+    }
+
     /// Returns address and port of the server.
     pub fn target(&self) -> SocketAddr {
         self.request.target
@@ -190,13 +202,13 @@ impl Setup {
     }
 
     /// Returns the number of queries that an open loop sends.
-    fn planned(&self) -> Option<u64> {
+    pub(crate) fn planned(&self) -> Option<u64> {
         let TrialRequest { pacing, duration, seed, .. } = self.request;
         pacing.schedule(duration, seed).map(|schedule| schedule.planned())
     }
 
     /// Returns the number of sockets that each worker opens.
-    fn sockets_per_worker(&self, workers: usize) -> usize {
+    pub(crate) fn sockets_per_worker(&self, workers: usize) -> usize {
         let needed = sockets_for(&self.request.pacing, self.request.timeout, workers as u32);
         // Each server has its own workers, and its own ports.
         let servers = 1 + self.request.also.len();

@@ -53,8 +53,11 @@ fn show(run: &mut Run, file: &CertificateFile, path: &Path) -> Result<(), Failur
     let host = run.plan.host.as_ref().unwrap_or(&unknown);
     for record in run.results.iter().flat_map(|cell| &cell.trials) {
         let trial = &record.trial;
-        let engine =
-            if trial.connections.is_some() { EngineKind::Streams } else { EngineKind::Sockets };
+        // Older records do not name it.
+        let engine = trial.conditions.engine.unwrap_or(match trial.connections {
+            Some(_) => EngineKind::Streams,
+            None => EngineKind::Sockets,
+        });
         let trials = Tested {
             path: trial.conditions.path.unwrap_or(file.tested.path),
             engine,

@@ -13,7 +13,7 @@ use wire::{Edns, Expect, Invalid, Namespace, Pref64, Qtype, QueryTemplate, reply
 
 use super::mix::{Mix, MixError, Pick, Picker};
 use super::{Composed, EdnsTooLong, Workload, opt_record};
-use crate::permutation::Permutation;
+use crate::permutation::{OrderParameters, Permutation};
 
 /// Settings of a workload over a namespace.
 #[derive(Clone, Debug)]
@@ -92,7 +92,43 @@ pub enum NamespaceError {
     Edns(#[from] EdnsTooLong),
 }
 
+/// What a program needs to send the queries of a namespace by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceParts {
+    /// A query with the id 0, for some name.
+    pub query: Vec<u8>,
+    /// Length of its question in octets.
+    pub question: usize,
+    /// Address of the first name.
+    pub first: Ipv4Addr,
+    /// Order of the names; `None` for their own order.
+    pub order: Option<OrderParameters>,
+}
+
 impl NamespaceSpec {
+    /// Returns the parts of which the queries are made.
+    pub fn parts(&self) -> NamespaceParts {
+        let template = self.template();
+        NamespaceParts {
+            query: template.bytes().to_vec(),
+            question: template.question_range().len(),
+            first: self.namespace.nth(self.first),
+            order: (!self.sequential).then(|| Permutation::new(self.names, self.seed).parameters()),
+        }
+    }
+
+    /// Makes the query that is edited for each name.
+    fn template(&self) -> QueryTemplate {
+        let edns = self.edns.as_ref();
+        QueryTemplate::for_namespace(
+            &self.namespace,
+            self.qtype,
+            self.recursion_desired,
+            false,
+            edns,
+        )
+    }
+
     /// Checks that `queries` (see [`Pacing::most_queries`](measure::Pacing::most_queries)) have a name each, or
     /// that names may be used again.
     ///
@@ -152,13 +188,7 @@ impl NamespaceWorkload {
                 size,
             });
         }
-        let template = QueryTemplate::for_namespace(
-            &spec.namespace,
-            spec.qtype,
-            spec.recursion_desired,
-            false,
-            spec.edns.as_ref(),
-        );
+        let template = spec.template();
         let mut question = template.bytes()[template.question_range()].to_vec();
         question.reserve(LABEL);
         let order = Permutation::new(spec.names, spec.seed);

@@ -62,7 +62,7 @@ fn files() -> impl Strategy<Value = CertificateFile> {
         sample::select(vec![None, Some(Network::Namespaces), Some(Network::Loopback)]),
         option::of(sample::select(Link::ALL.to_vec())),
         sample::select(Path::ALL.to_vec()),
-        sample::select(vec![EngineKind::Sockets, EngineKind::Streams]),
+        sample::select(vec![EngineKind::Sockets, EngineKind::Streams, EngineKind::Kernel]),
         sample::select(vec!["udp", "tcp,tls"]),
     )
         .prop_map(|(network, link, path, engine, transport)| Tested {

@@ -122,7 +122,11 @@ fn engines() -> impl Strategy<Value = Engine> {
             }))
         },
     );
-    prop_oneof![Just(Engine::Udp), streams]
+    let kernel =
+        (option::of("[a-z]{1,9}"), option::of(any::<[u8; 6]>())).prop_map(|(device, neighbour)| {
+            Engine::Kernel(InKernel { device, neighbour: neighbour.map(HardwareAddress) })
+        });
+    prop_oneof![Just(Engine::Udp), streams, kernel]
 }
 
 fn requests() -> impl Strategy<Value = TrialRequest> {

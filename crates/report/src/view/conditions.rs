@@ -1,15 +1,22 @@
-//! Conditions that a figure depends on: the rule and goal of its search, the kind of link, the path. Figures of
+//! Conditions that a figure depends on: the rule and goal of its search, the engine, the kind of link, the path. Figures of
 //! different conditions are never compared, so every table names them.
 
-use record::{CellRecord, Run};
+use record::{CellRecord, EngineKind, Run};
 
 /// A condition: its name, and its value of a cell of a run; `None` where it does not apply.
 type Condition = (&'static str, fn(&Run, &CellRecord) -> Option<String>);
 
 /// Every condition, in the order of the headings.
-const ALL: [Condition; 4] = [
+const ALL: [Condition; 5] = [
     ("rule", |_, cell| (!cell.rule.is_empty()).then(|| cell.rule.clone())),
     ("goal", |_, cell| (!cell.goal.is_empty()).then(|| cell.goal.clone())),
+    ("engine", |_, cell| {
+        let kernel = |engine: &&EngineKind| **engine == EngineKind::Kernel;
+        // The others are known by the transport.
+        let engines =
+            cell.trials.iter().filter_map(|record| record.trial.conditions.engine.as_ref());
+        engines.into_iter().find(kernel).map(ToString::to_string)
+    }),
     ("link", |run, cell| {
         let testbed = run.plan.testbed.as_ref();
         let steering = || testbed.and_then(|t| Some(t.packet_steering.as_ref()?.link()));
@@ -82,7 +89,7 @@ pub(crate) fn network(run: &Run) -> String {
         values.dedup();
         (!values.is_empty()).then(|| format!("{name} {}", values.join(" and ")))
     };
-    ALL[2..].iter().filter_map(words).collect::<Vec<_>>().join(", ")
+    ALL[3..].iter().filter_map(words).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

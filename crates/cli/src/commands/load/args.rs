@@ -13,6 +13,7 @@ use super::pacing::{PacingArg, PacingKind, PacingParser};
 use super::replay::ReplayArgs;
 use crate::arguments::address::{Family, Target};
 use crate::arguments::choice::{Choice, choice};
+use crate::arguments::engine::EngineArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::number::parse_count;
 use crate::arguments::sockets::SocketArgs;
@@ -108,6 +109,8 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
     pub(crate) sockets: SocketArgs,
 }
 
@@ -162,7 +165,7 @@ impl LoadArgs {
         let pacing = self.pacing()?;
         self.check(pacing)?;
         let duration = self.duration();
-        let engine = self.streams.engine()?;
+        let engine = self.engine.apply(self.streams.engine()?)?;
         self.sockets.check_engine(&engine)?;
         Ok(TrialRequest {
             version: request::VERSION,

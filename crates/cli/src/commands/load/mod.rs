@@ -16,7 +16,7 @@ use self::args::Format;
 pub(crate) use self::args::{EXAMPLES, LoadArgs};
 use crate::failure::Failure;
 use crate::output::{self, print};
-use crate::process::{command_line, interruption};
+use crate::process::interruption;
 use crate::progress;
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
@@ -29,7 +29,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
         let why = "--times is about the experiments of --pacing lockstep";
         return Err(Failure::BadInput(anyhow!(why)));
     }
-    let setup = Setup::new(request, command_line())?;
+    let setup = args.engine.setup(request)?;
     output::try_writing([&args.json])?;
     args.keep.try_writing()?;
     let stop = interruption()?;
@@ -128,6 +128,7 @@ mod tests {
             "dnsdyno load [fd00::1]:5300 --namespace 10.0.0.0/12 --type AAAA --rate 100k --expect-pref64 64:ff9b::/96 \
              --first-name 7 --names 9 --reuse-names --repeat-share 0.5 --repeat-names 77 --no-recursion",
             "dnsdyno load 127.0.0.1 --namespace 10.0.0.0/12 --zone x.test --unpadded --type A --goal zero-loss --duration 1500ms",
+            "dnsdyno load 127.0.0.1 --type A --engine kernel --device eth0 --neighbour 02:00:00:00:00:01",
             "dnsdyno load 127.0.0.1 --type A --expect nxdomain --pacing ramp --from 1k --to 3k",
             "dnsdyno load 127.0.0.1 --queries 'a b.txt' --pacing window --window 7 --goal 'p99 < 5ms, loss < 0.1%'",
             "dnsdyno load 127.0.0.1 --name x.test --edns --dnssec --edns-option 10:aa --expect noerror",

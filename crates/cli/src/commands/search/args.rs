@@ -10,6 +10,7 @@ use super::over::Over;
 use crate::arguments::address::Target;
 use crate::arguments::certificate::CertificateArgs;
 use crate::arguments::choice::{Choice, choice};
+use crate::arguments::engine::EngineArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
@@ -95,6 +96,8 @@ pub(crate) struct SearchArgs {
     pub(crate) streams: StreamArgs,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) sockets: SocketArgs,
 }

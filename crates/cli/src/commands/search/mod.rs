@@ -15,7 +15,7 @@ use experiment::{
 use measure::{Nanos, OpenPacing, Qps, Transport};
 use record::request::{Engine, Gso, Workload};
 use record::{CellRecord, CertificateFile, Plan, Run, SCHEMA, TrialRequest};
-use tester::{Setup, unix_now};
+use tester::unix_now;
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
 pub(crate) use self::over::{Over, Varied};
@@ -33,7 +33,8 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     args.sockets.check().map_err(Failure::BadInput)?;
     let request = request(&args, &search)?;
     let varied = varied(&args, &request)?;
-    let setup = Setup::new(request.clone(), command_line())?;
+    let setup = args.engine.setup(request)?;
+    let request = setup.request().clone();
     let local = setup.target_is_local();
     let certificate = args.certificate.read(&tested(&request, local))?;
     if let Some(file) = &certificate {
@@ -136,7 +137,8 @@ fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> 
         }
     }
     let target = args.target.resolve(streams.port(), Family::Any).map_err(Failure::BadInput)?;
-    let engine = streams.engine().map_err(Failure::BadInput)?;
+    let engine = streams.engine().and_then(|engine| args.engine.apply(engine));
+    let engine = engine.map_err(Failure::BadInput)?;
     args.sockets.check_engine(&engine).map_err(Failure::BadInput)?;
     Ok(TrialRequest {
         engine,
@@ -170,7 +172,7 @@ fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> 
     }
     let queries = match &request.engine {
         Engine::Streams(connecting) => connecting.queries_per_connection.unwrap_or(1),
-        Engine::Udp => 1,
+        Engine::Udp | Engine::Kernel(_) => 1,
     };
     let rate = args.rate.unwrap_or_else(|| "1k".parse().expect("a rate"));
     Ok(Varied { over: args.over, pacing: args.pacing, rate, queries })

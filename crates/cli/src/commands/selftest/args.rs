@@ -9,11 +9,15 @@ use measure::{Nanos, Qps};
 use wire::{Ipv4Prefix, Pref64};
 
 use crate::arguments::address::parse_target;
+use crate::arguments::engine::EngineArgs;
 use crate::arguments::sockets::SocketArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   Can this machine's Tester do a million queries a second? (Measurer on core 0, AuthDNS on core 1)
     dnsdyno selftest --rate 1M --duration 60s --json out.json
+
+  The programs in the kernel, a chain of Measurer and AuthDNS on each core (as root)
+    dnsdyno selftest --rate 2.2M --duration 60s --engine kernel
 
   The same against an AuthDNS on another host
     dnsdyno selftest --rate 500k --target 10.9.2.2:5300";
@@ -48,6 +52,8 @@ pub(crate) struct SelftestArgs {
     /// Write the result to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) sockets: SocketArgs,
 }

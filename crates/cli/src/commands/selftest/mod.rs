@@ -1,7 +1,9 @@
 //! `dnsdyno selftest`: the Measurer against the AuthDNS (RFC 8219 section 9.2).
 
 mod args;
+mod in_kernel;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -9,17 +11,20 @@ use ::auth::{AaaaPolicy, AuthConfig};
 use engine::WaitMode;
 use experiment::certify::{RATE_FACTOR, TIMEOUT_FACTOR};
 use lab::CpuList;
-use measure::{Goal, Nanos, Pacing, Qps};
-use record::request::{Names, Workload};
+use load::Live;
+use measure::{Goal, Link, Nanos, Pacing, Qps};
+use record::request::{Engine, Names, Workload};
 use record::testbed::Network;
-use record::{Certificate, CertificateFile, Tested, TrialRecord, TrialRequest};
+use record::{Certificate, CertificateFile, Tested, TrialRecord, TrialRequest, TrialResult};
 use tester::{AuthListen, AuthServer, Setup, udp_options};
 use udp::UdpOptions;
 use wire::Namespace;
 
 pub(crate) use self::args::{EXAMPLES, SelftestArgs};
+use self::in_kernel::Chain;
 use crate::arguments::address::{ipv4_net, ipv6_net};
 use crate::arguments::certificate::{shortened, tested};
+use crate::arguments::engine::EngineChoice;
 use crate::commands::verify;
 use crate::failure::Failure;
 use crate::output;
@@ -35,14 +40,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     let planned = args.rate.queries_in(args.duration);
     output::try_writing([&args.certificate, &args.json])?;
     let stop = interruption()?;
-    let server = match args.target {
-        Some(_) => None,
-        None => Some(start_server(&mut args, &namespace)?),
-    };
-    let target = args
-        .target
-        .or_else(|| server.as_ref().map(|s| s.addresses()[0]))
-        .expect("one of them is there");
+    let other_end = OtherEnd::start(&mut args, &namespace)?;
     let (prefix, zone) = (ipv4_net(args.namespace), namespace.zone().to_string());
     // An authoritative server has no cache, so names may repeat.
     let names =
@@ -54,17 +52,11 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         goal: Some(Goal::zero_loss()),
         early_stop: true,
         sockets: args.sockets.request(),
-        ..TrialRequest::new(target, Workload::Namespace(names), pacing)
+        ..TrialRequest::new(other_end.target(), Workload::Namespace(names), pacing)
     };
     let (live, progress) = progress::show(format!("self-test at {}", args.rate), None);
-    let setup = Setup::new(request.clone(), command_line())?;
-    let local = setup.target_is_local();
-    let outcome = setup.run(&live, &stop)?;
+    let Tried { request, network, outcome } = other_end.run(&args, request, &live, &stop)?;
     drop(progress);
-    if let Some(server) = server {
-        // The Measurer has seen what a worker could not do.
-        let _ = server.stop();
-    }
     let passed = outcome.trial.passed == Some(true) && !outcome.trial.void.is_void();
     let certificate = Certificate {
         certified_qps: if passed { args.rate.get() / RATE_FACTOR } else { 0.0 },
@@ -76,21 +68,101 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         checks: Vec::new(),
         trials: vec![TrialRecord { repeat: 0, rate_qps: args.rate.get(), trial: outcome.trial }],
     };
-    let kept = keep(&args, &certificate, &request, local);
+    let kept = keep(&args, &certificate, &request, network);
     kept.and(tell(&args, &certificate))?;
     if passed { Ok(()) } else { Err(Failure::Silent) }
 }
 
-/// Writes the certificate file, if one is wanted. `local` says whether the AuthDNS is on this host.
+/// What the Measurer asks.
+enum OtherEnd {
+    /// An AuthDNS elsewhere.
+    Elsewhere(SocketAddr),
+    /// An AuthDNS in this process, behind sockets.
+    Server(AuthServer),
+    /// An AuthDNS in the kernel, at the other end of a link.
+    Chain(Box<Chain>),
+}
+
+/// A trial, with its request and the network between Measurer and AuthDNS; `None` for that of the machine.
+struct Tried {
+    request: TrialRequest,
+    network: Option<(Network, Option<Link>)>,
+    outcome: TrialResult,
+}
+
+impl OtherEnd {
+    /// Starts the AuthDNS, unless the arguments name one.
+    fn start(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Self, Failure> {
+        if let Some(target) = args.target {
+            return Ok(OtherEnd::Elsewhere(target));
+        }
+        args.engine.apply(Engine::Udp).map_err(Failure::BadInput)?;
+        let mut with_kernel = args.clone();
+        match (args.engine.engine, Chain::start) {
+            (EngineChoice::Sockets, _) => {}
+            (EngineChoice::Kernel, start) => {
+                return Ok(OtherEnd::Chain(Box::new(start(args, namespace)?)));
+            }
+            (EngineChoice::Auto, start) => match start(&mut with_kernel, namespace) {
+                Ok(chain) => {
+                    *args = with_kernel;
+                    return Ok(OtherEnd::Chain(Box::new(chain)));
+                }
+                Err(Failure::BadInput(why)) => eprintln!("engine sockets: {why}"),
+                Err(failure) => return Err(failure),
+            },
+        }
+        Ok(OtherEnd::Server(start_server(args, namespace)?))
+    }
+
+    /// Returns the address of the AuthDNS.
+    fn target(&self) -> SocketAddr {
+        match self {
+            OtherEnd::Elsewhere(target) => *target,
+            OtherEnd::Server(server) => server.addresses()[0],
+            OtherEnd::Chain(_) => Chain::target(),
+        }
+    }
+
+    /// Runs the trial.
+    fn run(
+        self,
+        args: &SelftestArgs,
+        request: TrialRequest,
+        live: &Arc<Live>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Tried, Failure> {
+        if let OtherEnd::Chain(chain) = &self {
+            let request = chain.direct(request)?;
+            let outcome = chain.run(&request, live, stop)?;
+            return Ok(Tried { request, network: Some(Chain::network()), outcome });
+        }
+        let engine = args.engine.apply(Engine::Udp).map_err(Failure::BadInput)?;
+        let setup = match &self {
+            OtherEnd::Elsewhere(_) => args.engine.setup(TrialRequest { engine, ..request })?,
+            _ => Setup::new(request, command_line())?,
+        };
+        let outcome = setup.run(live, stop)?;
+        let network = setup.target_is_local().then_some((Network::Loopback, None));
+        if let OtherEnd::Server(server) = self {
+            // The Measurer has seen what a worker could not do.
+            let _ = server.stop();
+        }
+        Ok(Tried { request: setup.request().clone(), network, outcome })
+    }
+}
+
+/// Writes the certificate file, if one is wanted.
 fn keep(
     args: &SelftestArgs,
     certificate: &Certificate,
     request: &TrialRequest,
-    local: bool,
+    network: Option<(Network, Option<Link>)>,
 ) -> Result<(), Failure> {
     let Some(path) = &args.certificate else { return Ok(()) };
-    let network = local.then_some(Network::Loopback);
-    let tested = Tested { network, ..tested(request, local) };
+    let local = network.is_some();
+    let (network, link) = network.unzip();
+    let tested = Tested { network, link: link.flatten(), ..tested(request, local) };
     let file = verify::certificate(tested, certificate.certified_qps, Vec::new());
     let file = CertificateFile { self_test: Some(certificate.clone()), ..file };
     record::write(path, &file).map_err(Failure::run)

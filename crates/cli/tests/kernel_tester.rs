@@ -1,0 +1,238 @@
+//! The Tester in the kernel: in two namespaces that a veth pair joins, as root, beside the Tester of sockets.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+
+/// A namespace of its own for the Tester, and one for the AuthDNS: one behind sockets, one that spoils replies, and one in XDP.
+const TWO_NAMESPACES: &str = r#"
+set -e
+export PATH=$PATH:/usr/sbin:/sbin
+ip link set lo up
+ready() { # ready FILE PROCESS: waits until the process says so; fails if it ends
+    until grep -q ready "$1"; do kill -0 "$2"; sleep 0.05; done
+}
+unshare --net sleep infinity &
+peer=$!
+while [ "$(readlink /proc/$peer/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.05; done
+there="nsenter -t $peer -n"
+ip link add v0 type veth peer name v1 netns $peer
+ip addr add fd00:77::1/64 dev v0 nodad
+for host in 8 9 10 11; do ip addr add 10.77.0.$host/24 dev v0; done
+ip link set v0 up
+$there ip addr add fd00:77::2/64 dev v1 nodad
+$there ip addr add 10.77.0.2/24 dev v1
+$there ip link set v1 up
+# Frames of programs reach a host behind a veth device only through NAPI, which GRO turns on.
+$there ethtool -K v1 gro on
+$there "$0" auth --listen [fd00:77::2]:53 --listen 10.77.0.2:53 --aaaa always >auth.txt 2>auth.err &
+ready auth.txt $!
+spoil() { # spoil: starts a server that spoils replies, each of them at the same queries
+    $there "$0" auth --listen [fd00:77::2]:5353 --loss 0.1 --duplicate 0.1 --fault wrong-address:0.05 \
+        --fault servfail:0.05 --fault truncate:0.05 --late 0.05:700ms >faults.txt 2>faults.err &
+    faults=$!
+    ready faults.txt $faults
+}
+run() { # run NAME ARGUMENT...: one load, its record in NAME.json
+    name=$1
+    shift
+    "$0" load "$@" --type A --namespace 10.0.0.0/16 --duration 1s --json $name.json >$name.txt 2>$name.err ||
+        echo "code $?" >>$name.err
+}
+run v6 [fd00:77::2]:53 --rate 2k --engine kernel
+run v4 10.77.0.2:53 --rate 2k --engine kernel --source 10.77.0.8/30
+run poisson 10.77.0.2:53 --rate 2k --engine kernel --pacing poisson
+run edns [fd00:77::2]:53 --rate 2k --engine kernel --edns 1232
+run nodata [fd00:77::2]:53 --rate 2k --engine kernel --expect nxdomain
+for engine in sockets kernel; do
+    spoil
+    run faults-$engine [fd00:77::2]:5353 --rate 2k --timeout 500ms --sockets 64 --engine $engine
+    kill $faults
+    wait $faults
+done
+spoil
+run stop [fd00:77::2]:5353 --rate 2k --engine kernel --goal zero-loss
+run auto [fd00:77::2]:53 --rate 2k --engine auto
+run auto-window [fd00:77::2]:53 --pacing window --engine auto
+ip -d link show v0 >after.txt
+$there "$0" auth --listen [fd00:77::2]:54 --engine kernel --device v1 >xdp.txt 2>xdp.err &
+xdp=$!
+ready xdp.txt $xdp
+run xdp [fd00:77::2]:54 --rate 20k --engine kernel
+kill "$xdp"
+wait "$xdp"
+setpriv --reuid 65534 --clear-groups --inh-caps=-all --bounding-set=-all "$0" load [fd00:77::2]:53 --type A \
+    --namespace 10.0.0.0/16 --rate 1k --duration 1s --engine kernel >/dev/null 2>user.txt || echo "code $?" >>user.txt
+setpriv --reuid 65534 --clear-groups --inh-caps=-all --bounding-set=-all "$0" load [fd00:77::2]:53 --type A \
+    --namespace 10.0.0.0/16 --rate 1k --duration 1s --engine auto >/dev/null 2>user-auto.txt || echo "code $?" >>user-auto.txt
+kill $peer
+"#;
+
+/// A script that ran in namespaces of its own, and its folder.
+struct Ran {
+    dir: tempfile::TempDir,
+    output: Output,
+}
+
+impl Ran {
+    /// Runs a script as root of new namespaces; `None` if this machine does not let it.
+    fn script(script: &str) -> Option<Self> {
+        let dir = tempfile::tempdir().expect("a folder");
+        let output = Command::new("unshare")
+            .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script])
+            .arg(cargo_bin("dnsdyno"))
+            .current_dir(dir.path())
+            .output()
+            .expect("unshare (package util-linux)");
+        let ran = Ran { dir, output };
+        let told = String::from_utf8_lossy(&ran.output.stderr).into_owned();
+        if ran.text("auth.txt").is_empty() && told.contains("unshare") {
+            skip::because(format_args!("no network namespaces: {told}"));
+            return None;
+        }
+        let said = ran.text("v6.err");
+        if said.contains("may not load BPF programs") {
+            skip::because(said);
+            return None;
+        }
+        Some(ran)
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
+    }
+
+    /// Everything that was said, for messages.
+    fn all(&self) -> String {
+        let mut all = String::from_utf8_lossy(&self.output.stderr).into_owned();
+        let files = std::fs::read_dir(self.dir.path()).expect("a folder");
+        for file in files.map(|file| file.expect("a file").path()) {
+            if file.extension().is_some_and(|kind| kind == "err" || kind == "txt") {
+                let text = std::fs::read_to_string(&file).unwrap_or_default();
+                all += &format!("\n{}: {text}", file.display());
+            }
+        }
+        all
+    }
+
+    fn trial(&self, name: &str) -> Value {
+        let text = self.text(&format!("{name}.json"));
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}; {}", self.all()))
+    }
+}
+
+#[test]
+fn the_kernel_sends_and_judges_as_sockets_do() {
+    if !Path::new("/usr/sbin/ethtool").exists() && !Path::new("/sbin/ethtool").exists() {
+        return skip::because("no ethtool");
+    }
+    let Some(ran) = Ran::script(TWO_NAMESPACES) else { return };
+    assert!(ran.output.status.success(), "{}", ran.all());
+    for name in ["v6", "v4", "edns", "xdp"] {
+        let trial = ran.trial(name);
+        let sent = if name == "xdp" { 20_000 } else { 2_000 };
+        assert_eq!(
+            (&trial["sent"], &trial["valid"]),
+            (&sent.into(), &sent.into()),
+            "{name}: {}",
+            ran.all()
+        );
+        assert_eq!(trial["conditions"]["engine"], "kernel", "{name}");
+        assert_eq!(trial["series"][0]["sent"], sent, "{name}");
+        assert_eq!(trial["rcodes"]["NOERROR"], sent, "{name}");
+    }
+    assert!(
+        ran.text("xdp.txt").contains("20000 of them in the kernel, 0 of which"),
+        "{}",
+        ran.all()
+    );
+    let poisson = ran.trial("poisson");
+    let sent = poisson["sent"].as_u64().expect("a number");
+    assert!((1_750..2_250).contains(&sent), "five standard deviations: {sent}");
+    assert_eq!(poisson["valid"], sent);
+    // A reply that says something else is judged, too.
+    let nodata = ran.trial("nodata");
+    assert_eq!((&nodata["valid"], &nodata["invalid"]["noerror"]), (&0.into(), &2_000.into()));
+    let (kernel, sockets) = (ran.trial("faults-kernel"), ran.trial("faults-sockets"));
+    for what in [
+        "planned",
+        "sent",
+        "answered",
+        "valid",
+        "invalid",
+        "lost",
+        "duplicates",
+        "unexpected",
+        "rcodes",
+        "goal",
+    ] {
+        assert_eq!(kernel[what], sockets[what], "{what}: {}", ran.all());
+    }
+    assert!(kernel["lost"].as_u64() >= Some(200) && kernel["late"].as_u64() > Some(0), "{kernel}");
+    assert_eq!(kernel["latency_us"]["count"], sockets["latency_us"]["count"]);
+    let stop = ran.trial("stop");
+    assert_eq!((&stop["stopped_early"], &stop["passed"]), (&true.into(), &false.into()));
+    assert!(stop["sent"].as_u64() < Some(2_000), "{stop}");
+    assert_eq!(ran.trial("auto")["conditions"]["engine"], "kernel", "{}", ran.all());
+    assert_eq!(ran.trial("auto-window")["conditions"]["engine"], "sockets");
+    assert!(ran.text("auto-window.err").contains("engine sockets: "), "{}", ran.all());
+    assert!(!ran.text("after.txt").contains("xdp"), "{}", ran.text("after.txt"));
+    let user = ran.text("user.txt");
+    assert!(user.contains("may not load BPF programs") && user.contains("code 2"), "{user}");
+    let user = ran.text("user-auto.txt");
+    assert!(user.contains("engine sockets: this user may not") && !user.contains("code"), "{user}");
+}
+
+#[test]
+fn what_the_kernel_cannot_send_is_refused() {
+    let namespace = ["--namespace", "10.0.0.0/16", "--type", "A"];
+    for (more, message) in [
+        (&["--engine", "kernel", "--transport", "tcp"][..], "--engine kernel sends over UDP"),
+        (&["--engine", "kernel", "--clients", "4"], "--engine kernel sends over UDP"),
+        (&["--engine", "kernel", "--pacing", "window"], "pacings constant and poisson"),
+        (&["--engine", "kernel", "--pacing", "lockstep"], "pacings constant and poisson"),
+        (&["--engine", "kernel", "--unpadded"], "names with leading zeros"),
+        (&["--engine", "kernel", "--edns", "4096"], "reads no fragments"),
+        (&["--engine", "kernel", "--gso", "on"], "sends each query as a packet"),
+        (&["--engine", "kernel", "--repeat-share", "0.5"], "names of a namespace, each once"),
+        (&["--engine", "kernel", "--neighbour", "1:2"], "no hardware address"),
+        (&["--device", "lo"], "--device and --neighbour are for --engine kernel"),
+    ] {
+        let output = Command::new(cargo_bin("dnsdyno"))
+            .args(["load", "127.0.0.1:53", "--duration", "1s"])
+            .args(namespace)
+            .args(more)
+            .output()
+            .expect("starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {told}");
+        assert!(told.contains(message), "{more:?}: {told}");
+    }
+}
+
+#[test]
+fn a_chain_on_each_core_certifies_the_tester() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .args(["selftest", "--rate", "20k", "--duration", "1s", "--engine", "kernel"])
+        .args(["--certificate", "certificate.json", "--json", "result.json"])
+        .current_dir(dir.path())
+        .output()
+        .expect("starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    if told.contains("may not load BPF") || told.contains("cannot make a network namespace") {
+        return skip::because(told);
+    }
+    let read = |name: &str| -> Value {
+        let text = std::fs::read_to_string(dir.path().join(name)).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}; {told}"))
+    };
+    let certificate = read("certificate.json");
+    assert_eq!(certificate["tested"]["engine"], "kernel");
+    assert_eq!(certificate["tested"]["network"], "namespaces");
+    let trial = &certificate["self_test"]["trials"][0];
+    assert_eq!((&trial["sent"], &trial["valid"]), (&20_000.into(), &20_000.into()), "{trial}");
+    assert_eq!(trial["duplicates"], 0);
+}

@@ -1,0 +1,744 @@
+// SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0
+// Flags of the compiler: -mcpu=v3
+//
+// The Tester in the kernel: a generator of queries, and a checker of their replies.
+//
+// generate:  is run over and over (BPF_PROG_RUN with live frames), pinned to the core of a worker. Nothing due: the frame is dropped,
+//            which costs some 50 ns. Else the frame becomes the next query of a namespace and leaves through the device.
+// check:     sits in XDP on that device. It takes UDP messages from the server's address and port to the Tester's ports, finds
+//            their query, and counts those that say what is expected in the plainest layout. Every other reply in time goes to
+//            user space, which judges it as it judges those of its sockets. All other packets are passed up.
+// Bounds:    frames of at most 511 octets, messages of at most 4,000, names of four numbers with leading zeros (15 characters); the
+//            slots, ports and seconds of the maps. Expiry takes at most two slots a run, so that it keeps up with any rate.
+//
+// A slot of the flight table is written by its generator and may be read on another core: its first word (due time, state) changes
+// by compare-and-exchange only. Counters and times belong to cores, and are summed up by user space.
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define HEADER 12
+#define LABEL 16		// the label of a name with its length
+#define FRAME 512
+#define PADDING 8		// octets of the frame that is given, beyond the query
+#define BUFFER 4096
+#define MAX_MESSAGE 4000
+#define OPT_FIXED 11
+#define INSTANTS 128
+#define AT(i) ((i) & (BUFFER - 1))
+#define BARRIER() asm volatile("" ::: "memory")
+
+#define TYPE_A 1
+#define TYPE_AAAA 28
+#define TYPE_OPT 41
+
+// Times of the histograms.
+#define SCHEDULE_ERROR 0
+#define LATENCY 1
+#define LATENCY_FROM_SEND 2
+#define HISTOGRAMS 3
+#define ROWS 28
+#define ROW 1024
+#define LONGEST 100000000000ULL
+
+// State of a slot, in the low bits of its first word, as in crates/load/src/flight.rs.
+#define FREE 0
+#define OUTSTANDING 1
+#define ANSWERED 2
+#define EXPIRED 3
+#define STATE 7
+#define AFTER_LOST 8
+#define DUE 4
+
+// Events.
+#define REPLY 1
+#define LOST 2
+#define DEPARTURE 3
+#define STALL 4
+#define MIN_STALL 1000000ULL
+
+#define SPREAD 0x9e37
+#define SPREAD_INVERSE 0x7787
+#define SALT_STEP 0x5851
+
+#define EXPECT_A 1
+#define EXPECT_AAAA 2
+#define TAIL_BINS 4096
+
+// What all workers have in common; the same as `config` in src/tester/config.rs.
+struct config {
+	__u64 start, timeout;
+	__u64 names, mask, keys[3];
+	__u32 shift;		// of the permutation of the names
+	__u32 first;		// address of name 0
+	__u32 sequential, reuse;
+	__u32 workers, ifindex;
+	__u32 slot_bits;	// binary logarithm of the slots of a worker
+	__u32 port_bits;	// binary logarithm of its source ports
+	__u32 ports;		// of all workers
+	__u32 port;		// the first of them
+	__u32 salt;
+	__u32 many_sources;	// each port has its own address
+	__u32 frame_len, question_len;
+	__u32 sum, ip_sum;	// checksums of UDP and IPv4, without what differs among queries
+	__u32 step;		// binary logarithm of the time between two instants
+	__u32 instants, seconds;
+	__u32 v6, expect, target_port;
+	__u8 target[16];
+	__u8 address[16];	// expected address, without the octets of the IPv4 address
+	__u8 octet_at[4];	// where those stand
+	__u32 stopped;		// whether no more is sent
+	__u8 frame[FRAME + 8];
+};
+
+// A worker, on its core; the same as `generator` in src/tester/config.rs.
+struct generator {
+	__u64 active;
+	__u64 worker;
+	__u64 planned;		// number of queries
+	__u64 end;		// due times are before it
+	__u64 due, fraction;	// of the next query; the fraction in 2^-scale ns
+	__u64 gap;		// between two queries, in 2^-scale ns; the mean of random gaps in 2^-(scale - 24) ns
+	__u64 scale;
+	__u64 random;		// state of random gaps; 0 for even ones
+	__u64 position;		// of the next name
+	__u64 taken;		// queries that were taken off the schedule
+	__u64 next, oldest;	// sequence number of the next query, and of the first one that may be outstanding
+	__u64 last, cursor;	// time of the last run, and that of the schedule
+};
+
+struct counts {
+	__u64 sent, valid, late, lost, duplicates, unexpected, blocked, unread, exhausted, finished, last_sent;
+	__u64 rise[INSTANTS], fall[INSTANTS];
+};
+
+struct slot {
+	__u64 due_state;
+	__u32 key, lag;
+};
+
+struct row {
+	__u64 count[ROW];
+};
+
+struct second {
+	__u64 sent, valid;
+};
+
+struct source {
+	__u8 address[16];
+};
+
+// The same as in src/tester/events.rs.
+struct event {
+	__u64 kind, due, sent, at;
+	__u32 key;
+	__u16 port, id;
+	__u32 len, after_lost;
+};
+
+struct scratch {
+	__u8 expected[16];
+	struct event event;	// the message follows it
+	__u8 b[BUFFER + 8];
+};
+
+#define MAP(name, kind, entries, value_type)            \
+	struct {                                        \
+		__uint(type, kind);                     \
+		__uint(max_entries, entries);           \
+		__type(key, __u32);                     \
+		__type(value, value_type);              \
+	} name SEC(".maps")
+
+MAP(config, BPF_MAP_TYPE_ARRAY, 1, struct config);
+MAP(generators, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct generator);
+MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct counts);
+MAP(buffers, BPF_MAP_TYPE_PERCPU_ARRAY, 1, struct scratch);
+MAP(quantiles, BPF_MAP_TYPE_ARRAY, TAIL_BINS + 1, __u64);
+// Their sizes are set when they are made.
+MAP(flight, BPF_MAP_TYPE_ARRAY, 1, struct slot);
+MAP(times, BPF_MAP_TYPE_ARRAY, 1, struct row);
+MAP(series, BPF_MAP_TYPE_ARRAY, 1, struct second);
+MAP(sources, BPF_MAP_TYPE_ARRAY, 1, struct source);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 24);
+} events SEC(".maps");
+
+static __always_inline __u8 lower(__u8 c)
+{
+	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+}
+
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+// Adds one to the bucket of a time: those of HDR with three digits, 1,024 for each power of two.
+__noinline int record(__u32 which, __u64 time)
+{
+	__u32 log = 0, shift, index;
+	struct row *row;
+	__u64 v;
+
+	if (time > LONGEST)
+		time = LONGEST;
+	v = time;
+	if (v >> 32) {
+		v >>= 32;
+		log += 32;
+	}
+	if (v >> 16) {
+		v >>= 16;
+		log += 16;
+	}
+	if (v >> 8) {
+		v >>= 8;
+		log += 8;
+	}
+	if (v >> 4) {
+		v >>= 4;
+		log += 4;
+	}
+	if (v >> 2) {
+		v >>= 2;
+		log += 2;
+	}
+	log += v >> 1;
+	shift = log > 10 ? log - 10 : 0;
+	// From 1,024 on the highest bit of the shifted time counts the row on.
+	index = (bpf_get_smp_processor_id() * HISTOGRAMS + which) * ROWS + shift + ((time >> shift) >> 10);
+	row = bpf_map_lookup_elem(&times, &index);
+	if (!row)
+		return 0;
+	row->count[(time >> shift) & (ROW - 1)]++;
+	return 0;
+}
+
+static __always_inline struct second *second_of(struct config *c, __u64 due)
+{
+	__u64 number = due > c->start ? (due - c->start) / 1000000000 : 0;
+	__u32 index;
+
+	if (number >= c->seconds)
+		number = c->seconds - 1;
+	index = bpf_get_smp_processor_id() * c->seconds + number;
+	return bpf_map_lookup_elem(&series, &index);
+}
+
+// Tells user space; returns 0 if there was room.
+static __always_inline long tell(struct scratch *s, __u32 kind, __u64 due, __u64 sent, __u64 at)
+{
+	s->event.kind = kind;
+	s->event.due = due;
+	s->event.sent = sent;
+	s->event.at = at;
+	return bpf_ringbuf_output(&events, &s->event, sizeof(s->event), 0);
+}
+
+// "ddd-", the first character lowest.
+static __always_inline __u32 digits(__u32 octet)
+{
+	__u32 hundreds = octet * 41 >> 12, rest = octet - hundreds * 100, tens = rest * 103 >> 10;
+
+	return ('0' + hundreds) | ('0' + tens) << 8 | ('0' + rest - tens * 10) << 16 | (__u32)'-' << 24;
+}
+
+// The label of an address with its length, as two words.
+static __always_inline void label_of(__u32 address, __u64 *low, __u64 *high)
+{
+	__u64 b = digits(address >> 16 & 255);
+
+	*low = 15 | (__u64)digits(address >> 24) << 8 | b << 40;
+	*high = b >> 24 | (__u64)digits(address >> 8 & 255) << 8 | (__u64)digits(address & 255) << 40;
+}
+
+// The name at a position, as in crates/load/src/permutation.rs.
+__noinline __u64 permute(struct config *c, __u64 x)
+{
+	if (!c)
+		return 0;
+	for (int i = 0; i < 64; i++) {
+		for (int k = 0; k < 3; k++) {
+			x = (x + (c->keys[k] >> 7)) * c->keys[k] & c->mask;
+			x ^= x >> (c->shift & 63);
+		}
+		if (x < c->names)
+			return x;
+	}
+	return 0;
+}
+
+// An exponential time of mean 1, in units of 2^-24: the quantile of a random number. The last bin is what is left when as
+// much as up to it has passed: the same distribution again.
+__noinline __u64 exponential(struct generator *g)
+{
+	__u64 total = 0;
+
+	if (!g)
+		return 0;
+	for (int i = 0; i < 8; i++) {
+		__u64 z, *from, *to;
+		__u32 bin, above;
+
+		z = g->random += 0x9e3779b97f4a7c15ULL;
+		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+		z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+		z ^= z >> 31;
+		bin = z >> 52;
+		above = bin + 1;
+		from = bpf_map_lookup_elem(&quantiles, &bin);
+		to = bpf_map_lookup_elem(&quantiles, &above);
+		if (!from || !to)
+			break;
+		total += *from;
+		if (bin < TAIL_BINS - 1)
+			return total + ((*to - *from) * (z >> 20 & 0xffffffff) >> 32);
+	}
+	return total;
+}
+
+static __always_inline void advance(struct generator *g)
+{
+	__u64 add = g->gap, scale = g->scale & 63;
+
+	if (g->random)
+		add *= exponential(g);
+	g->fraction += add;
+	g->due += g->fraction >> scale;
+	g->fraction &= (1ULL << scale) - 1;
+	g->taken++;
+}
+
+static __always_inline struct slot *slot_at(struct config *c, __u64 worker, __u64 sequence)
+{
+	__u32 index = worker << (c->slot_bits & 31) | (sequence & ((1ULL << (c->slot_bits & 31)) - 1));
+
+	return bpf_map_lookup_elem(&flight, &index);
+}
+
+// The port of a slot, among those of all workers, and its id.
+static __always_inline __u32 port_of(struct config *c, __u64 worker, __u64 sequence)
+{
+	return worker << (c->port_bits & 31) | (sequence & ((1ULL << (c->port_bits & 31)) - 1));
+}
+
+static __always_inline __u16 id_of(struct config *c, __u32 port, __u64 sequence)
+{
+	__u64 slot = sequence & ((1ULL << (c->slot_bits & 31)) - 1);
+
+	return (__u16)((slot >> (c->port_bits & 31)) * SPREAD) ^ (__u16)(c->salt + port * SALT_STEP);
+}
+
+// Expires the oldest query if its time is over; returns whether there may be more.
+static __always_inline int expire(struct config *c, struct generator *g, struct counts *n, struct scratch *s, __u64 now)
+{
+	struct slot *slot;
+	__u64 word, sent;
+
+	if (g->oldest >= g->next)
+		return 0;
+	slot = slot_at(c, g->worker, g->oldest);
+	if (!slot)
+		return 0;
+	word = *(volatile __u64 *)&slot->due_state;
+	if ((word & STATE) == OUTSTANDING) {
+		sent = (word >> DUE) + slot->lag;
+		if (sent + c->timeout > now)
+			return 0;
+		if (__sync_val_compare_and_swap(&slot->due_state, word, (word & ~(__u64)STATE) | EXPIRED) == word) {
+			n->lost++;
+			record(LATENCY, c->timeout);
+			s->event.key = slot->key;
+			s->event.port = port_of(c, g->worker, g->oldest);
+			s->event.id = id_of(c, s->event.port, g->oldest);
+			s->event.len = 0;
+			tell(s, LOST, word >> DUE, sent, now);
+		}
+	}
+	g->oldest++;
+	return 1;
+}
+
+// The time of the schedule up to which queries may leave: the clock, and after a stall less, as in crates/load/src/pace.rs.
+static __always_inline __u64 cursor(struct generator *g, __u64 now)
+{
+	__u64 ran = g->last + 1000000, to;
+
+	if (ran > now)
+		ran = now;
+	to = g->cursor + 2 * (ran - g->last);
+	if (to > ran)
+		to = ran;
+	if (to > g->cursor)
+		g->cursor = to;
+	g->last = now;
+	return g->cursor;
+}
+
+// Makes the frame the query of an address; returns 0 if it is done.
+static __always_inline int compose(struct xdp_md *ctx, struct config *c, __u32 port, __u16 id, __u32 address)
+{
+	__u32 len = c->frame_len;
+	__u64 low, high, sum = c->sum;
+	void *data, *end;
+	struct udphdr *udp;
+	struct source *own = 0;
+	__u16 check;
+
+	// Whatever became of the frame since it left the last time.
+	if (bpf_xdp_adjust_tail(ctx, -PADDING))
+		return 1;
+	len &= FRAME - 1;
+	if (len < 64 || bpf_xdp_store_bytes(ctx, 0, c->frame, len))
+		return 1;
+	if (c->many_sources) {
+		own = bpf_map_lookup_elem(&sources, &port);
+		if (!own)
+			return 1;
+	}
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	label_of(address, &low, &high);
+	sum += (low & 0xffffffff) + (low >> 32) + (high & 0xffffffff) + (high >> 32);
+	if (c->v6) {
+		struct ipv6hdr *ip = data + ETH_HLEN;
+		__u64 *at = (void *)(ip + 1) + sizeof(*udp) + HEADER;
+
+		if ((void *)(at + 2) > end)
+			return 1;
+		if (own) {
+			__builtin_memcpy(&ip->saddr, own->address, 16);
+			for (int i = 0; i < 4; i++)
+				sum += ((__u32 *)own->address)[i];
+		}
+		at[0] = low;
+		at[1] = high;
+		udp = (void *)(ip + 1);
+	} else {
+		struct iphdr *ip = data + ETH_HLEN;
+		__u64 *at = (void *)(ip + 1) + sizeof(*udp) + HEADER;
+
+		if ((void *)(at + 2) > end)
+			return 1;
+		if (own) {
+			ip->saddr = *(__u32 *)own->address;
+			sum += ip->saddr;
+			ip->check = fold((__u64)c->ip_sum + ip->saddr);
+		}
+		at[0] = low;
+		at[1] = high;
+		udp = (void *)(ip + 1);
+	}
+	udp->source = bpf_htons(c->port + port);
+	*(__u16 *)(udp + 1) = bpf_htons(id);
+	check = fold(sum + udp->source + bpf_htons(id));
+	udp->check = check ? check : 0xffff;
+	return 0;
+}
+
+SEC("xdp")
+int generate(struct xdp_md *ctx)
+{
+	__u32 zero = 0, port, key;
+	struct config *c = bpf_map_lookup_elem(&config, &zero);
+	struct generator *g = bpf_map_lookup_elem(&generators, &zero);
+	struct counts *n = bpf_map_lookup_elem(&counters, &zero);
+	struct scratch *s = bpf_map_lookup_elem(&buffers, &zero);
+	struct second *second;
+	struct slot *slot;
+	__u64 now, position, after_lost, state, late;
+	__u16 id;
+
+	if (!c || !g || !n || !s || !g->active)
+		return XDP_DROP;
+	now = bpf_ktime_get_ns();
+	if (now < c->start)
+		return XDP_DROP;
+	if (now - g->last >= MIN_STALL)
+		tell(s, STALL, 0, g->last, now);
+	if (expire(c, g, n, s, now))
+		expire(c, g, n, s, now);
+	if (g->taken >= g->planned || g->due >= g->end || *(volatile __u32 *)&c->stopped) {
+		n->finished = 1;
+		g->last = now;
+		return XDP_DROP;
+	}
+	if (cursor(g, now) < g->due)
+		return XDP_DROP;
+	slot = slot_at(c, g->worker, g->next);
+	if (!slot)
+		return XDP_DROP;
+	state = slot->due_state & STATE;
+	if (state == OUTSTANDING) {
+		// The table has gone round: the query is waited for.
+		n->blocked++;
+		return XDP_DROP;
+	}
+	position = g->position;
+	if (position >= c->names) {
+		if (!c->reuse || !c->names) {
+			n->exhausted = 1;
+			g->planned = 0;
+			return XDP_DROP;
+		}
+		position %= c->names;
+	}
+	key = c->first + (c->sequential ? position : permute(c, position));
+	port = port_of(c, g->worker, g->next);
+	id = id_of(c, port, g->next);
+	if (compose(ctx, c, port, id, key))
+		return XDP_DROP;
+	late = now - g->due;
+	slot->key = key;
+	slot->lag = late > 0xffffffff ? 0xffffffff : late;
+	after_lost = state == EXPIRED ? AFTER_LOST : 0;
+	BARRIER();
+	__sync_lock_test_and_set(&slot->due_state, g->due << DUE | after_lost | OUTSTANDING);
+	g->next++;
+	g->position = position + c->workers;
+	n->sent++;
+	n->last_sent = now;
+	second = second_of(c, g->due);
+	if (second)
+		second->sent++;
+	record(SCHEDULE_ERROR, late);
+	if (late >= MIN_STALL)
+		tell(s, DEPARTURE, g->due, now, now);
+	advance(g);
+	return bpf_redirect(c->ifindex, 0);
+}
+
+// Returns whether the question in the buffer is that of an address, in letters of any case.
+__noinline int is_question(struct scratch *s, struct config *c, __u32 address, __u32 len)
+{
+	__u32 rest, front, different = 0;
+	__u64 low, high;
+
+	if (!s || !c)
+		return 0;
+	rest = c->question_len - LABEL;
+	front = ETH_HLEN + (c->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + sizeof(struct udphdr) + HEADER + LABEL;
+	if (len < HEADER + c->question_len || c->question_len < LABEL)
+		return 0;
+	label_of(address, &low, &high);
+	if (*(__u64 *)(s->b + HEADER) != low || *(__u64 *)(s->b + HEADER + 8) != high)
+		return 0;
+	for (__u32 i = 0; i < 272; i += 8) {
+		__u64 word;
+
+		if (i >= rest)
+			return 1;
+		word = *(__u64 *)(s->b + AT(HEADER + LABEL + i)) ^ *(__u64 *)(c->frame + ((front + i) & (FRAME - 1)));
+		if (rest - i < 8)
+			word &= (1ULL << 8 * (rest - i)) - 1;
+		if (word)
+			break;
+	}
+	// Some octet differs, perhaps by its case only.
+	for (__u32 i = 0; i < 272; i++) {
+		if (i >= rest)
+			break;
+		different |= lower(s->b[AT(HEADER + LABEL + i)]) ^ lower(c->frame[(front + i) & (FRAME - 1)]);
+	}
+	return !different;
+}
+
+// Returns whether a reply is NOERROR and has our question, one record that answers it with the expected address, and at most an
+// OPT record: the plainest layout of crates/wire/src/reply.rs, of which that of the question is the query's own.
+__noinline int is_plain(struct scratch *s, struct config *c, __u32 address, __u32 len)
+{
+	__u32 at, end, size, type;
+	__u8 *b;
+
+	if (!s || !c || !c->expect)
+		return 0;
+	b = s->b;
+	size = c->expect == EXPECT_A ? 4 : 16;
+	type = c->expect == EXPECT_A ? TYPE_A : TYPE_AAAA;
+	at = HEADER + c->question_len;
+	end = at + 12 + size;
+	if (len < end || (b[2] & 0xfa) != 0x80 || (b[3] & 0x0f))
+		return 0;
+	if (*(__u32 *)(b + 4) != bpf_htonl(0x00010001) || b[8] || b[9] || b[10] || b[11] > 1)
+		return 0;
+	// Pointer to the name, type, class; length of the data.
+	if (*(__u32 *)(b + AT(at)) != bpf_htonl(0xc00c0000 | type) || *(__u16 *)(b + AT(at + 4)) != bpf_htons(1) ||
+	    *(__u16 *)(b + AT(at + 10)) != bpf_htons(size))
+		return 0;
+	at += 12;
+	if (c->expect == EXPECT_A) {
+		if (*(__u32 *)(b + AT(at)) != bpf_htonl(address))
+			return 0;
+	} else {
+		__u64 *expected = (void *)s->expected;
+
+		__builtin_memcpy(s->expected, c->address, 16);
+		for (int i = 0; i < 4; i++)
+			s->expected[c->octet_at[i] & 15] = address >> (24 - 8 * i);
+		if (*(__u64 *)(b + AT(at)) != expected[0] || *(__u64 *)(b + AT(at + 8)) != expected[1])
+			return 0;
+	}
+	if (b[11]) {
+		// Root, type; no extended code, version 0; no options.
+		if (len != end + OPT_FIXED || b[AT(end)] || *(__u16 *)(b + AT(end + 1)) != bpf_htons(TYPE_OPT) ||
+		    *(__u16 *)(b + AT(end + 5)) || *(__u16 *)(b + AT(end + 9)))
+			return 0;
+	} else if (len != end) {
+		return 0;
+	}
+	return 1;
+}
+
+// Counts a query that was answered in time at the instants while it was outstanding.
+static __always_inline void count_outstanding(struct config *c, struct counts *n, __u64 sent, __u64 at)
+{
+	__u64 first = (sent - c->start) >> (c->step & 63), last = (at - c->start) >> (c->step & 63);
+
+	if (first == last || sent < c->start || first + 1 >= c->instants)
+		return;
+	if (last >= c->instants)
+		last = c->instants - 1;
+	n->rise[(first + 1) & (INSTANTS - 1)]++;
+	n->fall[(last + 1) & (INSTANTS - 1)]++;
+}
+
+static __always_inline int is_from_target(struct xdp_md *ctx, struct config *c, struct udphdr **udp_at)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct ethhdr *eth = data;
+
+	if (c->v6) {
+		struct ipv6hdr *ip = data + ETH_HLEN;
+		__u64 *from = (void *)&ip->saddr, *target = (void *)c->target;
+
+		if ((void *)(ip + 1) + sizeof(struct udphdr) > end || eth->h_proto != bpf_htons(ETH_P_IPV6) || ip->nexthdr != IPPROTO_UDP)
+			return 0;
+		if (from[0] != target[0] || from[1] != target[1])
+			return 0;
+		*udp_at = (void *)(ip + 1);
+	} else {
+		struct iphdr *ip = data + ETH_HLEN;
+
+		if ((void *)(ip + 1) + sizeof(struct udphdr) > end || eth->h_proto != bpf_htons(ETH_P_IP) || ip->protocol != IPPROTO_UDP)
+			return 0;
+		if (ip->ihl != 5 || ip->frag_off & bpf_htons(0x3fff) || ip->saddr != *(__u32 *)c->target)
+			return 0;
+		*udp_at = (void *)(ip + 1);
+	}
+	return 1;
+}
+
+// Counts a reply in time, or hands it to user space; 1 if there was no room for it.
+static __always_inline int judge(struct config *c, struct counts *n, struct scratch *s, __u64 due, __u64 sent, __u32 key, __u32 len)
+{
+	__u64 at = s->event.at;
+	struct second *second;
+
+	if (!is_plain(s, c, key, len) || !is_question(s, c, key, len)) {
+		s->event.kind = REPLY;
+		s->event.due = due;
+		s->event.sent = sent;
+		s->event.key = key;
+		s->event.len = len;
+		len &= BUFFER - 1;
+		return bpf_ringbuf_output(&events, &s->event, sizeof(s->event) + len, 0) != 0;
+	}
+	n->valid++;
+	record(LATENCY, at > due ? at - due : 0);
+	record(LATENCY_FROM_SEND, at > sent ? at - sent : 0);
+	count_outstanding(c, n, sent, at);
+	second = second_of(c, due);
+	if (second)
+		second->valid++;
+	return 0;
+}
+
+SEC("xdp")
+int check(struct xdp_md *ctx)
+{
+	__u32 zero = 0, port, len, at, key;
+	struct config *c = bpf_map_lookup_elem(&config, &zero);
+	struct counts *n = bpf_map_lookup_elem(&counters, &zero);
+	struct scratch *s = bpf_map_lookup_elem(&buffers, &zero);
+	struct udphdr *udp;
+	struct slot *slot;
+	__u64 word, sent, now, number;
+	__u16 id;
+
+	if (!c || !n || !s || !is_from_target(ctx, c, &udp))
+		return XDP_PASS;
+	if (udp->source != c->target_port)
+		return XDP_PASS;
+	port = bpf_ntohs(udp->dest) - c->port;
+	if (port >= c->ports)
+		return XDP_PASS;
+	now = bpf_ktime_get_ns();
+	len = bpf_ntohs(udp->len) - sizeof(*udp);
+	at = ETH_HLEN + (c->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + sizeof(*udp);
+	if (len < 2 || len > MAX_MESSAGE || bpf_xdp_load_bytes(ctx, at, s->b, len)) {
+		n->unexpected++;
+		return XDP_DROP;
+	}
+	id = (__u16)s->b[0] << 8 | s->b[1];
+	number = (__u16)((__u16)(id ^ (__u16)(c->salt + port * SALT_STEP)) * SPREAD_INVERSE);
+	number = number << (c->port_bits & 31) | (port & ((1U << (c->port_bits & 31)) - 1));
+	slot = number >> (c->slot_bits & 31) ? 0 : slot_at(c, port >> (c->port_bits & 31), number);
+	if (!slot) {
+		n->unexpected++;
+		return XDP_DROP;
+	}
+	word = *(volatile __u64 *)&slot->due_state;
+	BARRIER();
+	key = slot->key;
+	sent = (word >> DUE) + slot->lag;
+	if ((word & STATE) == FREE) {
+		n->unexpected++;
+		return XDP_DROP;
+	}
+	s->event.at = now;
+	s->event.port = port;
+	s->event.id = id;
+	s->event.after_lost = (word & AFTER_LOST) != 0;
+	if ((word & (STATE | AFTER_LOST)) == (OUTSTANDING | AFTER_LOST) && !is_question(s, c, key, len)) {
+		// It answers the lost query that used the slot before.
+		__sync_val_compare_and_swap(&slot->due_state, word, word & ~(__u64)AFTER_LOST);
+		n->late++;
+		return XDP_DROP;
+	}
+	if ((word & STATE) == ANSWERED ||
+	    __sync_val_compare_and_swap(&slot->due_state, word, (word & ~(__u64)STATE) | ANSWERED) != word) {
+		n->duplicates++;
+		return XDP_DROP;
+	}
+	if ((word & STATE) == EXPIRED) {
+		n->late++;
+	} else if (now > sent + c->timeout) {
+		n->late++;
+		n->lost++;
+		record(LATENCY, c->timeout);
+		s->event.key = key;
+		s->event.len = 0;
+		tell(s, LOST, word >> DUE, sent, now);
+	} else if (judge(c, n, s, word >> DUE, sent, key, len)) {
+		// Nobody has read it: as if it had been dropped at a full receive queue.
+		__sync_val_compare_and_swap(&slot->due_state, (word & ~(__u64)STATE) | ANSWERED, word);
+		n->unread++;
+	}
+	return XDP_DROP;
+}

@@ -1,0 +1,319 @@
+//! The Tester in the kernel: sends the queries of a namespace and counts their replies, without a socket.
+//!
+//! ```text
+//!   worker's thread, on its core                          the device
+//!   BPF_PROG_RUN ──> generate ── when one is due ────────────> queries ──> server
+//!                       └─ expires the oldest ones               │
+//!   any core, when a packet arrives          check <── replies ──┘
+//!                                              ├─ plain: counted, with its times
+//!                                              └─ others ──> events ──> judged by user space
+//! ```
+//!
+//! A worker is a thread within one system call, which ends by a signal. Outstanding queries are in a table of the kernel, a
+//! slot of 16 bytes each in the order of their sending; port and id of a reply give its slot. Counts and times are kept by core.
+
+mod config;
+mod events;
+mod frame;
+mod plan;
+mod route;
+mod times;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ::measure::Nanos;
+use aya::maps::{Array, MapData, PerCpuArray, PerCpuValues, RingBuf};
+use aya::programs::{ProgramError, TestRun as _, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
+use aya::util::nr_cpus;
+use aya::{Ebpf, EbpfLoader};
+use nix::net::if_::if_nametoindex;
+use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
+use nix::sys::signal::Signal;
+use signal_hook::consts::SIGURG;
+
+use self::config::{CONFIG, GENERATOR, Sizes};
+use crate::error::KernelError;
+
+pub use events::{Event, Handed, Sent};
+pub use plan::{Instants, NameOrder, Order, PlainReply, TesterPlan};
+pub use route::{Hardware, Route, Via, hardware_of};
+pub use times::{TesterCounts, TesterSecond, TesterTimes};
+
+/// The programs and maps of `bpf/tester.bpf.c`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tester.bpf.o");
+/// Number of runs of a generator in one system call: some minutes; then it is called again.
+const RUNS: u32 = u32::MAX;
+/// Number of runs after which what was due leaves: a quarter of the frames that the queue of a veth device holds.
+const BATCH: u32 = 64;
+/// Verdicts of programs.
+const XDP_DROP: u32 = 1;
+const XDP_REDIRECT: u32 = 4;
+/// Octets of the frame that is given, beyond a query: a frame whose length changes is a fresh one for the kernel.
+const PADDING: usize = 8;
+
+/// The Tester in the kernel, until it is dropped.
+pub struct KernelTester {
+    ebpf: Ebpf,
+    events: Mutex<RingBuf<MapData>>,
+    plan: TesterPlan,
+    sizes: Sizes,
+    cores: u32,
+    /// Start of the schedule; zero before it is set.
+    start: Nanos,
+    /// What all workers have in common.
+    common: Mutex<Array<MapData, [u8; CONFIG]>>,
+    /// Threads within the system call.
+    inside: Mutex<Vec<Pthread>>,
+    ended: AtomicBool,
+}
+
+impl KernelTester {
+    /// Loads the programs for a plan.
+    ///
+    /// # Errors
+    /// If the kernel cannot send this load, or if this user may not.
+    pub fn load(plan: &TesterPlan) -> Result<Self, KernelError> {
+        let sizes = config::sizes(plan)?;
+        let workers = plan.cpus.len() as u32;
+        let cores = nr_cpus().map_err(|(_, e)| KernelError::Run(e.to_string()))? as u32;
+        let mut loader = EbpfLoader::new();
+        loader
+            .map_max_entries("flight", workers << sizes.slot_bits)
+            .map_max_entries("times", cores * times::HISTOGRAMS * times::ROWS)
+            .map_max_entries("series", cores * sizes.seconds)
+            .map_max_entries("sources", workers << sizes.port_bits);
+        let mut ebpf = loader.load(OBJECT).map_err(KernelError::load)?;
+        for name in ["generate", "check"] {
+            program(&mut ebpf, name)?.load().map_err(|e| KernelError::program(name, e))?;
+        }
+        let map = ebpf.take_map("events").ok_or(KernelError::Missing("the map `events`"))?;
+        let events = Mutex::new(RingBuf::try_from(map)?);
+        let map = ebpf.take_map("config").ok_or(KernelError::Missing("the map `config`"))?;
+        let mut tester = KernelTester {
+            ebpf,
+            events,
+            plan: plan.clone(),
+            sizes,
+            cores,
+            start: Nanos::ZERO,
+            common: Mutex::new(Array::try_from(map)?),
+            inside: Mutex::default(),
+            ended: AtomicBool::new(false),
+        };
+        tester.fill()?;
+        Ok(tester)
+    }
+
+    /// Attaches the checker to the device of the route.
+    ///
+    /// # Errors
+    /// If the device is missing or has no native XDP.
+    pub fn attach(&mut self) -> Result<(), KernelError> {
+        let device = &self.plan.route.device;
+        let attached = program(&mut self.ebpf, "check")?.attach(device, XdpMode::Driver);
+        attached.map(drop).map_err(|error| KernelError::attach(device, &error))
+    }
+
+    /// Fills the tables that do not change.
+    fn fill(&mut self) -> Result<(), KernelError> {
+        let map =
+            self.ebpf.map_mut("quantiles").ok_or(KernelError::Missing("the map `quantiles`"))?;
+        let mut quantiles = Array::<_, u64>::try_from(map)?;
+        if matches!(self.plan.pacing, ::measure::Pacing::Poisson { .. }) {
+            for (bin, quantile) in (0..).zip(config::quantiles()) {
+                quantiles.set(bin, quantile, 0)?;
+            }
+        }
+        if self.plan.sources.len() > 1 {
+            let map =
+                self.ebpf.map_mut("sources").ok_or(KernelError::Missing("the map `sources`"))?;
+            let mut sources = Array::<_, [u8; 16]>::try_from(map)?;
+            let ports = (self.plan.cpus.len() as u32) << self.sizes.port_bits;
+            for (port, source) in (0..ports).zip(self.plan.sources.iter().cycle()) {
+                let mut address = [0; 16];
+                let octets = frame::octets(*source);
+                address[..octets.len()].copy_from_slice(&octets);
+                sources.set(port, address, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the start of the schedule, on `CLOCK_MONOTONIC`; then the workers may [`generate`](Self::generate).
+    ///
+    /// # Errors
+    /// If the device is gone, or the kernel refuses.
+    pub fn start_at(&mut self, start: Nanos) -> Result<(), KernelError> {
+        self.start = start;
+        self.configure(false)?;
+        let mut generators = vec![[0; GENERATOR]; self.cores as usize];
+        for (worker, cpu) in self.plan.cpus.iter().enumerate() {
+            let place = generators
+                .get_mut(*cpu)
+                .ok_or_else(|| KernelError::Plan(format!("there is no core {cpu}")))?;
+            *place = config::generator(&self.plan, worker, start);
+        }
+        let values =
+            PerCpuValues::try_from(generators).map_err(|e| KernelError::Run(e.to_string()))?;
+        let map =
+            self.ebpf.map_mut("generators").ok_or(KernelError::Missing("the map `generators`"))?;
+        PerCpuArray::<_, [u64; GENERATOR]>::try_from(map)?.set(0, values, 0)?;
+        Ok(())
+    }
+
+    /// Sends no more queries; those that are outstanding still have their time.
+    ///
+    /// # Errors
+    /// If the device is gone, or the kernel refuses.
+    pub fn stop_sending(&self) -> Result<(), KernelError> {
+        self.configure(true)
+    }
+
+    fn configure(&self, stopped: bool) -> Result<(), KernelError> {
+        let device = &self.plan.route.device;
+        let index = if_nametoindex(device.as_str())
+            .map_err(|e| KernelError::Plan(format!("the device {device}: {e}")))?;
+        let common = config::common(&self.plan, self.sizes, self.start, index, stopped);
+        self.common.lock().expect("no thread panics with it").set(0, common, 0)?;
+        Ok(())
+    }
+
+    /// Generates the queries of the worker whose core the calling thread is bound to, until [`end`](Self::end).
+    ///
+    /// # Errors
+    /// If the kernel does not run the program.
+    pub fn generate(&self) -> Result<(), KernelError> {
+        let frame = self.blank();
+        let generator = self.loaded("generate")?;
+        let me = pthread_self();
+        self.inside.lock().expect("no thread panics with it").push(me);
+        let mut result = Ok(());
+        while !self.ended.load(Ordering::Acquire) && result.is_ok() {
+            let attrs = TestRunAttrs::new().xdp_live_frames(BATCH);
+            let options =
+                TestRunOptions { data_in: Some(&frame), repeat: RUNS, attrs, ..Default::default() };
+            result = match generator.test_run(options) {
+                Err(ProgramError::SyscallError(error))
+                    if error.io_error.kind() == std::io::ErrorKind::Interrupted =>
+                {
+                    Ok(())
+                }
+                Err(error) => Err(KernelError::Run(error.to_string())),
+                Ok(_) => Ok(()),
+            };
+        }
+        self.inside.lock().expect("no thread panics with it").retain(|thread| *thread != me);
+        result
+    }
+
+    /// Runs the generator once without a device, on the calling thread's core; returns the frame of the query that it sends, if one
+    /// is due.
+    ///
+    /// # Errors
+    /// If the kernel cannot run it.
+    pub fn generate_once(&self) -> Result<Option<Vec<u8>>, KernelError> {
+        let mut out = vec![0; frame::MAX_FRAME + PADDING];
+        let frame = self.blank();
+        let (verdict, len) = run_once(self.loaded("generate")?, &frame, &mut out)?;
+        out.truncate(len);
+        Ok((verdict == XDP_REDIRECT).then_some(out))
+    }
+
+    /// Runs the checker once on a frame, without a device; returns whether it took the frame.
+    ///
+    /// # Errors
+    /// If the kernel cannot run it.
+    pub fn check_once(&self, frame: &[u8]) -> Result<bool, KernelError> {
+        let mut out = vec![0; frame.len()];
+        let (verdict, _) = run_once(self.loaded("check")?, frame, &mut out)?;
+        Ok(verdict == XDP_DROP)
+    }
+
+    /// Returns the frame that is given to the generator, which makes it a query.
+    fn blank(&self) -> Vec<u8> {
+        let len = frame::Frame::len_of(self.plan.target.ip(), self.plan.names.query.len());
+        vec![0; len + PADDING]
+    }
+
+    fn loaded(&self, name: &'static str) -> Result<&Xdp, KernelError> {
+        let program = self.ebpf.program(name).ok_or(KernelError::Missing(name))?;
+        program.try_into().map_err(|e: ProgramError| KernelError::program(name, e))
+    }
+
+    /// Ends all generators; returns whether any is still within the system call, so that the caller asks again.
+    pub fn end(&self) -> bool {
+        self.ended.store(true, Ordering::Release);
+        let inside = self.inside.lock().expect("no thread panics with it");
+        for thread in inside.iter() {
+            // A thread takes itself off the list before it ends, so that it lives here.
+            let _ = pthread_kill(*thread, Signal::SIGURG);
+        }
+        !inside.is_empty()
+    }
+
+    /// Reads the counts.
+    ///
+    /// # Errors
+    /// If the kernel does not give them.
+    pub fn counts(&self) -> Result<TesterCounts, KernelError> {
+        times::counts(&self.ebpf)
+    }
+
+    /// Reads the histograms, the seconds and the instants; once all generators have ended.
+    ///
+    /// # Errors
+    /// If the kernel does not give them.
+    pub fn times(&self) -> Result<TesterTimes, KernelError> {
+        times::times(&self.ebpf, self.cores, self.sizes)
+    }
+
+    /// Calls `with` for each event since the last call, at most `most` of them; returns their number.
+    pub fn events(&self, most: usize, mut with: impl FnMut(Event<'_>)) -> usize {
+        let mut ring = self.events.lock().expect("no thread panics with it");
+        for number in 0..most {
+            let Some(item) = ring.next() else { return number };
+            if let Some(event) = Event::read(&item) {
+                with(event);
+            }
+        }
+        most
+    }
+
+    /// Returns the number of source ports of each worker.
+    pub fn ports(&self) -> usize {
+        1 << self.sizes.port_bits
+    }
+
+    /// Returns the number of a source port.
+    pub fn port(&self, number: u16) -> u16 {
+        config::FIRST_PORT + number
+    }
+}
+
+/// Makes the signal that ends generators interrupt system calls and do nothing else; once for a process.
+///
+/// # Errors
+/// If the system refuses the handler.
+pub fn prepare_signals() -> std::io::Result<()> {
+    use std::sync::{Arc, OnceLock};
+    static DONE: OnceLock<bool> = OnceLock::new();
+    let done = DONE.get_or_init(|| {
+        signal_hook::flag::register(SIGURG, Arc::new(AtomicBool::new(false))).is_ok()
+    });
+    if *done { Ok(()) } else { Err(std::io::Error::other("no handler for SIGURG")) }
+}
+
+/// Runs a program once on a frame; returns its verdict and the length of the frame in `out`.
+fn run_once(program: &Xdp, frame: &[u8], out: &mut [u8]) -> Result<(u32, usize), KernelError> {
+    let options =
+        TestRunOptions { data_in: Some(frame), data_out: Some(out), ..Default::default() };
+    let run = program.test_run(options).map_err(|e| KernelError::Run(e.to_string()))?;
+    Ok((run.return_value, run.data_size_out as usize))
+}
+
+/// Returns a program of the object.
+fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, KernelError> {
+    let program = ebpf.program_mut(name).ok_or(KernelError::Missing(name))?;
+    program.try_into().map_err(|e: ProgramError| KernelError::program(name, e))
+}

@@ -1,0 +1,191 @@
+//! The configuration of the generators and of the checker, as their structures.
+
+use measure::{Nanos, Pacing, Rng};
+
+use super::frame::{Frame, octets};
+use super::plan::{PlainReply, TesterPlan};
+use crate::auth::octet_places;
+use crate::error::KernelError;
+use crate::layout::Layout;
+
+/// Size of `struct config` in `bpf/tester.bpf.c`.
+pub(crate) const CONFIG: usize = 704;
+/// Number of words of `struct generator`.
+pub(crate) const GENERATOR: usize = 15;
+/// First source port: below those that Linux gives to others.
+pub(crate) const FIRST_PORT: u16 = 16_384;
+/// Size of the frame in `struct config`.
+const FRAME: usize = 520;
+/// Binary logarithm of the unit of even gaps, and of the random quantiles.
+const GAP_SCALE: u32 = 32;
+const QUANTILE_SCALE: u32 = 24;
+/// Number of random quantiles, without the last one.
+pub(crate) const QUANTILES: u32 = 4_096;
+/// Lowest rate of a worker, in queries a second.
+const MIN_RATE: f64 = 0.6;
+
+/// Sizes of the tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Binary logarithms of the slots and of the ports of a worker.
+    pub(crate) slot_bits: u32,
+    pub(crate) port_bits: u32,
+    /// Number of seconds that are counted.
+    pub(crate) seconds: u32,
+}
+
+/// Returns the content of `struct config`.
+pub(crate) fn common(
+    plan: &TesterPlan,
+    sizes: Sizes,
+    start: Nanos,
+    index: u32,
+    stopped: bool,
+) -> [u8; CONFIG] {
+    let frame = Frame::new(plan);
+    let names = &plan.names;
+    let order = names.order.unwrap_or(super::plan::Order { mask: 0, shift: 0, keys: [0; 3] });
+    let workers = plan.cpus.len() as u32;
+    let (expect, address, places) = expected(plan.expect);
+    let mut config = Layout::new();
+    for word in [start.0, plan.timeout.0, names.names, order.mask].into_iter().chain(order.keys) {
+        config.put_u64(word);
+    }
+    for word in [
+        order.shift,
+        names.first,
+        u32::from(names.order.is_none()),
+        u32::from(names.reuse),
+        workers,
+        index,
+        sizes.slot_bits,
+        sizes.port_bits,
+        workers << sizes.port_bits,
+        u32::from(FIRST_PORT),
+        u32::from(salt(plan)),
+        u32::from(plan.sources.len() > 1),
+        frame.bytes.len() as u32,
+        names.question as u32,
+        frame.udp_sum,
+        frame.ip_sum,
+        plan.instants.shift,
+        plan.instants.count as u32,
+        sizes.seconds,
+        u32::from(plan.target.is_ipv6()),
+        expect,
+        u32::from(u16::from_ne_bytes(plan.target.port().to_be_bytes())),
+    ] {
+        config.put_u32(word);
+    }
+    config.put(16, &octets(plan.target.ip()));
+    config.put(16, &address);
+    config.put(4, &places);
+    config.put_u32(u32::from(stopped));
+    // The checker compares questions with that of the frame: the label is another one each time.
+    config.put(FRAME, &frame.bytes);
+    config.finish()
+}
+
+/// Returns the salt of the ids.
+pub(crate) fn salt(plan: &TesterPlan) -> u16 {
+    Rng::part(plan.seed, 0x1d).next_u64() as u16
+}
+
+/// Returns the kind of expectation, the expected address without the octets of an IPv4 address, and where those stand.
+fn expected(expect: PlainReply) -> (u32, [u8; 16], [u8; 4]) {
+    match expect {
+        PlainReply::Never => (0, [0; 16], [0; 4]),
+        PlainReply::Address => (1, [0; 16], [0; 4]),
+        PlainReply::Embedded(pref64) => {
+            let none = pref64.embed(std::net::Ipv4Addr::UNSPECIFIED).octets();
+            (2, none, octet_places(pref64))
+        }
+    }
+}
+
+/// Returns the content of `struct generator` for `worker` of a plan whose schedule begins at `start` and has `planned`
+/// queries for this worker.
+pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64; GENERATOR] {
+    let workers = plan.cpus.len() as f64;
+    let each = plan.rate().unwrap_or(0.0) / workers;
+    let mut first = worker as f64 * 1e9 / plan.rate().unwrap_or(1.0);
+    let (mut planned, mut end, mut random) = (0, u64::MAX, 0);
+    let (mut gap, mut scale) = (1e9 / each * f64::from(GAP_SCALE).exp2(), GAP_SCALE);
+    match plan.pacing {
+        Pacing::Poisson { .. } => {
+            let mut rng = Rng::part(plan.seed, worker as u64);
+            // The more digits the shorter the gaps are: the product with a quantile has 62 bits at most.
+            let digits = 32 - (1e9 / each).log2().ceil().max(0.0) as u32;
+            scale = QUANTILE_SCALE + digits;
+            gap = 1e9 / each * f64::from(digits).exp2();
+            first = -(1.0 - rng.unit()).ln() * 1e9 / each;
+            (planned, end) = (u64::MAX, (start + plan.duration).0);
+            random = rng.next_u64() | 1;
+        }
+        _ => {
+            if let Some(schedule) = plan.pacing.schedule(plan.duration, plan.seed) {
+                planned = schedule.shard(worker as u32, plan.cpus.len() as u32).planned();
+            }
+        }
+    }
+    let due = start.0 + first as u64;
+    let fraction = (first.fract() * f64::from(scale).exp2()) as u64;
+    let worker = worker as u64;
+    let clock = start.0;
+    [
+        1,
+        worker,
+        planned,
+        end,
+        due,
+        fraction,
+        gap as u64,
+        u64::from(scale),
+        random,
+        worker,
+        0,
+        0,
+        0,
+        clock,
+        clock,
+    ]
+}
+
+/// Returns the quantiles of the exponential distribution of mean 1, in 2^-24.
+pub(crate) fn quantiles() -> impl Iterator<Item = u64> {
+    (0..QUANTILES).map(|bin| {
+        let below = f64::from(bin) / f64::from(QUANTILES);
+        (-(1.0 - below).ln() * f64::from(1u32 << QUANTILE_SCALE)) as u64
+    })
+}
+
+/// Checks that the tables are large enough for a plan.
+///
+/// # Errors
+/// With what is too large, and what to do.
+pub(crate) fn sizes(plan: &TesterPlan) -> Result<Sizes, KernelError> {
+    let error = |why: String| Err(KernelError::Plan(why));
+    let Some(rate) = plan.rate() else {
+        return error("the pacing is not constant or poisson".to_owned());
+    };
+    if plan.cpus.is_empty() || rate / (plan.cpus.len() as f64) < MIN_RATE {
+        return error("each worker needs a core, and a query a second".to_owned());
+    }
+    let ports = (plan.cpus.len() as u32) << plan.port_bits();
+    if ports > super::plan::MAX_PORTS {
+        let most = super::plan::MAX_PORTS;
+        return error(format!("{ports} source ports: there are {most} at most"));
+    }
+    let slot_bits = plan.slot_bits().map_err(|held| {
+        KernelError::Plan(format!(
+            "{held} queries of each worker may wait for their timeout at once: take more cores, a lower rate or a shorter timeout"
+        ))
+    })?;
+    let len = Frame::len_of(plan.target.ip(), plan.names.query.len());
+    if len > super::frame::MAX_FRAME {
+        let most = super::frame::MAX_FRAME;
+        return error(format!("a query takes {len} octets on the wire: {most} at most"));
+    }
+    let seconds = plan.duration.as_secs_f64().ceil() as u32 + 2;
+    Ok(Sizes { slot_bits, port_bits: plan.port_bits(), seconds: seconds.min(86_400) })
+}

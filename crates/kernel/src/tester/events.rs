@@ -1,0 +1,124 @@
+//! What a generator or checker tells one by one: replies that it does not judge, losses, late departures, stalls.
+
+use measure::Nanos;
+
+/// Length of `struct event` in `bpf/tester.bpf.c`.
+const EVENT: usize = 48;
+
+/// Something that happened; times are those of `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A reply in time whose layout is not the plainest one, or that says something else.
+    Reply(Handed<'a>),
+    /// A query without a reply in time.
+    Lost(Sent),
+    /// A query that left late.
+    Departure {
+        /// Due time.
+        due: Nanos,
+        /// Time at which it left.
+        sent: Nanos,
+    },
+    /// A generator did not run for a while.
+    Stall {
+        /// When it ran before.
+        from: Nanos,
+        /// When it ran again.
+        until: Nanos,
+    },
+}
+
+/// A query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Due time.
+    pub due: Nanos,
+    /// Time at which it left.
+    pub sent: Nanos,
+    /// Address in its name.
+    pub key: u32,
+    /// Its port, among those of all workers.
+    pub port: u16,
+    /// Its id.
+    pub id: u16,
+}
+
+/// A reply that user space judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed<'a> {
+    /// Its query.
+    pub query: Sent,
+    /// When it arrived.
+    pub at: Nanos,
+    /// The message.
+    pub message: &'a [u8],
+}
+
+impl<'a> Event<'a> {
+    /// Reads an event; `None` if it is none.
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_first_chunk::<EVENT>()?;
+        let word = |at: usize| {
+            let octets = head[at..].first_chunk::<8>().copied().unwrap_or_default();
+            u64::from_ne_bytes(octets)
+        };
+        let half = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
+        let number = |at: usize| word(at) as u32;
+        let (due, sent, at) = (Nanos(word(8)), Nanos(word(16)), Nanos(word(24)));
+        let query = Sent { due, sent, key: number(32), port: half(36), id: half(38) };
+        match word(0) {
+            1 => {
+                let message = rest.get(..number(40) as usize)?;
+                Some(Event::Reply(Handed { query, at, message }))
+            }
+            2 => Some(Event::Lost(query)),
+            3 => Some(Event::Departure { due, sent }),
+            4 => Some(Event::Stall { from: sent, until: at }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Writes an event as the program does.
+    fn event(kind: u64, message: &[u8]) -> Vec<u8> {
+        let mut bytes: Vec<u8> =
+            [kind, 100, 200, 300].iter().flat_map(|n| n.to_ne_bytes()).collect();
+        bytes.extend(7u32.to_ne_bytes());
+        bytes.extend(8u16.to_ne_bytes());
+        bytes.extend(9u16.to_ne_bytes());
+        bytes.extend((message.len() as u32).to_ne_bytes());
+        bytes.extend(0u32.to_ne_bytes());
+        bytes.extend(message);
+        bytes
+    }
+
+    #[test]
+    fn events_are_read_as_the_program_writes_them() {
+        let query = Sent { due: Nanos(100), sent: Nanos(200), key: 7, port: 8, id: 9 };
+        let handed = Handed { query, at: Nanos(300), message: b"abc" };
+        assert_eq!(Event::read(&event(1, b"abc")), Some(Event::Reply(handed)));
+        assert_eq!(Event::read(&event(2, b"")), Some(Event::Lost(query)));
+        let departure = Event::Departure { due: Nanos(100), sent: Nanos(200) };
+        assert_eq!(Event::read(&event(3, b"")), Some(departure));
+        let stall = Event::Stall { from: Nanos(200), until: Nanos(300) };
+        assert_eq!(Event::read(&event(4, b"")), Some(stall));
+        assert_eq!(Event::read(&event(5, b"")), None);
+        let cut = event(1, b"abc");
+        assert_eq!(Event::read(&cut[..cut.len() - 1]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_octets_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(Event::Reply(handed)) = Event::read(&bytes) {
+                prop_assert!(handed.message.len() + EVENT <= bytes.len());
+            }
+        }
+    }
+}

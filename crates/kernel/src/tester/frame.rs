@@ -1,0 +1,102 @@
+//! The frame of a query, without what differs among queries.
+
+use std::net::IpAddr;
+
+use super::plan::TesterPlan;
+
+/// Length of an Ethernet header.
+const ETHERNET: usize = 14;
+/// Length of a UDP header.
+const UDP: usize = 8;
+/// Place of the label in a query, and its length with the octet before it.
+const LABEL: (usize, usize) = (12, 16);
+/// Longest frame, in octets: `FRAME` in `bpf/tester.bpf.c` less one.
+pub(crate) const MAX_FRAME: usize = 511;
+
+/// A frame, and the sums of what is in it, for the checksums.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// The frame; id, label, source port, and the checksum of UDP are zero.
+    pub(crate) bytes: Vec<u8>,
+    /// Sum for the checksum of UDP: pseudo-header, header and message.
+    pub(crate) udp_sum: u32,
+    /// Sum for the checksum of IPv4.
+    pub(crate) ip_sum: u32,
+}
+
+impl Frame {
+    /// Makes the frame of a plan's queries. The source address is zero if the ports have several.
+    pub(crate) fn new(plan: &TesterPlan) -> Self {
+        let message = &plan.names.query;
+        let source = match &plan.sources[..] {
+            [one] => octets(*one),
+            several => vec![0; several.first().map_or(4, |ip| octets(*ip).len())],
+        };
+        let target = octets(plan.target.ip());
+        let udp_len = (UDP + message.len()) as u16;
+        let ip = ip_header(&source, &target, udp_len);
+        let mut bytes = [plan.route.neighbour, plan.route.hardware].concat();
+        bytes.extend(if target.len() == 4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+        bytes.extend(&ip);
+        let mut udp = vec![0, 0];
+        udp.extend(plan.target.port().to_be_bytes());
+        udp.extend(udp_len.to_be_bytes());
+        udp.extend([0, 0]);
+        udp.extend(message);
+        udp[UDP..UDP + 2].fill(0);
+        udp[UDP + LABEL.0..UDP + LABEL.0 + LABEL.1].fill(0);
+        let pseudo = [&source[..], &target, &[0, 17], &udp_len.to_be_bytes()].concat();
+        let udp_sum = u32::from(fold(sum(&pseudo) + sum(&udp)));
+        bytes.extend(udp);
+        let mut ip_sum = 0;
+        if target.len() == 4 {
+            ip_sum = u32::from(fold(sum(&ip)));
+            let check = !fold(ip_sum);
+            bytes[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&check.to_ne_bytes());
+        }
+        Frame { bytes, udp_sum, ip_sum }
+    }
+
+    /// Returns the length of the frame of a message of `len` octets to `target`.
+    pub(crate) fn len_of(target: IpAddr, len: usize) -> usize {
+        ETHERNET + if target.is_ipv4() { 20 } else { 40 } + UDP + len
+    }
+}
+
+/// Returns the octets of an address.
+pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+/// Returns an IP header before a datagram of `udp_len` octets; the checksum of IPv4 is zero.
+fn ip_header(source: &[u8], target: &[u8], udp_len: u16) -> Vec<u8> {
+    const PROTOCOL: u8 = 17;
+    const HOPS: u8 = 64;
+    let mut header = if source.len() == 4 {
+        let [high, low] = (udp_len + 20).to_be_bytes();
+        // No options; not to be fragmented.
+        vec![0x45, 0, high, low, 0, 0, 0x40, 0, HOPS, PROTOCOL, 0, 0]
+    } else {
+        let [high, low] = udp_len.to_be_bytes();
+        vec![0x60, 0, 0, 0, high, low, PROTOCOL, HOPS]
+    };
+    header.extend(source);
+    header.extend(target);
+    header
+}
+
+/// Returns the sum of words of 16 bits in the order of octets of this machine, as the checksums of the Internet have
+/// it; a last odd octet is followed by a zero.
+fn sum(bytes: &[u8]) -> u32 {
+    let word = |pair: &[u8]| u16::from_ne_bytes([pair[0], *pair.get(1).unwrap_or(&0)]);
+    bytes.chunks(2).map(|pair| u32::from(word(pair))).sum()
+}
+
+/// Returns a sum in 16 bits.
+fn fold(sum: u32) -> u16 {
+    let once = (sum & 0xffff) + (sum >> 16);
+    ((once & 0xffff) + (once >> 16)) as u16
+}

@@ -1,0 +1,124 @@
+//! What a load by the kernel is made of.
+
+use std::net::{IpAddr, SocketAddr};
+
+use measure::{Nanos, Pacing};
+use wire::Pref64;
+
+use super::route::Route;
+
+/// Largest number of slots of a worker, as a power of two: 64 MiB of the kernel's memory.
+const MAX_SLOT_BITS: u32 = 22;
+/// Smallest number of slots of a worker, as a power of two.
+const MIN_SLOT_BITS: u32 = 16;
+/// Queries whose slots are not used again, as a multiple of those that one timeout holds.
+const TIMEOUTS: f64 = 4.0;
+/// Largest number of source ports over all workers.
+pub(crate) const MAX_PORTS: u32 = 1 << 14;
+
+/// A load by the kernel.
+#[derive(Clone, Debug)]
+pub struct TesterPlan {
+    /// Address and port of the server.
+    pub target: SocketAddr,
+    /// The way to it.
+    pub route: Route,
+    /// Source addresses: a single one, or addresses that the ports have in turn.
+    pub sources: Vec<IpAddr>,
+    /// Names of the queries.
+    pub names: NameOrder,
+    /// Replies that the kernel judges; all others are handed out.
+    pub expect: PlainReply,
+    /// Schedule: constant or Poisson.
+    pub pacing: Pacing,
+    /// Duration of sending.
+    pub duration: Nanos,
+    /// Timeout of a query.
+    pub timeout: Nanos,
+    /// Core of each worker.
+    pub cpus: Vec<usize>,
+    /// Number of source ports of each worker.
+    pub ports: usize,
+    /// Instants at which outstanding queries are counted: the binary logarithm of the time between two of them in
+    /// nanoseconds, and their number.
+    pub instants: Instants,
+    /// Seed of random gaps and of the ids.
+    pub seed: u64,
+}
+
+/// Instants of a trial at which outstanding queries are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instants {
+    /// Binary logarithm of the time between two of them, in nanoseconds.
+    pub shift: u32,
+    /// Number of them.
+    pub count: usize,
+}
+
+/// The names of a namespace in the order of their queries.
+#[derive(Clone, Debug)]
+pub struct NameOrder {
+    /// A query with the id 0, for a name whose first label is an address with leading zeros.
+    pub query: Vec<u8>,
+    /// Length of its question in octets.
+    pub question: usize,
+    /// Address of the first name.
+    pub first: u32,
+    /// Number of names.
+    pub names: u64,
+    /// Parameters of their permutation: mask, shift and keys; `None` for their own order.
+    pub order: Option<Order>,
+    /// Whether to start again when all names are used.
+    pub reuse: bool,
+}
+
+/// Parameters of a permutation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Mask of the values.
+    pub mask: u64,
+    /// Shift of each step.
+    pub shift: u32,
+    /// Factors.
+    pub keys: [u64; 3],
+}
+
+/// Replies that the kernel judges by itself: NOERROR with one address record and perhaps an OPT record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlainReply {
+    /// None.
+    Never,
+    /// The address in the name.
+    Address,
+    /// The address in the name, embedded in the prefix.
+    Embedded(Pref64),
+}
+
+impl TesterPlan {
+    /// Returns the rate of the schedule in queries a second; `None` if the kernel does not have this pacing.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        match self.pacing {
+            Pacing::Constant { rate } | Pacing::Poisson { rate } => Some(rate.get()),
+            _ => None,
+        }
+    }
+
+    /// Returns the binary logarithm of the source ports of a worker.
+    pub(crate) fn port_bits(&self) -> u32 {
+        self.ports.max(1).next_power_of_two().ilog2()
+    }
+
+    /// Returns the binary logarithm of the slots of a worker, or the number of slots that a timeout needs if there are
+    /// not as many.
+    pub(crate) fn slot_bits(&self) -> Result<u32, u64> {
+        let each = self.rate().unwrap_or(0.0) / self.cpus.len().max(1) as f64;
+        let held = each * self.timeout.as_secs_f64();
+        if held >= f64::from(1u32 << MAX_SLOT_BITS) {
+            return Err(held as u64);
+        }
+        let wanted = (held * TIMEOUTS) as u64 + 1;
+        let bits = wanted.next_power_of_two().ilog2();
+        // An id has 16 bits.
+        Ok(bits.clamp(MIN_SLOT_BITS, MAX_SLOT_BITS).min(16 + self.port_bits()))
+    }
+}

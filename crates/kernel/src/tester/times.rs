@@ -1,0 +1,194 @@
+//! What the programs count on each core, summed up.
+
+use aya::Ebpf;
+use aya::maps::{Array, PerCpuArray};
+use measure::{Histogram, Nanos};
+
+use super::config::Sizes;
+use crate::error::KernelError;
+
+/// Number of words of `struct counts` in `bpf/tester.bpf.c`, and how many of them are before the instants.
+const COUNTS: usize = FIRST_COUNTS + 2 * INSTANTS;
+const FIRST_COUNTS: usize = 11;
+/// Largest number of instants.
+const INSTANTS: usize = 128;
+/// Buckets of a row of a histogram, rows of a histogram, and histograms of a core.
+const ROW: usize = 1_024;
+pub(crate) const ROWS: u32 = 28;
+pub(crate) const HISTOGRAMS: u32 = 3;
+
+/// Counts of all cores together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TesterCounts {
+    /// Queries sent.
+    pub sent: u64,
+    /// Valid replies in time that the kernel judged.
+    pub valid: u64,
+    /// Replies to queries whose timeout had passed.
+    pub late: u64,
+    /// Queries without a reply in time.
+    pub lost: u64,
+    /// Further replies to answered queries.
+    pub duplicates: u64,
+    /// Replies that belong to no query.
+    pub unexpected: u64,
+    /// Number of times that a due query found its slot in use.
+    pub blocked: u64,
+    /// Replies for user space that found no room; their queries are lost.
+    pub unread: u64,
+    /// Whether a worker had no more names.
+    pub exhausted: bool,
+    /// Number of workers that have sent all their queries.
+    pub finished: usize,
+    /// When the last query left.
+    pub last_sent: Nanos,
+}
+
+/// Counts of one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TesterSecond {
+    /// Queries sent that were due in it.
+    pub sent: u64,
+    /// Valid replies to them that the kernel judged.
+    pub valid: u64,
+}
+
+/// Everything that is read once, after a load.
+#[derive(Clone, Debug)]
+pub struct TesterTimes {
+    /// Time from due to sent.
+    pub schedule_error: Histogram,
+    /// Time from due to a valid reply that the kernel judged; the timeout for lost queries.
+    pub latency: Histogram,
+    /// Time from sent to such a reply.
+    pub latency_from_send: Histogram,
+    /// Counts of each second.
+    pub series: Vec<TesterSecond>,
+    /// Queries with such a reply that were outstanding at each instant.
+    pub outstanding: Vec<u64>,
+}
+
+/// Reads the counters of all cores, each on its own.
+fn of_cores(ebpf: &Ebpf) -> Result<Vec<[u64; COUNTS]>, KernelError> {
+    let map = ebpf.map("counters").ok_or(KernelError::Missing("the map `counters`"))?;
+    let cores = PerCpuArray::<_, [u64; COUNTS]>::try_from(map)?.get(&0, 0)?;
+    Ok(cores.iter().copied().collect())
+}
+
+/// Reads the counts.
+pub(crate) fn counts(ebpf: &Ebpf) -> Result<TesterCounts, KernelError> {
+    let cores = of_cores(ebpf)?;
+    let sum = |at: usize| cores.iter().map(|core| core[at]).sum();
+    Ok(TesterCounts {
+        sent: sum(0),
+        valid: sum(1),
+        late: sum(2),
+        lost: sum(3),
+        duplicates: sum(4),
+        unexpected: sum(5),
+        blocked: sum(6),
+        unread: sum(7),
+        exhausted: cores.iter().any(|core| core[8] > 0),
+        finished: cores.iter().filter(|core| core[9] > 0).count(),
+        last_sent: Nanos(cores.iter().map(|core| core[10]).max().unwrap_or(0)),
+    })
+}
+
+/// Reads the histograms, the seconds and the instants.
+pub(crate) fn times(ebpf: &Ebpf, cores: u32, sizes: Sizes) -> Result<TesterTimes, KernelError> {
+    let histogram = |which| histogram(ebpf, which, cores);
+    Ok(TesterTimes {
+        schedule_error: histogram(0)?,
+        latency: histogram(1)?,
+        latency_from_send: histogram(2)?,
+        series: series(ebpf, cores, sizes.seconds)?,
+        outstanding: outstanding(&of_cores(ebpf)?),
+    })
+}
+
+/// Reads one of the histograms.
+fn histogram(ebpf: &Ebpf, which: u32, cores: u32) -> Result<Histogram, KernelError> {
+    let map = ebpf.map("times").ok_or(KernelError::Missing("the map `times`"))?;
+    let rows = Array::<_, [u64; ROW]>::try_from(map)?;
+    let mut all = Histogram::new();
+    for core in 0..cores {
+        for row in 0..ROWS {
+            let counts = rows.get(&((core * HISTOGRAMS + which) * ROWS + row), 0)?;
+            for (column, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                all.record_many(time_of(row, column as u64), *count);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the shortest time of a bucket.
+fn time_of(row: u32, column: u64) -> Nanos {
+    // Two rows of single nanoseconds; from there on each row is a power of two.
+    match row {
+        0 => Nanos(column),
+        _ => Nanos((ROW as u64 + column) << (row - 1)),
+    }
+}
+
+/// Reads the counts of each second.
+fn series(ebpf: &Ebpf, cores: u32, seconds: u32) -> Result<Vec<TesterSecond>, KernelError> {
+    let map = ebpf.map("series").ok_or(KernelError::Missing("the map `series`"))?;
+    let series = Array::<_, [u64; 2]>::try_from(map)?;
+    let mut all = vec![TesterSecond::default(); seconds as usize];
+    for core in 0..cores {
+        for (second, sum) in (0..seconds).zip(&mut all) {
+            let [sent, valid] = series.get(&(core * seconds + second), 0)?;
+            (sum.sent, sum.valid) = (sum.sent + sent, sum.valid + valid);
+        }
+    }
+    Ok(all)
+}
+
+/// Sums up how many queries began and ended to be outstanding before each instant.
+fn outstanding(cores: &[[u64; COUNTS]]) -> Vec<u64> {
+    let sum = |at: usize| cores.iter().map(|core| core[at]).sum::<u64>();
+    let mut now = 0u64;
+    (0..INSTANTS)
+        .map(|instant| {
+            let (rise, fall) = (FIRST_COUNTS + instant, FIRST_COUNTS + INSTANTS + instant);
+            now = (now + sum(rise)).saturating_sub(sum(fall));
+            now
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bucket of a time, as `record` in `bpf/tester.bpf.c` finds it.
+    fn bucket(time: u64) -> (u32, u64) {
+        let shift = time.max(1).ilog2().saturating_sub(10);
+        (shift + u32::from((time >> shift) >> 10 == 1), (time >> shift) % ROW as u64)
+    }
+
+    #[test]
+    fn buckets_are_those_of_the_histograms() {
+        for time in
+            (0..37).flat_map(|bit| [1u64 << bit, (1 << bit) + 1, (3 << bit) / 2, (2 << bit) - 1])
+        {
+            let time = time.min(100_000_000_000);
+            let (row, column) = bucket(time);
+            assert!(row < ROWS, "{time}");
+            let (mut exact, mut ours) = (Histogram::new(), Histogram::new());
+            exact.record(Nanos(time));
+            ours.record_many(time_of(row, column), 1);
+            let spans = |histogram: &Histogram| histogram.spans().collect::<Vec<_>>();
+            assert_eq!(spans(&exact), spans(&ours), "{time}");
+        }
+    }
+
+    #[test]
+    fn instants_are_sums() {
+        let mut core = [0; COUNTS];
+        (core[FIRST_COUNTS + 1], core[FIRST_COUNTS + 3]) = (5, 2);
+        core[FIRST_COUNTS + INSTANTS + 3] = 4;
+        assert_eq!(outstanding(&[core, core])[..5], [0, 10, 10, 6, 6]);
+    }
+}

@@ -1,0 +1,351 @@
+//! The programs of the Tester, frame by frame: queries are those of the workload, and replies are judged as it judges them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
+use kernel::tester::{Event, Instants, NameOrder, Order, PlainReply, Route, TesterPlan};
+use kernel::{KernelError, KernelTester};
+use load::Workload;
+use load::workload::MAX_QUERY;
+use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
+use measure::{Nanos, Pacing, Qps};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use wire::{Edns, Namespace, Pref64, Qtype};
+
+const ETHERNET: usize = 14;
+const UDP: usize = 8;
+/// Number of queries of each load.
+const QUERIES: usize = 3_000;
+
+/// A load, and the workload that it is made of.
+struct Case {
+    plan: TesterPlan,
+    workload: NamespaceWorkload,
+    spec: NamespaceSpec,
+}
+
+fn pref64() -> Pref64 {
+    "2001:db8:1:2::/64".parse().expect("a prefix")
+}
+
+/// Makes a load of 50,000 queries a second.
+fn case(target: &str, expect: NamespaceExpect, edns: Option<Edns>, sources: &[&str]) -> Case {
+    let namespace = "10.16.0.0/12".parse().expect("a prefix");
+    let zone = "Perf.example".parse().expect("a zone");
+    let qtype = if expect == NamespaceExpect::Address { Qtype::A } else { Qtype::AAAA };
+    let spec = NamespaceSpec {
+        namespace: Namespace::new(namespace, zone).expect("a namespace"),
+        qtype,
+        expect,
+        first: 77,
+        names: 70_001,
+        reuse: false,
+        sequential: false,
+        seed: 5,
+        recursion_desired: true,
+        edns,
+    };
+    let parts = spec.parts();
+    let order = parts.order.map(|o| Order { mask: o.mask, shift: o.shift, keys: o.keys });
+    let sources: Vec<IpAddr> = sources.iter().map(|ip| ip.parse().expect("an address")).collect();
+    let expect = match expect {
+        NamespaceExpect::Address => PlainReply::Address,
+        NamespaceExpect::Embedded(pref64) => PlainReply::Embedded(pref64),
+        _ => PlainReply::Never,
+    };
+    let plan = TesterPlan {
+        target: target.parse().expect("an address"),
+        route: Route {
+            device: "lo".to_owned(),
+            source: sources[0],
+            hardware: [2, 0, 0, 0, 0, 1],
+            neighbour: [2, 0, 0, 0, 0, 2],
+        },
+        sources,
+        names: NameOrder {
+            query: parts.query,
+            question: parts.question,
+            first: parts.first.into(),
+            names: spec.names,
+            order,
+            reuse: false,
+        },
+        expect,
+        pacing: Pacing::Constant { rate: Qps::new(50_000.0).expect("a rate") },
+        duration: Nanos::from_secs(60),
+        timeout: Nanos::from_secs(30),
+        cpus: vec![first_core()],
+        ports: 4,
+        instants: Instants { shift: 30, count: 56 },
+        seed: 9,
+    };
+    let workload = NamespaceWorkload::new(spec.clone(), 0, 1).expect("inside");
+    Case { plan, workload, spec }
+}
+
+fn first_core() -> usize {
+    let set = nix::sched::sched_getaffinity(Pid::from_raw(0)).expect("the cores of this thread");
+    (0..CpuSet::count()).find(|cpu| set.is_set(*cpu) == Ok(true)).expect("a core")
+}
+
+/// Loads a plan whose queries are all due since long ago, on this thread's core; `None` if this user may not.
+fn loaded(plan: &TesterPlan) -> Option<KernelTester> {
+    let mut set = CpuSet::new();
+    set.set(plan.cpus[0]).expect("a core");
+    sched_setaffinity(Pid::from_raw(0), &set).expect("this thread may run there");
+    let mut tester = match KernelTester::load(plan) {
+        Err(why @ KernelError::NotPermitted) => {
+            skip::because(why);
+            return None;
+        }
+        loaded => loaded.unwrap_or_else(|why| panic!("{why}")),
+    };
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("a clock");
+    let now = now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64;
+    tester.start_at(Nanos(now - 10_000_000_000)).expect("starts");
+    Some(tester)
+}
+
+/// Runs the generator until a query is due; after a stall it makes up for a millisecond at a time.
+fn next_frame(tester: &KernelTester) -> Vec<u8> {
+    loop {
+        if let Some(frame) = tester.generate_once().expect("runs") {
+            return frame;
+        }
+    }
+}
+
+/// Sums up words of 16 bits as the checksums of the Internet do.
+fn sum(parts: &[&[u8]]) -> u16 {
+    let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
+    let mut sum: u64 = parts.iter().flat_map(|part| part.chunks(2)).map(word).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// A query in its frame.
+struct Query {
+    source: IpAddr,
+    port: u16,
+    message: Vec<u8>,
+}
+
+/// Checks lengths and checksums of a frame; returns its query.
+fn query(frame: &[u8], target: SocketAddr) -> Query {
+    assert_eq!(frame[..12], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    let v6 = target.is_ipv6();
+    assert_eq!(frame[12..14], if v6 { [0x86, 0xdd] } else { [8, 0] });
+    let (from, size) = if v6 { (22, 16) } else { (26, 4) };
+    let at = from + 2 * size;
+    let len = usize::from(u16::from_be_bytes([frame[at + 4], frame[at + 5]]));
+    assert_eq!(frame.len(), at + len, "the frame ends with the datagram");
+    let of_ip = if v6 { [frame[18], frame[19]] } else { [frame[16], frame[17]] };
+    assert_eq!(usize::from(u16::from_be_bytes(of_ip)), len + if v6 { 0 } else { 20 });
+    if !v6 {
+        assert_eq!(sum(&[&frame[ETHERNET..at]]), 0xffff, "checksum of IPv4");
+    }
+    let pseudo = [0, 17, frame[at + 4], frame[at + 5]];
+    assert_eq!(sum(&[&frame[from..at], &pseudo, &frame[at..]]), 0xffff, "checksum of UDP");
+    assert_ne!(frame[at + 6..at + 8], [0, 0]);
+    let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    assert_eq!(port(at + 2), target.port());
+    let ip = |octets: &[u8]| match octets.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(octets).expect("four")),
+        _ => IpAddr::from(<[u8; 16]>::try_from(octets).expect("sixteen")),
+    };
+    assert_eq!(ip(&frame[from + size..at]), target.ip());
+    Query {
+        source: ip(&frame[from..from + size]),
+        port: port(at),
+        message: frame[at + UDP..].to_vec(),
+    }
+}
+
+/// Makes the frame of a reply to a query in `frame`.
+fn reply_frame(frame: &[u8], v6: bool, message: &[u8]) -> Vec<u8> {
+    let (from, size) = if v6 { (22, 16) } else { (26, 4) };
+    let at = from + 2 * size;
+    let mut reply = frame[..at + UDP].to_vec();
+    reply.copy_within(from..from + size, from + size);
+    reply[from..from + size].copy_from_slice(&frame[from + size..at]);
+    reply[at..at + 2].copy_from_slice(&frame[at + 2..at + 4]);
+    reply[at + 2..at + 4].copy_from_slice(&frame[at..at + 2]);
+    let len = (UDP + message.len()) as u16;
+    reply[at + 4..at + 6].copy_from_slice(&len.to_be_bytes());
+    let ip_len = if v6 { len } else { len + 20 };
+    let place = if v6 { 18 } else { 16 };
+    reply[place..place + 2].copy_from_slice(&ip_len.to_be_bytes());
+    reply.extend(message);
+    reply.resize(reply.len().max(60), 0);
+    reply
+}
+
+fn cases() -> Vec<Case> {
+    let embedded = NamespaceExpect::Embedded(pref64());
+    vec![
+        case("10.0.0.2:53", NamespaceExpect::Address, None, &["10.0.0.1"]),
+        case("[fd00::2]:5300", embedded, Some(Edns::default()), &["fd00::1"]),
+        case("10.0.0.2:53", embedded, None, &["10.0.0.1", "10.0.0.3", "10.0.0.4"]),
+        case("[fd00::2]:53", NamespaceExpect::AnyPrefix, None, &["fd00::1", "fd00::9"]),
+    ]
+}
+
+#[test]
+fn queries_are_those_of_the_workload() {
+    for mut case in cases() {
+        let Some(tester) = loaded(&case.plan) else { return };
+        let mut seen = std::collections::HashSet::new();
+        for number in 0..QUERIES {
+            let query = query(&next_frame(&tester), case.plan.target);
+            let mut expected = [0; MAX_QUERY];
+            let len = case.workload.next(&mut expected).expect("a name").len;
+            assert_eq!(query.message[2..], expected[2..len], "number {number}");
+            let source = number % case.plan.ports % case.plan.sources.len();
+            assert_eq!(query.source, case.plan.sources[source]);
+            let id = [query.message[0], query.message[1]];
+            assert!(seen.insert((query.port, id)), "a port with an id, once");
+        }
+        let counts = tester.counts().expect("counts");
+        assert_eq!(counts.sent, QUERIES as u64);
+        let times = tester.times().expect("times");
+        assert_eq!(times.schedule_error.count(), QUERIES as u64);
+        assert_eq!(times.series[0].sent, QUERIES as u64, "all due in the first second");
+    }
+}
+
+/// Changes a reply in one of several ways, or not at all.
+fn spoil(random: &mut ChaCha12Rng, reply: &mut Vec<u8>) {
+    let mut below = |n: usize| (random.next_u64() % n as u64) as usize;
+    match below(8) {
+        0 => {
+            let at = 2 + below(reply.len() - 2);
+            reply[at] ^= 1 << below(8);
+        }
+        1 => reply.truncate(2 + below(reply.len() - 2)),
+        2 => reply.extend([0; 3]),
+        3 => reply[2] |= 2,
+        4 => reply[3] = reply[3] & 0xf0 | below(16) as u8,
+        // The case of a letter of the zone.
+        5 => reply[32] ^= 0x20,
+        _ => {}
+    }
+}
+
+#[test]
+fn replies_are_judged_as_by_the_workload() {
+    for (number, mut case) in cases().into_iter().enumerate() {
+        let Some(tester) = loaded(&case.plan) else { return };
+        let config = AuthConfig {
+            aaaa: AaaaPolicy::Always,
+            pref64: pref64(),
+            ..AuthConfig::new(case.spec.namespace)
+        };
+        let mut auth = Auth::new(config);
+        let mut random = ChaCha12Rng::seed_from_u64(number as u64);
+        let (mut valid, mut handed) = (0, 0);
+        for _ in 0..QUERIES {
+            let frame = next_frame(&tester);
+            let sent = query(&frame, case.plan.target);
+            let key = case.workload.next(&mut [0; MAX_QUERY]).expect("a name").key;
+            let mut reply = vec![0; MAX_REPLY];
+            let len = auth.answer(&sent.message, &mut reply).expect("an answer");
+            reply.truncate(len);
+            spoil(&mut random, &mut reply);
+            let verdict = case.workload.check(key, &reply);
+            let answer = reply_frame(&frame, case.plan.target.is_ipv6(), &reply);
+            assert!(tester.check_once(&answer).expect("runs"));
+            let mut judged = None;
+            let events = tester.events(10, |event| match event {
+                Event::Reply(reply) => {
+                    assert_eq!((reply.query.key, tester.port(reply.query.port)), (key, sent.port));
+                    assert!(reply.query.due <= reply.query.sent && reply.query.sent <= reply.at);
+                    judged = Some(case.workload.check(key, reply.message));
+                }
+                Event::Departure { .. } | Event::Stall { .. } => {}
+                other => panic!("{other:?}"),
+            });
+            assert!(events > 0 || judged.is_none());
+            handed += u64::from(judged.is_some());
+            let counted = tester.counts().expect("counts").valid;
+            match judged {
+                Some(judged) => assert_eq!(judged, verdict, "handed out whole"),
+                None => assert_eq!((counted, verdict), (valid + 1, Ok(0)), "{reply:02x?}"),
+            }
+            valid = counted;
+            // The same once more is a duplicate.
+            assert!(tester.check_once(&answer).expect("runs"));
+        }
+        let counts = tester.counts().expect("counts");
+        assert_eq!(counts.valid + handed, QUERIES as u64);
+        assert_eq!((counts.duplicates, counts.unexpected), (QUERIES as u64, 0));
+        assert_eq!((counts.late, counts.lost, counts.unread), (0, 0, 0));
+        assert!(case.plan.expect == PlainReply::Never || valid > QUERIES as u64 / 4, "{valid}");
+        let times = tester.times().expect("times");
+        assert_eq!((times.latency.count(), times.latency_from_send.count()), (valid, valid));
+        assert_eq!(times.series.iter().map(|second| second.valid).sum::<u64>(), valid);
+    }
+}
+
+#[test]
+fn packets_of_others_are_passed_up() {
+    let case = case("10.0.0.2:53", NamespaceExpect::Address, None, &["10.0.0.1"]);
+    let Some(tester) = loaded(&case.plan) else { return };
+    let frame = next_frame(&tester);
+    let message = &query(&frame, case.plan.target).message;
+    let reply = reply_frame(&frame, false, message);
+    let changed = |at: usize, octets: &[u8]| {
+        let mut frame = reply.clone();
+        frame[at..at + octets.len()].copy_from_slice(octets);
+        frame
+    };
+    let udp = ETHERNET + 20;
+    for (what, frame, taken) in [
+        ("another server", changed(26, &[10, 0, 0, 9]), false),
+        ("another port of the server", changed(udp, &[0, 54]), false),
+        ("a port that is not the Tester's", changed(udp + 2, &[0, 80]), false),
+        ("a fragment", changed(ETHERNET + 6, &[0x20, 0]), false),
+        ("TCP", changed(ETHERNET + 9, &[6]), false),
+        ("another protocol", changed(12, &[0x88, 0xa8]), false),
+        ("a datagram longer than its frame", changed(udp + 4, &[2, 0]), true),
+        ("an id that nobody used", changed(udp + UDP, &[!message[0], !message[1]]), true),
+    ] {
+        assert_eq!(tester.check_once(&frame).expect("runs"), taken, "{what}");
+    }
+    let counts = tester.counts().expect("counts");
+    assert_eq!((counts.unexpected, counts.valid, counts.duplicates), (2, 0, 0));
+}
+
+#[test]
+fn random_gaps_are_exponential() {
+    let rate = 1_000_000.0;
+    let pacing = Pacing::Poisson { rate: Qps::new(rate).expect("a rate") };
+    let mut case = case("10.0.0.2:53", NamespaceExpect::Address, None, &["10.0.0.1"]);
+    case.plan.pacing = pacing;
+    case.plan.timeout = Nanos::from_millis(1);
+    let Some(tester) = loaded(&case.plan) else { return };
+    let mut dues = Vec::new();
+    let mut sent = 0;
+    while dues.len() < 20_000 && sent < 60_000 {
+        next_frame(&tester);
+        sent += 1;
+        tester.events(1_000, |event| {
+            if let Event::Departure { due, .. } = event {
+                dues.push(due.0);
+            }
+        });
+    }
+    let gaps: Vec<f64> =
+        dues.windows(2).map(|pair| (pair[1] - pair[0]) as f64 * rate / 1e9).collect();
+    // Five standard deviations of 20,000 gaps are 0.036 of the mean, and at most 0.018 of a share.
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    assert!((mean - 1.0).abs() < 0.04, "mean {mean} of {}", gaps.len());
+    for x in [0.1, 0.5, 1.0, 2.0, 4.0] {
+        let above = gaps.iter().filter(|gap| **gap > x).count() as f64 / gaps.len() as f64;
+        assert!((above - f64::exp(-x)).abs() < 0.02, "{x}: {above}");
+    }
+}

@@ -1,0 +1,299 @@
+//! The Measurer's half of a load whose queries leave and return elsewhere: in the kernel.
+//!
+//! ```text
+//! counts, from time to time        ──┐
+//! replies that nobody has judged   ──┼──> collector ──> tally
+//! losses, late departures, stalls  ──┤
+//! histograms and series, at the end──┘
+//! ```
+//!
+//! What is judged here is judged as the replies of a socket are, by the same code.
+
+use std::sync::Arc;
+
+use measure::stall::{LostQuery, Side, Stall};
+use measure::{Histogram, Nanos};
+
+use crate::flight::{Found, OutstandingTable, State};
+use crate::live::{GoalWatch, Live};
+use crate::outcome::Outcomes;
+use crate::plan::Plan;
+use crate::tally::{Second, Tally};
+use crate::workload::Workload;
+
+/// Counts of a load so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Queries sent.
+    pub sent: u64,
+    /// Valid replies in time, without those that the collector judged.
+    pub valid: u64,
+    /// Replies to queries whose timeout had passed.
+    pub late: u64,
+    /// Queries without a reply in time.
+    pub lost: u64,
+    /// Further replies to answered queries.
+    pub duplicates: u64,
+    /// Replies that belong to no query.
+    pub unexpected: u64,
+    /// Number of times that a due query found no free id.
+    pub blocked: u64,
+}
+
+/// What is known of a load after its end, without the replies that the collector judged.
+#[derive(Clone, Debug)]
+pub struct CountedTimes {
+    /// Time from due to sent.
+    pub schedule_error: Histogram,
+    /// Time from due to reply; the timeout for lost queries.
+    pub latency: Histogram,
+    /// Time from sent to reply.
+    pub latency_from_send: Histogram,
+    /// Counts of each second.
+    pub series: Vec<Second>,
+    /// Queries that were outstanding at each of the [instants](Collector::instants).
+    pub outstanding: Vec<u64>,
+    /// When the last query left, on the engine's clock.
+    pub last_sent: Nanos,
+    /// Whether the names ended before the trial did.
+    pub exhausted: bool,
+}
+
+/// A query that was sent; times on the engine's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentQuery {
+    /// Due time.
+    pub due: Nanos,
+    /// Time at which it left.
+    pub sent: Nanos,
+    /// Its key in the workload.
+    pub key: u32,
+    /// Source port.
+    pub port: u16,
+    /// Id of the message.
+    pub id: u16,
+}
+
+/// Collects the outcomes of a load.
+pub struct Collector {
+    outcomes: Outcomes,
+    watch: GoalWatch,
+    start: Nanos,
+    counted: Counted,
+}
+
+/// The table of one query: that of the reply at hand.
+struct OnlyQuery(Found);
+
+impl OutstandingTable for OnlyQuery {
+    fn launch(&mut self, _due: Nanos, _key: u32) -> u16 {
+        unreachable!("queries are sent elsewhere")
+    }
+
+    fn find(&self, _id: u16) -> Found {
+        self.0
+    }
+
+    fn mark_answered(&mut self, _id: u16) {}
+
+    fn mark_predecessor_answered(&mut self, _id: u16) {}
+
+    fn expire_each(&mut self, _now: Nanos, _timeout: Nanos, _lost: impl FnMut(u16, Found)) {}
+}
+
+impl Collector {
+    /// Makes the collector of a load that began at `start` on the engine's clock, and plans `planned` queries.
+    pub fn new(
+        plan: &Plan,
+        planned: u64,
+        workload: Box<dyn Workload>,
+        live: Arc<Live>,
+        start: Nanos,
+    ) -> Self {
+        let mut tally = Tally::new(plan.duration);
+        (tally.planned, tally.started, tally.disturbances.started) = (planned, start, start);
+        let watch = GoalWatch::new(plan, live);
+        let outcomes = Outcomes::new(workload, tally, plan.timeout);
+        Collector { outcomes, watch, start, counted: Counted::default() }
+    }
+
+    /// Returns the instants at which outstanding queries are counted in a trial of this duration: the binary logarithm of
+    /// the time between two of them in nanoseconds, and their number.
+    pub fn instants(duration: Nanos) -> (u32, usize) {
+        crate::outstanding::OutstandingCounts::new(duration).instants()
+    }
+
+    /// Judges the reply to a query, which arrived `at` in time.
+    pub fn reply(&mut self, query: SentQuery, at: Nanos, message: &[u8]) {
+        let found = Found {
+            state: State::Outstanding,
+            key: query.key,
+            due: query.due.since(self.start),
+            sent: query.sent.since(self.start),
+            after_lost: false,
+        };
+        let at = at.since(self.start);
+        self.outcomes.record_reply(0, Some(&mut OnlyQuery(found)), at, message);
+    }
+
+    /// Notes a query that was counted as lost.
+    pub fn lost(&mut self, query: SentQuery) {
+        let address = self.outcomes.workload.address(query.key);
+        self.outcomes.tally.disturbances.add_lost(LostQuery {
+            due: query.due.since(self.start),
+            sent: query.sent.since(self.start),
+            socket: 0,
+            port: Some(query.port),
+            id: query.id,
+            address,
+            seen_by_authdns: None,
+        });
+    }
+
+    /// Notes a query that left late.
+    pub fn departure(&mut self, due: Nanos, sent: Nanos) {
+        let late = sent.since(due);
+        self.outcomes.tally.disturbances.add_departure(due.since(self.start), late);
+    }
+
+    /// Notes that nothing was sent or received in this time.
+    pub fn stall(&mut self, from: Nanos, until: Nanos) {
+        let stall = Stall { side: Side::Tester, at: from, length: until.since(from) };
+        self.outcomes.tally.disturbances.add_stall(stall);
+    }
+
+    /// Takes the counts so far, at `now`; returns whether the goal is missed for certain, so that nothing more need be sent.
+    pub fn count(&mut self, counted: Counted, now: Nanos) -> bool {
+        let (tally, before) = (&mut self.outcomes.tally, self.counted);
+        tally.sent += counted.sent - before.sent;
+        tally.answered += counted.valid - before.valid;
+        tally.valid += counted.valid - before.valid;
+        tally.rcodes[0] += counted.valid - before.valid;
+        tally.late += counted.late - before.late;
+        tally.lost += counted.lost - before.lost;
+        tally.duplicates += counted.duplicates - before.duplicates;
+        tally.unexpected += counted.unexpected - before.unexpected;
+        tally.blocked += counted.blocked - before.blocked;
+        self.counted = counted;
+        let missed = self.watch.goal_missed(now.since(self.start), tally);
+        tally.stopped_early |= missed;
+        missed
+    }
+
+    /// Returns the number of queries that have neither a reply nor been lost.
+    pub fn outstanding(&self) -> u64 {
+        let tally = &self.outcomes.tally;
+        tally.sent.saturating_sub(tally.answered + tally.lost)
+    }
+
+    /// Returns the outcomes of the queries.
+    pub fn finish(mut self, times: &CountedTimes) -> Tally {
+        let unresolved = self.outstanding();
+        let tally = &mut self.outcomes.tally;
+        tally.schedule_error.merge(&times.schedule_error);
+        tally.latency.merge(&times.latency);
+        tally.latency_from_send.merge(&times.latency_from_send);
+        for (second, of) in (0..).zip(&times.series) {
+            let place = tally.second(Nanos::from_secs(second));
+            place.sent += of.sent;
+            place.answered += of.answered;
+            place.valid += of.valid;
+        }
+        tally.outstanding.add_counts(&times.outstanding);
+        (tally.last_sent, tally.unresolved) = (times.last_sent, unresolved);
+        tally.exhausted |= times.exhausted;
+        self.watch.show(&self.outcomes.tally);
+        self.outcomes.tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::{Pacing, Qps};
+    use wire::{Expect, Invalid, Name, Qtype};
+
+    use super::*;
+    use crate::workload::MAX_QUERY;
+    use crate::workload::file::QueryOptions;
+    use crate::workload::generated::{GeneratedSpec, GeneratedWorkload};
+
+    const START: Nanos = Nanos::from_secs(100);
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    fn query(due: u64, key: u32) -> SentQuery {
+        SentQuery { due: START + MS(due), sent: START + MS(due + 1), key, port: 20_000, id: 5 }
+    }
+
+    #[test]
+    fn counts_and_judged_replies_add_up() {
+        let rate = Qps::new(1_000.0).expect("a rate");
+        let plan = Plan {
+            pacing: Pacing::Constant { rate },
+            duration: Nanos::from_secs(1),
+            timeout: MS(100),
+            max_burst: Nanos::ZERO,
+            segmented: false,
+            adaptive_window: true,
+            stop_at: None,
+            most_outstanding: None,
+            step: None,
+            sockets: 1,
+            seed: 1,
+            worker: 0,
+            workers: 1,
+        };
+        let name: Name = "example.".parse().expect("a name");
+        let options = QueryOptions {
+            expect: Expect::NoError,
+            recursion_desired: false,
+            edns: None,
+            runs: None,
+            sample: None,
+        };
+        let single = GeneratedSpec::Single { name };
+        let workload =
+            GeneratedWorkload::new(single, vec![Qtype::A], options, 1, 0, 1).expect("valid");
+        let mut workload: Box<dyn Workload> = Box::new(workload);
+        let mut message = [0; MAX_QUERY];
+        let composed = workload.next(&mut message).expect("a query");
+        let (len, key) = (composed.len, composed.key);
+        let live = Arc::new(Live::default());
+        let mut collector = Collector::new(&plan, 1_000, workload, live.clone(), START);
+        // The query itself is no response; with QR it is a reply without records.
+        collector.reply(query(10, key), START + MS(12), &message[..len]);
+        message[2] |= 0x80;
+        collector.reply(query(20, key), START + MS(22), &message[..len]);
+        message[3] |= 2;
+        collector.reply(query(30, key), START + MS(32), &message[..len]);
+        collector.lost(query(40, key));
+        collector.departure(START + MS(50), START + MS(55));
+        collector.stall(START + MS(50), START + MS(54));
+        let counted = Counted { sent: 1_000, valid: 996, lost: 1, late: 1, ..Counted::default() };
+        assert!(!collector.count(Counted { sent: 500, ..Counted::default() }, START + MS(500)));
+        assert!(!collector.count(counted, START + MS(1_000)));
+        assert_eq!(collector.outstanding(), 0);
+        let mut latency = Histogram::new();
+        latency.record_many(MS(2), 997);
+        let times = CountedTimes {
+            schedule_error: Histogram::new(),
+            latency,
+            latency_from_send: Histogram::new(),
+            series: vec![Second { sent: 1_000, answered: 996, valid: 996 }],
+            outstanding: vec![0, 4],
+            last_sent: START + MS(999),
+            exhausted: false,
+        };
+        let tally = collector.finish(&times);
+        assert_eq!((tally.sent, tally.answered, tally.valid, tally.lost), (1_000, 999, 997, 1));
+        assert_eq!(tally.invalid[Invalid::NotResponse.index()], 1);
+        assert_eq!(tally.invalid[Invalid::Rcode(2).index()], 1);
+        assert_eq!((tally.rcodes[0], tally.rcodes[2]), (998, 1));
+        assert_eq!((tally.unresolved, tally.planned, tally.latency.count()), (0, 1_000, 1_000));
+        let second = Second { sent: 1_000, answered: 999, valid: 997 };
+        assert_eq!(tally.series[0], second);
+        let lost = tally.disturbances.lost[0];
+        assert_eq!((lost.due, lost.port, lost.id), (MS(40), Some(20_000), 5));
+        assert_eq!((tally.disturbances.late.len(), tally.disturbances.stalls.len()), (1, 1));
+        assert_eq!(live.sent.load(std::sync::atomic::Ordering::Relaxed), 1_000);
+    }
+}

@@ -1,0 +1,257 @@
+//! A load that programs in the kernel send and check.
+//!
+//! ```text
+//!   workers' threads   KernelTester::generate, bound to their cores, until they are ended
+//!   calling thread     counts, and replies that the programs do not judge ──> load::Collector ──> tally
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use engine::{EngineCounters, clock};
+use kernel::KernelTester;
+use kernel::tester::{
+    Event, Instants, NameOrder, Order, PlainReply, Sent, TesterCounts, TesterPlan,
+};
+use load::tally::Second;
+use load::workload::namespace::{NamespaceExpect, NamespaceSpec};
+use load::{Collector, Counted, CountedTimes, Live, SentQuery, Tally};
+use measure::Nanos;
+use measure::procfs::{LinkCounters, parse_links};
+use record::TrialRequest;
+use udp::{UdpFacts, sys};
+use wire::Qtype;
+
+use crate::error::{Invalid, TesterError};
+use crate::kernel_setup::KernelSetup;
+use crate::setup::Setup;
+use crate::sockets::addresses;
+use crate::worker::{Report, Spent};
+use crate::workload::WorkloadPlan;
+
+/// Time between two looks at the counts.
+const LOOK: Duration = Duration::from_millis(5);
+/// Time from the start of the workers' threads to that of the schedule: the kernel makes their frames meanwhile.
+const START_DELAY: Nanos = Nanos::from_millis(50);
+/// Number of events that are taken in one look.
+const MOST_EVENTS: usize = 100_000;
+
+/// Returns what the programs judge by themselves.
+fn plain_reply(spec: &NamespaceSpec) -> PlainReply {
+    match spec.expect {
+        NamespaceExpect::Address if spec.qtype == Qtype::A => PlainReply::Address,
+        NamespaceExpect::Embedded(pref64) => PlainReply::Embedded(pref64),
+        _ => PlainReply::Never,
+    }
+}
+
+/// Returns the query of an event, with its source port.
+fn sent_query(query: Sent, tester: &KernelTester) -> SentQuery {
+    let Sent { due, sent, key, port, id } = query;
+    SentQuery { due, sent, key, port: tester.port(port), id }
+}
+
+fn counted(counts: &TesterCounts) -> Counted {
+    let TesterCounts { sent, valid, late, lost, duplicates, unexpected, blocked, .. } = *counts;
+    Counted { sent, valid, late, lost, duplicates, unexpected, blocked }
+}
+
+/// Returns the packets that a device of this network namespace has dropped.
+fn dropped_by(device: &str) -> LinkCounters {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    parse_links(&text).get(device).copied().unwrap_or_default()
+}
+
+impl Setup {
+    /// Returns the load for the kernel.
+    fn kernel_plan(&self, kernel: &KernelSetup, cpus: &[usize]) -> Result<TesterPlan, Invalid> {
+        let WorkloadPlan::Namespace(spec) = &self.workload else {
+            return Err(Invalid::value("workload", "no namespace"));
+        };
+        let TrialRequest { target, pacing, duration, timeout, seed, .. } = self.request;
+        let parts = spec.parts();
+        let ports = self.sockets_per_worker(cpus.len()).next_power_of_two();
+        let sources = self.request.sockets.source;
+        let (shift, count) = Collector::instants(duration);
+        let order = parts.order.map(|o| Order { mask: o.mask, shift: o.shift, keys: o.keys });
+        Ok(TesterPlan {
+            target,
+            route: kernel.route.clone(),
+            sources: sources
+                .map_or(vec![kernel.route.source], |from| addresses(from, ports * cpus.len())),
+            names: NameOrder {
+                query: parts.query,
+                question: parts.question,
+                first: parts.first.into(),
+                names: spec.names,
+                order,
+                reuse: spec.reuse,
+            },
+            expect: plain_reply(spec),
+            pacing,
+            duration,
+            timeout,
+            cpus: cpus.to_vec(),
+            ports,
+            instants: Instants { shift, count },
+            seed,
+        })
+    }
+
+    /// Runs the load in the kernel; the first report has the tally of all workers.
+    pub(crate) fn run_in_kernel(
+        &self,
+        kernel: &KernelSetup,
+        cpus: &[Option<usize>],
+        live: &Arc<Live>,
+        stop: &AtomicBool,
+    ) -> Result<(UdpFacts, Vec<Report>), TesterError> {
+        let cpus: Vec<usize> = cpus.iter().copied().flatten().collect();
+        let plan = self.kernel_plan(kernel, &cpus)?;
+        let mut tester = KernelTester::load(&plan)?;
+        tester.attach()?;
+        let before = dropped_by(&plan.route.device);
+        let start = clock::monotonic() + START_DELAY;
+        tester.start_at(start)?;
+        let tester = &tester;
+        let workers = cpus.len() as u32;
+        let mut collector = Collector::new(
+            &self.plan(0, workers, tester.ports()),
+            self.planned().unwrap_or(0),
+            self.workload.worker(0, 1)?,
+            live.clone(),
+            start,
+        );
+        let (collected, spent) = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                cpus.iter().map(|&cpu| scope.spawn(move || generate(tester, cpu))).collect();
+            let ended = || threads.iter().any(|thread| thread.is_finished());
+            let collected = collect(tester, &mut collector, cpus.len(), &ended, stop);
+            while tester.end() {
+                sleep(Duration::from_millis(1));
+            }
+            let spent: Result<Vec<Spent>, TesterError> =
+                threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect();
+            (collected, spent)
+        });
+        let (spent, unread) = (spent?, collected?);
+        let dropped = dropped_by(&plan.route.device).since(&before);
+        let tally = finish(tester, collector)?;
+        let counters = EngineCounters {
+            sent: tally.sent,
+            received: tally.answered,
+            send_errors: dropped.sent,
+            dropped: unread + dropped.received,
+            ..EngineCounters::default()
+        };
+        let facts = UdpFacts {
+            sockets: tester.ports(),
+            gso: false,
+            gro: false,
+            timestamps: true,
+            drop_counts: true,
+            epoll: false,
+            // There is no queue of a socket.
+            receive_buffer: self.request.sockets.buffer,
+            send_buffer: self.request.sockets.buffer,
+        };
+        Ok((facts, reports(tally, counters, &spent, self.request.duration)))
+    }
+
+    /// Checks that this user may load the programs, and that the device takes them.
+    ///
+    /// # Errors
+    /// With what is missing.
+    pub fn probe_kernel(&self) -> Result<(), TesterError> {
+        let Some(kernel) = &self.kernel else { return Ok(()) };
+        let plan = self.kernel_plan(kernel, &self.request.sockets.cpus)?;
+        Ok(KernelTester::load(&plan)?.attach()?)
+    }
+}
+
+/// Returns a report for each worker; the first one has the tally.
+fn reports(
+    tally: Tally,
+    counters: EngineCounters,
+    spent: &[Spent],
+    duration: Nanos,
+) -> Vec<Report> {
+    let mut whole = Some((tally, counters));
+    let report = |spent: &Spent| {
+        let (tally, counters) =
+            whole.take().unwrap_or_else(|| (Tally::new(duration), EngineCounters::default()));
+        Report { tally, spans: Vec::new(), counters, spent: *spent, connections: None }
+    };
+    spent.iter().map(report).collect()
+}
+
+/// Runs the thread of one worker.
+fn generate(tester: &KernelTester, cpu: usize) -> Result<Spent, TesterError> {
+    sys::pin_to_cpus(&[cpu]).map_err(TesterError::io("--cpus"))?;
+    sys::prepare_for_timing();
+    let before = Spent::now();
+    tester.generate()?;
+    Ok(Spent::since(before))
+}
+
+/// Collects counts and events until each query has its outcome, a worker has `ended`, or `stop`; returns how many
+/// replies found no room.
+fn collect(
+    tester: &KernelTester,
+    collector: &mut Collector,
+    workers: usize,
+    ended: &dyn Fn() -> bool,
+    stop: &AtomicBool,
+) -> Result<u64, TesterError> {
+    let mut stopped = false;
+    loop {
+        sleep(LOOK);
+        let events = take_events(tester, collector);
+        let counts = tester.counts()?;
+        if collector.count(counted(&counts), clock::monotonic()) && !stopped {
+            stopped = true;
+            tester.stop_sending()?;
+        }
+        let done = counts.finished == workers;
+        let quiet = done && events == 0 && collector.outstanding() == 0;
+        if quiet || ended() || stop.load(Ordering::Relaxed) {
+            return Ok(counts.unread);
+        }
+    }
+}
+
+/// Gives the events to the collector; returns their number.
+fn take_events(tester: &KernelTester, collector: &mut Collector) -> usize {
+    tester.events(MOST_EVENTS, |event| match event {
+        Event::Reply(handed) => {
+            collector.reply(sent_query(handed.query, tester), handed.at, handed.message);
+        }
+        Event::Lost(query) => collector.lost(sent_query(query, tester)),
+        Event::Departure { due, sent } => collector.departure(due, sent),
+        Event::Stall { from, until } => collector.stall(from, until),
+    })
+}
+
+/// Adds what is known after the end.
+fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, TesterError> {
+    while take_events(tester, &mut collector) > 0 {}
+    let counts = tester.counts()?;
+    collector.count(counted(&counts), clock::monotonic());
+    let times = tester.times()?;
+    let second = |s: &kernel::tester::TesterSecond| Second {
+        sent: s.sent,
+        answered: s.valid,
+        valid: s.valid,
+    };
+    Ok(collector.finish(&CountedTimes {
+        schedule_error: times.schedule_error,
+        latency: times.latency,
+        latency_from_send: times.latency_from_send,
+        series: times.series.iter().map(second).collect(),
+        outstanding: times.outstanding,
+        last_sent: counts.last_sent,
+        exhausted: counts.exhausted,
+    }))
+}
