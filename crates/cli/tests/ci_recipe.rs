@@ -26,7 +26,7 @@ fn regression(old: u32, new: u32) -> (Option<i32>, String, tempfile::TempDir) {
             format!("{}:{path}", program.parent().map(PathBuf::from).expect("a folder").display()),
         )
         .env("PORT", free.port().to_string())
-        .env("DURATION", "6s")
+        .env("DURATION", "8s")
         .env("FAIL_IF", "answered < -30%")
         .current_dir(dir.path())
         .output()

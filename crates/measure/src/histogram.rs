@@ -4,7 +4,7 @@
 //! percentile of all queries, while an average of two percentiles means nothing.
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hdrhistogram::serialization::interval_log::{
     IntervalLogWriterBuilder, IntervalLogWriterError, Tag,
@@ -170,22 +170,22 @@ pub struct Interval {
 }
 
 /// Writes histograms as a log that HdrHistogram's `HistogramLogProcessor` and plotters read (`.hlog`, V2, compressed): times in
-/// nanoseconds, largest times in milliseconds.
+/// nanoseconds, largest times in milliseconds. `started_unix` is the start of the log since 1970.
 ///
 /// # Errors
 /// The errors of `out`.
 pub fn write_interval_log(
     mut out: impl Write,
     comment: &str,
-    start: SystemTime,
+    started_unix: Duration,
     intervals: &[Interval],
 ) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new();
-    log.add_comment(comment)
-        .with_start_time(start)
-        .with_base_time(start)
-        .with_max_value_divisor(1e6);
+    let since = |what| format!("[{what}: {:.3} (seconds since epoch)]", started_unix.as_secs_f64());
+    // The builder would want the time of a clock.
+    log.add_comment(comment).add_comment(&since("StartTime")).add_comment(&since("BaseTime"));
+    log.with_max_value_divisor(1e6);
     let mut log = log.begin_log_with(&mut out, &mut serializer)?;
     for Interval { tag, start, length, histogram } in intervals {
         let tag = tag.replace([' ', ',', '\n', '\r'], "_");
@@ -293,11 +293,12 @@ mod tests {
             Interval { tag: tag.to_owned(), start, length, histogram: histogram.clone() }
         };
         let mut log = Vec::new();
-        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let start = Duration::from_secs(1_700_000_000);
         let intervals = [interval("nsd 4.6, 1 core", 0), interval("knot", 5)];
         write_interval_log(&mut log, "a run", start, &intervals).expect("writes to memory");
         let entries: Vec<_> =
             IntervalLogIterator::new(&log).map(|e| e.expect("an entry")).collect();
+        assert!(entries.contains(&LogEntry::StartTime(start)), "{entries:?}");
         let histograms: Vec<_> = entries
             .iter()
             .filter_map(|entry| match entry {

@@ -1,7 +1,7 @@
 //! The latencies of each trial as an interval log of HdrHistogram.
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use measure::histogram::{Interval, write_interval_log};
 use record::Run;
@@ -29,7 +29,6 @@ pub fn hlog(run: &Run, out: impl Write) -> io::Result<()> {
             });
         }
     }
-    let start = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(began);
     let comment = format!("latency from due to reply, nanoseconds: {}", run.plan.command);
-    write_interval_log(out, &comment, start, &intervals)
+    write_interval_log(out, &comment, Duration::from_secs_f64(began), &intervals)
 }

@@ -92,10 +92,15 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
         print!("{}", report::run(&run));
     }
     written.and(keeping.finish(&run.results[0], run.complete))?;
+    outcome(error, run.results[0].median_qps.is_some())
+}
+
+/// Returns the outcome of a search that ended with an error or not, and found a capacity or not.
+fn outcome(error: Option<BenchError>, found: bool) -> Result<(), Failure> {
     match error {
         Some(BenchError::Names(e)) => Err(Failure::BadInput(e.into())),
         Some(e) => Err(Failure::run(e)),
-        None if run.results[0].median_qps.is_none() => Err(Failure::Silent),
+        None if !found => Err(Failure::Silent),
         None => Ok(()),
     }
 }
