@@ -200,7 +200,7 @@ fn a_signal_ends_a_load_or_a_search_and_keeps_what_was_measured() {
     let load = {
         let mut words = load(&auth);
         words[5] = "1h";
-        words
+        [&words[..], &["--interval", "50ms"]].concat()
     };
     let target = auth.plain();
     let search = ["search", target, "--start", "200", "--min", "100", "--max", "1k", "--type", "A"];
@@ -216,14 +216,10 @@ fn a_signal_ends_a_load_or_a_search_and_keeps_what_was_measured() {
         command.args(["--keep", "--json"]).arg(&json);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
-        if words[0] == "search" {
-            // A search tells each trial.
-            let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-            lines.nth(1).expect("two lines").expect("text");
-            std::thread::spawn(move || lines.for_each(drop));
-        } else {
-            std::thread::sleep(Duration::from_secs(1));
-        }
+        // A search tells each trial, a load each interval.
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        lines.nth(1).expect("two lines").expect("text");
+        std::thread::spawn(move || lines.for_each(drop));
         signal(&child, name);
         let mut told = String::new();
         child.stdout.take().expect("piped").read_to_string(&mut told).expect("text");

@@ -129,8 +129,12 @@ impl InKernel {
         // No worker has other rules than the program.
         let stopped = cache.configure(serving, 0);
         tell(*generation);
-        if let Err(error) = stopped.and_then(|()| cache.serve(serving, *generation)) {
-            tracing::error!("kernel: {error}: the sockets answer all queries");
+        match stopped.map(|()| cache.serve(serving, *generation)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!("kernel: {error}: the sockets answer all queries"),
+            Err(error) => tracing::error!(
+                "kernel: {error}: it may give answers of the former rules until a restart"
+            ),
         }
     }
 
@@ -260,7 +264,10 @@ fn clients(settings: &Settings, listen: &[SocketAddr]) -> Vec<ClientNetwork> {
         allowed: false,
         views: [0; 4],
     });
-    let permitted = classes.iter().map(|class| ClientNetwork {
+    // Clients have IPv4 addresses, so that no rule for mapped ones is about them.
+    let mapped: IpNet = parse("::ffff:0:0/96");
+    let of_clients = classes.iter().filter(move |class| !mapped.contains(&class.network));
+    let permitted = of_clients.map(|class| ClientNetwork {
         address: class.network.network(),
         prefix_len: class.network.prefix_len(),
         allowed: class.allowed && !is_never(&class.network),

@@ -6,7 +6,8 @@
 //   frame ──read_frame──> struct packet ──read_message──> buffer ──(the program)──> buffer ──send_back──> XDP_TX
 //
 // A frame is read if it goes to one host over IPv4 or IPv6, without options, extension headers and fragments, and its lengths
-// agree. The checksum of UDP is not checked: on a virtual link it is not filled in, and a network card has checked it.
+// agree. The checksum of UDP is not checked: on a virtual link it is not filled in, and a network card only marks a wrong one,
+// where no program sees it.
 #pragma once
 
 #include <linux/bpf.h>

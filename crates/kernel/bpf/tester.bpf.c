@@ -715,8 +715,9 @@ int check(struct xdp_md *ctx)
 	s->event.port = port;
 	s->event.id = id;
 	s->event.after_lost = (word & AFTER_LOST) != 0;
-	if ((word & (STATE | AFTER_LOST)) == (OUTSTANDING | AFTER_LOST) && !is_question(s, c, key, len)) {
-		// It answers the lost query that used the slot before.
+	if ((word & (STATE | AFTER_LOST)) == (OUTSTANDING | AFTER_LOST) && len >= HEADER + c->question_len &&
+	    (s->b[2] & 0x80) && !s->b[4] && s->b[5] == 1 && !is_question(s, c, key, len)) {
+		// With another question it answers the lost query that used the slot before. Without one nobody knows: user space judges it.
 		__sync_val_compare_and_swap(&slot->due_state, word, word & ~(__u64)AFTER_LOST);
 		n->late++;
 		return XDP_DROP;
@@ -736,9 +737,10 @@ int check(struct xdp_md *ctx)
 		s->event.len = 0;
 		tell(s, LOST, word >> DUE, sent, now);
 	} else if (judge(c, n, s, word >> DUE, sent, key, len)) {
-		// Nobody has read it: as if it had been dropped at a full receive queue.
-		__sync_val_compare_and_swap(&slot->due_state, (word & ~(__u64)STATE) | ANSWERED, word);
+		// There is no room for it: lost at once, since the generator may have gone past the slot.
 		n->unread++;
+		n->lost++;
+		record(LATENCY, c->timeout);
 	}
 	return XDP_DROP;
 }

@@ -21,6 +21,7 @@ mod times;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ::measure::Nanos;
 use aya::maps::{Array, MapData, PerCpuArray, PerCpuValues, RingBuf};
@@ -46,6 +47,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tester.bpf.o");
 const RUNS: u32 = u32::MAX;
 /// Number of runs after which what was due leaves: a quarter of the frames that the queue of a veth device holds.
 const BATCH: u32 = 64;
+/// Longest time for which a device may be away after a program was attached.
+const RESTART: Duration = Duration::from_secs(10);
 /// Verdicts of programs.
 const XDP_DROP: u32 = 1;
 const XDP_REDIRECT: u32 = 4;
@@ -76,7 +79,7 @@ impl KernelTester {
     pub fn load(plan: &TesterPlan) -> Result<Self, KernelError> {
         let sizes = config::sizes(plan)?;
         let workers = plan.cpus.len() as u32;
-        let cores = nr_cpus().map_err(|(_, e)| KernelError::Run(e.to_string()))? as u32;
+        let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores { path, error })? as u32;
         let mut loader = EbpfLoader::new();
         loader
             .map_max_entries("flight", workers << sizes.slot_bits)
@@ -105,14 +108,21 @@ impl KernelTester {
         Ok(tester)
     }
 
-    /// Attaches the checker to the device of the route.
+    /// Attaches the checker to the device of the route, and waits until the device is up again: cards start anew then.
     ///
     /// # Errors
     /// If the device is missing or has no native XDP.
     pub fn attach(&mut self) -> Result<(), KernelError> {
         let device = &self.plan.route.device;
         let attached = program(&mut self.ebpf, "check")?.attach(device, XdpMode::Driver);
-        attached.map(drop).map_err(|error| KernelError::attach(device, &error))
+        attached.map(drop).map_err(|error| KernelError::attach(device, &error))?;
+        let state = format!("/sys/class/net/{device}/operstate");
+        let is_down = || std::fs::read_to_string(&state).is_ok_and(|state| state.trim() == "down");
+        let until = Instant::now() + RESTART;
+        while is_down() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// Fills the tables that do not change.

@@ -260,7 +260,7 @@ fn replies_are_judged_as_by_the_workload() {
             let answer = reply_frame(&frame, case.plan.target.is_ipv6(), &reply);
             assert!(tester.check_once(&answer).expect("runs"));
             let mut judged = None;
-            let events = tester.events(10, |event| match event {
+            tester.events(10, |event| match event {
                 Event::Reply(reply) => {
                     assert_eq!((reply.query.key, tester.port(reply.query.port)), (key, sent.port));
                     assert!(reply.query.due <= reply.query.sent && reply.query.sent <= reply.at);
@@ -269,7 +269,6 @@ fn replies_are_judged_as_by_the_workload() {
                 Event::Departure { .. } | Event::Stall { .. } => {}
                 other => panic!("{other:?}"),
             });
-            assert!(events > 0 || judged.is_none());
             handed += u64::from(judged.is_some());
             let counted = tester.counts().expect("counts").valid;
             match judged {

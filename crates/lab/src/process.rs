@@ -359,8 +359,7 @@ fn describe(status: ExitStatus) -> String {
 /// Returns text of a server without what would change a terminal.
 pub(crate) fn harmless(text: &str) -> String {
     let shown = |c: char| match c {
-        '\t' => " ".to_owned(),
-        c if c.is_control() => c.escape_debug().to_string(),
+        c if c.is_control() && c != '\t' => c.escape_debug().to_string(),
         c => c.to_string(),
     };
     text.chars().map(shown).collect()
@@ -394,7 +393,7 @@ mod tests {
         assert!(LogTail(vec![]).to_string().contains("nothing"));
         assert!(LogTail(lines).to_string().ends_with("| line 999"));
         fs::write(&path, "\x1b[2J\x1b]0;x\x07 gr\u{fc}n\t\u{9b}1m\n").unwrap();
-        assert_eq!(tail(&path).unwrap(), ["\\u{1b}[2J\\u{1b}]0;x\\u{7} gr\u{fc}n \\u{9b}1m"]);
+        assert_eq!(tail(&path).unwrap(), ["\\u{1b}[2J\\u{1b}]0;x\\u{7} gr\u{fc}n\t\\u{9b}1m"]);
     }
 
     #[test]

@@ -175,9 +175,12 @@ impl Collector {
         tally.unexpected += counted.unexpected - before.unexpected;
         tally.blocked += counted.blocked - before.blocked;
         self.counted = counted;
-        let missed = self.watch.goal_missed(now.since(self.start), tally);
-        tally.stopped_early |= missed;
-        missed
+        self.watch.goal_missed(now.since(self.start), tally)
+    }
+
+    /// Notes that the sending ends early, since the goal is missed.
+    pub fn stop_early(&mut self) {
+        self.outcomes.tally.stopped_early = true;
     }
 
     /// Returns the number of queries that have neither a reply nor been lost.

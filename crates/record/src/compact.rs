@@ -7,14 +7,14 @@ use crate::trial::Trial;
 
 /// Most samples kept of a series.
 const MAX_SAMPLES: usize = 20;
-/// Most lost queries, spans and stalls kept of each kind: the first ones.
+/// Most lost queries, spans and stalls kept of each kind: the first ones, of stalls the longest.
 const MAX_DISTURBANCES: usize = 8;
 /// Significant digits of a sample's value.
 const DIGITS: i32 = 4;
 
 impl Trial {
     /// Reduces what is kept of the trial to some 5 kB: histograms to their coarse form, without that of the times from sent to
-    /// reply, of each series evenly chosen samples, the first few disturbances. All counts and percentiles stay.
+    /// reply, of each series evenly chosen samples, a few disturbances of each kind. All counts of queries and all percentiles stay.
     ///
     /// # Errors
     /// If a histogram cannot be read.
@@ -31,6 +31,8 @@ impl Trial {
         kept.lost.truncate(MAX_DISTURBANCES);
         kept.losses.truncate(MAX_DISTURBANCES);
         kept.late.truncate(MAX_DISTURBANCES);
+        // The longest ones say most.
+        kept.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.length));
         kept.stalls.truncate(MAX_DISTURBANCES);
         Ok(())
     }

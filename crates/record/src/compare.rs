@@ -330,7 +330,7 @@ fn is_time(unit: &str) -> bool {
 
 /// Returns whether figures of a unit are rates: more is better.
 fn is_rate(unit: &str) -> bool {
-    matches!(unit, "qps" | "pps" | "1/s")
+    matches!(unit, "qps" | "pps" | "1/s" | "clients" | "connections/s")
 }
 
 /// Returns the outcome of a verdict for a figure of `unit`.

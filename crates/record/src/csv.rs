@@ -187,7 +187,8 @@ fn figure_rows(cell: &CellRecord) -> Vec<Vec<String>> {
         vec![figure.to_owned(), unit.to_owned(), repeat.to_string(), value.to_string()]
     };
     let capacities = cell.capacities.iter().enumerate();
-    let capacities = capacities.filter_map(|(i, c)| Some(row("capacity", "qps", i, c.qps?)));
+    let capacities =
+        capacities.filter_map(|(i, c)| Some(row("capacity", cell.capacity_unit(), i, c.qps?)));
     let figures = cell.figures.iter().flat_map(|(name, figure)| {
         figure.values.iter().enumerate().map(|(i, v)| row(name, &figure.unit, i, *v))
     });

@@ -93,7 +93,13 @@ fn event(message: &str) -> Value {
 /// Returns the description of a trial in words.
 fn what(cell: &CellRecord, record: &TrialRecord) -> String {
     let cell_name = cell_name(&cell.server, cell.server_version.as_deref(), &cell.settings);
-    format!("{cell_name}, {} {}, {} qps", cell.method, record.repeat, record.rate_qps)
+    format!(
+        "{cell_name}, {} {}, {} {}",
+        cell.method,
+        record.repeat,
+        record.rate_qps,
+        cell.capacity_unit()
+    )
 }
 
 /// Converts seconds to nanoseconds.

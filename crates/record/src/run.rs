@@ -153,6 +153,11 @@ impl CellRecord {
         CellRecord { server, settings, method, ..CellRecord::default() }
     }
 
+    /// Returns the unit of its capacities: `qps`, or what else was searched.
+    pub fn capacity_unit(&self) -> &str {
+        self.over.as_deref().unwrap_or("qps")
+    }
+
     /// Returns whether this is the cell of `server` at `settings`.
     pub fn is(&self, server: &str, settings: &BTreeMap<String, String>) -> bool {
         self.server == server && self.settings == *settings

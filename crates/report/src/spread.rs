@@ -10,7 +10,7 @@ const CONFIDENCE: f64 = 0.95;
 
 /// Returns a line for each repeated figure of `cell`: its interval and its warnings.
 pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
-    let capacity = ("capacity", "qps", cell.found_qps());
+    let capacity = ("capacity", cell.capacity_unit(), cell.found_qps());
     let figures =
         cell.figures.iter().map(|(name, f)| (name.as_str(), f.unit.as_str(), f.values.clone()));
     std::iter::once(capacity)

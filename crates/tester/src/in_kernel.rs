@@ -31,6 +31,9 @@ use crate::sockets::addresses;
 use crate::worker::{Report, Spent};
 use crate::workload::WorkloadPlan;
 
+/// Time beyond the timeout after which a query without an outcome stays unresolved.
+const PATIENCE: Nanos = Nanos::from_secs(1);
+
 /// Time between two looks at the counts.
 const LOOK: Duration = Duration::from_millis(5);
 /// Time from the start of the workers' threads to that of the schedule: the kernel makes their frames meanwhile.
@@ -128,7 +131,8 @@ impl Setup {
             let threads: Vec<_> =
                 cpus.iter().map(|&cpu| scope.spawn(move || generate(tester, cpu))).collect();
             let ended = || threads.iter().any(|thread| thread.is_finished());
-            let collected = collect(tester, &mut collector, cpus.len(), &ended, stop);
+            let patience = self.request.timeout + PATIENCE;
+            let collected = collect(tester, &mut collector, cpus.len(), patience, &ended, stop);
             while tester.end() {
                 sleep(Duration::from_millis(1));
             }
@@ -196,27 +200,31 @@ fn generate(tester: &KernelTester, cpu: usize) -> Result<Spent, TesterError> {
     Ok(Spent::since(before))
 }
 
-/// Collects counts and events until each query has its outcome, a worker has `ended`, or `stop`; returns how many
-/// replies found no room.
+/// Collects counts and events until each query has its outcome, `patience` after all workers have ended by themselves, until a
+/// worker has `ended` before its time, or `stop`; returns how many replies found no room.
 fn collect(
     tester: &KernelTester,
     collector: &mut Collector,
     workers: usize,
+    patience: Nanos,
     ended: &dyn Fn() -> bool,
     stop: &AtomicBool,
 ) -> Result<u64, TesterError> {
-    let mut stopped = false;
+    let (mut stopped, mut until) = (false, None);
     loop {
         sleep(LOOK);
         let events = take_events(tester, collector);
-        let counts = tester.counts()?;
-        if collector.count(counted(&counts), clock::monotonic()) && !stopped {
+        let (counts, now) = (tester.counts()?, clock::monotonic());
+        let done = counts.finished == workers;
+        if collector.count(counted(&counts), now) && !done && !stopped {
             stopped = true;
+            collector.stop_early();
             tester.stop_sending()?;
         }
-        let done = counts.finished == workers;
         let quiet = done && events == 0 && collector.outstanding() == 0;
-        if quiet || ended() || stop.load(Ordering::Relaxed) {
+        // What has no outcome long after the last timeout stays unresolved.
+        let given_up = done && now > *until.get_or_insert(now + patience);
+        if quiet || given_up || ended() || stop.load(Ordering::Relaxed) {
             return Ok(counts.unread);
         }
     }

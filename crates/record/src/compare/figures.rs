@@ -123,7 +123,8 @@ impl Values {
 pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Values> {
     let mut found = BTreeMap::new();
     let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, c.failed_qps.or(c.qps)?)));
-    if let Some(mut values) = Values::new("qps", &cell.found_qps(), Repeated::bracketed(brackets)) {
+    let repeated = Repeated::bracketed(brackets);
+    if let Some(mut values) = Values::new(cell.capacity_unit(), &cell.found_qps(), repeated) {
         values.at_least = cell.at_least;
         found.insert("capacity".to_owned(), values);
     }

@@ -208,6 +208,10 @@ impl Store {
     /// # Errors
     /// If it cannot be written.
     pub fn compact(&self) -> Result<(), StoreError> {
+        // A run that is being measured must not wait, nor be disturbed.
+        if self.runs()?.iter().any(|run| run.state == RunState::Running) {
+            return Ok(());
+        }
         let done = self.connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
         match done.at(&self.path, "compact") {
             Err(StoreError::Sqlite { source, .. })

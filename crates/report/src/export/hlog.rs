@@ -22,7 +22,7 @@ pub fn hlog(run: &Run, out: impl Write) -> io::Result<()> {
             let since =
                 trial.trial.conditions.started_unix_s.map_or(0.0, |at| (at - began).max(0.0));
             intervals.push(Interval {
-                tag: format!("{} {:.0}qps", cell_name(cell), trial.rate_qps),
+                tag: format!("{} {:.0} {}", cell_name(cell), trial.rate_qps, cell.capacity_unit()),
                 start: Duration::from_secs_f64(since),
                 length: Duration::from_secs_f64(trial.trial.duration_s.max(0.0)),
                 histogram,

@@ -39,7 +39,8 @@ fn case(cell: &CellRecord, experiment: &str) -> TestCase {
     };
     let mut case = TestCase::new(name, status);
     case.set_classname(experiment);
-    let capacity = cell.median_qps.map(|qps| format!("capacity {}\n", quantity(qps, "qps")));
+    let capacity =
+        cell.median_qps.map(|qps| format!("capacity {}\n", quantity(qps, cell.capacity_unit())));
     case.set_system_out(capacity.unwrap_or_default() + &figures(cell));
     case
 }
@@ -55,10 +56,14 @@ fn void(cell: &CellRecord) -> Option<String> {
     if let Some(void) = cell.void_repeats.first() {
         return Some(void.why.clone());
     }
+    if cell.method == "search" {
+        return cell.capacities.is_empty().then(|| "no search came to its end".to_owned());
+    }
     let trials = &cell.trials;
     let all = !trials.is_empty() && trials.iter().all(|trial| trial.trial.void.is_void());
     let why = trials.last().and_then(|trial| trial.trial.void.0.as_ref());
-    why.filter(|_| all && cell.method != "search").map(ToString::to_string)
+    let void = why.filter(|_| all).map(ToString::to_string);
+    void.or_else(|| (!cell.has_figure()).then(|| "the run ended before it had a figure".to_owned()))
 }
 
 /// Returns how a cell missed its goal; `None` if it met it, or has none.

@@ -53,13 +53,13 @@ impl Measure {
 
     /// Returns whether more of it is better: rates and shares of good answers. Of times, memory and CPU less is.
     fn more_is_better(&self) -> bool {
-        matches!(self.unit.as_str(), "qps" | "pps" | "1/s" | "share")
+        matches!(self.unit.as_str(), "qps" | "pps" | "1/s" | "share" | "clients" | "connections/s")
     }
 }
 
 /// Returns the figures of a cell: the capacity of its searches with the latency there, or those of its method.
 fn measures(cell: &CellRecord) -> Vec<Measure> {
-    let capacity = Measure::new("capacity", "qps", cell.found_qps());
+    let capacity = Measure::new("capacity", cell.capacity_unit(), cell.found_qps());
     let latency = |(name, quantile): (&str, f64)| {
         Measure::new(name, "us", latency_us(cell, quantile).into_iter().collect())
     };

@@ -30,7 +30,10 @@ pub(super) enum Form {
     /// Names and types.
     Queries,
     /// Names and types, with kxdpgun's flags.
-    Flagged,
+    Flagged {
+        /// UDP payload size of the queries with a flag, in octets.
+        size: u16,
+    },
     /// Blocks of dynamic updates.
     Updates,
     /// Whole messages.
@@ -116,7 +119,7 @@ pub(super) fn messages(path: Option<&Path>, data: Data<'_>) -> Result<NamedTempF
     let maker =
         Maker { recursion, opt: edns.as_ref().map(Edns::to_opt), key, now_s: unix_now() as u64 };
     let read = match form {
-        Form::Queries | Form::Flagged => maker.queries(&mut input, form, &mut messages),
+        Form::Queries | Form::Flagged { .. } => maker.queries(&mut input, form, &mut messages),
         Form::Updates => maker.updates(&mut input, &mut messages),
         Form::Binary => binary(&mut input, &mut messages),
     };
@@ -183,12 +186,16 @@ impl Maker {
 
     /// Returns the message of a query, with the flags at the end of its line.
     fn query(&self, query: &QueryLine<'_>, form: Form) -> Result<Vec<u8>, String> {
-        let flags = if form == Form::Flagged { query.rest } else { "" };
-        let flagged = match flags {
-            "" => None,
-            "E" => Some(Edns::default()),
-            "D" => Some(Edns { dnssec_ok: true, ..Edns::default() }),
-            other => return Err(format!("the flag `{other}` is neither E nor D")),
+        let (flags, udp_size) = match form {
+            Form::Flagged { size } => (query.rest, size),
+            _ => ("", 0),
+        };
+        // As kxdpgun does: only the first character counts.
+        let flagged = match flags.as_bytes().first() {
+            None => None,
+            Some(b'E' | b'e') => Some(Edns { udp_size, ..Edns::default() }),
+            Some(b'D' | b'd') => Some(Edns { udp_size, dnssec_ok: true, ..Edns::default() }),
+            Some(_) => return Err(format!("the flag `{flags}` is neither E nor D")),
         };
         let flagged = flagged.as_ref().map(Edns::to_opt);
         let opt = flagged.as_deref().or(self.opt.as_deref());
@@ -360,12 +367,15 @@ mod tests {
 
     #[test]
     fn flags_of_kxdpgun_add_edns() {
-        let (read, warnings) =
-            made(b"a.test A\na.test A E\na.test A D\na.test A X\n", Form::Flagged);
+        let (read, warnings) = made(
+            b"a.test A\na.test A E\na.test A dnssec\na.test A X\n",
+            Form::Flagged { size: 4096 },
+        );
         let read = read.expect("queries");
         let opt = [1, 2].map(|i: usize| &read[i][read[0].len()..]);
-        assert_eq!(opt[0], Edns::default().to_opt());
-        assert_eq!(opt[1], Edns { dnssec_ok: true, ..Edns::default() }.to_opt());
+        let own = Edns { udp_size: 4096, ..Edns::default() };
+        assert_eq!(opt[0], own.to_opt());
+        assert_eq!(opt[1], Edns { dnssec_ok: true, ..own }.to_opt());
         assert!(warnings[0].contains("`X` is neither E nor D"), "{warnings:?}");
     }
 
@@ -398,7 +408,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text: Vec<u8>, lines in "(add|delete|require|x) [a-z. ]{0,20}\n") {
-            for form in [Form::Queries, Form::Flagged, Form::Updates, Form::Binary] {
+            for form in [Form::Queries, Form::Flagged { size: 1232 }, Form::Updates, Form::Binary] {
                 let _ = made(&text, form);
             }
             let _ = made(format!("example.com\n{lines}send\n").as_bytes(), Form::Updates);

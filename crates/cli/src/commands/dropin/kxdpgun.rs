@@ -69,7 +69,7 @@ pub(crate) struct KxdpgunArgs {
     /// Print JSON in the schema dns-metrics
     #[arg(short = 'j', long)]
     json: bool,
-    /// Send EDNS with this UDP size
+    /// UDP size of the queries whose line has the flag E or D
     #[arg(short = 'e', long, value_name = "size")]
     edns_size: Option<u16>,
     /// Accepted: queries leave when they are due
@@ -106,9 +106,9 @@ pub(crate) fn run(args: &KxdpgunArgs) -> Result<(), Failure> {
     args.ignored().into_iter().for_each(|text| say(text.to_owned()));
     let sending = args.sending()?;
     let target = sending.target;
-    let edns = args.edns_size.map(|udp_size| wire::Edns { udp_size, ..wire::Edns::default() });
-    let form = if args.binary { Form::Binary } else { Form::Flagged };
-    let data = Data { form, recursion: false, edns, key: None, warn: &mut say };
+    let flagged_size = args.edns_size.unwrap_or(wire::Edns::default().udp_size);
+    let form = if args.binary { Form::Binary } else { Form::Flagged { size: flagged_size } };
+    let data = Data { form, recursion: true, edns: None, key: None, warn: &mut say };
     let messages = data::messages(Some(&args.infile), data)?;
     let setup = sending.setup(messages.path())?;
     if !args.json {

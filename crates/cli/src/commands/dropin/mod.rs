@@ -109,20 +109,21 @@ fn run(
 
 /// Prints the time and the answers a second, as dnsperf does with `-S`.
 fn print_rates(every: Duration, live: &Live, done: &AtomicBool) {
-    let (mut next, mut before) = (std::time::Instant::now() + every, 0);
+    let (mut last, mut before) = (std::time::Instant::now(), 0);
     while !done.load(Ordering::Relaxed) {
-        let left = next.saturating_duration_since(std::time::Instant::now());
+        let left = (last + every).saturating_duration_since(std::time::Instant::now());
         if !left.is_zero() {
             std::thread::park_timeout(left);
             continue;
         }
         let answered = live.answered.load(Ordering::Relaxed);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let rate = (answered - before) as f64 / every.as_secs_f64();
+        let at = std::time::Instant::now();
+        let rate = (answered - before) as f64 / at.duration_since(last).as_secs_f64();
         // A reader that has gone away must not end the test.
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "{}.{:06}: {rate:.6}", now.as_secs(), now.subsec_micros());
-        (next, before) = (next + every, answered);
+        (last, before) = (at, answered);
     }
 }
 

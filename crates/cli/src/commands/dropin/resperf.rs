@@ -78,7 +78,7 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     let sending = args.sending(&mut say)?;
     let messages = args.common.messages(Form::Queries, &mut say)?;
     // The plot is tried before the test.
-    record::write_bytes(&args.plot, b"").map_err(Failure::input)?;
+    record::try_writing(&args.plot).map_err(Failure::input)?;
     let setup = sending.setup(messages.path())?;
     print(|out| write!(out, "{}", heading()))?;
     let (trial, _) = super::run(&setup, None, messages.path(), args.common.data())?;
@@ -93,8 +93,9 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     let none = Steps::default();
     let steps = trial.steps.as_ref().unwrap_or(&none);
     statistics(&trial, steps, args.max_loss, &mut out);
-    finish(&out, &trial)?;
-    write_plot(&args.plot, steps)?;
+    // The plot is written whatever became of the text.
+    let plotted = write_plot(&args.plot, steps);
+    finish(&out, &trial).and(plotted)?;
     let whole =
         trial.stopped_early || trial.duration_s >= (args.ramp + args.constant).as_secs_f64();
     match !args.reopen && !whole && trial.void.0 != Some(measure::Void::Interrupted) {

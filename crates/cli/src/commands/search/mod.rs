@@ -38,7 +38,7 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
     let local = setup.target_is_local();
     let certificate = args.certificate.read(&tested(&request, local))?;
     if let Some(file) = &certificate {
-        stay_within(&mut search, file)?;
+        stay_within(&mut search, &varied, file)?;
     }
     // Query files and generated names have no end: they may repeat names.
     let names = setup.names();
@@ -192,16 +192,33 @@ fn loopback(request: &TrialRequest) -> OneHost {
 }
 
 /// Limits a search to the rate that a certificate certifies.
-fn stay_within(search: &mut Search, file: &CertificateFile) -> Result<(), Failure> {
+fn stay_within(
+    search: &mut Search,
+    varied: &Varied,
+    file: &CertificateFile,
+) -> Result<(), Failure> {
+    let above = |what: &str, value: Qps, certified: Qps| {
+        let why = format!("{what} {value} is above what is certified, {certified}");
+        Failure::input(anyhow::anyhow!("{why}; lower it, or certify the Tester for more"))
+    };
     let certified = file.certified();
+    let certified = match varied.over {
+        Over::Rate => certified,
+        Over::Connections => {
+            Qps::new(certified.get() / varied.queries.max(1) as f64).unwrap_or_default()
+        }
+        Over::Clients if varied.rate.get() > certified.get() => {
+            return Err(above("--rate", varied.rate, certified));
+        }
+        // Their number does not change the rate.
+        Over::Clients => return Ok(()),
+    };
     if search.min.get() > certified.get() {
-        let why = format!("--min {} is above the certified rate, {certified}", search.min);
-        return Err(Failure::input(anyhow::anyhow!(
-            "{why}; lower it, or certify the Tester for more"
-        )));
+        return Err(above("--min", search.min, certified));
     }
     if search.max.get() > certified.get() {
-        eprintln!("searching up to {certified}: the Tester is certified for no more");
+        let text = format!("searching up to {certified}: the Tester is certified for no more");
+        eprintln!("{}", varied.over.words(&text));
         search.max = certified;
         search.start = if search.start.get() > certified.get() { certified } else { search.start };
     }

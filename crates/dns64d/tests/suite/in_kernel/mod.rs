@@ -149,7 +149,7 @@ fn replies_are_those_of_a_server_without_it() {
         let (with, in_kernel) = start(upstream, "user = \"nobody\"", KERNEL);
         let (without, plain) = start(upstream, "", "");
         let mut random = Random(ChaCha12Rng::seed_from_u64(20));
-        let mut sent = 0;
+        let (mut sent, mut slowest) = (0, std::time::Duration::ZERO);
         while sent < count {
             let query = random.query(&namespace);
             if matches!(Query::parse(&query), Err(wire::QueryError::Drop)) {
@@ -159,11 +159,14 @@ fn replies_are_those_of_a_server_without_it() {
             let address = if random.below(2) == 0 { SERVER4 } else { SERVER6 };
             let [in_kernel, plain] = [in_kernel, plain]
                 .map(|port| SocketAddr::new(address.parse().expect("its address"), port));
+            let begun = std::time::Instant::now();
             let (one, ttls_of_one) = without_ttls(&link.ask(in_kernel, &query));
             let (other, ttls_of_other) = without_ttls(&link.ask(plain, &query));
             assert_eq!(one, other, "to {query:02x?}");
-            // The answers were stored one after the other.
-            let near = ttls_of_one.iter().zip(&ttls_of_other).all(|(a, b)| a.abs_diff(*b) <= 2);
+            // The answers were stored one after the other, on a busy machine long after.
+            slowest = slowest.max(begun.elapsed());
+            let bound = slowest.as_secs() as u32 + 2;
+            let near = ttls_of_one.iter().zip(&ttls_of_other).all(|(a, b)| a.abs_diff(*b) <= bound);
             assert!(near, "{ttls_of_one:?} {ttls_of_other:?} to {query:02x?}");
         }
         let answers = with.metric("dns64d_kernel_answers_total");
