@@ -63,7 +63,7 @@ pub(crate) struct KxdpgunArgs {
     /// The source address, or a range of them
     #[arg(short = 'l', long, value_name = "localIP[/prefix]", value_parser = parse_source)]
     local: Option<IpNet>,
-    /// The core of the thread: [start][sSTEP]
+    /// The core of the thread: `[start][sSTEP]`
     #[arg(short = 'F', long, value_name = "cpu_spec")]
     affinity: Option<String>,
     /// Print JSON in the schema dns-metrics
