@@ -7,7 +7,7 @@
 //!
 //! A file of any size takes constant memory: the compiled records are in the page cache and are read by
 //! position, so that workers share them. Each worker takes every n-th record and starts again at the end, as often as the
-//! file is to be used. [Whole messages](super::messages) are compiled to records of the same form.
+//! file is to be used. Whole messages are compiled to records of the same form.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
