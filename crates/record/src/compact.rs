@@ -13,7 +13,7 @@ const MAX_DISTURBANCES: usize = 8;
 const DIGITS: i32 = 4;
 
 impl Trial {
-    /// Reduces what is kept of the trial to some 5 kB: histograms to their coarse form, without that of the times from sent to
+    /// Reduces what is kept of the trial to some 10 kB: histograms to their coarse form, without that of the times from sent to
     /// reply, of each series evenly chosen samples, a few disturbances of each kind. All counts of queries and all percentiles stay.
     ///
     /// # Errors
