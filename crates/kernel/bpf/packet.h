@@ -10,33 +10,18 @@
 // where no program sees it.
 #pragma once
 
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/udp.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "dns.h"
 
-#define HEADER 12
 #define MIN_MESSAGE (HEADER + 5)
 #define MAX_MESSAGE 300
 #define MAX_NAME 255
 #define MAX_LABELS 128
-#define OPT_FIXED 11
 #define BUFFER 1024
 // An index into the buffer that the verifier believes.
 #define AT(i) ((i) & (BUFFER - 1))
 // Shows the verifier the bound of a size that was checked, in the register in which it is used.
 #define bound(size) asm volatile("%0 &= 1023" : "+r"(size))
 
-#define TYPE_A 1
-#define TYPE_NS 2
-#define TYPE_SOA 6
-#define TYPE_PTR 12
-#define TYPE_AAAA 28
-#define TYPE_OPT 41
 #define FLAG_QR 0x8000
 #define FLAG_AA 0x0400
 #define FLAG_RD 0x0100
@@ -75,21 +60,6 @@ static __always_inline void store16(__u8 *b, __u32 at, __u16 value)
 {
 	b[AT(at)] = value >> 8;
 	b[AT(at + 1)] = value;
-}
-
-static __always_inline __u8 lower(__u8 c)
-{
-	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
-}
-
-static __always_inline __u16 fold(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~sum;
 }
 
 // Returns the end of the name that begins after the header, or 0 if it is compressed, too long or cut.

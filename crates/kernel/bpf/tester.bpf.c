@@ -13,31 +13,18 @@
 //
 // A slot of the flight table is written by its generator and may be read on another core: its first word (due time, state) changes
 // by compare-and-exchange only. Counters and times belong to cores, and are summed up by user space.
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/udp.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "dns.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define HEADER 12
 #define LABEL 16		// the label of a name with its length
 #define FRAME 512
 #define PADDING 8		// octets of the frame that is given, beyond the query
 #define BUFFER 4096
 #define MAX_MESSAGE 4000
-#define OPT_FIXED 11
 #define INSTANTS 128
 #define AT(i) ((i) & (BUFFER - 1))
 #define BARRIER() asm volatile("" ::: "memory")
-
-#define TYPE_A 1
-#define TYPE_AAAA 28
-#define TYPE_OPT 41
 
 // Times of the histograms.
 #define SCHEDULE_ERROR 0
@@ -173,21 +160,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 24);
 } events SEC(".maps");
-
-static __always_inline __u8 lower(__u8 c)
-{
-	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
-}
-
-static __always_inline __u16 fold(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~sum;
-}
 
 // Adds one to the bucket of a time: those of HDR with three digits, 1,024 for each power of two.
 __noinline int record(__u32 which, __u64 time)

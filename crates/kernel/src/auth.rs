@@ -165,11 +165,11 @@ impl KernelAuth {
     /// # Errors
     /// If this user may not, or the kernel refuses it.
     pub fn load(config: &AuthConfig, listen: &Listen) -> Result<Self, KernelError> {
-        let mut program = Loaded::maps(OBJECT, NAME, &[])?;
+        let mut program = Loaded::maps(OBJECT, &[])?;
         let mut map = Array::<_, [u8; CONFIG]>::try_from(program.take("config")?)?;
         map.set(0, config_of(config, listen), 0)?;
         let counters = PerCpuArray::try_from(program.take("counters")?)?;
-        program.load()?;
+        program.load(NAME)?;
         Ok(KernelAuth { program, counters })
     }
 
@@ -178,7 +178,7 @@ impl KernelAuth {
     /// # Errors
     /// If the device is missing or has no native mode.
     pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
-        self.program.attach(device)
+        self.program.attach(NAME, device)
     }
 
     /// Returns the counters.
@@ -203,6 +203,6 @@ impl KernelAuth {
     /// # Errors
     /// If the kernel cannot run it.
     pub fn run(&mut self, frame: &[u8], out: &mut [u8]) -> Result<Option<usize>, KernelError> {
-        self.program.run(frame, out)
+        self.program.answer(NAME, frame, out)
     }
 }

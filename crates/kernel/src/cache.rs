@@ -242,13 +242,13 @@ impl KernelCache {
     pub fn load(answers: u32, seed: u64) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
         let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores { path, error })? as u32;
         let sizes = [("answers", answers), ("counters", cores)];
-        let mut program = Loaded::maps(OBJECT, NAME, &sizes)?;
+        let mut program = Loaded::maps(OBJECT, &sizes)?;
         let config = Array::try_from(program.take("config")?)?;
         let listen = HashMap::try_from(program.take("listen")?)?;
         let clients = LpmTrie::try_from(program.take("clients")?)?;
         let answers = AnswerMap(HashMap::try_from(program.take("answers")?)?);
         let counters = CounterMap(Array::try_from(program.take("counters")?)?);
-        program.load()?;
+        program.load(NAME)?;
         Ok((KernelCache { program, config, listen, clients, seed }, answers, counters))
     }
 
@@ -257,7 +257,7 @@ impl KernelCache {
     /// # Errors
     /// If the device is missing or has no native mode, or has another program.
     pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
-        self.program.attach(device)
+        self.program.attach(NAME, device)
     }
 
     /// Returns the seed with which answers are encoded.
@@ -312,7 +312,7 @@ impl KernelCache {
     /// # Errors
     /// If the kernel cannot run it.
     pub fn run(&mut self, frame: &[u8], out: &mut [u8]) -> Result<Option<usize>, KernelError> {
-        self.program.run(frame, out)
+        self.program.answer(NAME, frame, out)
     }
 }
 

@@ -25,9 +25,8 @@ use std::time::{Duration, Instant};
 
 use ::measure::Nanos;
 use aya::maps::{Array, MapData, PerCpuArray, PerCpuValues, RingBuf};
-use aya::programs::{ProgramError, TestRun as _, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
+use aya::programs::{ProgramError, TestRun as _, TestRunAttrs, TestRunOptions};
 use aya::util::nr_cpus;
-use aya::{Ebpf, EbpfLoader};
 use nix::net::if_::if_nametoindex;
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
 use nix::sys::signal::Signal;
@@ -35,6 +34,7 @@ use signal_hook::consts::SIGURG;
 
 use self::config::{CONFIG, GENERATOR, Sizes};
 use crate::error::KernelError;
+use crate::program::Loaded;
 
 pub use events::{Event, Handed, Sent};
 pub use plan::{Instants, NameOrder, Order, PlainReply, TesterPlan};
@@ -43,6 +43,9 @@ pub use times::{TesterCounts, TesterSecond, TesterTimes};
 
 /// The programs and maps of `bpf/tester.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tester.bpf.o");
+/// Names of the programs.
+const GENERATE: &str = "generate";
+const CHECK: &str = "check";
 /// Number of runs of a generator in one system call: some minutes; then it is called again.
 const RUNS: u32 = u32::MAX;
 /// Number of runs after which what was due leaves: a quarter of the frames that the queue of a veth device holds.
@@ -57,7 +60,7 @@ const PADDING: usize = 8;
 
 /// The Tester in the kernel, until it is dropped.
 pub struct KernelTester {
-    ebpf: Ebpf,
+    programs: Loaded,
     events: Mutex<RingBuf<MapData>>,
     plan: TesterPlan,
     sizes: Sizes,
@@ -80,27 +83,27 @@ impl KernelTester {
         let sizes = config::sizes(plan)?;
         let workers = plan.cpus.len() as u32;
         let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores { path, error })? as u32;
-        let mut loader = EbpfLoader::new();
-        loader
-            .map_max_entries("flight", workers << sizes.slot_bits)
-            .map_max_entries("times", cores * times::HISTOGRAMS * times::ROWS)
-            .map_max_entries("series", cores * sizes.seconds)
-            .map_max_entries("sources", workers << sizes.port_bits);
-        let mut ebpf = loader.load(OBJECT).map_err(KernelError::load)?;
-        for name in ["generate", "check"] {
-            program(&mut ebpf, name)?.load().map_err(|e| KernelError::program(name, e))?;
-        }
-        let map = ebpf.take_map("events").ok_or(KernelError::Missing("the map `events`"))?;
-        let events = Mutex::new(RingBuf::try_from(map)?);
-        let map = ebpf.take_map("config").ok_or(KernelError::Missing("the map `config`"))?;
+        let mut programs = Loaded::maps(
+            OBJECT,
+            &[
+                ("flight", workers << sizes.slot_bits),
+                ("times", cores * times::HISTOGRAMS * times::ROWS),
+                ("series", cores * sizes.seconds),
+                ("sources", workers << sizes.port_bits),
+            ],
+        )?;
+        programs.load(GENERATE)?;
+        programs.load(CHECK)?;
+        let events = Mutex::new(RingBuf::try_from(programs.take("events")?)?);
+        let common = Mutex::new(Array::try_from(programs.take("config")?)?);
         let mut tester = KernelTester {
-            ebpf,
+            programs,
             events,
             plan: plan.clone(),
             sizes,
             cores,
             start: Nanos::ZERO,
-            common: Mutex::new(Array::try_from(map)?),
+            common,
             inside: Mutex::default(),
             ended: AtomicBool::new(false),
         };
@@ -114,8 +117,7 @@ impl KernelTester {
     /// If the device is missing or has no native XDP.
     pub fn attach(&mut self) -> Result<(), KernelError> {
         let device = &self.plan.route.device;
-        let attached = program(&mut self.ebpf, "check")?.attach(device, XdpMode::Driver);
-        attached.map(drop).map_err(|error| KernelError::attach(device, &error))?;
+        self.programs.attach(CHECK, device)?;
         let state = format!("/sys/class/net/{device}/operstate");
         let is_down = || std::fs::read_to_string(&state).is_ok_and(|state| state.trim() == "down");
         let until = Instant::now() + RESTART;
@@ -127,17 +129,14 @@ impl KernelTester {
 
     /// Fills the tables that do not change.
     fn fill(&mut self) -> Result<(), KernelError> {
-        let map =
-            self.ebpf.map_mut("quantiles").ok_or(KernelError::Missing("the map `quantiles`"))?;
-        let mut quantiles = Array::<_, u64>::try_from(map)?;
+        let mut quantiles = Array::<_, u64>::try_from(self.programs.map_mut("quantiles")?)?;
         if matches!(self.plan.pacing, ::measure::Pacing::Poisson { .. }) {
             for (bin, quantile) in (0..).zip(config::quantiles()) {
                 quantiles.set(bin, quantile, 0)?;
             }
         }
         if self.plan.sources.len() > 1 {
-            let map =
-                self.ebpf.map_mut("sources").ok_or(KernelError::Missing("the map `sources`"))?;
+            let map = self.programs.map_mut("sources")?;
             let mut sources = Array::<_, [u8; 16]>::try_from(map)?;
             let ports = (self.plan.cpus.len() as u32) << self.sizes.port_bits;
             for (port, source) in (0..ports).zip(self.plan.sources.iter().cycle()) {
@@ -166,8 +165,7 @@ impl KernelTester {
         }
         let values =
             PerCpuValues::try_from(generators).map_err(|e| KernelError::Run(e.to_string()))?;
-        let map =
-            self.ebpf.map_mut("generators").ok_or(KernelError::Missing("the map `generators`"))?;
+        let map = self.programs.map_mut("generators")?;
         PerCpuArray::<_, [u64; GENERATOR]>::try_from(map)?.set(0, values, 0)?;
         Ok(())
     }
@@ -195,7 +193,7 @@ impl KernelTester {
     /// If the kernel does not run the program.
     pub fn generate(&self) -> Result<(), KernelError> {
         let frame = self.blank();
-        let generator = self.loaded("generate")?;
+        let generator = self.programs.program(GENERATE)?;
         let me = pthread_self();
         self.inside.lock().expect("no thread panics with it").push(me);
         let mut result = Ok(());
@@ -225,7 +223,7 @@ impl KernelTester {
     pub fn generate_once(&self) -> Result<Option<Vec<u8>>, KernelError> {
         let mut out = vec![0; frame::MAX_FRAME + PADDING];
         let frame = self.blank();
-        let (verdict, len) = run_once(self.loaded("generate")?, &frame, &mut out)?;
+        let (verdict, len) = self.programs.run(GENERATE, &frame, &mut out)?;
         out.truncate(len);
         Ok((verdict == XDP_REDIRECT).then_some(out))
     }
@@ -236,7 +234,7 @@ impl KernelTester {
     /// If the kernel cannot run it.
     pub fn check_once(&self, frame: &[u8]) -> Result<bool, KernelError> {
         let mut out = vec![0; frame.len()];
-        let (verdict, _) = run_once(self.loaded("check")?, frame, &mut out)?;
+        let (verdict, _) = self.programs.run(CHECK, frame, &mut out)?;
         Ok(verdict == XDP_DROP)
     }
 
@@ -244,11 +242,6 @@ impl KernelTester {
     fn blank(&self) -> Vec<u8> {
         let len = frame::Frame::len_of(self.plan.target.ip(), self.plan.names.query.len());
         vec![0; len + PADDING]
-    }
-
-    fn loaded(&self, name: &'static str) -> Result<&Xdp, KernelError> {
-        let program = self.ebpf.program(name).ok_or(KernelError::Missing(name))?;
-        program.try_into().map_err(|e: ProgramError| KernelError::program(name, e))
     }
 
     /// Ends all generators; returns whether any is still within the system call, so that the caller asks again.
@@ -267,7 +260,7 @@ impl KernelTester {
     /// # Errors
     /// If the kernel does not give them.
     pub fn counts(&self) -> Result<TesterCounts, KernelError> {
-        times::counts(&self.ebpf)
+        times::counts(&self.programs)
     }
 
     /// Reads the histograms, the seconds and the instants; once all generators have ended.
@@ -275,7 +268,7 @@ impl KernelTester {
     /// # Errors
     /// If the kernel does not give them.
     pub fn times(&self) -> Result<TesterTimes, KernelError> {
-        times::times(&self.ebpf, self.cores, self.sizes)
+        times::times(&self.programs, self.cores, self.sizes)
     }
 
     /// Calls `with` for each event since the last call, at most `most` of them; returns their number.
@@ -312,18 +305,4 @@ pub fn prepare_signals() -> std::io::Result<()> {
         signal_hook::flag::register(SIGURG, Arc::new(AtomicBool::new(false))).is_ok()
     });
     if *done { Ok(()) } else { Err(std::io::Error::other("no handler for SIGURG")) }
-}
-
-/// Runs a program once on a frame; returns its verdict and the length of the frame in `out`.
-fn run_once(program: &Xdp, frame: &[u8], out: &mut [u8]) -> Result<(u32, usize), KernelError> {
-    let options =
-        TestRunOptions { data_in: Some(frame), data_out: Some(out), ..Default::default() };
-    let run = program.test_run(options).map_err(|e| KernelError::Run(e.to_string()))?;
-    Ok((run.return_value, run.data_size_out as usize))
-}
-
-/// Returns a program of the object.
-fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, KernelError> {
-    let program = ebpf.program_mut(name).ok_or(KernelError::Missing(name))?;
-    program.try_into().map_err(|e: ProgramError| KernelError::program(name, e))
 }

@@ -162,7 +162,7 @@ pub(crate) fn quantiles() -> impl Iterator<Item = u64> {
 /// Checks that the tables are large enough for a plan.
 ///
 /// # Errors
-/// With what is too large, and what to do.
+/// If the plan needs more than a table can hold; the error names the table and a remedy.
 pub(crate) fn sizes(plan: &TesterPlan) -> Result<Sizes, KernelError> {
     let error = |why: String| Err(KernelError::Plan(why));
     let Some(rate) = plan.rate() else {

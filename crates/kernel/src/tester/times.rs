@@ -1,11 +1,11 @@
 //! What the programs count on each core, summed up.
 
-use aya::Ebpf;
 use aya::maps::{Array, PerCpuArray};
 use measure::{Histogram, Nanos};
 
 use super::config::Sizes;
 use crate::error::KernelError;
+use crate::program::Loaded;
 
 /// Number of words of `struct counts` in `bpf/tester.bpf.c`, and how many of them are before the instants.
 const COUNTS: usize = FIRST_COUNTS + 2 * INSTANTS;
@@ -69,15 +69,15 @@ pub struct TesterTimes {
 }
 
 /// Reads the counters of all cores, each on its own.
-fn of_cores(ebpf: &Ebpf) -> Result<Vec<[u64; COUNTS]>, KernelError> {
-    let map = ebpf.map("counters").ok_or(KernelError::Missing("the map `counters`"))?;
+fn of_cores(programs: &Loaded) -> Result<Vec<[u64; COUNTS]>, KernelError> {
+    let map = programs.map("counters")?;
     let cores = PerCpuArray::<_, [u64; COUNTS]>::try_from(map)?.get(&0, 0)?;
     Ok(cores.iter().copied().collect())
 }
 
 /// Reads the counts.
-pub(crate) fn counts(ebpf: &Ebpf) -> Result<TesterCounts, KernelError> {
-    let cores = of_cores(ebpf)?;
+pub(crate) fn counts(programs: &Loaded) -> Result<TesterCounts, KernelError> {
+    let cores = of_cores(programs)?;
     let sum = |at: usize| cores.iter().map(|core| core[at]).sum();
     Ok(TesterCounts {
         sent: sum(0),
@@ -95,20 +95,24 @@ pub(crate) fn counts(ebpf: &Ebpf) -> Result<TesterCounts, KernelError> {
 }
 
 /// Reads the histograms, the seconds and the instants.
-pub(crate) fn times(ebpf: &Ebpf, cores: u32, sizes: Sizes) -> Result<TesterTimes, KernelError> {
-    let histogram = |which| histogram(ebpf, which, cores);
+pub(crate) fn times(
+    programs: &Loaded,
+    cores: u32,
+    sizes: Sizes,
+) -> Result<TesterTimes, KernelError> {
+    let histogram = |which| histogram(programs, which, cores);
     Ok(TesterTimes {
         schedule_error: histogram(0)?,
         latency: histogram(1)?,
         latency_from_send: histogram(2)?,
-        series: series(ebpf, cores, sizes.seconds)?,
-        outstanding: outstanding(&of_cores(ebpf)?),
+        series: series(programs, cores, sizes.seconds)?,
+        outstanding: outstanding(&of_cores(programs)?),
     })
 }
 
 /// Reads one of the histograms.
-fn histogram(ebpf: &Ebpf, which: u32, cores: u32) -> Result<Histogram, KernelError> {
-    let map = ebpf.map("times").ok_or(KernelError::Missing("the map `times`"))?;
+fn histogram(programs: &Loaded, which: u32, cores: u32) -> Result<Histogram, KernelError> {
+    let map = programs.map("times")?;
     let rows = Array::<_, [u64; ROW]>::try_from(map)?;
     let mut all = Histogram::new();
     for core in 0..cores {
@@ -132,8 +136,8 @@ fn time_of(row: u32, column: u64) -> Nanos {
 }
 
 /// Reads the counts of each second.
-fn series(ebpf: &Ebpf, cores: u32, seconds: u32) -> Result<Vec<TesterSecond>, KernelError> {
-    let map = ebpf.map("series").ok_or(KernelError::Missing("the map `series`"))?;
+fn series(programs: &Loaded, cores: u32, seconds: u32) -> Result<Vec<TesterSecond>, KernelError> {
+    let map = programs.map("series")?;
     let series = Array::<_, [u64; 2]>::try_from(map)?;
     let mut all = vec![TesterSecond::default(); seconds as usize];
     for core in 0..cores {

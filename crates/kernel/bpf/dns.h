@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0 */
+//
+// What all programs know of DNS messages and of checksums. No map.
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define HEADER 12
+#define OPT_FIXED 11
+#define TYPE_A 1
+#define TYPE_NS 2
+#define TYPE_SOA 6
+#define TYPE_PTR 12
+#define TYPE_AAAA 28
+#define TYPE_OPT 41
+
+static __always_inline __u8 lower(__u8 c)
+{
+	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+}
+
+// Returns the checksum of a sum of words of 16 bits.
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
