@@ -46,7 +46,7 @@ struct Entry {
     alive: bool,
     /// Whether a refresh of the entry was requested.
     refreshed: bool,
-    /// Its last copy to a second cache.
+    /// Time and generation of the last copy of the entry to a second cache; `None` if there was none.
     mirrored: Option<LastCopy>,
 }
 

@@ -18,7 +18,7 @@ pub(super) enum Belief {
     Yes,
     /// The server has changed its ways, or the reply is forged: a stream, on which no third party replies, tells which.
     Doubtful,
-    /// It is another query's, or forged.
+    /// The reply belongs to another query, or is forged.
     No,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct UpstreamCookie {
 /// Whether a server has cookies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Support {
-    /// It is not known; holds the number of replies without one.
+    /// Nobody knows yet; the number counts replies without a cookie.
     Unknown(u8),
     /// It has returned one.
     Shown,
@@ -52,11 +52,11 @@ enum Support {
 /// What the cookie of a reply says about the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Credibility {
-    /// It is as it must be, or the server is not known to have cookies.
+    /// The cookie is that of the query, or the server has never shown one.
     Right,
     /// There is none, though the server has cookies.
     Missing,
-    /// It is not the one of the query: the reply is forged.
+    /// The cookie is not that of the query: the reply is forged.
     Wrong,
 }
 
