@@ -50,8 +50,8 @@ pub(crate) struct ExportArgs {
     /// The table of --csv
     #[arg(long, value_parser = choice(&TABLES), value_name = "TABLE", default_value = "trials", requires = "csv")]
     table: Table,
-    /// With --json: also the buckets of each histogram, for programs that do not read HdrHistogram's form
-    #[arg(long, conflicts_with_all = ["csv", "dns_metrics"])]
+    /// Also write the buckets of each histogram, for programs that cannot read the encoded form
+    #[arg(long, requires = "json")]
     buckets: bool,
     /// The file to write; `-` is the standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
