@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -64,7 +65,12 @@ impl CpuLimit {
                 for pid in &all {
                     let procs = path.join("cgroup.procs");
                     let error = |source| LimitError { path: path.clone(), source };
-                    fs::write(procs, pid.to_string()).map_err(error)?;
+                    // One that has ended needs no limit.
+                    let has_ended = |e: &io::Error| e.raw_os_error() == Some(Errno::ESRCH as i32);
+                    match fs::write(procs, pid.to_string()) {
+                        Err(e) if has_ended(&e) => {}
+                        written => written.map_err(error)?,
+                    }
                 }
                 Ok(limit)
             }

@@ -1,6 +1,8 @@
 //! CPU time of each host's processes over time: what they used while queries were sent, without what they did before
 //! and afterwards.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use measure::Nanos;
@@ -14,6 +16,8 @@ use crate::testbed::Host;
 
 /// Time between two entries; one takes a microsecond for each process.
 const EVERY: Duration = Duration::from_millis(10);
+/// Number of entries after which new processes are looked for.
+const SEARCH: u32 = 10;
 /// Largest number of entries; then every second one is dropped and they become half as frequent.
 const MAX_ENTRIES: usize = 1 << 14;
 
@@ -24,8 +28,20 @@ pub(crate) struct Ledger(Periodic<Kept>);
 /// A ledger and the processes in it.
 #[derive(Debug)]
 struct Kept {
-    trees: Vec<(Host, u32)>,
+    processes: Processes,
+    looks: u32,
     times: RunTimes,
+}
+
+/// The processes of the hosts, with those that a server starts meanwhile.
+#[derive(Debug, Default)]
+struct Processes {
+    /// Host and CPU time so far, in nanoseconds, of each living process.
+    living: BTreeMap<u32, (Host, u64)>,
+    /// CPU time of the ended ones of each host, in nanoseconds.
+    ended: [u64; 3],
+    /// Processes that belong to no host.
+    others: BTreeSet<u32>,
 }
 
 impl Counters for Kept {
@@ -34,19 +50,63 @@ impl Counters for Kept {
     }
 
     fn look(&mut self) {
-        self.times.add(now(), spent(&self.trees));
+        self.looks += 1;
+        if self.looks.is_multiple_of(SEARCH) {
+            self.processes.search();
+        }
+        self.times.add(now(), self.processes.spent());
+    }
+}
+
+impl Processes {
+    /// Adds processes that were not there before: children of known ones, and members of their groups.
+    fn search(&mut self) {
+        let all: BTreeSet<u32> = procfs::numbers(Path::new("/proc")).into_iter().collect();
+        self.others.retain(|pid| all.contains(pid));
+        for pid in all {
+            if self.living.contains_key(&pid) || self.others.contains(&pid) {
+                continue;
+            }
+            let Some(stat) = procfs::read_stat(pid) else { continue };
+            let group = u32::try_from(stat.group).unwrap_or_default();
+            match self.living.get(&stat.ppid).or_else(|| self.living.get(&group)) {
+                Some((host, _)) => drop(self.living.insert(pid, (*host, 0))),
+                None => drop(self.others.insert(pid)),
+            }
+        }
+    }
+
+    /// Returns the CPU time of each host's processes so far, in nanoseconds, also of ended ones.
+    fn spent(&mut self) -> [u64; 3] {
+        let mut spent = [0; 3];
+        let ended = &mut self.ended;
+        self.living.retain(|pid, (host, before)| {
+            // The clock of a process ends with it.
+            match run_time(*pid, 0, 0) {
+                now if now >= *before && now > 0 => *before = now,
+                _ if procfs::read_stat(*pid).is_none() => {
+                    ended[host.index()] += *before;
+                    return false;
+                }
+                _ => {}
+            }
+            spent[host.index()] += *before;
+            true
+        });
+        std::array::from_fn(|host| spent[host] + self.ended[host])
     }
 }
 
 impl Ledger {
     /// Starts a ledger of the processes `watched` and their children, on the cores `on`.
     pub(crate) fn start(watched: &[(Host, u32)], on: &CpuList) -> Self {
-        let trees = watched
-            .iter()
-            .flat_map(|(host, pid)| procfs::tree(*pid).into_iter().map(move |pid| (*host, pid)));
-        let trees = trees.collect();
+        let trees = watched.iter().flat_map(|(host, root)| {
+            procfs::tree(*root).into_iter().map(move |pid| (pid, (*host, 0)))
+        });
+        let processes = Processes { living: trees.collect(), ..Processes::default() };
         Ledger(Periodic::start(on, || {
-            let mut kept = Kept { trees, times: RunTimes { entries: Vec::new(), every: EVERY } };
+            let times = RunTimes { entries: Vec::new(), every: EVERY };
+            let mut kept = Kept { processes, looks: 0, times };
             kept.look();
             kept
         }))
@@ -100,15 +160,6 @@ impl RunTimes {
     }
 }
 
-/// Returns the CPU time of each host's processes so far, in nanoseconds.
-fn spent(trees: &[(Host, u32)]) -> [u64; 3] {
-    let mut spent = [0; 3];
-    for (host, pid) in trees {
-        spent[host.index()] += run_time(*pid, 0, 0);
-    }
-    spent
-}
-
 /// Returns `CLOCK_MONOTONIC`, the clock of the Measurer.
 fn now() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).ok();
@@ -117,6 +168,8 @@ fn now() -> Nanos {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -143,6 +196,35 @@ mod tests {
         }
         assert_eq!((times.entries.len(), times.every), (MAX_ENTRIES / 2 + 1, 2 * EVERY));
         assert_eq!(times.between(Host::Dut, MS(0), MS(10)), Some(10e-9));
+    }
+
+    #[test]
+    fn processes_that_begin_and_end_meanwhile_are_counted() {
+        let mut shell = std::process::Command::new("sh");
+        let busy = "read go; sh -c 'i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done'; read end";
+        let mut shell =
+            shell.args(["-c", busy]).stdin(std::process::Stdio::piped()).spawn().expect("starts");
+        let ledger = Ledger::start(&[(Host::Dut, shell.id())], &CpuList::allowed());
+        std::thread::sleep(2 * EVERY);
+        let from = now();
+        let mut input = shell.stdin.take().expect("piped");
+        input.write_all(b"go\n").expect("writes");
+        let deadline = from + Nanos::from_secs(20);
+        while procfs::read_stat(shell.id()).is_some_and(|stat| stat.children < 2)
+            && now() < deadline
+        {
+            std::thread::sleep(EVERY);
+        }
+        let children = procfs::read_stat(shell.id()).expect("it waits").children;
+        std::thread::sleep(2 * EVERY);
+        let until = now();
+        std::thread::sleep(2 * EVERY);
+        let found = ledger.stop().between(Host::Dut, from, until).expect("covered");
+        // What it ran in its last moments may be missing.
+        let wanted = children as f64 / crate::probe::ticks_per_second();
+        assert!(wanted > 0.0 && found > 0.5 * wanted, "{found} s of {wanted} s");
+        input.write_all(b"end\n").expect("writes");
+        shell.wait().expect("ends");
     }
 
     #[test]

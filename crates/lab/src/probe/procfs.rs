@@ -40,18 +40,20 @@ pub(super) fn interrupts_between_cores() -> u64 {
     ["RES:", "CAL:"].iter().flat_map(|row| counts_of(&text, row)).sum()
 }
 
-/// Returns the process `root` and all its living descendants, `root` first.
+/// Returns the process `root`, `root` first, all its descendants, and the processes of its group if it leads one: among
+/// these are orphans, which have another parent, and ended processes that nobody waited for yet.
 pub fn tree(root: u32) -> Vec<u32> {
-    let parents: Vec<(u32, u32)> = numbers(Path::new("/proc"))
+    let all: Vec<(u32, StatLine)> = numbers(Path::new("/proc"))
         .into_iter()
-        .filter_map(|pid| Some((pid, read_stat(pid)?.ppid)))
+        .filter_map(|pid| Some((pid, read_stat(pid)?)))
         .collect();
     let mut found = vec![root];
     let mut next = 0;
     while let Some(&parent) = found.get(next) {
-        let children = parents.iter().filter(|(pid, ppid)| *ppid == parent && !found.contains(pid));
-        let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
-        found.extend(children);
+        let belongs = |stat: &StatLine| stat.ppid == parent || stat.group == i64::from(root);
+        let more = all.iter().filter(|(pid, stat)| belongs(stat) && !found.contains(pid));
+        let more: Vec<u32> = more.map(|(pid, _)| *pid).collect();
+        found.extend(more);
         next += 1;
     }
     found
@@ -101,6 +103,13 @@ pub(super) fn numbers(dir: &Path) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    use nix::sys::signal::{Signal, killpg};
+    use nix::unistd::Pid;
+
     use super::*;
 
     #[test]
@@ -124,6 +133,24 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!affinities(me).is_empty());
+    }
+
+    #[test]
+    fn orphans_of_its_group_belong_to_it() {
+        // The inner shell ends at once, so that the first `sleep` has another parent.
+        let mut leader = Command::new("sh");
+        leader.args(["-c", "sh -c 'sleep 61 & echo $!'; exec sleep 62"]).process_group(0);
+        let mut leader = leader.stdout(Stdio::piped()).spawn().expect("starts");
+        let mut line = String::new();
+        let mut output = BufReader::new(leader.stdout.take().expect("piped"));
+        output.read_line(&mut line).expect("reads");
+        let orphan: u32 = line.trim().parse().expect("a number");
+        let found = tree(leader.id());
+        assert_eq!(found[0], leader.id());
+        assert!(found.contains(&orphan), "{found:?}");
+        assert_ne!(read_stat(orphan).expect("it lives").ppid, leader.id());
+        killpg(Pid::from_raw(leader.id() as i32), Signal::SIGKILL).expect("kills");
+        leader.wait().expect("ends");
     }
 
     proptest::proptest! {
