@@ -7,6 +7,10 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Size in octets up to which a message is small: nearly all queries and answers are.
+const SMALL: usize = 4 << 10;
+/// The part of a memory that only small messages may have, as a divisor: large answers that nobody reads leave it.
+const FOR_SMALL: usize = 16;
 /// Number of accounts from which on those that are not in use are removed.
 const MANY_ACCOUNTS: usize = 64;
 
@@ -103,7 +107,8 @@ impl Budget {
         // Made before the check, so that its drop releases what does not fit.
         let reservation = Reservation { budget: self.clone(), account, octets };
         let before = self.0.used.fetch_add(octets, Ordering::Relaxed);
-        (before + octets <= self.0.limit.load(Ordering::Relaxed)).then_some(reservation)
+        let limit = open_to(octets, self.0.limit.load(Ordering::Relaxed));
+        (before + octets <= limit).then_some(reservation)
     }
 }
 
@@ -113,9 +118,8 @@ impl Account {
         let before = self.used.fetch_add(octets, Ordering::Relaxed);
         // From here on its drop releases both.
         let reservation = self.budget.take_for(Some(self.used.clone()), octets);
-        let octets_of_all = &self.budget.0;
-        if reservation.is_some() && before + octets > octets_of_all.share.load(Ordering::Relaxed) {
-            octets_of_all.refused.fetch_add(1, Ordering::Relaxed);
+        if reservation.is_some() && before + octets > self.share_for(octets) {
+            self.budget.0.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         reservation
@@ -123,8 +127,18 @@ impl Account {
 
     /// Returns whether the network has no room for so many octets.
     pub(crate) fn is_full(&self, octets: usize) -> bool {
-        self.used.load(Ordering::Relaxed) + octets > self.budget.0.share.load(Ordering::Relaxed)
+        self.used.load(Ordering::Relaxed) + octets > self.share_for(octets)
     }
+
+    /// Returns how much the network may have in use after a reservation of so many octets.
+    fn share_for(&self, octets: usize) -> usize {
+        open_to(octets, self.budget.0.share.load(Ordering::Relaxed))
+    }
+}
+
+/// Returns the part of `memory` that is open to a reservation of so many octets.
+fn open_to(octets: usize, memory: usize) -> usize {
+    if octets > SMALL { memory - memory / FOR_SMALL } else { memory }
 }
 
 impl Drop for Reservation {
@@ -178,6 +192,19 @@ mod tests {
         drop((first, second, third, rest));
         assert_eq!((one.used.load(Ordering::Relaxed), budget.used().0), (0, 0));
         drop(one.take(1_000).expect("all is free"));
+    }
+
+    #[test]
+    fn large_answers_leave_room_for_small_ones() {
+        let budget = Budget::new(4_000_000, 1_600_000);
+        let account = budget.account(network(1));
+        let large: Vec<Reservation> = std::iter::from_fn(|| account.take(60_000)).collect();
+        assert_eq!((large.len(), account.is_full(60_000)), (25, true));
+        let small: Vec<Reservation> = std::iter::from_fn(|| account.take(100)).collect();
+        assert_eq!(small.len(), 1_000);
+        let others: Vec<Reservation> = std::iter::from_fn(|| budget.take(60_000)).collect();
+        assert_eq!(others.len(), (4_000_000 - 250_000 - 1_600_000) / 60_000);
+        assert!(budget.take(100).is_some());
     }
 
     #[test]
