@@ -49,10 +49,11 @@ fn proxies_end_tls_and_forward_what_they_can() {
     assert_eq!(refused, expected, "{}", record["skipped"]);
     assert!(skipped.iter().all(|one| text(one, "why").contains(" does not speak ")), "{skipped:?}");
     let results = record["results"].as_array().expect("cells");
-    let answered = results.iter().flat_map(|one| one["trials"].as_array().expect("trials"));
-    let answered: Vec<&Value> = answered.collect();
-    assert_eq!(answered.len(), 5, "{}", record["results"]);
-    for trial in answered {
+    assert_eq!(results.len(), 5, "{:?}", results.iter().map(cell).collect::<Vec<_>>());
+    // On a busy machine a void trial is repeated.
+    let trials = results.iter().map(|one| one["trials"].as_array().expect("trials"));
+    assert!(trials.clone().all(|trials| !trials.is_empty()));
+    for trial in trials.flatten() {
         assert_eq!(trial["invalid"], serde_json::json!({}), "{}", trial["conditions"]);
         assert!(trial["valid"].as_u64() > Some(0), "{}", trial["conditions"]);
     }

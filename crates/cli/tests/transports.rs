@@ -319,7 +319,7 @@ impl Deed {
 #[test]
 fn bad_peers_are_counted_by_what_they_do() {
     let loads =
-        "--transport tcp --rate 50 --duration 600ms --timeout 200ms --clients 2 --expect answered";
+        "--transport tcp --rate 50 --duration 600ms --timeout 1s --clients 2 --expect answered";
     for (deed, reason) in [
         (Deed::Silent, "stalled"),
         (Deed::Close, "closed-early"),
@@ -339,7 +339,7 @@ fn bad_peers_are_counted_by_what_they_do() {
     let c = &slow["connections"];
     assert!(c["slow"].as_u64() > Some(0) && slow["lost"].as_u64() > Some(0), "{slow}");
     assert_eq!(c["failed"], serde_json::json!({}), "{slow}");
-    let drip = load(&Deed::Drip.peer(), &loads.replace("200ms", "30s"));
+    let drip = load(&Deed::Drip.peer(), &loads.replace("--timeout 1s", "--timeout 30s"));
     let c = &drip["connections"];
     assert_eq!((&drip["lost"], &c["failed"]), (&0.into(), &serde_json::json!({})), "{drip}");
     assert!(c["reads"].as_u64() > drip["sent"].as_u64(), "{drip}");
