@@ -24,7 +24,8 @@ impl Bench for OwnBench {
         if self.stop.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }
-        let (live, progress) = progress::show(format!("trial, {}", spec.pacing.describe()), None);
+        let (live, progress) =
+            progress::show(format!("trial, {}", spec.pacing.describe()), Some(spec.duration), None);
         // The budget counts names from 0; the arguments may name another first name.
         let result = self.varied.setup(&self.setup, spec)?.run(&live, &self.stop);
         drop(progress);

@@ -22,8 +22,8 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    auth, compare, host, load, man, report, run, runs, search, selftest, servers, trace, update,
-    verify, zone,
+    auth, compare, host, load, man, report, run, runs, search, selftest, servers, site, trace,
+    update, verify, zone,
 };
 use failure::Failure;
 
@@ -84,6 +84,9 @@ enum Command {
     /// Write runs as one HTML page that needs no network
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
+    /// Write runs as a static site: an index, a page for each, the history of each server
+    #[command(after_help = site::EXAMPLES)]
+    Site(site::SiteArgs),
     /// Measure as dnsperf does: its options, its output
     #[command(after_help = dnsperf::EXAMPLES, disable_help_flag = true)]
     Dnsperf(Box<dnsperf::DnsperfArgs>),
@@ -144,6 +147,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Delete(args) => runs::delete(&args),
         Command::Report(args) => report::run(&args),
+        Command::Site(args) => site::run(&args),
         Command::Dnsperf(args) => dnsperf::run(&args),
         Command::Resperf(args) => resperf::run(&args),
         Command::Kxdpgun(args) => kxdpgun::run(&args),

@@ -84,6 +84,13 @@ pub(crate) fn create(path: &Path) -> Result<std::fs::File, Failure> {
         .map_err(|e| Failure::input(anyhow::anyhow!("cannot write {}: {e}", path.display())))
 }
 
+/// Makes a folder and those above it, unless it exists; the error names it.
+pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|e| {
+        Failure::input(anyhow::anyhow!("cannot make the folder {}: {e}", path.display()))
+    })
+}
+
 /// Opens an output: a file, or the standard output for `-`.
 pub(crate) fn output(path: &PathBuf) -> Result<Box<dyn std::io::Write + Send>, Failure> {
     if path == Path::new("-") {

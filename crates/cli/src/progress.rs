@@ -9,18 +9,26 @@ use std::time::{Duration, Instant};
 use load::Live;
 use measure::Nanos;
 use record::Snapshot;
+use report::view::{short_time_us, span};
 use tester::{Background, snapshot};
 
 /// Returns counters and shows them behind `label`, at each `interval` or if standard error is a terminal, until the second value is
 /// dropped.
-pub(crate) fn show(label: String, interval: Option<Nanos>) -> (Arc<Live>, Option<Background<()>>) {
+///
+/// `planned` is the duration of the trial, if it is known.
+pub(crate) fn show(
+    label: String,
+    planned: Option<Nanos>,
+    interval: Option<Nanos>,
+) -> (Arc<Live>, Option<Background<()>>) {
     let live = Arc::new(Live { watched: true, ..Live::default() });
     let shown = live.clone();
     if let Some(every) = interval.filter(|every| *every > Nanos::ZERO) {
         return (live, Some(Background::start(move |done| lines(every.into(), &shown, done))));
     }
     let terminal = std::io::stderr().is_terminal();
-    let thread = terminal.then(|| Background::start(move |done| draw(&label, &shown, done)));
+    let thread =
+        terminal.then(|| Background::start(move |done| draw(&label, planned, &shown, done)));
     (live, thread)
 }
 
@@ -35,23 +43,44 @@ fn lines(every: Duration, live: &Live, done: &AtomicBool) {
             continue;
         }
         let now = snapshot(live, began);
-        let span = (now.at_s - before.at_s).max(1e-9);
-        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
+        let of = now.since(&before);
+        let rate = |count: u64| count as f64 / of.at_s.max(1e-9);
         // A reader that has gone away must not end the trial.
         let _ = writeln!(
             std::io::stderr(),
-            "{:.1} s: sent {:.0}/s, valid {:.0}/s, invalid {}, lost {}",
+            "{:.1} s: sent {:.0}/s, valid {:.0}/s, invalid {}, lost {}{}",
             now.at_s,
-            rate(now.sent, before.sent),
-            rate(now.valid, before.valid),
+            rate(of.sent),
+            rate(of.valid),
             now.bad.saturating_sub(now.lost),
-            now.lost
+            now.lost,
+            latency(&of, ", ")
         );
         (next, before) = (next + every, now);
     }
 }
 
-fn draw(label: &str, live: &Live, done: &AtomicBool) {
+/// Returns bounds of the median and the 99th percentile of the latency, each behind `gap`; empty without replies.
+fn latency(of: &Snapshot, gap: &str) -> String {
+    let bound = |name: &str, share| {
+        let us = of.latency_bound_us(share)?;
+        Some(format!("{gap}{name} <{}", short_time_us(us)))
+    };
+    [bound("p50", 0.5), bound("p99", 0.99)].into_iter().flatten().collect()
+}
+
+/// Returns how much of a trial is left, in words; only its time if it has no planned end.
+fn course(at_s: f64, planned: Option<Nanos>) -> String {
+    match planned.map(Nanos::as_secs_f64) {
+        Some(whole) if whole > at_s => {
+            format!("{at_s:>5.1} s, {} left", span((whole - at_s).ceil()))
+        }
+        Some(_) => format!("{at_s:>5.1} s, waiting for the last replies"),
+        None => format!("{at_s:>5.1} s"),
+    }
+}
+
+fn draw(label: &str, planned: Option<Nanos>, live: &Live, done: &AtomicBool) {
     let began = Instant::now();
     let (mut last, mut before, mut drawn) = (began, Snapshot::default(), false);
     while !done.load(Ordering::Relaxed) {
@@ -60,13 +89,14 @@ fn draw(label: &str, live: &Live, done: &AtomicBool) {
             continue;
         }
         let now = snapshot(live, began);
-        let span = last.elapsed().as_secs_f64();
-        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
+        let of = now.since(&before);
+        let rate = |count: u64| count as f64 / of.at_s.max(1e-9);
         eprint!(
-            "\r\x1b[K{label}  {:>5.1} s  sent {:.0}/s  valid {:.0}/s  invalid {}  lost {}",
-            now.at_s,
-            rate(now.sent, before.sent),
-            rate(now.valid, before.valid),
+            "\r\x1b[K{label}  {}  sent {:.0}/s  valid {:.0}/s{}  invalid {}  lost {}",
+            course(now.at_s, planned),
+            rate(of.sent),
+            rate(of.valid),
+            latency(&of, "  "),
             now.bad.saturating_sub(now.lost),
             now.lost,
         );
@@ -75,5 +105,21 @@ fn draw(label: &str, live: &Live, done: &AtomicBool) {
     }
     if drawn {
         eprint!("\r\x1b[K");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_and_the_latency_are_in_words() {
+        let of = Snapshot { latency_us: vec![(100.0, 98), (500.0, 2)], ..Snapshot::default() };
+        assert_eq!(latency(&of, ", "), ", p50 <100 us, p99 <500 us");
+        assert_eq!(latency(&Snapshot::default(), ", "), "");
+        let minute = Some(Nanos::from_secs(60));
+        assert_eq!(course(12.5, minute), " 12.5 s, 48 s left");
+        assert_eq!(course(60.5, minute), " 60.5 s, waiting for the last replies");
+        assert_eq!(course(5.0, None), "  5.0 s");
     }
 }

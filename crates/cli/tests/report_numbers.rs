@@ -121,6 +121,22 @@ fn deciding(cell: &CellRecord) -> Vec<&TrialRecord> {
     out
 }
 
+/// The number of the search that found what is nearest to the median, the first of several.
+fn nearest(cell: &CellRecord) -> Option<u32> {
+    let void: Vec<u32> = cell.void_repeats.iter().map(|void| void.repeat).collect();
+    let made = cell.repeats + void.len() as u32;
+    let searches = (0..made).filter(|repeat| !void.contains(repeat)).zip(&cell.capacities);
+    let mut best: Option<(u32, f64)> = None;
+    for (repeat, capacity) in searches {
+        let Some((found, median)) = capacity.qps.zip(cell.median_qps) else { continue };
+        let distance = (found - median).abs();
+        if best.is_none_or(|(_, least)| distance < least) {
+            best = Some((repeat, distance));
+        }
+    }
+    best.map(|(repeat, _)| repeat)
+}
+
 fn merged<'a>(times: impl Iterator<Item = &'a Times>) -> Histogram {
     let mut all = Histogram::new();
     times.for_each(|t| all.merge(&t.histogram().expect("a histogram")));
@@ -133,7 +149,10 @@ fn quantile(times: &Histogram, q: f64) -> Option<f64> {
 }
 
 fn capacity(cell: &CellRecord, head: &str) -> Option<f64> {
-    let latency = merged(deciding(cell).into_iter().map(|t| &t.trial.latency_us));
+    let of = nearest(cell);
+    let stands = |t: &&TrialRecord| of.is_none_or(|repeat| t.repeat == repeat);
+    let stand = deciding(cell).into_iter().filter(stands);
+    let latency = merged(stand.map(|t| &t.trial.latency_us));
     let found: Vec<f64> = cell.capacities.iter().filter_map(|c| c.qps).collect();
     match head {
         "median, queries/s" => cell.median_qps,

@@ -3,6 +3,7 @@
 //! The runs (`tests/runs/*.json`) are real ones, short, less the histograms' buckets; `DNSDYNO_RUNS=FOLDER` takes
 //! others. With `DNSDYNO_PAGES=FOLDER` the pages and their pictures are left there to be looked at.
 
+#[allow(dead_code, reason = "each test uses its part")]
 mod browser;
 
 use std::path::{Path, PathBuf};
@@ -76,6 +77,10 @@ fn look(page: &mut Page<'_>, name: &str, pictures: Option<&Path>) -> Vec<String>
     page.media("screen", "light");
     page.evaluate("delete document.documentElement.dataset.theme");
     ask(page, "desk", "sorting");
+    // Paper unfolds what it shows by itself.
+    page.media("print", "light");
+    ask(page, "paper", "folded");
+    page.media("screen", "light");
     ask(page, "desk", "unfold");
     for (form, width) in [("desk, unfolded", 1280), ("phone, unfolded", 375)] {
         page.width(width);
@@ -83,7 +88,9 @@ fn look(page: &mut Page<'_>, name: &str, pictures: Option<&Path>) -> Vec<String>
     }
     page.width(PAPER);
     page.media("print", "dark");
-    ["cut", "pictures", "contrast"].iter().for_each(|what| ask(page, "paper", what));
+    ["cut", "pictures", "contrast", "whole", "folded"]
+        .iter()
+        .for_each(|what| ask(page, "paper", what));
     if let Some(folder) = pictures {
         let bytes = BASE64_STANDARD.decode(page.printed()).expect("base64");
         std::fs::write(folder.join(format!("{name}.pdf")), bytes).expect("written");
@@ -111,6 +118,43 @@ fn pages_of_every_kind_of_run_in_a_browser() {
         faults.extend(look(&mut browser.open(&file), name, kept.as_deref()));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn several_runs_are_one_comparison_with_thresholds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/search.json");
+    let mut run = record::read_run(&stored).expect("a stored run");
+    let mut paths = vec![stored];
+    for (day, change) in [(1.0, 1.01), (2.0, 0.6)] {
+        run.plan.started_unix_s += day * 86_400.0;
+        for cell in &mut run.results {
+            let bounds = cell.capacities.iter_mut().flat_map(|c| [&mut c.qps, &mut c.failed_qps]);
+            let all = bounds.chain([&mut cell.median_qps]);
+            all.flatten().for_each(|qps| *qps *= change);
+            cell.capacities.iter_mut().for_each(|c| c.at_least = false);
+        }
+        let path = folder.path().join(format!("{day}.json"));
+        record::write(&path, &run).expect("writes");
+        paths.push(path);
+    }
+    let file = folder.path().join("page.html");
+    report(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &file);
+    let text = std::fs::read_to_string(&file).expect("the page");
+    for part in [
+        "3 runs of dns64d, unbound",
+        "Capacity, against the first run",
+        "± 5 %",
+        "×0.606",
+        "against 1. 2026",
+    ] {
+        assert!(text.contains(part), "{part} is not in the page");
+    }
+    let Some(mut browser) = Browser::start() else { return };
+    let kept = std::env::var_os("DNSDYNO_PAGES").map(PathBuf::from);
+    let faults = look(&mut browser.open(&file), "comparison", kept.as_deref());
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(!text.contains("all searches"));
 }
 
 #[test]

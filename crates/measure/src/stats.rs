@@ -1,10 +1,12 @@
 //! Statistics over repeats of a measurement. The statistical unit is the repeat, never the single query.
 
+mod change;
 mod interval;
 mod ratio;
 mod repeat_warnings;
 mod within;
 
+pub use change::{Change, ChangeTerms, changes};
 pub use interval::{Interval, bootstrap, shown_median_interval};
 pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, Within, ratio, ratio_within};
 pub use repeat_warnings::{RepeatWarning, repeat_warnings};

@@ -216,10 +216,25 @@ impl CellRecord {
         repeats.filter_map(highest).collect()
     }
 
-    /// Returns the merged distribution of `which` over the deciding trials; `None` without any.
+    /// Returns the deciding trials of one search: the one whose rate is nearest to the median of those found, since latencies at
+    /// different rates do not add up to one. Of other methods, and of searches that found nothing, all deciding trials.
+    pub fn representative(&self) -> Vec<&TrialRecord> {
+        let mut trials = self.deciding();
+        if self.method != "search" {
+            return trials;
+        }
+        let distance = |qps: Option<f64>| Some((qps? - self.median_qps?).abs());
+        let searches = self.searches().filter_map(|(repeat, c)| Some((repeat, distance(c.qps)?)));
+        if let Some((nearest, _)) = searches.min_by(|a, b| a.1.total_cmp(&b.1)) {
+            trials.retain(|t| t.repeat == nearest);
+        }
+        trials
+    }
+
+    /// Returns the merged distribution of `which` over the trials that represent the cell; `None` without any.
     pub fn merged(&self, which: impl Fn(&TrialRecord) -> &Times) -> Option<Histogram> {
         let mut all = Histogram::new();
-        for trial in self.deciding() {
+        for trial in self.representative() {
             all.merge(&which(trial).histogram().ok()?);
         }
         (all.count() > 0).then_some(all)

@@ -15,6 +15,7 @@ mod load_line;
 mod lockstep;
 mod no_answer;
 mod run;
+pub mod site;
 mod spread;
 mod steps;
 mod stored;

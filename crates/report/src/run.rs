@@ -13,7 +13,7 @@ use crate::view::conditions::Conditions;
 use crate::view::limiter::proofs;
 use crate::view::name::{long_name, repeats, short_name, void_notes};
 use crate::view::number::counted;
-use crate::view::search::{each_search, latency_us, rate};
+use crate::view::search::{each_search, interrupted, latency_us, rate};
 use crate::view::table::varied;
 use crate::view::{align, skipped_name, thousands, time_us};
 
@@ -124,6 +124,7 @@ fn notes(r: &CellRecord) -> Vec<String> {
             "\">=\": the server was not what limited every search; its capacity is at least this";
         out.push(why.to_owned());
     }
+    out.extend(interrupted(r));
     if r.median_qps.is_none() && r.void_repeats.is_empty() {
         let verdict = r.capacities.iter().find(|c| c.qps.is_none()).map(|c| c.verdict.as_str());
         out.push(format!("no capacity: {}", verdict.unwrap_or("no search ended")));
@@ -279,5 +280,26 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(!lines[0].contains("path") && lines[1].starts_with("server  path "), "{text}");
         assert!(lines[2].contains(" wire ") && lines[3].contains(" host-offload "), "{text}");
+    }
+
+    #[test]
+    fn an_interrupted_search_says_what_had_passed() {
+        let mut cell = cell("nsd", &[(12_000.0, Limiter::Dut)]);
+        let interrupted = |cell: &CellRecord| {
+            let text = super::run(&Run { results: vec![cell.clone()], ..Run::default() });
+            text.lines().find(|line| line.contains("interrupted")).map(str::to_owned)
+        };
+        assert_eq!(interrupted(&cell), None);
+        for (rate_qps, passed) in [(10_000.0, true), (20_000.0, false), (15_000.0, true)] {
+            let mut record = cell.trials[0].clone();
+            (record.repeat, record.rate_qps, record.trial.passed) = (1, rate_qps, Some(passed));
+            cell.trials.push(record);
+        }
+        let said = "nsd: search 2 was interrupted: 15,000 qps passed, 20,000 failed";
+        assert_eq!(interrupted(&cell).as_deref(), Some(said));
+        cell.over = Some("clients".to_owned());
+        cell.trials.retain(|t| t.repeat == 0 || t.trial.passed == Some(true));
+        let said = "nsd: search 2 was interrupted: 15,000 clients passed, nothing failed";
+        assert_eq!(interrupted(&cell).as_deref(), Some(said));
     }
 }

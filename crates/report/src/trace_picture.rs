@@ -145,6 +145,7 @@ fn bars(title: &str, counts: impl Iterator<Item = (String, u64)>) -> Drawn {
         style: 0,
         value: Some(count as f64),
         spread: None,
+        each: Vec::new(),
         text: format!("{count} ({:.1} %)", count as f64 / sum as f64 * 100.0),
         hollow: false,
     };

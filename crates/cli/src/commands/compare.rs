@@ -73,7 +73,7 @@ repeats make wide intervals: \"shows from\" is the smallest difference that coul
 shown\" does not mean that there is none.";
 
 /// Reads per cent, from 0 to below 100, as a share.
-fn per_cent(text: &str) -> Result<f64, String> {
+pub(crate) fn per_cent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse::<f64>().ok();
     let share = number.map(|p| p / 100.0).filter(|s| (0.0..1.0).contains(s));
     share.ok_or_else(|| format!("`{text}` is not from 0 to below 100"))

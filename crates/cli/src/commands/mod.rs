@@ -12,6 +12,7 @@ pub(crate) mod runs;
 pub(crate) mod search;
 pub(crate) mod selftest;
 pub(crate) mod servers;
+pub(crate) mod site;
 pub(crate) mod trace;
 pub(crate) mod update;
 pub(crate) mod verify;

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use record::{CertificateError, CertificateFile, EngineKind, HostFacts, Run, Tested};
+use measure::stats::Terms;
+use record::{CertificateError, CertificateFile, CompareTerms, EngineKind, HostFacts, Run, Tested};
 
+use super::compare::per_cent;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::failure::Failure;
 
@@ -21,6 +23,9 @@ pub(crate) struct ReportArgs {
     /// and transport
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
+    /// Difference in per cent that several runs may have: the thresholds of their comparison
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = per_cent)]
+    margin: f64,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -29,8 +34,11 @@ pub(crate) const EXAMPLES: &str = "Examples:
   The page of the last run
     dnsdyno report -o last.html
 
-  Two runs in one page, one of them from a file that --json wrote
-    dnsdyno report 7 after.json -o both.html";
+  Several runs as one comparison, with trend and thresholds, one of them from a file that --json wrote
+    dnsdyno report 7 8 after.json --margin 3 -o all.html";
+
+/// Confidence of all verdicts of a comparison together.
+const CONFIDENCE: f64 = 0.95;
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let runs: Result<Vec<Run>, _> = args.runs.iter().map(|run| args.store.load(run)).collect();
@@ -39,7 +47,8 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         let file = CertificateFile::read(path).map_err(Failure::input)?;
         runs.iter_mut().try_for_each(|run| show(run, &file, path))?;
     }
-    let page = report::html(&runs);
+    let stats = Terms { confidence: CONFIDENCE, margin: args.margin, seed: 1 };
+    let page = report::html(&runs, &CompareTerms::new(stats));
     record::write_bytes(&args.output, page.as_bytes()).map_err(Failure::run)?;
     if args.output != Path::new("-") {
         println!("{}", args.output.display());

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::store::{RunRef, StoreArgs, failure};
 use crate::failure::Failure;
-use crate::output::{create, print};
+use crate::output::{create, make_folder, print};
 
 /// `dnsdyno runs`
 #[derive(Args, Clone, Debug)]
@@ -53,7 +53,7 @@ pub(crate) struct ExportArgs {
     /// Also write the buckets of each histogram, for programs that cannot read the encoded form
     #[arg(long, requires = "json")]
     buckets: bool,
-    /// The file to write; `-` is the standard output
+    /// The file to write; `-` is the standard output. With --svg a folder
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
     #[command(flatten)]
@@ -93,6 +93,9 @@ struct Form {
     /// The figures as a table in LaTeX, with the rules of booktabs
     #[arg(long)]
     latex: bool,
+    /// The plots of the page, each as an SVG file in the folder of --output
+    #[arg(long, requires = "output")]
+    svg: bool,
 }
 
 /// Which figures a list for github-action-benchmark has.
@@ -134,6 +137,9 @@ pub(crate) const EXPORT_EXAMPLES: &str = "Examples:
   The goals of a load as tests for a CI system, and its latencies for HdrHistogram's plotters
     dnsdyno export load.json --junit --output junit.xml
     dnsdyno export load.json --hlog --output load.hlog
+
+  The plots of the last run, each as an SVG file in a folder
+    dnsdyno export last --svg --output figures
 
   What `dnsdyno load` measured, for tools that read kxdpgun's JSON
     dnsdyno export load.json --dns-metrics";
@@ -192,12 +198,34 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
         let mut trials = run.results.iter_mut().flat_map(|cell| &mut cell.trials);
         trials.try_for_each(|trial| trial.trial.fill_buckets()).map_err(Failure::run)?;
     }
+    if args.form.svg {
+        return draw(&run, &args.output);
+    }
     let write = |out: &mut dyn Write| write_as(&args.form, args.table, &run, out);
     if args.output == Path::new("-") {
         return print(write);
     }
     let mut out = BufWriter::new(create(&args.output)?);
     write(&mut out).and_then(|()| out.flush()).map_err(Failure::run)
+}
+
+/// Writes the plots of a run into a folder; prints the path of each.
+fn draw(run: &Run, folder: &Path) -> Result<(), Failure> {
+    if folder == Path::new("-") {
+        let why = "--svg writes several files: name a folder with --output";
+        return Err(Failure::input(anyhow::anyhow!(why)));
+    }
+    let drawings = export::svg(run);
+    if drawings.is_empty() {
+        return Err(Failure::input(anyhow::anyhow!("the run has nothing to plot")));
+    }
+    make_folder(folder)?;
+    for drawing in drawings {
+        let path = folder.join(&drawing.name);
+        record::write_bytes(&path, drawing.text.as_bytes()).map_err(Failure::run)?;
+        println!("{}", path.display());
+    }
+    Ok(())
 }
 
 /// Writes a run in one of the forms.

@@ -138,6 +138,26 @@
       if (!document.documentElement.lang || !document.title) faults.push("no language or title");
       return faults;
     },
+    // Each number is on one line.
+    whole() {
+      const faults = [];
+      for (const cell of document.querySelectorAll("td.n")) {
+        const text = cell.firstChild;
+        if (!shown(cell) || text?.nodeType !== Node.TEXT_NODE) continue;
+        const range = document.createRange();
+        range.selectNodeContents(text);
+        const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+        if (lines.size > 1) faults.push(`${text.textContent} is on ${lines.size} lines`);
+      }
+      return faults;
+    },
+    // On paper the conditions are unfolded.
+    async folded() {
+      // The page hears of the change with its next frame.
+      for (let i = 0; i < 2; i += 1) await new Promise(requestAnimationFrame);
+      const hidden = [...document.querySelectorAll(".conditions details")].filter((e) => !e.querySelector(".body").checkVisibility());
+      return hidden.map((e) => `${name(e)} is folded`);
+    },
     unfold() {
       for (const d of document.querySelectorAll("details")) d.open = true;
       return [];

@@ -161,6 +161,26 @@ impl Page<'_> {
         self.call("Emulation.setEmulatedMedia", &json!({ "media": medium, "features": features }));
     }
 
+    /// Presses a key, by its name in the DOM.
+    pub(crate) fn press(&mut self, key: &str) {
+        let code = match key {
+            "Tab" => 9,
+            "ArrowDown" => 40,
+            _ => 13,
+        };
+        let text = if key == "Enter" { "\r" } else { "" };
+        for kind in ["keyDown", "keyUp"] {
+            let params =
+                json!({ "type": kind, "key": key, "windowsVirtualKeyCode": code, "text": text });
+            self.call("Input.dispatchKeyEvent", &params);
+        }
+    }
+
+    /// Types a text where the focus is.
+    pub(crate) fn insert(&mut self, text: &str) {
+        self.call("Input.insertText", &json!({ "text": text }));
+    }
+
     /// The whole page as PNG, base64.
     pub(crate) fn picture(&mut self) -> String {
         let params = json!({ "format": "png", "captureBeyondViewport": true });

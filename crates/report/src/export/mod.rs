@@ -4,6 +4,7 @@ mod bencher;
 mod hlog;
 mod junit;
 mod open_metrics;
+mod svg;
 mod tables;
 
 use measure::stats;
@@ -13,6 +14,7 @@ pub use self::bencher::{Better, bencher, github_benchmark};
 pub use self::hlog::hlog;
 pub use self::junit::junit;
 pub use self::open_metrics::open_metrics;
+pub use self::svg::{Drawing, svg};
 pub use self::tables::{latex, markdown};
 use crate::view::search::latency_us;
 
@@ -20,13 +22,13 @@ use crate::view::search::latency_us;
 const LATENCIES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
 
 /// A figure of a cell, measured once or several times.
-struct Measure {
+pub(crate) struct Measure {
     /// Name of the figure, such as `capacity`.
-    name: String,
+    pub(crate) name: String,
     /// Unit of its values; empty for a plain number.
-    unit: String,
+    pub(crate) unit: String,
     /// One value of each repeat, at least one.
-    values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
 }
 
 impl Measure {
@@ -39,7 +41,7 @@ impl Measure {
         })
     }
 
-    fn median(&self) -> f64 {
+    pub(crate) fn median(&self) -> f64 {
         stats::median(&self.values).unwrap_or(f64::NAN)
     }
 
@@ -58,7 +60,7 @@ impl Measure {
 }
 
 /// Returns the figures of a cell: the capacity of its searches with the latency there, or those of its method.
-fn measures(cell: &CellRecord) -> Vec<Measure> {
+pub(crate) fn measures(cell: &CellRecord) -> Vec<Measure> {
     let capacity = Measure::new("capacity", cell.capacity_unit(), cell.found_qps());
     let latency = |(name, quantile): (&str, f64)| {
         Measure::new(name, "us", latency_us(cell, quantile).into_iter().collect())

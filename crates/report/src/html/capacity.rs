@@ -6,26 +6,26 @@ use record::CellRecord;
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
-use super::parts::{Narrow, fold, number_cell, table};
-use super::plot::{Axis, Line, Plot, Point, Scale};
+use super::parts::{Narrow, fold, number_cell, pictures, table};
+use super::plot::{Axis, Line, Picture, Plot, Point, Scale};
 use crate::view::limiter::{limiter_names, proofs};
 use crate::view::name::repeats;
 use crate::view::number::range;
-use crate::view::search::{each_search, latency_us, met, rate, sustained};
+use crate::view::search::{each_search, latency_rate, latency_us, met, rate, sustained};
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
 /// Largest number of searches with a plot; the table of trials has all of them.
 const MAX_TRACES: usize = 24;
 
-/// Plot of capacities.
-const PICTURE: Quantity<'static> = Quantity {
-    title: "Capacity",
-    label: "queries per second",
-    unit: Unit::Qps,
-    note: "Error bars: the smallest and the largest of the searches, from 20 searches on their 1st and 99th percentile. \
-           Hollow: a lower bound, the server was not the limit.",
-};
+/// Note below the plot of capacities.
+const NOTE: &str = "Dots: the searches. Error bars: the smallest and the largest of them, from 20 searches on their 1st and 99th percentile. \
+                    Hollow: a lower bound, the server was not the limit.";
+
+/// Returns what the capacities count, in words: queries/s, or what the searches vary.
+fn counted(unit: &str) -> &str {
+    if unit == "qps" { "queries/s" } else { unit }
+}
 
 /// Formats a capacity with its sign.
 pub(crate) fn qps(cell: &CellRecord, x: Option<f64>) -> String {
@@ -45,7 +45,10 @@ pub(crate) fn in_words(cell: &CellRecord) -> String {
     };
     let limited = limiter_names(cell);
     match cell.median_qps {
-        Some(_) => format!("{} queries/s{each}; limiter: {limited}", qps(cell, cell.median_qps)),
+        Some(_) => {
+            let unit = counted(cell.capacity_unit());
+            format!("{} {unit}{each}; limiter: {limited}", qps(cell, cell.median_qps))
+        }
         None if !cell.void_repeats.is_empty() => {
             format!("no capacity: {} searches", repeats(cell))
         }
@@ -69,23 +72,40 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
             h3 { "Capacity" }
             (capacities(cells, &searched))
             @if let Some(goal) = searched.iter().map(|c| &c.record.goal).find(|g| !g.is_empty()) {
-                p.note { "Goal: " (goal) ". Median over the searches, and each of them. Latencies are those at that rate; “sustained”: "
-                    "in how many of these trials no more queries were outstanding at the end than in the middle. "
+                p.note { "Goal: " (goal) ". Median over the searches, and each of them. Latencies are those of one search, the one that found what is "
+                    "nearest to the median, at its rate. “Sustained”: in how many of the trials at the rates found no more queries were outstanding at the end than in the middle. "
                     "“≥”: the server was not what limited every search, its capacity is at least this." }
             }
-            div.plots { (curves(cells, &PICTURE, &value)) }
-            (fold(&format!("How each search went ({})", searched.len()), html! {
-                div.plots { @for cell in searched.iter().filter(|c| c.record.trials.len() > 1).take(MAX_TRACES) { (trace(cell)) } }
-            }))
+            (pictures(plots(cells)))
+            (fold(&format!("How each search went ({})", searched.len()), pictures(traces(cells))))
         }
     }
+}
+
+/// Returns the plot of the capacities.
+pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
+    let searched = searched(cells);
+    let Some(unit) = searched.first().map(|c| c.record.capacity_unit()) else { return Vec::new() };
+    let (label, unit) = match unit {
+        "qps" => ("queries per second", Unit::Qps),
+        other => (other, Unit::of("")),
+    };
+    curves(cells, &Quantity { title: "Capacity", label, unit, note: NOTE }, &value)
+}
+
+/// Returns how the searches of each cell went.
+pub(crate) fn traces(cells: &Cells<'_>) -> Vec<Picture> {
+    let searched = searched(cells);
+    let with = searched.into_iter().filter(|c| c.record.trials.len() > 1);
+    with.take(MAX_TRACES).map(trace).collect()
 }
 
 fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
     // Percentiles need many searches.
     let percentiles = searched.iter().any(|c| c.record.p01_qps.is_some());
+    let median = median_head(searched);
     let mut heads = cells.heads();
-    heads.push("median, queries/s");
+    heads.push(&median);
     heads
         .extend(percentiles.then_some(["1st percentile", "99th percentile"]).into_iter().flatten());
     heads.extend([
@@ -99,22 +119,30 @@ fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
     ]);
     let rows: Vec<Markup> = searched
         .iter()
-        .map(|cell| html! { (cells.named(cell)) (row(cell.record, percentiles)) })
+        .map(|cell| html! { (cells.named(cell)) (row(cell.record, &median, percentiles)) })
         .collect();
     let caption = "Capacity of each server and setting";
     table(caption, &cells.conditions.heading, Narrow::Cards, &heads, &rows)
 }
 
+/// Returns the head of the column of medians.
+fn median_head(searched: &[&Cell<'_>]) -> String {
+    let unit = searched.first().map_or("qps", |c| c.record.capacity_unit());
+    format!("median, {}", counted(unit))
+}
+
 /// Renders the figures of one cell.
-fn row(r: &CellRecord, percentiles: bool) -> Markup {
+fn row(r: &CellRecord, median: &str, percentiles: bool) -> Markup {
     let deviation = stats::std_dev(&r.found_qps());
+    let at = latency_rate(r)
+        .map(|rate| format!("at {} {}", thousands(rate), counted(r.capacity_unit())));
     let latency = |h: &str, q| {
-        let us = latency_us(r, q);
-        number_cell(h, us, us.map_or("–".into(), time_us))
+        let Some(us) = latency_us(r, q) else { return number_cell(h, None, "–".into()) };
+        html! { td.n data-h=(h) data-v=(us) { (time_us(us)) @if let Some(at) = &at { small { (at) } } } }
     };
     let each = each_search(r).replace(">=", "≥");
     html! {
-        td.n data-h="median, queries/s" data-v=[r.median_qps] {
+        td.n data-h=(median) data-v=[r.median_qps] {
             (qps(r, r.median_qps))
             @if r.capacities.len() > 1 { small { "each: " (each) } }
         }
@@ -142,21 +170,21 @@ fn value(cell: &Cell<'_>) -> Option<Value> {
     Some(Value {
         y: r.median_qps?,
         spread: spread(r),
+        each: r.found_qps(),
         text: qps(r, r.median_qps),
         tip: format!("{}: {}", cell.name, in_words(r)),
         hollow: r.at_least,
     })
 }
 
-/// Renders every trial of a cell's searches, in order, with its rate and outcome.
-fn trace(cell: &Cell<'_>) -> Markup {
-    let trials = &cell.record.trials;
+/// Plots every trial of a cell's searches, in order, with its rate and outcome.
+fn trace(cell: &Cell<'_>) -> Picture {
+    let (trials, unit) = (&cell.record.trials, counted(cell.record.capacity_unit()));
     let point = |(i, t): (usize, &record::TrialRecord)| Point {
         x: (i + 1) as f64,
         y: t.rate_qps,
-        spread: None,
-        tip: format!("search {}, trial {}: {}", t.repeat + 1, i + 1, crate::trial_line(t).trim()),
-        hollow: false,
+        tip: format!("search {}, trial {}: {}", t.repeat + 1, i + 1, said(cell.record, t)),
+        ..Point::default()
     };
     let of = |name: &str, style, which: &dyn Fn(&record::TrialRecord) -> bool| Line {
         name: name.to_owned(),
@@ -175,17 +203,22 @@ fn trace(cell: &Cell<'_>) -> Markup {
     let alt = format!("{} passed, {} failed, {} void", count(0), count(1), count(2));
     let rates = || trials.iter().map(|t| t.rate_qps);
     let last = trials.len() as f64;
-    Plot {
+    Picture::Plot(Plot {
         title: format!("The search: {}", cell.name),
         alt,
         note: String::new(),
         x: Axis::new("trial", Scale::Linear(0.0, last + 1.0), Unit::of("")),
-        y: Axis::new("rate asked for, queries/s", Scale::log(rates()), Unit::Qps),
+        y: Axis::new(&format!("asked for, {unit}"), Scale::fitting(rates()), Unit::Qps),
         lines: lines.into_iter().filter(|l| !l.points.is_empty()).collect(),
         guides: vec![(
             "in order".into(),
             trials.iter().enumerate().map(|(i, t)| ((i + 1) as f64, t.rate_qps)).collect(),
         )],
-    }
-    .figure()
+    })
+}
+
+/// Describes a trial of a search, with what the search varies.
+fn said(cell: &CellRecord, t: &record::TrialRecord) -> String {
+    let line = crate::trial_line(t);
+    line.trim().replacen(" qps", &format!(" {}", cell.capacity_unit()), 1)
 }

@@ -10,17 +10,34 @@ use flate2::write::GzEncoder;
 use maud::{Markup, html};
 use record::{CertificateFile, Check, Run};
 
+use super::Links;
 use super::cells::Cells;
 use super::parts::{Narrow, fold, name_cell, table};
 use crate::checks::{COLUMNS, certified};
 use crate::view::name::server_name;
 use crate::view::{setting_words, thousands};
 
-/// Renders the folded sections.
-pub(crate) fn section(run: &Run, cells: &Cells<'_>, number: usize) -> Markup {
-    let words = run.plan.words();
+/// Renders the folded sections; a page of a site links its record, others contain it.
+pub(crate) fn section(
+    run: &Run,
+    cells: &Cells<'_>,
+    number: usize,
+    links: Option<&Links>,
+) -> Markup {
     html! {
         h3 { "Conditions" }
+        div.conditions { (folded(run, cells)) }
+        @if let Some(links) = links {
+            p.raw { a download href=(links.record) { "The record (JSON, gzip)" } " as " code { "dnsdyno" } " reads it, every trial with its histograms." }
+        } @else {
+            (raw(run, number))
+        }
+    }
+}
+
+fn folded(run: &Run, cells: &Cells<'_>) -> Markup {
+    let words = run.plan.words();
+    html! {
         (fold("How it was run", how(run)))
         @if !words.is_empty() { (fold("Testbed", pairs(words.into_iter()))) }
         @if let Some(host) = &run.plan.host { (fold("Host", pairs(crate::host::lines(host).into_iter()))) }
@@ -29,7 +46,6 @@ pub(crate) fn section(run: &Run, cells: &Cells<'_>, number: usize) -> Markup {
         (fold("Settings of the cells", settings(cells)))
         @if !run.plan.text.is_empty() { (fold("The experiment’s file", html! { pre { (run.plan.text) } })) }
         (files(run))
-        (raw(run, number))
     }
 }
 
@@ -144,21 +160,21 @@ fn raw(run: &Run, number: usize) -> Markup {
     let name = format!("dnsdyno-{}-{number}.json", run.plan.experiment);
     html! {
         p.raw {
-            a download=(format!("{name}.gz")) href=(format!("data:application/gzip;base64,{}", packed(run))) data-json=(name) { "Raw data (JSON, gzip)" }
+            a download=(format!("{name}.gz")) href=(format!("data:application/gzip;base64,{}", BASE64_STANDARD.encode(packed(run)))) data-json=(name) { "Raw data (JSON, gzip)" }
             " Every trial with its histograms, as " code { "dnsdyno" } " reads them; the field " code { "buckets" }
             " is left out, since " code { "hdr" } " says the same."
         }
     }
 }
 
-/// Returns the record as JSON without the histograms' buckets, gzip, base64.
-pub(crate) fn packed(run: &Run) -> String {
+/// Returns the record as JSON without the histograms' buckets, gzip.
+pub(crate) fn packed(run: &Run) -> Vec<u8> {
     let mut value = serde_json::to_value(run).unwrap_or_default();
     strip(&mut value);
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     // A write to a vector never fails.
     let done = gzip.write_all(value.to_string().as_bytes()).and_then(|()| gzip.finish());
-    BASE64_STANDARD.encode(done.unwrap_or_default())
+    done.unwrap_or_default()
 }
 
 /// Empties every list of buckets: they double the size and repeat the content of `hdr`.

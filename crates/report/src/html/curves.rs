@@ -1,10 +1,8 @@
 //! A quantity of each cell as a plot: bars, or lines over a numeric setting, with the models that such curves are
 //! compared with.
 
-use maud::{Markup, html};
-
 use super::cells::{Across, Cell, Cells};
-use super::plot::{Axis, Bar, Bars, Line, MAX_LINES, Plot, Point, Scale};
+use super::plot::{Axis, Bar, Bars, Line, MAX_LINES, Picture, Plot, Point, Scale};
 use crate::view::unit::Unit;
 
 /// Largest relative error of a fitted curve; a worse fit is not shown.
@@ -17,6 +15,8 @@ pub(crate) struct Value {
     pub(crate) y: f64,
     /// Spread over the repeats.
     pub(crate) spread: Option<(f64, f64)>,
+    /// Value of each repeat.
+    pub(crate) each: Vec<f64>,
     /// Complete text of the value.
     pub(crate) text: String,
     /// Text of the tooltip.
@@ -37,12 +37,12 @@ pub(crate) struct Quantity<'a> {
 /// Name and points of a line.
 type NamedLine = (String, Vec<(f64, f64)>);
 
-/// Renders the plots of a quantity.
+/// Returns the plots of a quantity.
 pub(crate) fn curves(
     cells: &Cells<'_>,
     quantity: &Quantity<'_>,
     value: &dyn Fn(&Cell<'_>) -> Option<Value>,
-) -> Markup {
+) -> Vec<Picture> {
     let Some(across) = &cells.across else {
         return bars(cells, quantity, value);
     };
@@ -51,48 +51,96 @@ pub(crate) fn curves(
     if lines.iter().all(|l| l.points.len() < 2) {
         return bars(cells, quantity, value);
     }
+    let chunks = lines.chunks(MAX_LINES);
+    let several = chunks.len();
+    let mut pictures: Vec<Picture> = chunks
+        .zip(1..)
+        .map(|(lines, n)| {
+            let title = format!("{} over {}{}", quantity.title, across.key, part(n, several));
+            over(across, title, quantity, lines.to_vec())
+        })
+        .collect();
     let shares = shares_of_udp(cells, value);
-    html! {
-        @for lines in lines.chunks(MAX_LINES) { (over(across, quantity, lines.to_vec())) }
-        @if !shares.is_empty() {
-            @let quantity = Quantity {
-                title: &format!("{}, % of UDP", quantity.title),
-                label: "% of UDP",
-                unit: Unit::Percent,
-                note: "Each value over UDP’s at the same settings.",
-            };
-            (over(across, &quantity, shares))
+    if !shares.is_empty() {
+        let quantity = Quantity {
+            title: &format!("{}, % of UDP", quantity.title),
+            label: "% of UDP",
+            unit: Unit::Percent,
+            note: "Each value over UDP’s at the same settings.",
+        };
+        let title = format!("{} over {}", quantity.title, across.key);
+        pictures.push(over(across, title, &quantity, shares));
+    }
+    pictures
+}
+
+/// Returns which of several plots of the same quantity one is, for its title.
+pub(super) fn part(n: usize, of: usize) -> String {
+    if of > 1 { format!(" ({n} of {of})") } else { String::new() }
+}
+
+/// Groups what one plot can show: all if they are few, else those of each server. Returns each group with what to add to its title.
+pub(super) fn grouped<'c, T>(
+    all: &'c [T],
+    server: impl Fn(&T) -> &str,
+) -> Vec<(String, Vec<&'c T>)> {
+    if all.len() <= MAX_LINES {
+        return if all.is_empty() {
+            Vec::new()
+        } else {
+            vec![(String::new(), all.iter().collect())]
+        };
+    }
+    let mut servers: Vec<&str> = Vec::new();
+    for one in all {
+        if !servers.contains(&server(one)) {
+            servers.push(server(one));
         }
     }
+    let mut groups = Vec::new();
+    for name in servers {
+        let of: Vec<&T> = all.iter().filter(|one| server(one) == name).collect();
+        let chunks = of.chunks(MAX_LINES);
+        let count = chunks.len();
+        let titled =
+            |(group, n): (&[&'c T], usize)| (format!(": {name}{}", part(n, count)), group.to_vec());
+        groups.extend(chunks.zip(1..).map(titled));
+    }
+    groups
 }
 
 fn bars(
     cells: &Cells<'_>,
     quantity: &Quantity<'_>,
     value: &dyn Fn(&Cell<'_>) -> Option<Value>,
-) -> Markup {
+) -> Vec<Picture> {
     let bars: Vec<Bar> = cells
         .cells
         .iter()
         .filter_map(|c| {
             let v = value(c)?;
             let (label, style) = (c.name.clone(), c.line);
-            let (spread, text, hollow) = (v.spread, v.text, v.hollow);
-            Some(Bar { label, style, value: Some(v.y), spread, text, hollow })
+            let (spread, each, text, hollow) = (v.spread, v.each, v.text, v.hollow);
+            Some(Bar { label, style, value: Some(v.y), spread, each, text, hollow })
         })
         .collect();
-    html! {
-        @for bars in bars.chunks(MAX_BARS) {
-            (Bars {
-                title: quantity.title.to_owned(),
-                alt: bars.iter().map(|b| format!("{} {}", b.label, b.text)).collect::<Vec<_>>().join(", "),
-                note: quantity.note.to_owned(),
-                label: quantity.label.to_owned(),
-                unit: quantity.unit.clone(),
-                bars: bars.to_vec(),
-            }.figure())
-        }
-    }
+    let chunks = bars.chunks(MAX_BARS);
+    let several = chunks.len();
+    let picture = |(bars, n): (&[Bar], usize)| {
+        Picture::Bars(Bars {
+            title: format!("{}{}", quantity.title, part(n, several)),
+            alt: bars
+                .iter()
+                .map(|b| format!("{} {}", b.label, b.text))
+                .collect::<Vec<_>>()
+                .join(", "),
+            note: quantity.note.to_owned(),
+            label: quantity.label.to_owned(),
+            unit: quantity.unit.clone(),
+            bars: bars.to_vec(),
+        })
+    };
+    chunks.zip(1..).map(picture).collect()
 }
 
 /// Returns the lines over the axis that have points.
@@ -102,7 +150,8 @@ fn lines(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) -> Vec<L
         let mut points: Vec<Point> = of_line
             .filter_map(|c| {
                 let v = value(c)?;
-                Some(Point { x: c.x?, y: v.y, spread: v.spread, tip: v.tip, hollow: v.hollow })
+                let (spread, each, tip, hollow) = (v.spread, v.each, v.tip, v.hollow);
+                Some(Point { x: c.x?, y: v.y, spread, each, tip, hollow })
             })
             .collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -112,22 +161,22 @@ fn lines(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) -> Vec<L
     cells.lines.iter().enumerate().filter_map(line).collect()
 }
 
-fn over(across: &Across, quantity: &Quantity<'_>, lines: Vec<Line>) -> Markup {
+fn over(across: &Across, title: String, quantity: &Quantity<'_>, lines: Vec<Line>) -> Picture {
     let mut x = Axis::new(&across.key, across.scale(), Unit::of(""));
     x.ticks = Some(across.ticks());
     let points = lines.iter().flat_map(|l| &l.points);
-    let y = Scale::from_zero(points.flat_map(|p| [p.y, p.spread.map_or(p.y, |s| s.1)]));
+    let low_and_high = |p: &Point| p.spread.map_or([p.y, p.y], |(low, high)| [low, high]);
+    let y = Scale::fitting(points.flat_map(low_and_high));
     let (guides, fits) = amortisation(across, quantity, &lines);
-    Plot {
-        title: format!("{} over {}", quantity.title, across.key),
+    Picture::Plot(Plot {
+        title,
         alt: lines.iter().map(|l| in_words(l, &quantity.unit)).collect::<Vec<_>>().join(". "),
         note: format!("{} {fits}", quantity.note).trim().to_owned(),
         x,
         y: Axis::new(quantity.label, y, quantity.unit.clone()),
         lines,
         guides,
-    }
-    .figure()
+    })
 }
 
 /// Describes the first and the last point of a line.
@@ -154,6 +203,7 @@ fn shares_of_udp(cells: &Cells<'_>, value: &dyn Fn(&Cell<'_>) -> Option<Value>) 
         Some(Value {
             y: percent(v.y),
             spread: v.spread.map(|(low, high)| (percent(low), percent(high))),
+            each: Vec::new(),
             tip: format!("{}: {:.1} % of UDP", cell.name, percent(v.y)),
             text: v.text,
             hollow: v.hollow,
@@ -234,10 +284,11 @@ mod tests {
         let value = |c: &Cell<'_>| {
             let y = c.record.figures["rate"].median()?;
             let (text, tip) = (y.to_string(), c.name.clone());
-            Some(Value { y, spread: None, text, tip, hollow: false })
+            Some(Value { y, spread: None, each: Vec::new(), text, tip, hollow: false })
         };
         let quantity = Quantity { title: "Rate", label: "qps", unit: Unit::Qps, note: "As it is." };
-        curves(&Cells::of(&run), &quantity, &value).into_string()
+        let pictures = curves(&Cells::of(&run), &quantity, &value);
+        pictures.iter().map(|picture| picture.figure().into_string()).collect()
     }
 
     #[test]
@@ -269,8 +320,27 @@ mod tests {
     }
 
     #[test]
+    fn many_lines_are_grouped_by_server() {
+        let cells: Vec<(&str, u32)> = [("nsd", 3), ("knot", 10)]
+            .into_iter()
+            .flat_map(|(server, n)| (0..n).map(move |i| (server, i)))
+            .collect();
+        let groups = grouped(&cells, |cell| cell.0);
+        let told: Vec<(&str, usize)> =
+            groups.iter().map(|(title, group)| (title.as_str(), group.len())).collect();
+        assert_eq!(told, [(": nsd", 3), (": knot (1 of 2)", 8), (": knot (2 of 2)", 2)]);
+        let few = grouped(&cells[..8], |cell| cell.0);
+        assert_eq!(
+            few.iter().map(|(title, g)| (title.as_str(), g.len())).collect::<Vec<_>>(),
+            [("", 8)]
+        );
+        assert!(grouped(&cells[..0], |cell| cell.0).is_empty());
+    }
+
+    #[test]
     fn without_an_axis_there_are_bars() {
         let page = page(&[(&[("hash", "on")], 9.0), (&[("hash", "off")], 5.0)]);
-        assert!(page.contains("class=\"bar\"") && page.contains("nsd hash=off"), "{page}");
+        assert!(page.contains("class=\"bar\"") && !page.contains("class=\"dot\""), "{page}");
+        assert!(page.contains("nsd hash=on") && page.contains("nsd hash=off"), "{page}");
     }
 }

@@ -10,6 +10,7 @@ use record::{Run, Skipped};
 
 use super::summary::seam;
 use crate::view::number::counted;
+use crate::view::search::interrupted;
 use crate::view::skipped_name;
 
 /// Largest length of a reason on one line; a longer one is cut, and its full text folded.
@@ -33,6 +34,7 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     }
     for cell in &run.results {
         let name = record::cell_name(&cell.server, None, &cell.settings);
+        out.extend(interrupted(cell).map(|what| html! { (name) ": " (what) "." }));
         out.extend(cell.notes.iter().map(|note| html! { (name) ": " (note) "." }));
     }
     let trials = || run.results.iter().flat_map(|c| &c.trials).map(|t| &t.trial);

@@ -1,18 +1,20 @@
-//! Results of other methods: a table of every figure, and a plot of each.
+//! Results of other methods: a table of every figure, and the plots of those that differ between cells.
 
 use maud::{Markup, html};
 use measure::stats;
-use record::Figure;
+use record::{CellRecord, Figure};
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
-use super::parts::{Narrow, name_cell, number_cell, table};
+use super::parts::{Narrow, name_cell, number_cell, pictures, table};
+use super::plot::Picture;
 use crate::falls::{HEADS, TITLE, falls};
 use crate::view::limiter::limiter_names;
 use crate::view::name::{figure_title, repeats};
-use crate::view::number;
+use crate::view::search::latency_rate;
 use crate::view::table::figure_order;
 use crate::view::unit::Unit;
+use crate::view::{number, thousands};
 
 /// Returns the smallest and the largest value, if there are several.
 fn range(figure: &Figure) -> Option<(f64, f64)> {
@@ -61,7 +63,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
                 @if one_visit(cells) { "One visit to each: nothing is known of the spread between visits." }
                 @else { "Medians over the repeats; below them mean ± standard deviation, the smallest and the largest value, and the number of repeats. Nothing below: one visit." }
             }
-            div.plots { @for name in &names { (picture(cells, name)) } }
+            (pictures(plots(cells)))
         }
     }
 }
@@ -85,7 +87,7 @@ fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
     let rows = with.map(|cell| {
         html! {
             (cells.named(cell))
-            @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, cell.record.figures.get(*name))) }
+            @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, cell.record.figures.get(*name), at_rate(cell.record, name))) }
             @if any_void { (number_cell("repeats", Some(f64::from(cell.record.repeats)), repeats(cell.record))) }
             @if limited { td data-h="limited by" { (limiter_names(cell.record)) } }
         }
@@ -110,7 +112,7 @@ fn secondaries(cells: &Cells<'_>) -> Markup {
             (name_cell("secondary", &secondary.server))
             td data-h="address" data-v=(secondary.address) { (secondary.address) }
             td data-h="where" data-v=(cell.name) { (cell.name) }
-            @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, secondary.figures.get(*name))) }
+            @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, secondary.figures.get(*name), None)) }
         }
     });
     let rows: Vec<Markup> = rows.collect();
@@ -136,7 +138,15 @@ fn falls_of(cells: &Cells<'_>) -> Markup {
     table(TITLE, &cells.conditions.heading, Narrow::Cards, &heads, &rows)
 }
 
-fn figure_cell(head: &str, figure: Option<&Figure>) -> Markup {
+/// Returns the rate at which a cell's latency was measured, in words; `None` of other figures.
+fn at_rate(cell: &CellRecord, name: &str) -> Option<String> {
+    if !name.starts_with("latency") {
+        return None;
+    }
+    latency_rate(cell).map(|rate| format!("at {} queries/s", thousands(rate)))
+}
+
+fn figure_cell(head: &str, figure: Option<&Figure>, at: Option<String>) -> Markup {
     let Some((figure, median)) = figure.and_then(|f| Some((f, f.median()?))) else {
         return number_cell(head, None, "–".into());
     };
@@ -155,17 +165,26 @@ fn figure_cell(head: &str, figure: Option<&Figure>) -> Markup {
             )
         });
     html! {
-        td.n data-h=(head) data-v=(median) { (unit.full(median)) @if let Some(spread) = spread { small { (spread) } } }
+        td.n data-h=(head) data-v=(median) {
+            (unit.full(median))
+            @if let Some(at) = at { small { (at) } }
+            @if let Some(spread) = spread { small { (spread) } }
+        }
     }
 }
 
-fn picture(cells: &Cells<'_>, name: &str) -> Markup {
+/// Returns the plots of all figures.
+pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
+    names(cells).into_iter().flat_map(|name| of_figure(cells, name)).collect()
+}
+
+fn of_figure(cells: &Cells<'_>, name: &str) -> Vec<Picture> {
     let figures = || cells.cells.iter().filter_map(|c| c.record.figures.get(name));
-    let Some(unit) = figures().next().map(|f| Unit::of(&f.unit)) else { return html! {} };
+    let Some(unit) = figures().next().map(|f| Unit::of(&f.unit)) else { return Vec::new() };
     // A single value, or only zeros, need no plot: the table shows them.
     let medians = || figures().filter_map(Figure::median);
     if medians().count() < 2 || medians().all(|y| y == 0.0) {
-        return html! {};
+        return Vec::new();
     }
     let value = |cell: &Cell<'_>| {
         let figure = cell.record.figures.get(name)?;
@@ -173,6 +192,7 @@ fn picture(cells: &Cells<'_>, name: &str) -> Markup {
         Some(Value {
             y,
             spread: range(figure),
+            each: figure.values.clone(),
             text: unit.full(y),
             tip: format!("{}: {}", cell.name, in_words(figure)),
             hollow: false,
@@ -182,7 +202,7 @@ fn picture(cells: &Cells<'_>, name: &str) -> Markup {
         Unit::Other(name) if name.is_empty() => figure_title(name),
         unit => unit.name().to_owned(),
     };
-    let note = "Error bars: the smallest and the largest of the repeats.";
+    let note = "Dots: the repeats. Error bars: the smallest and the largest of them.";
     let spread = figures().any(|f| f.values.len() > 1);
     let title = figure_title(name);
     let note = if spread { note } else { "" };

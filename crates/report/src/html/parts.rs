@@ -2,9 +2,11 @@
 
 use maud::{Markup, html};
 
+use super::plot::{Picture, distinct};
+
 /// Layout of a table on a narrow screen.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Narrow {
+pub(crate) enum Narrow {
     /// Each row becomes a card.
     Cards,
     /// The table scrolls sideways.
@@ -12,7 +14,7 @@ pub(super) enum Narrow {
 }
 
 /// Renders a table with sortable columns; `conditions` stand behind its caption.
-pub(super) fn table(
+pub(crate) fn table(
     caption: &str,
     conditions: &str,
     narrow: Narrow,
@@ -31,16 +33,27 @@ pub(super) fn table(
 }
 
 /// Renders the cell that names its row.
-pub(super) fn name_cell(head: &str, text: &str) -> Markup {
+pub(crate) fn name_cell(head: &str, text: &str) -> Markup {
     html! { th scope="row" data-h=(head) data-v=(text) { (text) } }
 }
 
 /// Renders a number: the exact value for sorting and scripts, the rounded one as text.
-pub(super) fn number_cell(head: &str, value: Option<f64>, text: String) -> Markup {
+pub(crate) fn number_cell(head: &str, value: Option<f64>, text: String) -> Markup {
     html! { td.n data-h=(head) data-v=[value] { (text) } }
 }
 
 /// Renders a folded section.
-pub(super) fn fold(title: &str, body: Markup) -> Markup {
+pub(crate) fn fold(title: &str, body: Markup) -> Markup {
     html! { details.fold { summary { (title) } div.body { (body) } } }
+}
+
+/// Renders plots side by side; what would be flat is said in words.
+pub(crate) fn pictures(pictures: Vec<Picture>) -> Markup {
+    let (pictures, flat) = distinct(pictures);
+    html! {
+        @if !pictures.is_empty() {
+            div.plots { @for picture in &pictures { (picture.figure()) } }
+        }
+        @if !flat.is_empty() { p.note { "Without change: " (flat.join("; ")) "." } }
+    }
 }

@@ -6,7 +6,25 @@
   const button = document.getElementById("theme");
   const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   button.hidden = false;
-  button.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; });
+  // A file of its own may have no storage.
+  const stored = (action) => { try { return action(localStorage); } catch { return null; } };
+  const chosen = stored((storage) => storage.getItem("dnsdyno-theme"));
+  if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
+  button.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    stored((storage) => storage.setItem("dnsdyno-theme", root.dataset.theme));
+  });
+
+  // Paper cannot be unfolded: it shows the conditions, and afterwards the page is as it was.
+  let unfolded = [];
+  const paper = (printed) => {
+    for (const part of unfolded) part.open = false;
+    unfolded = printed ? [...document.querySelectorAll(".conditions details:not([open])")] : [];
+    for (const part of unfolded) part.open = true;
+  };
+  matchMedia("print").addEventListener("change", (event) => paper(event.matches));
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
 
   // Tables sort by the column whose head is pressed; numbers by their exact value.
   const key = (row, i) => {

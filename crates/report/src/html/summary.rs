@@ -1,5 +1,7 @@
 //! The summary: results in words.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 use record::{Run, Seam};
 
@@ -7,18 +9,19 @@ use super::cells::Cells;
 use super::doubts::doubts;
 use super::{capacity, figures};
 use crate::view::conditions::network;
-use crate::view::name::{figure_title, void_notes};
+use crate::view::name::{figure_title, server_name, void_notes};
 use crate::view::{date, span, thousands};
 
 /// Largest number of results in the summary; the tables have all.
 const MAX_FINDINGS: usize = 12;
 
-/// Renders the summary of one run.
-pub(crate) fn section(run: &Run, cells: &Cells<'_>, anchor: &str) -> Markup {
+/// Renders the summary of one run; of several each has a link to its section.
+pub(crate) fn section(run: &Run, cells: &Cells<'_>, anchor: Option<&str>) -> Markup {
     let doubts = doubts(run);
     html! {
         article.run {
-            h3 { a href=(format!("#{anchor}")) { (heading(run)) } }
+            @if let Some(anchor) = anchor { h3 { a href=(format!("#{anchor}")) { (heading(run)) } } }
+            @if !run.plan.title.is_empty() { p { (run.plan.title) } }
             p.meta { (facts(run)) @if figures::one_visit(cells) { " · each figure of one visit" } }
             ul.findings { @for finding in findings(cells) { li { (finding) } } }
             @if !doubts.is_empty() {
@@ -31,13 +34,41 @@ pub(crate) fn section(run: &Run, cells: &Cells<'_>, anchor: &str) -> Markup {
     }
 }
 
-/// Returns the name of the run.
+/// Largest number of servers in a heading.
+const MAX_SERVERS: usize = 4;
+
+/// Returns the name of the run: its experiment, servers and target.
 pub(crate) fn heading(run: &Run) -> String {
     let id = run.id.map(|id| format!("run {id}: ")).unwrap_or_default();
-    match run.plan.title.as_str() {
-        "" => format!("{id}{}", run.plan.experiment),
-        title => format!("{id}{} ({title})", run.plan.experiment),
+    let experiment = &run.plan.experiment;
+    let servers = servers(run);
+    let targets: BTreeSet<&str> = { run.results.iter() }
+        .flat_map(|cell| &cell.trials)
+        .map(|t| t.trial.conditions.target.as_str())
+        .filter(|target| !target.is_empty() && !servers.iter().any(|server| server == target))
+        .collect();
+    let more = servers.len().saturating_sub(MAX_SERVERS);
+    let mut of = servers[..servers.len() - more].join(", ");
+    if more > 0 {
+        of = format!("{of} and {more} more");
     }
+    let of = if of.is_empty() { of } else { format!(" of {of}") };
+    let at = match targets.len() {
+        1 => targets.first().map(|target| format!(" at {target}")).unwrap_or_default(),
+        _ => String::new(),
+    };
+    format!("{id}{experiment}{of}{at}")
+}
+
+/// Returns the servers of a run with their versions, in order.
+fn servers(run: &Run) -> Vec<String> {
+    let mut servers: Vec<String> = Vec::new();
+    for name in run.results.iter().map(server_name) {
+        if !servers.contains(&name) {
+            servers.push(name);
+        }
+    }
+    servers
 }
 
 /// Returns start, duration and command of the run.
@@ -60,6 +91,11 @@ fn facts(run: &Run) -> String {
     }
     facts.extend(run.plan.host.as_ref().and_then(|host| host.cpu.model.clone()));
     facts.join(" · ")
+}
+
+/// Returns the main result of a run, if it has one.
+pub(crate) fn finding(run: &Run) -> Option<Markup> {
+    findings(&Cells::of(run)).into_iter().next()
 }
 
 /// Returns the capacities, highest first, or the ranges of the figures.

@@ -5,8 +5,10 @@ use maud::{Markup, html};
 use record::{Series, TrialRecord};
 
 use super::cells::{Cell, Cells};
-use super::parts::fold;
-use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
+use super::curves::{grouped, part};
+use super::parts::{fold, pictures};
+use super::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
+use crate::view::thousands;
 use crate::view::unit::Unit;
 
 /// Largest number of series of one unit and cell; the raw data has all.
@@ -26,8 +28,7 @@ type Shown<'a, 'r> = (&'a Cell<'r>, &'a TrialRecord);
 
 /// Renders the section; empty without samples.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
-    let shown: Vec<Shown<'_, '_>> =
-        cells.cells.iter().filter_map(|c| Some((c, c.record.deciding().pop()?))).collect();
+    let shown = shown(cells);
     let sampled: Vec<(&Cell<'_>, &[Series])> = shown
         .iter()
         .map(|(cell, t)| (*cell, t.trial.probes.as_slice()))
@@ -38,24 +39,47 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
         @if !shown.is_empty() || !sampled.is_empty() {
             h3 { "Over time" }
             p.note { "Of each cell one trial, the last that decided. CPU in percent of one core." }
-            div.plots {
-                @for group in shown.chunks(MAX_LINES) {
-                    (rates(group))
-                    @for (name, title) in LATENCIES { (over(group, title, &|s| s.name == name)) }
-                    (over(group, "CPU of the server over time", &|s| s.name == "dut.user" || s.name == "dut.system"))
-                    (over(group, "Memory of the server over time", &|s| s.name == "dut.resident"))
-                }
-            }
+            (pictures(plots(cells)))
             @for (cell, series) in sampled.iter().take(MAX_CELLS) {
-                (fold(&format!("All that was sampled: {}", cell.name), html! { div.plots { (probes(series)) } }))
+                (fold(&format!("All that was sampled: {}", cell.name), pictures(probes(series))))
             }
         }
     }
 }
 
-/// Renders valid answers to the queries of each whole second.
-fn rates(shown: &[Shown<'_, '_>]) -> Markup {
-    let line = |(style, (cell, t)): (usize, &Shown<'_, '_>)| {
+/// Returns the plots of the trials that represent the cells.
+pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
+    let shown = shown(cells);
+    let mut all = Vec::new();
+    for (part, group) in grouped(&shown, |(cell, _)| &cell.record.server) {
+        let group = group.as_slice();
+        let named = |title: &str| format!("{title}{part}");
+        all.extend(rates(group, named("Valid answers over time")));
+        for (name, title) in LATENCIES {
+            all.extend(over(group, named(title), &|s| s.name == name));
+        }
+        let of_cpu = |s: &Series| s.name == "dut.user" || s.name == "dut.system";
+        all.extend(over(group, named("CPU of the server over time"), &of_cpu));
+        let of_memory = |s: &Series| s.name == "dut.resident";
+        all.extend(over(group, named("Memory of the server over time"), &of_memory));
+    }
+    all
+}
+
+/// Returns each cell with the trial that represents it.
+fn shown<'a, 'r>(cells: &'a Cells<'r>) -> Vec<Shown<'a, 'r>> {
+    cells.cells.iter().filter_map(|c| Some((c, c.record.deciding().pop()?))).collect()
+}
+
+/// Returns the name of a line: the cell, and the rate of its trial.
+fn at_rate((cell, t): &Shown<'_, '_>) -> String {
+    format!("{}, at {}/s", cell.name, thousands(t.trial.offered_qps))
+}
+
+/// Plots valid answers to the queries of each whole second.
+fn rates(shown: &[&Shown<'_, '_>], title: String) -> Option<Picture> {
+    let line = |(style, of): (usize, &&Shown<'_, '_>)| {
+        let (cell, t) = of;
         let whole = (t.trial.duration_s + 0.01).floor() as usize;
         let points = t.trial.series.iter().take(whole).enumerate().map(|(i, s)| Point {
             x: i as f64,
@@ -63,17 +87,22 @@ fn rates(shown: &[Shown<'_, '_>]) -> Markup {
             tip: format!("{}, second {i}: {} sent, {} valid", cell.name, s.sent, s.valid),
             ..Point::default()
         });
-        line(cell.name.clone(), style, points.collect())
+        line(at_rate(of), style, points.collect())
     };
     let lines: Vec<Line> = shown.iter().enumerate().map(line).collect();
     let lines = lines.into_iter().filter(|l| l.points.len() > 1).collect();
-    plot("Valid answers over time", "valid, by the second they were due", lines, Unit::Qps)
+    plot(title, "valid, by the second they were due", lines, Unit::Qps)
 }
 
-/// Renders samples of some series, one line for each cell; several series of a cell are added.
-fn over(shown: &[Shown<'_, '_>], title: &str, which: &dyn Fn(&Series) -> bool) -> Markup {
+/// Plots samples of some series, one line for each cell; several series of a cell are added.
+fn over(
+    shown: &[&Shown<'_, '_>],
+    title: String,
+    which: &dyn Fn(&Series) -> bool,
+) -> Option<Picture> {
     let mut unit = None;
-    let lines = shown.iter().enumerate().filter_map(|(style, (cell, t))| {
+    let lines = shown.iter().enumerate().filter_map(|(style, of_cell)| {
+        let (cell, t) = of_cell;
         let mut of = t.trial.probes.iter().filter(|s| which(s));
         let first = of.next()?;
         unit.get_or_insert(Unit::of(&first.unit));
@@ -84,7 +113,7 @@ fn over(shown: &[Shown<'_, '_>], title: &str, which: &dyn Fn(&Series) -> bool) -
                 *value += more.samples.iter().find(|(t, _)| t == at).map_or(0.0, |(_, v)| *v);
             }
         }
-        Some(line(cell.name.clone(), style, points(&cell.name, &first.unit, &samples)))
+        Some(line(at_rate(of_cell), style, points(&cell.name, &first.unit, &samples)))
     });
     let lines: Vec<Line> = lines.filter(|l| !l.points.is_empty()).collect();
     let unit = unit.unwrap_or(Unit::Percent);
@@ -92,23 +121,28 @@ fn over(shown: &[Shown<'_, '_>], title: &str, which: &dyn Fn(&Series) -> bool) -
     plot(title, label, lines, unit.clone())
 }
 
-/// Renders the samples of one cell: one plot for each unit.
-fn probes(series: &[Series]) -> Markup {
+/// Plots the samples of one cell: one plot for each unit.
+fn probes(series: &[Series]) -> Vec<Picture> {
     let mut units: Vec<&str> = Vec::new();
     for s in series {
         if !units.contains(&s.unit.as_str()) {
             units.push(&s.unit);
         }
     }
-    html! {
-        @for unit in units {
-            @let of_unit: Vec<&Series> = series.iter().filter(|s| s.unit == unit && !s.samples.is_empty()).take(MAX_SERIES).collect();
-            @for group in of_unit.chunks(MAX_LINES) { (sampled(unit, group)) }
+    let mut all = Vec::new();
+    for unit in units {
+        let of_unit = series.iter().filter(|s| s.unit == unit && !s.samples.is_empty());
+        let of_unit: Vec<&Series> = of_unit.take(MAX_SERIES).collect();
+        let groups = of_unit.chunks(MAX_LINES);
+        let count = groups.len();
+        for (group, n) in groups.zip(1..) {
+            all.extend(sampled(unit, group, &part(n, count)));
         }
     }
+    all
 }
 
-fn sampled(unit: &str, group: &[&Series]) -> Markup {
+fn sampled(unit: &str, group: &[&Series], part: &str) -> Option<Picture> {
     let what = match unit {
         "%" => "CPU",
         "B" => "Memory",
@@ -126,7 +160,7 @@ fn sampled(unit: &str, group: &[&Series]) -> Markup {
         "1/s" => "a second",
         _ => of.name(),
     };
-    plot(&format!("{what} over time"), label, lines.collect(), of.clone())
+    plot(format!("{what} over time{part}"), label, lines.collect(), of.clone())
 }
 
 fn points(name: &str, unit: &str, samples: &[(f64, f64)]) -> Vec<Point> {
@@ -145,9 +179,9 @@ fn line(name: String, style: usize, points: Vec<Point>) -> Line {
     Line { name, style, points, joined: true, marked }
 }
 
-fn plot(title: &str, label: &str, lines: Vec<Line>, unit: Unit) -> Markup {
+fn plot(title: String, label: &str, lines: Vec<Line>, unit: Unit) -> Option<Picture> {
     if lines.is_empty() {
-        return html! {};
+        return None;
     }
     let all = || lines.iter().flat_map(|l| &l.points);
     let range = |l: &Line| {
@@ -155,21 +189,16 @@ fn plot(title: &str, label: &str, lines: Vec<Line>, unit: Unit) -> Markup {
             l.points.iter().fold((f64::MAX, f64::MIN), |(a, b), p| (a.min(p.y), b.max(p.y)));
         format!("{} from {} to {}", l.name, unit.full(low), unit.full(high))
     };
-    // Times may span several orders of magnitude, as those of a fast and a slow server.
-    let y = match unit {
-        Unit::Micros => Scale::log(all().map(|p| p.y)),
-        _ => Scale::from_zero(all().map(|p| p.y)),
-    };
-    Plot {
-        title: title.to_owned(),
+    let y = Scale::fitting(all().map(|p| p.y));
+    Some(Picture::Plot(Plot {
+        title,
         alt: lines.iter().map(range).collect::<Vec<_>>().join(". "),
         note: String::new(),
         x: Axis::new("seconds", Scale::around(all().map(|p| p.x)), Unit::of("")),
         y: Axis::new(label, y, unit.clone()),
         lines,
         guides: Vec::new(),
-    }
-    .figure()
+    }))
 }
 
 #[cfg(test)]
@@ -190,7 +219,7 @@ mod tests {
             trial.trial.probes = vec![
                 series("dut.user", &[(0.5, 20.0), (1.0, 25.0)]),
                 series("dut.system", &[(0.5, 50.0)]),
-                series("latency.p99", &[(0.5, 300.0)]),
+                series("latency.p99", &[(0.5, 300.0), (1.0, 600.0)]),
                 series("tester.user", &[(0.5, 99.0)]),
             ];
         }

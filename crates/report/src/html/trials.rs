@@ -1,161 +1,162 @@
-//! Results of trials: answered against offered rate, latency, the schedule, and a table of all trials.
+//! Distributions of the trials that stand for the cells: latency and the schedule; and a table of all trials.
+
+use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 use measure::Histogram;
 use record::{Trial, TrialRecord};
 
 use super::cells::{Cell, Cells};
-use super::parts::{Narrow, fold, name_cell, number_cell, table};
-use super::plot::{Axis, Line, MAX_LINES, Plot, Point, Scale};
+use super::curves::grouped;
+use super::parts::{Narrow, fold, name_cell, number_cell, pictures, table};
+use super::plot::{Axis, Line, Picture, Plot, Point, Scale};
 use crate::view::limiter::limiter_name;
+use crate::view::number::range;
 use crate::view::search::met;
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
-/// Percentages of slowest queries at which the percentile curves have their points.
-const SLOWEST: [f64; 16] =
-    [100.0, 90.0, 75.0, 50.0, 35.0, 25.0, 15.0, 10.0, 5.0, 2.5, 1.0, 0.5, 0.25, 0.1, 0.05, 0.01];
+/// Shares of slowest queries in percent (100 minus the percentile) at which the percentile curves have their points, in rising order.
+const SLOWEST: [f64; 18] = [
+    0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 35.0, 50.0, 75.0, 90.0,
+    99.0, 100.0,
+];
+/// Ticks of these curves, in percent.
+const TICKS: [f64; 6] = [0.001, 0.01, 0.1, 1.0, 10.0, 100.0];
 /// Largest number of trials in the table; the raw data has all.
 const MAX_ROWS: usize = 1_000;
+
+/// A distribution of a trial.
+type Which = fn(&TrialRecord) -> &record::Times;
 
 /// Renders the section; empty without trials.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let with: Vec<&Cell<'_>> = cells.cells.iter().filter(|c| !c.record.trials.is_empty()).collect();
     html! {
         @if !with.is_empty() {
-            h3 { "Answers and latency" }
-            p.note { "Latency counts from when a query was due; lost queries stay in with the timeout. "
-                "Of a search the trials at the rate that it found stand for a cell, all searches merged; of other methods those at the highest rate." }
-            div.plots {
-                @for group in with.chunks(MAX_LINES) {
-                    (answered(group))
-                    (percentiles(group, "Latency by percentile", "the slowest so many queries, %", |t| &t.trial.latency_us))
-                    (percentiles(group, "Schedule error by percentile", "the latest so many queries, %", |t| &t.trial.schedule_error_us))
-                }
-            }
+            h3 { "Latency and schedule by percentile" }
+            p.note { "The slowest queries are on the left: at 1 % stands the 99th percentile. "
+                "A line for each search, of the trials at the rate that it found; of other methods for each repeat, of the trial at the highest rate. "
+                "Latency counts from when a query was due; lost queries stay in with the timeout." }
+            (pictures(plots(cells)))
             (fold(&format!("Every trial ({})", with.iter().map(|c| c.record.trials.len()).sum::<usize>()), rows(cells, &with)))
         }
     }
 }
 
-/// Renders the answered against the offered rate of every valid trial, with the diagonal.
-fn answered(cells: &[&Cell<'_>]) -> Markup {
-    let lines: Vec<Line> = cells
-        .iter()
-        .enumerate()
-        .map(|(style, cell)| {
-            let valid_trials = cell.record.trials.iter().filter(|t| !t.trial.void.is_void());
-            let mut points: Vec<Point> = valid_trials
-                .map(|t| Point {
-                    x: t.trial.offered_qps,
-                    y: t.trial.answered_qps,
-                    spread: None,
-                    tip: format!("{}: {}", cell.name, in_words(t)),
-                    hollow: met(cell.record, t) == Some(false),
-                })
-                .collect();
-            points.sort_by(|a, b| a.x.total_cmp(&b.x));
-            Line { name: cell.name.clone(), style, points, joined: false, marked: true }
-        })
-        .filter(|l| !l.points.is_empty())
-        .collect();
-    let all = || lines.iter().flat_map(|l| &l.points).flat_map(|p| [p.x, p.y]);
-    let positive = || all().filter(|v| *v > 0.0);
-    let (low, high) = (positive().fold(f64::MAX, f64::min), positive().fold(0.0, f64::max));
-    if lines.is_empty() || high == 0.0 {
-        return html! {};
+/// Returns the plots of the distributions.
+pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
+    let with: Vec<&Cell<'_>> = cells.cells.iter().filter(|c| !c.record.trials.is_empty()).collect();
+    let groups = grouped(&with, |cell| &cell.record.server);
+    let kinds: [(&str, &str, Which); 2] = [
+        ("Latency by percentile", "latency", |t| &t.trial.latency_us),
+        ("Schedule error by percentile", "schedule error", |t| &t.trial.schedule_error_us),
+    ];
+    let mut all = Vec::new();
+    for (title, label, which) in kinds {
+        let of = |(part, group): &(String, Vec<&&Cell<'_>>)| {
+            percentiles(group, format!("{title}{part}"), label, which)
+        };
+        all.extend(groups.iter().filter_map(of));
     }
-    let scale =
-        if high / low > 20.0 { Scale::log(positive()) } else { Scale::from_zero(positive()) };
-    let start = if high / low > 20.0 { low / 1.25 } else { 0.0 };
-    Plot {
-        title: "Answered against offered rate".into(),
-        alt: format!(
-            "{} trials; points below the diagonal were not answered in full",
-            lines.iter().map(|l| l.points.len()).sum::<usize>()
-        ),
-        note: "Hollow: the goal was missed. On the dotted diagonal everything is answered.".into(),
-        x: Axis::new("offered, queries/s", scale, Unit::Qps),
-        y: Axis::new("answered, queries/s", scale, Unit::Qps),
-        lines,
-        guides: vec![("all answered".into(), vec![(start, start), (high, high)])],
-    }
-    .figure()
+    all
 }
 
-/// Describes a trial.
-fn in_words(t: &TrialRecord) -> String {
-    format!(
-        "{} offered, {} answered per second, p99 {}, limited by {}",
-        thousands(t.trial.offered_qps),
-        thousands(t.trial.answered_qps),
-        time_us(t.trial.latency_us.p99),
-        limiter_name(t.trial.limiter)
-    )
-}
-
-/// Renders a distribution of the deciding trials: times of the slowest queries, both axes logarithmic.
-fn percentiles(
-    cells: &[&Cell<'_>],
-    title: &str,
-    label: &str,
-    which: fn(&TrialRecord) -> &record::Times,
-) -> Markup {
-    let line = |(style, cell): (usize, &&Cell<'_>)| {
-        let times = cell.record.merged(which)?;
-        let points = SLOWEST.iter().filter(|p| enough(&times, **p)).map(|slowest| {
-            let us = times.quantile(1.0 - slowest / 100.0).as_micros_f64();
-            let tip = format!("{}: p{} {}", cell.name, shortest(100.0 - slowest), time_us(us));
-            // The axis runs from large shares to small ones.
-            Point { x: 100.0 / slowest, y: us.max(0.01), tip, ..Point::default() }
-        });
-        let points = points.collect();
-        Some(Line { name: cell.name.clone(), style, points, joined: true, marked: true })
-    };
-    let lines: Vec<Line> = cells.iter().enumerate().filter_map(line).collect();
-    if lines.is_empty() {
-        return html! {};
+/// Plots a distribution of the deciding trials: times against the share of slowest queries, both axes logarithmic, as dnsdist's
+/// logarithmic percentile histogram and DNS Shotgun's latency plots have them.
+fn percentiles(cells: &[&&Cell<'_>], title: String, label: &str, which: Which) -> Option<Picture> {
+    let (mut lines, mut alt) = (Vec::new(), Vec::new());
+    for (style, cell) in cells.iter().enumerate() {
+        let name = format!("{}, at {}", cell.name, rates(cell));
+        for (repeat, times) in each_repeat(cell, which) {
+            alt.push(in_words(&cell.name, repeat, &times));
+            lines.push(curve(name.clone(), style, repeat, &times));
+        }
     }
     let all = || lines.iter().flat_map(|l| &l.points);
-    let mut x = Axis::new(label, Scale::log(all().map(|p| p.x)), Unit::Percent);
-    x.ticks = Some([100.0, 10.0, 1.0, 0.1, 0.01].map(|p| (100.0 / p, format!("{p} %"))).to_vec());
-    if let (Some(ticks), Scale::Log(_, high)) = (&mut x.ticks, x.scale) {
-        ticks.retain(|(at, _)| *at <= high);
+    // A time of zero has no place on a logarithmic axis.
+    let times = || all().map(|p| p.y);
+    if times().all(|y| y <= LEAST_US) {
+        return None;
     }
-    let alt: Vec<String> = cells
-        .iter()
-        .filter_map(|c| {
-            let h = c.record.merged(which)?;
-            let at = |q| time_us(h.quantile(q).as_micros_f64());
-            Some(format!(
-                "{}: median {}, 99th percentile {}, largest {}",
-                c.name,
-                at(0.5),
-                at(0.99),
-                time_us(h.max().as_micros_f64())
-            ))
-        })
-        .collect();
-    Plot {
-        title: title.to_owned(),
+    let lowest = all().map(|p| p.x).fold(100.0, f64::min);
+    let mut x = Axis::new(
+        "slowest queries, % (100 minus the percentile)",
+        Scale::Log(lowest, 100.0),
+        Unit::Percent,
+    );
+    let within = TICKS.into_iter().filter(|tick| *tick >= lowest);
+    x.ticks = Some(within.map(|tick| (tick, tick.to_string())).collect());
+    Some(Picture::Plot(Plot {
+        title,
         alt: alt.join(". "),
         note: String::new(),
-        y: Axis::new("time", Scale::log(all().map(|p| p.y)), Unit::Micros),
+        y: Axis::new(label, Scale::log(times()), Unit::Micros),
         x,
         lines,
         guides: Vec::new(),
+    }))
+}
+
+/// Shortest time on a logarithmic axis, in microseconds.
+const LEAST_US: f64 = 0.01;
+
+/// Returns the distributions of the deciding trials of each repeat, by its number from 0.
+fn each_repeat(cell: &Cell<'_>, which: Which) -> BTreeMap<u32, Histogram> {
+    let mut all: BTreeMap<u32, Histogram> = BTreeMap::new();
+    for t in cell.record.deciding() {
+        if let Ok(histogram) = which(t).histogram() {
+            all.entry(t.repeat).or_default().merge(&histogram);
+        }
     }
-    .figure()
+    all.retain(|_, histogram| histogram.count() > 0);
+    all
+}
+
+/// Returns the rates of the deciding trials in words: one, or the lowest and the highest.
+fn rates(cell: &Cell<'_>) -> String {
+    let deciding = cell.record.deciding();
+    let rates: Vec<f64> = deciding.iter().map(|t| t.trial.offered_qps).collect();
+    let Some((low, high)) = range(&rates) else { return "no rate".to_owned() };
+    let (low, high) = (thousands(low), thousands(high));
+    if low == high { format!("{low}/s") } else { format!("{low} to {high}/s") }
+}
+
+fn curve(name: String, style: usize, repeat: u32, times: &Histogram) -> Line {
+    let point = |slowest: f64| {
+        let us = times.quantile(1.0 - slowest / 100.0).as_micros_f64();
+        let tip = format!(
+            "{name}, repeat {}: p{} {}",
+            repeat + 1,
+            shortest(100.0 - slowest),
+            time_us(us)
+        );
+        Point { x: slowest, y: us.max(LEAST_US), tip, ..Point::default() }
+    };
+    let points = SLOWEST.into_iter().filter(|p| enough(times, *p)).map(point).collect();
+    // Marks tell cells apart; those of the first repeat do.
+    Line { name, style, points, joined: true, marked: repeat == 0 }
+}
+
+fn in_words(name: &str, repeat: u32, times: &Histogram) -> String {
+    let at = |q| time_us(times.quantile(q).as_micros_f64());
+    let most = time_us(times.max().as_micros_f64());
+    let repeat = repeat + 1;
+    format!(
+        "{name}, repeat {repeat}: median {}, 99th percentile {}, largest {most}",
+        at(0.5),
+        at(0.99)
+    )
 }
 
 /// Returns whether a share this small contains ten queries.
 fn enough(times: &Histogram, percent: f64) -> bool {
-    times.count() as f64 * percent / 100.0 >= 10.0
+    times.count() as f64 * percent / 100.0 >= 10.0 || percent == 100.0
 }
 
 /// Formats a percentage with as few digits as needed.
 fn shortest(percent: f64) -> String {
-    let text = format!("{percent:.2}");
+    let text = format!("{percent:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -172,12 +173,19 @@ fn outstanding(t: &Trial) -> Markup {
     }
 }
 
+/// Returns the head of the column with the number that a trial was asked for.
+fn asked_head(cells: &[&Cell<'_>]) -> String {
+    let over = cells.iter().find_map(|c| c.record.over.as_deref());
+    format!("asked for, {}", over.unwrap_or("queries/s"))
+}
+
 /// Renders the table of trials.
 fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
+    let asked = asked_head(cells);
     let heads = [
         "cell",
         "search",
-        "asked for, queries/s",
+        &asked,
         "offered",
         "answered",
         "valid, %",
@@ -207,7 +215,7 @@ fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
         html! {
             (name_cell("cell", &cell.name))
             (number_cell("search", Some(f64::from(r.repeat)), (r.repeat + 1).to_string()))
-            (count("asked for, queries/s", r.rate_qps))
+            (count(&asked, r.rate_qps))
             (count("offered", t.offered_qps))
             (count("answered", t.answered_qps))
             (number_cell("valid, %", Some(share), format!("{share:.4}")))

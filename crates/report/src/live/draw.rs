@@ -4,8 +4,11 @@
 //!   what is run, and how to end it
 //!   plan     ████████░░░░░░░ 5 of 12, 3 min, about 5 min left
 //!   cell     unbound 1.22.0 cores=1, repeat 2
+//!   goal     loss < 0.1 %: 41,000 qps passed, 52,000 failed
+//!   last     the last trial: passed, failed or VOID
 //!   trial    constant 20000 qps ███████░░░ 3 of 5 s
-//!   rates    sent 20,000/s   valid 19,998/s   invalid 0   lost 2
+//!   rates    sent 20,000/s   valid 19,998/s   invalid 0   LOSS 2
+//!   latency  p50 <100 us  p90 <200 us  p99 <500 us
 //!   the rate over the trial (where there is room)
 //!   latencies | CPU
 //!   result of each cell | messages of the run (where there is room)
@@ -15,15 +18,22 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Paragraph, Sparkline};
+use ratatui::widgets::{Block, Borders, Clear, Padding, Paragraph, Sparkline, Wrap};
 
-use super::state::{Cell, Labels, Phase, Running, State};
-use crate::view::{figure_name, full_bar, quantity, short_time_us, span, thousands, with_unit};
+use super::screen::Screen;
+use super::state::{Cell, Labels, Phase, Running, Searching, State, Verdict};
+use crate::view::{
+    figure_name, full_bar, quantity, short_time_us, significant, span, thousands, with_unit,
+};
 
 /// Smallest width and height of a terminal that has room for more than the numbers, in columns and rows.
 const ROOMY: (u16, u16) = (60, 20);
 /// Smallest width at which the cells stand beside the lines, in columns.
 const WIDE: u16 = 120;
+/// Largest number of rows of latencies and CPU.
+const MOST_ROWS: usize = 14;
+/// Rates that a trial reports each second.
+const RATES_A_SECOND: f64 = 4.0;
 /// Width of the words before a value, in columns.
 const WORDS: usize = 9;
 
@@ -53,36 +63,86 @@ impl Paint {
     }
 }
 
-/// Draws `state`; `ending` is whether the user has ended the run.
-pub fn draw(frame: &mut Frame<'_>, state: &State, ending: bool, paint: Paint) {
+/// Draws `state` as `screen` shows it.
+pub fn draw(frame: &mut Frame<'_>, state: &State, screen: &Screen, paint: Paint) {
     let area = frame.area();
     let roomy = area.width >= ROOMY.0 && area.height >= ROOMY.1;
-    let parts = if roomy { [5, 4] } else { [5, 0] };
-    let body = if roomy { Constraint::Max(11) } else { Constraint::Min(0) };
-    let rest = if roomy { Constraint::Min(3) } else { Constraint::Length(0) };
-    let [head, course, body, rest] =
-        Layout::vertical([Constraint::Length(parts[0]), Constraint::Length(parts[1]), body, rest])
-            .areas(area);
-    frame.render_widget(Paragraph::new(self::head(state, ending, paint, head.width)), head);
+    let lines = head(state, screen, paint, area.width);
+    let above = Constraint::Length(lines.len() as u16);
     if roomy {
+        // The plot of the rate and the messages share the height that the fixed parts leave.
+        let rows = state.trial.as_ref().map_or(0, |trial| trial.now.latency_us.len());
+        let body = Constraint::Length(rows.max(state.cpu.len()).clamp(3, MOST_ROWS) as u16 + 1);
+        let parts = [above, Constraint::Fill(1), body, Constraint::Fill(1)];
+        let [top, course, body, rest] = Layout::vertical(parts).areas(area);
+        frame.render_widget(Paragraph::new(lines), top);
         self::course(frame, course, state, paint);
+        self::body(frame, body, state, paint);
+        self::rest(frame, rest, state, screen);
+    } else {
+        let [top, body] = Layout::vertical([above, Constraint::Min(0)]).areas(area);
+        frame.render_widget(Paragraph::new(lines), top);
+        self::body(frame, body, state, paint);
     }
-    self::body(frame, body, state, paint);
-    if roomy {
-        self::rest(frame, rest, state);
+    if screen.asking {
+        overlay(frame, "End the run?", &question(state), paint);
+    } else if screen.help {
+        overlay(frame, "Keys", &HELP.map(str::to_owned), paint);
     }
 }
 
-/// Returns the five lines that are always shown.
-fn head(state: &State, ending: bool, paint: Paint, width: u16) -> Vec<Line<'static>> {
-    let keys = if ending { "ending: what is done is kept" } else { "q ends the run" };
+/// Lines of the help.
+const HELP: [&str; 8] = [
+    "q          end the run; it asks before",
+    "Ctrl-C     end the run at once",
+    "Up Down    scroll the messages, also k and j",
+    "PgUp PgDn  scroll ten of them",
+    "Home End   the first and the last, also g and G",
+    "?          these keys",
+    "LOSS, VOID: what is in red or magenta is said by a word too.",
+    "p50, p99: bounds of the running trial, in steps of 1, 2 and 5.",
+];
+
+/// Returns the question before the end of a run: what would be lost, what is kept.
+fn question(state: &State) -> [String; 4] {
+    let (done, of) = state.visits;
+    let (elapsed, left) = (span(state.now.as_secs_f64()), span(state.remaining_s()));
+    [
+        format!("{done} of {of} visits are done, in {elapsed}; about {left} are left."),
+        "What is done is kept; `dnsdyno run --resume last` goes on from there.".to_owned(),
+        String::new(),
+        "y ends the run, any other key goes on".to_owned(),
+    ]
+}
+
+/// Draws a box in the middle of the screen.
+fn overlay(frame: &mut Frame<'_>, title: &str, lines: &[String], paint: Paint) {
+    let area = frame.area();
+    let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0) as u16;
+    let width = (longest + 4).min(area.width);
+    // Long lines are wrapped on a narrow terminal.
+    let within = usize::from(width.saturating_sub(4)).max(1);
+    let rows: usize = lines.iter().map(|l| l.chars().count().div_ceil(within).max(1)).sum();
+    let height = (rows as u16 + 2).min(area.height);
+    let (left, top) = ((area.width - width) / 2, (area.height - height) / 2);
+    let place = Rect::new(left, top, width, height);
+    let block = Block::bordered().title(format!(" {title} ")).padding(Padding::horizontal(1));
+    let text: Vec<Line<'_>> = lines.iter().map(|line| Line::from(line.as_str())).collect();
+    let text = Paragraph::new(text).block(block).wrap(Wrap { trim: false });
+    frame.render_widget(Clear, place);
+    frame.render_widget(text.style(paint.strong()), place);
+}
+
+/// Returns the lines that are always shown.
+fn head(state: &State, screen: &Screen, paint: Paint, width: u16) -> Vec<Line<'static>> {
+    let keys = if screen.ending { "ending: what is done is kept" } else { "q ends, ? helps" };
     let form = if state.plan.quick { " (short form)" } else { "" };
     let name = format!("dnsdyno run {}{form}", state.plan.experiment);
     let gap = usize::from(width).saturating_sub(name.chars().count() + keys.chars().count());
     let title = Line::from(vec![
         Span::styled(name, paint.strong()),
         Span::raw(" ".repeat(gap.max(2))),
-        Span::styled(keys, paint.bad(ending)),
+        Span::styled(keys, paint.bad(screen.ending)),
     ]);
     let (done, of) = state.visits;
     let elapsed = span(state.now.as_secs_f64());
@@ -106,9 +166,51 @@ fn head(state: &State, ending: bool, paint: Paint, width: u16) -> Vec<Line<'stat
         title,
         with_bar("plan", share, plan, paint, width),
         Line::from(vec![cell_word, Span::styled(cell, paint.strong())]),
+        search(&state.search),
+        last(&state.search, paint),
         trial(state.trial.as_ref(), paint, width),
         rates(state.trial.as_ref(), narrow, paint),
+        latency(state.trial.as_ref(), narrow, paint),
     ]
+}
+
+/// Returns the goal of the visit's trials, and what passed and failed so far.
+fn search(found: &Searching) -> Line<'static> {
+    let bracket = found.bracket().map(|bracket| bracket.words(&found.unit));
+    let said = match (found.goal.as_str(), bracket) {
+        ("", _) => "none yet".to_owned(),
+        (goal, None) => goal.to_owned(),
+        (goal, Some(bracket)) => format!("{goal}: {bracket}"),
+    };
+    Line::from(vec![word("goal"), Span::raw(said)])
+}
+
+/// Returns the verdict on the last trial.
+fn last(found: &Searching, paint: Paint) -> Line<'static> {
+    let Some((number, verdict)) = &found.last else {
+        return Line::from(vec![word("last"), Span::raw("no trial of this visit has ended")]);
+    };
+    let (said, colour) = match verdict {
+        Verdict::Passed => ("passed".to_owned(), Color::Green),
+        Verdict::Failed => ("failed".to_owned(), Color::Red),
+        Verdict::Ended => ("ended".to_owned(), Color::Reset),
+        Verdict::Void(why) => (format!("VOID: {why}"), Color::Magenta),
+    };
+    let number = format!("{} {}: ", thousands(*number), found.unit);
+    let style = paint.colour(colour).add_modifier(Modifier::BOLD);
+    Line::from(vec![word("last"), Span::raw(number), Span::styled(said, style)])
+}
+
+/// Returns the percentiles of the running trial; its counters have bounds only.
+fn latency(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static> {
+    let mut spans = if narrow { Vec::new() } else { vec![word("latency")] };
+    for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
+        let bound = trial.and_then(|trial| trial.now.latency_bound_us(share));
+        let value = bound.map_or_else(|| "-".to_owned(), |us| format!("<{}", short_time_us(us)));
+        spans.push(Span::raw(format!("{name} ")));
+        spans.push(Span::styled(format!("{value}  "), paint.strong()));
+    }
+    Line::from(spans)
 }
 
 /// Returns the word before a value.
@@ -154,10 +256,21 @@ fn rates(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static> {
     let number = thousands;
     let (sent, valid) = trial.rate();
     let (lost, bad) = (trial.now.lost, trial.now.bad);
-    let invalid = bad.saturating_sub(lost);
+    let (invalid, bad_count) = (bad.saturating_sub(lost), bad);
+    let loss = match lost {
+        0 => "lost 0".to_owned(),
+        lost => {
+            let percent = 100.0 * lost as f64 / trial.now.sent.max(1) as f64;
+            format!("LOSS {} ({} %)", number(lost as f64), significant(percent))
+        }
+    };
     if narrow {
         let rates = format!("sent {}/s  valid {}/s  ", number(sent), number(valid));
-        let bad = Span::styled(format!("bad {}", number(bad as f64)), paint.bad(bad > 0));
+        let bad = match lost {
+            0 => format!("bad {}", number(bad as f64)),
+            lost => format!("LOSS {}", number(lost as f64)),
+        };
+        let bad = Span::styled(bad, paint.bad(bad_count > 0));
         return Line::from(vec![Span::raw(rates), bad]);
     }
     Line::from(vec![
@@ -169,7 +282,7 @@ fn rates(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static> {
         Span::raw("  "),
         Span::styled(format!("invalid {}", number(invalid as f64)), paint.bad(invalid > 0)),
         Span::raw("  "),
-        Span::styled(format!("lost {}", number(lost as f64)), paint.bad(lost > 0)),
+        Span::styled(loss, paint.bad(lost > 0)),
     ])
 }
 
@@ -177,13 +290,18 @@ fn rates(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static> {
 fn course(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
     let rates = state.trial.iter().flat_map(|trial| &trial.rates);
     let valid: Vec<u64> = rates.map(|(_, valid)| *valid as u64).collect();
-    // The newest rates are at the right edge.
-    let from = valid.len().saturating_sub(usize::from(area.width));
+    // The whole trial fills the width as far as its length is known; of a longer one the newest rates are at the right edge.
+    let whole =
+        state.trial.as_ref().map_or(0.0, |trial| trial.duration.as_secs_f64() * RATES_A_SECOND);
+    let room = usize::from(area.width);
+    let each = (room / valid.len().max(whole as usize).max(1)).max(1);
+    let from = valid.len().saturating_sub(room / each);
+    let wide: Vec<u64> = valid[from..].iter().flat_map(|rate| vec![*rate; each]).collect();
     let highest = valid.iter().copied().max().unwrap_or(0);
     let title = format!("valid answers a second, highest {}", thousands(highest as f64));
     let line = Sparkline::default()
         .block(Block::default().borders(Borders::TOP).title(title))
-        .data(&valid[from..])
+        .data(&wide)
         .style(paint.bar());
     frame.render_widget(line, area);
 }
@@ -240,8 +358,8 @@ fn latencies(trial: Option<&Running>, room: u16, lines: usize, paint: Paint) -> 
     shown.iter().map(line).collect()
 }
 
-/// Draws the last lines, and beside them the results of the cells if there is room.
-fn rest(frame: &mut Frame<'_>, area: Rect, state: &State) {
+/// Draws the messages, the last ones unless they are scrolled, and beside them the results of the cells if there is room.
+fn rest(frame: &mut Frame<'_>, area: Rect, state: &State, screen: &Screen) {
     let lines = if area.width >= WIDE {
         let sides = [Constraint::Fill(2), Constraint::Fill(3)];
         let [cells, lines] = Layout::horizontal(sides).spacing(1).areas(area);
@@ -250,10 +368,15 @@ fn rest(frame: &mut Frame<'_>, area: Rect, state: &State) {
     } else {
         area
     };
-    panel(frame, lines, "messages", |_, lines| {
+    let title = match screen.back {
+        0 => "messages".to_owned(),
+        back => format!("messages, {back} newer ones below (End shows them)"),
+    };
+    panel(frame, lines, &title, |_, lines| {
         let (kept, _) = state.lines();
-        let from = kept.len().saturating_sub(lines);
-        kept.skip(from).map(|line| Line::from(line.clone())).collect()
+        let end = kept.len().saturating_sub(screen.back).max(lines.min(kept.len()));
+        let shown = kept.skip(end.saturating_sub(lines)).take(lines);
+        shown.map(|line| Line::from(line.clone())).collect()
     });
 }
 
@@ -285,10 +408,10 @@ fn found(cell: &Cell) -> String {
 
 #[cfg(test)]
 mod tests {
-    use measure::{Nanos, Pacing, Qps};
+    use measure::{Nanos, Pacing, Qps, Void};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use record::{CellRecord, Plan, Snapshot};
+    use record::{CellRecord, Plan, Snapshot, Trial, TrialRecord, Voidness};
 
     use super::super::Course;
     use super::*;
@@ -308,6 +431,16 @@ mod tests {
         state.planned(&cells, remaining);
         state.visit(&cells[1], 0, Course { number: 2, of: 3, remaining });
         let pacing = Pacing::Constant { rate: Qps::new(20_000.0).expect("a rate") };
+        for (rate_qps, passed) in
+            [(10_000.0, Some(true)), (30_000.0, Some(false)), (25_000.0, None)]
+        {
+            let mut trial: Trial =
+                serde_json::from_str(include_str!("../../../record/tests/fixtures/trial.json"))
+                    .expect("a trial");
+            (trial.goal, trial.passed) = (Some("zero-loss".into()), passed);
+            trial.void = Voidness(passed.is_none().then_some(Void::Interrupted));
+            state.trial(&cells[1], &TrialRecord { repeat: 0, rate_qps, trial });
+        }
         state.begin_trial(Some(pacing), Nanos::from_secs(5));
         state.cpu(vec![("tester", 0.62), ("authdns", 0.08), ("dut", 0.951)]);
         let spans = [(50.0, 310), (100.0, 41_000), (200.0, 17_500), (500.0, 900), (10_000.0, 12)];
@@ -333,9 +466,19 @@ mod tests {
     /// Draws on a terminal of that size; returns its text without blanks at the ends of lines, and whether it has
     /// colours.
     fn picture(state: &State, width: u16, height: u16, colours: bool) -> (String, bool) {
+        on_screen(state, &Screen::default(), width, height, colours)
+    }
+
+    fn on_screen(
+        state: &State,
+        screen: &Screen,
+        width: u16,
+        height: u16,
+        colours: bool,
+    ) -> (String, bool) {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
         let paint = Paint { colours };
-        terminal.draw(|frame| draw(frame, state, false, paint)).expect("draws");
+        terminal.draw(|frame| draw(frame, state, screen, paint)).expect("draws");
         let buffer = terminal.backend().buffer();
         let coloured = buffer.content.iter().any(|cell| cell.fg != Color::Reset);
         let lines = buffer.content.chunks(usize::from(width)).map(|line| {
@@ -354,27 +497,60 @@ mod tests {
     #[test]
     fn small_terminals_show_the_numbers_and_large_ones_the_cells() {
         let (small, _) = picture(&state(), 40, 15, true);
-        for part in ["1 of 3, about 5 min left", "cores=1, repeat 1", "bad 4", "<200 us", "dut  "] {
+        for part in
+            ["1 of 3, about 5 min left", "cores=1, repeat 1", "LOSS 3", "p99 <500 us", "dut  "]
+        {
             assert!(small.contains(part), "{part}\n{small}");
         }
         assert!(!small.contains("messages"), "{small}");
         let (large, _) = picture(&state(), 200, 60, true);
         for part in [
-            "> unbound 1.22.0 cores=1: -",
+            "> unbound 1.22.0 cores=1: 3 trials",
             "  dns64d 1.22.0 cores=1: -",
             "Unbound 1.22.0",
-            "invalid 1  lost 3",
+            "invalid 1  LOSS 3 (0.005 %)",
+            "zero-loss: 10,000 qps passed, 30,000 failed",
+            "last     25,000 qps: VOID: ",
         ] {
             assert!(large.contains(part), "{part}\n{large}");
         }
     }
 
     #[test]
+    fn the_question_the_help_and_old_messages_are_shown() {
+        let mut state = state();
+        (0..100).for_each(|i| state.say(format!("message {i}.")));
+        let mut screen = Screen::default();
+        let shows =
+            |screen: &Screen, part: &str| on_screen(&state, screen, 80, 30, true).0.contains(part);
+        screen.typed(b"q", 103);
+        assert!(shows(&screen, "1 of 3 visits are done") && shows(&screen, "y ends the run"));
+        screen.typed(b"n?", 103);
+        assert!(shows(&screen, "PgUp PgDn") && !shows(&screen, "End the run?"));
+        screen.typed(b"?\x1b[5~", 103);
+        assert!(shows(&screen, "10 newer ones below") && shows(&screen, "message 89."));
+        assert!(!shows(&screen, "message 90."));
+        screen.typed(b"\x1b[H", 103);
+        assert!(shows(&screen, "dns64d cores=1, 1 of 1: 41,200 qps"));
+        screen.typed(b"\x1b[F\x03", 103);
+        assert!(shows(&screen, "message 99.") && shows(&screen, "ending: what is done is kept"));
+    }
+
+    #[test]
+    fn a_tall_terminal_has_a_tall_plot() {
+        let bars = |height| picture(&state(), 100, height, true).0.matches('█').count();
+        assert!(bars(60) > 2 * bars(30), "{} {}", bars(60), bars(30));
+    }
+
+    #[test]
     fn any_size_can_be_drawn_and_without_colours() {
         for state in [state(), State::default()] {
             for (width, height) in [(1, 1), (9, 3), (20, 5), (60, 20), (61, 7), (300, 100)] {
-                let (_, coloured) = picture(&state, width, height, false);
-                assert!(!coloured);
+                let mut screen = Screen::default();
+                for typed in [&b""[..], b"q", b"n?"] {
+                    screen.typed(typed, 3);
+                    assert!(!on_screen(&state, &screen, width, height, false).1);
+                }
             }
         }
     }

@@ -116,7 +116,7 @@ fn borrowed(labels: &Labels) -> Vec<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use measure::Nanos;
-    use record::{CellRecord, Plan, Trial};
+    use record::{CellRecord, Plan, Trial, TrialRecord};
 
     use super::super::Course;
     use super::*;
@@ -135,8 +135,9 @@ mod tests {
         state.begun(&plan);
         state.planned(std::slice::from_ref(&cell), Nanos::from_secs(60));
         state.visit(&cell, 0, Course { number: 1, of: 2, remaining: Nanos::from_secs(60) });
-        state.trial(&cell, &trial);
-        state.trial(&cell, &trial);
+        let record = TrialRecord { repeat: 0, rate_qps: 1e3, trial: trial.clone() };
+        state.trial(&cell, &record);
+        state.trial(&cell, &record);
         let text = metrics(&state);
         let place = "{server=\"unbound\",setting_cores=\"2\",setting_template_x_y=\"a\"}";
         for line in [

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //!   events of the run, counters of its trials ──> State ──┬──> draw (a frame of ratatui)
+//!                              keys ──> Screen ──────────┘
 //!                                                         └──> metrics (text)
 //! ```
 
 mod draw;
 mod metrics;
+mod screen;
 mod state;
 
 pub use draw::{Paint, draw};
 pub use metrics::metrics;
+pub use screen::Screen;
 pub use state::{Course, State};

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use measure::{Nanos, Pacing};
-use record::{CellRecord, Plan, Snapshot, Trial};
+use record::{CellRecord, Plan, Snapshot, Trial, TrialRecord};
 
+use crate::view::search::{Bracket, met};
 use crate::view::{cell_name, labels};
 
 /// Number of rates of a trial that are kept: one minute of them.
@@ -73,6 +74,52 @@ impl Running {
     }
 }
 
+/// Verdict on a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Verdict {
+    Passed,
+    Failed,
+    /// There was no goal.
+    Ended,
+    /// Void, with the reason.
+    Void(String),
+}
+
+/// What the trials of a visit found so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Searching {
+    /// Goal of the trials; empty without one.
+    pub(super) goal: String,
+    /// Unit of what the trials vary.
+    pub(super) unit: String,
+    /// Numbers of the trials that are not void, and whether they met the goal.
+    trials: Vec<(f64, bool)>,
+    /// The last trial: its number and its verdict.
+    pub(super) last: Option<(f64, Verdict)>,
+}
+
+impl Searching {
+    /// Returns what passed and what failed so far; `None` without a trial that has a goal.
+    pub(super) fn bracket(&self) -> Option<Bracket> {
+        (!self.trials.is_empty()).then(|| Bracket::of(self.trials.iter().copied()))
+    }
+
+    fn add(&mut self, cell: &CellRecord, record: &TrialRecord) {
+        let goal = record.trial.goal.clone().filter(|goal| !goal.is_empty());
+        self.goal = goal.unwrap_or_else(|| cell.goal.clone());
+        self.unit = cell.capacity_unit().to_owned();
+        let met = met(cell, record);
+        let verdict = match (&record.trial.void.0, met) {
+            (Some(why), _) => Verdict::Void(why.to_string()),
+            (None, Some(true)) => Verdict::Passed,
+            (None, Some(false)) => Verdict::Failed,
+            (None, None) => Verdict::Ended,
+        };
+        self.trials.extend(met.map(|met| (record.rate_qps, met)));
+        self.last = Some((record.rate_qps, verdict));
+    }
+}
+
 /// Visits of a run: which one begins, of how many, and how long they take from here.
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
@@ -97,6 +144,8 @@ pub struct State {
     remaining: (Nanos, Nanos),
     pub(super) certified_qps: f64,
     pub(super) skipped: u64,
+    /// What the trials of this visit found.
+    pub(super) search: Searching,
     pub(super) cells: BTreeMap<Labels, Cell>,
     pub(super) current: Option<Labels>,
     pub(super) trial: Option<Running>,
@@ -138,12 +187,13 @@ impl State {
         self.remaining = (course.remaining, self.now);
         self.current = Some(labels(cell));
         self.phase = Phase::Visit(cell_name(cell), repeat);
-        (self.trial, self.cpu) = (None, Vec::new());
+        (self.trial, self.cpu, self.search) = (None, Vec::new(), Searching::default());
     }
 
     /// Adds a trial of a cell that has ended.
-    pub fn trial(&mut self, cell: &CellRecord, trial: &Trial) {
-        let cell = self.cell(cell);
+    pub fn trial(&mut self, cell: &CellRecord, record: &TrialRecord) {
+        self.search.add(cell, record);
+        let (cell, trial) = (self.cell(cell), &record.trial);
         cell.trials += 1;
         cell.void += u64::from(trial.void.is_void());
         cell.sent += trial.sent;

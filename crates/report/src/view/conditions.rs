@@ -80,6 +80,12 @@ impl Conditions {
     }
 }
 
+/// Returns the conditions of a cell in words.
+pub(crate) fn of_cell(run: &Run, cell: &CellRecord) -> String {
+    let words = |(name, value): &Condition| value(run, cell).map(|value| format!("{name} {value}"));
+    ALL.iter().filter_map(words).collect::<Vec<_>>().join(", ")
+}
+
 /// Returns link and path of all cells of a run in words, such as "link plain, path wire".
 pub(crate) fn network(run: &Run) -> String {
     let words = |(name, value): &Condition| {

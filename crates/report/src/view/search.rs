@@ -17,10 +17,17 @@ pub(crate) fn each_search(cell: &CellRecord) -> String {
     cell.capacities.iter().map(value).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns a quantile (0 to 1) of the latency at the rates that the searches found, in microseconds.
+/// Returns a quantile (0 to 1) of the latency of the trials that represent a cell, in microseconds: of several searches those of the
+/// one nearest to the median, since each has a rate of its own.
 pub(crate) fn latency_us(cell: &CellRecord, quantile: f64) -> Option<f64> {
     let latency = cell.merged(|t| &t.trial.latency_us)?;
     Some(latency.quantile(quantile).as_micros_f64())
+}
+
+/// Returns the number at which that latency was measured: a rate in queries a second, or what else the search varies.
+pub(crate) fn latency_rate(cell: &CellRecord) -> Option<f64> {
+    let trial = cell.representative().pop()?;
+    Some(if cell.method == "search" { trial.rate_qps } else { trial.trial.offered_qps })
 }
 
 /// Returns whether a valid trial met the goal of its cell; `None` without a goal, and for a void trial. Trials that
@@ -33,6 +40,47 @@ pub(crate) fn met(cell: &CellRecord, record: &TrialRecord) -> Option<bool> {
     let goal: Goal = cell.goal.parse().ok()?;
     let latency = trial.latency_us.histogram().ok()?;
     Some(trial.is_sustained() && goal.met(trial.sent, trial.bad(), &latency))
+}
+
+/// Rates of a search so far, in queries a second or what else is searched.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Bracket {
+    /// Highest number at which the goal was met.
+    pub(crate) passed: Option<f64>,
+    /// Lowest number above it at which the goal was missed.
+    pub(crate) failed: Option<f64>,
+}
+
+impl Bracket {
+    /// Returns the bracket of trials that are not void: pairs of a number and whether the goal was met.
+    pub(crate) fn of(trials: impl Iterator<Item = (f64, bool)> + Clone) -> Self {
+        let passed = trials.clone().filter(|t| t.1).map(|t| t.0).reduce(f64::max);
+        let above = |at: &f64| passed.is_none_or(|passed| *at > passed);
+        let failed = trials.filter(|t| !t.1).map(|t| t.0).filter(above).reduce(f64::min);
+        Bracket { passed, failed }
+    }
+
+    /// Describes it: what had passed, what had not.
+    pub(crate) fn words(&self, unit: &str) -> String {
+        let number = |at: Option<f64>| at.map(thousands);
+        match (number(self.passed), number(self.failed)) {
+            (Some(passed), Some(failed)) => format!("{passed} {unit} passed, {failed} failed"),
+            (Some(passed), None) => format!("{passed} {unit} passed, nothing failed"),
+            (None, Some(failed)) => format!("nothing passed, {failed} {unit} failed"),
+            (None, None) => "no trial has ended".to_owned(),
+        }
+    }
+}
+
+/// Returns what a search had found that was interrupted, in words; `None` if none was.
+pub(crate) fn interrupted(cell: &CellRecord) -> Option<String> {
+    let of_it = || cell.trials.iter().filter(|t| t.repeat >= cell.repeats_made());
+    if cell.method != "search" || of_it().next().is_none() {
+        return None;
+    }
+    let valid = of_it().filter_map(|t| Some((t.rate_qps, met(cell, t)?)));
+    let bracket = Bracket::of(valid).words(cell.capacity_unit());
+    Some(format!("search {} was interrupted: {bracket}", cell.repeats_made() + 1))
 }
 
 /// Returns how many of the deciding trials were sustained: "5 of 5"; `None` if no trial says it.

@@ -52,6 +52,7 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
         });
         let (live, progress) = progress::show(
             format!("lock-step {}, {threads} threads", setup.target()),
+            None,
             args.interval,
         );
         let result = setup.run(&live, &stop)?;

@@ -8,7 +8,8 @@ mod replay;
 use std::path::Path;
 
 use anyhow::anyhow;
-use measure::Pacing;
+use measure::{Nanos, Pacing};
+use record::request::Workload;
 use record::{Table, Trial, TrialRequest};
 use tester::Setup;
 
@@ -33,7 +34,8 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     output::try_writing([&args.json])?;
     args.keep.try_writing()?;
     let stop = interruption()?;
-    let (live, progress) = progress::show(format!("load {}", setup.target()), args.interval);
+    let (live, progress) =
+        progress::show(format!("load {}", setup.target()), planned(&setup), args.interval);
     let trial = setup.run(&live, &stop)?.trial;
     drop(progress);
     // Each of these is done whatever became of the others.
@@ -54,6 +56,13 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
         None if failed => Err(Failure::Silent),
         None => Ok(()),
     }
+}
+
+/// Returns how long a load sends; `None` if that is not known before.
+fn planned(setup: &Setup) -> Option<Nanos> {
+    let request = setup.request();
+    let timed = !matches!(request.workload, Workload::Replay { .. }) && request.pacing.is_timed();
+    timed.then_some(request.duration)
 }
 
 /// Prints a trial in the form that was asked for.
@@ -85,7 +94,8 @@ pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
         let bad = error.is_bad_input();
         if bad { Failure::input(error) } else { Failure::run(error) }
     })?;
-    let (live, progress) = progress::show(format!("load {}", setup.target()), None);
+    let (live, progress) =
+        progress::show(format!("load {}", setup.target()), planned(&setup), None);
     let result = setup.run(&live, &interruption()?)?;
     drop(progress);
     record::write(file, &result).map_err(Failure::run)

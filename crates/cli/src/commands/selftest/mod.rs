@@ -54,7 +54,8 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         sockets: args.sockets.request(),
         ..TrialRequest::new(other_end.target(), Workload::Namespace(names), pacing)
     };
-    let (live, progress) = progress::show(format!("self-test at {}", args.rate), None);
+    let (live, progress) =
+        progress::show(format!("self-test at {}", args.rate), Some(args.duration), None);
     let Tried { request, network, outcome } = other_end.run(&args, request, &live, &stop)?;
     drop(progress);
     let passed = outcome.trial.passed == Some(true) && !outcome.trial.void.is_void();

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Axis, style_class};
+use super::{Axis, Scale, dot, mark, style_class};
 use crate::view::unit::Unit;
 
 /// One bar.
@@ -14,13 +14,16 @@ pub(crate) struct Bar {
     pub(crate) value: Option<f64>,
     /// The spread, drawn as an error bar.
     pub(crate) spread: Option<(f64, f64)>,
+    /// Values of the single repeats, each drawn as a dot.
+    pub(crate) each: Vec<f64>,
     /// Text after the bar.
     pub(crate) text: String,
     /// Whether the bar is hollow: a lower bound.
     pub(crate) hollow: bool,
 }
 
-/// A plot of bars.
+/// A plot of bars. Where the values span a decade the axis is logarithmic and has no zero: there a mark at the value replaces
+/// the bar, whose length would say nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
     pub(crate) title: String,
@@ -55,11 +58,18 @@ impl Bars {
         52.0 + ROW * self.bars.len() as f64
     }
 
+    /// Returns the scale of the axis.
+    fn scale(&self) -> Scale {
+        let values = self.bars.iter().filter_map(|b| b.value);
+        let low = self.bars.iter().filter_map(|b| b.spread.map(|(low, _)| low));
+        let high = self.bars.iter().filter_map(|b| b.spread.map(|(_, high)| high));
+        Scale::fitting(values.chain(low).chain(high))
+    }
+
     /// Renders the image alone.
     pub(crate) fn svg(&self) -> Markup {
-        let values = self.bars.iter().flat_map(|b| [b.value, b.spread.map(|(_, high)| high)]);
-        let scale = super::Scale::from_zero(values.flatten());
-        let axis = Axis::new(&self.label, scale, self.unit.clone());
+        let axis = Axis::new(&self.label, self.scale(), self.unit.clone());
+        let scale = axis.scale;
         let bottom = 8.0 + ROW * self.bars.len() as f64;
         let (left, right) = (8.0, WIDTH - 24.0);
         let x = |v: f64| left + scale.place(v) * (right - left);
@@ -71,7 +81,7 @@ impl Bars {
                         text.tick x=(format!("{:.1}", x(at))) y=(format!("{:.1}", bottom + 16.0)) text-anchor="middle" { (text) }
                     }
                     @for (i, bar) in self.bars.iter().enumerate() {
-                        (one(bar, 8.0 + ROW * i as f64, left, &x))
+                        (one(bar, 8.0 + ROW * i as f64, left, scale, &x))
                     }
                     path class="axis" d=(format!("M{left:.1} 4V{bottom:.1}H{right:.1}")) {}
                     text.label x=(format!("{:.1}", (left + right) / 2.0)) y=(format!("{:.1}", bottom + 36.0)) text-anchor="middle" { (self.label) }
@@ -80,22 +90,34 @@ impl Bars {
     }
 }
 
+/// Returns the values of several repeats; one alone is the value of the bar.
+pub(super) fn several(each: &[f64]) -> &[f64] {
+    if each.len() > 1 { each } else { &[] }
+}
+
 /// Renders one bar whose row begins at `top`.
-fn one(bar: &Bar, top: f64, left: f64, x: &dyn Fn(f64) -> f64) -> Markup {
-    let end = x(bar.value.unwrap_or(0.0));
+fn one(bar: &Bar, top: f64, left: f64, scale: Scale, x: &dyn Fn(f64) -> f64) -> Markup {
+    let end = x(bar.value.unwrap_or(scale.ends().0));
     let middle = top + 26.0;
+    let hollow = if bar.hollow { " hollow" } else { "" };
     html! {
         g class=(style_class(bar.style)) {
             text.barlabel x=(format!("{:.1}", left + 5.0)) y=(format!("{:.1}", top + 13.0)) {
                 (bar.label) ": " tspan.value { (bar.text) }
             }
-            path class=(if bar.hollow { "bar hollow" } else { "bar" }) d=(format!("M{left:.1} {:.1}H{end:.1}v14H{left:.1}Z", top + 19.0)) {
-                title { (bar.label) ": " (bar.text) }
+            @if scale.is_log() && bar.value.is_some() {
+                path class="guide" d=(format!("M{left:.1} {middle:.1}H{end:.1}")) {}
+                path class=(format!("mark{hollow}")) d=(mark(0, end, middle)) { title { (bar.label) ": " (bar.text) } }
+            } @else {
+                path class=(format!("bar{hollow}")) d=(format!("M{left:.1} {:.1}H{end:.1}v14H{left:.1}Z", top + 19.0)) {
+                    title { (bar.label) ": " (bar.text) }
+                }
             }
             @if let Some((low, high)) = bar.spread {
                 @let (low, high) = (x(low), x(high));
                 path class="error" d=(format!("M{low:.1} {middle:.1}H{high:.1}M{low:.1} {:.1}v8M{high:.1} {:.1}v8", middle - 4.0, middle - 4.0)) {}
             }
+            @for value in several(&bar.each) { path class="dot" d=(dot(x(*value), middle)) {} }
         }
     }
 }

@@ -1,13 +1,15 @@
-//! Plots as SVG in the page: lines and marks over two axes, and bars.
+//! Plots as SVG, in the page or each as a file: lines and marks over two axes, and bars.
 //!
 //! Plots have the width of a phone, so that the same plot fits a grid on a wide screen and a single column on a
 //! narrow one. Colours are those of the page (`s0` to `s7`, safe for colour-blind readers); each line also has its
 //! own mark and dashes, and each mark shows its numbers in a tooltip (`title`).
 
 mod bars;
+mod picture;
 mod scale;
 
 pub(crate) use bars::{Bar, Bars};
+pub(crate) use picture::{Picture, distinct};
 pub(crate) use scale::Scale;
 
 use std::collections::BTreeSet;
@@ -55,6 +57,8 @@ pub(crate) struct Point {
     pub(crate) y: f64,
     /// The spread, drawn as an error bar.
     pub(crate) spread: Option<(f64, f64)>,
+    /// Values of the single repeats, each drawn as a dot.
+    pub(crate) each: Vec<f64>,
     /// Text of the tooltip.
     pub(crate) tip: String,
     /// Whether the point is hollow: a lower bound, or a failed trial.
@@ -116,33 +120,60 @@ impl Plot {
         html! {
             figure.plot {
                 figcaption { (self.title) }
-                @if self.lines.len() + self.guides.len() > 1 { (self.legend()) }
+                @if self.has_legend() { (self.legend()) }
                 (self.svg())
                 @if !self.note.is_empty() { p.note { (self.note) } }
             }
         }
     }
 
+    /// Returns whether there is more than one line to tell apart.
+    pub(crate) fn has_legend(&self) -> bool {
+        self.lines.len() + self.guides.len() > 1
+    }
+
     fn legend(&self) -> Markup {
         html! {
             ul.legend {
-                @for line in &self.lines {
+                @for (name, sample) in self.samples() {
                     li {
-                        svg viewBox="0 0 30 12" width="30" height="12" aria-hidden="true" class=(style_class(line.style)) {
-                            @if line.joined { path class="line" d="M1 6H29" stroke-dasharray=(dashes(line.style)) {} }
-                            @if line.marked { path class="mark" d=(mark(line.style, 15.0, 6.0)) {} }
-                        }
-                        (line.name)
-                    }
-                }
-                @for name in self.guides.iter().map(|(name, _)| name).collect::<BTreeSet<_>>() {
-                    li {
-                        svg viewBox="0 0 30 12" width="30" height="12" aria-hidden="true" { path class="guide" d="M1 6H29" {} }
+                        svg viewBox="0 0 30 12" width="30" height="12" aria-hidden="true" { (sample) }
                         (name)
                     }
                 }
             }
         }
+    }
+
+    /// Returns the entries of the legend: names, each with a sample of its line, 30 wide and 12 high. Lines of the same name and style
+    /// share an entry.
+    pub(crate) fn samples(&self) -> Vec<(&str, Markup)> {
+        let mut named: Vec<(&str, usize, bool, bool)> = Vec::new();
+        for line in &self.lines {
+            match named
+                .iter_mut()
+                .find(|(name, style, ..)| *name == line.name && *style == line.style)
+            {
+                Some((.., joined, marked)) => {
+                    *joined |= line.joined;
+                    *marked |= line.marked;
+                }
+                None => named.push((&line.name, line.style, line.joined, line.marked)),
+            }
+        }
+        let lines = named.into_iter().map(|(name, style, joined, marked)| {
+            let sample = html! {
+                g class=(style_class(style)) {
+                    @if joined { path class="line" d="M1 6H29" stroke-dasharray=(dashes(style)) {} }
+                    @if marked { path class="mark" d=(mark(style, 15.0, 6.0)) {} }
+                }
+            };
+            (name, sample)
+        });
+        let guides: BTreeSet<&str> = self.guides.iter().map(|(name, _)| name.as_str()).collect();
+        let guides =
+            guides.into_iter().map(|name| (name, html! { path class="guide" d="M1 6H29" {} }));
+        lines.chain(guides).collect()
     }
 
     /// Renders the image alone.
@@ -211,6 +242,7 @@ impl Plot {
                     @if let Some((low, high)) = point.spread {
                         path class="error" d=(error_bar(x, frame.y(self.y.scale.place(low)), frame.y(self.y.scale.place(high)))) {}
                     }
+                    @for value in bars::several(&point.each) { path class="dot" d=(dot(x, frame.y(self.y.scale.place(*value)))) {} }
                     @if line.marked {
                         path class=(if point.hollow { "mark hollow" } else { "mark" }) d=(mark(line.style, x, y)) {
                             title { (point.tip) }
@@ -225,6 +257,11 @@ impl Plot {
 /// Returns an upright error bar with end marks.
 fn error_bar(x: f64, low: f64, high: f64) -> String {
     format!("M{x:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h7M{:.1} {high:.1}h7", x - 3.5, x - 3.5)
+}
+
+/// Returns a small dot around (x, y): one repeat of several.
+fn dot(x: f64, y: f64) -> String {
+    format!("M{:.1} {y:.1}a2 2 0 1 0 4 0a2 2 0 1 0 -4 0Z", x - 2.0)
 }
 
 /// Returns the class of the colour.

@@ -1,5 +1,8 @@
 //! Axes: positions of values in the plot, and ticks.
 
+/// Ratio of the largest to the smallest value from which an axis is logarithmic.
+const DECADE: f64 = 10.0;
+
 /// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
@@ -33,6 +36,26 @@ impl Scale {
         match extent(values.filter(|v| *v > 0.0)) {
             Some((low, high)) => Scale::Log(low / 1.25, high * 1.25),
             None => Scale::Log(1.0, 10.0),
+        }
+    }
+
+    /// Makes a logarithmic scale if `values` span a decade or more, else a linear one from zero.
+    pub(crate) fn fitting(values: impl Iterator<Item = f64> + Clone) -> Self {
+        match extent(values.clone()) {
+            Some((low, high)) if low > 0.0 && high >= DECADE * low => Scale::log(values),
+            _ => Scale::from_zero(values),
+        }
+    }
+
+    /// Returns whether the scale is logarithmic.
+    pub(crate) fn is_log(&self) -> bool {
+        matches!(self, Scale::Log(..))
+    }
+
+    /// Returns the first and the last value of the axis.
+    pub(crate) fn ends(&self) -> (f64, f64) {
+        match *self {
+            Scale::Linear(low, high) | Scale::Log(low, high) => (low, high),
         }
     }
 
@@ -106,6 +129,9 @@ mod tests {
         assert_eq!([1.0, 10.0, 100.0, 0.0].map(|x| s.place(x)), [0.0, 0.5, 1.0, 0.0]);
         assert_eq!(Scale::from_zero([f64::NAN].into_iter()), Scale::Linear(0.0, 1.0));
         assert_eq!(Scale::around([3.0].into_iter()), Scale::Linear(2.0, 4.0));
+        assert!(Scale::fitting([1.0, 10.0].into_iter()).is_log());
+        assert!(!Scale::fitting([1.1, 10.0].into_iter()).is_log());
+        assert!(!Scale::fitting([0.0, 1.0, 1e3].into_iter()).is_log(), "zero has no place on it");
         assert_eq!(Scale::log([0.0, -1.0].into_iter()), Scale::Log(1.0, 10.0));
     }
 

@@ -53,7 +53,7 @@ impl Board {
                 let course = Course { number: *number, of: *of, remaining: *remaining };
                 state.visit(cell, *repeat, course);
             }
-            Event::Trial(cell, record) => state.trial(cell, &record.trial),
+            Event::Trial(cell, record) => state.trial(cell, record),
             Event::Visited { cell, found, .. } => {
                 state.visited();
                 match found {

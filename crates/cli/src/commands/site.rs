@@ -1,0 +1,73 @@
+//! `dnsdyno site`: runs as a static site.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use report::site::{File, LIST, Site};
+
+use crate::arguments::store::{RunRef, StoreArgs};
+use crate::failure::Failure;
+use crate::output::make_folder;
+
+/// `dnsdyno site`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SiteArgs {
+    /// The folder of the site: a new or empty one, or a site whose pages are replaced
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Their numbers, `last`, `last~1` for the one before, or JSON files
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<RunRef>,
+    /// The title above the index
+    #[arg(long, value_name = "TEXT", default_value = "Results of DNS servers")]
+    title: String,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  A site of two runs of the store and of the records of a folder
+    dnsdyno site public 7 8 records/*.json
+
+  The index is public/index.html; any web server can serve the folder, and a browser can open it as it is.
+  The site has the runs that are named: name the older ones again to keep them in its index and its histories.";
+
+pub(crate) fn run(args: &SiteArgs) -> Result<(), Failure> {
+    let folder = &args.folder;
+    is_ours(folder)?;
+    for part in ["runs", "servers"] {
+        make_folder(&folder.join(part))?;
+    }
+    let mut site = Site::new(&args.title);
+    for run in &args.runs {
+        // One at a time: a site may have more runs than fit in memory.
+        let run = args.store.load(run)?;
+        write(folder, site.add(&run))?;
+    }
+    write(folder, site.finish())?;
+    println!("{}", folder.join("index.html").display());
+    Ok(())
+}
+
+/// Refuses a folder with files that are not those of a site.
+fn is_ours(folder: &Path) -> Result<(), Failure> {
+    let mut files = match std::fs::read_dir(folder) {
+        Ok(files) => files,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Failure::input(anyhow!("cannot read {}: {e}", folder.display()))),
+    };
+    if files.next().is_none() || folder.join(LIST).is_file() {
+        return Ok(());
+    }
+    let folder = folder.display();
+    Err(Failure::input(anyhow!(
+        "{folder} is neither empty nor a site of dnsdyno (it has no {LIST}); name a new folder"
+    )))
+}
+
+fn write(folder: &Path, files: Vec<File>) -> Result<(), Failure> {
+    files.into_iter().try_for_each(|file| {
+        record::write_bytes(&folder.join(&file.path), &file.content).map_err(Failure::run)
+    })
+}

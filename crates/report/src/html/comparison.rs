@@ -1,0 +1,269 @@
+//! Several runs as one comparison: each with the first of them, as `dnsdyno compare` does, with the trend of each figure and
+//! thresholds.
+
+use maud::{Markup, html};
+use record::{CompareTerms, Compared, Comparison, Decision, Outcome, Run, compare};
+
+use super::curves::part;
+use super::parts::{Narrow, name_cell, pictures, table};
+use super::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
+use crate::view::name::{figure_title, setting_words};
+use crate::view::number::{counted, significant};
+use crate::view::unit::{Unit, with_unit};
+use crate::view::{date, figure_name};
+
+/// Largest number of plots of trends; the table has all figures.
+const MAX_PLOTS: usize = 24;
+
+/// A figure of a cell that the first run shares with others.
+struct Shared<'a> {
+    /// Server and settings.
+    cell: String,
+    figure: &'a str,
+    unit: &'a str,
+    first: f64,
+    /// Its comparison in each later run; `None` where the run does not have it.
+    later: Vec<Option<&'a Compared>>,
+}
+
+/// Returns the title of the page.
+pub(crate) fn title(runs: &[&Run]) -> String {
+    let mut experiments: Vec<&str> = runs.iter().map(|run| run.plan.experiment.as_str()).collect();
+    experiments.sort_unstable();
+    experiments.dedup();
+    let mut servers: Vec<&str> =
+        runs.iter().flat_map(|run| &run.results).map(|cell| cell.server.as_str()).collect();
+    servers.sort_unstable();
+    servers.dedup();
+    let more = servers.len().saturating_sub(4);
+    let of = servers[..servers.len() - more].join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}: {} of {of}{more}", experiments.join(", "), counted(runs.len(), "run", "runs"))
+}
+
+/// Renders the section. The runs are compared in their order of time.
+pub(crate) fn section(runs: &[&Run], terms: &CompareTerms) -> Markup {
+    let mut runs = runs.to_vec();
+    runs.sort_by(|a, b| a.plan.started_unix_s.total_cmp(&b.plan.started_unix_s));
+    let Some((first, later)) = runs.split_first() else { return html! {} };
+    let comparisons: Vec<Comparison> = later.iter().map(|run| compare(first, run, terms)).collect();
+    let shared = shared(&comparisons);
+    let names: Vec<String> = runs.iter().zip(1..).map(|(run, n)| name(run, n)).collect();
+    let percent = |share: f64| format!("{} %", significant(share * 100.0));
+    html! {
+        ul.findings {
+            @for (comparison, name) in comparisons.iter().zip(&names[1..]) { li { strong { (name) } ": " (verdict(comparison, &names[0])) } }
+        }
+        @if shared.is_empty() {
+            p { "These runs have no figure in common." }
+        } @else {
+            (pictures(trends(&shared, &names, terms.stats.margin)))
+            (figures(&shared, &names))
+            p.note { "The first run is the base. Below a value: its ratio to the base, the interval of the ratio, and the verdict. The verdicts of a run together are "
+                (percent(terms.stats.confidence)) " sure; a difference within the dotted thresholds, " (percent(terms.stats.margin))
+                ", is none. “No difference shown” does not mean that there is none." }
+        }
+        (notes(&comparisons, &names))
+    }
+}
+
+/// Returns a short name of a run: its number in the store or in the page, and its time.
+fn name(run: &Run, n: usize) -> String {
+    let which = run.id.map_or(format!("{n}."), |id| format!("run {id},"));
+    match run.plan.started_unix_s {
+        at if at > 0.0 => format!("{which} {}", date(at)),
+        _ => which,
+    }
+}
+
+/// Describes the decision about a run.
+fn verdict(comparison: &Comparison, base: &str) -> String {
+    let decision = match comparison.decision {
+        Decision::Fine => "nothing is slower",
+        Decision::Inconclusive => "inconclusive",
+        Decision::Slower => "slower",
+    };
+    let reasons = match comparison.reasons[..] {
+        [] => String::new(),
+        _ => format!(" ({})", comparison.reasons.join("; ")),
+    };
+    format!("{decision} against {base}{reasons}")
+}
+
+/// Returns the figures that the first run shares with at least one later run.
+fn shared(comparisons: &[Comparison]) -> Vec<Shared<'_>> {
+    let mut all: Vec<Shared<'_>> = Vec::new();
+    for (i, comparison) in comparisons.iter().enumerate() {
+        for figure in &comparison.figures {
+            let cell = cell(figure);
+            let known = all.iter_mut().find(|s| s.cell == cell && s.figure == figure.figure);
+            if let Some(known) = known {
+                known.later[i] = Some(figure);
+                continue;
+            }
+            let mut later = vec![None; comparisons.len()];
+            later[i] = Some(figure);
+            let (name, unit, first) = (&figure.figure, &figure.unit, figure.first);
+            all.push(Shared { cell, figure: name, unit, first, later });
+        }
+    }
+    all
+}
+
+/// Returns the name of the cell of a figure.
+fn cell(figure: &Compared) -> String {
+    format!("{} {}", figure.server, setting_words(&figure.settings)).trim_end().to_owned()
+}
+
+/// Plots each figure of all cells as ratio to the first run, with the thresholds.
+fn trends(shared: &[Shared<'_>], names: &[String], margin: f64) -> Vec<Picture> {
+    let mut figures: Vec<&str> = shared.iter().map(|s| s.figure).collect();
+    figures.dedup();
+    let mut seen: Vec<&str> = Vec::new();
+    figures.retain(|figure| {
+        let new = !seen.contains(figure);
+        seen.push(figure);
+        new
+    });
+    let of = |figure: &&str| {
+        let lines: Vec<Line> = { shared.iter() }
+            .filter(|s| s.figure == *figure && s.first > 0.0)
+            .enumerate()
+            .map(|(i, s)| line(s, i % MAX_LINES, names))
+            .filter(|line| line.points.len() > 1)
+            .collect();
+        let groups = lines.chunks(MAX_LINES);
+        let count = groups.len();
+        let title = figure_title(figure);
+        let plot = |(lines, n): (&[Line], usize)| {
+            trend(&format!("{title}{}", part(n, count)), lines, names, margin)
+        };
+        groups.zip(1..).map(plot).collect::<Vec<_>>()
+    };
+    figures.iter().flat_map(of).take(MAX_PLOTS).collect()
+}
+
+fn line(shared: &Shared<'_>, style: usize, names: &[String]) -> Line {
+    let base = Point {
+        x: 1.0,
+        y: 1.0,
+        tip: format!("{}, {}: {}", shared.cell, names[0], with_unit(shared.first, shared.unit)),
+        ..Point::default()
+    };
+    let later =
+        shared.later.iter().zip(&names[1..]).zip(2u32..).filter_map(|((compared, name), x)| {
+            let compared = compared.filter(|c| c.outcome != Outcome::NotComparable)?;
+            Some(Point {
+                x: x.into(),
+                y: compared.ratio,
+                spread: compared.interval,
+                tip: format!(
+                    "{}, {name}: {}, {}",
+                    shared.cell,
+                    with_unit(compared.second, shared.unit),
+                    words(compared)
+                ),
+                hollow: compared.outcome == Outcome::NoDifferenceShown,
+                ..Point::default()
+            })
+        });
+    let points = std::iter::once(base).chain(later).collect();
+    Line { name: shared.cell.clone(), style, points, joined: true, marked: true }
+}
+
+fn trend(title: &str, lines: &[Line], names: &[String], margin: f64) -> Picture {
+    let last = names.len() as f64;
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let ends = [1.0 - 2.0 * margin, 1.0 + 2.0 * margin];
+    let y = Scale::around(points().map(|p| p.y).chain(ends));
+    let threshold =
+        |at: f64| (format!("± {} %", significant(margin * 100.0)), vec![(1.0, at), (last, at)]);
+    let mut x = Axis::new("run", Scale::Linear(0.7, last + 0.3), Unit::of(""));
+    let every = names.len().div_ceil(7);
+    let tick = |(name, n): (&String, u32)| {
+        let which = name.split_once(' ').filter(|(word, _)| *word == "run");
+        let text = which.and_then(|(_, rest)| rest.split(',').next()).map(str::to_owned);
+        (f64::from(n), text.unwrap_or_else(|| n.to_string()))
+    };
+    x.ticks = Some(names.iter().zip(1..).step_by(every).map(tick).collect());
+    Picture::Plot(Plot {
+        title: format!("{title}, against the first run"),
+        alt: points().map(|p| p.tip.as_str()).take(6).collect::<Vec<_>>().join(". "),
+        note: "Hollow: no difference shown.".to_owned(),
+        x,
+        y: Axis::new("ratio to the first run", y, Unit::of("")),
+        lines: lines.to_vec(),
+        guides: vec![threshold(1.0 - margin), threshold(1.0 + margin)],
+    })
+}
+
+/// Describes ratio, interval and outcome.
+fn words(compared: &Compared) -> String {
+    let interval = match compared.interval {
+        Some((low, high)) => format!(" ({low:.3} to {high:.3})"),
+        None => String::new(),
+    };
+    format!("×{:.3}{interval}, {}", compared.ratio, compared.outcome.words())
+}
+
+/// Renders the table of figures, a column for each run.
+fn figures(shared: &[Shared<'_>], names: &[String]) -> Markup {
+    let mut heads = vec!["cell", "figure"];
+    heads.extend(names.iter().map(String::as_str));
+    let row = |s: &Shared<'_>| {
+        html! {
+            (name_cell("cell", &s.cell))
+            td data-h="figure" { (figure_name(s.figure)) }
+            td.n data-h=(names[0]) data-v=(s.first) { (with_unit(s.first, s.unit)) }
+            @for (compared, head) in s.later.iter().zip(&names[1..]) {
+                @match compared {
+                    None => { td.n data-h=(head) { "–" } }
+                    Some(c) if c.outcome == Outcome::NotComparable => {
+                        td.n data-h=(head) data-v=(c.second) { (with_unit(c.second, s.unit)) small { "not comparable: " (c.notes.join("; ")) } }
+                    }
+                    Some(c) => {
+                        td.n data-h=(head) data-v=(c.second) {
+                            (with_unit(c.second, s.unit))
+                            small.verdict.(class(c.outcome)) { (words(c)) }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    let rows: Vec<Markup> = shared.iter().map(row).collect();
+    table("Figures of each run", "", Narrow::Cards, &heads, &rows)
+}
+
+/// Returns the class of the colour of an outcome.
+fn class(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Slower | Outcome::Worse => "worse",
+        Outcome::Faster | Outcome::Better => "better",
+        _ => "same",
+    }
+}
+
+/// Renders what differs between the runs beside the figures.
+fn notes(comparisons: &[Comparison], names: &[String]) -> Markup {
+    let of = |comparison: &Comparison, name: &String| -> Vec<String> {
+        let missing = comparison.missing.iter().map(|m| {
+            let cell = record::cell_name(&m.server, None, &m.settings);
+            format!("{name}: missing {cell}: {}", m.why)
+        });
+        let unlike =
+            comparison.unlike.iter().map(|what| format!("{name}: measured unlike: {what}"));
+        let differs = comparison.differs.iter().map(|what| format!("{name}: {what}"));
+        unlike.chain(missing).chain(differs).collect()
+    };
+    let all: Vec<String> =
+        comparisons.iter().zip(&names[1..]).flat_map(|(c, name)| of(c, name)).collect();
+    html! {
+        @if !all.is_empty() {
+            details.doubts {
+                summary { "What else differs (" (all.len()) ")" }
+                ul { @for line in &all { li { (line) } } }
+            }
+        }
+    }
+}

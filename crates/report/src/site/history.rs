@@ -1,0 +1,256 @@
+//! The history of a server: each figure over its runs, with the points where its level changed.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use measure::stats::{Change, ChangeTerms, changes};
+
+use super::entry::{Entry, Fact};
+use crate::html::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
+use crate::html::{Frame, Narrow, fold, frame, pictures, table};
+use crate::view::name::figure_title;
+use crate::view::number::range;
+use crate::view::unit::{Unit, with_unit};
+use crate::view::{figure_name, thousands};
+
+/// Terms of change points.
+const TERMS: ChangeTerms = ChangeTerms { confidence: 0.95, margin: 0.05, seed: 1 };
+/// Largest number of plots of a part; its table has all figures.
+const MAX_PLOTS: usize = 16;
+/// Largest number of rows of a table that is not folded.
+const MAX_OPEN: usize = 12;
+
+/// Figures that can be compared: of one experiment in one form, on one host, under equal conditions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind<'a> {
+    experiment: &'a str,
+    quick: bool,
+    host: &'a str,
+    conditions: &'a str,
+}
+
+/// A figure of a run.
+type Seen<'a> = (&'a Entry, &'a Fact);
+
+/// A figure at one setting over the runs, oldest first.
+struct Course<'a> {
+    settings: &'a str,
+    figure: &'a str,
+    seen: Vec<Seen<'a>>,
+    changes: Vec<Change>,
+}
+
+/// Renders the history of a server.
+pub(super) fn page(server: &str, entries: &[Entry]) -> String {
+    let mut kinds: BTreeMap<Kind<'_>, Vec<Seen<'_>>> = BTreeMap::new();
+    let mut oldest_first: Vec<&Entry> = entries.iter().collect();
+    oldest_first.sort_by(|a, b| a.began_unix_s.total_cmp(&b.began_unix_s));
+    for entry in oldest_first {
+        for fact in entry.facts.iter().filter(|fact| fact.server == server) {
+            let kind = Kind {
+                experiment: &entry.experiment,
+                quick: entry.quick,
+                host: &entry.host,
+                conditions: &fact.conditions,
+            };
+            kinds.entry(kind).or_default().push((entry, fact));
+        }
+    }
+    let body = html! {
+        @if kinds.is_empty() { p { "No run has a figure of this server." } }
+        @for (kind, seen) in &kinds { (part(kind, seen)) }
+    };
+    let foot = html! {
+        p { "A change point: the level before and after it differs by more than 5 %, and at 95 % not by chance (Pettitt’s test by permutation); it takes eight runs or more." }
+    };
+    let title = format!("History of {server}");
+    let navigation = [("../index.html".to_owned(), "All runs".to_owned())];
+    frame(&Frame { title: &title, navigation: &navigation, body: &body, foot: &foot, script: "" })
+}
+
+/// Renders the figures of one kind.
+fn part(kind: &Kind<'_>, seen: &[Seen<'_>]) -> Markup {
+    let mut runs: Vec<&Entry> = Vec::new();
+    for (entry, _) in seen {
+        if !runs.iter().any(|run| run.name == entry.name) {
+            runs.push(entry);
+        }
+    }
+    let courses = courses(seen);
+    let form = if kind.quick { " (short form)" } else { "" };
+    let changed = courses.iter().any(|course| !course.changes.is_empty());
+    let rows = runs.len() * courses.len();
+    html! {
+        section {
+            h2 { (kind.experiment) (form) }
+            p.meta { "Host: " (kind.host) @if !kind.conditions.is_empty() { " · " (kind.conditions) } }
+            @if runs.len() == 1 { p.note { "One run: a history needs several." } }
+            @if changed { (change_table(&courses)) }
+            @if runs.len() > 1 { (pictures(plots(&courses, &runs))) }
+            @if rows > MAX_OPEN {
+                (fold(&format!("All figures ({})", seen.len()), values(&courses)))
+            } @else {
+                (values(&courses))
+            }
+        }
+    }
+}
+
+/// Returns the figures of a kind, each over the runs.
+fn courses<'a>(seen: &[Seen<'a>]) -> Vec<Course<'a>> {
+    let mut courses: Vec<Course<'a>> = Vec::new();
+    for (entry, fact) in seen {
+        let of = |c: &&mut Course<'_>| c.figure == fact.figure && c.settings == fact.settings;
+        match courses.iter_mut().find(of) {
+            Some(course) => course.seen.push((entry, fact)),
+            None => courses.push(Course {
+                settings: &fact.settings,
+                figure: &fact.figure,
+                seen: vec![(entry, fact)],
+                changes: Vec::new(),
+            }),
+        }
+    }
+    for course in &mut courses {
+        let medians: Vec<f64> = course.seen.iter().map(|(_, fact)| fact.median).collect();
+        course.changes = changes(&medians, &TERMS);
+    }
+    courses
+}
+
+/// Plots each figure over the runs.
+fn plots(courses: &[Course<'_>], runs: &[&Entry]) -> Vec<Picture> {
+    let mut figures: Vec<&str> = Vec::new();
+    for course in courses {
+        if !figures.contains(&course.figure) {
+            figures.push(course.figure);
+        }
+    }
+    let of = |figure: &str| {
+        let of: Vec<&Course<'_>> =
+            courses.iter().filter(|c| c.figure == figure && c.seen.len() > 1).collect();
+        let groups = of.chunks(MAX_LINES);
+        let count = groups.len();
+        let plot = |(group, n): (&[&Course<'_>], usize)| {
+            let part = if count > 1 { format!(" ({n} of {count})") } else { String::new() };
+            plot(format!("{}{part}", titled(figure)), group, runs)
+        };
+        groups.zip(1..).map(plot).collect::<Vec<_>>()
+    };
+    figures.into_iter().flat_map(of).take(MAX_PLOTS).collect()
+}
+
+fn plot(title: String, courses: &[&Course<'_>], runs: &[&Entry]) -> Picture {
+    let place = |entry: &Entry| {
+        let at = runs.iter().position(|run| run.name == entry.name).unwrap_or(0);
+        at as f64 + 1.0
+    };
+    let unit = courses.first().and_then(|c| c.seen.first()).map_or("", |(_, fact)| &fact.unit);
+    let line = |(style, course): (usize, &&Course<'_>)| {
+        let point = |(entry, fact): &Seen<'_>| Point {
+            x: place(entry),
+            y: fact.median,
+            spread: range(&fact.each).filter(|_| fact.each.len() > 1),
+            each: fact.each.clone(),
+            tip: format!("{}: {}", entry.heading, with_unit(fact.median, &fact.unit)),
+            hollow: fact.at_least,
+        };
+        let points = course.seen.iter().map(point).collect();
+        Line { name: named(course), style, points, joined: true, marked: true }
+    };
+    let lines: Vec<Line> = courses.iter().enumerate().map(line).collect();
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let ends = |p: &Point| p.spread.map_or([p.y, p.y], |(low, high)| [low, high]);
+    let y = Scale::fitting(points().flat_map(ends));
+    let at = |(course, change): (&&Course<'_>, &Change)| {
+        let x = place(course.seen[change.at].0) - 0.5;
+        ("change of level".to_owned(), vec![(x, y.ends().0), (x, y.ends().1)])
+    };
+    let guides = courses.iter().flat_map(|c| c.changes.iter().map(move |change| (c, change)));
+    let last = runs.len() as f64;
+    let mut x = Axis::new("began", Scale::Linear(0.5, last + 0.5), Unit::of(""));
+    let day = |run: &Entry| run.began().chars().take(10).collect::<String>();
+    let every = runs.len().div_ceil(4);
+    x.ticks =
+        Some(runs.iter().zip(1u32..).step_by(every).map(|(run, n)| (n.into(), day(run))).collect());
+    Picture::Plot(Plot {
+        title,
+        alt: points().map(|p| p.tip.as_str()).take(4).collect::<Vec<_>>().join(". "),
+        note: String::new(),
+        x,
+        y: Axis::new(Unit::of(unit).name(), y, Unit::of(unit)),
+        guides: guides.map(at).collect(),
+        lines,
+    })
+}
+
+/// Returns the settings of a course, or what it is without any.
+fn named(course: &Course<'_>) -> String {
+    if course.settings.is_empty() { spoken(course.figure) } else { course.settings.to_owned() }
+}
+
+/// Returns the name of a figure in words; the latencies beside a capacity have their quantile as name.
+fn spoken(figure: &str) -> String {
+    match figure {
+        "p50" | "p90" | "p99" => format!("latency {figure}"),
+        figure => figure_name(figure),
+    }
+}
+
+/// Returns the same for a title.
+fn titled(figure: &str) -> String {
+    match figure {
+        "p50" | "p90" | "p99" => format!("Latency {figure} at the capacity"),
+        figure => figure_title(figure),
+    }
+}
+
+/// Renders the table of change points.
+fn change_table(courses: &[Course<'_>]) -> Markup {
+    const HEADS: [&str; 6] = ["settings", "figure", "from the run", "before", "after", "change"];
+    let row = |course: &Course<'_>, change: &Change| {
+        let (entry, fact) = course.seen[change.at];
+        let percent = 100.0 * (change.after / change.before - 1.0);
+        let sign = if percent < 0.0 { "−" } else { "+" };
+        html! {
+            th scope="row" data-h="settings" data-v=(course.settings) { (if course.settings.is_empty() { "–" } else { course.settings }) }
+            td data-h="figure" { (spoken(course.figure)) }
+            td data-h="from the run" data-v=(entry.began_unix_s) { (link(entry)) }
+            td.n data-h="before" data-v=(change.before) { (with_unit(change.before, &fact.unit)) }
+            td.n data-h="after" data-v=(change.after) { (with_unit(change.after, &fact.unit)) }
+            td.n data-h="change" data-v=(percent) { (sign) (format!("{:.1} %", percent.abs())) }
+        }
+    };
+    let rows = courses.iter().flat_map(|course| course.changes.iter().map(move |c| row(course, c)));
+    table("Change points", "", Narrow::Cards, &HEADS, &rows.collect::<Vec<_>>())
+}
+
+/// Renders all figures of a kind.
+fn values(courses: &[Course<'_>]) -> Markup {
+    const HEADS: [&str; 7] =
+        ["run", "version", "settings", "figure", "median", "repeats", "dnsdyno"];
+    let row = |(entry, fact): &Seen<'_>| {
+        let bound = if fact.at_least { "≥ " } else { "" };
+        html! {
+            th scope="row" data-h="run" data-v=(entry.began_unix_s) { (link(entry)) }
+            td data-h="version" data-v=(fact.version) { (if fact.version.is_empty() { "–" } else { &fact.version }) }
+            td data-h="settings" data-v=(fact.settings) { (if fact.settings.is_empty() { "–" } else { &fact.settings }) }
+            td data-h="figure" { (spoken(&fact.figure)) }
+            td.n data-h="median" data-v=(fact.median) {
+                (bound) (with_unit(fact.median, &fact.unit))
+                @if let Some((low, high)) = range(&fact.each).filter(|_| fact.each.len() > 1) {
+                    small { (with_unit(low, &fact.unit)) " to " (with_unit(high, &fact.unit)) }
+                }
+            }
+            td.n data-h="repeats" data-v=(fact.each.len()) { (thousands(fact.each.len() as f64)) }
+            td data-h="dnsdyno" data-v=(entry.version) { (entry.version) }
+        }
+    };
+    let rows: Vec<Markup> = courses.iter().flat_map(|course| &course.seen).map(row).collect();
+    table("Figures of each run", "", Narrow::Cards, &HEADS, &rows)
+}
+
+/// Renders the link to a run, by its time.
+fn link(entry: &Entry) -> Markup {
+    html! { a href=(format!("../runs/{}.html", entry.name)) { (entry.began()) } }
+}
