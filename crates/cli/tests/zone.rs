@@ -67,6 +67,67 @@ fn names_without_leading_zeros_are_a_zone_in_canonical_order() {
     );
 }
 
+/// Every type that named reads: what is read from the file is what named writes after it has read the same file.
+#[test]
+fn every_type_is_read_as_named_reads_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    std::fs::write(dir.join("all.zone"), include_str!("tables/every_type.zone")).expect("writes");
+    std::fs::write(dir.join("more hosts.zone"), "@ A 192.0.2.2\nwww 5 CNAME @\n").expect("writes");
+    let named = Command::new("named-compilezone")
+        .args([
+            "-i",
+            "none",
+            "-k",
+            "ignore",
+            "-n",
+            "ignore",
+            "-s",
+            "full",
+            "-o",
+            "named.zone",
+            "example",
+            "all.zone",
+        ])
+        .current_dir(dir)
+        .output();
+    let Ok(named) = named else { return skip::because("named-compilezone is not installed") };
+    assert!(named.status.success(), "{}", String::from_utf8_lossy(&named.stdout));
+    let compare = ["compare", "all.zone", "named.zone", "--soa", "--signatures"];
+    let (code, out, err) = zone(dir, &compare);
+    assert_eq!((code, &*out), (0, "the same 79 records\n"), "{err}");
+    assert_eq!(err, "all.zone:81: out.of.zone is outside of the zone and left out, and 1 more\n");
+    // What is written has the same records too.
+    succeeds(dir, "slice all.zone --range .. --output part");
+    assert_eq!(
+        succeeds(dir, "compare part.1.zone named.zone --soa --signatures"),
+        "the same 79 records\n"
+    );
+    let (_, stats, _) = zone(dir, &["stats", "--json", "all.zone"]);
+    let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+    assert_eq!(stats["records"], 79);
+}
+
+/// A zone whose first record is not the SOA record has its name from `--zone`.
+#[test]
+fn zones_are_compared_by_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    std::fs::write(dir.join("a.zone"), "$TTL 5\nwww A 192.0.2.1\n@ SOA @ h 1 2 3 4 5\n")
+        .expect("writes");
+    std::fs::write(dir.join("b.zone"), "@ SOA @ h 1 2 3 4 5\nwww.example. A 192.0.2.1\n")
+        .expect("writes");
+    let (code, _, err) = zone(dir, &["compare", "a.zone", "b.zone"]);
+    assert!(code == 2 && err.contains("the origin of this name is not known"), "{err}");
+    let (code, out, err) =
+        zone(dir, &["compare", "a.zone", "b.zone", "--zone", "example", "--soa"]);
+    assert_eq!((code, &*out), (0, "the same 2 records\n"), "{err}");
+    assert!(
+        err.starts_with("b.zone: the SOA record has no TTL: its minimum, 5 s, is that of all"),
+        "{err}"
+    );
+}
+
 #[test]
 fn bad_zones_get_one_message_with_its_place() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -79,8 +140,15 @@ fn bad_zones_get_one_message_with_its_place() {
     };
     more("generated.zone", "$GENERATE 2-1 a$ A 192.0.2.$");
     more("including.zone", "$INCLUDE bad.zone");
-    let table: [(&str, &str); 11] = [
-        ("stats bad.zone", "bad.zone:4:5: expected IPv4 address"),
+    let fifo = Command::new("mkfifo").arg(dir.join("pipe")).status().expect("mkfifo");
+    assert!(fifo.success());
+    let table: [(&str, &str); 13] = [
+        (
+            "stats pipe",
+            "cannot read the zone file pipe: it is a pipe or a device: save it to a file",
+        ),
+        ("compare good.zone good.zone --zone a..b", "an empty label"),
+        ("stats bad.zone", "bad.zone:4:5: `192.0.2.256` is not an IPv4 address"),
         (
             "stats nowhere.zone",
             "cannot read the zone file nowhere.zone: No such file or directory (os error 2)\n",

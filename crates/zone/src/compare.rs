@@ -11,6 +11,7 @@ use std::io::Read;
 use domain::base::Rtype;
 use wire::Name;
 
+use crate::rdata::{self, encoded};
 use crate::{Reader, ZoneFileError};
 
 /// Number of buckets.
@@ -137,13 +138,12 @@ impl Canonical<'_> {
     /// Returns the record as text for a message.
     fn text(&self) -> String {
         let owner = Name::from_wire(self.owner).map_or_else(|e| e.to_string(), |n| n.to_string());
-        let data = match self.rtype {
-            Rtype::NS | Rtype::CNAME => {
-                Name::from_wire(self.data).ok().map(|name| name.to_string())
-            }
-            _ => None,
-        };
-        let data = data.unwrap_or_else(|| self.data.iter().map(|o| format!("{o:02x}")).collect());
+        let mut data = Vec::new();
+        let printed = rdata::print(self.rtype, self.data, &mut data);
+        if !printed {
+            encoded::put_hex(self.data, &mut data);
+        }
+        let data = String::from_utf8_lossy(&data);
         format!("{owner} {} {} {data}", self.ttl, self.rtype)
     }
 }
@@ -172,12 +172,25 @@ fn for_each<R: Read>(
         owner.extend(record.owner().iter().map(u8::to_ascii_lowercase));
         data.clear();
         data.extend_from_slice(record.data());
-        if matches!(rtype, Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME) {
-            data.make_ascii_lowercase();
-        }
+        fold_names(rtype, &mut data);
         visit(&Canonical { owner: &owner, rtype, ttl: record.ttl(), data: &data });
     }
     Ok(())
+}
+
+/// Writes the names in data in lower case, for the types of RFC 1035 and their like (RFC 4034 section 6.2).
+pub(crate) fn fold_names(rtype: Rtype, data: &mut [u8]) {
+    let end = data.len();
+    let names = match rtype {
+        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME | Rtype::MINFO | Rtype::RP => 0..end,
+        Rtype::MX | Rtype::AFSDB | Rtype::RT | Rtype::KX => 2..end,
+        Rtype::SRV => 6..end,
+        Rtype::SOA => 0..end.saturating_sub(20),
+        _ => return,
+    };
+    if let Some(names) = data.get_mut(names) {
+        names.make_ascii_lowercase();
+    }
 }
 
 #[cfg(test)]
@@ -210,8 +223,8 @@ mod tests {
         let a = "@ SOA n h 1 2 3 4 5\n@ NS n\nm NS n\no 6 NS n\n";
         let b = "@ SOA n h 1 2 3 4 5\n@ NS n\nm NS k\no NS n\n@ NSEC m NS SOA NSEC\n";
         let found = difference(a, b, Compared::default());
-        assert_eq!(found.only[0], ["m.x 5 NS n.x", "o.x 6 NS n.x"]);
-        assert_eq!(found.only[1], ["m.x 5 NS k.x", "o.x 5 NS n.x"]);
+        assert_eq!(found.only[0], ["m.x 5 NS n.x.", "o.x 6 NS n.x."]);
+        assert_eq!(found.only[1], ["m.x 5 NS k.x.", "o.x 5 NS n.x."]);
         assert!(
             !difference(b, &b[..b.len() - 21], Compared { soa: false, signatures: true }).is_none()
         );

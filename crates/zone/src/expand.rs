@@ -33,12 +33,6 @@ pub(crate) struct Expansion {
 pub(crate) type Mistake = (usize, String);
 
 impl Expansion {
-    /// Returns whether an entry is a `$GENERATE` entry.
-    pub(crate) fn is_generate(entry: &[u8]) -> bool {
-        let (word, rest) = entry.split_at(entry.len().min(9));
-        word.eq_ignore_ascii_case(b"$GENERATE") && rest.first().is_none_or(u8::is_ascii_whitespace)
-    }
-
     /// Reads a `$GENERATE` entry.
     pub(crate) fn parse(entry: &[u8]) -> Result<Self, Mistake> {
         let mut words = words(entry).skip(1);
@@ -219,7 +213,6 @@ mod tests {
         ] {
             assert_eq!(lines(entry).as_deref(), Ok(expected));
         }
-        assert!(Expansion::is_generate(b"$Generate 1") && !Expansion::is_generate(b"$GENERATED 1"));
     }
 
     #[test]

@@ -18,13 +18,15 @@ mod expand;
 mod generate;
 pub mod labels;
 pub mod queries;
+mod rdata;
 mod reader;
 pub mod slice;
 pub mod stats;
 mod text;
+mod words;
 mod writer;
 
 pub use background_writer::BackgroundWriter;
 pub use generate::{Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords};
-pub use reader::{Reader, Record, ZoneFileError};
+pub use reader::{Notes, Reader, Record, ZoneFileError};
 pub use writer::ZoneWriter;

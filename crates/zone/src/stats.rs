@@ -23,8 +23,11 @@ pub struct Stats {
     pub zone: Name,
     /// Size of the file in octets.
     pub octets: u64,
-    /// Number of records.
+    /// Number of records, equal ones counted once, as servers load them.
     pub records: u64,
+    /// Number of further records that are equal to one before, apart from their TTL. In a zone of more than a million
+    /// records only those next to each other are found.
+    pub duplicates: u64,
     /// Number of records of each type, by the number of the type.
     pub types: BTreeMap<u16, u64>,
     /// Number of names with records.
@@ -78,6 +81,13 @@ impl fmt::Display for Stats {
         writeln!(f, "zone          {}{}", self.zone, if self.signed() { ", signed" } else { "" })?;
         writeln!(f, "file          {:.1} MB", self.octets as f64 / 1e6)?;
         writeln!(f, "records       {}", self.records)?;
+        if self.duplicates > 0 {
+            writeln!(
+                f,
+                "duplicates    {} records that are there twice, counted once",
+                self.duplicates
+            )?;
+        }
         writeln!(f, "names         {}", self.names)?;
         if self.names > 1 {
             let mean = per(self.label_octets, self.names.saturating_sub(1));

@@ -7,10 +7,10 @@ use std::io::{self, Write};
 use std::net::Ipv6Addr;
 
 use domain::base::Rtype;
-use domain::base::zonefile_fmt::{DisplayKind, ZonefileFmt};
-use wire::Name;
 use wire::name::Labels;
+use wire::{Name, Qtype};
 
+use crate::rdata::{self, encoded};
 use crate::{Record, Written};
 
 /// Number of octets in the buffer at which it is written out.
@@ -54,10 +54,7 @@ impl<'a, W: Write> Text<'a, W> {
 
     /// Appends octets in hexadecimal.
     pub(crate) fn hex(&mut self, bytes: &[u8]) -> &mut Self {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        for byte in bytes {
-            self.put(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-        }
+        encoded::put_hex(bytes, &mut self.buffer);
         self
     }
 
@@ -109,13 +106,7 @@ impl<'a, W: Write> Text<'a, W> {
         }
         let rtype = record.rtype();
         if !self.data(rtype, record.data(), apex) {
-            match record.scanned() {
-                Some(scanned) => {
-                    let data = scanned.data().display_zonefile(DisplayKind::Simple);
-                    self.put(format!("\t{rtype}\t{data}").as_bytes());
-                }
-                None => self.unknown_data(rtype, record.data()),
-            }
+            self.any_data(rtype, record.data());
         }
         self.end(1)
     }
@@ -144,9 +135,14 @@ impl<'a, W: Write> Text<'a, W> {
         true
     }
 
-    /// Appends type and data in the form of RFC 3597, which all servers accept.
-    pub(crate) fn unknown_data(&mut self, rtype: Rtype, data: &[u8]) {
-        self.put(format!("\t{rtype}\t\\# {} ", data.len()).as_bytes()).hex(data);
+    /// Appends type and data in the form of the type, or in that of RFC 3597, which all servers accept.
+    pub(crate) fn any_data(&mut self, rtype: Rtype, data: &[u8]) {
+        let begin = self.buffer.len();
+        self.put(format!("\t{}\t", Qtype(rtype.to_int())).as_bytes());
+        if !rdata::print(rtype, data, &mut self.buffer) {
+            self.buffer.truncate(begin);
+            self.put(format!("\tTYPE{}\t\\# {} ", rtype.to_int(), data.len()).as_bytes()).hex(data);
+        }
     }
 
     /// Ends a line that stands for this number of records.

@@ -52,7 +52,7 @@ impl<'a, W: Write> ZoneWriter<'a, W> {
         }
         let rtype = Rtype::from_int(rtype);
         if !self.text.data(rtype, data, apex) {
-            self.text.unknown_data(rtype, data);
+            self.text.any_data(rtype, data);
         }
         self.text.end(1)
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 use wire::Name;
-use zone::{Reader, ZoneFileError};
+use zone::{Notes, Reader, ZoneFileError};
 
 use crate::failure::Failure;
 
@@ -19,12 +19,19 @@ pub(crate) struct ZoneFile {
     /// The zone's name [default: the owner of its SOA record, which must then be the first record]
     #[arg(long, value_name = "ZONE")]
     zone: Option<Name>,
+    #[arg(skip)]
+    notes: Notes,
 }
 
 impl ZoneFile {
     /// Opens the file.
     pub(crate) fn open(&self) -> Result<Reader<File>, ZoneFileError> {
-        Reader::open(&self.file, self.zone)
+        Reader::open(&self.file, self.zone).map(|reader| reader.with_notes(self.notes.clone()))
+    }
+
+    /// Prints what the last pass over the file left out or took from elsewhere.
+    pub(crate) fn print_notes(&self) {
+        print_notes(&self.notes, &self.file);
     }
 
     /// Returns the name of the zone, from the file if the arguments do not have it.
@@ -38,5 +45,17 @@ impl ZoneFile {
     /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.file
+    }
+}
+
+/// Prints the notes about a file.
+pub(crate) fn print_notes(notes: &Notes, file: &Path) {
+    for line in notes.lines() {
+        let place = if line.starts_with(&*file.to_string_lossy()) {
+            String::new()
+        } else {
+            format!("{}: ", file.display())
+        };
+        eprintln!("{place}{line}");
     }
 }

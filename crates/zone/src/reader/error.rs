@@ -30,18 +30,6 @@ pub enum ZoneFileError {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The owner of a record is not in the zone.
-    #[error("{}:{line}: {owner} is not in the zone {zone}", path.display())]
-    Outside {
-        /// The path of the file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// The owner of the record.
-        owner: String,
-        /// The zone name.
-        zone: String,
-    },
     /// A second pass read other records than the first.
     #[error(
         "{}: {records} records at first, {seen} when it was read again: the file changed, or is a pipe; save it to a file",

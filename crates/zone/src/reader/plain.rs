@@ -6,50 +6,56 @@
 //!             DS  4711 13 2 0a1b...      digits, hyphens and underscores; whole numbers
 //! ```
 //!
-//! The parser of `domain` reads all other lines, and those that may have a mistake; it takes ten times as long per
-//! record and knows every form and every error. Both read plain lines alike; a property test compares them.
+//! The parser of any entry ([`super::context`]) reads all other lines, and those that may have a mistake; it takes several
+//! times as long per record and knows every form and every error. Both read plain lines alike; a property test compares
+//! them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use domain::base::Rtype;
 use wire::name::{MAX_LABEL, MAX_NAME};
 
+use super::context::Context;
+use crate::rdata::encoded;
+
 /// Largest number of digits; every number up to this length is a valid TTL.
 const MAX_DIGITS: usize = 9;
 
-/// A parser of plain lines, with the origin and the TTL that they depend on.
+/// The buffers of the last record.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
-    /// The origin, in wire form; empty when there is none.
-    pub(super) origin: Vec<u8>,
-    /// The TTL of `$TTL`, in seconds.
-    pub(super) ttl: Option<u32>,
-    /// The owner of the last line, in wire form.
+    /// The owner, in wire form.
     pub(super) owner: Vec<u8>,
-    /// The data of the last line, in wire form.
+    /// The data, in wire form.
     pub(super) data: Vec<u8>,
-    /// Whether plain lines were read that the parser of `domain` does not know.
-    pub(super) unknown: bool,
-    /// The last TTL written in those lines, in seconds.
-    pub(super) written_ttl: Option<u32>,
+    /// Type and TTL, if the last line was plain.
+    pub(super) line: Option<Line>,
 }
 
-/// The type and the TTL of a plain line.
+/// The type and the TTL, in seconds, of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) rtype: Rtype,
     pub(super) ttl: u32,
+    /// The TTL in the line itself.
+    pub(super) written: Option<u32>,
 }
 
 impl Plain {
     /// Reads a line without its line break; `None` if it is not plain. A line without an owner has `last_owner`.
-    pub(super) fn read(&mut self, line: &[u8], last_owner: Option<&[u8]>) -> Option<Line> {
+    pub(super) fn read(
+        &mut self,
+        line: &[u8],
+        last_owner: Option<&[u8]>,
+        context: &Context,
+    ) -> Option<Line> {
+        let origin = &context.origin;
         let mut rest = line;
         self.owner.clear();
         if line.first().is_some_and(|&octet| is_blank(octet)) {
             self.owner.extend_from_slice(last_owner?);
         } else {
-            name(word(&mut rest), &self.origin, &mut self.owner)?;
+            name(word(&mut rest), origin, &mut self.owner)?;
         }
         let (mut written_ttl, mut with_class) = (None, false);
         let rtype = loop {
@@ -60,12 +66,12 @@ impl Plain {
                 _ => break word,
             }
         };
-        let ttl = written_ttl.or(self.ttl)?;
+        let ttl = written_ttl.or_else(|| context.ttl())?;
         self.data.clear();
         let data = word(&mut rest);
         let rtype = match rtype {
-            b"NS" => name(data, &self.origin, &mut self.data).map(|()| Rtype::NS)?,
-            b"CNAME" => name(data, &self.origin, &mut self.data).map(|()| Rtype::CNAME)?,
+            b"NS" => name(data, origin, &mut self.data).map(|()| Rtype::NS)?,
+            b"CNAME" => name(data, origin, &mut self.data).map(|()| Rtype::CNAME)?,
             b"A" => {
                 let address: Ipv4Addr = std::str::from_utf8(data).ok()?.parse().ok()?;
                 self.data.extend(address.octets());
@@ -80,7 +86,8 @@ impl Plain {
                 let numbers = (number(data)?, number(word(&mut rest))?, number(word(&mut rest))?);
                 self.data.extend(u16::try_from(numbers.0).ok()?.to_be_bytes());
                 self.data.extend([u8::try_from(numbers.1).ok()?, u8::try_from(numbers.2).ok()?]);
-                hexadecimal(word(&mut rest), &mut self.data)?;
+                let digest = Some(word(&mut rest)).filter(|digest| !digest.is_empty())?;
+                encoded::hex(digest, &mut self.data).ok()?;
                 Rtype::DS
             }
             _ => return None,
@@ -88,9 +95,7 @@ impl Plain {
         if !rest.iter().all(|&octet| is_blank(octet)) {
             return None;
         }
-        self.unknown = true;
-        self.written_ttl = written_ttl.or(self.written_ttl);
-        Some(Line { rtype, ttl })
+        Some(Line { rtype, ttl, written: written_ttl })
     }
 }
 
@@ -110,7 +115,7 @@ fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
 
 /// Reads a decimal whole number.
 #[inline]
-pub(super) fn number(word: &[u8]) -> Option<u32> {
+fn number(word: &[u8]) -> Option<u32> {
     if word.is_empty() || word.len() > MAX_DIGITS {
         return None;
     }
@@ -150,25 +155,15 @@ fn name(word: &[u8], origin: &[u8], out: &mut Vec<u8>) -> Option<()> {
     (!origin.is_empty() && out.len() - begin <= MAX_NAME).then_some(())
 }
 
-/// Appends one or more octets that are written in hexadecimal.
-fn hexadecimal(word: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    if word.is_empty() || word.len() % 2 == 1 {
-        return None;
-    }
-    for pair in word.chunks_exact(2) {
-        let digit = |octet: u8| char::from(octet).to_digit(16);
-        out.push((digit(pair[0])? << 4 | digit(pair[1])?) as u8);
-    }
-    Some(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn only_plain_lines_are_read() {
-        let mut plain = Plain { origin: b"\x04test\0".to_vec(), ttl: Some(60), ..Plain::default() };
+        let mut plain = Plain::default();
+        let mut context = Context::default().with_origin(b"\x04test\0".to_vec());
+        context.saw_ttl(60);
         for (line, read, owner, data) in [
             (
                 "a\tNS\tns1",
@@ -197,12 +192,12 @@ mod tests {
             ("", None, b"", b""),
             ("  ", None, b"", b""),
         ] {
-            let found = plain.read(line.as_bytes(), Some(b"\x01l\0"));
+            let found = plain.read(line.as_bytes(), Some(b"\x01l\0"), &context);
             assert_eq!(found.map(|found| (found.rtype, found.ttl)), read, "{line}");
             if read.is_some() {
                 assert_eq!((&plain.owner[..], &plain.data[..]), (owner, data), "{line}");
             }
         }
-        assert_eq!(plain.read(b" NS a", None), None);
+        assert_eq!(plain.read(b" NS a", None, &context), None);
     }
 }

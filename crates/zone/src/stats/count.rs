@@ -10,8 +10,8 @@
 //! these come before it. In any other order a pass collects names, and decides at its end. It takes all names below a
 //! label next to the apex, so no name above is missing.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
 
 use domain::base::Rtype;
@@ -20,11 +20,15 @@ use wire::name::order::{Place, compare, place};
 use wire::name::{Labels, strip_suffix};
 
 use super::Stats;
-use crate::{Reader, ZoneFileError};
+use crate::compare::fold_names;
+use crate::{Reader, Record, ZoneFileError};
 
 /// Number of names that a later pass keeps in memory, about 100 octets each. It keeps more only if more names share
 /// their label next to the apex.
 pub(super) const MAX_NAMES: usize = 1 << 21;
+
+/// Number of records whose duplicates are found wherever they are in the file, about 16 octets each.
+const MAX_RECORDS: usize = 1 << 20;
 
 /// Records of a name that decide what it is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +74,7 @@ impl Stats {
             zone: Name::ROOT,
             octets: 0,
             records: 0,
+            duplicates: 0,
             types: BTreeMap::new(),
             names: 0,
             delegations: 0,
@@ -86,9 +91,9 @@ impl Stats {
 
     /// Sets the counts of names to zero.
     fn forget_names(&mut self) {
-        let Stats { zone, octets, records, ttls, in_order, .. } = *self;
+        let Stats { zone, octets, records, duplicates, ttls, in_order, .. } = *self;
         let types = std::mem::take(&mut self.types);
-        *self = Stats { zone, octets, records, types, ttls, in_order, ..Stats::new() };
+        *self = Stats { zone, octets, records, duplicates, types, ttls, in_order, ..Stats::new() };
     }
 
     /// Counts a record of any name.
@@ -126,7 +131,7 @@ pub(super) fn count<R: Read>(
     let mut first = FirstPass::new();
     while zone.next_record()?.is_some() {
         let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
-        first.count(apex, record.owner(), record.rtype(), record.ttl());
+        first.count(apex, record);
     }
     first.end_name(zone.apex().unwrap_or(&Name::ROOT));
     let FirstPass { mut stats, apex_dname, .. } = first;
@@ -139,7 +144,7 @@ pub(super) fn count<R: Read>(
     let hash = RandomState::new();
     let mut pass = Some(LaterPass { hash: &hash, from: 0, to: u64::MAX, names: HashMap::new() });
     while let Some(mut this) = pass.take() {
-        this.collect(&mut open()?, stats.records, max_names)?;
+        this.collect(&mut open()?, stats.records + stats.duplicates, max_names)?;
         pass = this.settle(&mut stats, apex_dname);
     }
     Ok(stats)
@@ -155,23 +160,71 @@ struct FirstPass {
     cut_owner: Vec<u8>,
     /// Whether the apex has a DNAME record.
     apex_dname: bool,
+    recorded: Recorded,
+}
+
+/// The records that were counted: all up to [`MAX_RECORDS`], and then those of the last name.
+#[derive(Default)]
+struct Recorded {
+    by: RandomState,
+    hashes: HashSet<u64>,
+    data: Vec<u8>,
+}
+
+impl Recorded {
+    /// Adds a record; returns whether it was not there. Names are compared without regard to case, and TTLs are not.
+    fn add(&mut self, record: &Record) -> bool {
+        self.data.clear();
+        self.data.extend_from_slice(record.data());
+        fold_names(record.rtype(), &mut self.data);
+        let mut hasher = self.by.build_hasher();
+        for octet in record.owner() {
+            hasher.write_u8(octet.to_ascii_lowercase());
+        }
+        hasher.write_u16(record.rtype().to_int());
+        hasher.write(&self.data);
+        self.hashes.insert(hasher.finish())
+    }
+
+    /// Forgets the records before another name, if there are many; records of one name are next to each other in most
+    /// zones.
+    fn begin_name(&mut self) {
+        if self.hashes.len() >= MAX_RECORDS {
+            self.hashes.clear();
+        }
+    }
 }
 
 impl FirstPass {
     fn new() -> Self {
         let (owner, cut_owner, name) = (Vec::new(), Vec::new(), NameCount::default());
-        FirstPass { stats: Stats::new(), owner, name, cut: None, cut_owner, apex_dname: false }
+        let recorded = Recorded::default();
+        FirstPass {
+            stats: Stats::new(),
+            owner,
+            name,
+            cut: None,
+            cut_owner,
+            apex_dname: false,
+            recorded,
+        }
     }
 
     /// Counts a record.
-    fn count(&mut self, apex: &Name, owner: &[u8], rtype: Rtype, ttl: u32) {
-        self.stats.count_record(rtype, ttl);
+    fn count(&mut self, apex: &Name, record: &Record) {
+        let (owner, rtype) = (record.owner(), record.rtype());
         if !self.owner.eq_ignore_ascii_case(owner) {
             self.end_name(apex);
             let sorted = self.owner.is_empty() || compare(&self.owner, owner).is_lt();
             self.stats.in_order &= sorted;
             self.owner.clear();
             self.owner.extend_from_slice(owner);
+            self.recorded.begin_name();
+        }
+        if self.recorded.add(record) {
+            self.stats.count_record(rtype, record.ttl());
+        } else {
+            self.stats.duplicates += 1;
         }
         self.name.count(rtype);
     }

@@ -148,3 +148,11 @@ proptest! {
         prop_assert_eq!([s.names, s.delegations, s.glue, s.occluded], [names + 1, delegations, glue, occluded]);
     }
 }
+
+#[test]
+fn equal_records_count_once() {
+    let text = "$ORIGIN x.\n@ 5 SOA n h 1 2 3 4 5\n@ NS n\n@ 6 NS N\nn A 192.0.2.1\nm MX 1 n\nn A 192.0.2.1\nm MX 1 N.x.\n";
+    let open = || Ok(Reader::new(text.as_bytes(), std::path::Path::new("z"), None));
+    let stats = Stats::of(open).expect("a zone");
+    assert_eq!((stats.records, stats.duplicates, stats.names), (4, 3, 3));
+}

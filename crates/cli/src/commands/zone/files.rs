@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 use measure::Zipf;
-use wire::LabelRange;
-use zone::Reader;
+use wire::{LabelRange, Name};
 use zone::queries::{Queries, QueriesError};
 use zone::slice::{MAX_PARTS, SliceError, Slicer, balance};
 use zone::stats::Stats;
+use zone::{Notes, Reader};
 
 use crate::arguments::number::{parse_count, parse_share};
-use crate::arguments::zone_file::ZoneFile;
+use crate::arguments::zone_file::{ZoneFile, print_notes};
 use crate::failure::Failure;
 use crate::output::{create, output};
 
@@ -87,6 +87,9 @@ pub(crate) struct CompareArgs {
     /// Another zone file, or a transfer as dig prints it
     #[arg(value_name = "FILE")]
     second: PathBuf,
+    /// The name of both zones [default: the owner of their SOA records, which must then be the first records]
+    #[arg(long, value_name = "ZONE")]
+    zone: Option<Name>,
     /// Compare the SOA records too, with their serials
     #[arg(long)]
     soa: bool,
@@ -128,6 +131,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
     let mut outs = zones.iter().map(|path| create(path)).collect::<Result<Vec<_>, _>>()?;
     let mut slicer = Slicer::new(ranges.clone());
     let slices = slicer.slice(|| input.open(), &mut outs).map_err(slice_failure)?;
+    input.print_notes();
     for ((path, range), slice) in zones.iter().zip(&ranges).zip(&slices) {
         println!(
             "{}: {range}, {} records, {:.1} MB, {} addresses of other slices' name servers",
@@ -160,6 +164,7 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
 
 pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
     let stats = Stats::of(|| args.input.open()).map_err(Failure::input)?;
+    args.input.print_notes();
     if !args.json {
         print!("{stats}");
         return Ok(());
@@ -170,6 +175,7 @@ pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
         "zone": stats.zone.to_string(),
         "octets": stats.octets,
         "records": stats.records,
+        "duplicates": stats.duplicates,
         "types": types,
         "names": stats.names,
         "delegations": stats.delegations,
@@ -202,18 +208,22 @@ pub(crate) fn queries(args: QueriesArgs) -> Result<(), Failure> {
         QueriesError::Write(_) => Failure::run(error),
         _ => Failure::input(error),
     })?;
+    args.input.print_notes();
     eprintln!("{} queries, of {names} names of {}", args.count, args.input.path().display());
     Ok(())
 }
 
 pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
     let compared = zone::compare::Compared { soa: args.soa, signatures: args.signatures };
-    let open = |path: &PathBuf| {
-        let path = path.clone();
-        move || Reader::open(&path, None)
+    let notes = [Notes::default(), Notes::default()];
+    let open = |path: &PathBuf, notes: &Notes| {
+        let (path, notes, zone) = (path.clone(), notes.clone(), args.zone);
+        move || Reader::open(&path, zone).map(|reader| reader.with_notes(notes.clone()))
     };
-    let difference = zone::compare::compare([open(&args.first), open(&args.second)], compared);
-    let difference = difference.map_err(Failure::input)?;
+    let zones = [open(&args.first, &notes[0]), open(&args.second, &notes[1])];
+    let difference = zone::compare::compare(zones, compared).map_err(Failure::input)?;
+    print_notes(&notes[0], &args.first);
+    print_notes(&notes[1], &args.second);
     if difference.is_none() {
         println!("the same {} records", difference.records[0]);
         return Ok(());

@@ -1,0 +1,42 @@
+//! What a reader did with a zone file that is not an error, as servers do: it is said after the last record.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What was left out of a zone file, or taken from elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Number of records outside of the zone.
+    pub(super) outside: u64,
+    /// The place and the owner of the first of them.
+    pub(super) first_outside: Option<String>,
+    /// The minimum of the SOA record, if it became the TTL of records, in seconds.
+    pub(super) minimum: Option<u32>,
+}
+
+/// Notes of readers of the same file. All copies are the same notes, and each pass over the file replaces them.
+#[derive(Clone, Debug, Default)]
+pub struct Notes(Arc<Mutex<Seen>>);
+
+impl Notes {
+    /// Replaces the notes.
+    pub(super) fn set(&self, seen: Seen) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+
+    /// Returns the notes, a sentence each.
+    pub fn lines(&self) -> Vec<String> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut lines = Vec::new();
+        if let Some(first) = seen.first_outside {
+            let more = match seen.outside {
+                1 => String::new(),
+                all => format!(", and {} more", all - 1),
+            };
+            lines.push(format!("{first} is outside of the zone and left out{more}"));
+        }
+        if let Some(minimum) = seen.minimum {
+            lines.push(format!("the SOA record has no TTL: its minimum, {minimum} s, is that of all records without one"));
+        }
+        lines
+    }
+}
