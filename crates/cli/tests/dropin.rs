@@ -82,13 +82,15 @@ impl Bench {
 fn dnsperf_reports_what_dnsperf_reports() {
     let bench = Bench::start();
     let dir = bench.dir.path();
-    let table: [(&[&str], f64); 7] = [
+    let table: [(&[&str], f64); 9] = [
         (&["-n", "2"], 600.0),
         (&["-n", "1", "-Q", "1000", "-q", "10"], 300.0),
         (&["-m", "tcp", "-c", "2"], 300.0),
         (&["-e", "-c", "4"], 300.0),
         (&["-D", "-E", "10:0011223344556677"], 300.0),
         (&["-c", "3", "-T", "2", "-t", "2", "-b", "512"], 300.0),
+        (&["-y", "lab:c2VjcmV0LXNlY3JldC1zZWNyZXQ="], 300.0),
+        (&["-y", "hmac-sha224:lab:c2VjcmV0LXNlY3JldC1zZWNyZXQ=", "-e"], 300.0),
         (&["-y", "hmac-sha256:lab:c2VjcmV0LXNlY3JldC1zZWNyZXQ=", "-f", "inet"], 300.0),
     ];
     let installed = installed("dnsperf");

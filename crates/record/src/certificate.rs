@@ -13,6 +13,7 @@ use std::fmt;
 use std::path::{Path as FilePath, PathBuf};
 
 use measure::{Link, Path, Qps};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::check::Check;
@@ -22,12 +23,13 @@ use crate::request::{TrialRequest, text};
 use crate::run::Certificate;
 use crate::testbed::Network;
 use crate::trial::optional_word;
+use crate::words;
 
 /// Version of a certificate file.
 pub const CERTIFICATE_VERSION: u32 = 1;
 
 /// A certificate file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CertificateFile {
     /// Version of the file, [`CERTIFICATE_VERSION`]; other versions are refused.
     #[serde(rename = "dnsdyno_certificate", deserialize_with = "version")]
@@ -54,16 +56,18 @@ pub struct CertificateFile {
 }
 
 /// Conditions of trials that a certificate covers or must cover.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tested {
     /// Network of the trials; absent if it was that of the machine.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub network: Option<Network>,
     /// Kind of the virtual link; absent without one.
     #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
+    #[schemars(schema_with = "words::link")]
     pub link: Option<Link>,
     /// How a datagram crossed the network.
     #[serde(with = "text")]
+    #[schemars(schema_with = "words::path")]
     pub path: Path,
     /// Engine that carried the queries.
     pub engine: EngineKind,

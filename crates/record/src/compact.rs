@@ -5,27 +5,33 @@ use measure::histogram::NotAHistogram;
 use crate::series::Series;
 use crate::trial::Trial;
 
-/// Most samples kept of a series.
-const MAX_SAMPLES: usize = 20;
+/// Most samples kept of a series, and of all series together.
+const MAX_SAMPLES: usize = 12;
+const ALL_SAMPLES: usize = 240;
 /// Most lost queries, spans and stalls kept of each kind: the first ones, of stalls the longest.
-const MAX_DISTURBANCES: usize = 8;
+const MAX_DISTURBANCES: usize = 4;
 /// Significant digits of a sample's value.
-const DIGITS: i32 = 4;
+const DIGITS: i32 = 3;
+/// Significant bits of the times in the histogram of latencies, which are merged over trials: right to 0.4 %.
+const LATENCY_BITS: u32 = 8;
+/// Significant bits of all other times: right to 1.6 %.
+const OTHER_BITS: u32 = 6;
 
 impl Trial {
-    /// Reduces what is kept of the trial to some 10 kB: histograms to their coarse form, without that of the times from sent to
+    /// Reduces what is kept of the trial to 10 kB at most: histograms to their coarse form, without that of the times from sent to
     /// reply, of each series evenly chosen samples, a few disturbances of each kind. All counts of queries and all percentiles stay.
     ///
     /// # Errors
     /// If a histogram cannot be read.
     pub fn compact(&mut self) -> Result<(), NotAHistogram> {
         self.latency_from_send_us.hdr.clear();
-        for (_, times) in self.distributions_mut() {
+        for (name, times) in self.distributions_mut() {
             if !times.hdr.is_empty() {
-                times.coarsen()?;
+                times.coarsen(if name == "latency_us" { LATENCY_BITS } else { OTHER_BITS })?;
             }
         }
-        self.probes.iter_mut().for_each(thin);
+        let most = (ALL_SAMPLES / self.probes.len().max(1)).clamp(2, MAX_SAMPLES);
+        self.probes.iter_mut().for_each(|series| thin(series, most));
         self.probes.sort_by(|a, b| a.name.cmp(&b.name));
         let kept = &mut self.disturbances;
         kept.lost.truncate(MAX_DISTURBANCES);
@@ -38,13 +44,17 @@ impl Trial {
     }
 }
 
-/// Keeps at most [`MAX_SAMPLES`] samples, the last one among them, with times in hundredths of a second.
-fn thin(series: &mut Series) {
-    let step = series.samples.len().div_ceil(MAX_SAMPLES).max(1);
+/// Keeps at most `most` samples, the last one among them, with times in hundredths of a second; of a value that never
+/// changes the first and the last one.
+fn thin(series: &mut Series, most: usize) {
+    let step = series.samples.len().div_ceil(most).max(1);
     let kept = series.samples.rchunks(step).filter_map(<[_]>::last);
     let mut kept: Vec<_> =
         kept.map(|&(at, value)| (round_to(at, 0.01), significant(value))).collect();
     kept.reverse();
+    if kept.len() > 2 && kept.iter().all(|sample| sample.1 == kept[0].1) {
+        kept.drain(1..kept.len() - 1);
+    }
     series.samples = kept;
 }
 
@@ -70,26 +80,30 @@ mod tests {
     fn samples_are_chosen_evenly_and_rounded() {
         let samples = |n: usize| (1..=n).map(|i| (i as f64 * 0.2501, i as f64 * 1.23456)).collect();
         let mut short = Series { samples: samples(3), ..Series::default() };
-        thin(&mut short);
-        assert_eq!(short.samples, [(0.25, 1.235), (0.5, 2.469), (0.75, 3.704)]);
+        thin(&mut short, MAX_SAMPLES);
+        assert_eq!(short.samples, [(0.25, 1.23), (0.5, 2.47), (0.75, 3.7)]);
         let mut long = Series { samples: samples(240), ..Series::default() };
-        thin(&mut long);
+        thin(&mut long, MAX_SAMPLES);
         let gaps: Vec<_> =
             long.samples.windows(2).map(|two| (two[1].0 - two[0].0).round()).collect();
-        assert_eq!((long.samples.len(), gaps), (MAX_SAMPLES, vec![3.0; MAX_SAMPLES - 1]));
-        assert_eq!(long.samples.last(), Some(&(60.02, 296.3)));
+        assert_eq!((long.samples.len(), gaps), (MAX_SAMPLES, vec![5.0; MAX_SAMPLES - 1]));
+        assert_eq!(long.samples.last(), Some(&(60.02, 296.0)));
+        let still = (1..=9).map(|i| (f64::from(i), 7.0)).collect();
+        let mut still = Series { samples: still, ..Series::default() };
+        thin(&mut still, MAX_SAMPLES);
+        assert_eq!(still.samples, [(1.0, 7.0), (9.0, 7.0)]);
         let mut empty = Series::default();
-        thin(&mut empty);
+        thin(&mut empty, MAX_SAMPLES);
         assert_eq!(empty.samples, []);
     }
 
     #[test]
-    fn values_keep_four_digits() {
+    fn values_keep_three_digits() {
         for (value, wanted) in [
             (0.0, 0.0),
-            (13_168_640.0, 13_170_000.0),
-            (-0.000_123_456, -0.000_123_5),
-            (9_999.9, 10_000.0),
+            (13_168_640.0, 13_200_000.0),
+            (-0.000_123_456, -0.000_123),
+            (999.9, 1_000.0),
         ] {
             assert!((significant(value) - wanted).abs() <= wanted.abs() * 1e-9, "{value}");
         }

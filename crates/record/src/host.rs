@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use measure::Warning;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON of [`HostFacts`]. Version 1 had empty texts for absent fields and sentences for warnings; runs
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub const HOST_SCHEMA: u32 = 2;
 
 /// Facts of one host.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HostFacts {
     /// Schema version of this type, [`HOST_SCHEMA`].
@@ -51,7 +52,7 @@ pub struct HostFacts {
 }
 
 /// Facts of the processor.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuFacts {
     /// Model name of the processor.
@@ -81,7 +82,7 @@ pub struct CpuFacts {
 }
 
 /// One cache of a core.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cache {
     /// Level of the cache, from 1.
     pub level: u32,
@@ -94,7 +95,7 @@ pub struct Cache {
 }
 
 /// Facts of the kernel and its clock.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct KernelFacts {
     /// Release of the kernel.
@@ -112,7 +113,7 @@ pub struct KernelFacts {
 }
 
 /// Facts of the memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryFacts {
     /// Size of the memory, in bytes.
     pub total: u64,
@@ -123,7 +124,7 @@ pub struct MemoryFacts {
 }
 
 /// Facts of one network card.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Card {
     /// Name of the interface.
     pub name: String,
@@ -144,7 +145,7 @@ pub struct Card {
 }
 
 /// Memory bandwidth of STREAM's kernels, in bytes a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bandwidth {
     /// Bandwidth of `c = a`.
     pub copy: f64,
@@ -161,7 +162,7 @@ pub struct Bandwidth {
 }
 
 /// Latency of a memory load that depends on the one before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// Size of the working set, in bytes.
     pub bytes: u64,
@@ -170,7 +171,7 @@ pub struct Latency {
 }
 
 /// Latency of loads that are each from another page than the one before: what the translation of addresses costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PageLatency {
     /// Number of pages of 4 KiB, each with one cache line that is loaded.
     pub pages: u64,
@@ -181,7 +182,7 @@ pub struct PageLatency {
 }
 
 /// Precision of the clock and the scheduler.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timer {
     /// Time of one read of the clock, in nanoseconds.
     pub clock_read_ns: f64,
@@ -198,7 +199,7 @@ pub struct Timer {
 }
 
 /// Interruptions of a program that never sleeps on one core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gaps {
     /// Number of the core.
     pub cpu: usize,
@@ -212,7 +213,7 @@ pub struct Gaps {
 
 /// Round trips of an engine between a client and an echo server over loopback: an upper limit for any DNS server on
 /// this host through the same kernel.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketCeiling {
     /// Name of the engine and its offloads.
     pub engine: String,

@@ -36,6 +36,7 @@ mod transfers;
 mod trial;
 pub mod updates;
 mod v1;
+mod words;
 
 pub use self::csv::{Table, write_csv};
 pub use certificate::{CertificateError, CertificateFile, Tested};

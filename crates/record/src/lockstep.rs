@@ -2,13 +2,14 @@
 
 use measure::pacing::EXPERIMENT;
 use measure::stats;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::request::{LockStepTimes, TrialResult};
 use crate::trial::Trial;
 
 /// Table of a lock-step experiment: one column for each number of threads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LockStepTable {
     /// Version of the JSON.
     pub schema: u32,
@@ -19,7 +20,7 @@ pub struct LockStepTable {
 }
 
 /// Results of one number of threads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LockStepRow {
     /// Number of lanes; each sends one query after the other.
     pub threads: u32,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::CertificateFile;
@@ -9,7 +10,7 @@ use crate::host::HostFacts;
 use crate::testbed::{Choices, TestbedFacts};
 
 /// Plan of a run: the work, the program and the host. It is written before the first trial.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// Name of the experiment, or `search`.
     pub experiment: String,
@@ -52,7 +53,7 @@ pub struct Plan {
 }
 
 /// File with queries or a zone that an experiment names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InputFile {
     /// Key of the experiment that names it: `queries`, `replay` or `zone-file`.
     pub key: String,
@@ -83,7 +84,7 @@ impl Plan {
 }
 
 /// An interruption: the run ended early and was resumed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Seam {
     /// Time of the last stored result before it, in seconds since 1970.
     pub stopped_unix_s: f64,

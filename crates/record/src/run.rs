@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 
 use measure::{Histogram, Limiter, Link, Path};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::SCHEMA;
 use crate::check::Check;
 use crate::plan::{Plan, Seam};
 use crate::series::{Figure, Series};
 use crate::times::Times;
 use crate::trial::{Trial, current, limiter_word};
+use crate::words;
 
 /// Result of `dnsdyno search` or `dnsdyno run`: a plan, and the result of each of its cells.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// Version of the JSON that is written.
     #[serde(deserialize_with = "current")]
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: u32,
     /// Number of the run in its store; absent if it was not stored.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -37,7 +41,7 @@ pub struct Run {
 }
 
 /// A server that was not measured.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Skipped {
     /// Name of the server.
     pub server: String,
@@ -50,7 +54,7 @@ pub struct Skipped {
 
 /// A cell of the experiment's matrix: one server at one setting. A search fills the capacity fields; other methods
 /// leave them empty and fill `figures`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellRecord {
     /// Name of the server, or address of the target.
     pub server: String,
@@ -89,6 +93,7 @@ pub struct CellRecord {
     pub notes: Vec<String>,
     /// Limiter of the capacity.
     #[serde(with = "limiter_word")]
+    #[schemars(schema_with = "words::limiter")]
     pub limiter: Limiter,
     /// Goal of the search; empty without one.
     pub goal: String,
@@ -117,7 +122,7 @@ pub struct CellRecord {
 }
 
 /// A repeat whose trials stayed void: it says nothing about the server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VoidRepeat {
     /// Number of the repeat, from 0.
     pub repeat: u32,
@@ -126,7 +131,7 @@ pub struct VoidRepeat {
 }
 
 /// A secondary of a primary.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Secondary {
     /// Name of the server.
     pub server: String,
@@ -257,7 +262,7 @@ impl CellRecord {
 }
 
 /// Result of one search.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
     /// Highest passing rate, in queries a second; absent if none passed.
     pub qps: Option<f64>,
@@ -267,6 +272,7 @@ pub struct Capacity {
     pub at_least: bool,
     /// Limiter of the capacity.
     #[serde(with = "limiter_word")]
+    #[schemars(schema_with = "words::limiter")]
     pub limiter: Limiter,
     /// Verdict in words.
     pub verdict: String,
@@ -276,7 +282,7 @@ pub struct Capacity {
 }
 
 /// Result of MLRsearch for one goal.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GoalCapacity {
     /// Goal of the search.
     pub goal: String,
@@ -289,7 +295,7 @@ pub struct GoalCapacity {
 }
 
 /// A trial of a search.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialRecord {
     /// Number of the search, from 0.
     pub repeat: u32,
@@ -302,7 +308,7 @@ pub struct TrialRecord {
 
 /// Certificate of the Tester's self-test: a certified Tester may measure servers up to that rate (RFC 8219 section
 /// 9.2).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Certificate {
     /// Highest rate at which servers may be measured, in queries a second; zero if no self-test passed.
     pub certified_qps: f64,
@@ -320,12 +326,12 @@ pub struct Certificate {
     /// Known values, and what the Tester found; empty if none were checked.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub checks: Vec<Check>,
-    /// Trials of the self-test; the last one decides.
+    /// Trials of the self-test; the last one decides. In a run one of the cells has them, the others have none.
     pub trials: Vec<TrialRecord>,
 }
 
 /// Result of `dnsdyno selftest`: the fields of a trial at the top level, and the certificate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfTest {
     /// Result of the trial.
     #[serde(flatten)]

@@ -1,20 +1,25 @@
 //! Samples of several series in JSON: series with the same times state them once.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::series::Series;
 
 /// Series that were sampled at the same times.
-#[derive(Serialize, Deserialize)]
-struct Group {
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Group {
     /// Times of the samples, in seconds since the start of the trial.
     times_s: Vec<f64>,
+    /// Values of each series, one for each time.
     series: Vec<Values>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Values {
+/// Values of one series.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Values {
+    /// Name of the series: the role, a dot, the quantity.
     name: String,
+    /// Unit of the values.
     unit: String,
     values: Vec<f64>,
 }

@@ -1,10 +1,11 @@
 //! Figures of several repeats, and samples over time.
 
 use measure::stats;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A figure, measured once or several times.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// Unit of the figure: `s`, `ms`, `B`, `%`, `qps`, ...; empty for a plain number.
     pub unit: String,
@@ -25,7 +26,7 @@ impl Figure {
 }
 
 /// Samples of a quantity over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// Name of the series: the role, a dot, the quantity, such as `dut.user`, `dut.resident`, `system.busy`.
     pub name: String,

@@ -5,12 +5,14 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use measure::{Link, Path};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::trial::optional_word;
+use crate::words;
 
 /// Facts of the testbed of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TestbedFacts {
     /// Network of the hosts.
@@ -21,12 +23,14 @@ pub struct TestbedFacts {
     pub user: Option<User>,
     /// Kind of the links.
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
+    #[schemars(schema_with = "words::link")]
     pub link: Option<Link>,
     /// Reason why the links are not of the requested kind; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_refused: Option<String>,
     /// How a datagram crosses the links.
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
+    #[schemars(schema_with = "words::path")]
     pub path: Option<Path>,
     /// Receive packet steering, for records that name no link.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +72,7 @@ pub struct TestbedFacts {
 }
 
 /// Network of the hosts of a testbed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
     /// Each host has its own network namespace.
@@ -78,7 +82,7 @@ pub enum Network {
 }
 
 /// User of the lab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum User {
     /// The lab ran as the superuser of the host.
@@ -89,7 +93,7 @@ pub enum User {
 
 /// Receive packet steering of a record that names no link: each host's core does the work for the packets it
 /// receives.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum PacketSteering {
     /// Each host does its own receive work.
@@ -136,7 +140,7 @@ const STEERED_GUEST: &str = "steered: on this virtual machine each packet costs 
                              interrupt between cores";
 
 /// Choices of the command line beside the experiment file. A resumed run uses them again.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Choices {
     /// Seed of the order of names and visits.
@@ -150,14 +154,16 @@ pub struct Choices {
     pub custom: Vec<CustomServer>,
     /// Kind of the links, instead of the experiment's.
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
+    #[schemars(schema_with = "words::link")]
     pub link: Option<Link>,
     /// How a datagram crosses the links, instead of the experiment's choice.
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
+    #[schemars(schema_with = "words::path")]
     pub path: Option<Path>,
 }
 
 /// A custom server of the user.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CustomServer {
     /// Name of the server.
     pub name: String,
@@ -167,7 +173,7 @@ pub struct CustomServer {
 }
 
 /// How a custom server is started or reached.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CustomHow {
     /// The lab starts it by this command line.

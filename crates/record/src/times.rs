@@ -4,10 +4,11 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use measure::histogram::NotAHistogram;
 use measure::{Histogram, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A distribution of times in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Times {
     /// Median, in microseconds.
     pub p50: f64,
@@ -81,12 +82,16 @@ impl Times {
         Ok(())
     }
 
-    /// Replaces the histogram by its coarse form; the percentiles stay.
+    /// Replaces the histogram by its coarse form with so many significant bits, and rounds mean and deviation to a nanosecond; the
+    /// percentiles stay.
     ///
     /// # Errors
     /// If `hdr` is not a histogram.
-    pub(crate) fn coarsen(&mut self) -> Result<(), NotAHistogram> {
-        self.hdr = encoded(&self.histogram()?.coarse());
+    pub(crate) fn coarsen(&mut self, bits: u32) -> Result<(), NotAHistogram> {
+        self.hdr = encoded(&self.histogram()?.coarse(bits));
+        for value in [&mut self.mean, &mut self.stdev] {
+            *value = (*value * 1e3).round() / 1e3;
+        }
         Ok(())
     }
 

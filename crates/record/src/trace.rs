@@ -1,9 +1,10 @@
 //! Statistics of a capture.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Statistics of a capture (ISC-TN-2008-1 section 5.1, with sizes and clients).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceStats {
     /// Version of the JSON.
     pub schema: u32,
@@ -58,7 +59,7 @@ pub struct TraceStats {
 }
 
 /// Rates of requests, a second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceRates {
     /// Mean rate over the whole capture.
     pub average: f64,
@@ -71,7 +72,7 @@ pub struct TraceRates {
 }
 
 /// Statistics of queries, or of replies.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceDirection {
     /// Number of messages.
     pub messages: u64,
@@ -94,7 +95,7 @@ pub struct TraceDirection {
 }
 
 /// Packets, and those that could not be read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TracePackets {
     /// Number of all packets.
     pub packets: u64,
@@ -129,7 +130,7 @@ pub struct TracePackets {
 }
 
 /// Counts of one class and type.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceType {
     /// Class: `IN`, `CH`, `CLASS7`, ...; empty if the question cannot be read.
     pub class: String,
@@ -144,7 +145,7 @@ pub struct TraceType {
 }
 
 /// Count of one return code or opcode.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceCode {
     /// Name of the return code or opcode.
     pub name: String,
@@ -153,7 +154,7 @@ pub struct TraceCode {
 }
 
 /// Statistics of clients.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceClients {
     /// Number of distinct clients.
     pub distinct: u64,
@@ -170,7 +171,7 @@ pub struct TraceClients {
 }
 
 /// Messages over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceSeries {
     /// Length of a bin, in seconds.
     pub bin_s: f64,

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Transfers by kind: `axfr`, `ixfr`, `ixfr_in_full`, `ixfr_without_news`, `transfers_refused`.
 pub type TransferCounts = BTreeMap<String, TransferCount>;
 
 /// Count of the transfers of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferCount {
     /// Number of transfers.
     pub transfers: u64,
@@ -17,7 +18,7 @@ pub struct TransferCount {
 }
 
 /// Zone transfers that a listener saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Transfers {
     /// Version of the JSON.
     pub schema: u32,

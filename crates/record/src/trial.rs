@@ -1,9 +1,11 @@
 //! One load at one setting for one duration (RFC 2544's trial).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use measure::histogram::NotAHistogram;
 use measure::{Disturbances, Limiter, LimiterProof, Link, Outstanding, Path, Void, Warning};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::SCHEMA;
@@ -12,12 +14,14 @@ use crate::engine_kind::EngineKind;
 use crate::samples;
 use crate::series::Series;
 use crate::times::Times;
+use crate::words;
 
 /// Result of one trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Version of the JSON that is written.
     #[serde(deserialize_with = "current")]
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: u32,
     /// Number of queries planned.
     pub planned: u64,
@@ -58,6 +62,7 @@ pub struct Trial {
     pub rcodes: BTreeMap<String, u64>,
     /// Limiter of the trial.
     #[serde(with = "limiter_word")]
+    #[schemars(schema_with = "words::limiter")]
     pub limiter: Limiter,
     /// Proof of the limiter; absent if none is needed, and in older records.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -93,6 +98,7 @@ pub struct Trial {
     pub experiment_times_ms: Vec<f64>,
     /// Samples of the probes, by seconds since the start of the trial.
     #[serde(skip_serializing_if = "Vec::is_empty", default, with = "samples")]
+    #[schemars(with = "Vec<samples::Group>")]
     pub probes: Vec<Series>,
     /// Outcome of the queries to each server, in the order of the request; empty for a single server.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -104,7 +110,7 @@ pub struct Trial {
 }
 
 /// Outcome of the queries to one of several servers of a trial.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetOutcome {
     /// Address and port of the server.
     pub target: String,
@@ -178,7 +184,7 @@ impl Trial {
 }
 
 /// Counts of one second of a trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Second {
     /// Number of queries that were due in this second and sent.
     pub sent: u64,
@@ -187,7 +193,7 @@ pub struct Second {
 }
 
 /// Octets of the DNS messages of a trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Octets {
     /// Octets of the queries sent.
     pub queries: u64,
@@ -203,7 +209,7 @@ impl Octets {
 }
 
 /// Counts of a trial by steps of equal length, from its start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Steps {
     /// Length of a step, in seconds.
     pub length_s: f64,
@@ -212,7 +218,7 @@ pub struct Steps {
 }
 
 /// Counts of the queries that were due in one step of a trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// Queries a second that the schedule has in the middle of the step; absent of closed loops.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -228,7 +234,7 @@ pub struct Step {
 }
 
 /// CPU time of a role during a trial.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// Seconds in the role's own code.
     pub user_s: f64,
@@ -254,7 +260,7 @@ pub struct Cpu {
 }
 
 /// Datagrams dropped during a trial, by place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drops {
     /// Datagrams dropped in the Tester's receive queues.
     pub tester_receive: u64,
@@ -269,7 +275,7 @@ pub struct Drops {
 }
 
 /// Conditions of a trial.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Conditions {
     /// Start of the trial, in seconds since 1970; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -317,9 +323,11 @@ pub struct Conditions {
     pub packet_steering: Option<bool>,
     /// Kind of the testbed's links; absent without a testbed.
     #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
+    #[schemars(schema_with = "words::link")]
     pub link: Option<Link>,
     /// How a datagram crossed the links; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
+    #[schemars(schema_with = "words::path")]
     pub path: Option<Path>,
 }
 
@@ -365,6 +373,19 @@ impl<'de> Deserialize<'de> for Voidness {
             Either::Bool(true) => Err(de::Error::custom("`void` is false or the reason")),
             Either::Why(why) => Ok(Voidness(Some(why))),
         }
+    }
+}
+
+impl JsonSchema for Voidness {
+    fn schema_name() -> Cow<'static, str> {
+        "Voidness".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "False, or the reason why the trial is void.",
+            "anyOf": [{ "const": false }, generator.subschema_for::<Void>()],
+        })
     }
 }
 

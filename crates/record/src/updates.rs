@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Times;
 
 /// Result of a stream of dynamic updates.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdateRun {
     /// Version of the JSON.
     pub schema: u32,
@@ -60,7 +61,7 @@ fn is_false(value: &bool) -> bool {
 
 /// Lag of a secondary behind the updates that its primary acknowledged. All updates are watched, except while the
 /// secondary lacks a thousand of them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lag {
     /// Name of the secondary.
     pub server: String,
@@ -71,7 +72,7 @@ pub struct Lag {
 }
 
 /// Result of a look-up of updates in a server, as a record of its own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UpdateCheck {
     /// Version of the JSON.
     pub schema: u32,
@@ -81,7 +82,7 @@ pub struct UpdateCheck {
 }
 
 /// Acknowledged updates looked up in the server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Durability {
     /// Number of acknowledged updates looked up.
     pub acknowledged: u64,

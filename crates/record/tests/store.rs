@@ -358,12 +358,64 @@ fn a_changed_row_is_named_and_its_run_can_be_deleted() {
     let connection = rusqlite::Connection::open(&path).expect("opens");
     let changed = connection.execute("UPDATE trial SET rate_qps = 8 WHERE id = 2", []);
     assert_eq!(changed, Ok(1));
-    let error = store.load(1).expect_err("it cannot be trusted");
+    let error = store.load(2).expect_err("it cannot be trusted");
     let told = error.to_string();
     assert!(told.contains("`trial`") && told.contains("`dnsdyno delete 2`"), "{told}");
     assert!(error.is_bad_input());
+    store.load(1).expect("the other run is as it was");
     store.delete(2).expect("deletes");
     store.load(1).expect("the other run");
+}
+
+/// A row that says that it belongs to another run, to none, or to a cell of another run, is missed by its own.
+#[test]
+fn a_row_that_moved_to_another_run_is_missed() {
+    for change in [
+        "UPDATE cell SET run = 2 WHERE id = 1",
+        "UPDATE trial SET cell = 2 WHERE id = 1",
+        "UPDATE trial SET cell = 99 WHERE id = 1",
+        "UPDATE histogram SET trial = 9 WHERE trial = 1 AND name = 'latency_us'",
+        "UPDATE series SET cell = 2 WHERE trial = 1",
+        "UPDATE file SET run = 2 WHERE run = 1",
+        "UPDATE run SET id = 7 WHERE id = 1",
+    ] {
+        let dir = folder();
+        let path = dir.path().join("runs.db");
+        let store = Store::open(&path).expect("a new store");
+        for server in ["unbound", "nsd"] {
+            let mut recording = store.begin(&plan()).expect("begins");
+            recording.trial(&cell(server, 1), &trial(0, 7.0)).expect("stores");
+            recording.finish(true).expect("ends");
+        }
+        let connection = rusqlite::Connection::open(&path).expect("opens");
+        connection.pragma_update(None, "foreign_keys", false).expect("no checks");
+        // Only what says to what the row belongs has changed, as by a flipped bit.
+        assert_eq!(connection.execute(change, []), Ok(1), "{change}");
+        let error = store.load(1).expect_err(change).to_string();
+        assert!(error.contains("has changed on the disk"), "{error}");
+    }
+}
+
+#[test]
+fn a_store_that_an_older_version_writes_is_not_migrated() {
+    let dir = folder();
+    let path = dir.path().join("runs.db");
+    let old = rusqlite::Connection::open(&path).expect("a new file");
+    old.execute_batch(SCHEMA_1).expect("the old tables");
+    old.execute("UPDATE run SET state = 'running'", []).expect("a run");
+    let id: i64 = old.query_row("SELECT max(id) FROM run", [], |row| row.get(0)).expect("a run");
+    // As that version locks it.
+    let lock = dir.path().join(format!("runs.db.run-{id}.lock"));
+    let held = std::fs::File::create(lock).expect("our own folder");
+    held.lock().expect("nobody else has it");
+    let before = std::fs::read(&path).expect("readable");
+    let error = Store::open(&path).expect_err("it is being written");
+    let told = error.to_string();
+    assert!(told.contains(&format!("writes run {id} just now: wait for its end")), "{told}");
+    assert!(error.is_bad_input());
+    assert!(std::fs::read(&path).expect("readable") == before, "it was changed");
+    drop(held);
+    Store::open(&path).expect("it has ended").load(id).expect("its run");
 }
 
 #[test]

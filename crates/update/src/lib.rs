@@ -8,6 +8,7 @@
 //!
 //! Only `send` and `check` open sockets and read a clock. No process is started here.
 
+mod ahead;
 pub mod apply;
 pub mod check;
 mod connection;
@@ -19,6 +20,7 @@ mod send;
 pub mod stream;
 mod tsig;
 
+pub use ahead::AheadKey;
 pub use check::{CheckError, Checked, Lag};
 pub use generate::{Generate, GenerateError, Prerequisites};
 pub use message::{Operation, Update};

@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|---|
 //! | the name exists | ANY | ANY | 0 | none | prerequisites |
 //! | the RRset exists | ANY | its own | 0 | none | prerequisites |
+//! | the RRset has this record, and no other that is not named too | IN | its own | 0 | its own | prerequisites |
 //! | the name does not exist | NONE | ANY | 0 | none | prerequisites |
 //! | the RRset does not exist | NONE | its own | 0 | none | prerequisites |
 //! | add a record | IN | its own | its own | its own | updates |
@@ -69,7 +70,7 @@ pub enum Operation<'a> {
 
 /// A condition for an update to be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prerequisite {
+pub enum Prerequisite<'a> {
     /// The name has records.
     NameExists,
     /// The name has no records.
@@ -78,6 +79,13 @@ pub enum Prerequisite {
     RrsetExists(u16),
     /// The name has no records of this type.
     RrsetAbsent(u16),
+    /// The records of this type at the name are those of all such prerequisites, whatever their TTL.
+    Record {
+        /// The record type.
+        rtype: u16,
+        /// The data in wire form.
+        data: &'a [u8],
+    },
 }
 
 /// The reason why a message is not a usable update.
@@ -126,14 +134,16 @@ impl Update {
     ///
     /// # Errors
     /// If the message becomes too long.
-    pub fn require(&mut self, name: &[u8], what: Prerequisite) -> Result<(), MessageError> {
-        let (class, rtype) = match what {
-            Prerequisite::NameExists => (CLASS_ANY, TYPE_ANY),
-            Prerequisite::RrsetExists(rtype) => (CLASS_ANY, rtype),
-            Prerequisite::NameAbsent => (CLASS_NONE, TYPE_ANY),
-            Prerequisite::RrsetAbsent(rtype) => (CLASS_NONE, rtype),
+    pub fn require(&mut self, name: &[u8], what: Prerequisite<'_>) -> Result<(), MessageError> {
+        let none: &[u8] = &[];
+        let (class, rtype, data) = match what {
+            Prerequisite::NameExists => (CLASS_ANY, TYPE_ANY, none),
+            Prerequisite::RrsetExists(rtype) => (CLASS_ANY, rtype, none),
+            Prerequisite::NameAbsent => (CLASS_NONE, TYPE_ANY, none),
+            Prerequisite::RrsetAbsent(rtype) => (CLASS_NONE, rtype, none),
+            Prerequisite::Record { rtype, data } => (CLASS_IN, rtype, data),
         };
-        Fields { rtype, class, ttl: 0, data: &[] }.put(name, &mut self.prerequisites);
+        Fields { rtype, class, ttl: 0, data }.put(name, &mut self.prerequisites);
         self.prerequisite_count += 1;
         self.check_length()
     }
@@ -220,7 +230,7 @@ impl Update {
     }
 
     /// Returns the prerequisites and their names.
-    pub fn prerequisites(&self) -> impl Iterator<Item = (&[u8], Prerequisite)> {
+    pub fn prerequisites(&self) -> impl Iterator<Item = (&[u8], Prerequisite<'_>)> {
         records(&self.prerequisites).filter_map(|r| Some((r.name, r.prerequisite()?)))
     }
 
@@ -298,11 +308,13 @@ impl<'a> RawRecord<'a> {
     }
 
     /// Returns the prerequisite that the record stands for.
-    fn prerequisite(&self) -> Option<Prerequisite> {
-        if self.ttl != 0 || !self.data.is_empty() {
+    fn prerequisite(&self) -> Option<Prerequisite<'a>> {
+        let (rtype, data) = (self.rtype, self.data);
+        if self.ttl != 0 || (self.class != CLASS_IN && !data.is_empty()) {
             return None;
         }
-        match (self.class, self.rtype) {
+        match (self.class, rtype) {
+            (CLASS_IN, _) => Some(Prerequisite::Record { rtype, data }),
             (CLASS_ANY, TYPE_ANY) => Some(Prerequisite::NameExists),
             (CLASS_NONE, TYPE_ANY) => Some(Prerequisite::NameAbsent),
             (CLASS_ANY, rtype) => Some(Prerequisite::RrsetExists(rtype)),

@@ -45,6 +45,9 @@ pub fn write(out: &mut impl Write, update: &Update) -> io::Result<()> {
             Prerequisite::NameAbsent => writeln!(out, "prereq nxdomain {name}")?,
             Prerequisite::RrsetExists(t) => writeln!(out, "prereq yxrrset {name} {}", rtype(t))?,
             Prerequisite::RrsetAbsent(t) => writeln!(out, "prereq nxrrset {name} {}", rtype(t))?,
+            Prerequisite::Record { rtype: t, data } => {
+                writeln!(out, "prereq yxrrset {name} {} {}", rtype(t), text_of(t, data))?;
+            }
         }
     }
     for (name, operation) in update.operations() {
@@ -197,11 +200,20 @@ impl Script {
     ) -> Result<(), Mistake> {
         let (column, kind) = words.next().unwrap_or((words.at + 1, ""));
         let (_, name) = words.name("a name")?;
+        let data;
         let what = match kind {
             "nxdomain" => Prerequisite::NameAbsent,
             "yxdomain" => Prerequisite::NameExists,
             "nxrrset" => Prerequisite::RrsetAbsent(words.rtype()?),
-            "yxrrset" => Prerequisite::RrsetExists(words.rtype()?),
+            "yxrrset" => {
+                let rtype = words.rtype()?;
+                if words.is_at_end() {
+                    Prerequisite::RrsetExists(rtype)
+                } else {
+                    data = words.data(rtype)?;
+                    Prerequisite::Record { rtype, data: &data }
+                }
+            }
             _ => {
                 let why = format!(
                     "`{kind}` is not a prerequisite; write nxdomain, yxdomain, nxrrset or yxrrset"
@@ -210,12 +222,8 @@ impl Script {
             }
         };
         if let Some((column, word)) = words.next() {
-            return Err((
-                column,
-                format!(
-                    "`{word}` is not accepted: a prerequisite cannot compare the data of an RRset"
-                ),
-            ));
+            let why = format!("`{word}` is not accepted: only yxrrset takes the data of a record");
+            return Err((column, why));
         }
         let too_long = |e: crate::message::MessageError| (1, e.to_string());
         self.update(update)?.require(name.as_wire(), what).map_err(too_long)
@@ -350,7 +358,8 @@ mod tests {
     }
 
     const SCRIPT: &str = "; made by hand\nserver 127.0.0.1 53\nzone test.\nttl 60\n\
-        prereq nxdomain a.test\nprereq yxrrset b.test. IN NS\nupdate add a.test. 30 IN A 192.0.2.1\n\
+        prereq nxdomain a.test\nprereq yxrrset b.test. IN NS\n\
+        prereq yxrrset c.test A 192.0.2.7\nupdate add a.test. 30 IN A 192.0.2.1\n\
         add a.test TXT \"x; y\" z\nsend\n\nupdate delete b.test. 0 IN NS ns1.b.test.\n\
         del c.test\nupdate delete d.test. AAAA\n\n";
 
@@ -361,7 +370,12 @@ mod tests {
         let operations: Vec<_> = updates[0].operations().map(|(_, o)| o).collect();
         let text = Operation::Add { rtype: 16, ttl: 60, data: b"\x04x; y\x01z" };
         assert_eq!(operations, [Operation::Add { rtype: 1, ttl: 30, data: &[192, 0, 2, 1] }, text]);
-        assert_eq!(updates[0].prerequisites().count(), 2);
+        let last = updates[0].prerequisites().last().unwrap();
+        let record = Prerequisite::Record { rtype: 1, data: &[192, 0, 2, 7] };
+        assert_eq!(
+            (updates[0].prerequisites().count(), last),
+            (3, (&b"\x01c\x04test\0"[..], record))
+        );
         let operations: Vec<_> = updates[1].operations().map(|(_, o)| o).collect();
         let ns1 = b"\x03ns1\x01b\x04test\0";
         assert_eq!(operations[0], Operation::DeleteRecord { rtype: 2, data: ns1 });
@@ -394,6 +408,7 @@ mod tests {
             ("zone test\nupdate add a.test A 192.0.2.1", "u:2:19: `A` is not a TTL"),
             ("zone test\nupdate add a.test 60 AX 1", "u:2:22: `AX` is not a record type"),
             ("zone test\nprereq nx a.test", "u:2:8: `nx` is not a prerequisite"),
+            ("zone test\nprereq nxrrset a.test A 192.0.2.1", "u:2:25: `192.0.2.1` is not accepted"),
             ("zone test\nkey lab x", "u:2:1: give the key with --key"),
         ] {
             let error = read(text.as_bytes()).unwrap_err();

@@ -34,6 +34,11 @@ pub enum KeyError {
         "`{0}` is not a supported algorithm: write hmac-sha1, hmac-sha256, hmac-sha384 or hmac-sha512"
     )]
     Algorithm(String),
+    /// The algorithm is not one of those for messages that are signed ahead.
+    #[error(
+        "`{0}` is not one of hmac-md5, hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384 and hmac-sha512"
+    )]
+    AheadAlgorithm(String),
     /// The name is not a domain name.
     #[error("the key name `{0}` is not a domain name")]
     Name(String),
@@ -107,40 +112,17 @@ impl Key {
 
     /// Signs an update; returns the message to send, and the state to check the reply with.
     pub fn sign(&self, update: &Update, id: u16, now_s: u64) -> (Vec<u8>, Signed) {
-        self.request(raw_message(update, id), now_s, FUDGE_S)
-    }
-
-    /// Signs an update that is sent within the next 18 hours, perhaps often and with other ids: a signature covers the original
-    /// id, which it contains.
-    pub fn sign_ahead(&self, update: &Update, now_s: u64) -> Vec<u8> {
-        self.request(raw_message(update, 0), now_s, u16::MAX).0
-    }
-
-    /// Signs a query as [`sign_ahead`](Self::sign_ahead) does; `question` and the OPT record `opt` are in wire form.
-    pub fn sign_query_ahead(&self, question: &[u8], opt: Option<&[u8]>, now_s: u64) -> Vec<u8> {
-        let mut builder = MessageBuilder::new_vec();
-        builder.header_mut().set_id(0);
-        builder.header_mut().set_rd(true);
-        let mut section = builder.question();
-        section.push(Raw(question)).expect(GROWS);
-        let mut additional = section.additional();
-        if let Some(opt) = opt {
-            additional.push(Raw(opt)).expect(GROWS);
-        }
-        self.request(additional, now_s, u16::MAX).0
-    }
-
-    /// Adds the signature to a message, valid for `fudge` seconds before and after now.
-    fn request(
-        &self,
-        mut message: AdditionalBuilder<Vec<u8>>,
-        now_s: u64,
-        fudge: u16,
-    ) -> (Vec<u8>, Signed) {
+        let mut message = raw_message(update, id);
         let (key, now) = (self.key.clone(), Time48::from_u64(now_s));
-        let signed = ClientTransaction::request_with_fudge(key, &mut message, now, fudge)
+        let signed = ClientTransaction::request_with_fudge(key, &mut message, now, FUDGE_S)
             .expect("the message leaves room for its signature");
         (message.finish(), Signed(signed))
+    }
+
+    /// Returns the key of the library.
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> Arc<domain::tsig::Key> {
+        self.key.clone()
     }
 }
 
@@ -289,24 +271,6 @@ mod tests {
         assert_eq!(signed.check(&bare.finish(), NOW), Err(TsigError::Unsigned));
         let refused = MessageBuilder::new_vec().start_answer(&request, Rcode::REFUSED).unwrap();
         assert_eq!(signed.check(&refused.finish(), NOW), Ok(5));
-    }
-
-    #[test]
-    fn signatures_made_ahead_are_valid_for_hours_and_with_other_ids() {
-        let key: Key = KEY.parse().unwrap();
-        let question = b"\x01a\x04test\0\0\x01\0\x01";
-        let opt = wire::Edns::default().to_opt();
-        for (wire, records) in [
-            (key.sign_ahead(&update(), NOW), 1),
-            (key.sign_query_ahead(question, None, NOW), 1),
-            (key.sign_query_ahead(question, Some(&opt), NOW), 2),
-        ] {
-            assert_eq!(wire[11], records);
-            let mut request = Message::from_octets(wire).unwrap();
-            request.header_mut().set_id(4_711);
-            let later = Time48::from_u64(NOW + 60_000);
-            assert!(ServerTransaction::request(&key.key, &mut request, later).unwrap().is_some());
-        }
     }
 
     #[test]

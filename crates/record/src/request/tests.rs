@@ -29,7 +29,12 @@ fn queries() -> impl Strategy<Value = Query> {
         dnssec,
         options: options.into_iter().map(str::to_owned).collect(),
     });
-    (any::<bool>(), option::of(edns)).prop_map(|(recursion, edns)| Query { recursion, edns })
+    let class = sample::select(vec![None, Some("CH".to_owned())]);
+    (any::<bool>(), class, option::of(edns)).prop_map(|(recursion, class, edns)| Query {
+        recursion,
+        class,
+        edns,
+    })
 }
 
 fn workloads() -> impl Strategy<Value = Workload> {

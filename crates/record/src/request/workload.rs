@@ -131,7 +131,7 @@ impl Names {
             names: None,
             reuse: false,
             repeats: None,
-            query: Query { recursion: false, edns: None },
+            query: Query::plain(false),
         }
     }
 
@@ -157,9 +157,19 @@ pub struct Repeats {
 pub struct Query {
     /// Whether recursion is desired (the RD bit).
     pub recursion: bool,
+    /// Class of the queries; IN if absent. Those of a file and of a namespace are always of class IN.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub class: Option<String>,
     /// EDNS(0); not sent if absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edns: Option<Edns>,
+}
+
+impl Query {
+    /// Makes queries of class IN without EDNS.
+    pub fn plain(recursion: bool) -> Self {
+        Query { recursion, class: None, edns: None }
+    }
 }
 
 /// EDNS(0) of a query (RFC 6891).

@@ -46,7 +46,7 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
 fn fill(path: &Path) -> Result<(), StoreError> {
     let mut connection = connect(path)?;
     connection.pragma_update(None, "journal_mode", "WAL").at(path, "make")?;
-    schema::migrate(&mut connection).at(path, "make")?;
+    schema::migrate(&mut connection, path)?;
     connection.close().map_err(|(_, e)| e).at(path, "make")
 }
 

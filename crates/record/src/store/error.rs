@@ -64,6 +64,20 @@ pub enum StoreError {
         /// Version found.
         found: i32,
     },
+    /// The store is older, and a process of its version writes a run.
+    #[error(
+        "{}: the store has version {found}, and a dnsdyno of that version writes run {id} just now: wait for its end, before \
+         which the store cannot be brought to version {}; or name another store (--store)",
+        path.display(), schema::VERSION
+    )]
+    WrittenByOlder {
+        /// Path of the file.
+        path: PathBuf,
+        /// Version found.
+        found: i32,
+        /// Number of the run.
+        id: i64,
+    },
     /// There is no space left for what was to be stored.
     #[error("{}: the disk is full: free some space, or name another store (--store)", path.display())]
     Full {

@@ -72,14 +72,15 @@ impl Store {
     /// migrated to this one.
     ///
     /// # Errors
-    /// If the file is not a store, is damaged, or has a newer version; it is not changed then.
+    /// If the file is not a store, is damaged, or has a newer version, or an older one that an older dnsdyno writes to just now; it is
+    /// not changed then.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if !path.exists() {
             check::create(path)?;
         }
         check::look(path)?;
         let mut connection = connect(path)?;
-        schema::migrate(&mut connection).at(path, "bring to this version")?;
+        schema::migrate(&mut connection, path)?;
         Ok(Store { connection, path: path.to_owned() })
     }
 
@@ -186,8 +187,9 @@ impl Store {
     /// # Errors
     /// If there is no such run, or it cannot be read.
     pub fn load(&self, id: i64) -> Result<crate::Run, StoreError> {
+        // Before the number is looked for, which may have changed too.
+        seal::check(&self.connection, &self.path, id)?;
         self.must_have(id)?;
-        seal::check(&self.connection, &self.path)?;
         read::load(&self.connection, &self.path, id)
     }
 

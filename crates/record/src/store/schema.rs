@@ -10,10 +10,13 @@
 //! Values that SQL queries use have a column; the rest of a record is its JSON. The version is in `user_version`, and
 //! each step below leads from one version to the next. A released step is never edited.
 
+use std::path::Path;
+
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde_json::Value;
 
-use super::seal;
+use super::error::Context;
+use super::{StoreError, lock, seal};
 use crate::v1;
 
 /// Application id in the header of the file (SQLite's `application_id`): "dyno" in ASCII.
@@ -42,24 +45,50 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Migrates the store to [`VERSION`] in one transaction.
-pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
-    if version(connection)? >= VERSION {
+/// Migrates the store at `path` to [`VERSION`] in one transaction.
+///
+/// # Errors
+/// If an older dnsdyno writes a run just now, which it could not do any more; or the store cannot be written.
+pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    const WHAT: &str = "bring to this version";
+    if version(connection).at(path, WHAT)? >= VERSION {
         return Ok(());
     }
-    let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
+    let transaction =
+        Transaction::new(connection, TransactionBehavior::Immediate).at(path, WHAT)?;
     // Another process may have migrated it first.
-    let done = usize::try_from(version(&transaction)?).unwrap_or(0);
+    let found = version(&transaction).at(path, WHAT)?;
+    if found > 0
+        && let Some(id) = written(&transaction, path).at(path, WHAT)?
+    {
+        return Err(StoreError::WrittenByOlder { path: path.to_owned(), found, id });
+    }
+    steps(&transaction, usize::try_from(found).unwrap_or(0))
+        .and_then(|()| transaction.commit())
+        .at(path, WHAT)
+}
+
+/// Returns a run that another process writes.
+fn written(transaction: &Transaction<'_>, path: &Path) -> rusqlite::Result<Option<i64>> {
+    let mut running = transaction.prepare("SELECT id FROM run WHERE state = 'running'")?;
+    let ids: Vec<i64> = running.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(ids.into_iter().find(|id| lock::is_held(path, *id)))
+}
+
+/// Makes the steps after the first `done` ones.
+fn steps(transaction: &Transaction<'_>, done: usize) -> rusqlite::Result<()> {
     for step in STEPS.iter().skip(done) {
         if let Some(rows) = step.rows {
-            rows(&transaction)?;
+            rows(transaction)?;
         }
         transaction.execute_batch(step.sql)?;
     }
-    seal::fill(&transaction)?;
-    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", VERSION)?;
-    transaction.commit()
+    if done < STEPS.len() {
+        seal::fill(transaction)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    Ok(())
 }
 
 /// Migrates the JSON of all plans and trials from schema 1 to 2. Invalid JSON stays as it is; reading it reports the

@@ -15,7 +15,7 @@ use anyhow::anyhow;
 use load::workload::MAX_QUERY;
 use tempfile::NamedTempFile;
 use tester::unix_now;
-use update::{Key, UpdateReader};
+use update::{AheadKey, UpdateReader};
 use wire::query_line::{self, BadLine, MAX_LINE, QueryLine};
 use wire::{Edns, Qclass, compose};
 
@@ -46,7 +46,7 @@ pub(super) struct Data<'a> {
     /// Whether the RD bit is set.
     pub(super) recursion: bool,
     pub(super) edns: Option<Edns>,
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<AheadKey>,
     /// Prints a warning.
     pub(super) warn: &'a mut dyn FnMut(String),
 }
@@ -152,7 +152,7 @@ impl From<Failure> for ReadError {
 struct Maker {
     recursion: bool,
     opt: Option<Vec<u8>>,
-    key: Option<Key>,
+    key: Option<AheadKey>,
     now_s: u64,
 }
 
@@ -202,13 +202,13 @@ impl Maker {
         let mut question = query.name.as_wire().to_vec();
         question.extend(query.qtype.0.to_be_bytes());
         question.extend(Qclass::IN.0.to_be_bytes());
-        if let Some(key) = &self.key {
-            return Ok(key.sign_query_ahead(&question, opt, self.now_s));
-        }
         let mut message = vec![0; 12 + question.len() + opt.map_or(0, <[u8]>::len)];
         let len = compose(&mut message, 0, &question, self.recursion, opt);
         message.truncate(len);
-        Ok(message)
+        Ok(match &self.key {
+            Some(key) => key.sign(message, self.now_s),
+            None => message,
+        })
     }
 
     fn updates(
@@ -252,7 +252,7 @@ impl Maker {
             UpdateReader::new(script.as_bytes(), Path::new("")).map_err(|e| e.to_string())?;
         let update = reader.next_update().map_err(|e| e.to_string())?.ok_or("it is empty")?;
         Ok(match &self.key {
-            Some(key) => key.sign_ahead(&update, self.now_s),
+            Some(key) => key.sign_update(&update, self.now_s),
             None => update.to_wire(0),
         })
     }
@@ -281,28 +281,32 @@ fn script(block: &[String]) -> Result<String, String> {
             _ => return Err(format!("`{line}` has no name")),
         };
         let rest = &words[2..];
-        let prerequisite = |whole: &str, of_type: &str| match rest {
-            [] => Ok(format!("prereq {whole} {name}\n")),
-            [rtype] => Ok(format!("prereq {of_type} {name} {rtype}\n")),
-            _ => Err(format!("`{line}`: prerequisites that compare data are not supported")),
-        };
-        script += &match command {
-            "require" => prerequisite("yxdomain", "yxrrset")?,
-            "prohibit" => prerequisite("nxdomain", "nxrrset")?,
-            "add" | "delete" => {
-                let mut rest: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
-                let rtype = rest.get(if command == "add" { 1 } else { 0 }).cloned();
-                // Names in the data are relative to the zone too.
-                let named = ["NS", "CNAME", "DNAME", "PTR", "MX", "SRV"];
-                if rtype.is_some_and(|t| named.iter().any(|n| t.eq_ignore_ascii_case(n)))
-                    && rest.len() > if command == "add" { 2 } else { 1 }
-                    && let Some(last) = rest.last_mut()
-                {
-                    *last = absolute(last);
-                }
-                format!("update {command} {name} {}\n", rest.join(" "))
+        // Names in the data are relative to the zone too.
+        let with_data = |typed: usize| {
+            let mut rest: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
+            let named = ["NS", "CNAME", "DNAME", "PTR", "MX", "SRV"];
+            let names = |rtype: &String| named.iter().any(|n| rtype.eq_ignore_ascii_case(n));
+            if rest.get(typed).is_some_and(names)
+                && rest.len() > typed + 1
+                && let Some(last) = rest.last_mut()
+            {
+                *last = absolute(last);
             }
-            other => return Err(format!("`{other}` is not require, prohibit, add or delete")),
+            rest.join(" ")
+        };
+        script += &match (command, rest) {
+            ("require", []) => format!("prereq yxdomain {name}\n"),
+            ("require", _) => format!("prereq yxrrset {name} {}\n", with_data(0)),
+            ("prohibit", []) => format!("prereq nxdomain {name}\n"),
+            ("prohibit", [rtype]) => format!("prereq nxrrset {name} {rtype}\n"),
+            ("prohibit", _) => {
+                return Err(format!(
+                    "`{line}`: what is prohibited is a name, or a name and a type"
+                ));
+            }
+            ("add", _) => format!("update add {name} {}\n", with_data(1)),
+            ("delete", _) => format!("update delete {name} {}\n", with_data(0)),
+            _ => return Err(format!("`{command}` is not require, prohibit, add or delete")),
         };
     }
     Ok(script + "send\n")
@@ -381,19 +385,23 @@ mod tests {
 
     #[test]
     fn updates_of_dnsperf_are_read() {
-        let text = "example.com\nrequire a\nrequire a A\nprohibit x\nprohibit x A\nadd x 3600 A 10.1.2.3\n\
+        let text = "example.com\nrequire a\nrequire a A\nrequire a MX 10 mx\nprohibit x\nprohibit x A\nadd x 3600 A 10.1.2.3\n\
                     add y 60 CNAME x\ndelete y A 10.1.2.3\ndelete z A\ndelete w.example.com.\nsend\n\n\
-                    example.com\nrequire a A 1.2.3.4\nadd x 3600 A 10.1.2.3\nsend\nexample.com\nadd x\n";
+                    example.com\nprohibit a A 1.2.3.4\nadd x 3600 A 10.1.2.3\nsend\nexample.com\nadd x\n";
         let (read, warnings) = made(text.as_bytes(), Form::Updates);
         let read = read.expect("updates");
         assert_eq!(read.len(), 1);
-        // Opcode UPDATE; one zone, four prerequisites, five operations.
-        assert_eq!(read[0][2..12], [0x28, 0, 0, 1, 0, 4, 0, 5, 0, 0]);
+        // Opcode UPDATE; one zone, five prerequisites, five operations.
+        assert_eq!(read[0][2..12], [0x28, 0, 0, 1, 0, 5, 0, 5, 0, 0]);
         let alias =
             b"\x01y\x07example\x03com\0\0\x05\0\x01\0\0\0\x3c\0\x0f\x01x\x07example\x03com\0";
         assert!(read[0].windows(alias.len()).any(|part| part == alias));
+        // RFC 2136 section 2.4.2: class IN, TTL 0, and the data.
+        let record =
+            b"\x01a\x07example\x03com\0\0\x0f\0\x01\0\0\0\0\0\x12\0\x0a\x02mx\x07example\x03com\0";
+        assert!(read[0].windows(record.len()).any(|part| part == record));
         assert_eq!(warnings.len(), 2, "{warnings:?}");
-        assert!(warnings[0].contains("line 16: `require a A 1.2.3.4`"), "{warnings:?}");
+        assert!(warnings[0].contains("line 17: `prohibit a A 1.2.3.4`"), "{warnings:?}");
         assert!(warnings[1].contains("`send` is missing"), "{warnings:?}");
     }
 

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use measure::{Nanos, Transport};
 use record::request::{Engine, Http, HttpMethod, Sockets};
 use tempfile::NamedTempFile;
-use update::Key;
+use update::AheadKey;
 use wire::Edns;
 
 use super::data::{self, Data, Form};
@@ -55,7 +55,7 @@ pub(super) struct Common {
     /// Set the DO bit
     #[arg(short = 'D')]
     dnssec: bool,
-    /// Sign with TSIG
+    /// Sign with TSIG [default algorithm: hmac-md5]
     #[arg(short = 'y', value_name = "[alg:]name:secret")]
     key: Option<String>,
     /// Report more about the test
@@ -305,12 +305,8 @@ impl Common {
     }
 }
 
-/// Reads a key; dnsperf's default algorithm is one that is not safe any more, and not supported here.
-fn key(text: &str) -> Result<Key, Failure> {
-    if text.matches(':').count() == 1 {
-        let why = "-y without an algorithm means hmac-md5, which is not supported: write -y hmac-sha256:NAME:SECRET";
-        return Err(Failure::input(anyhow!(why)));
-    }
+/// Reads a key.
+fn key(text: &str) -> Result<AheadKey, Failure> {
     text.parse().map_err(|e| Failure::input(anyhow::Error::new(e).context("-y")))
 }
 
