@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    auth, compare, host, load, man, report, run, runs, search, selftest, servers, site, trace,
+    auth, compare, host, load, man, merge, report, run, runs, search, selftest, servers, site, trace,
     update, verify, zone,
 };
 use failure::Failure;
@@ -40,6 +40,9 @@ enum Command {
     /// Load a server once, and show the outcome of the queries
     #[command(after_help = load::EXAMPLES)]
     Load(Box<load::LoadArgs>),
+    /// Merge the results of several Testers that sent slices of one load
+    #[command(after_help = merge::EXAMPLES)]
+    Merge(merge::MergeArgs),
     /// Find the highest rate at which a server meets a goal
     #[command(after_help = search::EXAMPLES)]
     Search(Box<search::SearchArgs>),
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Load(args) => load::run(*args),
+        Command::Merge(args) => merge::run(&args),
         Command::Measure { result } => load::measure(&result),
         Command::Search(args) => search::run(*args),
         Command::Selftest(args) => selftest::run(*args),

@@ -155,6 +155,24 @@ pub enum Void {
         /// Time until the last update, in seconds.
         after_s: f64,
     },
+    /// The parts of a load on several hosts did not start together.
+    StartSpread {
+        /// Largest time between two starts, the errors of the clocks included.
+        #[serde(rename = "spread_ns", with = "as_ns")]
+        #[schemars(with = "u64")]
+        spread: Nanos,
+        /// Largest one that is allowed.
+        #[serde(rename = "bound_ns", with = "as_ns")]
+        #[schemars(with = "u64")]
+        bound: Nanos,
+    },
+    /// A part of a load on several hosts is void.
+    Part {
+        /// The part, such as `2/3 (b.json)`.
+        part: String,
+        /// Why it is void.
+        why: Box<Void>,
+    },
     /// A sentence from a record of schema 1, which had no types for reasons.
     Other {
         /// The sentence.
@@ -186,6 +204,8 @@ impl Void {
             Void::Stalled { longest, .. } if longest.side == Side::Tester => {
                 Limiter::TesterSchedule
             }
+            Void::StartSpread { .. } => Limiter::TesterSchedule,
+            Void::Part { why, .. } => why.limiter(),
             Void::Stalled { .. }
             | Void::ForeignOnServer { .. }
             | Void::ServerWaited { .. }
@@ -231,6 +251,13 @@ impl fmt::Display for Void {
             Void::UpdatesRanOut { after_s } => {
                 write!(f, "the updates ran out after {after_s:.1} s")
             }
+            Void::StartSpread { spread, bound } => write!(
+                f,
+                "the parts started up to {:.3} ms apart, {:.3} ms are allowed",
+                spread.as_secs_f64() * 1e3,
+                bound.as_secs_f64() * 1e3
+            ),
+            Void::Part { part, why } => write!(f, "part {part}: {why}"),
             Void::Other { text } => f.write_str(text),
         }
     }
@@ -554,6 +581,19 @@ mod tests {
                 Void::UpdatesRanOut { after_s: 2.0 },
                 r#"{"reason":"updates-ran-out","after_s":2.0}"#,
                 "the updates ran out after 2.0 s",
+            ),
+            (
+                Void::StartSpread {
+                    spread: Nanos::from_micros(1_500),
+                    bound: Nanos::from_millis(1),
+                },
+                r#"{"reason":"start-spread","spread_ns":1500000,"bound_ns":1000000}"#,
+                "the parts started up to 1.500 ms apart, 1.000 ms are allowed",
+            ),
+            (
+                Void::Part { part: "2/3 (b.json)".into(), why: Box::new(Void::NothingSent) },
+                r#"{"reason":"part","part":"2/3 (b.json)","why":{"reason":"nothing-sent"}}"#,
+                "part 2/3 (b.json): nothing was sent",
             ),
             (Void::Other { text: "why".into() }, r#"{"reason":"other","text":"why"}"#, "why"),
         ];

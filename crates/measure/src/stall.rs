@@ -247,6 +247,14 @@ impl Disturbances {
         self.watched.extend_from_slice(&other.watched);
     }
 
+    /// Adds what was noted on another host, whose `CLOCK_MONOTONIC` is another: its trial began at the same time.
+    pub fn merge_of_host(&mut self, other: &Disturbances) {
+        let mut moved = other.clone();
+        let here = |at: Nanos| Nanos((self.started.0 + at.0).saturating_sub(other.started.0));
+        moved.stalls.iter_mut().for_each(|stall| stall.at = here(stall.at));
+        self.merge(&moved);
+    }
+
     /// Returns whether nothing was noted.
     pub fn is_empty(&self) -> bool {
         self.lost.is_empty()

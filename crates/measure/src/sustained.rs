@@ -53,6 +53,18 @@ impl Outstanding {
         Some(Outstanding { middle, end, allowed })
     }
 
+    /// Returns the numbers of several parts of a load together. Each median is of its own part, so that the sum is close
+    /// to the median of the whole; the growth that chance allows is that of the sum.
+    pub fn sum(parts: &[Outstanding]) -> Option<Self> {
+        let chance = |middle: f64| DEVIATIONS * (2.0 * middle + 1.0).sqrt();
+        let middle = parts.iter().map(|part| part.middle).sum();
+        let end = parts.iter().map(|part| part.end).sum();
+        let growth: f64 =
+            parts.iter().map(|part| part.allowed - part.middle - chance(part.middle)).sum();
+        let allowed = middle + growth + chance(middle);
+        (!parts.is_empty()).then_some(Outstanding { middle, end, allowed })
+    }
+
     /// Returns whether the rate was sustained.
     pub fn is_sustained(&self) -> bool {
         self.end <= self.allowed

@@ -186,12 +186,18 @@ pub enum Warning {
     Segmented,
     /// Names of a namespace were queried, and any address was a valid answer.
     AddressNotChecked,
+    /// Several Testers started together by clocks whose errors are not known.
+    ClocksNotChecked,
     /// A sentence of a record of schema 1, which had no types for warnings; new records have none.
     Other {
         /// Text of the warning.
         text: String,
     },
 }
+
+const HIDDEN_RATE: &str = "a virtual machine without a view of the clock rate";
+const UNKNOWN_CLOCKS: &str =
+    "the errors of the Testers' clocks are not known: they may have started apart";
 
 /// Number in the sentence of a warning.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -262,6 +268,9 @@ impl Warning {
             Warning::Segmented => "that costs it less than packets of real clients: use --gso off",
             Warning::AddressNotChecked => "leave --expect out, or give --expect-pref64",
             Warning::LateQueries { .. } => "the server got them in bursts, which are harder",
+            Warning::ClocksNotChecked => {
+                "synchronise them and give --start-at with a --clock-bound"
+            }
             Warning::NotSent { .. }
             | Warning::UnexpectedReplies { .. }
             | Warning::ForeignOnServer { .. }
@@ -317,6 +326,7 @@ impl Warning {
             | Warning::SharedCores { .. }
             | Warning::Segmented
             | Warning::AddressNotChecked
+            | Warning::ClocksNotChecked
             | Warning::Other { .. } => None,
         }
     }
@@ -338,6 +348,7 @@ impl Warning {
             Warning::LateQueries { .. } => format!("{n} % of the queries left over 1 ms late"),
             Warning::Segmented => "queries crossed this host as segmented messages".to_owned(),
             Warning::AddressNotChecked => "the answers' addresses were not checked".to_owned(),
+            Warning::ClocksNotChecked => UNKNOWN_CLOCKS.to_owned(),
             Warning::SmallReceiveBuffers { wanted, .. } => {
                 format!("receive buffers of {n} instead of {wanted} bytes")
             }
@@ -368,9 +379,7 @@ impl Warning {
             Warning::ClockRateVaries { governors } => {
                 format!("the clock rate follows the load (governor {})", governors.join(", "))
             }
-            Warning::ClockRateHidden => {
-                "a virtual machine without a view of the clock rate".to_owned()
-            }
+            Warning::ClockRateHidden => HIDDEN_RATE.to_owned(),
             Warning::Boost => {
                 "the clock rate goes above its rating while the machine is cool".to_owned()
             }

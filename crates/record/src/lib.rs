@@ -20,7 +20,9 @@ mod file;
 pub mod host;
 mod limiters;
 mod lockstep;
+mod merge;
 mod name;
+mod parts;
 mod plan;
 pub mod request;
 mod run;
@@ -51,7 +53,9 @@ pub use file::{RecordError, read, try_writing, write, write_bytes};
 pub use host::HostFacts;
 pub use limiters::LimiterCounts;
 pub use lockstep::{LockStepRow, LockStepTable};
+pub use merge::{MergeError, MergeTerms, Part, merge};
 pub use name::cell_name;
+pub use parts::{Merged, PartOutcome};
 pub use plan::{InputFile, Plan, Seam};
 pub use request::{BadRequest, LockStepTimes, TrialRequest, TrialResult};
 pub use run::{
@@ -70,7 +74,8 @@ pub use trace::{
 };
 pub use transfers::{TransferCount, TransferCounts, Transfers};
 pub use trial::{
-    Conditions, Cpu, Drops, Octets, Second, Step, Steps, TargetOutcome, Trial, Voidness,
+    AgreedStart, Conditions, Cpu, Drops, Octets, Second, Step, Steps, TargetOutcome, Trial,
+    Voidness,
 };
 pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 

@@ -19,7 +19,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use measure::{Goal, Nanos, Pacing, Transport};
+use measure::{ClockBound, Goal, Nanos, Pacing, Slice, StartAt, Transport};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::engine_kind::EngineKind;
@@ -73,6 +73,15 @@ pub struct TrialRequest {
     /// Length of the steps whose queries are counted apart, in nanoseconds; no steps if absent.
     #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
     pub step: Option<Nanos>,
+    /// Slice of the load that this Tester sends; the whole if absent.
+    #[serde(with = "text", skip_serializing_if = "Slice::is_whole", default)]
+    pub slice: Slice,
+    /// Instant at which the load starts; as soon as possible if absent.
+    #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
+    pub start_at: Option<StartAt>,
+    /// Error that this host's clock may have for that.
+    #[serde(with = "text", default)]
+    pub clock_bound: ClockBound,
     /// Sockets and threads of the Measurer.
     pub sockets: Sockets,
     /// Seed of all random choices.
@@ -197,6 +206,9 @@ impl TrialRequest {
             early_stop: false,
             most_outstanding: None,
             step: None,
+            slice: Slice::default(),
+            start_at: None,
+            clock_bound: ClockBound::default(),
             sockets: Sockets::default(),
             seed: 1,
             live: None,

@@ -4,13 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use measure::histogram::NotAHistogram;
-use measure::{Disturbances, Limiter, LimiterProof, Link, Outstanding, Path, Void, Warning};
+use measure::{
+    Disturbances, Limiter, LimiterProof, Link, Outstanding, Path, Slice, StartAt, Void, Warning,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::SCHEMA;
 use crate::connections::Connections;
 use crate::engine_kind::EngineKind;
+use crate::parts::Merged;
+use crate::request::text;
 use crate::samples;
 use crate::series::Series;
 use crate::times::Times;
@@ -103,6 +107,9 @@ pub struct Trial {
     /// Outcome of the queries to each server, in the order of the request; empty for a single server.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub targets: Vec<TargetOutcome>,
+    /// Parts of a trial that was merged from those of several Testers; absent for one Tester.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub merged: Option<Merged>,
     /// Conditions of the trial.
     pub conditions: Conditions,
     /// Warnings about the measurement.
@@ -190,6 +197,20 @@ pub struct Second {
     pub sent: u64,
     /// Number of valid answers to queries that were due in this second.
     pub valid: u64,
+}
+
+/// A start that several Testers have agreed on, as one of them kept it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgreedStart {
+    /// The instant.
+    #[serde(with = "text")]
+    #[schemars(with = "String")]
+    pub at: StartAt,
+    /// Time from that instant to the start, by this host's clock after the trial, in microseconds; negative if it was early.
+    pub error_us: f64,
+    /// Largest error of this host's clock before the trial, in microseconds; absent if it was not looked at.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clock_error_us: Option<f64>,
 }
 
 /// Octets of the DNS messages of a trial.
@@ -318,6 +339,13 @@ pub struct Conditions {
     pub receive_buffer: usize,
     /// Seed of all random choices.
     pub seed: u64,
+    /// Slice of the load that was sent; the whole if absent.
+    #[serde(with = "text", skip_serializing_if = "Slice::is_whole", default)]
+    #[schemars(with = "String")]
+    pub slice: Slice,
+    /// Start that several Testers had agreed on; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub agreed_start: Option<AgreedStart>,
     /// Whether receive packet steering was on in the testbed, for records that name no link.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub packet_steering: Option<bool>,

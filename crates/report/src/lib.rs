@@ -13,6 +13,7 @@ mod html;
 pub mod live;
 mod load_line;
 mod lockstep;
+mod merged;
 mod no_answer;
 mod run;
 pub mod site;

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use measure::Nanos;
+use measure::{ClockBound, Nanos, Slice};
 use record::TrialRequest;
 use record::request::{
     Close, Connecting, Engine, Expect, Gso, HttpMethod, Names, NamespaceExpect, Pick, Query,
@@ -25,6 +25,11 @@ pub fn load_line(request: &TrialRequest) -> String {
     line.maybe("--goal", request.goal.as_ref());
     line.maybe("--stop-outstanding", request.most_outstanding);
     line.maybe("--step", request.step);
+    line.unless(Slice::default(), "--slice", request.slice);
+    line.maybe("--start-at", request.start_at);
+    if request.start_at.is_some() {
+        line.unless(ClockBound::default(), "--clock-bound", request.clock_bound);
+    }
     line.option("--seed", request.seed);
     line.sockets(&request.sockets);
     match &request.engine {

@@ -4,8 +4,10 @@ use std::fmt::Write;
 
 use measure::Limiter;
 use measure::stall::Side;
+use measure::warning;
 use record::{Connections, EngineKind, Times, Trial, TrialRecord};
 
+use crate::merged;
 use crate::view::{thousands, time_us};
 
 /// Formats a trial in some lines.
@@ -34,6 +36,7 @@ pub fn trial(t: &Trial) -> String {
         );
     }
     line("limiter", limiter(t));
+    merged::lines(t, &mut line);
     let network = [
         t.conditions
             .engine
@@ -53,8 +56,10 @@ pub fn trial(t: &Trial) -> String {
     if let Some(why) = &t.void.0 {
         line("VOID", why.to_string());
     }
-    for warning in &t.warnings {
-        line("warning", warning.with_advice());
+    for warning in warning::summarise(&t.warnings) {
+        let times =
+            if warning.count > 1 { format!(" ({} times)", warning.count) } else { String::new() };
+        line("warning", warning.text + &times);
     }
     out
 }

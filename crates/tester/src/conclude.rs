@@ -8,8 +8,8 @@ use measure::{
 };
 use record::request::WaitFor;
 use record::{
-    Conditions, Cpu, Drops, Octets, SCHEMA, Second, Step, Steps, TargetOutcome, Times, Trial,
-    Voidness,
+    AgreedStart, Conditions, Cpu, Drops, Octets, SCHEMA, Second, Step, Steps, TargetOutcome, Times,
+    Trial, Voidness,
 };
 use udp::{UdpFacts, sys};
 use wire::{Invalid, rr::Rcode};
@@ -23,6 +23,8 @@ use crate::workload::WorkloadPlan;
 /// Observations of a trial beside the reports of its workers.
 pub(crate) struct Seen {
     pub(crate) facts: UdpFacts,
+    /// How an agreed start was kept, if there was one.
+    pub(crate) agreed: Option<AgreedStart>,
     /// Stalls of the cores that were watched.
     pub(crate) disturbances: Disturbances,
     /// Cores of the workers; empty if they may run on any.
@@ -83,7 +85,7 @@ impl Setup {
         let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } =
             Merged::new(reports);
         tally.disturbances.merge(&seen.disturbances);
-        tally.planned = tally.planned.min(self.workload.most_queries());
+        tally.planned = tally.planned.min(self.request.slice.share(self.workload.most_queries()));
         let (facts, pinned, sockets) = (seen.facts, &seen.pinned, &self.request.sockets);
         let cores = if pinned.is_empty() { workers } else { pinned.len() };
         let of_cores =
@@ -141,9 +143,9 @@ impl Setup {
         }
         if let Some((setup, report)) = self.connections.as_ref().zip(connections) {
             trial.warnings.extend(setup.warnings(&report, self.request.pacing));
-            trial.connections = Some(setup.record(&report));
+            trial.connections = Some(setup.record(&report, self.request.slice, workers as u32));
         }
-        trial.conditions.cpus = pinned.clone();
+        (trial.conditions.cpus, trial.conditions.agreed_start) = (pinned.clone(), seen.agreed);
         // The workers have just ended.
         trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
         trial
@@ -237,7 +239,10 @@ impl Setup {
                 tally.window_held_at.is_some(),
                 Warning::WindowHeld {
                     held: tally.window_held_at.unwrap_or(0),
-                    wanted: self.request.pacing.outstanding().map_or(0, u64::from),
+                    wanted: self
+                        .request
+                        .slice
+                        .share(self.request.pacing.outstanding().map_or(0, u64::from)),
                 },
             ),
             (facts.gso && self.connections.is_none() && self.target_is_local(), Warning::Segmented),
@@ -305,6 +310,7 @@ impl Setup {
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
             targets: Vec::new(),
+            merged: None,
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),
         }
@@ -321,7 +327,7 @@ impl Setup {
                 .request
                 .pacing
                 .rate_at(Nanos::from_secs_f64((number as f64 + 0.5) * length_s), all)
-                .map(Qps::get),
+                .map(|rate| rate.get() / f64::from(self.request.slice.of())),
             sent: step.sent,
             answered: step.answered,
             failed: step.failed,
@@ -342,6 +348,7 @@ impl Setup {
             (Pacing::Constant { rate } | Pacing::Poisson { rate }, _)
                 if self.sent_to_the_end(tally) =>
             {
+                let rate = Qps::new(rate.get() / f64::from(self.request.slice.of()))?;
                 tally.outstanding(self.request.duration, rate)
             }
             _ => None,
@@ -375,6 +382,8 @@ impl Setup {
             timestamps: facts.timestamps,
             receive_buffer: facts.receive_buffer,
             seed: self.request.seed,
+            slice: self.request.slice,
+            agreed_start: None,
             packet_steering: None,
             link: None,
             path: None,

@@ -1,6 +1,7 @@
 //! A trial over connections: the threads of the clients, one worker on each core, and their results.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use engine::stream::{Failure, MAX_SHARES, Mix};
 use engine::{EngineCounters, WaitMode};
 use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
-use measure::{Nanos, Pacing, Qps, Transport, Warning};
+use measure::{Nanos, Pacing, Qps, Slice, Transport, Warning};
 use record::request::{
     Close, Connecting, Http, HttpMethod, Pick, Tls, TlsVersion as Version, TransportShare,
     TrialRequest, Write,
@@ -44,7 +45,7 @@ pub(crate) struct ConnectionSetup {
     transports: Vec<TransportShare>,
     dialers: Vec<Dialer>,
     mix: Mix,
-    clients: u32,
+    pub(crate) clients: u32,
     queries_per_connection: Option<u64>,
     outstanding: u32,
     opening: u32,
@@ -133,21 +134,27 @@ impl ConnectionSetup {
     /// Returns the share of `worker` among `workers`.
     fn plan(&self, plan: Plan) -> ClientPlan {
         let (worker, workers) = (plan.worker, plan.workers);
-        let share_of = |worker: u32, n: u32| n / workers + u32::from(worker < n % workers);
-        let share = |n| share_of(worker, n);
+        let share = |n| share_of(worker, workers, n);
+        let own = self.clients_of(worker, workers);
         let rate = self.connection_rate.map(|rate| rate.get() / f64::from(workers));
         ClientPlan {
-            clients: share(self.clients),
+            clients: own.len() as u32,
             queries_per_connection: self.queries_per_connection,
             outstanding: self.outstanding,
             opening: share(self.opening).max(1),
             connection_rate: rate.and_then(Qps::new),
             population: self.population.clone(),
-            first_client: (0..worker).map(|w| share_of(w, self.clients)).sum(),
+            first_client: own.start,
             mix: self.mix.clone(),
             no_keepalive: self.transports.iter().map(|part| !part.transport.is_framed()).collect(),
             plan,
         }
+    }
+
+    /// Returns the numbers of the clients of `worker` among `workers`.
+    fn clients_of(&self, worker: u32, workers: u32) -> Range<u32> {
+        let first = (0..worker).map(|w| share_of(w, workers, self.clients)).sum();
+        first..first + share_of(worker, workers, self.clients)
     }
 
     /// Makes the clients of a worker.
@@ -165,8 +172,9 @@ impl ConnectionSetup {
     }
 
     /// Returns the socket facts for the conditions of the record.
-    pub(crate) fn facts(&self, workers: usize) -> UdpFacts {
-        UdpFacts { sockets: self.clients as usize / workers, ..UdpFacts::default() }
+    pub(crate) fn facts(&self, slice: Slice, workers: usize) -> UdpFacts {
+        let clients = slice.share(self.clients.into()) as usize;
+        UdpFacts { sockets: clients / workers, ..UdpFacts::default() }
     }
 
     /// Describes the transport, or all of a mix with their shares.
@@ -178,15 +186,23 @@ impl ConnectionSetup {
         }
     }
 
-    /// Makes the record of the connections.
-    pub(crate) fn record(&self, report: &ConnectionReport) -> Connections {
-        let all = self.record_of(self.clients, &report.tally(), &report.bytes);
+    /// Makes the record of the connections of a slice with so many workers.
+    pub(crate) fn record(
+        &self,
+        report: &ConnectionReport,
+        slice: Slice,
+        workers: u32,
+    ) -> Connections {
+        let own: Vec<u32> = (0..workers)
+            .flat_map(|worker| self.clients_of(slice.worker(worker), slice.workers(workers)))
+            .collect();
+        let all = self.record_of(own.len() as u32, &report.tally(), &report.bytes);
         let StreamCounts { refused, waited } = report.streams;
         let all = Connections { streams_refused: refused, streams_waited: waited, ..all };
         if self.transports.len() == 1 {
             return all;
         }
-        let clients = |kind| (0..self.clients).filter(|&k| self.mix.kind(k) == kind).count() as u32;
+        let clients = |kind| own.iter().filter(|&&k| self.mix.kind(k) == kind).count() as u32;
         let parts = self.transports.iter().zip(&report.tallies).enumerate();
         let by_transport = parts.map(|(kind, (part, tally))| {
             let record = self.record_of(clients(kind), tally, &Bytes::default());
@@ -417,6 +433,11 @@ fn tls(tls: &Tls, protocol: &[u8], target: SocketAddr) -> Result<TlsDialer, Inva
     TlsDialer::new(&asked, name).map_err(|why| Invalid::value("engine.streams.tls.ca", why))
 }
 
+/// Returns the share of `worker` among `workers` of `n` things.
+fn share_of(worker: u32, workers: u32, n: u32) -> u32 {
+    n / workers + u32::from(worker < n % workers)
+}
+
 /// Runs the thread of one worker.
 pub(crate) fn worker(
     streams: &ConnectionSetup,
@@ -430,7 +451,7 @@ pub(crate) fn worker(
     // Every worker reaches the barrier, also after an error: the others wait for it.
     start.wait();
     let mut engine = prepared?;
-    let start = start.time();
+    let start = start.time(stop)?;
     engine.role(|clients| clients.begin(start));
     let before = Spent::now();
     engine.drive(wait, stop)?;

@@ -62,6 +62,11 @@ pub enum TesterError {
     /// The queries of a capture could not be stored.
     #[error("cannot keep the queries of the capture: {0}; set TMPDIR to a place with room")]
     NoRoom(io::Error),
+    /// The agreed start was past when everything was ready.
+    #[error(
+        "the agreed start was long past when sockets and workers were ready; agree on a later one"
+    )]
+    StartMissed,
     /// A worker panicked; its message is on standard error.
     #[error("a worker panicked")]
     Panicked,

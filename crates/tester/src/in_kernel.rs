@@ -24,6 +24,7 @@ use record::TrialRequest;
 use udp::{UdpFacts, sys};
 use wire::Qtype;
 
+use crate::agreed::Agreed;
 use crate::error::{Invalid, TesterError};
 use crate::kernel_setup::KernelSetup;
 use crate::setup::Setup;
@@ -107,6 +108,7 @@ impl Setup {
     pub(crate) fn run_in_kernel(
         &self,
         kernel: &KernelSetup,
+        agreed: Option<Agreed>,
         cpus: &[Option<usize>],
         live: &Arc<Live>,
         stop: &AtomicBool,
@@ -116,7 +118,13 @@ impl Setup {
         let mut tester = KernelTester::load(&plan)?;
         tester.attach()?;
         let before = dropped_by(&plan.route.device);
-        let start = clock::monotonic() + START_DELAY;
+        let start = match agreed {
+            None => clock::monotonic() + START_DELAY,
+            Some(agreed) => {
+                agreed.wait(START_DELAY, stop);
+                agreed.monotonic().ok_or(TesterError::StartMissed)?
+            }
+        };
         tester.start_at(start)?;
         let tester = &tester;
         let workers = cpus.len() as u32;

@@ -10,6 +10,7 @@
 //! invalid field. A worker is a thread; workers synchronise at the barrier that starts a trial and at the merge that
 //! ends it.
 
+mod agreed;
 mod authdns;
 mod background;
 mod busy;

@@ -15,6 +15,7 @@ use measure::stall::Side;
 use record::{LockStepTimes, Trial, TrialResult};
 use udp::{UdpEngine, UdpFacts, sys};
 
+use crate::agreed::Agreed;
 use crate::busy::sample_use;
 use crate::conclude::Seen;
 use crate::connections::{self, ConnectionSetup};
@@ -25,6 +26,9 @@ use crate::latencies::watch_latencies;
 use crate::live_file::write_live;
 use crate::setup::Setup;
 use crate::worker::{Report, Spent, Start};
+
+/// Time before an agreed start at which sockets are opened and workers started.
+const LEAD: Nanos = Nanos::from_secs(1);
 
 /// Role of one worker over UDP.
 pub(crate) enum Role {
@@ -69,23 +73,28 @@ impl Setup {
     /// Runs the trial; `live` shows its counters, `stop` ends it early.
     ///
     /// # Errors
-    /// If the sockets cannot be opened, or a worker fails.
+    /// If the sockets cannot be opened, or a worker fails; if the trial has an agreed start that this host cannot keep.
     pub fn run(
         &self,
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
     ) -> Result<TrialResult, TesterError> {
+        let agreed = Agreed::of(&self.request)?;
+        if let (Some(agreed), None) = (&agreed, &self.connections) {
+            // Connections may take long to open.
+            agreed.wait(LEAD, stop);
+        }
         let file = self.request.live.clone().map(|path| write_live(path, live.clone()));
         if self.request.pacing.is_timed() {
             let latencies = watch_latencies(live.clone());
-            let (mut result, _) = self.run_workers(live, stop)?;
+            let (mut result, _) = self.run_workers(agreed, live, stop)?;
             drop(file);
             result.trial.probes = latencies.stop().unwrap_or_default();
             return Ok(result);
         }
         let cpus = &self.request.dut_cpus;
         let sampler = sample_use((!cpus.is_empty()).then(|| cpus.clone()));
-        let (result, times) = self.run_workers(live, stop)?;
+        let (result, times) = self.run_workers(agreed, live, stop)?;
         let times_ms = times.iter().map(|t| t.as_secs_f64() * 1e3).collect();
         let busy_percent = sampler.stop().unwrap_or_default();
         let lockstep = Some(LockStepTimes { times_ms, busy_percent });
@@ -95,6 +104,7 @@ impl Setup {
     /// Runs the workers; returns the trial, and the times of the experiments.
     fn run_workers(
         &self,
+        agreed: Option<Agreed>,
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
     ) -> Result<(TrialResult, Vec<Nanos>), TesterError> {
@@ -104,18 +114,21 @@ impl Setup {
         let (use_of_cores, drops) = (UseOfCores::now(), host::udp_receive_drops());
         let watch = CoreWatch::start(self.watched_cores(&cpus));
         let (facts, mut reports) = match (&self.kernel, &self.connections) {
-            (Some(kernel), _) => self.run_in_kernel(kernel, &cpus, live, stop)?,
-            (None, None) => self.run_datagrams(&cpus, live, stop)?,
+            (Some(kernel), _) => self.run_in_kernel(kernel, agreed, &cpus, live, stop)?,
+            (None, None) => self.run_datagrams(Start::of(workers, agreed), &cpus, live, stop)?,
             (None, Some(connections)) => {
-                let reports = self.run_connections(connections, &cpus, live, stop)?;
-                (connections.facts(workers), reports)
+                let start = Start::of(workers, agreed);
+                let reports = self.run_connections(connections, &start, &cpus, live, stop)?;
+                (connections.facts(self.request.slice, workers), reports)
             }
         };
         let mut pinned: Vec<usize> = cpus.into_iter().flatten().collect();
         pinned.sort_unstable();
         pinned.dedup();
+        let started = reports.iter().map(|report| report.tally.started).min();
         let seen = Seen {
             facts,
+            agreed: agreed.zip(started).map(|(agreed, started)| agreed.record(started)),
             disturbances: watch.end(),
             foreign: use_of_cores.foreign(&pinned, &reports),
             pinned,
@@ -140,6 +153,7 @@ impl Setup {
 
     fn run_datagrams(
         &self,
+        start: Start,
         cpus: &[Option<usize>],
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
@@ -153,7 +167,7 @@ impl Setup {
                 .map(|w| self.role(w as u32, workers as u32, engines[w].facts().sockets, live))
                 .collect::<Result<Vec<Role>, _>>()?,
         };
-        let start = Arc::new(Start::of(workers));
+        let start = Arc::new(start);
         let wait = self.wait_mode();
         let threads: Vec<_> = engines
             .into_iter()
@@ -170,12 +184,13 @@ impl Setup {
     fn run_connections(
         &self,
         connections: &ConnectionSetup,
+        start: &Start,
         cpus: &[Option<usize>],
         live: &Arc<Live>,
         stop: &AtomicBool,
     ) -> Result<Vec<Report>, TesterError> {
         let workers = cpus.len() as u32;
-        let (start, wait) = (&Start::of(cpus.len()), self.wait_mode());
+        let wait = self.wait_mode();
         let clients = (0..workers)
             .map(|w| connections.clients(&self.workload, self.plan(w, workers, 0), live.clone()));
         let clients = clients.collect::<Result<Vec<_>, _>>()?;
@@ -207,7 +222,7 @@ fn worker(
     sys::prepare_for_timing();
     start.wait();
     pinned.map_err(TesterError::io("--cpus"))?;
-    let start = start.time();
+    let start = start.time(stop)?;
     role = match role {
         Role::Measurer(measurer) => Role::Measurer(Box::new(measurer.starting_at(start))),
         Role::Replay(replayer) => Role::Replay(Box::new(replayer.starting_at(start))),

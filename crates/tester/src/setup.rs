@@ -81,6 +81,7 @@ impl Setup {
         };
         let setup = Setup { request, workload, connections, kernel, command };
         setup.check_pacing()?;
+        setup.check_slice()?;
         setup.check_families()?;
         setup.check_targets()?;
         Ok(setup)
@@ -98,6 +99,39 @@ impl Setup {
             return Err(Invalid::value("pacing", why));
         }
         self.workload.check_names(u64::from(experiments) * u64::from(EXPERIMENT))
+    }
+
+    /// Refuses a slice of what only one Tester can do, or decide.
+    fn check_slice(&self) -> Result<(), Invalid> {
+        let (request, slice) = (&self.request, self.request.slice);
+        let refuse = |why: &str| Err(Invalid::value("slice", format!("{slice}: {why}")));
+        let lockstep = matches!(request.pacing, Pacing::LockStep { .. });
+        if let (true, Some(at)) = (lockstep, request.start_at) {
+            let why = format!("{at}: a lock-step load has no schedule that could start then");
+            return Err(Invalid::value("start_at", why));
+        }
+        if slice.is_whole() {
+            return Ok(());
+        }
+        if lockstep {
+            return refuse("the lanes of a lock-step load wait for each other, on one host");
+        }
+        if self.kernel.is_some() {
+            return refuse("the engine `kernel` sends whole loads; use the engine `sockets`");
+        }
+        if !request.also.is_empty() {
+            return refuse("a slice has one server");
+        }
+        if request.goal.is_some() {
+            return refuse("a goal is for all slices together: give it to `dnsdyno merge`");
+        }
+        let workers = slice.workers(self.worker_cpus().len() as u32);
+        match self.connections.as_ref().map(|connections| connections.clients) {
+            Some(clients) if clients < workers => refuse(&format!(
+                "{clients} clients are fewer than the {workers} workers of all slices"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses source addresses of another family than the target's.
@@ -209,7 +243,9 @@ impl Setup {
 
     /// Returns the number of sockets that each worker opens.
     pub(crate) fn sockets_per_worker(&self, workers: usize) -> usize {
-        let needed = sockets_for(&self.request.pacing, self.request.timeout, workers as u32);
+        // Those of the other Testers too.
+        let all = self.request.slice.workers(workers as u32) as usize;
+        let needed = sockets_for(&self.request.pacing, self.request.timeout, all as u32);
         // Each server has its own workers, and its own ports.
         let servers = 1 + self.request.also.len();
         let ports = PORTS_PER_DUT_CORE * self.request.dut_cpus.len().max(1) * servers;
@@ -217,9 +253,9 @@ impl Setup {
         let wanted = match (self.request.pacing, sockets.per_worker, sockets.count) {
             (Pacing::LockStep { threads, .. }, ..) => (threads as usize).div_ceil(workers),
             (_, Some(each), _) => usize::from(each),
-            (_, None, Some(count)) => usize::from(count).div_ceil(workers),
+            (_, None, Some(count)) => usize::from(count).div_ceil(all),
             // More are needed from a million queries a second on.
-            (_, None, None) => needed.max(ports.div_ceil(workers)),
+            (_, None, None) => needed.max(ports.div_ceil(all)),
         };
         wanted.clamp(1, udp::MAX_SOCKETS)
     }
@@ -240,19 +276,24 @@ impl Setup {
             let any = vec![SocketAddr::new(anywhere, 0); each];
             return (0..workers).map(|_| Ok(UdpEngine::server(&any, false, options)?)).collect();
         }
-        let from = sockets.source.map_or(vec![anywhere], |from| addresses(from, each * workers));
-        let mut all = sources(&from, each * workers);
+        let slice = self.request.slice;
+        let whole = each * slice.workers(workers as u32) as usize;
+        let from = sockets.source.map_or(vec![anywhere], |from| addresses(from, whole));
+        let mut all = sources(&from, whole);
         if let Some(first) = sockets.first_port {
             let ports = (first..=u16::MAX).take(all.len());
             all.iter_mut().zip(ports).for_each(|(source, port)| source.set_port(port));
         }
-        let engines = all.chunks(each).zip(targets);
+        let own = (0..workers as u32).map(|worker| slice.worker(worker) as usize);
+        let engines = own.map(|worker| &all[worker * each..(worker + 1) * each]).zip(targets);
         engines.map(|(sources, target)| Ok(UdpEngine::client(target, sources, options)?)).collect()
     }
 
-    /// Returns the plan of `worker` among `workers`, for an engine with that number of sockets.
+    /// Returns the plan of `worker` among `workers`, for an engine with that number of sockets. In a slice of a load they are
+    /// workers of the whole.
     pub(crate) fn plan(&self, worker: u32, workers: u32, sockets: usize) -> Plan {
-        let TrialRequest { pacing, duration, timeout, seed, .. } = self.request;
+        let TrialRequest { pacing, duration, timeout, seed, slice, .. } = self.request;
+        let (worker, workers) = (slice.worker(worker), slice.workers(workers));
         Plan {
             pacing,
             duration,
@@ -308,7 +349,7 @@ impl Setup {
             let recording = replay.recording.clone();
             return Ok(Role::Replay(Box::new(Replayer::new(plan, recording, live.clone()))));
         }
-        let workload = self.workload.worker(worker, workers)?;
+        let workload = self.workload.worker(plan.worker, plan.workers)?;
         Ok(Role::Measurer(Box::new(Measurer::new(plan, workload, live.clone()))))
     }
 
@@ -334,3 +375,6 @@ impl Setup {
         cpus.into_iter().cycle().take(count).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

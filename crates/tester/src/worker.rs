@@ -1,5 +1,6 @@
 //! Common parts of all workers: the start, the CPU time, the report.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Barrier, OnceLock};
 
 use engine::{EngineCounters, clock};
@@ -8,20 +9,27 @@ use load::lockstep::Span;
 use measure::Nanos;
 use udp::sys;
 
+use crate::agreed::Agreed;
 use crate::connections::ConnectionReport;
+use crate::error::TesterError;
 
 /// Time between the first worker's readiness and the start of all workers.
 const START_DELAY: Nanos = Nanos::from_millis(1);
 
+/// Time before an agreed start at which the workers wake up.
+const EARLY: Nanos = Nanos::from_millis(50);
+
 /// Start of a trial, which its workers have in common.
 pub(crate) struct Start {
     barrier: Barrier,
-    time: OnceLock<Nanos>,
+    agreed: Option<Agreed>,
+    /// Start of the schedule; `None` if the agreed one is long past.
+    time: OnceLock<Option<Nanos>>,
 }
 
 impl Start {
-    pub(crate) fn of(workers: usize) -> Self {
-        Start { barrier: Barrier::new(workers), time: OnceLock::new() }
+    pub(crate) fn of(workers: usize, agreed: Option<Agreed>) -> Self {
+        Start { barrier: Barrier::new(workers), agreed, time: OnceLock::new() }
     }
 
     /// Waits for all workers.
@@ -29,9 +37,20 @@ impl Start {
         self.barrier.wait();
     }
 
-    /// Returns the common start of all workers, set by the first one, so that their schedules interleave.
-    pub(crate) fn time(&self) -> Nanos {
-        *self.time.get_or_init(|| clock::monotonic() + START_DELAY)
+    /// Returns the common start of all workers, set by the first one, so that their schedules interleave; waits until it is
+    /// near, or until `stop`.
+    ///
+    /// # Errors
+    /// If the agreed start is long past.
+    pub(crate) fn time(&self, stop: &AtomicBool) -> Result<Nanos, TesterError> {
+        if let Some(agreed) = &self.agreed {
+            agreed.wait(EARLY, stop);
+        }
+        let time = || match &self.agreed {
+            None => Some(clock::monotonic() + START_DELAY),
+            Some(agreed) => agreed.monotonic(),
+        };
+        self.time.get_or_init(time).ok_or(TesterError::StartMissed)
     }
 }
 

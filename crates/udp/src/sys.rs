@@ -145,6 +145,28 @@ pub fn sleep_until(at: Nanos) {
     while clock_nanosleep(ClockId::CLOCK_MONOTONIC, until, &at) == Err(nix::errno::Errno::EINTR) {}
 }
 
+/// What the kernel knows of this host's clock (`CLOCK_REALTIME`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockState {
+    /// Largest error of the clock, as what synchronises it has told the kernel; `None` if nothing synchronises it.
+    pub error: Option<Nanos>,
+    /// Seconds by which it is behind TAI; `None` if nobody has told the kernel.
+    pub tai_offset: Option<u32>,
+}
+
+/// Asks the kernel for the state of this host's clock (`adjtimex(2)`); where that is not permitted, nothing is known.
+pub fn clock_state() -> ClockState {
+    // SAFETY: a timex is plain numbers, for which all zeros are valid.
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `timex` lives through the call; without modes nothing is changed.
+    let state = unsafe { libc::adjtimex(&raw mut timex) };
+    let synchronised =
+        state >= 0 && state != libc::TIME_ERROR && timex.status & libc::STA_UNSYNC == 0;
+    let error = u64::try_from(timex.maxerror).ok().filter(|_| synchronised);
+    let tai_offset = u32::try_from(timex.tai).ok().filter(|offset| state >= 0 && *offset > 0);
+    ClockState { error: error.map(Nanos::from_micros), tai_offset }
+}
+
 /// Number of open files that is enough for any load: 2^20, the kernel's own limit (`fs.nr_open`).
 const MANY_FILES: u64 = 1 << 20;
 
@@ -206,6 +228,13 @@ mod tests {
         for (address, own) in [("127.0.0.1:53", true), ("192.0.2.1:53", false)] {
             assert_eq!(is_own_address(address.parse().expect("an address")), own, "{address}");
         }
+    }
+
+    #[test]
+    fn the_clock_has_a_state() {
+        let state = clock_state();
+        assert!(state.tai_offset.is_none_or(|offset| (10..100).contains(&offset)), "{state:?}");
+        assert!(state.error.is_none_or(|error| error <= Nanos::from_secs(16)), "{state:?}");
     }
 
     #[test]

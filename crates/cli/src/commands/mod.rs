@@ -6,6 +6,7 @@ pub(crate) mod dropin;
 pub(crate) mod host;
 pub(crate) mod load;
 pub(crate) mod man;
+pub(crate) mod merge;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod runs;

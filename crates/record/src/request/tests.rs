@@ -164,6 +164,14 @@ fn requests() -> impl Strategy<Value = TrialRequest> {
             early_stop: seed % 2 == 0,
             most_outstanding: Some(seed).filter(|_| seed % 2 == 0),
             step: Some(Nanos(timeout)).filter(|_| seed % 2 == 0),
+            slice: Slice::new((seed % 3) as u32 + 1, 3).expect("a slice"),
+            start_at: (seed % 2 == 0)
+                .then(|| format!("@{}", seed % 1_000_000_000).parse().expect("an instant")),
+            clock_bound: if seed % 3 == 0 {
+                ClockBound::Unchecked
+            } else {
+                ClockBound::Within(Nanos(timeout))
+            },
             sockets,
             seed,
             live: Some("live.json".into()).filter(|_| seed % 2 == 0),

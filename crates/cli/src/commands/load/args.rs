@@ -10,6 +10,7 @@ use record::TrialRequest;
 use record::request;
 
 use super::pacing::{PacingArg, PacingKind, PacingParser};
+use super::part::PartArgs;
 use super::replay::ReplayArgs;
 use crate::arguments::address::{Family, Target};
 use crate::arguments::choice::{Choice, choice};
@@ -103,6 +104,8 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
     #[command(flatten)]
+    pub(crate) part: PartArgs,
+    #[command(flatten)]
     pub(crate) streams: StreamArgs,
     #[command(flatten)]
     pub(crate) replay: ReplayArgs,
@@ -126,14 +129,14 @@ pub(crate) enum Format {
 }
 
 /// Forms of what is printed.
-const FORMAT: [Choice<Format>; 3] = [
+pub(crate) const FORMAT: [Choice<Format>; 3] = [
     ("table", "Lines for people", Format::Table),
     ("json", "The record, as --json - writes it", Format::Json),
     ("csv", "A row below its heads, as `export --csv` writes it", Format::Csv),
 ];
 
 /// Reads a percentile, above 0 and up to 100.
-fn parse_percentile(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_percentile(text: &str) -> Result<f64, String> {
     let digits = text.trim().trim_start_matches('p');
     let number = digits.parse::<f64>().ok().filter(|p| *p > 0.0 && *p <= 100.0);
     number.ok_or_else(|| format!("`{text}` is not a percentile such as 50, 99 or 99.9"))
@@ -164,6 +167,7 @@ impl LoadArgs {
         };
         let pacing = self.pacing()?;
         self.check(pacing)?;
+        self.part.check()?;
         let duration = self.duration();
         let engine = self.engine.apply(self.streams.engine()?)?;
         self.sockets.check_engine(&engine)?;
@@ -180,6 +184,9 @@ impl LoadArgs {
             early_stop: true,
             most_outstanding: self.stop_outstanding,
             step: self.step.or_else(|| pacing.is_ramp().then(|| step_of_ramp(duration))),
+            slice: self.part.slice.unwrap_or_default(),
+            start_at: self.part.start_at,
+            clock_bound: self.part.clock_bound.unwrap_or_default(),
             sockets: self.sockets.request(),
             seed: self.workload.seed,
             live: None,

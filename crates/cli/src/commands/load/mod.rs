@@ -3,6 +3,7 @@
 mod args;
 mod lockstep;
 mod pacing;
+mod part;
 mod replay;
 
 use std::path::Path;
@@ -13,8 +14,7 @@ use record::request::Workload;
 use record::{Table, Trial, TrialRequest};
 use tester::Setup;
 
-use self::args::Format;
-pub(crate) use self::args::{EXAMPLES, LoadArgs};
+pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile};
 use crate::failure::Failure;
 use crate::output::{self, print};
 use crate::process::interruption;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     let json = args.json.as_deref();
     let written = json.map_or(Ok(()), |path| record::write(path, &trial)).map_err(Failure::run);
     if args.json.as_deref() != Some(Path::new("-")) {
-        show(&args, &trial)?;
+        show(args.format, &args.quantiles, &trial)?;
     }
     let failed = trial.void.is_void() || trial.passed == Some(false);
     let no_answer = report::no_answer(&trial);
@@ -66,8 +66,8 @@ fn planned(setup: &Setup) -> Option<Nanos> {
 }
 
 /// Prints a trial in the form that was asked for.
-fn show(args: &LoadArgs, trial: &Trial) -> Result<(), Failure> {
-    match args.format {
+pub(crate) fn show(format: Format, quantiles: &[f64], trial: &Trial) -> Result<(), Failure> {
+    match format {
         Format::Json => record::write(Path::new("-"), trial).map_err(Failure::run),
         Format::Csv => print(|out| {
             record::write_csv(&record::of_trial("load", trial.clone()), Table::Trials, out)
@@ -76,7 +76,7 @@ fn show(args: &LoadArgs, trial: &Trial) -> Result<(), Failure> {
         Format::Table => {
             print!("{}{}", report::trial(trial), report::steps(trial));
             let Ok(histogram) = trial.latency_us.histogram() else { return Ok(()) };
-            for percent in &args.quantiles {
+            for percent in quantiles {
                 let at = histogram.quantile(percent / 100.0).as_micros_f64();
                 let label = format!("p{percent}");
                 println!("{label:<16}{} (from due to reply)", report::view::time_us(at));
@@ -151,6 +151,8 @@ mod tests {
             "dnsdyno load 127.0.0.1 --messages m.bin --runs 1 --pacing 'ramp 0..2k then 3s' --stop-outstanding 500 --expect noerror",
             "dnsdyno load 127.0.0.1 --pacing lockstep --threads 4 --experiments 2 --dut-cpus 0-2 --auth-cpus 3",
             "dnsdyno load 127.0.0.1 --cpus 0,2 --ports-per-thread 7",
+            "dnsdyno load 127.0.0.1 --slice 2/3 --start-at 2026-11-23T04:30:00.25Z",
+            "dnsdyno load 127.0.0.1 --start-at 2026-11-23T04:30:37TAI --clock-bound unchecked",
             "dnsdyno load 127.0.0.1 --cpus 0,2 --ports 9 --wait yield --max-burst-us 20 --gso on --no-gro \
              --no-timestamps --buffer 4096 --shared-core --seed 5",
             "dnsdyno load 127.0.0.1 --transport tls --clients 3 --queries-per-connection 5 --resume --alpn dot,x \

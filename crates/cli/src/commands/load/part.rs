@@ -1,0 +1,31 @@
+//! One of several Testers: its slice of the load, and the start that they have agreed on.
+
+use anyhow::bail;
+use clap::Args;
+use measure::{ClockBound, Slice, StartAt};
+
+/// One of several Testers.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Several Testers")]
+pub(crate) struct PartArgs {
+    /// Send only a slice of the load: 1/3, 2/3 and 3/3 on three hosts are one load. All other arguments are those of the whole
+    /// load; `dnsdyno merge` merges the results
+    #[arg(long, value_name = "I/N")]
+    pub(crate) slice: Option<Slice>,
+    /// Start at this instant: 2026-11-23T04:30:00Z (UTC), 2026-11-23T04:30:37TAI, or @1795408200 (seconds since 1970)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) start_at: Option<StartAt>,
+    /// Refuse --start-at unless this host's clock is synchronised to within this; `unchecked` does not look [default: 10ms]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) clock_bound: Option<ClockBound>,
+}
+
+impl PartArgs {
+    /// Refuses a bound for nothing.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        if self.clock_bound.is_some() && self.start_at.is_none() {
+            bail!("--clock-bound: it goes with --start-at");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! The trials of several Testers, merged to the trial that one Tester as large as all of them would have had.
+//!
+//! ```text
+//! slice 1/3 (a.json) ─┐ counts        added
+//! slice 2/3 (b.json) ─┼ histograms    added, bucket by bucket ──> percentiles
+//! slice 3/3 (c.json) ─┘ void rules    those of each part, of the whole schedule, and of the starts
+//!                       limiter       that of a part whose own resources ended, else that of all
+//! ```
+//!
+//! A histogram of `dnsdyno load --json` is complete, so that a merged one is bit for bit that of one Tester. Parts that are not
+//! of one load are refused.
+
+mod outcome;
+mod part;
+mod sums;
+mod together;
+
+use measure::Histogram;
+
+use crate::trial::Trial;
+
+use outcome::Whole;
+
+pub use part::{MergeError, MergeTerms, Part};
+
+/// Merges the parts of one load to a trial of the whole; its conditions have the `version` and the `command` given.
+///
+/// # Errors
+/// If the parts are not all slices of one load, or not complete.
+pub fn merge(
+    mut parts: Vec<Part>,
+    terms: &MergeTerms,
+    version: &str,
+    command: &str,
+) -> Result<Trial, MergeError> {
+    parts.sort_by_key(Part::slice);
+    together::check(&parts)?;
+    let mut trial = sums::add_up(&parts)?;
+    let read = |what, times: &crate::Times| -> Result<Histogram, MergeError> {
+        let name = || "the merged trial".to_owned();
+        times.histogram().map_err(|why| MergeError::Histogram { name: name(), what, why })
+    };
+    let whole = Whole {
+        parts: &parts,
+        terms,
+        latency: read("latency_us", &trial.latency_us)?,
+        latency_from_send: read("latency_from_send_us", &trial.latency_from_send_us)?,
+        schedule_error: read("schedule_error_us", &trial.schedule_error_us)?,
+    };
+    whole.conclude(&mut trial);
+    trial.conditions.version = version.to_owned();
+    trial.conditions.command = command.to_owned();
+    Ok(trial)
+}
+
+#[cfg(test)]
+mod tests;

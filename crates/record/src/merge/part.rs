@@ -1,0 +1,97 @@
+//! A part of a load, the terms of a merge, and the reasons why parts are refused.
+
+use measure::histogram::NotAHistogram;
+use measure::{Goal, Nanos, Slice};
+
+use crate::trial::Trial;
+
+/// One part of a load: the trial of one Tester.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Name of the part in messages: its file.
+    pub name: String,
+    /// The trial.
+    pub trial: Trial,
+}
+
+impl Part {
+    /// Returns its slice of the load.
+    pub(super) fn slice(&self) -> Slice {
+        self.trial.conditions.slice
+    }
+
+    /// Returns slice and name, for messages.
+    pub(super) fn title(&self) -> String {
+        format!("{} ({})", self.slice(), self.name)
+    }
+}
+
+/// Terms of a merge.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MergeTerms {
+    /// Goal of the whole trial.
+    pub goal: Option<Goal>,
+    /// Largest time between the starts of two parts, the errors of their clocks included; 1 % of the duration if absent.
+    pub start_bound: Option<Nanos>,
+}
+
+/// Reason why parts cannot be merged.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MergeError {
+    /// There is nothing to merge.
+    #[error("there are no parts to merge")]
+    NoParts,
+    /// A part was merged already.
+    #[error("{0} was merged already; give the parts that it was merged from")]
+    MergedAlready(String),
+    /// A part is a whole load, and there are others.
+    #[error("{0} is a whole load, not a slice of one: it was sent without --slice")]
+    Whole(String),
+    /// A slice is given twice.
+    #[error("{first} and {second} are both slice {slice}")]
+    Twice {
+        /// The slice.
+        slice: Slice,
+        /// Name of one part.
+        first: String,
+        /// Name of the other.
+        second: String,
+    },
+    /// Slices are missing.
+    #[error("the load has {of} slices, and {} not given: {}", if missing.len() == 1 { "one is" } else { "some are" }, missing.join(", "))]
+    Missing {
+        /// Number of slices.
+        of: u32,
+        /// The slices that are not given.
+        missing: Vec<String>,
+    },
+    /// Two parts are not of the same load.
+    #[error("{first} and {second} do not belong together: {what} `{a}` and `{b}`")]
+    Unlike {
+        /// Name of one part.
+        first: String,
+        /// Name of the other.
+        second: String,
+        /// The condition in which they differ.
+        what: &'static str,
+        /// Its value in the first.
+        a: String,
+        /// Its value in the second.
+        b: String,
+    },
+    /// A histogram is not complete.
+    #[error(
+        "{0}: its histograms were reduced when it was stored; give the file that `dnsdyno load --json` wrote"
+    )]
+    Reduced(String),
+    /// A histogram cannot be read.
+    #[error("{name}: {what}: {why}")]
+    Histogram {
+        /// Name of the part.
+        name: String,
+        /// Name of the histogram.
+        what: &'static str,
+        /// What is wrong.
+        why: NotAHistogram,
+    },
+}

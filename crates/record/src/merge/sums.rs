@@ -1,0 +1,258 @@
+//! Everything of the parts that is added up: counts, histograms, series, connections, CPU time.
+
+use std::collections::BTreeMap;
+
+use measure::{Histogram, Limiter, Slice, Warning};
+
+use super::part::{MergeError, Part};
+use crate::connections::Connections;
+use crate::trial::{Conditions, Cpu, Drops, Octets, Second, Step, Steps, Trial, Voidness};
+use crate::{SCHEMA, Times};
+
+/// Adds up the parts; the verdicts (void, goal, limiter) are left open.
+pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
+    let trials = || parts.iter().map(|part| &part.trial);
+    let sum = |count: fn(&Trial) -> u64| trials().map(count).sum::<u64>();
+    let duration_s = trials().map(|trial| trial.duration_s).fold(0.0, f64::max);
+    let (sent, answered) = (sum(|t| t.sent), sum(|t| t.answered));
+    let of_all = |what, of: fn(&Trial) -> &Times| {
+        times(parts.iter().map(|part| (part.name.as_str(), of(&part.trial))), what)
+    };
+    let rate = |count: u64| if duration_s > 0.0 { count as f64 / duration_s } else { 0.0 };
+    Ok(Trial {
+        schema: SCHEMA,
+        planned: sum(|t| t.planned),
+        sent,
+        answered,
+        valid: sum(|t| t.valid),
+        invalid: counts(trials().map(|t| &t.invalid)),
+        late: sum(|t| t.late),
+        lost: sum(|t| t.lost),
+        duplicates: sum(|t| t.duplicates),
+        unexpected: sum(|t| t.unexpected),
+        unresolved: sum(|t| t.unresolved),
+        octets: Octets { queries: sum(|t| t.octets.queries), replies: sum(|t| t.octets.replies) },
+        offered_qps: rate(sent),
+        answered_qps: rate(answered),
+        duration_s,
+        latency_us: of_all("latency_us", |t| &t.latency_us)?,
+        latency_from_send_us: of_all("latency_from_send_us", |t| &t.latency_from_send_us)?,
+        schedule_error_us: of_all("schedule_error_us", |t| &t.schedule_error_us)?,
+        rcodes: counts(trials().map(|t| &t.rcodes)),
+        limiter: Limiter::Unknown,
+        limiter_proof: None,
+        void: Voidness(None),
+        goal: None,
+        passed: None,
+        outstanding: None,
+        stopped_early: trials().any(|t| t.stopped_early),
+        cpu: [("tester".to_owned(), cpu(parts))].into(),
+        drops: drops(parts),
+        connections: connections(parts)?,
+        disturbances: disturbances(parts),
+        series: series(parts),
+        steps: steps(parts),
+        experiment_times_ms: Vec::new(),
+        // Percentiles of each second cannot be merged.
+        probes: Vec::new(),
+        targets: Vec::new(),
+        merged: None,
+        conditions: conditions(parts),
+        warnings: warnings(parts),
+    })
+}
+
+fn counts<'a>(all: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
+    let mut sum = BTreeMap::new();
+    for (word, count) in all.flatten() {
+        *sum.entry(word.clone()).or_default() += count;
+    }
+    sum
+}
+
+/// Merges the histograms of `all` parts, each with the name of its part.
+fn times<'p>(
+    all: impl Iterator<Item = (&'p str, &'p Times)>,
+    what: &'static str,
+) -> Result<Times, MergeError> {
+    let mut sum = Histogram::new();
+    for (name, times) in all {
+        if times.hdr.is_empty() {
+            return Err(MergeError::Reduced(name.to_owned()));
+        }
+        let histogram = times.histogram().map_err(|why| MergeError::Histogram {
+            name: name.to_owned(),
+            what,
+            why,
+        })?;
+        sum.merge(&histogram);
+    }
+    Ok(Times::from(&sum))
+}
+
+/// The Testers' CPU: times are added, shares of the cores averaged over the workers; of waiting and of foreign use, the worst.
+fn cpu(parts: &[Part]) -> Cpu {
+    let all: Vec<(&Cpu, f64)> = parts
+        .iter()
+        .filter_map(|part| {
+            Some((part.trial.cpu.get("tester")?, part.trial.conditions.workers as f64))
+        })
+        .collect();
+    let worst = |share: fn(&Cpu) -> Option<f64>| {
+        all.iter().filter_map(|(cpu, _)| share(cpu)).max_by(f64::total_cmp)
+    };
+    let softirq: Vec<f64> = all.iter().filter_map(|(cpu, _)| cpu.softirq_s).collect();
+    let workers: f64 = all.iter().map(|(_, workers)| workers).sum();
+    Cpu {
+        user_s: all.iter().map(|(cpu, _)| cpu.user_s).sum(),
+        system_s: all.iter().map(|(cpu, _)| cpu.system_s).sum(),
+        softirq_s: (softirq.len() == parts.len()).then(|| softirq.iter().sum()),
+        busy: all.iter().map(|(cpu, workers)| cpu.busy * workers).sum::<f64>() / workers.max(1.0),
+        run_delay: worst(|cpu| cpu.run_delay),
+        waited: worst(|cpu| cpu.waited),
+        foreign: worst(|cpu| cpu.foreign),
+        // Cores of different hosts.
+        cpus: Vec::new(),
+    }
+}
+
+fn drops(parts: &[Part]) -> Drops {
+    let sum = |count: fn(&Drops) -> u64| parts.iter().map(|part| count(&part.trial.drops)).sum();
+    Drops {
+        tester_receive: sum(|d| d.tester_receive),
+        authdns_receive: sum(|d| d.authdns_receive),
+        dut_receive: sum(|d| d.dut_receive),
+        link: sum(|d| d.link),
+        tester_send: sum(|d| d.tester_send),
+    }
+}
+
+fn disturbances(parts: &[Part]) -> measure::Disturbances {
+    let mut all = parts.iter().map(|part| &part.trial.disturbances);
+    let mut sum = all.next().cloned().unwrap_or_default();
+    all.for_each(|other| sum.merge_of_host(other));
+    sum
+}
+
+fn series(parts: &[Part]) -> Vec<Second> {
+    let seconds = parts.iter().map(|part| part.trial.series.len()).max().unwrap_or(0);
+    let mut sum = vec![Second::default(); seconds];
+    for part in parts {
+        for (sum, second) in sum.iter_mut().zip(&part.trial.series) {
+            sum.sent += second.sent;
+            sum.valid += second.valid;
+        }
+    }
+    sum
+}
+
+/// Adds the steps that all parts have; the mean latency is that of all their answered queries.
+fn steps(parts: &[Part]) -> Option<Steps> {
+    let all: Vec<&Steps> = parts.iter().filter_map(|part| part.trial.steps.as_ref()).collect();
+    let length_s = all.first()?.length_s;
+    let whole = all.iter().map(|steps| steps.steps.len()).min()?;
+    let step = |number: usize| {
+        let of = || all.iter().map(move |steps| &steps.steps[number]);
+        let answered: u64 = of().map(|step| step.answered).sum();
+        let waited: f64 = of().map(|step| step.latency_us * step.answered as f64).sum();
+        let target: Option<Vec<f64>> = of().map(|step| step.target_qps).collect();
+        Step {
+            target_qps: target.map(|rates| rates.iter().sum()),
+            sent: of().map(|step| step.sent).sum(),
+            answered,
+            failed: of().map(|step| step.failed).sum(),
+            latency_us: waited / answered.max(1) as f64,
+        }
+    };
+    Some(Steps { length_s, steps: (0..whole).map(step).collect() })
+}
+
+/// Connections of a part, with its name.
+type OfPart<'p> = (&'p str, &'p Connections);
+
+/// Adds up the connections; `None` over UDP.
+fn connections(parts: &[Part]) -> Result<Option<Connections>, MergeError> {
+    let all = parts.iter().filter_map(|part| {
+        part.trial.connections.as_ref().map(|connections| (part.name.as_str(), connections))
+    });
+    let all: Vec<OfPart<'_>> = all.collect();
+    if all.is_empty() { Ok(None) } else { sum_of_connections(&all).map(Some) }
+}
+
+fn sum_of_connections(all: &[OfPart<'_>]) -> Result<Connections, MergeError> {
+    let each = || all.iter().map(|(_, connections)| *connections);
+    let sum = |count: fn(&Connections) -> u64| each().map(count).sum::<u64>();
+    let merged = |what, of: fn(&Connections) -> &Times| {
+        times(all.iter().map(|(name, connections)| (*name, of(connections))), what)
+    };
+    let (established, resumed) = (sum(|c| c.established), sum(|c| c.resumed));
+    let transports = each().flat_map(|c| c.by_transport.keys()).cloned();
+    let mut by_transport = BTreeMap::new();
+    for transport in transports.collect::<std::collections::BTreeSet<String>>() {
+        let parts =
+            all.iter().filter_map(|(name, c)| Some((*name, c.by_transport.get(&transport)?)));
+        let parts: Vec<OfPart<'_>> = parts.collect();
+        by_transport.insert(transport.clone(), sum_of_connections(&parts)?);
+    }
+    Ok(Connections {
+        clients: each().map(|c| c.clients).sum(),
+        queries_per_connection: each().find_map(|c| c.queries_per_connection),
+        outstanding: each().map(|c| c.outstanding).max().unwrap_or(0),
+        attempts: sum(|c| c.attempts),
+        established,
+        resumed,
+        resumption_rate: resumed as f64 / established.max(1) as f64,
+        early_data: sum(|c| c.early_data),
+        completed: sum(|c| c.completed),
+        closed_idle: sum(|c| c.closed_idle),
+        closed_by_server: sum(|c| c.closed_by_server),
+        failed: counts(each().map(|c| &c.failed)),
+        slow: sum(|c| c.slow),
+        lost_with_connection: sum(|c| c.lost_with_connection),
+        queries_failed: counts(each().map(|c| &c.queries_failed)),
+        turned_away: sum(|c| c.turned_away),
+        streams_refused: sum(|c| c.streams_refused),
+        streams_waited: sum(|c| c.streams_waited),
+        unserved: sum(|c| c.unserved),
+        // No more were open at once.
+        peak: sum(|c| c.peak),
+        open_at_end: sum(|c| c.open_at_end),
+        connect_us: merged("connect_us", |c| &c.connect_us)?,
+        handshake_us: merged("handshake_us", |c| &c.handshake_us)?,
+        first_query_us: merged("first_query_us", |c| &c.first_query_us)?,
+        steady_us: merged("steady_us", |c| &c.steady_us)?,
+        bytes_sent: sum(|c| c.bytes_sent),
+        bytes_received: sum(|c| c.bytes_received),
+        writes: sum(|c| c.writes),
+        reads: sum(|c| c.reads),
+        by_transport,
+    })
+}
+
+/// The conditions that all parts have, with the sockets and workers of all, and the start that was farthest from the agreed one.
+fn conditions(parts: &[Part]) -> Conditions {
+    let each = || parts.iter().map(|part| &part.trial.conditions);
+    let starts = || each().filter_map(|c| c.agreed_start);
+    let first = each().next().cloned().unwrap_or_default();
+    Conditions {
+        started_unix_s: each().filter_map(|c| c.started_unix_s).min_by(f64::total_cmp),
+        sockets: each().map(|c| c.sockets).sum(),
+        workers: each().map(|c| c.workers).sum(),
+        cpus: Vec::new(),
+        receive_buffer: each().map(|c| c.receive_buffer).min().unwrap_or(0),
+        gro: each().all(|c| c.gro),
+        timestamps: each().all(|c| c.timestamps),
+        slice: Slice::default(),
+        agreed_start: starts().max_by(|a, b| a.error_us.abs().total_cmp(&b.error_us.abs())),
+        ..first
+    }
+}
+
+/// The warnings of all parts; those that depend on the verdict are left out.
+fn warnings(parts: &[Part]) -> Vec<Warning> {
+    let of_verdict = |warning: &&Warning| {
+        matches!(warning, Warning::NotSustained { .. } | Warning::LateQueries { .. })
+    };
+    let all = parts.iter().flat_map(|part| &part.trial.warnings);
+    all.filter(|warning| !of_verdict(warning)).cloned().collect()
+}
