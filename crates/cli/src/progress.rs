@@ -1,7 +1,7 @@
 //! Counters of a running trial: on one line of a terminal, at most twice a second, for trials of over two seconds; or a line at each
 //! interval that the user sets, also off a terminal.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -37,9 +37,7 @@ fn lines(every: Duration, live: &Live, done: &AtomicBool) {
         let now = snapshot(live, began);
         let span = (now.at_s - before.at_s).max(1e-9);
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
-        // A reader that has gone away must not end the trial.
-        let _ = writeln!(
-            std::io::stderr(),
+        eprintln!(
             "{:.1} s: sent {:.0}/s, valid {:.0}/s, invalid {}, lost {}",
             now.at_s,
             rate(now.sent, before.sent),
@@ -70,7 +68,6 @@ fn draw(label: &str, live: &Live, done: &AtomicBool) {
             now.bad.saturating_sub(now.lost),
             now.lost,
         );
-        let _ = std::io::stderr().flush();
         (last, before, drawn) = (Instant::now(), now, true);
     }
     if drawn {
