@@ -263,7 +263,7 @@ mod tests {
         assert_eq!((pipeline.outstanding(), pipeline.find(second).state), (1, State::Answered));
         let mut lost = Vec::new();
         pipeline.expire_each(us(12), us(10), |id, _| lost.push(id));
-        assert_eq!(lost, []);
+        assert!(lost.is_empty(), "{lost:?}");
         pipeline.expire_each(us(13), us(10), |id, _| lost.push(id));
         assert_eq!(lost, [first]);
         assert_eq!((pipeline.outstanding(), pipeline.find(first).state), (0, State::Expired));

@@ -52,7 +52,7 @@ fn queries(workload: &Workload, pacing: &str, slice: Slice, workers: u32) -> Vec
 fn slices_send_at_the_times_and_for_the_names_of_one_tester() {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     (0..50).for_each(|i| writeln!(file, "n{i}.example AAAA").expect("writes"));
-    let query = Query { recursion: true, edns: None };
+    let query = Query { recursion: true, class: None, edns: None };
     let (expect, qtype) = (Expect::Answered, "A".to_owned());
     let workloads = [
         Workload::Namespace(names()),
@@ -86,7 +86,7 @@ fn ports(slice: Slice, workers: usize, first: u16) -> Option<BTreeSet<u16>> {
         name: "x.test".to_owned(),
         qtype: "A".to_owned(),
         expect: Expect::Answered,
-        query: Query { recursion: true, edns: None },
+        query: Query { recursion: true, class: None, edns: None },
     };
     let sockets = Sockets { count: Some(8), first_port: Some(first), ..Sockets::default() };
     let request = TrialRequest { sockets, ..request(name, "constant 1k", slice) };
@@ -120,7 +120,7 @@ fn what_a_slice_cannot_do_is_refused() {
         name: "x.test".to_owned(),
         qtype: "A".to_owned(),
         expect: Expect::Answered,
-        query: Query { recursion: true, edns: None },
+        query: Query { recursion: true, class: None, edns: None },
     };
     let of = |pacing: &str| request(name(), pacing, half);
     let clients = Connecting { clients: 1, ..Connecting::over(measure::Transport::Tcp) };
