@@ -22,7 +22,7 @@ fn dnsdyno(args: &[&str]) -> (i32, String, String) {
 }
 
 /// Misuses: a command line, and the parts of its message.
-const MISUSES: [(&str, &[&str]); 52] = [
+const MISUSES: [(&str, &[&str]); 55] = [
     // The server.
     ("load", &["<TARGET>"]),
     ("load 192.0.2.256", &["`192.0.2.256`", "neither an address nor a name"]),
@@ -80,6 +80,9 @@ const MISUSES: [(&str, &[&str]); 52] = [
     ("load ::1 --trasport tcp", &["--trasport", "--transport"]),
     ("laod ::1", &["laod", "load"]),
     ("run dns64-rfc8129 --dry-run", &["dns64-rfc8129", "did you mean dns64-rfc8219?"]),
+    ("load ::1 --name a.test --class CX", &["--class", "`CX` is not a class", "CH"]),
+    ("load ::1 --rate 1k --class CH", &["--class", "use it with --name"]),
+    ("load ::1 --namespace 10.0.0.0/8 --class CH", &["--class", "--namespace"]),
 ];
 
 #[test]
@@ -123,6 +126,23 @@ fn later_options_override_earlier_ones() {
     let trial: serde_json::Value =
         serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     assert_eq!(trial["sent"], 100, "{code}: {err}");
+}
+
+#[test]
+fn queries_have_the_class_that_was_asked_for() {
+    let auth = AuthDns::start(&[]);
+    let name = "010-000-000-001.dns64perf.test";
+    let load = ["load", auth.plain(), "--name", name, "--type", "A", "--rate", "200"];
+    // The AuthDNS refuses other classes than IN.
+    for (class, code) in [("IN", "NOERROR"), ("CH", "REFUSED")] {
+        let more = ["--class", class, "--duration", "500ms", "--format", "json"];
+        let (_, out, err) = dnsdyno(&[&load[..], &more].concat());
+        let trial: serde_json::Value =
+            serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+        assert_eq!(trial["rcodes"], serde_json::json!({ code: trial["answered"] }), "{class}");
+        let workload = trial["conditions"]["workload"].as_str().unwrap_or_default();
+        assert_eq!(workload.contains("class CH"), class == "CH", "{workload}");
+    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn request(target: &str, also: &[&str]) -> TrialRequest {
         name: "010-000-000-001.dns64perf.test".to_owned(),
         qtype: "A".to_owned(),
         expect: Expect::Answered,
-        query: Query { recursion: false, edns: None },
+        query: Query::plain(false),
     };
     let pacing = Pacing::Window { outstanding: 12 };
     let mut request = TrialRequest::new(address(target), workload, pacing);

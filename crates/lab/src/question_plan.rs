@@ -113,7 +113,7 @@ impl QuestionPlan {
             names: None,
             reuse,
             repeats: None,
-            query: Query { recursion, edns: None },
+            query: Query::plain(recursion),
         }
     }
 

@@ -14,8 +14,8 @@ const MAX_DISTURBANCES: usize = 4;
 const DIGITS: i32 = 3;
 /// Significant bits of the times in the histogram of latencies, which are merged over trials: right to 0.4 %.
 const LATENCY_BITS: u32 = 8;
-/// Significant bits of all other times: right to 1.6 %.
-const OTHER_BITS: u32 = 6;
+/// Significant bits of all other times: right to 3 %.
+const OTHER_BITS: u32 = 5;
 
 impl Trial {
     /// Reduces what is kept of the trial to 10 kB at most: histograms to their coarse form, without that of the times from sent to

@@ -144,6 +144,7 @@ impl Line {
 
     fn composed(&mut self, query: &Query) {
         self.flag(!query.recursion, "--no-recursion");
+        self.maybe("--class", query.class.as_ref());
         let Some(edns) = &query.edns else { return };
         self.maybe("--edns", edns.udp_size);
         self.flag(edns.dnssec, "--dnssec");

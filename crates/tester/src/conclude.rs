@@ -397,7 +397,7 @@ mod tests {
             name: "example.".to_owned(),
             qtype: "A".to_owned(),
             expect: Expect::Answered,
-            query: Query { recursion: false, edns: None },
+            query: Query::plain(false),
         };
         let pacing = Pacing::Constant { rate: Qps::new(1_000.0).expect("a rate") };
         let request = TrialRequest { goal, ..TrialRequest::new(target, workload, pacing) };

@@ -8,7 +8,7 @@ use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
 use record::request::{self, Names, Query, Repeats, Workload};
-use wire::{Edns, Expect, Ipv4Prefix, Name, Namespace, Pref64, Qtype};
+use wire::{Edns, Expect, Ipv4Prefix, Name, Namespace, Pref64, Qclass, Qtype};
 
 use crate::error::{Invalid, TesterError};
 use crate::replay::Replay;
@@ -30,8 +30,8 @@ pub(crate) enum WorkloadPlan {
     Repeating(NamespaceSpec, Mix),
     /// A query file, and its path.
     File(QueryFile, QueryOptions, String),
-    /// Generated queries, with their types and a seed.
-    Generated(GeneratedSpec, Vec<Qtype>, QueryOptions, u64),
+    /// Generated queries, with their types and class and a seed.
+    Generated(GeneratedSpec, Questions, QueryOptions, u64),
     /// A capture.
     Replay(Replay),
 }
@@ -44,10 +44,14 @@ impl WorkloadPlan {
         seed: u64,
         sequential: bool,
     ) -> Result<Self, TesterError> {
-        let generated = |spec, qtype: &str, expect, query| {
+        let generated = |spec, qtype: &str, expect, query: &Query| {
             let qtypes = qtype.split(',').map(|qtype| read("workload.qtype", qtype));
-            let (qtypes, options) = (qtypes.collect::<Result<_, _>>()?, options(query, expect)?);
-            let plan = WorkloadPlan::Generated(spec, qtypes, options, seed);
+            let class = query.class.as_deref().map(|class| read("workload.query.class", class));
+            let questions = Questions {
+                qtypes: qtypes.collect::<Result<_, _>>()?,
+                class: class.transpose()?.unwrap_or(Qclass::IN),
+            };
+            let plan = WorkloadPlan::Generated(spec, questions, options(query, expect)?, seed);
             // An invalid workload is reported here, before the workers start.
             plan.worker(0, 1)?;
             Ok(plan)
@@ -68,7 +72,7 @@ impl WorkloadPlan {
                 Ok(WorkloadPlan::File(file, options, path.display().to_string()))
             }
             Workload::Messages { path, expect, runs } => {
-                let query = Query { recursion: false, edns: None };
+                let query = Query::plain(false);
                 let options = QueryOptions { runs: *runs, ..options(&query, *expect)? };
                 let file = QueryFile::compile_messages(open(path)?, path)?;
                 Ok(WorkloadPlan::File(file, options, path.display().to_string()))
@@ -141,11 +145,12 @@ impl WorkloadPlan {
             WorkloadPlan::File(file, options, _) => {
                 Box::new(file.workload(worker, workers, options.clone()))
             }
-            WorkloadPlan::Generated(spec, qtypes, options, seed) => {
-                let (spec, options) = (spec.clone(), options.clone());
-                let made =
-                    GeneratedWorkload::new(spec, qtypes.clone(), options, *seed, worker, workers);
-                Box::new(made.map_err(|why| Invalid::value("workload", why))?)
+            WorkloadPlan::Generated(spec, questions, options, seed) => {
+                let (spec, options, qtypes) =
+                    (spec.clone(), options.clone(), questions.qtypes.clone());
+                let made = GeneratedWorkload::new(spec, qtypes, options, *seed, worker, workers)
+                    .map_err(|why| Invalid::value("workload", why))?;
+                Box::new(made.of_class(questions.class))
             }
             WorkloadPlan::Replay(_) => {
                 let why = "a replay supports only UDP and its own pace";
@@ -235,29 +240,41 @@ impl WorkloadPlan {
             }
             WorkloadPlan::Replay(replay) => replay.describe(),
             WorkloadPlan::File(file, _, path) => format!("{} queries of {path}", file.queries()),
-            WorkloadPlan::Generated(GeneratedSpec::Single { name }, qtypes, ..) => {
-                format!("{name} {} each time", types(qtypes))
+            WorkloadPlan::Generated(GeneratedSpec::Single { name }, questions, ..) => {
+                format!("{name} {} each time", types(questions))
             }
-            WorkloadPlan::Generated(GeneratedSpec::RandomSubdomain { zone }, qtypes, ..) => {
-                format!("random names below {zone}, type {}", types(qtypes))
+            WorkloadPlan::Generated(GeneratedSpec::RandomSubdomain { zone }, questions, ..) => {
+                format!("random names below {zone}, type {}", types(questions))
             }
             WorkloadPlan::Generated(
                 GeneratedSpec::Mix { zone, names, exponent, repeats, missing },
-                qtypes,
+                questions,
                 ..,
             ) => {
                 format!(
                     "Zipf mix of {names} names of {zone}, exponent {exponent}, repeats {repeats}, missing {missing}, type {}",
-                    types(qtypes)
+                    types(questions)
                 )
             }
         }
     }
 }
 
-/// Returns types as text, with commas between them.
-fn types(qtypes: &[Qtype]) -> String {
-    qtypes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+/// Types of generated queries, used in turn, and their class.
+#[derive(Clone, Debug)]
+pub(crate) struct Questions {
+    qtypes: Vec<Qtype>,
+    class: Qclass,
+}
+
+/// Returns types as text, with commas between them, and a class other than IN.
+fn types(questions: &Questions) -> String {
+    let types: Vec<String> = questions.qtypes.iter().map(ToString::to_string).collect();
+    let class = match questions.class {
+        Qclass::IN => String::new(),
+        other => format!(" of class {other}"),
+    };
+    types.join(",") + &class
 }
 
 /// Parses a text of a request.

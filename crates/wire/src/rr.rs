@@ -72,7 +72,7 @@ impl FromStr for Qtype {
         if text == "*" {
             return Ok(Self::ANY);
         }
-        generic_number(text).map(Self).ok_or_else(|| QtypeError(text.into()))
+        generic_number("TYPE", text).map(Self).ok_or_else(|| QtypeError(text.into()))
     }
 }
 
@@ -104,6 +104,22 @@ impl Qclass {
     /// Any class.
     pub const ANY: Self = Self(255);
 }
+
+impl FromStr for Qclass {
+    type Err = QclassError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = [1, 3, 4, 254, 255].map(Self);
+        let by_name = named.into_iter().find(|class| class.to_string().eq_ignore_ascii_case(text));
+        let class = by_name.or_else(|| generic_number("CLASS", text).map(Self));
+        class.ok_or_else(|| QclassError(text.into()))
+    }
+}
+
+/// The error for a text that is not a class.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a class: write IN, CH, HS, NONE, ANY, or CLASS and a number from 0 to 65535")]
+pub struct QclassError(pub String);
 
 impl fmt::Display for Qclass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,11 +194,11 @@ impl fmt::Display for Rcode {
     }
 }
 
-/// Reads the number in `TYPE123`; only digits may follow the word.
-fn generic_number(text: &str) -> Option<u16> {
-    let (word, digits) = text.split_at_checked(4)?;
+/// Reads the number in `TYPE123` or `CLASS123`; only digits may follow the word.
+fn generic_number(wanted: &str, text: &str) -> Option<u16> {
+    let (word, digits) = text.split_at_checked(wanted.len())?;
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    (plain && word.eq_ignore_ascii_case("TYPE")).then(|| digits.parse().ok())?
+    (plain && word.eq_ignore_ascii_case(wanted)).then(|| digits.parse().ok())?
 }
 
 /// Names of the opcodes by number; empty where IANA has none.
@@ -228,6 +244,18 @@ mod tests {
         for (number, name) in TYPES {
             assert_eq!(name.parse(), Ok(Qtype(number)));
             assert_eq!(Qtype(number).to_string(), name);
+        }
+    }
+
+    #[test]
+    fn classes_are_read() {
+        for (text, number) in [("IN", 1), ("ch", 3), ("CLASS3", 3), ("class65535", 65_535)] {
+            assert_eq!(text.parse(), Ok(Qclass(number)), "{text}");
+            assert_eq!(Qclass(number).to_string().parse(), Ok(Qclass(number)), "{text}");
+        }
+        for text in ["", "X", "CLASS", "CLASS65536", "3", "TYPE3", "CL\u{e4}SS1"] {
+            let error = text.parse::<Qclass>().unwrap_err().to_string();
+            assert!(error.contains("is not a class"), "{text}: {error}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::{ArgAction, Args};
 use record::request::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
-use wire::{Ipv4Prefix, Name, Pref64, Qtype};
+use wire::{Ipv4Prefix, Name, Pref64, Qclass, Qtype};
 
 use crate::arguments::address::{ipv4_net, ipv6_net};
 use crate::arguments::choice::{Choice, choice};
@@ -62,6 +62,9 @@ pub(crate) struct WorkloadArgs {
     /// Type of the queries, or several in turn (A,AAAA,MX) [default: AAAA; a file has its own types, a namespace one]
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', action = ArgAction::Set)]
     pub(crate) qtype: Vec<Qtype>,
+    /// Class of the queries, such as CH for `--name version.bind --type TXT` [default: IN]
+    #[arg(long, value_name = "CLASS", conflicts_with_all = ["namespace", "queries", "messages"])]
+    pub(crate) class: Option<Qclass>,
     /// Replies must hold the IPv4 address of the name embedded in this prefix [default: in any prefix]
     #[arg(long, value_name = "PREF64")]
     pub(crate) expect_pref64: Option<Pref64>,
@@ -166,6 +169,11 @@ impl WorkloadArgs {
         if self.qtype.len() > 1 {
             bail!("--type {qtype}: the names of a namespace are queried for one type");
         }
+        if self.class.is_some() {
+            bail!(
+                "--class: the names of a namespace are of class IN: use it with --name, --random-subdomain or --mix"
+            );
+        }
         Ok(Workload::Namespace(self.names(qtype, query)))
     }
 
@@ -197,6 +205,7 @@ impl WorkloadArgs {
         let wanted = self.edns.is_some() || self.dnssec || !self.edns_option.is_empty();
         let edns =
             Edns { udp_size: self.edns, dnssec: self.dnssec, options: self.edns_option.clone() };
-        Query { recursion: !self.no_recursion, edns: wanted.then_some(edns) }
+        let class = self.class.map(|class| class.to_string());
+        Query { recursion: !self.no_recursion, class, edns: wanted.then_some(edns) }
     }
 }

@@ -92,7 +92,7 @@ impl Prepared {
 
     /// Returns the workload of closed loops and lanes: the queries in their order, again from the start at the end.
     pub(crate) fn workload(&self, recursion: bool) -> Workload {
-        let (path, query) = (self.queries.clone(), Query { recursion, edns: None });
+        let (path, query) = (self.queries.clone(), Query::plain(recursion));
         Workload::QueryFile { path, expect: Expect::Answered, query, runs: None, probability: None }
     }
 

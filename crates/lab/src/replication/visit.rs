@@ -47,7 +47,7 @@ impl Session<'_> {
         let workload = Workload::QueryFile {
             path: material.queries.clone(),
             expect: Expect::Answered,
-            query: Query { recursion: false, edns },
+            query: Query { edns, ..Query::plain(false) },
             runs: None,
             probability: None,
         };

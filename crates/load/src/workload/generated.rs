@@ -60,6 +60,7 @@ pub struct GeneratedWorkload {
     spec: GeneratedSpec,
     /// Types of the queries, used in turn.
     qtypes: Vec<Qtype>,
+    class: Qclass,
     /// Place of the next type.
     next_type: usize,
     rng: Rng,
@@ -104,6 +105,7 @@ impl GeneratedWorkload {
         }
         Ok(GeneratedWorkload {
             spec,
+            class: Qclass::IN,
             next_type: worker as usize % qtypes.len(),
             qtypes,
             rng: Rng::part(seed, u64::from(worker)),
@@ -114,6 +116,12 @@ impl GeneratedWorkload {
             recursion_desired: options.recursion_desired,
             opt: opt_record(options.edns.as_ref())?,
         })
+    }
+
+    /// Asks in a class other than IN.
+    pub fn of_class(mut self, class: Qclass) -> Self {
+        self.class = class;
+        self
     }
 
     /// Writes the next name; returns its length.
@@ -180,7 +188,7 @@ impl Workload for GeneratedWorkload {
         self.next_type =
             if self.next_type + 1 == self.qtypes.len() { 0 } else { self.next_type + 1 };
         question[end..end + 2].copy_from_slice(&qtype.0.to_be_bytes());
-        question[end + 2..end + 4].copy_from_slice(&Qclass::IN.0.to_be_bytes());
+        question[end + 2..end + 4].copy_from_slice(&self.class.0.to_be_bytes());
         let question = &question[..end + 4];
         let len = compose(out, 0, question, self.recursion_desired, self.opt.as_deref());
         Some(Composed { len, key: reply::question_hash(question) })
