@@ -1,4 +1,5 @@
-//! Lists what is built in: every TOML file of `servers/` and of `experiments/`, as name and text, sorted by name.
+//! Lists what is built in: every TOML file of `servers/` and of `experiments/`, as name and text, sorted by name. Both folders are
+//! at the top of the repository; links beside this file lead to them, so that they are in the packed crate.
 
 use std::env;
 use std::fs;
@@ -9,7 +10,7 @@ fn main() -> io::Result<()> {
     let variable = |name| env::var_os(name).map(PathBuf::from).ok_or(io::ErrorKind::NotFound);
     let (manifest, out) = (variable("CARGO_MANIFEST_DIR")?, variable("OUT_DIR")?);
     for folder in ["servers", "experiments"] {
-        let path = manifest.join("../..").join(folder).canonicalize()?;
+        let path = manifest.join(folder).canonicalize()?;
         // A file that is added, removed or changed changes the list.
         println!("cargo:rerun-if-changed={}", path.display());
         fs::write(out.join(folder).with_extension("rs"), list(&path)?)?;

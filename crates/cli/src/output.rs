@@ -1,13 +1,17 @@
 //! Outputs of commands: files, the standard output, and the standard error.
 //!
-//! A terminal that is gone, a full disk, or a reader that has closed its pipe never ends what a command measures. So `println!`
+//! A terminal that is gone, a full disk, a reader that has closed its pipe or does not read it never ends or stops what a command measures. So `println!`
 //! and `eprintln!` of this crate do not panic, as those of the standard library do: what standard error does not take is lost,
 //! and an error of the standard output is told at the end (a closed pipe is none).
 
 use std::fmt::Arguments;
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::failure::Failure;
 
@@ -36,10 +40,33 @@ pub(crate) fn to_stdout(text: Arguments<'_>) {
     note(io::stdout().lock().write_fmt(text));
 }
 
-/// Writes text to standard error, as far as it is taken.
+/// Longest time that a reader of standard error may let this process wait.
+const PATIENCE_MS: u16 = 1_000;
+/// Largest part of a text that a pipe takes at once if it takes anything, in octets (POSIX: `PIPE_BUF` is at least that).
+const PART: usize = 512;
+/// Whether the reader has let this process wait in vain, so that it need not wait again.
+static STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Writes text to standard error, as far as it is taken: a full pipe that nobody reads, or a terminal that was stopped, loses the
+/// text, and never stops this process.
 pub(crate) fn to_stderr(text: Arguments<'_>) {
-    // There is nowhere to tell an error.
-    let _ = io::stderr().lock().write_fmt(text);
+    let mut out = io::stderr().lock();
+    for part in text.to_string().as_bytes().chunks(PART) {
+        let patience = if STUCK.load(Ordering::Relaxed) { 0 } else { PATIENCE_MS };
+        let taken = is_ready(&out, patience);
+        STUCK.store(!taken, Ordering::Relaxed);
+        // There is nowhere to tell an error.
+        if !taken || out.write_all(part).is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits until a stream takes text, for so many milliseconds; returns whether it does.
+fn is_ready(stream: &impl AsFd, patience_ms: u16) -> bool {
+    let mut streams = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
+    // Where it cannot be told, as of a closed one, writing tells.
+    poll(&mut streams, patience_ms).map_or(true, |ready| ready > 0)
 }
 
 /// Keeps the first error of the standard output.

@@ -1,7 +1,7 @@
 //! Counters of a running trial: on one line of a terminal, at most twice a second, for trials of over two seconds; or a line at each
 //! interval that the user sets, also off a terminal.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -45,9 +45,7 @@ fn lines(every: Duration, live: &Live, done: &AtomicBool) {
         let now = snapshot(live, began);
         let of = now.since(&before);
         let rate = |count: u64| count as f64 / of.at_s.max(1e-9);
-        // A reader that has gone away must not end the trial.
-        let _ = writeln!(
-            std::io::stderr(),
+        eprintln!(
             "{:.1} s: sent {:.0}/s, valid {:.0}/s, invalid {}, lost {}{}",
             now.at_s,
             rate(of.sent),
@@ -100,7 +98,6 @@ fn draw(label: &str, planned: Option<Nanos>, live: &Live, done: &AtomicBool) {
             now.bad.saturating_sub(now.lost),
             now.lost,
         );
-        let _ = std::io::stderr().flush();
         (last, before, drawn) = (Instant::now(), now, true);
     }
     if drawn {

@@ -330,6 +330,37 @@ fn a_killed_process_of_the_lab_is_told() {
 }
 
 #[test]
+fn a_server_that_dies_once_costs_one_repeat() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, json) = (dir.path().join("x.toml"), dir.path().join("x.json"));
+    let (count, program) = (dir.path().join("count"), cargo_bin("dnsdyno"));
+    let (count, program) = (count.display(), program.display());
+    // The second of its starts ends in the middle of the trial.
+    let text = format!(
+        "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nservers = [\"own\"]\nmethod = \"load\"\nrepeats = 3\n\
+         [workload]\nnamespace = \"10.0.0.0/24\"\n[load]\nrates = [\"200\"]\nduration = \"8s\"\ntimeout = \"200ms\"\n\
+         [custom.own]\nipv6 = false\ncommand = \'\'\'n=$(cat {count} || echo 0); echo $((n + 1)) >{count}; limit=600; \
+         [ $n != 1 ] || limit=6; exec timeout $limit {program} auth --listen {{{{ listen.v4 }}}}:{{{{ listen.port }}}} \
+         --namespace {{{{ namespace }}}} --zone {{{{ zone }}}} --pref64 {{{{ pref64 }}}} --aaaa always --cpus {{{{ cpus }}}}\'\'\'\n"
+    );
+    std::fs::write(&file, text).expect("writes");
+    let mut command = dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--json"]);
+    let output = command.arg(&json).arg(&file).output().expect("starts");
+    let told = said(&output);
+    if told.contains("cannot get its namespaces") {
+        return skip::because(told);
+    }
+    let run: Value = serde_json::from_slice(&std::fs::read(&json).expect(&told)).expect("JSON");
+    let cell = &run["results"][0];
+    let void = cell["void_repeats"].as_array().cloned().unwrap_or_default();
+    let died = void.iter().find(|void| void["repeat"] == 1).map(|void| void["why"].to_string());
+    assert!(died.is_some_and(|why| why.contains("ended by itself")), "{told}");
+    let repeats = cell["trials"].as_array().expect("trials").iter().map(|trial| &trial["repeat"]);
+    assert!(repeats.clone().any(|repeat| *repeat == 2), "{told}");
+    assert_eq!(run["complete"], false);
+}
+
+#[test]
 fn a_resumed_run_refuses_options_that_it_would_ignore() {
     let dir = tempfile::tempdir().expect("a folder");
     for option in [["--seed", "3"], ["--link", "plain"], ["--path", "wire"]] {
@@ -394,4 +425,78 @@ fn a_full_disk_is_told() {
     // It was measured, and so it is printed.
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(out.matches("sent").count() >= told.matches("kept as run").count(), "{out}{told}");
+}
+
+#[test]
+fn a_server_that_cannot_start_is_told_before_the_self_test() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("x.toml");
+    let text = "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nservers = [\"own\"]\nmethod = \"search\"\n\
+                [workload]\nnamespace = \"10.0.0.0/24\"\n[search]\ngoal = \"zero-loss\"\nstart = \"20k\"\nmax = \"40k\"\nresolution = 0.1\nduration = \"10m\"\ntimeout = \"1s\"\n\
+                [custom.own]\nready = \"1s\"\ncommand = \"echo it has no licence; exit 3\"\n";
+    std::fs::write(&file, text).expect("writes");
+    let mut command = dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--no-store"]);
+    let output = command.arg(&file).output().expect("starts");
+    let told = said(&output);
+    if told.contains("cannot get its namespaces") {
+        return skip::because(told);
+    }
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("it has no licence") && !told.contains("self-test of the"), "{told}");
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_does_not_stop_a_run() {
+    let (auth, dir) = (AuthDns::start(&[]), tempfile::tempdir().expect("a folder"));
+    let json = dir.path().join("x.json");
+    let mut words = load(&auth);
+    words[5] = "4s";
+    // A line of some 60 octets each millisecond: more than a pipe holds.
+    let words =
+        [&words[..], &["--interval", "1ms", "--json", json.to_str().expect("text")]].concat();
+    let mut command = dnsdyno(dir.path(), &words);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("starts");
+    let unread = child.stderr.take();
+    wait_for("the load ends", || child.try_wait().expect("our own child").is_some());
+    assert!(json.exists());
+    drop(unread);
+}
+
+#[test]
+fn a_server_that_writes_without_end_does_not_fill_the_disk() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("x.toml");
+    let program = cargo_bin("dnsdyno");
+    let text = format!(
+        "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nservers = [\"own\"]\nmethod = \"load\"\n\
+         [workload]\nnamespace = \"10.0.0.0/24\"\n[load]\nrates = [\"200\"]\nduration = \"6s\"\ntimeout = \"200ms\"\n\
+         [custom.own]\nipv6 = false\ncommand = \'\'\'while :; do head -c 4000000 /dev/zero; sleep 0.1; done & \
+         exec {} auth --listen {{{{ listen.v4 }}}}:{{{{ listen.port }}}} --namespace {{{{ namespace }}}} \
+         --zone {{{{ zone }}}} --pref64 {{{{ pref64 }}}} --aaaa always --cpus {{{{ cpus }}}}\'\'\'\n",
+        program.display()
+    );
+    std::fs::write(&file, text).expect("writes");
+    let mut command = dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--no-store", "--keep"]);
+    let output = command.arg(&file).output().expect("starts");
+    let told = said(&output);
+    if told.contains("cannot get its namespaces") {
+        return skip::because(told);
+    }
+    let kept =
+        told.lines().find_map(|line| line.split_once("kept in ").or(line.split_once("kept: ")));
+    let folder = PathBuf::from(kept.unwrap_or_else(|| panic!("no folder: {told}")).1.trim());
+    let mut folders = vec![folder.clone()];
+    let mut size = 0;
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).expect("it was kept").flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                _ => size += entry.metadata().map_or(0, |m| m.len()),
+            }
+        }
+    }
+    std::fs::remove_dir_all(&folder).expect("our own folder");
+    // Some 40 MB a second were written, for at least six seconds.
+    assert!(size > 1 << 20 && size < 150 << 20, "{size} octets: {told}");
 }

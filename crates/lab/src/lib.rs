@@ -38,6 +38,7 @@ mod leftovers;
 mod limit;
 mod link_mode;
 mod links;
+mod log_bound;
 mod netns;
 mod pair;
 pub mod probe;

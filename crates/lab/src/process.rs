@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use crate::cpus::CpuList;
 use crate::enter;
 use crate::exec::ExecRequest;
+use crate::log_bound::LogBound;
 use crate::netns::Namespace;
 use crate::probe::procfs;
 
@@ -77,6 +78,8 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
+    // Keeps the log from filling the disk, as long as the process lives.
+    _bound: LogBound,
     cpus: CpuList,
     gone: bool,
 }
@@ -149,7 +152,7 @@ impl std::fmt::Display for LogTail {
 }
 
 impl Process {
-    /// Starts the process `launch`. Both of its output streams go to `DIR/NAME.log`.
+    /// Starts the process `launch`. Both of its output streams go to `DIR/NAME.log`, whose size is bounded.
     ///
     /// The calling thread must live as long as the process: the kernel kills the process when the thread that started
     /// it ends.
@@ -191,7 +194,8 @@ impl Process {
             let _ = pipe.write_all(input);
         }
         let (name, cpus) = (launch.name.to_owned(), launch.cpus.clone());
-        Ok(Self { name, child, log, cpus, gone: false })
+        let bound = LogBound::new(log.clone());
+        Ok(Self { name, child, log, _bound: bound, cpus, gone: false })
     }
 
     /// Returns its process number.

@@ -29,24 +29,37 @@ impl Session<'_> {
         &self,
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<Option<Certificate>, RunError> {
-        let common = self.checked.experiment.common();
-        let wanted = common.method == Method::Search
-            && common.search.as_ref().is_some_and(|search| search.self_test);
-        if !wanted {
+        if !self.wants_certificate() {
             return Ok(None);
         }
-        let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
-        let known = resumed.into_iter().find_map(|cell| cell.certificate.clone());
-        let given = self.options.certificate.as_ref();
-        let mut certificate = match known.or_else(|| given?.self_test.clone()) {
-            Some(certificate) => certificate,
+        let mut certificate = match self.known_certificate() {
+            Some(certificate) => certificate.clone(),
             None => self.certify(notify)?,
         };
-        if let Some(file) = given {
+        if let Some(file) = &self.options.certificate {
             certificate.certified_qps = certificate.certified_qps.min(file.certified_qps);
         }
         notify(Event::Certified(&certificate));
         Ok(Some(certificate))
+    }
+
+    /// Returns whether the method wants a certificate.
+    fn wants_certificate(&self) -> bool {
+        let common = self.checked.experiment.common();
+        common.method == Method::Search
+            && common.search.as_ref().is_some_and(|search| search.self_test)
+    }
+
+    /// Returns the certificate of the run before its interruption, or the user's.
+    fn known_certificate(&self) -> Option<&Certificate> {
+        let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
+        let given = || self.options.certificate.as_ref()?.self_test.as_ref();
+        resumed.into_iter().find_map(|cell| cell.certificate.as_ref()).or_else(given)
+    }
+
+    /// Returns whether the run makes a self-test.
+    pub(crate) fn needs_self_test(&self) -> bool {
+        self.wants_certificate() && self.known_certificate().is_none()
     }
 
     /// Makes the self-test.

@@ -1,5 +1,7 @@
 //! A run in progress: the visits of its cells, one after the other.
 
+mod try_out;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -13,7 +15,7 @@ use experiment::{
     visits,
 };
 use measure::{Nanos, Path as LinkPath};
-use record::{CellRecord, Certificate, Run, Skipped, TrialRecord};
+use record::{CellRecord, Run, Skipped, TrialRecord};
 use wire::Namespace;
 use zone::ZoneRecords;
 
@@ -67,6 +69,8 @@ pub(crate) struct Cell {
     pub(crate) kept: Vec<TrialRecord>,
     /// Whether a visit has failed, so that there are no further ones.
     given_up: bool,
+    /// Number of visits up to the last one in which the server has died.
+    pub(crate) deaths: u32,
 }
 
 /// A run in progress.
@@ -105,8 +109,18 @@ impl<'a> Session<'a> {
         run: &mut Run,
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), RunError> {
-        let certificate = self.certificate(notify)?;
-        let mut cells = self.cells(certificate.as_ref());
+        let mut cells = self.cells();
+        for (v, why) in self.try_out() {
+            let index = self.index(&v);
+            cells[index].given_up = true;
+            self.note(why, &cells[index].record, run, notify);
+        }
+        if Self::any_left(&cells) {
+            let certificate = self.certificate(notify)?;
+            // Those of a resumed run have theirs.
+            let without = cells.iter_mut().filter(|cell| cell.record.certificate.is_none());
+            without.for_each(|cell| cell.record.certificate = certificate.clone());
+        }
         let common = self.checked.experiment.common();
         let servers = self.checked.adapters.len();
         let points = &self.checked.experiment.points;
@@ -156,6 +170,9 @@ impl<'a> Session<'a> {
         run.complete &= cells.iter().all(|cell| cell.record.void_repeats.is_empty());
         let measured = |cell: &CellRecord| cell.repeats_made() > 0 || !cell.trials.is_empty();
         run.results = cells.into_iter().map(|cell| cell.record).filter(measured).collect();
+        // All cells have the same certificate: one of them says by which trials.
+        let self_tests = run.results.iter_mut().filter_map(|cell| cell.certificate.as_mut());
+        self_tests.skip(1).for_each(|certificate| certificate.trials.clear());
         Ok(())
     }
 
@@ -181,7 +198,7 @@ impl<'a> Session<'a> {
     }
 
     /// Makes the cells; those of a resumed run have their earlier results.
-    fn cells(&self, certificate: Option<&Certificate>) -> Vec<Cell> {
+    fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for point in &self.checked.experiment.points {
             for adapter in &self.checked.adapters {
@@ -193,7 +210,6 @@ impl<'a> Session<'a> {
                 }
                 let method = point.settings.method.word();
                 let mut record = CellRecord::new(&adapter.name, settings, method);
-                record.certificate = certificate.cloned();
                 record.notes = variables::notes(adapter, point);
                 let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
                 let mut kept = Vec::new();
@@ -206,7 +222,7 @@ impl<'a> Session<'a> {
                     kept = old.trials.iter().filter(|t| !over(t)).cloned().collect();
                     record.trials.retain(over);
                 }
-                cells.push(Cell { record, kept, given_up: false });
+                cells.push(Cell { record, kept, given_up: false, deaths: 0 });
             }
         }
         cells

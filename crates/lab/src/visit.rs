@@ -3,7 +3,7 @@
 use experiment::visit::{Found, Replay, add_visit};
 use experiment::{Bench, BenchError, Circumstances, Method, NameBudget, TrialSpec, Visit, visit};
 use measure::{Nanos, Pacing};
-use record::CellRecord;
+use record::{CellRecord, VoidRepeat};
 
 use crate::bench::LabBench;
 use crate::run::Event;
@@ -13,6 +13,9 @@ use crate::session::{Cell, Session, Shortfall};
 const WARM_UP_WINDOW: u32 = 64;
 /// Number of names for each second of a warm-up.
 const WARM_UP_NAMES_PER_S: f64 = 100_000.0;
+
+/// Number of visits running in which a server may die before it gets no more.
+const MAX_DEATHS: u32 = 1;
 
 /// A started server, ready to be measured.
 pub(crate) struct Started<'a> {
@@ -54,7 +57,7 @@ impl Session<'_> {
         let mut names = started.names;
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
         bench.stop();
-        let found = found?;
+        let found = survived(v, settings.repeats, cell, found)?;
         let circumstances =
             Circumstances { names: names.used(), shortened, ..started.circumstances };
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
@@ -143,5 +146,27 @@ impl Session<'_> {
         // The findings show whether the repeat is void again.
         cell.record.void_repeats.retain(|void| void.repeat != v.repeat);
         Ok(found)
+    }
+}
+
+/// Returns the findings of a visit. A server that has died makes its repeat void if there are others, each of which starts
+/// another server.
+fn survived(
+    v: &Visit,
+    repeats: u32,
+    cell: &mut Cell,
+    found: Result<Found, Shortfall>,
+) -> Result<Found, Shortfall> {
+    match found {
+        Err(Shortfall::Failed(why)) if repeats > 1 && cell.deaths < MAX_DEATHS => {
+            cell.deaths += 1;
+            cell.record.void_repeats.retain(|void| void.repeat != v.repeat);
+            Ok(Found::Void(VoidRepeat { repeat: v.repeat, why }))
+        }
+        Ok(found) => {
+            cell.deaths = 0;
+            Ok(found)
+        }
+        failed => failed,
     }
 }
