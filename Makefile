@@ -14,6 +14,7 @@ TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_
 	nginx-light:nginx libnginx-mod-stream:/usr/lib/nginx/modules/ngx_stream_module.so curl haproxy nghttp2-client:h2load bind9-dnsutils:dig fstrm-bin:fstrm_capture knot-dnsutils:kxdpgun dnsperf ethtool tcpdump iproute2:ip \
 	bind9-utils:dnssec-signzone knot-dnssecutils:kzonesign ldnsutils:ldns-signzone chromium \
 	python3-venv:/usr/lib/python3*/ensurepip strace eatmydata radvd tayga procps:sysctl prometheus:promtool \
+	dpkg-dev:dpkg-shlibdeps binutils:strip man-db:man util-linux:setpriv \
 	clang-14 llvm-14:llvm-strip-14 libbpf-dev:/usr/include/bpf/bpf_helpers.h
 
 .PHONY: build demo test lint bench fuzz man deb clean help
@@ -58,8 +59,8 @@ man: build ## write the man pages to out/man
 	$(DNSDYNO) man $(OUT)/man
 	target/release/dns64d --man $(OUT)/man
 
-deb: man ## build the Debian package of dns64d (needs cargo-deb: cargo install --locked cargo-deb)
-	$(CARGO) deb --package dns64d --no-build --output $(OUT)/
+deb: build ## build the Debian packages of dnsdyno and dns64d (needs dpkg-dev)
+	scripts/build-deb target/release $(OUT)
 
 clean: ## remove what was built
 	$(CARGO) clean

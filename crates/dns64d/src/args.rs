@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::control::Ctl;
 
@@ -42,6 +43,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) man: Option<PathBuf>,
 
+    /// Print the completions of a shell.
+    #[arg(long, value_name = "SHELL", hide = true)]
+    pub(crate) completions: Option<Shell>,
+
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -60,4 +65,9 @@ pub(crate) fn write_man(folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::write(&path, page))
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Prints the completions of `shell`.
+pub(crate) fn print_completions(shell: Shell) {
+    clap_complete::generate(shell, &mut Args::command(), "dns64d", &mut std::io::stdout());
 }

@@ -38,6 +38,10 @@ fn main() -> ExitCode {
         print!("{DEFAULTS}");
         return ExitCode::SUCCESS;
     }
+    if let Some(shell) = args.completions {
+        args::print_completions(shell);
+        return ExitCode::SUCCESS;
+    }
     if let Some(folder) = &args.man {
         return match args::write_man(folder) {
             Ok(()) => ExitCode::SUCCESS,
