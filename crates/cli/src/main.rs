@@ -22,8 +22,8 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    auth, compare, host, load, man, merge, report, run, runs, search, selftest, servers, site, trace,
-    update, verify, zone,
+    auth, compare, host, load, man, merge, report, run, runs, search, selftest, servers, site,
+    trace, update, verify, zone,
 };
 use failure::Failure;
 
