@@ -192,7 +192,6 @@ mod tests {
         let searched = between(&page, "<h3>Capacity</h3>", "<h3>Latency and schedule");
         assert!(searched.contains("median, clients") && searched.contains("at 10,625 clients"));
         for part in ["queries/s", "queries per second", " qps"] {
-            let text = searched.replace("The Tester", "");
             let place =
                 searched.find(part).map(|at| searched[at.saturating_sub(200)..at + 20].to_owned());
             assert_eq!(place, None, "{part}");
