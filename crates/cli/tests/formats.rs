@@ -190,3 +190,38 @@ fn tables_have_a_row_for_each_cell() {
         assert_eq!(rows.iter().find(|row| bare(row)), None);
     });
 }
+
+#[test]
+fn plots_are_svg_files_that_need_nothing_else() {
+    let mut files = 0;
+    // Of a run whose trials are all void there is nothing to plot.
+    let valid = |path: &PathBuf| {
+        let run = read_run(path).unwrap_or_else(|e| panic!("{e}"));
+        let mut trials = run.results.iter().flat_map(|cell| &cell.trials);
+        run.results.iter().any(|cell| figures(cell) > 0) || trials.any(|t| !t.trial.void.is_void())
+    };
+    for run in runs().into_iter().filter(valid) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("new/figures");
+        let told = export(&run, &["--svg", "--output", folder.to_str().expect("UTF-8")]);
+        for path in told.lines() {
+            let text = std::fs::read_to_string(path).expect("the file that was told");
+            assert!(text.starts_with("<svg xmlns=") && text.ends_with("</svg>\n"), "{path}");
+            for other in ["href", "var(", "NaN", "<script"] {
+                assert!(!text.contains(other), "{path}: {other}");
+            }
+            files += 1;
+        }
+        assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), told.lines().count());
+    }
+    assert!(files > 20, "{files}");
+    let file = runs()[0].clone();
+    for words in [&["--svg"][..], &["--svg", "--output", "-"]] {
+        let refused =
+            Command::new(cargo_bin("dnsdyno")).arg("export").arg(&file).args(words).output();
+        let refused = refused.expect("starts");
+        assert_eq!(refused.status.code(), Some(2), "{words:?}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("--output"), "{words:?}: {said}");
+    }
+}

@@ -121,20 +121,16 @@ fn deciding(cell: &CellRecord) -> Vec<&TrialRecord> {
     out
 }
 
-/// The number of the search that found what is nearest to the median, the first of several.
-fn nearest(cell: &CellRecord) -> Option<u32> {
-    let void: Vec<u32> = cell.void_repeats.iter().map(|void| void.repeat).collect();
-    let made = cell.repeats + void.len() as u32;
-    let searches = (0..made).filter(|repeat| !void.contains(repeat)).zip(&cell.capacities);
-    let mut best: Option<(u32, f64)> = None;
-    for (repeat, capacity) in searches {
-        let Some((found, median)) = capacity.qps.zip(cell.median_qps) else { continue };
-        let distance = (found - median).abs();
-        if best.is_none_or(|(_, least)| distance < least) {
-            best = Some((repeat, distance));
+/// The rate that a search found and that is nearest to the median, the first of several.
+fn nearest(cell: &CellRecord) -> Option<f64> {
+    let mut best: Option<f64> = None;
+    for found in cell.capacities.iter().filter_map(|capacity| capacity.qps) {
+        let distance = |rate: f64| (rate - cell.median_qps.expect("a median")).abs();
+        if best.is_none_or(|rate| distance(found) < distance(rate)) {
+            best = Some(found);
         }
     }
-    best.map(|(repeat, _)| repeat)
+    best
 }
 
 fn merged<'a>(times: impl Iterator<Item = &'a Times>) -> Histogram {
@@ -150,7 +146,7 @@ fn quantile(times: &Histogram, q: f64) -> Option<f64> {
 
 fn capacity(cell: &CellRecord, head: &str) -> Option<f64> {
     let of = nearest(cell);
-    let stands = |t: &&TrialRecord| of.is_none_or(|repeat| t.repeat == repeat);
+    let stands = |t: &&TrialRecord| of.is_none_or(|rate| t.rate_qps == rate);
     let stand = deciding(cell).into_iter().filter(stands);
     let latency = merged(stand.map(|t| &t.trial.latency_us));
     let found: Vec<f64> = cell.capacities.iter().filter_map(|c| c.qps).collect();

@@ -125,14 +125,26 @@ fn several_runs_are_one_comparison_with_thresholds() {
     let folder = tempfile::tempdir().expect("a folder");
     let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/search.json");
     let mut run = record::read_run(&stored).expect("a stored run");
-    let mut paths = vec![stored];
+    for cell in &mut run.results {
+        let one = cell.capacities[0].clone();
+        let repeat = |n: u32| {
+            let times = 1.0 + f64::from(n % 3) / 200.0;
+            let scaled = |qps: Option<f64>| qps.map(|qps| qps * times);
+            let (qps, failed_qps) = (scaled(one.qps), scaled(one.qps).map(|qps| qps * 1.02));
+            record::Capacity { qps, failed_qps, at_least: false, ..one.clone() }
+        };
+        cell.capacities = (0..6).map(repeat).collect();
+        cell.repeats = 6;
+    }
+    let first = folder.path().join("first.json");
+    record::write(&first, &run).expect("writes");
+    let mut paths = vec![first];
     for (day, change) in [(1.0, 1.01), (2.0, 0.6)] {
         run.plan.started_unix_s += day * 86_400.0;
         for cell in &mut run.results {
             let bounds = cell.capacities.iter_mut().flat_map(|c| [&mut c.qps, &mut c.failed_qps]);
             let all = bounds.chain([&mut cell.median_qps]);
             all.flatten().for_each(|qps| *qps *= change);
-            cell.capacities.iter_mut().for_each(|c| c.at_least = false);
         }
         let path = folder.path().join(format!("{day}.json"));
         record::write(&path, &run).expect("writes");
@@ -146,6 +158,9 @@ fn several_runs_are_one_comparison_with_thresholds() {
         "Capacity, against the first run",
         "± 5 %",
         "×0.606",
+        "slower against 1. 2026",
+        "no difference shown",
+        "small class=\"verdict worse\"",
         "against 1. 2026",
     ] {
         assert!(text.contains(part), "{part} is not in the page");

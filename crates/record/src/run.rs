@@ -221,17 +221,19 @@ impl CellRecord {
         repeats.filter_map(highest).collect()
     }
 
-    /// Returns the deciding trials of one search: the one whose rate is nearest to the median of those found, since latencies at
-    /// different rates do not add up to one. Of other methods, and of searches that found nothing, all deciding trials.
+    /// Returns the deciding trials at one rate: the one nearest to the median of the rates that the searches found, the first of two,
+    /// since latencies at different rates do not add up to one. Of other methods, and of searches that found nothing, all deciding
+    /// trials.
     pub fn representative(&self) -> Vec<&TrialRecord> {
         let mut trials = self.deciding();
-        if self.method != "search" {
+        let Some(median) = self.median_qps.filter(|_| self.method == "search") else {
             return trials;
-        }
-        let distance = |qps: Option<f64>| Some((qps? - self.median_qps?).abs());
-        let searches = self.searches().filter_map(|(repeat, c)| Some((repeat, distance(c.qps)?)));
-        if let Some((nearest, _)) = searches.min_by(|a, b| a.1.total_cmp(&b.1)) {
-            trials.retain(|t| t.repeat == nearest);
+        };
+        let distance = |qps: &f64| (qps - median).abs();
+        let found = self.found_qps();
+        let nearest = found.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        if let Some(nearest) = nearest {
+            trials.retain(|t| t.rate_qps == *nearest);
         }
         trials
     }

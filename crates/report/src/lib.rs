@@ -1,4 +1,4 @@
-//! Reports: records as text for a terminal, and as one HTML page. This crate is pure: no role, no engine, no clock,
+//! Reports: records as text for a terminal, as one HTML page, and as a static site. This crate is pure: no role, no engine, no clock,
 //! so that every report can be rebuilt from its record.
 
 mod cells;

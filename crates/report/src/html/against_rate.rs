@@ -19,7 +19,7 @@ use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
 /// Largest number of cells whose own plot is shown at once; the plots of more are folded.
-const MAX_SHOWN: usize = 6;
+const MAX_SHOWN: usize = 12;
 /// Largest number of cells with a plot of their own; the table of trials has all.
 const MAX_CELLS: usize = 48;
 /// Shortest latency on a logarithmic axis, in microseconds.

@@ -72,8 +72,8 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
             h3 { "Capacity" }
             (capacities(cells, &searched))
             @if let Some(goal) = searched.iter().map(|c| &c.record.goal).find(|g| !g.is_empty()) {
-                p.note { "Goal: " (goal) ". Median over the searches, and each of them. Latencies are those of one search, the one that found what is "
-                    "nearest to the median, at its rate. “Sustained”: in how many of the trials at the rates found no more queries were outstanding at the end than in the middle. "
+                p.note { "Goal: " (goal) ". Median over the searches, and each of them. Latencies are those at one rate, the one found that is nearest "
+                    "to the median. “Sustained”: in how many of the trials at the rates found no more queries were outstanding at the end than in the middle. "
                     "“≥”: the server was not what limited every search, its capacity is at least this." }
             }
             (pictures(plots(cells)))

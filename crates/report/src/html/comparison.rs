@@ -7,13 +7,16 @@ use record::{CompareTerms, Compared, Comparison, Decision, Outcome, Run, compare
 use super::curves::part;
 use super::parts::{Narrow, name_cell, pictures, table};
 use super::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
-use crate::view::name::{figure_title, setting_words};
+use crate::view::name::{compared_name, figure_title, setting_words};
 use crate::view::number::{counted, significant};
 use crate::view::unit::{Unit, with_unit};
 use crate::view::{date, figure_name};
 
 /// Largest number of plots of trends; the table has all figures.
 const MAX_PLOTS: usize = 24;
+
+/// Largest number of reasons of a decision; the table has all verdicts.
+const MAX_REASONS: usize = 5;
 
 /// A figure of a cell that the first run shares with others.
 struct Shared<'a> {
@@ -52,7 +55,7 @@ pub(crate) fn section(runs: &[&Run], terms: &CompareTerms) -> Markup {
     let percent = |share: f64| format!("{} %", significant(share * 100.0));
     html! {
         ul.findings {
-            @for (comparison, name) in comparisons.iter().zip(&names[1..]) { li { strong { (name) } ": " (verdict(comparison, &names[0])) } }
+            @for (comparison, name) in comparisons.iter().zip(&names[1..]) { li { strong { (name) } ": " (verdict(comparison)) " against " (names[0]) (reasons(comparison)) } }
         }
         @if shared.is_empty() {
             p { "These runs have no figure in common." }
@@ -76,18 +79,27 @@ fn name(run: &Run, n: usize) -> String {
     }
 }
 
-/// Describes the decision about a run.
-fn verdict(comparison: &Comparison, base: &str) -> String {
-    let decision = match comparison.decision {
+/// Returns the decision about a run, in words.
+fn verdict(comparison: &Comparison) -> &'static str {
+    match comparison.decision {
         Decision::Fine => "nothing is slower",
         Decision::Inconclusive => "inconclusive",
         Decision::Slower => "slower",
-    };
-    let reasons = match comparison.reasons[..] {
-        [] => String::new(),
-        _ => format!(" ({})", comparison.reasons.join("; ")),
-    };
-    format!("{decision} against {base}{reasons}")
+    }
+}
+
+/// Renders the first reasons of a decision.
+fn reasons(comparison: &Comparison) -> Markup {
+    let reasons = &comparison.reasons;
+    let more = reasons.len().saturating_sub(MAX_REASONS);
+    html! {
+        @if !reasons.is_empty() {
+            ul {
+                @for reason in reasons.iter().take(MAX_REASONS) { li { (reason) } }
+                @if more > 0 { li { "and " (more) " more" } }
+            }
+        }
+    }
 }
 
 /// Returns the figures that the first run shares with at least one later run.
@@ -254,14 +266,18 @@ fn notes(comparisons: &[Comparison], names: &[String]) -> Markup {
         let unlike =
             comparison.unlike.iter().map(|what| format!("{name}: measured unlike: {what}"));
         let differs = comparison.differs.iter().map(|what| format!("{name}: {what}"));
-        unlike.chain(missing).chain(differs).collect()
+        let noted = comparison.figures.iter().filter(|figure| !figure.notes.is_empty());
+        let noted = noted.map(|figure| {
+            format!("{name}: {}: {}", compared_name(figure), figure.notes.join("; "))
+        });
+        unlike.chain(missing).chain(noted).chain(differs).collect()
     };
     let all: Vec<String> =
         comparisons.iter().zip(&names[1..]).flat_map(|(c, name)| of(c, name)).collect();
     html! {
         @if !all.is_empty() {
             details.doubts {
-                summary { "What else differs (" (all.len()) ")" }
+                summary { "What to know of it, and what else differs (" (all.len()) ")" }
                 ul { @for line in &all { li { (line) } } }
             }
         }

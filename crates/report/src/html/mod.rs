@@ -134,3 +134,112 @@ pub(crate) fn drawings(run: &Run) -> Vec<(String, String)> {
     let (pictures, _) = distinct(all);
     pictures.iter().map(|picture: &Picture| (picture.title().to_owned(), picture.file())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use measure::stats::Terms;
+
+    use super::*;
+
+    fn terms() -> CompareTerms {
+        CompareTerms::new(Terms { confidence: 0.95, margin: 0.05, seed: 1 })
+    }
+
+    fn stored(name: &str) -> Run {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/runs/");
+        record::read_run(std::path::Path::new(&format!("{folder}{name}.json")))
+            .expect("a stored run")
+    }
+
+    /// The text between two parts of a page.
+    fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
+        let (_, rest) = page.split_once(from).unwrap_or_else(|| panic!("no {from} in {page}"));
+        rest.split_once(to).unwrap_or_else(|| panic!("no {to} in {rest}")).0
+    }
+
+    #[test]
+    fn what_each_rate_did_comes_first_and_the_title_names_servers_and_target() {
+        let page = html(&[stored("search")], &terms());
+        let title = between(&page, "<h1>", "</h1>");
+        for part in ["dns64-existing-aaaa", "dns64d 0.1.0", "unbound 1.17.1", "[fd00:9::2]:53"] {
+            assert!(title.contains(part), "{part} is not in {title}");
+        }
+        assert!(between(&page, "<title>", "</title>").contains("unbound"));
+        let main = between(&page, "<main>", "</main>");
+        let at = |part: &str| main.find(part).unwrap_or_else(|| panic!("no {part}"));
+        let order = [
+            "At each rate",
+            "p50 ",
+            "Answered against offered rate",
+            "Summary",
+            "Capacity of each",
+        ];
+        let places = order.map(at);
+        assert!(places.is_sorted(), "{places:?}");
+        assert!(
+            between(main, "Capacity of each", "</table>")
+                .contains("<small>at 10,625 queries/s</small>")
+        );
+    }
+
+    #[test]
+    fn a_search_over_clients_counts_clients() {
+        let mut run = stored("search");
+        for cell in &mut run.results {
+            cell.over = Some("clients".into());
+        }
+        let page = html(&[run], &terms());
+        let searched = between(&page, "<h3>Capacity</h3>", "<h3>Latency and schedule");
+        assert!(searched.contains("median, clients") && searched.contains("at 10,625 clients"));
+        for part in ["queries/s", "queries per second", " qps"] {
+            let place =
+                searched.find(part).map(|at| searched[at.saturating_sub(200)..at + 20].to_owned());
+            assert_eq!(place, None, "{part}");
+        }
+        assert!(page.contains("Latency against clients") && page.contains("asked for, clients"));
+        assert!(page.contains("10,625 clients; limiter"));
+    }
+
+    #[test]
+    fn each_search_has_a_dot_and_a_line_of_its_own() {
+        let mut run = stored("search");
+        let cell = run.results.iter_mut().find(|c| c.server == "unbound").expect("a cell");
+        let (mut trials, mut second) = (cell.trials.clone(), cell.capacities[0].clone());
+        trials.iter_mut().for_each(|t| t.repeat = 1);
+        second.qps = second.qps.map(|qps| qps * 0.5);
+        trials.iter_mut().for_each(|t| t.rate_qps *= 0.5);
+        cell.trials.extend(trials);
+        cell.capacities.push(second);
+        (cell.repeats, cell.median_qps) = (2, cell.median_qps.map(|qps| qps * 0.75));
+        let count = |run: &Run, part: &str| {
+            let page = html(std::slice::from_ref(run), &terms());
+            between(&page, "<main>", "</main>").matches(part).count()
+        };
+        assert_eq!(
+            (count(&run, "class=\"dot\""), count(&stored("search"), "class=\"dot\"")),
+            (2, 0)
+        );
+        assert!(count(&run, "repeat 2: median") > count(&stored("search"), "repeat 2: median"));
+    }
+
+    #[test]
+    fn any_run_has_a_page_and_runs_without_common_figures_have_one() {
+        let empty = html(&[Run::default()], &terms());
+        assert!(empty.contains("<h1>") && !empty.contains("NaN"));
+        let two = html(&[stored("search"), stored("memory")], &terms());
+        assert!(two.contains("These runs have no figure in common"), "{two}");
+        assert!(html(&[], &terms()).contains("</html>"));
+    }
+
+    #[test]
+    fn drawings_are_those_of_the_page() {
+        let run = stored("search");
+        let drawings = drawings(&run);
+        let titles: Vec<&str> = drawings.iter().map(|(title, _)| title.as_str()).collect();
+        assert!(titles.contains(&"Answered against offered rate"), "{titles:?}");
+        assert!(titles.contains(&"Latency by percentile") && titles.len() >= 6, "{titles:?}");
+        for (title, text) in &drawings {
+            assert!(text.starts_with("<svg xmlns") && !text.contains("NaN"), "{title}");
+        }
+    }
+}

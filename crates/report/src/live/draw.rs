@@ -107,8 +107,14 @@ const HELP: [&str; 8] = [
 fn question(state: &State) -> [String; 4] {
     let (done, of) = state.visits;
     let (elapsed, left) = (span(state.now.as_secs_f64()), span(state.remaining_s()));
+    let course = match &state.phase {
+        Phase::Visit(..) => {
+            format!("{done} of {of} visits are done, in {elapsed}; about {left} are left.")
+        }
+        _ => format!("The visits have not begun, after {elapsed}."),
+    };
     [
-        format!("{done} of {of} visits are done, in {elapsed}; about {left} are left."),
+        course,
         "What is done is kept; `dnsdyno run --resume last` goes on from there.".to_owned(),
         String::new(),
         "y ends the run, any other key goes on".to_owned(),
@@ -188,7 +194,7 @@ fn search(found: &Searching) -> Line<'static> {
 /// Returns the verdict on the last trial.
 fn last(found: &Searching, paint: Paint) -> Line<'static> {
     let Some((number, verdict)) = &found.last else {
-        return Line::from(vec![word("last"), Span::raw("no trial of this visit has ended")]);
+        return Line::from(vec![word("last"), Span::raw("no trial has ended")]);
     };
     let (said, colour) = match verdict {
         Verdict::Passed => ("passed".to_owned(), Color::Green),

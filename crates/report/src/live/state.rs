@@ -168,6 +168,11 @@ impl State {
         self.phase = Phase::SelfTest;
     }
 
+    /// Adds a trial of the self-test that has ended.
+    pub fn self_test_trial(&mut self, record: &TrialRecord) {
+        self.search.add(&CellRecord::new("", BTreeMap::new(), "search"), record);
+    }
+
     /// Notes the end of the self-test: servers may be judged up to this rate, in queries per second.
     pub fn certified(&mut self, qps: f64) {
         self.certified_qps = qps;

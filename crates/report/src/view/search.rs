@@ -17,8 +17,8 @@ pub(crate) fn each_search(cell: &CellRecord) -> String {
     cell.capacities.iter().map(value).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns a quantile (0 to 1) of the latency of the trials that represent a cell, in microseconds: of several searches those of the
-/// one nearest to the median, since each has a rate of its own.
+/// Returns a quantile (0 to 1) of the latency of the trials that represent a cell, in microseconds: of several searches those at
+/// the rate nearest to the median, since latencies at different rates do not add up to one.
 pub(crate) fn latency_us(cell: &CellRecord, quantile: f64) -> Option<f64> {
     let latency = cell.merged(|t| &t.trial.latency_us)?;
     Some(latency.quantile(quantile).as_micros_f64())

@@ -65,10 +65,8 @@ impl Board {
                 }
             }
             Event::Skipped(_) => state.skip(),
-            Event::SelfTestTrial(_)
-            | Event::Serving(..)
-            | Event::Forgotten(..)
-            | Event::Kept(_) => {}
+            Event::SelfTestTrial(record) => state.self_test_trial(record),
+            Event::Serving(..) | Event::Forgotten(..) | Event::Kept(_) => {}
         }
     }
 }
