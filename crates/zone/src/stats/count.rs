@@ -11,7 +11,7 @@
 //! label next to the apex, so no name above is missing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
 use domain::base::Rtype;
@@ -177,13 +177,10 @@ impl Recorded {
         self.data.clear();
         self.data.extend_from_slice(record.data());
         fold_names(record.rtype(), &mut self.data);
-        let mut hasher = self.by.build_hasher();
-        for octet in record.owner() {
-            hasher.write_u8(octet.to_ascii_lowercase());
-        }
-        hasher.write_u16(record.rtype().to_int());
-        hasher.write(&self.data);
-        self.hashes.insert(hasher.finish())
+        self.data.extend(record.rtype().to_int().to_be_bytes());
+        self.data.extend(record.owner().iter().map(u8::to_ascii_lowercase));
+        self.data.push(record.owner().len() as u8);
+        self.hashes.insert(self.by.hash_one(&self.data[..]))
     }
 
     /// Forgets the records before another name, if there are many; records of one name are next to each other in most
