@@ -404,7 +404,7 @@ fn a_capture_without_dns_is_explained() {
     let file = path.to_str().expect("UTF-8");
     let (code, _, err) = dnsdyno(&["trace", "stats", file, "--port", "54"]);
     assert_eq!(code, 0, "{err}");
-    let expected = "no DNS found on port 54 in 200 packets: 160 packets are UDP of port 53, 40 packets are TCP of port 53\n";
+    let expected = "no DNS found on port 54; packets: 200; 160 packets are UDP of port 53, 40 packets are TCP of port 53\n";
     assert_eq!(err, expected);
     // The same capture twice: all packets are merged by time.
     let (_, out, err) = dnsdyno(&["trace", "stats", file, file, "--json", "-"]);

@@ -230,6 +230,16 @@ fn captures_that_overlap_are_merged_by_time() {
 }
 
 proptest! {
+    /// Any octets after the start of a snoop file are read to their end or refused.
+    #[test]
+    fn any_snoop_file_is_read_or_refused(bytes: Vec<u8>, lens in proptest::collection::vec(0u32..80, 3)) {
+        let mut file = b"snoop\0\0\0\0\0\0\x02\0\0\0\x04".to_vec();
+        file.extend(lens.iter().flat_map(|len| len.to_be_bytes()));
+        file.extend(bytes);
+        let (_, counts, error) = read(file);
+        prop_assert!(counts.frames > 0 || error.is_some());
+    }
+
     /// Octets of any link type, and octets in a place of an encapsulation, are read or counted, each frame once.
     #[test]
     fn any_frame_is_counted_once(

@@ -59,21 +59,25 @@ impl InputArgs {
         };
         let counts = messages.counts();
         if !any && counts.frames > 0 {
-            let others: Vec<_> = counts
-                .others
-                .iter()
-                .map(|o| format!("{} packets are {}", o.packets, o.what))
-                .collect();
-            let ports: Vec<_> = self.ports.iter().map(ToString::to_string).collect();
-            let what =
-                if others.is_empty() { "none can be read".into() } else { others.join(", ") };
-            eprintln!(
-                "no DNS found on port {} in {} packets: {what}",
-                ports.join(", "),
-                counts.frames
-            );
+            self.explain(&counts);
         }
         Ok((counts, error))
+    }
+
+    /// Prints what the packets are if none has DNS.
+    fn explain(&self, counts: &trace::Counts) {
+        let ports: Vec<_> = self.ports.iter().map(ToString::to_string).collect();
+        let others: Vec<_> = counts
+            .others
+            .iter()
+            .map(|other| match other.packets {
+                1 => format!("1 packet is {}", other.what),
+                packets => format!("{packets} packets are {}", other.what),
+            })
+            .collect();
+        let what = if others.is_empty() { "none can be read".into() } else { others.join(", ") };
+        let frames = counts.frames;
+        eprintln!("no DNS found on port {}; packets: {frames}; {what}", ports.join(", "));
     }
 
     /// Reads an interface until the time is over or a signal comes.
