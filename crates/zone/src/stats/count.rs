@@ -27,7 +27,7 @@ use crate::{Reader, Record, ZoneFileError};
 /// their label next to the apex.
 pub(super) const MAX_NAMES: usize = 1 << 21;
 
-/// Number of records whose duplicates are found wherever they are in the file, about 16 octets each.
+/// Number of records whose duplicates are found wherever they are in the file, about 20 octets each.
 const MAX_RECORDS: usize = 1 << 20;
 
 /// Records of a name that decide what it is.
@@ -163,7 +163,7 @@ struct FirstPass {
     recorded: Recorded,
 }
 
-/// The records that were counted: all up to [`MAX_RECORDS`], and then those of the last name.
+/// Hashes of records that were counted: of all up to [`MAX_RECORDS`], and then of those after the last time there were so many.
 #[derive(Default)]
 struct Recorded {
     by: RandomState,
@@ -183,8 +183,7 @@ impl Recorded {
         self.hashes.insert(self.by.hash_one(&self.data[..]))
     }
 
-    /// Forgets the records before another name, if there are many; records of one name are next to each other in most
-    /// zones.
+    /// Forgets all records before another name, if there are many; equal records are next to each other in most zones.
     fn begin_name(&mut self) {
         if self.hashes.len() >= MAX_RECORDS {
             self.hashes.clear();
