@@ -38,6 +38,7 @@ demo: ## measure the DNS64 servers the RFC 8219 way, short form; installs the la
 test: ## run all tests; installs the real servers they use when root
 	scripts/install-packages $(TEST_PACKAGES)
 	scripts/install-aioquic
+	scripts/install-duckdb
 	scripts/install-coredns
 	scripts/install-resolved
 	$(CARGO) test --workspace --locked

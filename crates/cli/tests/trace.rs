@@ -86,7 +86,8 @@ fn a_capture_is_characterised() {
     let (code, out, _) = dnsdyno(&["trace", "stats", file, file, "--json", "-"]);
     let stats: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(code, 0);
-    assert_eq!(stats["queries"]["messages"], 200);
+    // Merged by time, the same segments are repetitions: 160 queries over UDP, and 20 over TCP.
+    assert_eq!(stats["queries"]["messages"], 180);
     assert_eq!(stats["return_codes"][0]["name"], "NXDOMAIN");
     assert_eq!(stats["series"]["queries"].as_array().expect("bins").len(), 1);
 }
@@ -338,4 +339,75 @@ fn a_capture_is_cut_hidden_and_turned_into_queries() {
     let (code, _, err) = dnsdyno(&["trace", "export", file, "--type", "AAAA", "--parquet", table]);
     assert_eq!((code, &*err), (0, &*format!("25 transactions are in {table}\n")));
     assert!(std::fs::read(table).expect("there").starts_with(b"PAR1"));
+}
+
+/// Python with DuckDB: of `DNSDYNO_DUCKDB`, or as `make test` installs it. Says so where there is none.
+fn duckdb() -> Option<PathBuf> {
+    let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/duckdb/bin/python");
+    let python = std::env::var_os("DNSDYNO_DUCKDB").map_or_else(|| installed.into(), PathBuf::from);
+    let found = Command::new(&python).args(["-c", "import duckdb"]).output();
+    if found.is_ok_and(|found| found.status.success()) {
+        return Some(python);
+    }
+    skip::because(
+        "no DuckDB: scripts/install-duckdb installs it, or name a Python that has it in DNSDYNO_DUCKDB",
+    );
+    None
+}
+
+/// The recipes of docs/trace.md run on an exported table.
+#[test]
+fn recipes_for_duckdb_run() {
+    let Some(python) = duckdb() else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = capture(dir.path());
+    let table = dir.path().join("day.parquet");
+    let table = table.to_str().expect("UTF-8");
+    let (code, _, err) =
+        dnsdyno(&["trace", "export", path.to_str().expect("UTF-8"), "--parquet", table]);
+    assert_eq!(code, 0, "{err}");
+    let docs = include_str!("../../../docs/trace.md");
+    let recipes: Vec<_> = docs
+        .lines()
+        .filter_map(|line| line.strip_prefix("duckdb -c \"")?.strip_suffix('"'))
+        .collect();
+    assert_eq!(recipes.len(), 5);
+    let program =
+        "import sys, duckdb\nduckdb.sql(sys.argv[1]).to_csv('/dev/stdout', sep=' ', header=False)";
+    let rows: Vec<_> = recipes
+        .iter()
+        .map(|recipe| {
+            let query = recipe.replace("day.parquet", table);
+            let output =
+                Command::new(&python).args(["-c", program, &query]).output().expect("starts");
+            assert!(
+                output.status.success(),
+                "{query}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            String::from_utf8(output.stdout).expect("UTF-8")
+        })
+        .collect();
+    // 75 queries of type A and 25 of AAAA, all NXDOMAIN, of ten clients, in one minute.
+    assert!(rows[0].starts_with("1 3 75 ") && rows[0].contains("\n28 3 25 "), "{}", rows[0]);
+    assert!(rows[1].lines().count() == 1 && rows[1].ends_with(" 100\n"), "{}", rows[1]);
+    assert!(rows[2].lines().count() == 10 && rows[2].contains(" 10 10\n"), "{}", rows[2]);
+    assert_eq!(rows[3], "");
+    assert!(rows[4].starts_with("example "), "{}", rows[4]);
+}
+
+/// A capture without DNS says what it has instead.
+#[test]
+fn a_capture_without_dns_is_explained() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = capture(dir.path());
+    let file = path.to_str().expect("UTF-8");
+    let (code, _, err) = dnsdyno(&["trace", "stats", file, "--port", "54"]);
+    assert_eq!(code, 0, "{err}");
+    let expected = "no DNS found on port 54; packets: 200; 160 packets are UDP of port 53, 40 packets are TCP of port 53\n";
+    assert_eq!(err, expected);
+    // The same capture twice: all packets are merged by time.
+    let (_, out, err) = dnsdyno(&["trace", "stats", file, file, "--json", "-"]);
+    let stats: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(stats["packets"]["packets"], 400, "{err}");
 }

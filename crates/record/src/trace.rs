@@ -127,6 +127,9 @@ pub struct TracePackets {
     pub messages_malformed: u64,
     /// Number of messages that the capture cut off.
     pub messages_cut: u64,
+    /// The most frequent kinds of packets that are not DNS, most first.
+    #[serde(default)]
+    pub others: Vec<TraceCode>,
 }
 
 /// Counts of one class and type.

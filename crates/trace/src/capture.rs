@@ -1,13 +1,14 @@
-//! A reader of pcap and pcapng files that returns one frame at a time, in constant memory.
+//! A reader of pcap, pcapng and snoop files that returns one frame at a time, in constant memory.
 //!
 //! ```text
 //! pcap     header(24)  [seconds fraction caught original](16) frame  ...
 //! pcapng   block: type(4) length(4) body length(4)        section, interface, enhanced packet, ...
+//! snoop    header(16)  [original caught record drops seconds microseconds](24) frame padding  ...
 //! ```
 //!
 //! No library is used, because this is the hot path and an error must name its place: the number of the packet and the
 //! byte where it starts. The tests compare the frames with those of `pcap-parser`. The formats are those of
-//! draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
+//! draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng, and of RFC 1761.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,11 @@ use thiserror::Error;
 
 use crate::source::{self, Source};
 
+mod merge;
 mod pcapng;
+mod snoop;
+
+pub use merge::Merge;
 
 /// Largest size of a frame in bytes: MAXIMUM_SNAPLEN of libpcap.
 pub(crate) const MAX_FRAME: usize = 256 << 10;
@@ -52,7 +57,7 @@ pub enum CaptureError {
     },
     /// The file is not a capture.
     #[error(
-        "{}: not a capture: it starts with {found}; use pcap or pcapng, plain or compressed with gzip, zstd or xz",
+        "{}: not a capture: it starts with {found}; use pcap, pcapng or snoop, plain or compressed with gzip, zstd, xz or lz4",
         path.display()
     )]
     NotACapture {
@@ -132,12 +137,30 @@ pub struct Capture {
     format: Format,
     frames: u64,
     ended: bool,
+    /// The next frame, if its time was asked for.
+    peeked: Option<Found>,
+}
+
+/// A source of frames: a capture, or several.
+pub trait Frames {
+    /// Returns the next frame; `None` at the end and after an error.
+    ///
+    /// # Errors
+    /// The place where the capture is cut short or damaged.
+    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, CaptureError>;
+}
+
+impl Frames for Capture {
+    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, CaptureError> {
+        Capture::next_frame(self)
+    }
 }
 
 /// The format of a capture, and its state between frames.
 enum Format {
     Pcap(Pcap),
     Pcapng(pcapng::Section),
+    Snoop(snoop::Snoop),
 }
 
 /// A frame in the window: its place, time and length.
@@ -178,15 +201,19 @@ impl Capture {
         let format = match (Pcap::of(magic), magic) {
             (Some(pcap), _) => Format::Pcap(pcap),
             (None, pcapng::SECTION) => Format::Pcapng(pcapng::Section::default()),
+            (None, snoop::MAGIC) => Format::Snoop(snoop::Snoop::default()),
             _ => return Err(not(format!("the bytes {magic:02x?}"))),
         };
-        let mut capture = Capture { path, window, format, frames: 0, ended: false };
-        if let Format::Pcap(pcap) = &mut capture.format
-            && let Err(fault) = pcap.read_header(&mut capture.window)
-        {
-            return Err(capture.place(fault));
+        let mut capture = Capture { path, window, format, frames: 0, ended: false, peeked: None };
+        let header = match &mut capture.format {
+            Format::Pcap(pcap) => pcap.read_header(&mut capture.window),
+            Format::Snoop(snoop) => snoop.read_header(&mut capture.window),
+            Format::Pcapng(_) => Ok(()),
+        };
+        match header {
+            Ok(()) => Ok(capture),
+            Err(fault) => Err(capture.place(fault)),
         }
-        Ok(capture)
     }
 
     /// Returns the next frame; `None` at the end and after an error.
@@ -195,20 +222,39 @@ impl Capture {
     /// The place where the capture is cut short or damaged.
     #[inline]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, CaptureError> {
+        let Some(found) = (match self.peeked.take() {
+            Some(found) => Some(found),
+            None => self.find()?,
+        }) else {
+            return Ok(None);
+        };
+        self.frames += 1;
+        let bytes = &self.window.bytes[found.start..found.start + found.len];
+        let (number, Found { at, link, wire_len, .. }) = (self.frames, found);
+        Ok(Some(Frame { number, at, link, wire_len, bytes }))
+    }
+
+    /// Returns the time of the next frame; `None` at the end and after an error.
+    fn peek(&mut self) -> Result<Option<Nanos>, CaptureError> {
+        if self.peeked.is_none() {
+            self.peeked = self.find()?;
+        }
+        Ok(self.peeked.as_ref().map(|found| found.at))
+    }
+
+    /// Finds the next frame.
+    #[inline]
+    fn find(&mut self) -> Result<Option<Found>, CaptureError> {
         if self.ended {
             return Ok(None);
         }
         let found = match &mut self.format {
             Format::Pcap(pcap) => pcap.next(&mut self.window),
             Format::Pcapng(section) => section.next(&mut self.window),
+            Format::Snoop(snoop) => snoop.next(&mut self.window),
         };
         match found {
-            Ok(Some(found)) => {
-                self.frames += 1;
-                let bytes = &self.window.bytes[found.start..found.start + found.len];
-                let (number, Found { at, link, wire_len, .. }) = (self.frames, found);
-                Ok(Some(Frame { number, at, link, wire_len, bytes }))
-            }
+            Ok(Some(found)) => Ok(Some(found)),
             Ok(None) => {
                 self.ended = true;
                 Ok(None)

@@ -24,6 +24,17 @@ pub(crate) struct Fragments {
     order: VecDeque<(Key, Nanos)>,
     /// Number of packets that were dropped incomplete.
     pub(crate) abandoned: u64,
+    /// The beginnings of dropped packets that were not taken yet; at most one for each fragment that is added.
+    beginnings: VecDeque<Beginning>,
+}
+
+/// A packet whose other fragments did not come: its octets up to the first gap.
+pub(crate) struct Beginning {
+    pub(crate) ends: Ends,
+    pub(crate) joined: Joined,
+    /// The number of the frame of the first fragment seen, and its time.
+    pub(crate) frame: u64,
+    pub(crate) at: Nanos,
 }
 
 /// The fields that all fragments of a packet share: addresses, id, protocol.
@@ -32,6 +43,7 @@ type Key = (Ends, u32, u8);
 /// An incomplete packet.
 struct Partial {
     since: Nanos,
+    frame: u64,
     bytes: Vec<u8>,
     /// Start and end offset of each fragment.
     parts: Vec<(usize, usize)>,
@@ -49,12 +61,19 @@ pub(crate) struct Joined {
 
 impl Fragments {
     /// Adds a fragment; returns the packet if it is now complete.
-    pub(crate) fn add(&mut self, ends: Ends, part: &Fragment<'_>, at: Nanos) -> Option<Joined> {
+    pub(crate) fn add(
+        &mut self,
+        ends: Ends,
+        part: &Fragment<'_>,
+        frame: u64,
+        at: Nanos,
+    ) -> Option<Joined> {
         self.expire(at);
         let key = (ends, part.id, part.protocol);
         let partial = self.packets.entry(key).or_insert_with(|| {
             self.order.push_back((key, at));
-            Partial { since: at, bytes: Vec::new(), parts: Vec::new(), len: None, cut: false }
+            let (bytes, parts) = (Vec::new(), Vec::new());
+            Partial { since: at, frame, bytes, parts, len: None, cut: false }
         });
         if !partial.add(part) {
             self.packets.remove(&key);
@@ -82,8 +101,33 @@ impl Fragments {
             }
             self.order.pop_front();
             if self.packets.get(&key).is_some_and(|packet| packet.since == since) {
-                self.packets.remove(&key);
-                self.abandoned += 1;
+                self.abandon(&key);
+            }
+        }
+    }
+
+    /// Drops an incomplete packet, and keeps its beginning.
+    fn abandon(&mut self, key: &Key) {
+        let Some(packet) = self.packets.remove(key) else { return };
+        self.abandoned += 1;
+        let (ends, _, protocol) = *key;
+        let (frame, at) = (packet.frame, packet.since);
+        if let Some(payload) = packet.beginning() {
+            let joined = Joined { protocol, payload, cut: true };
+            self.beginnings.push_back(Beginning { ends, joined, frame, at });
+        }
+    }
+
+    /// Returns the beginning of a packet that was dropped; `None` if there is no other.
+    pub(crate) fn next_beginning(&mut self) -> Option<Beginning> {
+        self.beginnings.pop_front()
+    }
+
+    /// Drops all packets, at the end of the capture.
+    pub(crate) fn finish(&mut self) {
+        while let Some((key, since)) = self.order.pop_front() {
+            if self.packets.get(&key).is_some_and(|packet| packet.since == since) {
+                self.abandon(&key);
             }
         }
     }
@@ -115,16 +159,27 @@ impl Partial {
 
     /// Returns whether the packet is complete, without gaps.
     fn is_whole(&mut self) -> bool {
-        let Some(len) = self.len else { return false };
+        self.len.is_some_and(|len| self.reached() >= len)
+    }
+
+    /// Returns the number of octets before the first gap.
+    fn reached(&mut self) -> usize {
         self.parts.sort_unstable();
         let mut reached = 0;
         for &(start, end) in &self.parts {
             if start > reached {
-                return false;
+                break;
             }
             reached = reached.max(end);
         }
-        reached >= len
+        reached
+    }
+
+    /// Returns the octets before the first gap; `None` if the first fragment is missing.
+    fn beginning(mut self) -> Option<Vec<u8>> {
+        let reached = self.reached();
+        self.bytes.truncate(reached);
+        (reached > 0).then_some(self.bytes)
     }
 }
 
@@ -149,10 +204,11 @@ mod tests {
             for i in order {
                 assert!(done.is_none());
                 let (offset, more, payload) = parts[i];
-                done = fragments.add(ends(), &part(1, offset, more, payload), Nanos::ZERO);
+                done = fragments.add(ends(), &part(1, offset, more, payload), 0, Nanos::ZERO);
                 // A repeated fragment changes nothing.
                 if done.is_none() {
-                    let again = fragments.add(ends(), &part(1, offset, more, payload), Nanos::ZERO);
+                    let again =
+                        fragments.add(ends(), &part(1, offset, more, payload), 0, Nanos::ZERO);
                     assert!(again.is_none());
                 }
             }
@@ -165,22 +221,40 @@ mod tests {
     fn old_incomplete_packets_are_dropped() {
         let mut fragments = Fragments::default();
         for id in 0..5_000 {
-            let done = fragments.add(ends(), &part(id, 0, true, b"01234567"), Nanos::ZERO);
+            let done = fragments.add(ends(), &part(id, 0, true, b"01234567"), 0, Nanos::ZERO);
             assert!(done.is_none());
         }
         assert!(fragments.packets.len() <= MAX_PACKETS && fragments.order.len() <= MAX_PACKETS);
         assert_eq!(fragments.unfinished(), 5_000);
         let late = MAX_WAIT + Nanos::from_secs(1);
-        fragments.add(ends(), &part(9_999, 0, true, b"01234567"), late);
+        fragments.add(ends(), &part(9_999, 0, true, b"01234567"), 0, late);
         assert_eq!(fragments.packets.len(), 1);
+    }
+
+    #[test]
+    fn beginnings_of_dropped_packets_are_kept() {
+        let mut fragments = Fragments::default();
+        let parts = [(1, 0, &b"01234567"[..]), (1, 16, b"89abcdef"), (2, 8, b"89abcdef")];
+        for (frame, (id, offset, payload)) in (1..).zip(parts) {
+            let part = part(id, offset, true, payload);
+            assert!(fragments.add(ends(), &part, frame, Nanos::ZERO).is_none());
+        }
+        assert!(fragments.next_beginning().is_none());
+        fragments.finish();
+        let beginning = fragments.next_beginning().expect("the first fragment of packet 1");
+        assert_eq!((beginning.frame, &beginning.joined.payload[..]), (1, &b"01234567"[..]));
+        assert!(beginning.joined.cut && fragments.next_beginning().is_none());
+        assert_eq!(fragments.unfinished(), 2);
     }
 
     #[test]
     fn contradicting_fragments_are_refused() {
         let mut fragments = Fragments::default();
-        assert!(fragments.add(ends(), &part(1, 8, false, b"end"), Nanos::ZERO).is_none());
-        assert!(fragments.add(ends(), &part(1, 16, true, b"01234567"), Nanos::ZERO).is_none());
-        assert!(fragments.add(ends(), &part(2, 65_528, false, b"01234567"), Nanos::ZERO).is_none());
+        assert!(fragments.add(ends(), &part(1, 8, false, b"end"), 0, Nanos::ZERO).is_none());
+        assert!(fragments.add(ends(), &part(1, 16, true, b"01234567"), 0, Nanos::ZERO).is_none());
+        assert!(
+            fragments.add(ends(), &part(2, 65_528, false, b"01234567"), 0, Nanos::ZERO).is_none()
+        );
         assert_eq!(fragments.unfinished(), 2);
     }
 }

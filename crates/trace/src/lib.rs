@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file, pipe ──source──> bytes ──capture──> frames ──packet──> packets ──fragments, tcp──> messages ──> stats
-//!              gzip, zstd, xz    pcap, pcapng   link, IP, UDP, TCP     whole again            │         filter
+//!              gzip, zstd, xz, lz4  pcap, pcapng, snoop   link, IP, UDP, TCP     whole again            │         filter
 //!                                                                                             └─dns──>  queries ...
 //! ```
 //!
@@ -19,6 +19,7 @@ mod dns;
 pub mod export;
 mod fragments;
 mod messages;
+pub mod options;
 mod packet;
 mod select;
 mod served;
@@ -30,9 +31,9 @@ pub mod transfers;
 mod write;
 
 pub use anonymise::Anonymiser;
-pub use capture::{Capture, CaptureError, Frame};
+pub use capture::{Capture, CaptureError, Frame, Frames, Merge};
 pub use dns::{Dns, Question};
-pub use messages::{Counts, Message, Messages, Transport};
+pub use messages::{Counts, Message, Messages, OtherPackets, Transport};
 pub use select::{Cut, Select, Ways};
 pub use served::Served;
 pub use stats::Stats;

@@ -1,13 +1,21 @@
 //! Extraction of DNS messages from frames: from datagrams, fragments and TCP streams.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use measure::Nanos;
 
-use crate::capture::{Capture, CaptureError, Frame};
+use crate::capture::{CaptureError, Frame, Frames};
 use crate::fragments::Fragments;
-use crate::packet::{self, Body, Content, Ends};
+use crate::packet::{self, Body, Content, Ends, Kind, Layer};
 use crate::tcp::{Segment, Streams, TcpCounts};
+
+/// Largest number of encapsulations around a packet.
+const MAX_LEVELS: u8 = 8;
+/// Largest number of kinds of other packets that are counted separately.
+const MAX_KINDS: usize = 1_024;
+/// Number of kinds of other packets that are named.
+const NAMED_KINDS: usize = 5;
 
 /// The transport of a captured message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +53,7 @@ pub struct Message<'a> {
 }
 
 /// Counts of a capture, without those of its messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of frames.
     pub frames: u64,
@@ -67,12 +75,24 @@ pub struct Counts {
     pub cut_messages: u64,
     /// Counts of TCP to and from the DNS ports.
     pub tcp: TcpCounts,
+    /// The most frequent kinds of packets that are not DNS, the most frequent first.
+    pub others: Vec<OtherPackets>,
+}
+
+/// Packets that are not DNS, of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherPackets {
+    /// The kind, in the plural or as a protocol: `TCP of port 80`.
+    pub what: String,
+    /// Number of packets.
+    pub packets: u64,
 }
 
 /// A reader of the DNS messages in a capture.
 pub struct Messages {
     ports: Vec<u16>,
     counts: Counts,
+    others: BTreeMap<Kind, u64>,
     fragments: Fragments,
     streams: Streams,
 }
@@ -83,18 +103,19 @@ impl Messages {
         Messages {
             ports,
             counts: Counts::default(),
+            others: BTreeMap::new(),
             fragments: Fragments::default(),
             streams: Streams::default(),
         }
     }
 
-    /// Reads `capture` to its end and calls `visit` with each message, in the order of completion.
+    /// Reads a capture, or several, to the end and calls `visit` with each message, in the order of completion.
     ///
     /// # Errors
     /// If the capture is cut short or damaged. The messages before that place were visited, and the counts are valid.
     pub fn read(
         &mut self,
-        capture: &mut Capture,
+        capture: &mut impl Frames,
         mut visit: impl FnMut(&Message<'_>),
     ) -> Result<(), CaptureError> {
         loop {
@@ -114,10 +135,23 @@ impl Messages {
 
     /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
-        let mut counts = self.counts;
+        let mut counts = self.counts.clone();
+        counts.others = self.others();
         counts.unfinished_packets = self.fragments.unfinished();
         counts.tcp = self.streams.counts;
         counts
+    }
+
+    /// Returns the most frequent kinds of packets that are not DNS, the most frequent first.
+    fn others(&self) -> Vec<OtherPackets> {
+        let mut others: Vec<_> = self
+            .others
+            .iter()
+            .map(|(kind, &packets)| OtherPackets { what: kind.to_string(), packets })
+            .collect();
+        others.sort_by_key(|other| std::cmp::Reverse(other.packets));
+        others.truncate(NAMED_KINDS);
+        others
     }
 
     /// Handles a frame.
@@ -125,24 +159,70 @@ impl Messages {
     pub fn frame(&mut self, frame: &Frame<'_>, visit: &mut impl FnMut(&Message<'_>)) {
         self.counts.frames += 1;
         self.counts.wire_bytes += u64::from(frame.wire_len);
-        match packet::dissect(frame.link, frame.bytes) {
-            Content::Packet(ends, body) => self.packet(frame, ends, &body, false, visit),
+        let place = Place { frame: frame.number, at: frame.at, fragmented: false, level: 0 };
+        self.content(place, packet::dissect(frame.link, frame.bytes), visit);
+    }
+
+    /// Handles the content of a frame or of an encapsulation.
+    #[inline]
+    fn content(
+        &mut self,
+        place: Place,
+        content: Content<'_>,
+        visit: &mut impl FnMut(&Message<'_>),
+    ) {
+        match content {
+            Content::Packet(ends, body) => self.packet(place, ends, &body, visit),
             Content::Fragment(ends, part) => {
                 self.counts.fragments += 1;
-                let Some(joined) = self.fragments.add(ends, &part, frame.at) else { return };
+                let joined = self.fragments.add(ends, &part, place.frame, place.at);
+                self.beginnings(visit);
+                let Some(joined) = joined else { return };
+                let place = Place { fragmented: true, ..place };
                 match packet::joined(joined.protocol, &joined.payload, joined.cut) {
-                    Some(body) => self.packet(frame, ends, &body, true, visit),
+                    Some(body) => self.packet(place, ends, &body, visit),
                     None => self.counts.malformed_packets += 1,
                 }
             }
-            Content::NotIp => self.counts.not_ip += 1,
+            Content::Other(kind) => {
+                if kind.is_not_ip() {
+                    self.counts.not_ip += 1;
+                } else {
+                    self.counts.unknown_link += 1;
+                }
+                self.count_other(kind);
+            }
             Content::Malformed => self.counts.malformed_packets += 1,
-            Content::UnknownLink => self.counts.unknown_link += 1,
+        }
+    }
+
+    /// Counts a packet that is not DNS.
+    fn count_other(&mut self, kind: Kind) {
+        if self.others.len() < MAX_KINDS || self.others.contains_key(&kind) {
+            *self.others.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// Handles packets whose later fragments did not come: their messages are cut short.
+    fn beginnings(&mut self, visit: &mut impl FnMut(&Message<'_>)) {
+        while let Some(beginning) = self.fragments.next_beginning() {
+            let joined = &beginning.joined;
+            // A segment without its end is a gap, and only datagrams have a message.
+            if let Some(body @ Body::Udp { source, destination, .. }) =
+                packet::joined(joined.protocol, &joined.payload, true)
+                && self.is_dns(source, destination)
+            {
+                let (frame, at) = (beginning.frame, beginning.at);
+                let place = Place { frame, at, fragmented: true, level: MAX_LEVELS };
+                self.packet(place, beginning.ends, &body, visit);
+            }
         }
     }
 
     /// Calls `visit` with the messages that are left at the end of the capture.
     pub fn finish(&mut self, visit: &mut impl FnMut(&Message<'_>)) {
+        self.fragments.finish();
+        self.beginnings(visit);
         let frame = self.counts.frames;
         self.streams.finish(|at, source, destination, sequence, bytes| {
             let transport = Transport::Tcp { sequence };
@@ -170,12 +250,12 @@ impl Messages {
     #[inline]
     fn packet(
         &mut self,
-        frame: &Frame<'_>,
+        place: Place,
         ends: Ends,
         body: &Body<'_>,
-        fragmented: bool,
         visit: &mut impl FnMut(&Message<'_>),
     ) {
+        let Place { frame, at, fragmented, .. } = place;
         let between = |source, destination| {
             (SocketAddr::new(ends.source, source), SocketAddr::new(ends.destination, destination))
         };
@@ -185,7 +265,6 @@ impl Messages {
             {
                 let (source, destination) = between(source, destination);
                 self.counts.cut_messages += u64::from(cut);
-                let (frame, at) = (frame.number, frame.at);
                 let transport = Transport::Udp;
                 visit(&Message {
                     frame,
@@ -216,7 +295,6 @@ impl Messages {
                     payload: if cut { &[] } else { segment.payload() },
                 };
                 self.counts.cut_messages += u64::from(cut);
-                let (frame, at) = (frame.number, frame.at);
                 self.streams.add(&part, at, |sequence, bytes| {
                     let transport = Transport::Tcp { sequence };
                     visit(&Message {
@@ -232,7 +310,46 @@ impl Messages {
                     });
                 });
             }
-            _ => self.counts.other_packets += 1,
+            _ => self.other(place, body, visit),
         }
     }
+
+    /// Handles a packet that is not DNS: what it encapsulates, if it does.
+    fn other(&mut self, place: Place, body: &Body<'_>, visit: &mut impl FnMut(&Message<'_>)) {
+        let (kind, inside) = match *body {
+            Body::Udp { source, destination, payload, .. } => {
+                let inside = packet::in_udp(source, destination, payload);
+                (Kind::Udp(source.min(destination)), inside)
+            }
+            Body::Tcp { ref segment, .. } => {
+                (Kind::Tcp(segment.source_port().min(segment.destination_port())), None)
+            }
+            Body::Other { protocol, payload } => {
+                (Kind::Ip(protocol), packet::in_ip(protocol, payload))
+            }
+        };
+        let inside: Option<Layer<'_>> = inside.filter(|_| place.level < MAX_LEVELS);
+        let content = inside.map(packet::follow);
+        match content {
+            Some(content @ (Content::Packet(..) | Content::Fragment(..))) => {
+                self.content(Place { level: place.level + 1, ..place }, content, visit);
+            }
+            _ => {
+                self.counts.other_packets += 1;
+                self.count_other(kind);
+            }
+        }
+    }
+}
+
+/// The place of a packet in the capture.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The number of the frame, and its time.
+    frame: u64,
+    at: Nanos,
+    /// Whether the packet was reassembled from fragments.
+    fragmented: bool,
+    /// Number of encapsulations around the packet.
+    level: u8,
 }

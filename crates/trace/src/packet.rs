@@ -1,10 +1,26 @@
-//! Parsing of a frame into addresses, ports and payload, with `etherparse`.
+//! Parsing of a frame into addresses, ports and payload: link layers and encapsulations here, IP, UDP and TCP with
+//! `etherparse`.
+//!
+//! ```text
+//!   frame ──link──> Ethernet, PPP, 802.11, ... ──ether──> MPLS, VLAN, PPPoE, ... ──> IP ──> UDP, TCP
+//!                        ^                                                            │
+//!                        └────────────── tunnel: GRE, VXLAN, Geneve, GTP, ... <───────┘
+//! ```
+
+mod kind;
+mod link;
+mod tunnel;
 
 use std::net::IpAddr;
 
-use etherparse::{
-    EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, TcpSlice, TransportSlice, UdpSlice,
-};
+use etherparse::{IpNumber, LaxNetSlice, LaxSlicedPacket, TcpSlice, TransportSlice, UdpSlice};
+
+pub(crate) use kind::Kind;
+pub(crate) use link::Layer;
+pub(crate) use tunnel::{in_ip, in_udp};
+
+/// Largest number of headers between the frame, or an encapsulation, and IP.
+const MAX_HEADERS: usize = 16;
 
 /// The content of a frame.
 #[derive(Clone, Debug)]
@@ -13,12 +29,10 @@ pub(crate) enum Content<'a> {
     Packet(Ends, Body<'a>),
     /// A fragment of a packet.
     Fragment(Ends, Fragment<'a>),
-    /// Another protocol than IP, such as ARP.
-    NotIp,
+    /// Another protocol than IP, such as ARP, or a frame of an unknown link type.
+    Other(Kind),
     /// IP with a malformed header.
     Malformed,
-    /// A frame of an unknown link type.
-    UnknownLink,
 }
 
 /// The addresses of a packet.
@@ -44,7 +58,10 @@ pub(crate) enum Body<'a> {
         cut: bool,
     },
     /// Another protocol.
-    Other,
+    Other {
+        protocol: u8,
+        payload: &'a [u8],
+    },
 }
 
 /// A fragment of a packet.
@@ -60,42 +77,28 @@ pub(crate) struct Fragment<'a> {
     pub(crate) cut: bool,
 }
 
-/// Link types (the registry of LINKTYPE_ values).
-mod link {
-    pub(super) const NULL: u16 = 0;
-    pub(super) const ETHERNET: u16 = 1;
-    pub(super) const RAW_BSD: u16 = 12;
-    pub(super) const RAW_OPENBSD: u16 = 14;
-    pub(super) const RAW: u16 = 101;
-    pub(super) const LOOP: u16 = 108;
-    pub(super) const LINUX_SLL: u16 = 113;
-    pub(super) const IPV4: u16 = 228;
-    pub(super) const IPV6: u16 = 229;
-    pub(super) const LINUX_SLL2: u16 = 276;
-}
-
 /// Parses a frame of link type `link_type`.
 #[inline]
 pub(crate) fn dissect(link_type: u16, bytes: &[u8]) -> Content<'_> {
-    let by_ether_type = |kind_at: usize, payload_at: usize| {
-        let kind = bytes.get(kind_at..kind_at + 2)?;
-        let kind = EtherType(u16::from_be_bytes([kind[0], kind[1]]));
-        Some(LaxSlicedPacket::from_ether_type(kind, bytes.get(payload_at..)?))
-    };
-    let sliced = match link_type {
-        link::ETHERNET => LaxSlicedPacket::from_ethernet(bytes).ok(),
-        link::RAW | link::RAW_BSD | link::RAW_OPENBSD | link::IPV4 | link::IPV6 => {
-            LaxSlicedPacket::from_ip(bytes).ok()
-        }
-        link::NULL | link::LOOP => bytes.get(4..).and_then(|ip| LaxSlicedPacket::from_ip(ip).ok()),
-        link::LINUX_SLL => by_ether_type(14, 16),
-        link::LINUX_SLL2 => by_ether_type(0, 20),
-        _ => return Content::UnknownLink,
-    };
-    match sliced {
-        Some(sliced) => content(&sliced),
-        None => Content::Malformed,
+    follow(Layer::Link(link_type, bytes))
+}
+
+/// Removes headers up to IP, and parses the packet.
+#[inline]
+pub(crate) fn follow(mut layer: Layer<'_>) -> Content<'_> {
+    for _ in 0..MAX_HEADERS {
+        layer = match layer {
+            Layer::Link(link_type, bytes) => link::link(link_type, bytes),
+            Layer::Ether(kind, bytes) => link::ether(kind, bytes),
+            Layer::Ip(bytes) => {
+                return LaxSlicedPacket::from_ip(bytes)
+                    .map_or(Content::Malformed, |sliced| content(&sliced));
+            }
+            Layer::Other(kind) => return Content::Other(kind),
+            Layer::Malformed => return Content::Malformed,
+        };
     }
+    Content::Other(Kind::Named("frames with too many headers"))
 }
 
 /// Returns the content of a packet from its layers.
@@ -104,6 +107,10 @@ fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
     let (ends, payload, fragment) = match &sliced.net {
         Some(LaxNetSlice::Ipv4(ip)) => {
             let header = ip.header();
+            // A length of 0 is that of a packet which the network card cuts into segments.
+            if (1..u16::from(header.ihl()) * 4).contains(&header.total_len()) {
+                return Content::Malformed;
+            }
             let ends = Ends {
                 source: header.source_addr().into(),
                 destination: header.destination_addr().into(),
@@ -121,9 +128,7 @@ fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
             let part = fragment_header(header.next_header(), ip.extensions().slice());
             (ends, ip.payload(), part)
         }
-        Some(LaxNetSlice::Arp(_)) => return Content::NotIp,
-        None if sliced.stop_err.is_some() => return Content::Malformed,
-        None => return Content::NotIp,
+        Some(LaxNetSlice::Arp(_)) | None => return Content::Malformed,
     };
     let cut = payload.incomplete;
     if let (true, Some((id, offset, more))) = (payload.fragmented, fragment) {
@@ -137,7 +142,10 @@ fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
             Content::Packet(ends, Body::Tcp { segment: tcp.clone(), cut })
         }
         _ if matches!(payload.ip_number, IpNumber::UDP | IpNumber::TCP) => Content::Malformed,
-        _ => Content::Packet(ends, Body::Other),
+        _ => {
+            let (protocol, payload) = (payload.ip_number.0, payload.payload);
+            Content::Packet(ends, Body::Other { protocol, payload })
+        }
     }
 }
 
@@ -167,7 +175,7 @@ pub(crate) fn joined(protocol: u8, payload: &[u8], cut: bool) -> Option<Body<'_>
     Some(match IpNumber(protocol) {
         IpNumber::UDP => udp_body(&UdpSlice::from_slice_lax(payload).ok()?, cut),
         IpNumber::TCP => Body::Tcp { segment: TcpSlice::from_slice(payload).ok()?, cut },
-        _ => Body::Other,
+        _ => Body::Other { protocol, payload },
     })
 }
 

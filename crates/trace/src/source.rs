@@ -1,13 +1,14 @@
 //! The source of a capture: a file, a pipe or the standard input, plain or compressed.
 //!
 //! The first bytes decide on the compression, never the file name. All decompressors work on streams, so that memory
-//! stays constant, and that of xz below 66 MiB; concatenated gzip members, zstd frames and xz streams are read as one.
+//! stays constant, and that of xz below 66 MiB; concatenated gzip members, zstd and lz4 frames and xz streams are read as one.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
+use lz4_flex::frame::FrameDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 
@@ -47,6 +48,7 @@ pub fn decompress(mut input: impl Read + Send + 'static) -> io::Result<Source> {
     Ok(match start[..] {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(whole)),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(Zstd { frame: None, rest: Some(whole) }),
+        [0x04, 0x22, 0x4d, 0x18, ..] => Box::new(Lz4(Some(FrameDecoder::new(whole)))),
         [0xfd, b'7', b'z', b'X', b'Z', 0] => {
             Box::new(Xz(XzReader::new_mem_limit(whole, true, XZ_MEMORY)))
         }
@@ -66,6 +68,26 @@ impl<R: Read> Read for Xz<R> {
             ),
             _ => error,
         })
+    }
+}
+
+/// A reader of a sequence of lz4 frames; `None` after the last one.
+struct Lz4<R: BufRead>(Option<FrameDecoder<R>>);
+
+impl<R: BufRead> Read for Lz4<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(frame) = &mut self.0 else { return Ok(0) };
+            let some = frame.read(out)?;
+            if some > 0 || out.is_empty() {
+                return Ok(some);
+            }
+            let Some(frame) = self.0.take() else { return Ok(0) };
+            let mut rest = frame.into_inner();
+            if !rest.fill_buf()?.is_empty() {
+                self.0 = Some(FrameDecoder::new(rest));
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use wire::{Header, Name, Qclass, Qtype};
 
 use crate::dns::{Dns, Opt};
 use crate::messages::{Message, Transport};
+use crate::options::Options;
 
 /// Largest number of queries that wait for a reply.
 const MAX_WAITING: usize = 1 << 17;
@@ -31,8 +32,12 @@ pub struct Half {
     pub opt: Option<Opt>,
     /// The return code, with the upper bits of EDNS.
     pub rcode: u16,
+    /// The EDNS options.
+    pub options: Options,
     /// Whether the message was reassembled from IP fragments.
     pub fragmented: bool,
+    /// Whether the capture has only the start of the message.
+    pub cut: bool,
 }
 
 /// A transaction: a query, a reply, or both.
@@ -81,7 +86,11 @@ impl Transactions {
             header: dns.header,
             opt: dns.opt,
             rcode: dns.rcode().0,
+            options: dns
+                .opt
+                .map_or_else(Options::default, |opt| Options::read(message.bytes, &opt)),
             fragmented: message.fragmented,
+            cut: message.cut,
         };
         let reply = dns.is_response();
         let (client, server) = if reply {

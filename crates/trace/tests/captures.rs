@@ -63,11 +63,17 @@ fn compressed_captures_give_the_same_messages() {
         out.write_all(bytes).expect("in memory");
         out.finish().expect("in memory")
     };
+    let lz4 = |bytes: &[u8]| {
+        let mut out = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        out.write_all(bytes).expect("in memory");
+        out.finish().expect("in memory")
+    };
     // Compressed as a whole, and as two concatenated halves.
     for (name, whole, halves) in [
         ("gzip", gzip(&plain), [gzip(half), gzip(rest)].concat()),
         ("zstd", zstd(&plain), [zstd(half), zstd(rest)].concat()),
         ("xz", xz(&plain), [xz(half), xz(rest)].concat()),
+        ("lz4", lz4(&plain), [lz4(half), lz4(rest)].concat()),
     ] {
         let cut = read(whole[..whole.len() - 9].to_vec());
         assert!(cut.2.is_some(), "{name}");
@@ -127,7 +133,7 @@ fn errors_in_damaged_captures_name_the_place() {
     for (bytes, message) in [
         (
             b"#!/bin/sh\n".to_vec(),
-            "test.pcap: not a capture: it starts with the bytes [23, 21, 2f, 62]; use pcap or pcapng",
+            "test.pcap: not a capture: it starts with the bytes [23, 21, 2f, 62]; use pcap, pcapng or snoop, plain",
         ),
         (Vec::new(), "test.pcap: not a capture: it starts with nothing, it is empty"),
         (

@@ -54,14 +54,53 @@ fn each_transaction_has_a_row() {
             assert!(rows[row].contains(part), "{part} in {}", rows[row]);
         }
     };
-    contains(0, &["qname: \"n65537.example", "req_len: null", "rcode: 0", "proc_time: null"]);
+    // Rows are in the order of time.
+    contains(0, &["dns_qname: \"n1.example", "dns_qtype: 1,", "ip_src: \"10.0.0.1\""]);
     contains(
-        1,
-        &["qname: \"n1.example", "qtype: 1,", "src: \"10.0.0.1\"", "srcp: 4000", "dstp: 53"],
+        0,
+        &["dns_labels: 2", "dns_tld: \"example\"", "prot_src_port: 4000", "prot_dst_port: 53"],
     );
-    contains(1, &["ipv: 4", "prot: 17", "edns_udp: 1232", "rcode: 3", "proc_time: 4000000}"]);
-    contains(2, &["qtype: 15", "prot: 6", "src: \"10.0.0.9\"", "proc_time: 3000000"]);
-    contains(3, &["qtype: 16", "ipv: 6", "rcode: null", "res_len: null"]);
+    contains(0, &["ip_version: 4", "prot: 17", "edns_udp: 1232", "dns_rcode: 3"]);
+    contains(
+        0,
+        &["dns_proc_time: 4,", "proc_time_ns: 4000000", "edns_options: null", "cut: false"],
+    );
+    contains(1, &["dns_qtype: 16", "ip_version: 6", "dns_rcode: null", "dns_res_len: null"]);
+    contains(2, &["dns_qtype: 15", "prot: 6", "ip_src: \"10.0.0.9\"", "proc_time_ns: 3000000"]);
+    contains(
+        3,
+        &[
+            "dns_qname: \"n65537.example",
+            "dns_req_len: null",
+            "dns_rcode: 0",
+            "dns_proc_time: null",
+        ],
+    );
+}
+
+/// Options, the client subnet and extended errors are columns; lists have all their elements.
+#[test]
+fn options_of_edns_have_columns() {
+    use wire::{Edns, Name, QueryTemplate};
+    let name: Name = "a.example".parse().expect("a name");
+    let options = vec![(8, vec![0, 1, 24, 0, 192, 0, 2]), (10, vec![1; 8])];
+    let edns = Edns { options, ..Edns::default() };
+    let query = QueryTemplate::new(&name, Qtype::A, true, false, Some(&edns)).bytes().to_vec();
+    let edns = Edns { options: vec![(15, vec![0, 22]), (15, vec![0, 23])], ..Edns::default() };
+    let answer = QueryTemplate::new(&name, Qtype::A, true, false, Some(&edns)).bytes().to_vec();
+    let table = table(&[
+        udp(false, 1, false, &query),
+        udp(false, 1, true, &reply([&query[..2], &answer[2..]].concat(), 2)),
+    ]);
+    let row =
+        table.get_row_iter(None).expect("rows").next().expect("one").expect("a row").to_string();
+    for part in ["edns_options: [8, 10]", "edns_ecs: \"192.0.2.0/24\"", "edns_ext_error: [22, 23]"]
+    {
+        assert!(row.contains(part), "{part} in {row}");
+    }
+    let group = &table.metadata().row_groups()[0];
+    assert!(matches!(group.column(0).compression(), parquet::basic::Compression::ZSTD(_)));
+    assert_eq!(group.sorting_columns().map(|columns| columns[0].column_idx), Some(1));
 }
 
 #[test]

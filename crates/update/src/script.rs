@@ -311,7 +311,8 @@ impl Words<'_> {
     /// Reads a TTL.
     fn number(&mut self) -> Result<u32, Mistake> {
         let (column, word) = self.next().unwrap_or((self.at + 1, ""));
-        word.parse().map_err(|_| (column, format!("`{word}` is not a TTL in seconds")))
+        let ttl = zone::period(word.as_bytes());
+        ttl.ok_or_else(|| (column, format!("`{word}` is not a TTL in seconds, or such as 1h30m")))
     }
 
     /// Reads a type, which may follow a class.
@@ -357,7 +358,7 @@ mod tests {
         Ok(all)
     }
 
-    const SCRIPT: &str = "; made by hand\nserver 127.0.0.1 53\nzone test.\nttl 60\n\
+    const SCRIPT: &str = "; made by hand\nserver 127.0.0.1 53\nzone test.\nttl 1m\n\
         prereq nxdomain a.test\nprereq yxrrset b.test. IN NS\n\
         prereq yxrrset c.test A 192.0.2.7\nupdate add a.test. 30 IN A 192.0.2.1\n\
         add a.test TXT \"x; y\" z\nsend\n\nupdate delete b.test. 0 IN NS ns1.b.test.\n\

@@ -29,4 +29,5 @@ mod writer;
 pub use background_writer::BackgroundWriter;
 pub use generate::{Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords};
 pub use reader::{Notes, Reader, Record, ZoneFileError};
+pub use words::period;
 pub use writer::ZoneWriter;

@@ -26,7 +26,7 @@ pub struct Stats {
     /// Number of records, equal ones counted once, as servers load them.
     pub records: u64,
     /// Number of further records that are equal to one before, apart from their TTL. In a zone of more than a million
-    /// records only those next to each other are found.
+    /// records those far from each other are not found.
     pub duplicates: u64,
     /// Number of records of each type, by the number of the type.
     pub types: BTreeMap<u16, u64>,

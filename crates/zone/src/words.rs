@@ -280,8 +280,9 @@ pub(crate) fn octet(text: &[u8], at: usize) -> Option<(u8, usize)> {
     }
 }
 
-/// Reads a time in seconds, or with the units of BIND: weeks, days, hours, minutes, seconds.
-pub(crate) fn period(text: &[u8]) -> Option<u32> {
+/// Reads a time, a TTL for example, in seconds or with the units of BIND: weeks, days, hours, minutes, seconds. Returns
+/// it in seconds; `None` for other text.
+pub fn period(text: &[u8]) -> Option<u32> {
     let (mut total, mut number, mut units) = (0u64, None, 0);
     for &octet in text {
         let seconds = match octet.to_ascii_lowercase() {

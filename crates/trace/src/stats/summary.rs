@@ -106,6 +106,11 @@ fn packets(stats: &Stats, counts: &Counts) -> TracePackets {
         messages_headless: stats.headless,
         messages_malformed: stats.malformed,
         messages_cut: counts.cut_messages,
+        others: counts
+            .others
+            .iter()
+            .map(|other| TraceCode { name: other.what.clone(), count: other.packets })
+            .collect(),
     }
 }
 

@@ -11,7 +11,7 @@
 //! label next to the apex, so no name above is missing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
 use domain::base::Rtype;
@@ -27,7 +27,7 @@ use crate::{Reader, Record, ZoneFileError};
 /// their label next to the apex.
 pub(super) const MAX_NAMES: usize = 1 << 21;
 
-/// Number of records whose duplicates are found wherever they are in the file, about 16 octets each.
+/// Number of records whose duplicates are found wherever they are in the file, about 20 octets each.
 const MAX_RECORDS: usize = 1 << 20;
 
 /// Records of a name that decide what it is.
@@ -163,7 +163,7 @@ struct FirstPass {
     recorded: Recorded,
 }
 
-/// The records that were counted: all up to [`MAX_RECORDS`], and then those of the last name.
+/// Hashes of records that were counted: of all up to [`MAX_RECORDS`], and then of those after the last time there were so many.
 #[derive(Default)]
 struct Recorded {
     by: RandomState,
@@ -177,17 +177,13 @@ impl Recorded {
         self.data.clear();
         self.data.extend_from_slice(record.data());
         fold_names(record.rtype(), &mut self.data);
-        let mut hasher = self.by.build_hasher();
-        for octet in record.owner() {
-            hasher.write_u8(octet.to_ascii_lowercase());
-        }
-        hasher.write_u16(record.rtype().to_int());
-        hasher.write(&self.data);
-        self.hashes.insert(hasher.finish())
+        self.data.extend(record.rtype().to_int().to_be_bytes());
+        self.data.extend(record.owner().iter().map(u8::to_ascii_lowercase));
+        self.data.push(record.owner().len() as u8);
+        self.hashes.insert(self.by.hash_one(&self.data[..]))
     }
 
-    /// Forgets the records before another name, if there are many; records of one name are next to each other in most
-    /// zones.
+    /// Forgets all records before another name, if there are many; equal records are next to each other in most zones.
     fn begin_name(&mut self) {
         if self.hashes.len() >= MAX_RECORDS {
             self.hashes.clear();

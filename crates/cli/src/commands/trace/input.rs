@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use anyhow::anyhow;
 use clap::Args;
 use measure::Nanos;
-use trace::{Capture, CaptureError, Message, Messages};
+use trace::{Capture, CaptureError, Merge, Message, Messages};
 use udp::capture::{LiveCapture, Only, Until};
 
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use crate::process::interruption;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputArgs {
-    /// Captures in order of time: pcap or pcapng, plain or compressed by gzip, zstd or xz; - is the standard input
+    /// Captures in any order, merged by time: pcap, pcapng or snoop, plain or compressed by gzip, zstd, xz or lz4; - is the standard input
     #[arg(required_unless_present = "interface", value_name = "CAPTURE")]
     pub(crate) captures: Vec<PathBuf>,
     /// Read packets of this interface (`any` for all interfaces) instead of captures, for --for or until Ctrl-C
@@ -44,18 +44,40 @@ impl InputArgs {
         if let Some(interface) = &self.interface {
             return self.listen(interface, messages, each);
         }
-        for path in &self.captures {
-            let read =
-                Capture::open(path).and_then(|mut capture| messages.read(&mut capture, &mut each));
-            match read {
-                Ok(()) => {}
-                Err(error) if error.is_partial() || messages.counts().frames > 0 => {
-                    return Ok((messages.counts(), Some(error)));
-                }
-                Err(error) => return Err(Failure::input(error)),
+        let mut any = false;
+        let read = Merge::open(&self.captures).and_then(|mut captures| {
+            messages.read(&mut captures, |message| {
+                any = true;
+                each(message);
+            })
+        });
+        let error = match read {
+            Err(error) if !error.is_partial() && messages.counts().frames == 0 => {
+                return Err(Failure::input(error));
             }
+            other => other.err(),
+        };
+        let counts = messages.counts();
+        if !any && counts.frames > 0 {
+            self.explain(&counts);
         }
-        Ok((messages.counts(), None))
+        Ok((counts, error))
+    }
+
+    /// Prints what the packets are if none has DNS.
+    fn explain(&self, counts: &trace::Counts) {
+        let ports: Vec<_> = self.ports.iter().map(ToString::to_string).collect();
+        let others: Vec<_> = counts
+            .others
+            .iter()
+            .map(|other| match other.packets {
+                1 => format!("1 packet is {}", other.what),
+                packets => format!("{packets} packets are {}", other.what),
+            })
+            .collect();
+        let what = if others.is_empty() { "none can be read".into() } else { others.join(", ") };
+        let frames = counts.frames;
+        eprintln!("no DNS found on port {}; packets: {frames}; {what}", ports.join(", "));
     }
 
     /// Reads an interface until the time is over or a signal comes.
