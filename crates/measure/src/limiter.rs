@@ -8,7 +8,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
@@ -101,7 +100,8 @@ pub struct NotALimiter(String);
 
 /// Why a trial says nothing. To add a reason: a variant, its sentence in `Display`, its limiter. The name of the
 /// variant in kebab case stands in the JSON: it is never renamed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum Void {
     /// Queries left too late, or not all that were planned left.
@@ -110,7 +110,7 @@ pub enum Void {
         late: f64,
         /// The tolerance.
         #[serde(rename = "tolerance_ns", with = "as_ns")]
-        #[schemars(with = "u64")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         tolerance: Nanos,
         /// Share (0 to 1) of the planned queries that were sent.
         sent: f64,

@@ -14,7 +14,6 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limiter::{Void, as_ns};
@@ -41,7 +40,8 @@ const MAX_LOSS_SPAN: Nanos = Nanos::from_millis(5);
 const OPEN_SPANS: usize = 8;
 
 /// A part of the testbed whose core stood still.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// The Measurer.
@@ -63,17 +63,18 @@ impl fmt::Display for Side {
 }
 
 /// A time in which a core did not run a thread that was due on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stall {
     /// Side of the core.
     pub side: Side,
     /// Time at which it should have run, on the host's `CLOCK_MONOTONIC`.
     #[serde(rename = "at_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub at: Nanos,
     /// Time until it ran.
     #[serde(rename = "length_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub length: Nanos,
 }
 
@@ -84,7 +85,8 @@ impl fmt::Display for Stall {
 }
 
 /// A core that was watched for stalls during a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WatchedCore {
     /// Whose core.
     pub side: Side,
@@ -94,54 +96,57 @@ pub struct WatchedCore {
     pub real_time: bool,
     /// CPU time of the watcher on this core.
     #[serde(rename = "used_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub used: Nanos,
 }
 
 /// A span in which queries left more than [`MIN_STALL`] late; times count from the start of the trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LateSpan {
     /// Due time of the first of them.
     #[serde(rename = "from_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub from: Nanos,
     /// Time at which the last of them left.
     #[serde(rename = "until_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub until: Nanos,
     /// Number of queries.
     pub queries: u64,
     /// Largest schedule error among them.
     #[serde(rename = "worst_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub worst: Nanos,
 }
 
 /// Lost queries that were due close to each other; times count from the start of the trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LossSpan {
     /// Due time of the first of them.
     #[serde(rename = "from_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub from: Nanos,
     /// Due time of the last of them.
     #[serde(rename = "until_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub until: Nanos,
     /// Number of queries.
     pub queries: u64,
 }
 
 /// A query without a reply in time; times count from the start of the trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LostQuery {
     /// Due time.
     #[serde(rename = "due_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub due: Nanos,
     /// Time at which it left.
     #[serde(rename = "sent_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub sent: Nanos,
     /// Number of the socket within its worker.
     pub socket: u16,
@@ -159,11 +164,12 @@ pub struct LostQuery {
 }
 
 /// Stalls, late departures and losses of a trial, with their times.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Disturbances {
     /// Time from which the offsets of the trial count, on the host's `CLOCK_MONOTONIC`.
     #[serde(rename = "started_ns", with = "as_ns")]
-    #[schemars(with = "u64")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub started: Nanos,
     /// First lost queries, at most [`MAX_LOST_KEPT`].
     pub lost: Vec<LostQuery>,

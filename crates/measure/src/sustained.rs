@@ -13,7 +13,6 @@
 //! Only queries that were answered in time count: those that are lost wait for their timeout whatever the server
 //! does. The numbers are medians of at least eight instants, so that one stall of the host changes neither.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Nanos, Qps};
@@ -26,7 +25,8 @@ const ALLOWED_GROWTH: Nanos = Nanos::from_millis(2);
 const DEVIATIONS: f64 = 4.0;
 
 /// Numbers of outstanding queries in the middle and at the end of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outstanding {
     /// Median over the second quarter of the time of sending.
     pub middle: f64,

@@ -7,7 +7,9 @@ use crate::trial::Trial;
 
 /// Most samples kept of a series, and of all series together.
 const MAX_SAMPLES: usize = 12;
-const ALL_SAMPLES: usize = 240;
+const ALL_SAMPLES: usize = 160;
+/// Most series kept of the parts of roles, such as `dut/nsd: server 1.user`; those of the server under test go first.
+const MAX_PARTS: usize = 16;
 /// Most lost queries, spans and stalls kept of each kind: the first ones, of stalls the longest.
 const MAX_DISTURBANCES: usize = 4;
 /// Significant digits of a sample's value.
@@ -30,6 +32,7 @@ impl Trial {
                 times.coarsen(if name == "latency_us" { LATENCY_BITS } else { OTHER_BITS })?;
             }
         }
+        leave_out_parts(&mut self.probes);
         let most = (ALL_SAMPLES / self.probes.len().max(1)).clamp(2, MAX_SAMPLES);
         self.probes.iter_mut().for_each(|series| thin(series, most));
         self.probes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -42,6 +45,18 @@ impl Trial {
         kept.stalls.truncate(MAX_DISTURBANCES);
         Ok(())
     }
+}
+
+/// Leaves out the series of processes and threads of a role that did nothing, and those beyond [`MAX_PARTS`].
+fn leave_out_parts(probes: &mut Vec<Series>) {
+    let is_part = |series: &Series| series.name.contains('/');
+    let moves = |series: &Series| series.samples.iter().any(|sample| sample.1 != 0.0);
+    probes.retain(|series| !is_part(series) || moves(series));
+    let (mut parts, mut kept): (Vec<_>, Vec<_>) = probes.drain(..).partition(is_part);
+    parts.sort_by_key(|series| !series.name.starts_with("dut/"));
+    parts.truncate(MAX_PARTS);
+    kept.append(&mut parts);
+    *probes = kept;
 }
 
 /// Keeps at most `most` samples, the last one among them, with times in hundredths of a second; of a value that never
@@ -95,6 +110,23 @@ mod tests {
         let mut empty = Series::default();
         thin(&mut empty, MAX_SAMPLES);
         assert_eq!(empty.samples, []);
+    }
+
+    #[test]
+    fn parts_that_do_nothing_are_left_out() {
+        let series = |name: String, value: f64| Series {
+            name,
+            samples: vec![(1.0, 0.0), (2.0, value)],
+            ..Series::default()
+        };
+        let mut probes =
+            vec![series("dut.drops".into(), 0.0), series("dut/nsd: xfrd.user".into(), 0.0)];
+        probes.extend((0..MAX_PARTS).map(|i| series(format!("authdns/nsd: {i}.user"), 1.0)));
+        probes.push(series("dut/nsd: server 1.user".into(), 1.0));
+        leave_out_parts(&mut probes);
+        let names: Vec<&str> = probes.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names[..2], ["dut.drops", "dut/nsd: server 1.user"]);
+        assert_eq!(names.len(), 1 + MAX_PARTS);
     }
 
     #[test]
