@@ -238,8 +238,18 @@ fn factors(run: &Run) -> BTreeMap<String, f64> {
 }
 
 /// Columns of words.
-const IN_WORDS: [&str; 9] =
-    ["limited by", "verdict", "RFC 8219", "address", "where", "sustained", "rule", "link", "path"];
+const IN_WORDS: [&str; 10] = [
+    "rates",
+    "limited by",
+    "verdict",
+    "RFC 8219",
+    "address",
+    "where",
+    "sustained",
+    "rule",
+    "link",
+    "path",
+];
 
 /// Compares a table with what it should say; how many numbers there were.
 fn check(

@@ -2,10 +2,11 @@
 
 use maud::{Markup, html};
 use measure::Histogram;
-use record::{Connections, Times};
+use record::{Connections, Times, TrialRecord};
 
 use super::cells::{Cell, Cells};
 use super::parts::{Narrow, number_cell, table};
+use crate::view::number::range;
 use crate::view::{thousands, time_us};
 
 /// Renders the section; empty if no cell has connections.
@@ -14,6 +15,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let mut heads = cells.heads();
     heads.extend([
         "connections",
+        "rates",
         "TCP p50",
         "handshake p50",
         "handshake p99",
@@ -25,14 +27,15 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     ]);
     let row = |cell: &&Cell<'_>| {
         let all: Vec<&Connections> = of(cell).collect();
-        html! { (cells.named(cell)) (columns(&all)) }
+        let rates: Vec<f64> = of_trials(cell).map(|t| t.trial.offered_qps).collect();
+        html! { (cells.named(cell)) (columns(&all, &rates)) }
     };
     let rows: Vec<Markup> = with.iter().map(row).collect();
     html! {
         @if !with.is_empty() {
             h3 { "Connections" }
             p.note { "A handshake counts from the first packet until queries could be sent, TCP’s part included; "
-                "queries from when they were sent to their reply. All trials of a cell together." }
+                "queries from when they were sent to their reply. All trials of a cell together, of the lowest to the highest rate." }
             (table("What connections cost", &cells.conditions.heading, Narrow::Cards, &heads, &rows))
         }
     }
@@ -40,11 +43,25 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
 
 /// Returns the connections of a cell's trials.
 fn of<'a>(cell: &'a Cell<'_>) -> impl Iterator<Item = &'a Connections> {
-    cell.record.trials.iter().filter_map(|t| t.trial.connections.as_ref())
+    of_trials(cell).filter_map(|t| t.trial.connections.as_ref())
+}
+
+/// Returns a cell's trials with connections.
+fn of_trials<'a>(cell: &'a Cell<'_>) -> impl Iterator<Item = &'a TrialRecord> {
+    cell.record.trials.iter().filter(|t| t.trial.connections.is_some())
+}
+
+/// Describes rates in queries a second: one, or the lowest and the highest.
+fn in_words(rates: &[f64]) -> String {
+    match range(rates) {
+        None => "–".to_owned(),
+        Some((low, high)) if thousands(low) == thousands(high) => format!("{}/s", thousands(low)),
+        Some((low, high)) => format!("{} to {}/s", thousands(low), thousands(high)),
+    }
 }
 
 /// Renders the columns after a cell's settings.
-fn columns(all: &[&Connections]) -> Markup {
+fn columns(all: &[&Connections], rates: &[f64]) -> Markup {
     let sum = |count: fn(&Connections) -> u64| all.iter().map(|c| count(c)).sum::<u64>();
     let count = |head: &str, n: u64| number_cell(head, Some(n as f64), thousands(n as f64));
     let established = sum(|c| c.established);
@@ -58,6 +75,7 @@ fn columns(all: &[&Connections]) -> Markup {
     };
     html! {
         (count("connections", established))
+        td data-h="rates" data-v=[range(rates).map(|(_, high)| high)] { (in_words(rates)) }
         (time("TCP p50", |c| &c.connect_us, 0.5))
         (time("handshake p50", |c| &c.handshake_us, 0.5))
         (time("handshake p99", |c| &c.handshake_us, 0.99))
@@ -100,7 +118,7 @@ mod tests {
             ..Connections::default()
         };
         let (a, b) = (connections(&[3, 3, 3]), connections(&[9]));
-        let page = columns(&[&a, &b]).into_string();
+        let page = columns(&[&a, &b], &[500.0, 2_000.0]).into_string();
         let cell = |head: &str| {
             let from = page.find(&format!("data-h=\"{head}\"")).expect("a cell");
             let text = &page[from..];
@@ -108,6 +126,7 @@ mod tests {
                 .to_owned()
         };
         assert_eq!((cell("connections").as_str(), cell("failed").as_str()), ("8", "4"));
+        assert_eq!(cell("rates"), "500 to 2,000/s");
         assert_eq!((cell("resumed").as_str(), cell("0-RTT").as_str()), ("25 %", "0 %"));
         assert!(
             cell("handshake p50").starts_with('3') && cell("handshake p50").ends_with("ms"),

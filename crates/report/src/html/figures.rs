@@ -139,7 +139,7 @@ fn falls_of(cells: &Cells<'_>) -> Markup {
 }
 
 /// Returns the rate at which a cell's latency was measured, in words; `None` of other figures.
-fn at_rate(cell: &CellRecord, name: &str) -> Option<String> {
+pub(crate) fn at_rate(cell: &CellRecord, name: &str) -> Option<String> {
     if !name.starts_with("latency") {
         return None;
     }

@@ -114,16 +114,20 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
         let mut with: Vec<_> = with.filter_map(|(c, f)| Some((c, f, f.median()?))).collect();
         with.sort_by(|a, b| a.2.total_cmp(&b.2));
         let spoken = figure_title(name);
+        // A latency says nothing without its rate.
+        let at = |c: &super::cells::Cell<'_>| {
+            figures::at_rate(c.record, name).map(|at| format!(", {at}")).unwrap_or_default()
+        };
         match (with.first(), with.last()) {
-            (Some((c, f, _)), _) if with.len() == 1 => {
-                out.push(html! { strong { (spoken) } ": " (c.name) " " (figures::in_words(f)) })
-            }
+            (Some((c, f, _)), _) if with.len() == 1 => out.push(
+                html! { strong { (spoken) } ": " (c.name) " " (figures::in_words(f)) (at(c)) },
+            ),
             (Some((_, low, a)), Some((_, _, b))) if a == b => {
                 out.push(html! { strong { (spoken) } ": " (figures::in_words(low)) " for all" })
             }
             (Some((a, low, _)), Some((b, high, _))) => out.push(html! {
-                strong { (spoken) } ": from " (figures::in_words(low)) " (" (a.name) ") to "
-                (figures::in_words(high)) " (" (b.name) ")"
+                strong { (spoken) } ": from " (figures::in_words(low)) " (" (a.name) (at(a)) ") to "
+                (figures::in_words(high)) " (" (b.name) (at(b)) ")"
             }),
             _ => {}
         }
