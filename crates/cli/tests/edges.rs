@@ -500,3 +500,37 @@ fn a_server_that_writes_without_end_does_not_fill_the_disk() {
     // Some 40 MB a second were written, for at least six seconds.
     assert!(size > 1 << 20 && size < 150 << 20, "{size} octets: {told}");
 }
+
+/// Returns the largest memory of its own, in kB, that a process and its descendants had until it ended.
+fn largest_memory(child: &mut Child) -> u64 {
+    let mut largest = 0;
+    while child.try_wait().expect("our own child").is_none() {
+        let mut open = vec![child.id()];
+        while let Some(pid) = open.pop() {
+            let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
+            let status = read("status").unwrap_or_default();
+            let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+            let kb = anonymous.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+            largest = largest.max(kb.unwrap_or(0));
+            let children = read(&format!("task/{pid}/children")).unwrap_or_default();
+            open.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    largest
+}
+
+#[test]
+fn a_small_run_takes_little_memory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = experiment(dir.path(), 1);
+    let mut command = dnsdyno(dir.path(), &["run", "--wait=5m"]);
+    let mut child =
+        command.arg(&file).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
+    let largest = largest_memory(&mut child);
+    let told = said(&child.wait_with_output().expect("ends"));
+    if told.contains("cannot get its namespaces") {
+        return skip::because(told);
+    }
+    assert!(largest > 1_000 && largest < 64_000, "{largest} kB: {told}");
+}

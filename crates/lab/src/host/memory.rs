@@ -23,6 +23,9 @@ use crate::cpus::CpuList;
 const ARRAY: (u64, u64) = (8 << 20, 256 << 20);
 /// Smallest and largest working set of the latencies, in bytes.
 const SETS: (u64, u64) = (8 << 10, 256 << 20);
+/// Largest size of an array and of a working set in the short form, in bytes: a run takes little memory from the servers that it
+/// measures.
+const SHORT: (u64, u64) = (10 << 20, 32 << 20);
 /// Size of a cache line, in bytes.
 const LINE: u64 = 64;
 /// Number of cache lines in a page of 4 KiB.
@@ -45,11 +48,11 @@ const KERNELS: [(Kernel, f64); 4] = [
 
 /// Runs STREAM's kernels on the cores `on`.
 pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Bandwidth {
-    // STREAM's rule is four times the last cache; the short form takes twice.
-    let (caches, rounds) = if full { (4, 10) } else { (2, 3) };
+    // STREAM's rule is four times the last cache. The short form has no room for that: its arrays may fit into a large cache.
+    let rounds = if full { 10 } else { 3 };
     let room = host.memory.available / 16;
-    let array = (caches * last_cache(&host.cpu)).min(room).clamp(ARRAY.0, ARRAY.1);
-    let array = if full { array } else { array.min(64 << 20) };
+    let array = (4 * last_cache(&host.cpu)).min(room).clamp(ARRAY.0, ARRAY.1);
+    let array = if full { array } else { array.min(SHORT.0) };
     let len = (array / 8) as usize;
     let (mut a, mut b, mut c) = (vec![1.0_f64; len], vec![2.0; len], vec![0.0; len]);
     let piece = len.div_ceil(on.count());
@@ -101,7 +104,7 @@ pub(super) fn latencies(host: &HostFacts, full: bool) -> Vec<Latency> {
     let time = Duration::from_millis(if full { 100 } else { 10 });
     let caches = if full { 4 } else { 2 };
     let largest = (caches * last_cache(&host.cpu)).min(host.memory.available / 16).min(SETS.1);
-    let largest = if full { largest } else { largest.min(64 << 20) };
+    let largest = if full { largest } else { largest.min(SHORT.1) };
     let sets = std::iter::successors(Some(SETS.0), |bytes| Some(bytes * 2));
     sets.take_while(|bytes| *bytes <= largest.max(1 << 20))
         .map(|bytes| latency(bytes, time))
