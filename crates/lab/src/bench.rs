@@ -28,6 +28,7 @@ use nix::sys::signal::Signal;
 use record::{LockStepRow, Series, Trial, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 
+pub(crate) use self::conclude::cpu_of;
 use self::measurer::command;
 pub(crate) use self::upstream::Upstream;
 use crate::cpus::CpuList;

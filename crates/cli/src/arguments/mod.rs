@@ -7,6 +7,7 @@ pub(crate) mod engine;
 pub(crate) mod fields;
 pub(crate) mod keep;
 pub(crate) mod number;
+pub(crate) mod remote;
 pub(crate) mod sockets;
 pub(crate) mod store;
 pub(crate) mod transport;

@@ -85,7 +85,7 @@ impl LabBench<'_> {
 }
 
 /// Returns the use of a host's cores for the record.
-fn cpu_of(used: &HostUse, cpus: &[usize]) -> Cpu {
+pub(crate) fn cpu_of(used: &HostUse, cpus: &[usize]) -> Cpu {
     Cpu {
         user_s: used.user_s,
         system_s: used.system_s,

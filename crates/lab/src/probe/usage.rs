@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use measure::Link;
 use measure::procfs::CoreTimes;
 use measure::stall::WatchedCore;
+use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
 use crate::cpus::CpuList;
@@ -23,7 +24,7 @@ use crate::cpus::CpuList;
 const INEXACT: f64 = 0.02;
 
 /// CPU time and load of a host during a trial.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostUse {
     /// Seconds in which its processes ran in user mode.
     pub user_s: f64,

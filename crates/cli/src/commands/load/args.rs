@@ -9,6 +9,7 @@ use measure::{Goal, Nanos, OpenPacing, Pacing, Qps};
 use record::TrialRequest;
 use record::request;
 
+use super::dut::DutArgs;
 use super::pacing::{PacingArg, PacingKind, PacingParser};
 use super::part::PartArgs;
 use super::replay::ReplayArgs;
@@ -106,6 +107,8 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) part: PartArgs,
     #[command(flatten)]
+    pub(crate) dut: DutArgs,
+    #[command(flatten)]
     pub(crate) streams: StreamArgs,
     #[command(flatten)]
     pub(crate) replay: ReplayArgs,
@@ -168,6 +171,7 @@ impl LoadArgs {
         let pacing = self.pacing()?;
         self.check(pacing)?;
         self.part.check()?;
+        self.dut.check(pacing)?;
         let duration = self.duration();
         let engine = self.engine.apply(self.streams.engine()?)?;
         self.sockets.check_engine(&engine)?;
@@ -190,7 +194,8 @@ impl LoadArgs {
             sockets: self.sockets.request(),
             seed: self.workload.seed,
             live: None,
-            dut_cpus: listed(&self.dut_cpus),
+            // Cores of another host are watched there.
+            dut_cpus: if self.dut.is_given() { Vec::new() } else { listed(&self.dut_cpus) },
             auth_cpus: listed(&self.auth_cpus),
         })
     }
