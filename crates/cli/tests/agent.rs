@@ -86,7 +86,7 @@ impl Elsewhere {
         std::os::unix::fs::symlink(cargo_bin("dnsdyno"), &program).expect("a link");
         let target = format!("127.0.0.1:{at}");
         let server = Command::new(&program)
-            .args(["auth", "--listen", &target])
+            .args(["auth", "--listen", &target, "--aaaa", "always"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -102,16 +102,26 @@ impl Elsewhere {
         Some(Elsewhere { dir, sshd, server, ssh, target })
     }
 
-    /// A load of `seconds` with an agent that watches `process`.
-    fn load(&self, process: &str, seconds: u32) -> Command {
+    /// dnsdyno with the words of `first`, and an agent that watches `process`.
+    fn dnsdyno(&self, first: &[&str], process: &str) -> Command {
         let user = Command::new("id").arg("-un").output().expect("starts").stdout;
         let user = String::from_utf8(user).expect("UTF-8");
         let mut command = Command::new(cargo_bin("dnsdyno"));
         command
-            .args(["load", &self.target, "--namespace", "10.0.0.0/16", "--type", "A"])
-            .args(["--rate", "2k", "--duration", &format!("{seconds}s"), "--dut-process", process])
-            .args(["--dut", &format!("{}@127.0.0.1", user.trim()), "--ssh", &self.ssh, "--json"])
+            .env("DNSDYNO_STORE", self.dir.path().join("runs.db"))
+            .args(first)
+            .args(["--dut", &format!("{}@127.0.0.1", user.trim()), "--dut-process", process])
+            .args(["--ssh", &self.ssh, "--json"])
             .arg(self.json());
+        command
+    }
+
+    /// A load of `seconds` with an agent that watches `process`.
+    fn load(&self, process: &str, seconds: u32) -> Command {
+        let mut command = self.dnsdyno(&["load", &self.target], process);
+        command
+            .args(["--namespace", "10.0.0.0/16", "--type", "A", "--rate", "2k"])
+            .args(["--duration", &format!("{seconds}s")]);
         command
     }
 
@@ -168,6 +178,61 @@ fn the_agent_sees_the_server_and_leaves_nothing() {
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     assert!(told(&output).contains("no process is named `no-such-server`"), "{}", told(&output));
     elsewhere.nothing_is_left();
+}
+
+/// A load at one rate.
+const EXPERIMENT: &str = r#"
+name = "elsewhere"
+title = "a server that runs elsewhere"
+role = "dns64"
+servers = []
+method = "load"
+repeats = 2
+
+[workload]
+namespace = "10.0.0.0/16"
+
+[load]
+rates = ["500"]
+duration = "600ms"
+timeout = "200ms"
+"#;
+
+#[test]
+fn a_run_probes_the_host_of_a_server_at_an_address() {
+    let Some(elsewhere) = Elsewhere::start() else { return };
+    let file = elsewhere.dir.path().join("x.toml");
+    fs::write(&file, EXPERIMENT).expect("writes");
+    let file = file.to_str().expect("UTF-8");
+    let server = format!("mine={}", elsewhere.target);
+    let words = ["run", "--wait", "--trust", file, "--remote", &server];
+    let output = elsewhere.dnsdyno(&words, SERVER).output().expect("starts");
+    if told(&output).contains("cannot get its namespaces") {
+        skip::because(told(&output));
+        return;
+    }
+    let run: record::Run = record::read(&elsewhere.json()).expect("a run");
+    let cell = &run.results[0];
+    // On a busy machine the Tester starves, and void trials are not kept.
+    assert_eq!(
+        cell.trials.is_empty(),
+        !cell.void_repeats.is_empty() && cell.repeats == 0,
+        "{}",
+        told(&output)
+    );
+    for trial in cell.trials.iter().map(|one| &one.trial) {
+        let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{:?}", trial.cpu));
+        assert!(dut.busy > 0.0 && !dut.cpus.is_empty(), "{dut:?}");
+    }
+    let notes = cell.notes.join(" ");
+    assert!(notes.contains("an agent saw its processor"), "{notes}");
+    elsewhere.nothing_is_left();
+    // Nothing says whose host it is.
+    let others =
+        ["run", "--wait", "--trust", file, "--remote", &server, "--remote", "b=127.0.0.1:9"];
+    let output = elsewhere.dnsdyno(&others, SERVER).output().expect("starts");
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("2 of the servers have an address"), "{}", told(&output));
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
+
 use super::message::{Order, Reply, Seen};
 use crate::cpus::CpuList;
 
@@ -187,12 +189,12 @@ impl Agent {
         }
     }
 
-    /// Tells it that the trial has ended, and returns what it saw, with stalls on the clock that `now` reads.
+    /// Tells it that the trial has ended, and returns what it saw, with stalls on this host's `CLOCK_MONOTONIC`.
     ///
     /// # Errors
     /// If the agent is gone.
-    pub fn end(&mut self, sending_s: f64, now: impl Fn() -> u64) -> Result<Seen, AgentError> {
-        let ahead_ns = self.compare_clocks(now)?;
+    pub fn end(&mut self, sending_s: f64) -> Result<Seen, AgentError> {
+        let ahead_ns = self.compare_clocks()?;
         self.order(&Order::End { sending_s })?;
         match self.reply(REPLY)? {
             Reply::Seen(mut seen) => {
@@ -203,16 +205,16 @@ impl Agent {
         }
     }
 
-    /// Returns by how much the clock that `now` reads is ahead of the agent's, by the shortest of some round trips.
-    fn compare_clocks(&mut self, now: impl Fn() -> u64) -> Result<i64, AgentError> {
+    /// Returns by how much this host's clock is ahead of the agent's, by the shortest of some round trips.
+    fn compare_clocks(&mut self) -> Result<i64, AgentError> {
         let mut best: Option<(u64, i64)> = None;
         for _ in 0..CLOCKS {
-            let before = now();
+            let before = monotonic();
             self.order(&Order::Clock)?;
             let Reply::Clock { now_ns } = self.reply(REPLY)? else {
                 return Err(self.strange(&Reply::Begun));
             };
-            let trip = now().saturating_sub(before);
+            let trip = monotonic().saturating_sub(before);
             let ahead = (before + trip / 2) as i64 - now_ns as i64;
             best = best.filter(|(shortest, _)| *shortest <= trip).or(Some((trip, ahead)));
         }
@@ -260,6 +262,12 @@ impl Drop for Agent {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Reads `CLOCK_MONOTONIC`, in nanoseconds.
+fn monotonic() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
 /// Returns the beginning of a line, for an error.

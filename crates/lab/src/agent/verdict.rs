@@ -1,10 +1,10 @@
 //! What the agent saw, in the record of a trial: the server's CPU and drops, and the verdict with them.
 
 use measure::{Evidence, Goal, Warning};
-use record::{Trial, Voidness};
+use record::request::WaitFor;
+use record::{Trial, TrialRequest, Voidness};
 
 use super::message::Seen;
-use crate::bench::cpu_of;
 use crate::verdict::Verdict;
 
 /// Quantile of the latencies that is the round trip of a server that is not overloaded.
@@ -23,10 +23,22 @@ pub struct Conditions {
     pub goal: Option<Goal>,
 }
 
+impl Conditions {
+    /// Returns the conditions of a request.
+    pub fn of(request: &TrialRequest) -> Self {
+        Conditions {
+            open_loop: request.pacing.is_open_loop(),
+            spins: request.sockets.wait == WaitFor::Spin,
+            shared_core: request.sockets.shared_core,
+            goal: request.goal.clone(),
+        }
+    }
+}
+
 /// Adds what the agent saw to a trial, and decides anew whether it is void and what limited it.
 pub fn judge(trial: &mut Trial, seen: &Seen, conditions: &Conditions) {
     let evidence = evidence(trial, seen, conditions);
-    trial.cpu.insert("dut".to_owned(), cpu_of(&seen.usage, &seen.cpus));
+    trial.cpu.insert("dut".to_owned(), seen.usage.record(&seen.cpus));
     trial.drops.dut_receive += seen.receive_drops;
     seen.disturbances.stalls.iter().for_each(|stall| trial.disturbances.add_stall(*stall));
     trial.disturbances.watched.extend_from_slice(&seen.disturbances.watched);

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use measure::Link;
 use measure::procfs::CoreTimes;
 use measure::stall::WatchedCore;
+use record::Cpu;
 use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
@@ -45,6 +46,22 @@ pub struct HostUse {
     pub waited: Option<f64>,
     /// Share (0 to 1) of its cores that the hypervisor and processes outside the testbed used.
     pub foreign: f64,
+}
+
+impl HostUse {
+    /// Returns the use of the cores `cpus` for the record.
+    pub(crate) fn record(&self, cpus: &[usize]) -> Cpu {
+        Cpu {
+            user_s: self.user_s,
+            system_s: self.system_s,
+            softirq_s: Some(self.softirq_s),
+            busy: self.busy,
+            run_delay: Some(self.run_delay),
+            waited: self.waited,
+            foreign: Some(self.foreign),
+            cpus: cpus.to_vec(),
+        }
+    }
 }
 
 /// What is known of a trial beside its snapshots.

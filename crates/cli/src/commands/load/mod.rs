@@ -16,6 +16,7 @@ use record::{Table, Trial, TrialRequest};
 use tester::Setup;
 
 pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile};
+use self::dut::Watching;
 use crate::failure::Failure;
 use crate::output::{self, print};
 use crate::process::interruption;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     output::try_writing([&args.json])?;
     args.keep.try_writing()?;
     let stop = interruption()?;
-    let watching = args.dut.watch(setup.request(), args.dut_cpus.as_ref())?;
+    let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
     let (live, progress) =
         progress::show(format!("load {}", setup.target()), planned(&setup), args.interval);
     let mut trial = setup.run(&live, &stop)?.trial;
