@@ -15,6 +15,7 @@ TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_
 	bind9-utils:dnssec-signzone knot-dnssecutils:kzonesign ldnsutils:ldns-signzone chromium \
 	python3-venv:/usr/lib/python3*/ensurepip strace eatmydata radvd tayga procps:sysctl prometheus:promtool \
 	dpkg-dev:dpkg-shlibdeps binutils:strip man-db:man util-linux:setpriv \
+	openssh-server:sshd openssh-client:ssh \
 	clang-14 llvm-14:llvm-strip-14 libbpf-dev:/usr/include/bpf/bpf_helpers.h
 
 .PHONY: build demo test lint bench fuzz man deb clean help

@@ -22,8 +22,8 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    auth, compare, host, load, man, merge, report, run, runs, search, selftest, servers, site,
-    trace, update, verify, zone,
+    agent, auth, compare, host, load, man, merge, report, run, runs, search, selftest, servers,
+    site, trace, update, verify, zone,
 };
 use failure::Failure;
 
@@ -99,6 +99,9 @@ enum Command {
     /// Measure as kxdpgun does: its options, its output
     #[command(after_help = kxdpgun::EXAMPLES, disable_help_flag = true)]
     Kxdpgun(Box<kxdpgun::KxdpgunArgs>),
+    /// Watch a server on this host for a Tester elsewhere; `load --dut` starts it
+    #[command(after_help = agent::NOTES)]
+    Agent(agent::AgentArgs),
     /// Write the completions of a shell
     #[command(after_help = command_line::COMPLETIONS)]
     Completions {
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Load(args) => load::run(*args),
+        Command::Agent(args) => agent::run(&args),
         Command::Merge(args) => merge::run(&args),
         Command::Measure { result } => load::measure(&result),
         Command::Search(args) => search::run(*args),

@@ -30,6 +30,7 @@ use serde::de::DeserializeOwned;
 
 use self::measurer::command;
 pub(crate) use self::upstream::Upstream;
+use crate::agent::{Agent, Conditions, judge};
 use crate::cpus::CpuList;
 use crate::enter::Lab;
 use crate::limit::{CpuLimit, LimitError};
@@ -88,6 +89,8 @@ pub(crate) struct LabBench<'a> {
     capture: Option<CaptureFile>,
     // Network of the Measurer for a remote server; absent if the Measurer runs in the tester's host.
     outside: Option<Netns>,
+    // Agent on the host of a remote server; absent if that is out of reach.
+    agent: Option<Agent>,
     // Duration of every trial, set by a test.
     shortened: Option<Nanos>,
 }
@@ -133,15 +136,17 @@ impl<'a> LabBench<'a> {
         Self { authdns, ..Self::bare(lab, testbed, dir, base) }
     }
 
-    /// Makes a bench of the Measurer against a server that the user runs, queried from the network `outside`.
+    /// Makes a bench of the Measurer against a server that the user runs, queried from the network `outside`, and probed by
+    /// `agent` if there is one.
     pub(crate) fn remote(
         lab: &'a Lab,
         testbed: &'a Testbed,
         dir: &'a Path,
         base: TrialRequest,
         outside: Netns,
+        agent: Option<Agent>,
     ) -> Self {
-        Self { outside: Some(outside), ..Self::bare(lab, testbed, dir, base) }
+        Self { outside: Some(outside), agent, ..Self::bare(lab, testbed, dir, base) }
     }
 
     /// Makes a bench of the Measurer alone.
@@ -160,6 +165,7 @@ impl<'a> LabBench<'a> {
             watcher: None,
             capture: None,
             outside: None,
+            agent: None,
             shortened: None,
         }
     }
@@ -382,6 +388,21 @@ impl<'a> LabBench<'a> {
         self.result(command(&file), &input, &file, duration, limit)
     }
 
+    /// Adds what an agent on the server's host saw during the trial, which has just ended.
+    fn add_agents_view(
+        &mut self,
+        trial: &mut Trial,
+        request: &TrialRequest,
+    ) -> Result<(), BenchError> {
+        let Some(agent) = &mut self.agent else { return Ok(()) };
+        let seen = agent.end(trial.duration_s).map_err(failed)?;
+        if !seen.alive {
+            return Err(failed("the server's process ended during the trial"));
+        }
+        judge(trial, &seen, &Conditions::of(request));
+        Ok(())
+    }
+
     /// Returns whether an AuthDNS, or a primary, runs in the auth host.
     fn uses_auth(&self) -> bool {
         self.authdns.is_some() || self.group.as_ref().is_some_and(Group::uses_auth)
@@ -468,8 +489,12 @@ impl Bench for LabBench<'_> {
         let connecting = CONNECTING * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
         self.begins(Some(spec.pacing), sending);
+        if let Some(agent) = &mut self.agent {
+            agent.begin(limit).map_err(failed)?;
+        }
         let (result, spent) = self.measure(&request, sending, limit)?;
         let mut trial = self.conclude(result.trial, spent, spec.pacing);
+        self.add_agents_view(&mut trial, &request)?;
         trial.compact().map_err(failed)?;
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         if !settled {

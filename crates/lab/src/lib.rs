@@ -21,6 +21,7 @@
 //! buffers), and the result says which it was.
 
 mod adapter;
+pub mod agent;
 pub mod authdns;
 mod bench;
 pub mod built_in;

@@ -16,6 +16,7 @@
 mod ledger;
 mod periodic;
 pub mod procfs;
+mod real_host;
 mod sample;
 mod tasks;
 mod usage;
@@ -33,6 +34,7 @@ use udp::sys::CoreRunTimes;
 use crate::cpus::CpuList;
 use crate::testbed::{Host, Testbed};
 pub(crate) use ledger::{Ledger, RunTimes};
+pub use real_host::HostProbe;
 pub use sample::{Sampler, Watched};
 pub use usage::{HostUse, Span};
 
@@ -82,16 +84,21 @@ impl Snapshot {
         for host in Host::ALL {
             networks[host.index()] = testbed.namespace(host).run(read_network)?;
         }
-        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        Ok(Self {
+        let kernel_threads = tasks::kernel_threads(testbed.host_proc());
+        Ok(Self { processes, networks, ..Self::bare(kernel_threads) })
+    }
+
+    /// Reads the counters of the cores and of this process.
+    fn bare(kernel_threads: Option<BTreeMap<u32, tasks::KernelThread>>) -> Self {
+        Self {
             at: Instant::now(),
-            cores: parse_cores(&stat),
+            cores: parse_cores(&fs::read_to_string("/proc/stat").unwrap_or_default()),
             tasks: CoreRunTimes::read(),
-            kernel_threads: tasks::kernel_threads(testbed.host_proc()),
+            kernel_threads,
             lab: tasks::run_time(std::process::id(), 0, 0),
-            processes,
-            networks,
-        })
+            processes: Default::default(),
+            networks: Default::default(),
+        }
     }
 }
 

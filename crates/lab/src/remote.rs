@@ -1,4 +1,5 @@
-//! Visits to a server that the user runs: the lab starts no server process, and probes only the network.
+//! Visits to a server that the user runs: the lab starts no server process, and probes only the network, or its host too by
+//! an agent.
 //!
 //! ```text
 //!   lab's own network namespace: that of its caller (enter::Network::Outside)
@@ -11,6 +12,7 @@ use experiment::{Circumstances, Method, OneHost, Visit};
 use measure::Path;
 use udp::sys::is_own_address;
 
+use crate::agent::Agent;
 use crate::bench::LabBench;
 use crate::netns::Namespace;
 use crate::query_stream::Prepared;
@@ -23,6 +25,9 @@ use crate::visit::Started;
 /// Note on a server that is not in the lab.
 const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and configuration were not seen, nor was it \
                         started anew";
+/// Note on a server that an agent probed.
+const PROBED: &str = "the server is remote: an agent saw its processor, drops and stalls; its memory and configuration were not seen, \
+                      nor was it started anew";
 /// Settings of a server or its host that cannot be varied here.
 const OUT_OF_REACH: [&str; 4] = ["cores", "threads", "cpu-limit", "link"];
 
@@ -57,12 +62,15 @@ impl Session<'_> {
         }
         let names = names(&asked, settings.role, stream.as_ref(), true);
         let tester = &settings.tester;
+        let agent = self.options.dut.as_ref().map(|dut| Agent::start(dut, &self.options.version));
+        let agent = agent.transpose().map_err(|e| Shortfall::Failed(e.to_string()))?;
+        let note = if agent.is_some() { PROBED } else { NOT_SEEN };
         let path = if tester.gso { Path::HostOffload } else { Path::Wire };
         let tcp = !tester.transport.is_datagram();
         let loopback = OneHost { link: None, path, gso: tester.gso, gro: tester.gro, tcp };
         let differs = unlike_rfc8219(settings, stream.is_some());
         let started = Started {
-            bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, outside)
+            bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, outside, agent)
                 .replaying(stream.and_then(|stream| stream.capture)),
             title: format!("{} at {target}", installed.adapter().title),
             version: None,
@@ -76,8 +84,8 @@ impl Session<'_> {
             conforms: settings.method == Method::Search,
         };
         let found = self.measure_started(v, cell, started, notify)?;
-        if !cell.record.notes.iter().any(|note| note == NOT_SEEN) {
-            cell.record.notes.push(NOT_SEEN.to_owned());
+        if !cell.record.notes.iter().any(|other| other == note) {
+            cell.record.notes.push(note.to_owned());
         }
         self.visited(v, cell, &found, notify);
         Ok(())

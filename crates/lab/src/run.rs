@@ -24,6 +24,7 @@ use record::{
 use udp::sys::is_own_address;
 
 use crate::adapter::{Adapter, AdapterError};
+use crate::agent::Remote;
 use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
@@ -67,6 +68,8 @@ pub struct RunOptions {
     /// Function that makes a certification authority and a certificate for names and addresses: it writes `ca.pem`,
     /// `server.pem` and `server.key` into a directory. If absent, no server can use TLS.
     pub certify: Option<Certify>,
+    /// Host of the server at an address, where an agent probes it; absent if that is out of reach.
+    pub dut: Option<Remote>,
     /// Watcher of the trials while they run.
     pub watcher: Option<Watcher>,
     /// Earlier part of this run, if it was interrupted.
@@ -192,6 +195,11 @@ pub enum RunError {
     /// The certificate of the Tester is not for the trials.
     #[error("the certificate is refused: {0}")]
     Certificate(String),
+    /// A host is given for a server at an address, and not one server has an address.
+    #[error(
+        "--dut is the host of one server at an address, and {0} of the servers have an address; choose one with --servers"
+    )]
+    Dut(usize),
     /// A requested server is not part of the experiment.
     #[error("the experiment has no server `{name}`; it has {known}")]
     NotInExperiment {
@@ -231,7 +239,7 @@ impl RunError {
     pub fn is_bad_input(&self) -> bool {
         match self {
             RunError::File(_) | RunError::NoServer | RunError::Changed(_) => true,
-            RunError::NotInExperiment { .. } | RunError::Certificate(_) => true,
+            RunError::NotInExperiment { .. } | RunError::Certificate(_) | RunError::Dut(_) => true,
             RunError::Adapter(e) => !matches!(e, AdapterError::NotInstalled { .. }),
             RunError::Zone(e) => matches!(e, ZoneError::TooLarge { .. }),
             RunError::Testbed(e) => matches!(e, TestbedError::Cpus { .. }),
@@ -313,6 +321,10 @@ pub fn check<'e>(
     let adapters = chosen(experiment, options, &catalogue)?;
     variables::check(experiment, &adapters)?;
     let companions = companions(experiment, &adapters, &catalogue)?;
+    let elsewhere = adapters.iter().filter(|adapter| adapter.remote.is_some()).count();
+    if options.dut.is_some() && elsewhere != 1 {
+        return Err(RunError::Dut(elsewhere));
+    }
     if let Some(file) = &options.certificate {
         certified(file, experiment, &adapters, options).map_err(RunError::Certificate)?;
     }

@@ -35,14 +35,14 @@ use udp::sys;
 const PERIOD: Nanos = Nanos::from_millis(5);
 
 /// Watchers of some cores.
-pub(crate) struct CoreWatch {
+pub struct CoreWatch {
     done: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Disturbances>>,
 }
 
 impl CoreWatch {
     /// Starts a watcher on each core of `cores`; a core of several sides is that of the first.
-    pub(crate) fn start(cores: impl IntoIterator<Item = (Side, usize)>) -> Self {
+    pub fn start(cores: impl IntoIterator<Item = (Side, usize)>) -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let mut watched: Vec<(Side, usize)> = Vec::new();
         for (side, cpu) in cores {
@@ -58,7 +58,7 @@ impl CoreWatch {
     }
 
     /// Ends the watchers; returns the stalls, and the cores that were watched.
-    pub(crate) fn end(mut self) -> Disturbances {
+    pub fn end(mut self) -> Disturbances {
         self.done.store(true, Ordering::Relaxed);
         let mut all = Disturbances::default();
         for thread in std::mem::take(&mut self.threads) {

@@ -3,10 +3,12 @@
 pub(crate) mod address;
 pub(crate) mod certificate;
 pub(crate) mod choice;
+pub(crate) mod dut;
 pub(crate) mod engine;
 pub(crate) mod fields;
 pub(crate) mod keep;
 pub(crate) mod number;
+pub(crate) mod remote;
 pub(crate) mod sockets;
 pub(crate) mod store;
 pub(crate) mod transport;

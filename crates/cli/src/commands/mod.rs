@@ -1,5 +1,6 @@
 //! The commands, each with its arguments beside it.
 
+pub(crate) mod agent;
 pub(crate) mod auth;
 pub(crate) mod compare;
 pub(crate) mod dropin;

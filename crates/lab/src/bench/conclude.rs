@@ -4,7 +4,7 @@ use measure::{Nanos, Pacing, Path, Void, Warning};
 use record::{Cpu, Trial, Voidness};
 
 use super::{LabBench, Spent};
-use crate::probe::{HostUse, Observed, Span};
+use crate::probe::{Observed, Span};
 use crate::testbed::Host;
 use crate::verdict::{Known, Verdict, evidence};
 
@@ -60,7 +60,7 @@ impl LabBench<'_> {
         (tester.user_s, tester.system_s) = (used.user_s, used.system_s);
         tester.softirq_s = Some(used.softirq_s);
         tester.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
-        let cpu = |host| cpu_of(observed.usage(host), self.testbed.cpus(host).cpus());
+        let cpu = |host| observed.usage(host).record(self.testbed.cpus(host).cpus());
         if self.authdns.is_some() {
             trial.cpu.insert("authdns".to_owned(), cpu(Host::Auth));
         }
@@ -81,19 +81,5 @@ impl LabBench<'_> {
         trial.conditions.link = Some(self.testbed.link());
         trial.conditions.path = Some(self.testbed.path());
         trial
-    }
-}
-
-/// Returns the use of a host's cores for the record.
-fn cpu_of(used: &HostUse, cpus: &[usize]) -> Cpu {
-    Cpu {
-        user_s: used.user_s,
-        system_s: used.system_s,
-        softirq_s: Some(used.softirq_s),
-        busy: used.busy,
-        run_delay: Some(used.run_delay),
-        waited: used.waited,
-        foreign: Some(used.foreign),
-        cpus: cpus.to_vec(),
     }
 }

@@ -96,7 +96,7 @@ pub fn affinities(pid: u32) -> Vec<(u32, CpuList)> {
 }
 
 /// Returns the entries of a directory that are numbers.
-pub(super) fn numbers(dir: &Path) -> Vec<u32> {
+pub(crate) fn numbers(dir: &Path) -> Vec<u32> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }

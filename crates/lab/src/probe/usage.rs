@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use measure::Link;
 use measure::procfs::CoreTimes;
 use measure::stall::WatchedCore;
+use record::Cpu;
+use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
 use crate::cpus::CpuList;
@@ -23,7 +25,7 @@ use crate::cpus::CpuList;
 const INEXACT: f64 = 0.02;
 
 /// CPU time and load of a host during a trial.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostUse {
     /// Seconds in which its processes ran in user mode.
     pub user_s: f64,
@@ -44,6 +46,22 @@ pub struct HostUse {
     pub waited: Option<f64>,
     /// Share (0 to 1) of its cores that the hypervisor and processes outside the testbed used.
     pub foreign: f64,
+}
+
+impl HostUse {
+    /// Returns the use of the cores `cpus` for the record.
+    pub(crate) fn record(&self, cpus: &[usize]) -> Cpu {
+        Cpu {
+            user_s: self.user_s,
+            system_s: self.system_s,
+            softirq_s: Some(self.softirq_s),
+            busy: self.busy,
+            run_delay: Some(self.run_delay),
+            waited: self.waited,
+            foreign: Some(self.foreign),
+            cpus: cpus.to_vec(),
+        }
+    }
 }
 
 /// What is known of a trial beside its snapshots.

@@ -46,7 +46,7 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
         passed: None,
         outstanding: None,
         stopped_early: trials().any(|t| t.stopped_early),
-        cpu: [("tester".to_owned(), cpu(parts))].into(),
+        cpu: cpus(parts),
         drops: drops(parts),
         connections: connections(parts)?,
         disturbances: disturbances(parts),
@@ -88,6 +88,14 @@ fn times<'p>(
         sum.merge(&histogram);
     }
     Ok(Times::from(&sum))
+}
+
+/// The Testers' CPU, and that of other roles as the first part has it whose Tester watched them.
+fn cpus(parts: &[Part]) -> BTreeMap<String, Cpu> {
+    let all = parts.iter().rev().flat_map(|part| part.trial.cpu.clone());
+    let mut cpus: BTreeMap<String, Cpu> = all.collect();
+    cpus.insert("tester".to_owned(), cpu(parts));
+    cpus
 }
 
 /// The Testers' CPU: times are added, shares of the cores averaged over the workers; of waiting and of foreign use, the worst.

@@ -9,11 +9,13 @@ use measure::{Goal, Nanos, OpenPacing, Pacing, Qps};
 use record::TrialRequest;
 use record::request;
 
+use super::dut;
 use super::pacing::{PacingArg, PacingKind, PacingParser};
 use super::part::PartArgs;
 use super::replay::ReplayArgs;
 use crate::arguments::address::{Family, Target};
 use crate::arguments::choice::{Choice, choice};
+use crate::arguments::dut::DutArgs;
 use crate::arguments::engine::EngineArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::number::parse_count;
@@ -67,7 +69,7 @@ pub(crate) struct LoadArgs {
     /// Write the time of each experiment of a lock-step load to this file, as CSV (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) times: Option<PathBuf>,
-    /// Cores of a server on this host: they are watched for stalls, and there are 64 source ports for each; a lock-step
+    /// Cores of a server on this host, or on that of --dut: they are watched for stalls, and there are 64 source ports for each; a lock-step
     /// table shows their use [default there: all of this host]
     #[arg(long, value_name = "LIST")]
     pub(crate) dut_cpus: Option<CpuList>,
@@ -105,6 +107,8 @@ pub(crate) struct LoadArgs {
     pub(crate) keep: KeepArgs,
     #[command(flatten)]
     pub(crate) part: PartArgs,
+    #[command(flatten)]
+    pub(crate) dut: DutArgs,
     #[command(flatten)]
     pub(crate) streams: StreamArgs,
     #[command(flatten)]
@@ -168,6 +172,7 @@ impl LoadArgs {
         let pacing = self.pacing()?;
         self.check(pacing)?;
         self.part.check()?;
+        dut::check(&self.dut, pacing)?;
         let duration = self.duration();
         let engine = self.engine.apply(self.streams.engine()?)?;
         self.sockets.check_engine(&engine)?;
@@ -190,7 +195,8 @@ impl LoadArgs {
             sockets: self.sockets.request(),
             seed: self.workload.seed,
             live: None,
-            dut_cpus: listed(&self.dut_cpus),
+            // Cores of another host are watched there.
+            dut_cpus: if self.dut.is_given() { Vec::new() } else { listed(&self.dut_cpus) },
             auth_cpus: listed(&self.auth_cpus),
         })
     }

@@ -1,6 +1,7 @@
 //! `dnsdyno load`: one trial.
 
 mod args;
+mod dut;
 mod lockstep;
 mod pacing;
 mod part;
@@ -15,6 +16,7 @@ use record::{Table, Trial, TrialRequest};
 use tester::Setup;
 
 pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile};
+use self::dut::Watching;
 use crate::failure::Failure;
 use crate::output::{self, print};
 use crate::process::interruption;
@@ -34,10 +36,12 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     output::try_writing([&args.json])?;
     args.keep.try_writing()?;
     let stop = interruption()?;
+    let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
     let (live, progress) =
         progress::show(format!("load {}", setup.target()), planned(&setup), args.interval);
-    let trial = setup.run(&live, &stop)?.trial;
+    let mut trial = setup.run(&live, &stop)?.trial;
     drop(progress);
+    let watched = watching.end(&mut trial);
     // Each of these is done whatever became of the others.
     let json = args.json.as_deref();
     let written = json.map_or(Ok(()), |path| record::write(path, &trial)).map_err(Failure::run);
@@ -47,7 +51,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     let failed = trial.void.is_void() || trial.passed == Some(false);
     let no_answer = report::no_answer(&trial);
     let kept = args.keep.keep(&record::of_trial("load", trial));
-    written.and(kept)?;
+    written.and(kept).and(watched)?;
     if let Some(why) = no_answer {
         return Err(Failure::run(anyhow!("{why}")));
     }

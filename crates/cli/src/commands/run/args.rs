@@ -8,6 +8,7 @@ use experiment::Custom;
 use measure::{Link, Path as WirePath};
 
 use crate::arguments::address::parse_target;
+use crate::arguments::dut::DutArgs;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::arguments::wait::WaitArgs;
 
@@ -52,9 +53,11 @@ pub(crate) struct RunArgs {
     /// Also measure your own server: NAME=COMMAND; the command is a template (docs/servers.md); may be repeated
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_custom, conflicts_with = "resume")]
     pub(crate) custom: Vec<(String, Custom)>,
-    /// Also measure a running server, over the network only: NAME=ADDRESS:PORT; may be repeated
+    /// Also measure a running server, over the network only unless --dut says its host: NAME=ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
     pub(crate) remote: Vec<(String, Custom)>,
+    #[command(flatten)]
+    pub(crate) dut: DutArgs,
     /// Take this certificate of the Tester, from `verify` or `selftest`, made on this machine with the path, engine and
     /// transport of the trials, instead of a self-test; no rate is above it
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]

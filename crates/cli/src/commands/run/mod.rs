@@ -131,6 +131,7 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> Result<RunOptions, Failure> 
             .as_ref()
             .map(|path| CertificateFile::read(path).map_err(Failure::input))
             .transpose()?,
+        dut: args.dut.remote(None),
         seed: args.seed,
         keep: args.keep,
         command: command_line(),

@@ -1,0 +1,50 @@
+//! The host of a server that runs elsewhere: an agent there probes what the network does not show.
+
+use clap::Args;
+use lab::CpuList;
+use lab::agent::Remote;
+
+use crate::arguments::remote;
+
+/// The remote shell and its options: it asks nothing, and notices within 15 s that a link is dead.
+const SSH: &str =
+    "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=5 -o ServerAliveCountMax=3";
+
+/// The host of the server.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "The server's host")]
+pub(crate) struct DutArgs {
+    /// The host of a server that runs elsewhere, reached by ssh: this program is brought there and probes the server's CPU, the
+    /// drops and the stalls of its cores, so that the limiter can be named
+    #[arg(long, value_name = "[USER@]HOST", value_parser = remote::host, requires = "dut_process")]
+    dut: Option<String>,
+    /// Name of the server's processes there, as `ps -eo comm` shows it
+    #[arg(long, value_name = "NAME", value_parser = remote::process, requires = "dut")]
+    dut_process: Option<String>,
+    /// A dnsdyno of the same version there, in place of bringing this one
+    #[arg(long, value_name = "PATH", value_parser = remote::program, requires = "dut")]
+    dut_program: Option<String>,
+    /// The remote shell, its words split at spaces [default: ssh, without asking for passwords]
+    #[arg(long, value_name = "COMMAND", requires = "dut")]
+    ssh: Option<String>,
+}
+
+impl DutArgs {
+    /// Returns whether the server has a host that is probed.
+    pub(crate) fn is_given(&self) -> bool {
+        self.dut.is_some()
+    }
+
+    /// Returns the host, where the server has the cores `cpus` (those on which it may run if that is `None`).
+    pub(crate) fn remote(&self, cpus: Option<&CpuList>) -> Option<Remote> {
+        let (host, process) = (self.dut.clone()?, self.dut_process.clone()?);
+        let shell = self.ssh.as_deref().unwrap_or(SSH);
+        Some(Remote {
+            host,
+            shell: shell.split_whitespace().map(str::to_owned).collect(),
+            process,
+            cpus: cpus.cloned(),
+            program: self.dut_program.clone(),
+        })
+    }
+}

@@ -1,0 +1,277 @@
+//! The agent on the server's host, by a real sshd: here the host is this one, behind a login.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::cargo_bin;
+use record::Trial;
+use tempfile::TempDir;
+
+/// Name of the server's process.
+const SERVER: &str = "dut-by-ssh";
+/// Time within which something must have happened that happens soon.
+const SOON: Duration = Duration::from_secs(30);
+
+/// An sshd for this user, a server, and a folder for what is brought.
+struct Elsewhere {
+    dir: TempDir,
+    sshd: Child,
+    server: Child,
+    ssh: String,
+    target: String,
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        for child in [&mut self.sshd, &mut self.server] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits until `found` returns something.
+fn soon<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn free_port() -> u16 {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    socket.local_addr().expect("bound").port()
+}
+
+fn key(path: &Path) -> bool {
+    let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
+    Command::new("ssh-keygen").args(words).arg(path).status().is_ok_and(|status| status.success())
+}
+
+impl Elsewhere {
+    /// Starts sshd and server; `None` if this host has no sshd.
+    fn start() -> Option<Self> {
+        let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"].map(PathBuf::from);
+        let Some(sshd) = sshd.iter().find(|path| path.exists()) else {
+            skip::because("there is no sshd (package openssh-server)");
+            return None;
+        };
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| dir.path().join(name);
+        assert!(key(&path("host")) && key(&path("user")), "ssh-keygen makes keys");
+        fs::create_dir(path("brought")).expect("a folder");
+        // As root it wants this folder, which its service makes.
+        let _ = fs::create_dir("/run/sshd");
+        let port = free_port();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {0}/host\nAuthorizedKeysFile {0}/user.pub\nPidFile none\n\
+             StrictModes no\nUsePAM no\nPermitRootLogin yes\nSetEnv TMPDIR={0}/brought\n",
+            dir.path().display()
+        );
+        fs::write(path("config"), config).expect("writes");
+        let log = fs::File::create(path("sshd.log")).expect("a file");
+        let sshd = Command::new(sshd)
+            .args(["-D", "-e", "-f"])
+            .arg(path("config"))
+            .stderr(log)
+            .spawn()
+            .expect("starts");
+        let (at, program) = (free_port(), path(SERVER));
+        std::os::unix::fs::symlink(cargo_bin("dnsdyno"), &program).expect("a link");
+        let target = format!("127.0.0.1:{at}");
+        let server = Command::new(&program)
+            .args(["auth", "--listen", &target, "--aaaa", "always"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts");
+        let ssh = format!(
+            "ssh -F none -i {}/user -p {port} -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
+            dir.path().display()
+        );
+        soon("sshd and the server listen", || {
+            let listens = |port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+            (listens(port) && listens(at)).then_some(())
+        });
+        Some(Elsewhere { dir, sshd, server, ssh, target })
+    }
+
+    /// dnsdyno with the words of `first`, and an agent that watches `process`.
+    fn dnsdyno(&self, first: &[&str], process: &str) -> Command {
+        let user = Command::new("id").arg("-un").output().expect("starts").stdout;
+        let user = String::from_utf8(user).expect("UTF-8");
+        let mut command = Command::new(cargo_bin("dnsdyno"));
+        command
+            .env("DNSDYNO_STORE", self.dir.path().join("runs.db"))
+            .args(first)
+            .args(["--dut", &format!("{}@127.0.0.1", user.trim()), "--dut-process", process])
+            .args(["--ssh", &self.ssh, "--json"])
+            .arg(self.json());
+        command
+    }
+
+    /// A load of `seconds` with an agent that watches `process`.
+    fn load(&self, process: &str, seconds: u32) -> Command {
+        let mut command = self.dnsdyno(&["load", &self.target], process);
+        command
+            .args(["--namespace", "10.0.0.0/16", "--type", "A", "--rate", "2k"])
+            .args(["--duration", &format!("{seconds}s")]);
+        command
+    }
+
+    fn json(&self) -> PathBuf {
+        self.dir.path().join("out.json")
+    }
+
+    fn trial(&self) -> Trial {
+        record::read(&self.json()).expect("a trial")
+    }
+
+    /// The folders that were brought and are still there.
+    fn brought(&self) -> usize {
+        fs::read_dir(self.dir.path().join("brought")).expect("readable").count()
+    }
+
+    /// Waits until no agent is left, nor what was brought.
+    fn nothing_is_left(&self) {
+        let folder = self.dir.path().join("brought");
+        let runs_there =
+            |pid: &Path| fs::read_link(pid.join("exe")).is_ok_and(|exe| exe.starts_with(&folder));
+        soon("the agent ends and its folder is removed", || {
+            let processes = fs::read_dir("/proc").expect("readable").flatten();
+            let agents = processes.filter(|entry| runs_there(&entry.path())).count();
+            (agents == 0 && self.brought() == 0).then_some(())
+        });
+    }
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_agent_sees_the_server_and_leaves_nothing() {
+    let Some(elsewhere) = Elsewhere::start() else { return };
+    let output = elsewhere.load(SERVER, 2).output().expect("starts");
+    let trial = elsewhere.trial();
+    assert_eq!(output.status.success(), !trial.void.is_void(), "{}", told(&output));
+    let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{}", told(&output)));
+    assert!(dut.user_s + dut.system_s > 0.0 && dut.busy > 0.0 && !dut.cpus.is_empty(), "{dut:?}");
+    let sides: Vec<_> = trial.disturbances.watched.iter().map(|core| core.side).collect();
+    assert!(sides.contains(&measure::stall::Side::Dut), "{sides:?}");
+    // The clocks of the two processes are the same here: stalls lie within the trial, or a little beside it.
+    let started = trial.disturbances.started;
+    let near = |at: measure::Nanos| at.0.abs_diff(started.0) < 60_000_000_000;
+    assert!(
+        trial.disturbances.stalls.iter().all(|stall| near(stall.at)),
+        "{:?}",
+        trial.disturbances
+    );
+    elsewhere.nothing_is_left();
+    let output = elsewhere.load("no-such-server", 1).output().expect("starts");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(told(&output).contains("no process is named `no-such-server`"), "{}", told(&output));
+    elsewhere.nothing_is_left();
+}
+
+/// A load at one rate.
+const EXPERIMENT: &str = r#"
+name = "elsewhere"
+title = "a server that runs elsewhere"
+role = "dns64"
+servers = []
+method = "load"
+repeats = 2
+
+[workload]
+namespace = "10.0.0.0/16"
+
+[load]
+rates = ["500"]
+duration = "600ms"
+timeout = "200ms"
+"#;
+
+#[test]
+fn a_run_probes_the_host_of_a_server_at_an_address() {
+    let Some(elsewhere) = Elsewhere::start() else { return };
+    let file = elsewhere.dir.path().join("x.toml");
+    fs::write(&file, EXPERIMENT).expect("writes");
+    let file = file.to_str().expect("UTF-8");
+    let server = format!("mine={}", elsewhere.target);
+    let words = ["run", "--wait", "--trust", file, "--remote", &server];
+    let output = elsewhere.dnsdyno(&words, SERVER).output().expect("starts");
+    if told(&output).contains("cannot get its namespaces") {
+        skip::because(told(&output));
+        return;
+    }
+    let run: record::Run = record::read(&elsewhere.json()).expect("a run");
+    let cell = &run.results[0];
+    // On a busy machine the Tester starves, and void trials are not kept.
+    assert_eq!(
+        cell.trials.is_empty(),
+        !cell.void_repeats.is_empty() && cell.repeats == 0,
+        "{}",
+        told(&output)
+    );
+    for trial in cell.trials.iter().map(|one| &one.trial) {
+        let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{:?}", trial.cpu));
+        assert!(dut.busy > 0.0 && !dut.cpus.is_empty(), "{dut:?}");
+    }
+    let notes = cell.notes.join(" ");
+    assert!(notes.contains("an agent saw its processor"), "{notes}");
+    elsewhere.nothing_is_left();
+    // Nothing says whose host it is.
+    let others =
+        ["run", "--wait", "--trust", file, "--remote", &server, "--remote", "b=127.0.0.1:9"];
+    let output = elsewhere.dnsdyno(&others, SERVER).output().expect("starts");
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("2 of the servers have an address"), "{}", told(&output));
+}
+
+#[test]
+fn a_broken_link_ends_the_agent_and_not_the_trial() {
+    let Some(elsewhere) = Elsewhere::start() else { return };
+    let mut command = elsewhere.load(SERVER, 8);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+    soon("the agent is there", || (elsewhere.brought() > 0).then_some(()));
+    let parent = child.id().to_string();
+    let shell = soon("the remote shell runs", || {
+        let found = Command::new("pgrep").args(["-P", &parent, "ssh"]).output().expect("starts");
+        String::from_utf8_lossy(&found.stdout).lines().next().map(str::to_owned)
+    });
+    // The trial begins when the agent watches.
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(Command::new("kill").args(["-9", &shell]).status().expect("starts").success());
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(told(&output).contains("the agent is gone"), "{}", told(&output));
+    elsewhere.nothing_is_left();
+    if let Ok(trial) = record::read::<Trial>(&elsewhere.json()) {
+        assert!(trial.sent > 0 && !trial.cpu.contains_key("dut"), "{:?}", trial.cpu);
+    }
+}
+
+#[test]
+fn texts_for_other_hosts_are_checked() {
+    for (arguments, why) in [
+        (vec!["--dut=-oProxyCommand=x", "--dut-process", "x"], "begins with `-`"),
+        (vec!["--dut", "host", "--dut-process", "x;y"], "`;` is not one of"),
+        (vec!["--dut", "host"], "--dut-process"),
+        (vec!["--dut", "host", "--dut-process", "x", "--pacing", "lockstep"], "lock-step"),
+    ] {
+        let output = Command::new(cargo_bin("dnsdyno"))
+            .args(["load", "127.0.0.1:9", "--namespace", "10.0.0.0/16", "--type", "A"])
+            .args(&arguments)
+            .output()
+            .expect("starts");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", told(&output));
+        assert!(told(&output).contains(why), "{arguments:?}: {}", told(&output));
+    }
+}
