@@ -74,7 +74,6 @@ impl UpstreamConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::rules::{Rules, RulesFormat};
     use crate::{Config, Settings};
 
