@@ -11,35 +11,29 @@
 //! flush begin a new generation in the program and in the workers, so that no answer of before is given afterwards, whatever is
 //! still in a queue. The program is attached as long as this process lives.
 
+pub(crate) mod queue;
 mod resolving;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::Context;
-use dns64::{Config, Mirrored, MirroredAnswer, OUR_UDP_SIZE, Settings};
+use dns64::{Config, OUR_UDP_SIZE, Settings};
 use ipnet::IpNet;
 use kernel::{
-    ANSWER_MEMORY, AnswerMap, CacheCounters, ClientNetwork, CounterMap, Encoded, KernelCache,
-    KernelError, KernelResolver, ReplyLimits, Resolved, ResolverCounters, ResolverWork, Serving,
-    Stored,
+    ANSWER_MEMORY, AnswerMap, CacheCounters, ClientNetwork, CounterMap, KernelCache, KernelError,
+    KernelResolver, ReplyLimits, Resolved, ResolverCounters, ResolverWork, Serving,
 };
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{OsRng, SeedableRng, TryRngCore};
 use tokio_util::sync::CancellationToken;
 
 use crate::worker::{Status, WorkerHandle};
-use kernel::tester::Route;
-use resolving::{Resolving, Serve};
+use queue::{Counts, Queue, Writer};
+use resolving::{Resolving, Serve, Way};
 
-/// Highest number of answers that wait for the kernel: 4 MiB.
-const QUEUE: usize = 4_096;
-/// Longest time in which the end of the server is not seen.
-const LOOK: Duration = Duration::from_millis(200);
 /// Sources of packets that the kernel drops, or to which no reply goes: the program leaves them to it.
 const NO_CLIENTS: [&str; 6] =
     ["0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/128", "::1/128", "ff00::/8"];
@@ -76,31 +70,6 @@ pub(crate) struct Background {
     serve: Option<Serve>,
 }
 
-/// Numbers of answers that were stored, and that were not.
-#[derive(Debug, Default)]
-struct Counts {
-    stored: AtomicU64,
-    lost: AtomicU64,
-}
-
-/// The workers' end of the queue.
-#[derive(Clone)]
-pub(crate) struct Queue {
-    sender: Sender<Vec<Encoded>>,
-    /// Answers in the queue.
-    waiting: Arc<AtomicUsize>,
-    counts: Arc<Counts>,
-    seed: u64,
-}
-
-/// The end of the queue that writes to the kernel.
-pub(crate) struct Writer {
-    receiver: Receiver<Vec<Encoded>>,
-    waiting: Arc<AtomicUsize>,
-    counts: Arc<Counts>,
-    answers: AnswerMap,
-}
-
 impl InKernel {
     /// Loads the program and attaches it to all devices, if the configuration says so; it answers nothing yet. This needs rights that
     /// the server gives away afterwards.
@@ -119,10 +88,7 @@ impl InKernel {
         for device in &config.kernel.device {
             cache.attach(device).context("kernel.device")?;
         }
-        let (sender, receiver) = channel();
-        let (waiting, counts) = (Arc::<AtomicUsize>::default(), Arc::<Counts>::default());
-        let writer = Writer { receiver, waiting: waiting.clone(), counts: counts.clone(), answers };
-        let queue = Queue { sender, waiting, counts, seed };
+        let (queue, writer) = queue::queue(answers, seed);
         let serving = Serving {
             listen: listen.to_vec(),
             clients: Vec::new(),
@@ -265,7 +231,7 @@ impl InKernel {
 
     /// Lets the program ask a server over a way, under the rules of a generation that is still the current one; without a way it
     /// asks none, and the reason is returned.
-    fn ask(&self, way: Result<(SocketAddr, Route), String>, generation: u64) -> Result<(), String> {
+    fn ask(&self, way: Result<Way, String>, generation: u64) -> Result<(), String> {
         let Some(inner) = &self.0 else { return Ok(()) };
         let mut state = inner.lock();
         let is_current = state.generation == generation;
@@ -288,48 +254,6 @@ impl InKernel {
 impl Inner {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Queue {
-    /// Passes answers to the kernel; those that the program cannot give are left out, and those without room in the queue are
-    /// lost.
-    pub(crate) fn pass(&self, mirrored: &Mirrored) {
-        let mut lost = mirrored.lost;
-        let encoded: Vec<Encoded> =
-            mirrored.iter().filter_map(|answer| stored(&answer).encode(self.seed)).collect();
-        let count = encoded.len();
-        if count > 0 {
-            let fits = self.waiting.fetch_add(count, Ordering::Relaxed) + count <= QUEUE;
-            // The thread ends last.
-            if !fits || self.sender.send(encoded).is_err() {
-                self.waiting.fetch_sub(count, Ordering::Relaxed);
-                lost += count as u64;
-            }
-        }
-        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
-    }
-}
-
-impl Writer {
-    /// Writes answers to the kernel until the end.
-    ///
-    /// # Errors
-    /// Never; the type is that of all threads.
-    pub(crate) fn run(mut self, end: &CancellationToken) -> io::Result<()> {
-        loop {
-            let answers = match self.receiver.recv_timeout(LOOK) {
-                Ok(answers) => answers,
-                Err(RecvTimeoutError::Timeout) if !end.is_cancelled() => continue,
-                Err(_) => return Ok(()),
-            };
-            self.waiting.fetch_sub(answers.len(), Ordering::Relaxed);
-            for answer in &answers {
-                let Counts { stored, lost } = &*self.counts;
-                let count = if self.answers.store(answer).is_ok() { stored } else { lost };
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        }
     }
 }
 
@@ -378,13 +302,6 @@ pub(crate) fn load(config: &Config, seed: u64) -> anyhow::Result<Program> {
 /// Returns whether an error says that this user may not load programs.
 pub(crate) fn is_not_permitted(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(KernelError::NotPermitted))
-}
-
-/// Returns an answer for the kernel. Its clock is that of the workers.
-fn stored<'a>(answer: &MirroredAnswer<'a>) -> Stored<'a> {
-    let MirroredAnswer { generation, qtype, view, rd, cd, dnssec, message, options, stored, until } =
-        *answer;
-    Stored { generation, qtype, view, rd, cd, dnssec, message, options, stored, until }
 }
 
 /// Returns all clients by network. Those at addresses from which no packet may come are not permitted.

@@ -30,7 +30,8 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
 use tokio_util::sync::CancellationToken;
 
-use super::{InKernel, LOOK};
+use super::InKernel;
+use super::queue::LOOK;
 use crate::worker::{Status, WorkerHandle};
 
 /// Longest time for which random numbers are not looked after: more than a core needs for all of its own.
@@ -52,6 +53,12 @@ pub(super) struct Resolving {
     settings: Option<Arc<Settings>>,
     options: Vec<u8>,
     asked: Option<Upstream>,
+}
+
+/// The way to a server.
+pub(super) struct Way {
+    server: SocketAddr,
+    route: Route,
 }
 
 impl Resolving {
@@ -104,7 +111,7 @@ impl Resolving {
     /// If the kernel refuses it.
     pub(super) fn ask_over(
         &mut self,
-        way: Option<(SocketAddr, Route)>,
+        way: Option<Way>,
         generation: u64,
     ) -> Result<(), KernelError> {
         let settings = self.settings.clone();
@@ -122,8 +129,8 @@ impl Resolving {
     }
 
     /// Returns how a server is asked over a way.
-    fn upstream(&self, settings: &Settings, to: (SocketAddr, Route), generation: u64) -> Upstream {
-        let (config, (server, route)) = (&settings.config, to);
+    fn upstream(&self, settings: &Settings, way: Way, generation: u64) -> Upstream {
+        let (config, Way { server, route }) = (&settings.config, way);
         let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
         Upstream {
             server,
@@ -193,7 +200,7 @@ fn best_server(settings: &Settings, workers: &[WorkerHandle]) -> Option<SocketAd
 }
 
 /// Returns the way to a server, or why there is none for the program.
-fn way(settings: &Settings, server: Option<SocketAddr>) -> Result<(SocketAddr, Route), String> {
+fn way(settings: &Settings, server: Option<SocketAddr>) -> Result<Way, String> {
     let config = &settings.config;
     let server = server.ok_or("there is no server upstream")?;
     let device = Some(&config.upstream.route.device).filter(|device| !device.is_empty());
@@ -203,7 +210,7 @@ fn way(settings: &Settings, server: Option<SocketAddr>) -> Result<(SocketAddr, R
         let device = route.device;
         return Err(format!("the way to {server} is {device}, which is not in kernel.device"));
     }
-    Ok((server, route))
+    Ok(Way { server, route })
 }
 
 /// What serves the program.
