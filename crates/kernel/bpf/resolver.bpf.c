@@ -29,7 +29,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define SLOTS 65536
 #define DEADLINES 512
 #define DRAWS 256
-#define DRAW_BLOCKS 256
+#define DRAW_BLOCKS 512
 #define BUSY (~0ULL)
 // Time for which an expired slot is left to the server, in nanoseconds.
 #define GRACE 2000000000ULL

@@ -41,7 +41,7 @@ const DEADLINES: usize = 512;
 const BUSY: u64 = u64::MAX;
 /// Number of random numbers in a block of the map, and of blocks for each core.
 const DRAWS: u64 = 256;
-const DRAW_BLOCKS: u64 = 256;
+const DRAW_BLOCKS: u64 = 512;
 const DRAW: usize = 16;
 const DRAW_BLOCK: usize = DRAW * DRAWS as usize;
 /// Octets of a name that the program compares.
