@@ -22,6 +22,23 @@ macro_rules! counters {
                 self.replies += answers;
             }
 
+            /// Counts replies over the rate limits that a second cache left out or, `slipped` of them, truncated.
+            pub fn limited_in_front(&mut self, limited: u64, slipped: u64) {
+                self.queries_udp += limited - slipped.min(limited);
+                self.rate_limited += limited;
+                self.truncated += slipped;
+            }
+
+            /// Counts queries over UDP that a program in front of the server resolved, of these numbers of `answers`, `queries` to
+            /// upstream and `replies`; also those of queries that it handed over.
+            pub fn resolved_in_front(&mut self, answers: u64, queries: u64, replies: u64) {
+                self.queries_udp += answers;
+                self.synthesised += answers;
+                self.replies += answers;
+                self.upstream_queries += queries;
+                self.upstream_replies += replies;
+            }
+
             /// Returns name, meaning and value of each counter.
             pub fn list(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+]

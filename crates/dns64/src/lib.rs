@@ -13,6 +13,7 @@
 //!                           ├ cache         stored answers
 //!                           ├ cache         stored answers; snapshot: a file of them
 //!                           ├ mirror        copies of stored answers, for a second cache in front of the server
+//!                           ├ plain         what a program in front of the server may resolve itself
 //!                           ├ rules         an operator's rules for single names, from files
 //!                           ├ special       queries answered locally
 //!                           ├ subnet        the client subnet of a query
@@ -37,6 +38,7 @@ mod extended_error;
 pub mod follow;
 mod mirror;
 mod nat64;
+pub mod plain;
 mod policy;
 pub mod proxy;
 mod question;

@@ -23,6 +23,11 @@ impl Lifetime {
         Lifetime::until(Nanos(u64::MAX))
     }
 
+    /// Returns whether it has no end.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == u64::MAX
+    }
+
     /// Returns the seconds that remain at `now`.
     pub(crate) fn seconds_left(&self, now: Nanos) -> u32 {
         let left = self.0.load(Ordering::Relaxed).saturating_sub(now.0) / 1_000_000_000;

@@ -7,6 +7,7 @@
 //!   IPv4 ────> one IPv6 address for each block of the view that maps it
 //! ```
 
+mod plain;
 mod pools;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,6 +19,7 @@ use wire::{Name, Pref64};
 use crate::config::{BlockConfig, Config, LeaveAlone, MAX_BLOCKS, SynthesisConfig};
 use crate::nat64::{Lifetime, Nat64, Nat64s};
 use crate::question::KeyFlags;
+pub use plain::PlainBlock;
 use pools::Pools;
 
 /// Blocks that serve a client, one bit for each.

@@ -111,6 +111,12 @@ impl Rules {
         self.names.len() + self.wildcards.len()
     }
 
+    /// Returns the names of all rules; for a wildcard the name above it.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Name> {
+        let all = self.names.keys().chain(self.wildcards.keys());
+        all.filter_map(|name| Name::from_wire(name).ok())
+    }
+
     /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -12,6 +12,7 @@
 //! A worker shares nothing: it has its own tables, cache and sockets. All tables are bounded.
 
 mod absent;
+mod begun;
 mod client;
 mod credible;
 mod deliver;
@@ -24,6 +25,7 @@ mod target;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::{Next, Role, RxBatch, SocketId, TxBatch};
@@ -81,6 +83,8 @@ pub struct Dns64 {
     tap: Option<Box<Tap>>,
     mirror: Option<Box<Mirror>>,
     inbox: VecDeque<FromStreams>,
+    /// Upstream's reply to the query that is being begun, and the server that sent it.
+    begun: Option<(SocketAddr, Vec<u8>)>,
     outbox: Outbox,
     /// Octets of replies and aliases that pending questions keep.
     kept: usize,
@@ -167,6 +171,7 @@ impl Dns64 {
             tap: Tap::new(&settings.config),
             mirror: None,
             inbox: VecDeque::new(),
+            begun: None,
             outbox: Outbox::new(settings.answers_at_once()),
             kept: 0,
             scratch: Scratch {
@@ -390,6 +395,7 @@ impl Role for Dns64 {
                     self.on_stream_reply(lookup, ticket, message, now, tx);
                 }
                 FromStreams::Discovery => self.discover(now, tx),
+                FromStreams::Begun(begun) => self.on_begun(begun, now, tx),
             }
         }
         self.expire(now, tx);

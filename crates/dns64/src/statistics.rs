@@ -91,6 +91,13 @@ impl Statistics {
         self.latencies[0] += all;
     }
 
+    /// Counts answers that a program in front of the server synthesised, by block.
+    pub fn synthesised_in_front(&mut self, blocks: &[u64]) {
+        for ((_, count), more) in self.prefixes.iter_mut().zip(blocks) {
+            *count += more;
+        }
+    }
+
     /// Adds the counts of another worker.
     pub fn merge(&mut self, other: &Statistics) {
         let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(a, b)| *a += b);

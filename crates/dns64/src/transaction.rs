@@ -134,6 +134,11 @@ impl Lookup {
         until: Nanos::ZERO,
     };
 
+    /// A lookup whose first attempt somebody else has sent.
+    pub(crate) fn begun(qtype: Qtype, last: Attempt, until: Nanos) -> Self {
+        Lookup { qtype, last, until, attempts: 1, ..Lookup::NONE }
+    }
+
     /// Returns whether a reply is awaited.
     pub(crate) fn is_pending(&self) -> bool {
         self.last.path != Path::None

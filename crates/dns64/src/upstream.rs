@@ -214,6 +214,12 @@ impl Upstreams {
         self.servers[usize::from(server)].by_stream
     }
 
+    /// Returns the number of a server for usual names.
+    pub(crate) fn number_of(&self, address: SocketAddr) -> Option<ServerId> {
+        let is_it = |s: &Server| !s.retired && s.pool == 0 && s.address == address;
+        self.servers.iter().position(is_it).map(|id| id as ServerId)
+    }
+
     /// Returns a server by its number.
     pub(crate) fn server(&self, server: ServerId) -> &Server {
         &self.servers[usize::from(server)]

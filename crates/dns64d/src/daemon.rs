@@ -140,7 +140,7 @@ impl Running {
         let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
         let control = control.map(|path| control::listen(path)).transpose()?;
         let icmp6 = nat64::open(config)?;
-        let (kernel, copies) = InKernel::start(config, &addresses)?;
+        let (kernel, in_kernel) = InKernel::start(config, &addresses)?;
         privileges::drop_to(&config.server.user)?;
         landlock::restrict(path, config);
 
@@ -174,7 +174,7 @@ impl Running {
             metrics,
             control,
             dnstap,
-            copies,
+            in_kernel,
             source: Source::new(&common, beats, kernel.clone()),
             path: config.control.socket.clone(),
             listen: addresses.iter().map(ToString::to_string).collect(),
@@ -341,7 +341,7 @@ struct Services {
     metrics: Option<TcpListener>,
     control: Option<UnixListener>,
     dnstap: Option<dnstap::Writer>,
-    copies: Option<in_kernel::Writer>,
+    in_kernel: Option<in_kernel::Background>,
     source: Source,
     path: PathBuf,
     listen: Vec<String>,
@@ -355,7 +355,8 @@ impl Services {
         end: &CancellationToken,
         threads: &mut Vec<JoinHandle<std::io::Result<()>>>,
     ) -> anyhow::Result<()> {
-        let Services { metrics, control, dnstap, copies, source, path, listen, events } = self;
+        let Services { metrics, control, dnstap, in_kernel, source, path, listen, events } = self;
+        let in_kernel = in_kernel.map(|all| all.threads(&source.kernel, &source.workers, end));
         let watched = (source.beats.clone(), end.clone());
         if let Some(listener) = metrics {
             let (source, end) = (source.clone(), end.clone());
@@ -371,9 +372,8 @@ impl Services {
             let end = end.clone();
             threads.push(thread("dnstap".into(), move || writer.run(&end))?);
         }
-        if let Some(writer) = copies {
-            let end = end.clone();
-            threads.push(thread("kernel".into(), move || writer.run(&end))?);
+        for (name, body) in in_kernel.into_iter().flatten() {
+            threads.push(thread(name.into(), body)?);
         }
         threads.push(thread("watchdog".into(), move || beat::watch(&watched.0, &watched.1))?);
         Ok(())

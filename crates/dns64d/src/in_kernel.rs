@@ -5,33 +5,35 @@
 //!   reload, flush ──> next generation ──> program and workers
 //! ```
 //!
+//! With the mode "all" the program also resolves plain queries itself (`resolving`).
+//!
 //! No worker waits for the kernel. Each answer has a generation, and the program gives those of the current one only: a reload and a
 //! flush begin a new generation in the program and in the workers, so that no answer of before is given afterwards, whatever is
 //! still in a queue. The program is attached as long as this process lives.
 
+pub(crate) mod queue;
+mod resolving;
+
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::Context;
-use dns64::{Config, Mirrored, MirroredAnswer, OUR_UDP_SIZE, Settings};
+use dns64::{Config, OUR_UDP_SIZE, Settings};
 use ipnet::IpNet;
 use kernel::{
-    ANSWER_MEMORY, AnswerMap, CacheCounters, ClientNetwork, CounterMap, Encoded, KernelCache,
-    KernelError, Serving, Stored,
+    ANSWER_MEMORY, AnswerMap, CacheCounters, ClientNetwork, CounterMap, KernelCache, KernelError,
+    KernelResolver, ReplyLimits, Resolved, ResolverCounters, ResolverWork, Serving,
 };
-use rand_chacha::rand_core::{OsRng, TryRngCore};
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{OsRng, SeedableRng, TryRngCore};
 use tokio_util::sync::CancellationToken;
 
-use crate::worker::Status;
+use crate::worker::{Status, WorkerHandle};
+use queue::{Counts, Queue, Writer};
+use resolving::{Resolving, Serve, Way};
 
-/// Highest number of answers that wait for the kernel: 4 MiB.
-const QUEUE: usize = 4_096;
-/// Longest time in which the end of the server is not seen.
-const LOOK: Duration = Duration::from_millis(200);
 /// Sources of packets that the kernel drops, or to which no reply goes: the program leaves them to it.
 const NO_CLIENTS: [&str; 6] =
     ["0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/128", "::1/128", "ff00::/8"];
@@ -43,6 +45,7 @@ pub(crate) struct InKernel(Option<Arc<Inner>>);
 struct Inner {
     state: Mutex<State>,
     counters: CounterMap,
+    resolved: Option<ResolverCounters>,
     queue: Queue,
 }
 
@@ -50,31 +53,21 @@ struct State {
     cache: KernelCache,
     serving: Serving,
     generation: u64,
+    resolving: Option<Resolving>,
 }
 
-/// Numbers of answers that were stored, and that were not.
-#[derive(Debug, Default)]
-struct Counts {
-    stored: AtomicU64,
-    lost: AtomicU64,
-}
-
-/// The workers' end of the queue.
-#[derive(Clone)]
-pub(crate) struct Queue {
-    sender: Sender<Vec<Encoded>>,
-    /// Answers in the queue.
-    waiting: Arc<AtomicUsize>,
-    counts: Arc<Counts>,
-    seed: u64,
-}
-
-/// The end of the queue that writes to the kernel.
-pub(crate) struct Writer {
-    receiver: Receiver<Vec<Encoded>>,
-    waiting: Arc<AtomicUsize>,
-    counts: Arc<Counts>,
+/// The program and its maps.
+pub(crate) struct Program {
+    cache: KernelCache,
     answers: AnswerMap,
+    counters: CounterMap,
+    resolver: Option<(Resolving, ResolverWork, ResolverCounters)>,
+}
+
+/// What runs besides the workers for the program.
+pub(crate) struct Background {
+    pub(crate) writer: Writer,
+    serve: Option<Serve>,
 }
 
 impl InKernel {
@@ -86,28 +79,35 @@ impl InKernel {
     pub(crate) fn start(
         config: &Config,
         listen: &[SocketAddr],
-    ) -> anyhow::Result<(Self, Option<Writer>)> {
+    ) -> anyhow::Result<(Self, Option<Background>)> {
         if !config.kernel.is_on() {
             return Ok((InKernel(None), None));
         }
         let seed = OsRng.try_next_u64().context("the system gives no random numbers")?;
-        let (mut cache, answers, counters) = load(config, seed)?;
+        let Program { mut cache, answers, counters, resolver } = load(config, seed)?;
         for device in &config.kernel.device {
             cache.attach(device).context("kernel.device")?;
         }
-        let (sender, receiver) = channel();
-        let (waiting, counts) = (Arc::<AtomicUsize>::default(), Arc::<Counts>::default());
-        let writer = Writer { receiver, waiting: waiting.clone(), counts: counts.clone(), answers };
-        let queue = Queue { sender, waiting, counts, seed };
+        let (queue, writer) = queue::queue(answers, seed);
         let serving = Serving {
             listen: listen.to_vec(),
             clients: Vec::new(),
             max_udp_size: 0,
             edns_udp_size: OUR_UDP_SIZE,
             traffic_class: 0,
+            limits: ReplyLimits::default(),
         };
-        let state = Mutex::new(State { cache, serving, generation: 0 });
-        Ok((InKernel(Some(Arc::new(Inner { state, counters, queue }))), Some(writer)))
+        let (mut resolving, mut serve, mut resolved) = (None, None, None);
+        if let Some((rules, work, counters)) = resolver {
+            let mut seed = [0; 32];
+            OsRng.try_fill_bytes(&mut seed).context("the system gives no random numbers")?;
+            let rng = ChaCha12Rng::from_seed(seed);
+            serve = Some(Serve { work, rng, listen: listen.to_vec() });
+            (resolving, resolved) = (Some(rules), Some(counters));
+        }
+        let state = Mutex::new(State { cache, serving, generation: 0, resolving });
+        let inner = Inner { state, counters, resolved, queue };
+        Ok((InKernel(Some(Arc::new(inner))), Some(Background { writer, serve })))
     }
 
     /// Returns the workers' end of the queue to the kernel.
@@ -117,18 +117,28 @@ impl InKernel {
 
     /// Begins a generation with other settings; `tell` must give all workers its number together with them. Without the kernel it
     /// is 0. If the kernel refuses, it answers nothing until the next generation.
-    pub(crate) fn renew(&self, settings: &Settings, tell: impl FnOnce(u64)) {
+    pub(crate) fn renew(&self, settings: &Arc<Settings>, tell: impl FnOnce(u64)) {
         let Some(inner) = &self.0 else { return tell(0) };
         let mut state = inner.lock();
-        let State { cache, serving, generation } = &mut *state;
+        let State { cache, serving, generation, resolving } = &mut *state;
         *generation += 1;
         let server = &settings.config.server;
         serving.clients = clients(settings, &serving.listen);
         serving.max_udp_size = server.max_udp_size;
         serving.traffic_class = server.route.dscp << 2;
+        let limits = &settings.config.limits;
+        serving.limits = ReplyLimits {
+            per_second: limits.responses_per_second,
+            same_per_second: limits.same_responses_per_second,
+            slip: limits.slip,
+            ipv4_bits: limits.client_ipv4_bits,
+            ipv6_bits: limits.client_ipv6_bits,
+        };
         // No worker has other rules than the program.
         let stopped = cache.configure(serving, 0);
         tell(*generation);
+        let compiled = resolving.as_mut().map_or(Ok(()), |resolving| resolving.compile(settings));
+        compiled.unwrap_or_else(|error| tracing::error!("kernel: {error}: the sockets resolve"));
         match stopped.map(|()| cache.serve(serving, *generation)) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!("kernel: {error}: the sockets answer all queries"),
@@ -142,19 +152,28 @@ impl InKernel {
     pub(crate) fn flush(&self, tell: impl FnOnce(u64)) {
         let Some(inner) = &self.0 else { return tell(0) };
         let mut state = inner.lock();
-        let State { cache, serving, generation } = &mut *state;
+        let State { cache, serving, generation, resolving } = &mut *state;
         *generation += 1;
         if let Err(error) = cache.configure(serving, *generation) {
             tracing::error!("kernel: {error}: it may give answers that were flushed");
         }
+        let begun = resolving.as_mut().map_or(Ok(()), |resolving| resolving.begin(*generation));
+        begun.unwrap_or_else(|error| tracing::error!("kernel: {error}: the sockets resolve"));
         tell(*generation);
     }
 
     /// Adds what the kernel answered to the state of the workers.
     pub(crate) fn add_to(&self, status: &mut Status) {
-        if let Some(CacheCounters { answers, nxdomain, types, .. }) = self.counters() {
-            status.counters.answered_in_front(answers);
+        if let Some(CacheCounters { answers, nxdomain, types, limited, slipped, .. }) =
+            self.counters()
+        {
+            status.counters.limited_in_front(limited, slipped);
+            let resolved = self.resolved().unwrap_or_default();
+            status.counters.answered_in_front(answers.saturating_sub(resolved.answers));
+            let Resolved { answers, queries, replies, .. } = resolved;
+            status.counters.resolved_in_front(answers, queries, replies);
             status.statistics.answered_in_front(&types, nxdomain);
+            status.statistics.synthesised_in_front(&resolved.blocks);
         }
     }
 
@@ -163,13 +182,67 @@ impl InKernel {
         let (Some(inner), Some(counters)) = (&self.0, self.counters()) else { return Vec::new() };
         let Counts { stored, lost } = &*inner.queue.counts;
         let CacheCounters { answers, passed, dropped, .. } = counters;
-        vec![
+        let mut list = vec![
             ("kernel_answers", "Queries answered in the kernel.", answers),
             ("kernel_passed", "Queries that the kernel left to the sockets.", passed),
             ("kernel_dropped", "Queries dropped since their frame had no room.", dropped),
             ("kernel_stored", "Answers copied to the kernel.", stored.load(Ordering::Relaxed)),
             ("kernel_lost", "Answers not copied for want of room.", lost.load(Ordering::Relaxed)),
-        ]
+        ];
+        if let Some(Resolved { answers, queries, handed, strays, no_draw, no_slot, .. }) =
+            self.resolved()
+        {
+            list.extend([
+                ("kernel_resolved", "Queries resolved in the kernel.", answers),
+                ("kernel_asked", "Queries sent upstream by the kernel.", queries),
+                ("kernel_handed", "Queries handed over with a reply that is not plain.", handed),
+                (
+                    "kernel_strays",
+                    "Messages from upstream that the kernel did not wait for.",
+                    strays,
+                ),
+                ("kernel_no_number", "Queries left to the sockets for want of a number.", no_draw),
+                ("kernel_no_slot", "Queries left to the sockets for want of a slot.", no_slot),
+            ]);
+        }
+        list
+    }
+
+    fn resolved(&self) -> Option<Resolved> {
+        self.0.as_ref()?.resolved.as_ref()?.read().ok()
+    }
+
+    /// Returns the settings under which the program may resolve, and their generation.
+    fn resolving_now(&self) -> Option<(Arc<Settings>, u64)> {
+        let state = self.0.as_ref()?.lock();
+        let settings = state.resolving.as_ref()?.settings()?;
+        Some((settings, state.generation))
+    }
+
+    /// Returns the server that the program asks.
+    fn asked_server(&self) -> Option<SocketAddr> {
+        self.0.as_ref()?.lock().resolving.as_ref()?.server()
+    }
+
+    /// Returns how many queries the program has sent to upstream.
+    fn queries_asked(&self) -> u64 {
+        self.resolved().map_or(0, |resolved| resolved.queries)
+    }
+
+    /// Lets the program ask a server over a way, under the rules of a generation that is still the current one; without a way it
+    /// asks none, and the reason is returned.
+    fn ask(&self, way: Result<Way, String>, generation: u64) -> Result<(), String> {
+        let Some(inner) = &self.0 else { return Ok(()) };
+        let mut state = inner.lock();
+        let is_current = state.generation == generation;
+        let Some(resolving) = state.resolving.as_mut().filter(|_| is_current) else {
+            return Ok(());
+        };
+        let (way, problem) = match way {
+            Ok(way) => (Some(way), Ok(())),
+            Err(problem) => (None, Err(problem)),
+        };
+        resolving.ask_over(way, generation).map_err(|error| error.to_string()).and(problem)
     }
 
     fn counters(&self) -> Option<CacheCounters> {
@@ -184,45 +257,29 @@ impl Inner {
     }
 }
 
-impl Queue {
-    /// Passes answers to the kernel; those that the program cannot give are left out, and those without room in the queue are
-    /// lost.
-    pub(crate) fn pass(&self, mirrored: &Mirrored) {
-        let mut lost = mirrored.lost;
-        let encoded: Vec<Encoded> =
-            mirrored.iter().filter_map(|answer| stored(&answer).encode(self.seed)).collect();
-        let count = encoded.len();
-        if count > 0 {
-            let fits = self.waiting.fetch_add(count, Ordering::Relaxed) + count <= QUEUE;
-            // The thread ends last.
-            if !fits || self.sender.send(encoded).is_err() {
-                self.waiting.fetch_sub(count, Ordering::Relaxed);
-                lost += count as u64;
-            }
-        }
-        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
-    }
-}
+/// A thread with its name.
+type NamedThread = (&'static str, Box<dyn FnOnce() -> io::Result<()> + Send>);
 
-impl Writer {
-    /// Writes answers to the kernel until the end.
-    ///
-    /// # Errors
-    /// Never; the type is that of all threads.
-    pub(crate) fn run(mut self, end: &CancellationToken) -> io::Result<()> {
-        loop {
-            let answers = match self.receiver.recv_timeout(LOOK) {
-                Ok(answers) => answers,
-                Err(RecvTimeoutError::Timeout) if !end.is_cancelled() => continue,
-                Err(_) => return Ok(()),
-            };
-            self.waiting.fetch_sub(answers.len(), Ordering::Relaxed);
-            for answer in &answers {
-                let Counts { stored, lost } = &*self.counts;
-                let count = if self.answers.store(answer).is_ok() { stored } else { lost };
-                count.fetch_add(1, Ordering::Relaxed);
-            }
+impl Background {
+    /// Returns what runs until the end in threads of their own, by name.
+    pub(crate) fn threads(
+        self,
+        kernel: &InKernel,
+        workers: &[WorkerHandle],
+        end: &CancellationToken,
+    ) -> Vec<NamedThread> {
+        let Background { writer, serve } = self;
+        let ending = end.clone();
+        let mut all: Vec<NamedThread> = vec![("kernel", Box::new(move || writer.run(&ending)))];
+        if let Some(serve) = serve {
+            let common = || (kernel.clone(), workers.to_vec(), end.clone());
+            let (kernel, workers, end) = common();
+            all.push(("kernel-serve", Box::new(move || serve.run(&kernel, &workers, &end))));
+            let (kernel, workers, end) = common();
+            let ask = move || resolving::keep_asking(&kernel, &workers, &end);
+            all.push(("kernel-ask", Box::new(ask)));
         }
+        all
     }
 }
 
@@ -230,24 +287,21 @@ impl Writer {
 ///
 /// # Errors
 /// If this user may not, or the kernel refuses it; the error names the setting.
-pub(crate) fn load(
-    config: &Config,
-    seed: u64,
-) -> anyhow::Result<(KernelCache, AnswerMap, CounterMap)> {
+pub(crate) fn load(config: &Config, seed: u64) -> anyhow::Result<Program> {
     let answers = u32::try_from(config.kernel.size.0 / ANSWER_MEMORY).unwrap_or(u32::MAX);
-    KernelCache::load(answers, seed).context("kernel.mode")
+    if config.kernel.resolves() {
+        let loaded = KernelCache::load_resolver(answers, seed).context("kernel.mode")?;
+        let KernelResolver { cache, answers, counters, rules, work, resolved } = loaded;
+        let resolver = Some((Resolving::new(rules), work, resolved));
+        return Ok(Program { cache, answers, counters, resolver });
+    }
+    let (cache, answers, counters) = KernelCache::load(answers, seed).context("kernel.mode")?;
+    Ok(Program { cache, answers, counters, resolver: None })
 }
 
 /// Returns whether an error says that this user may not load programs.
 pub(crate) fn is_not_permitted(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(KernelError::NotPermitted))
-}
-
-/// Returns an answer for the kernel. Its clock is that of the workers.
-fn stored<'a>(answer: &MirroredAnswer<'a>) -> Stored<'a> {
-    let MirroredAnswer { generation, qtype, view, rd, cd, dnssec, message, options, stored, until } =
-        *answer;
-    Stored { generation, qtype, view, rd, cd, dnssec, message, options, stored, until }
 }
 
 /// Returns all clients by network. Those at addresses from which no packet may come are not permitted.
@@ -263,6 +317,7 @@ fn clients(settings: &Settings, listen: &[SocketAddr]) -> Vec<ClientNetwork> {
         prefix_len: network.prefix_len(),
         allowed: false,
         views: [0; 4],
+        plain: None,
     });
     // Clients have IPv4 addresses, so that no rule for mapped ones is about them.
     let mapped: IpNet = parse("::ffff:0:0/96");
@@ -272,6 +327,7 @@ fn clients(settings: &Settings, listen: &[SocketAddr]) -> Vec<ClientNetwork> {
         prefix_len: class.network.prefix_len(),
         allowed: class.allowed && !is_never(&class.network),
         views: class.views.map(|view| view.0),
+        plain: settings.plain_block(class),
     });
     permitted.chain(denied).collect()
 }

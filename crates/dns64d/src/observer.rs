@@ -8,7 +8,7 @@ use wire::message::{HEADER, Header, question_end};
 use wire::{Name, Qtype};
 
 use crate::dnstap::{self, Queue};
-use crate::in_kernel;
+use crate::in_kernel::queue;
 
 /// The observer of one worker.
 #[derive(Clone, Default)]
@@ -16,12 +16,12 @@ pub(crate) struct Observer {
     /// The queue to the reader of dnstap; `None` without one.
     dnstap: Option<Queue>,
     /// The queue to the kernel; `None` if it answers nothing.
-    kernel: Option<in_kernel::Queue>,
+    kernel: Option<queue::Queue>,
 }
 
 impl Observer {
     /// Makes an observer with a queue to the reader of dnstap and one to the kernel, if there are any.
-    pub(crate) fn new(dnstap: Option<Queue>, kernel: Option<in_kernel::Queue>) -> Self {
+    pub(crate) fn new(dnstap: Option<Queue>, kernel: Option<queue::Queue>) -> Self {
         Observer { dnstap, kernel }
     }
 

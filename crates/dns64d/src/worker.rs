@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use dns64::plain::Begun;
 use dns64::streams::{DISCOVERY, FromStreams, ToStreams};
 use dns64::{
     Counters, Dns64, Domain, Dump, Gauges, ServerHealth, Settings, Snapshot, SocketChange,
@@ -37,6 +38,8 @@ const LAST_ANSWERS: Nanos = Nanos::from_secs(5);
 const INBOX: usize = 16_384;
 /// Highest number of them that a worker takes at once: at most 8 MiB.
 const TAKEN_AT_ONCE: usize = 128;
+/// Highest number of queries that the kernel has begun and that wait for a worker: at most 5 MiB.
+const MAX_BEGUN: usize = 4_096;
 
 /// Published state of a worker.
 #[derive(Clone, Debug, Default)]
@@ -97,6 +100,8 @@ struct Inbox {
     generation: Option<u64>,
     /// What an operator wants; one at a time.
     orders: Vec<Order>,
+    /// Queries that the kernel has begun to resolve.
+    begun: Vec<Begun>,
     /// Where the answer about upstream's prefixes goes.
     discovery: Option<UnboundedSender<Vec<u8>>>,
 }
@@ -130,6 +135,18 @@ impl WorkerHandle {
         drop(inbox);
         self.bell.ring();
         fits
+    }
+
+    /// Lets the worker continue a query that the kernel has begun to resolve; without room the query is lost, and counted.
+    pub(crate) fn continue_query(&self, begun: Begun) {
+        let mut inbox = lock(&self.shared.inbox);
+        if inbox.begun.len() < MAX_BEGUN {
+            inbox.begun.push(begun);
+        } else {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(inbox);
+        self.bell.ring();
     }
 
     /// Gives the worker an order after which answers copied to the kernel are of another generation.
@@ -309,17 +326,18 @@ impl Worker {
 impl WorkerHandle {
     /// Returns whether messages of streams wait for the worker.
     fn has_messages(&self, role: &Dns64) -> bool {
-        !role.inbox_is_empty() || !lock(&self.shared.inbox).messages.is_empty()
+        let inbox = lock(&self.shared.inbox);
+        !role.inbox_is_empty() || !inbox.messages.is_empty() || !inbox.begun.is_empty()
     }
 
     /// Passes the messages of the inbox to the role; returns whether there were any.
     fn take(&self, role: &mut Dns64, now: Nanos) -> bool {
         // The inbox is usually empty, and the lock is free.
         let mut inbox = lock(&self.shared.inbox);
-        let Inbox { messages, settings, generation, orders, .. } = &mut *inbox;
+        let Inbox { messages, settings, generation, orders, begun, .. } = &mut *inbox;
         let (ordered, generation) = (std::mem::take(orders), generation.take());
         let ready = role.inbox_is_empty();
-        let mut any = ready && !messages.is_empty() || settings.is_some();
+        let mut any = ready && !(messages.is_empty() && begun.is_empty()) || settings.is_some();
         if let Some(settings) = settings.take() {
             role.reload(settings);
         }
@@ -327,6 +345,8 @@ impl WorkerHandle {
         if ready {
             let taken = messages.len().min(TAKEN_AT_ONCE);
             messages.drain(..taken).for_each(|(message, _)| role.push_from_streams(message));
+            let begun = begun.drain(..).map(FromStreams::Begun);
+            begun.for_each(|begun| role.push_from_streams(begun));
         }
         drop(inbox);
         for order in ordered {

@@ -24,6 +24,7 @@
 
 #define FLAG_QR 0x8000
 #define FLAG_AA 0x0400
+#define FLAG_TC 0x0200
 #define FLAG_RD 0x0100
 #define FLAG_RA 0x0080
 #define FLAG_AD 0x0020
@@ -162,6 +163,24 @@ static __always_inline int read_message(struct xdp_md *ctx, struct packet *p, st
 	return !bpf_xdp_load_bytes(ctx, at, buffer->b, len);
 }
 
+// Adds the first `out` octets of the buffer, a bound size, to a sum of words.
+static __always_inline __u64 sum_message(struct buffer *buffer, __u64 out, __u64 sum)
+{
+	__u64 rest;
+
+	// Whole words, the last one filled with zeros; 512 octets are the most for one call.
+	*(__u32 *)(buffer->b + AT(out)) = 0;
+	rest = out + 3;
+	if (rest >= 512) {
+		sum = bpf_csum_diff(0, 0, (void *)buffer->b, 512, sum);
+		rest -= 512;
+		sum = bpf_csum_diff(0, 0, (void *)(buffer->b + 512), rest & 0x1fc, sum);
+	} else {
+		sum = bpf_csum_diff(0, 0, (void *)buffer->b, rest & 0x1fc, sum);
+	}
+	return sum;
+}
+
 // Sends the first `out` octets of the buffer to the sender of a packet that was read; `tos` is the class of the traffic. Returns
 // XDP_TX, XDP_PASS if there is no room for them behind the frame, which is then as it was, or XDP_DROP.
 static __always_inline int send_back(struct xdp_md *ctx, struct packet *p, struct buffer *buffer, __u64 out, __u8 tos)
@@ -171,7 +190,7 @@ static __always_inline int send_back(struct xdp_md *ctx, struct packet *p, struc
 	struct udphdr *udp;
 	__u8 mac[ETH_ALEN];
 	__u16 port, check;
-	__u64 sum, rest;
+	__u64 sum;
 
 	bound(out);
 	if (bpf_xdp_adjust_tail(ctx, (int)out - (int)p->len - (int)p->padding))
@@ -223,16 +242,7 @@ static __always_inline int send_back(struct xdp_md *ctx, struct packet *p, struc
 		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 8, fold(sum) ^ 0xffff);
 	}
 	sum = bpf_csum_diff(0, 0, (void *)udp, sizeof(*udp), sum);
-	// Whole words, the last one filled with zeros; 512 octets are the most for one call.
-	*(__u32 *)(buffer->b + AT(out)) = 0;
-	rest = out + 3;
-	if (rest >= 512) {
-		sum = bpf_csum_diff(0, 0, (void *)buffer->b, 512, sum);
-		rest -= 512;
-		sum = bpf_csum_diff(0, 0, (void *)(buffer->b + 512), rest & 0x1fc, sum);
-	} else {
-		sum = bpf_csum_diff(0, 0, (void *)buffer->b, rest & 0x1fc, sum);
-	}
+	sum = sum_message(buffer, out, sum);
 	check = fold(sum);
 	udp->check = check ? check : 0xffff;
 	return XDP_TX;

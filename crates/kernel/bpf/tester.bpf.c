@@ -590,7 +590,7 @@ static __always_inline void count_outstanding(struct config *c, struct counts *n
 	n->fall[(last + 1) & (INSTANTS - 1)]++;
 }
 
-static __always_inline int is_from_target(struct xdp_md *ctx, struct config *c, struct udphdr **udp_at)
+static __always_inline int is_from_target(struct xdp_md *ctx, struct config *c, struct udphdr **udp_at, __u32 *size)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct ethhdr *eth = data;
@@ -601,17 +601,19 @@ static __always_inline int is_from_target(struct xdp_md *ctx, struct config *c, 
 
 		if ((void *)(ip + 1) + sizeof(struct udphdr) > end || eth->h_proto != bpf_htons(ETH_P_IPV6) || ip->nexthdr != IPPROTO_UDP)
 			return 0;
-		if (from[0] != target[0] || from[1] != target[1])
+		if (from[0] != target[0] || from[1] != target[1] || ip->version != 6)
 			return 0;
 		*udp_at = (void *)(ip + 1);
+		*size = bpf_ntohs(ip->payload_len);
 	} else {
 		struct iphdr *ip = data + ETH_HLEN;
 
 		if ((void *)(ip + 1) + sizeof(struct udphdr) > end || eth->h_proto != bpf_htons(ETH_P_IP) || ip->protocol != IPPROTO_UDP)
 			return 0;
-		if (ip->ihl != 5 || ip->frag_off & bpf_htons(0x3fff) || ip->saddr != *(__u32 *)c->target)
+		if (ip->ihl != 5 || ip->version != 4 || ip->frag_off & bpf_htons(0x3fff) || ip->saddr != *(__u32 *)c->target)
 			return 0;
 		*udp_at = (void *)(ip + 1);
+		*size = bpf_ntohs(ip->tot_len) - sizeof(*ip);
 	}
 	return 1;
 }
@@ -644,7 +646,7 @@ static __always_inline int judge(struct config *c, struct counts *n, struct scra
 SEC("xdp")
 int check(struct xdp_md *ctx)
 {
-	__u32 zero = 0, port, len, at, key;
+	__u32 zero = 0, port, len, at, key, size;
 	struct config *c = bpf_map_lookup_elem(&config, &zero);
 	struct counts *n = bpf_map_lookup_elem(&counters, &zero);
 	struct scratch *s = bpf_map_lookup_elem(&buffers, &zero);
@@ -653,7 +655,7 @@ int check(struct xdp_md *ctx)
 	__u64 word, sent, now, number;
 	__u16 id;
 
-	if (!c || !n || !s || !is_from_target(ctx, c, &udp))
+	if (!c || !n || !s || !is_from_target(ctx, c, &udp, &size))
 		return XDP_PASS;
 	if (udp->source != c->target_port)
 		return XDP_PASS;
@@ -661,6 +663,11 @@ int check(struct xdp_md *ctx)
 	if (port >= c->ports)
 		return XDP_PASS;
 	now = bpf_ktime_get_ns();
+	// The lengths of UDP and IP agree in a packet that a socket gets.
+	if (bpf_ntohs(udp->len) != size) {
+		n->unexpected++;
+		return XDP_DROP;
+	}
 	len = bpf_ntohs(udp->len) - sizeof(*udp);
 	at = ETH_HLEN + (c->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + sizeof(*udp);
 	if (len < 2 || len > MAX_MESSAGE || bpf_xdp_load_bytes(ctx, at, s->b, len)) {

@@ -1,4 +1,5 @@
-//! The cache of dns64d in XDP: answers queries from answers that the server has given.
+//! The cache of dns64d in XDP: answers queries from answers that the server has given; with the program that also resolves it is a
+//! [`KernelResolver`].
 //!
 //! ```text
 //!   server ──Stored──> Encoded ──AnswerMap──> map "answers" <── program ──> client
@@ -17,15 +18,15 @@ use wire::message::{HEADER, Header, Record, flag};
 use crate::error::KernelError;
 use crate::layout::Layout;
 use crate::program::Loaded;
+use crate::resolver::{self, ResolverCounters, ResolverRules, ResolverWork};
 
-/// The program and maps of `bpf/cache.bpf.c`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/cache.bpf.o");
-/// Name of the program.
-const NAME: &str = "cache";
-/// Sizes of the structures in `bpf/cache.bpf.c`, in octets.
-const CONFIG: usize = 24;
+/// The programs and maps of `bpf/cache.bpf.c` and `bpf/resolver.bpf.c`.
+static CACHE: &[u8] = aya::include_bytes_aligned!("../bpf/cache.bpf.o");
+static RESOLVER: &[u8] = aya::include_bytes_aligned!("../bpf/resolver.bpf.o");
+/// Sizes of the structures in `bpf/cache.h`, in octets.
+const CONFIG: usize = 48;
 const PLACE: usize = 20;
-const CLIENT: usize = 20;
+const CLIENT: usize = 24;
 const KEY: usize = 16;
 const ENTRY: usize = 784;
 /// Parts of a stored answer, in octets, and the highest number of its records.
@@ -39,7 +40,7 @@ const CHECK_WORD: usize = 3;
 /// Number of types that are counted one by one, and the place of all others.
 const TYPES: usize = 261;
 /// Number of counters of each core.
-const COUNTERS: usize = 5 + TYPES;
+const COUNTERS: usize = 7 + TYPES;
 /// Memory of an answer in the map, in octets: key, entry and what the kernel adds.
 pub const ANSWER_MEMORY: usize = KEY + ENTRY + 96;
 
@@ -56,6 +57,30 @@ pub struct Serving {
     pub edns_udp_size: u16,
     /// Class of the traffic: the octet in the header of IP.
     pub traffic_class: u8,
+    /// Limits of replies.
+    pub limits: ReplyLimits,
+}
+
+/// Limits of replies to each client network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplyLimits {
+    /// Replies a second; 0 for no limit.
+    pub per_second: u32,
+    /// Equal answers a second; 0 for no limit.
+    pub same_per_second: u32,
+    /// Every n-th reply over the limit is truncated instead of left out; 0 for none.
+    pub slip: u32,
+    /// Length of the prefix of a network, for IPv4, in bits.
+    pub ipv4_bits: u8,
+    /// The same for IPv6.
+    pub ipv6_bits: u8,
+}
+
+impl ReplyLimits {
+    /// Returns the time for a reply in nanoseconds; 0 for no limit.
+    fn period(per_second: u32) -> u64 {
+        1_000_000_000u64.checked_div(per_second.into()).map_or(0, |period| period.max(1))
+    }
 }
 
 /// Clients in a network, without those in smaller ones.
@@ -69,6 +94,8 @@ pub struct ClientNetwork {
     pub allowed: bool,
     /// Blocks that serve them, for queries without RD, with RD, and the same for those with DO and CD.
     pub views: [u32; 4],
+    /// The block whose prefix alone serves them, so that the program may resolve; `None` if there is none.
+    pub plain: Option<u32>,
 }
 
 /// An answer to be stored.
@@ -184,7 +211,7 @@ fn words(octets: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 /// Adds a word to a hash, as the program does.
-fn mix(hash: u64, word: u64) -> u64 {
+pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     let hash = (hash ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash ^ hash >> 32
 }
@@ -214,6 +241,10 @@ pub struct CacheCounters {
     pub passed: u64,
     /// Number of messages without a reply, since there was no room in the frame.
     pub dropped: u64,
+    /// Number of replies over the limits, and of those among them that were truncated and not left out.
+    pub limited: u64,
+    /// See `limited`.
+    pub slipped: u64,
     /// Number of replies by the type of the question; the last one is for all higher types.
     pub types: Vec<u64>,
 }
@@ -221,10 +252,28 @@ pub struct CacheCounters {
 /// The cache in the kernel, until it is dropped. It answers nothing before it [serves](Self::serve).
 pub struct KernelCache {
     program: Loaded,
+    /// Name of the program.
+    name: &'static str,
     config: Array<MapData, [u8; CONFIG]>,
     listen: HashMap<MapData, [u8; PLACE], u32>,
     clients: LpmTrie<MapData, [u8; 16], [u8; CLIENT]>,
     seed: u64,
+}
+
+/// The cache with the program that also resolves, and its maps.
+pub struct KernelResolver {
+    /// The cache.
+    pub cache: KernelCache,
+    /// Its answers.
+    pub answers: AnswerMap,
+    /// Its counters.
+    pub counters: CounterMap,
+    /// What the program may resolve, and how.
+    pub rules: ResolverRules,
+    /// What is served while it runs.
+    pub work: ResolverWork,
+    /// Counters of the resolution.
+    pub resolved: ResolverCounters,
 }
 
 /// The map of answers, for one thread that writes them.
@@ -240,16 +289,36 @@ impl KernelCache {
     /// # Errors
     /// If this user may not, or the kernel refuses it.
     pub fn load(answers: u32, seed: u64) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
-        let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores { path, error })? as u32;
-        let sizes = [("answers", answers), ("counters", cores)];
-        let mut program = Loaded::maps(OBJECT, &sizes)?;
+        let program = Loaded::maps(CACHE, &[("answers", answers), ("counters", cores()?)])?;
+        Self::of(program, "cache", seed)
+    }
+
+    /// Works as [`load`](Self::load), with the program that also resolves.
+    ///
+    /// # Errors
+    /// If this user may not, or the kernel refuses it.
+    pub fn load_resolver(answers: u32, seed: u64) -> Result<KernelResolver, KernelError> {
+        let cores = cores()?;
+        let mut sizes = vec![("answers", answers), ("counters", cores)];
+        sizes.extend(resolver::sizes(cores));
+        let mut program = Loaded::maps(RESOLVER, &sizes)?;
+        let (rules, work, resolved) = resolver::maps(&mut program, seed)?;
+        let (cache, answers, counters) = Self::of(program, "resolver", seed)?;
+        Ok(KernelResolver { cache, answers, counters, rules, work, resolved })
+    }
+
+    fn of(
+        mut program: Loaded,
+        name: &'static str,
+        seed: u64,
+    ) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
         let config = Array::try_from(program.take("config")?)?;
         let listen = HashMap::try_from(program.take("listen")?)?;
         let clients = LpmTrie::try_from(program.take("clients")?)?;
         let answers = AnswerMap(HashMap::try_from(program.take("answers")?)?);
         let counters = CounterMap(Array::try_from(program.take("counters")?)?);
-        program.load(NAME)?;
-        Ok((KernelCache { program, config, listen, clients, seed }, answers, counters))
+        program.load(name)?;
+        Ok((KernelCache { program, name, config, listen, clients, seed }, answers, counters))
     }
 
     /// Attaches the program to a device, in the native mode of its driver.
@@ -257,7 +326,7 @@ impl KernelCache {
     /// # Errors
     /// If the device is missing or has no native mode, or has another program.
     pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
-        self.program.attach(NAME, device)
+        self.program.attach(self.name, device)
     }
 
     /// Returns the seed with which answers are encoded.
@@ -288,6 +357,7 @@ impl KernelCache {
             let mut client = Layout::<CLIENT>::new();
             client.put_u32(u32::from(network.allowed));
             network.views.into_iter().for_each(|view| client.put_u32(view));
+            client.put_u32(network.plain.map_or(0, |block| block + 1));
             self.clients.insert(&key, client.finish(), 0)?;
         }
         self.configure(serving, generation)
@@ -303,7 +373,11 @@ impl KernelCache {
         config.put_u64(self.seed);
         config.put(2, &serving.max_udp_size.to_ne_bytes());
         config.put(2, &serving.edns_udp_size.to_ne_bytes());
-        config.put(1 + 3, &[serving.traffic_class]);
+        let limits = &serving.limits;
+        config.put(4, &[serving.traffic_class, 96 + limits.ipv4_bits, limits.ipv6_bits]);
+        config.put_u64(ReplyLimits::period(limits.per_second));
+        config.put_u64(ReplyLimits::period(limits.same_per_second));
+        config.put(8, &limits.slip.to_ne_bytes());
         Ok(self.config.set(0, config.finish(), 0)?)
     }
 
@@ -312,7 +386,15 @@ impl KernelCache {
     /// # Errors
     /// If the kernel cannot run it.
     pub fn run(&mut self, frame: &[u8], out: &mut [u8]) -> Result<Option<usize>, KernelError> {
-        self.program.answer(NAME, frame, out)
+        self.program.answer(self.name, frame, out)
+    }
+
+    /// Runs the program on one frame without a device; returns its verdict, and the length of the frame that it leaves in `out`.
+    ///
+    /// # Errors
+    /// If the kernel cannot run it.
+    pub fn verdict(&mut self, frame: &[u8], out: &mut [u8]) -> Result<(u32, usize), KernelError> {
+        self.program.run(self.name, frame, out)
     }
 }
 
@@ -337,13 +419,20 @@ impl CounterMap {
             let counts = self.0.get(&core, 0)?;
             sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }
-        let [queries, answers, nxdomain, passed, dropped, types @ ..] = sums;
-        Ok(CacheCounters { queries, answers, nxdomain, passed, dropped, types: types.to_vec() })
+        let [queries, answers, nxdomain, passed, dropped, limited, slipped, types @ ..] = sums;
+        let types = types.to_vec();
+        Ok(CacheCounters { queries, answers, nxdomain, passed, dropped, limited, slipped, types })
     }
 }
 
+/// Returns the number of cores.
+fn cores() -> Result<u32, KernelError> {
+    let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores { path, error })?;
+    Ok(cores as u32)
+}
+
 /// Returns the octets of an address; IPv4 is mapped to IPv6.
-fn octets(address: IpAddr) -> [u8; 16] {
+pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),

@@ -5,7 +5,8 @@
 //!                          └─ all else ──> sockets, as without it
 //! ```
 //!
-//! `auth` stands in for the AuthDNS, `cache` for the cache of dns64d; `packet.h` is what both know of frames.
+//! `auth` stands in for the AuthDNS, `cache` for the cache of dns64d, `resolver` for its plain resolution too; `packet.h` is what all
+//! know of frames, `cache.h` what the last two know of answers.
 //!
 //! A program and its maps are loaded from an object that is part of this binary, so that no compiler is needed; a test
 //! compiles the sources again where clang is installed and compares. What is attached is owned by the process: when it ends,
@@ -18,12 +19,17 @@ mod cache;
 mod error;
 mod layout;
 mod program;
+mod resolver;
 pub mod tester;
 
 pub use self::auth::{KernelAuth, KernelCounters, Listen};
 pub use cache::{
     ANSWER_MEMORY, AnswerMap, CacheCounters, ClientNetwork, CounterMap, Encoded, KernelCache,
-    Serving, Stored,
+    KernelResolver, ReplyLimits, Serving, Stored,
 };
 pub use error::KernelError;
+pub use resolver::{
+    Draw, Embedding, Handed, MAX_BLOCKS, MAX_RULES, Resolved, ResolverCounters, ResolverRules,
+    ResolverWork, Rules, Upstream,
+};
 pub use tester::KernelTester;

@@ -2,7 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use kernel::tester::{Event, Instants, NameOrder, Order, PlainReply, Route, TesterPlan};
 use kernel::{KernelError, KernelTester};
 use load::Workload;
@@ -19,6 +23,13 @@ const ETHERNET: usize = 14;
 const UDP: usize = 8;
 /// Number of queries of each load.
 const QUERIES: usize = 3_000;
+/// Environment variable with the number of seconds for changed frames, and that number without it.
+const SECONDS_VARIABLE: &str = "DNSDYNO_FUZZ_SECONDS";
+const SECONDS: u64 = 2;
+/// Number of changed frames of each load whatever the time.
+const AT_LEAST: usize = 300;
+/// Shortest frame that the kernel runs a program on.
+const SHORTEST: usize = 14;
 
 /// A load, and the workload that it is made of.
 struct Case {
@@ -288,6 +299,108 @@ fn replies_are_judged_as_by_the_workload() {
         assert_eq!((times.latency.count(), times.latency_from_send.count()), (valid, valid));
         assert_eq!(times.series.iter().map(|second| second.valid).sum::<u64>(), valid);
     }
+}
+
+/// Changes a frame: any octets, its length, bits of its headers.
+fn change(random: &mut ChaCha12Rng, frame: &mut Vec<u8>) {
+    let mut below = |n: usize| (random.next_u64() % n as u64) as usize;
+    for _ in 0..below(4) {
+        match below(6) {
+            0 => frame.truncate(below(frame.len() + 1)),
+            1 => frame.resize(frame.len() + below(100), 7),
+            2 => {
+                let at = below(frame.len());
+                frame[at] = below(256) as u8;
+            }
+            // The headers of Ethernet, IP and UDP.
+            _ => {
+                let at = below(frame.len().min(62));
+                frame[at] ^= 1 << below(8);
+            }
+        }
+        frame.resize(frame.len().max(SHORTEST), 0);
+    }
+}
+
+/// Sender, port of the receiver, and message of a frame, as another parser reads them.
+fn read(frame: &[u8]) -> Option<(SocketAddr, u16, Vec<u8>)> {
+    let packet = SlicedPacket::from_ethernet(frame).ok()?;
+    let from: IpAddr = match packet.net.as_ref()? {
+        NetSlice::Ipv4(ip) => ip.header().source_addr().into(),
+        NetSlice::Ipv6(ip) => ip.header().source_addr().into(),
+        _ => return None,
+    };
+    let Some(TransportSlice::Udp(udp)) = packet.transport else { return None };
+    let from = SocketAddr::new(from, udp.source_port());
+    Some((from, udp.destination_port(), udp.payload().to_vec()))
+}
+
+/// Runs the checker on changed replies to a load; fails if it counts one as valid, or hands one out, that is none.
+fn judge_changed_frames(case: &mut Case, random: &mut ChaCha12Rng, until: Instant) -> Option<u64> {
+    let tester = loaded(&case.plan)?;
+    let config = AuthConfig {
+        aaaa: AaaaPolicy::Always,
+        pref64: pref64(),
+        ..AuthConfig::new(case.spec.namespace)
+    };
+    let (mut auth, mut valid) = (Auth::new(config), 0);
+    let mut keys = HashMap::new();
+    for number in 0..QUERIES {
+        if number >= AT_LEAST && Instant::now() > until {
+            break;
+        }
+        let frame = next_frame(&tester);
+        let sent = query(&frame, case.plan.target);
+        let key = case.workload.next(&mut [0; MAX_QUERY]).expect("a name").key;
+        keys.insert((sent.port, [sent.message[0], sent.message[1]]), key);
+        let mut reply = vec![0; MAX_REPLY];
+        let len = auth.answer(&sent.message, &mut reply).expect("an answer");
+        reply.truncate(len);
+        if random.next_u64().is_multiple_of(3) {
+            spoil(random, &mut reply);
+        }
+        let mut answer = reply_frame(&frame, case.plan.target.is_ipv6(), &reply);
+        change(random, &mut answer);
+        let taken = tester.check_once(&answer).expect("runs");
+        let own = read(&answer).filter(|(from, ..)| *from == case.plan.target);
+        let key_of = |port: u16, id: [u8; 2]| keys.get(&(port, id)).copied();
+        let expected = own.as_ref().and_then(|(_, port, message)| {
+            let key = key_of(*port, *message.first_chunk()?)?;
+            Some((key, case.workload.check(key, message)))
+        });
+        tester.events(10, |event| {
+            if let Event::Reply(handed) = event {
+                let (_, port, message) = own.as_ref().unwrap_or_else(|| panic!("{answer:02x?}"));
+                assert_eq!((tester.port(handed.query.port), handed.message), (*port, &message[..]));
+                assert_eq!(Some(handed.query.key), expected.map(|(key, _)| key), "{answer:02x?}");
+            }
+        });
+        let counts = tester.counts().expect("counts");
+        if counts.valid > valid {
+            assert!(taken && counts.valid == valid + 1);
+            assert!(matches!(expected, Some((_, Ok(0)))), "{expected:?}: {answer:02x?}");
+        }
+        valid = counts.valid;
+    }
+    Some(valid)
+}
+
+#[test]
+fn changed_frames_are_judged_as_other_parsers_read_them() {
+    let seconds = std::env::var(SECONDS_VARIABLE).ok();
+    let seconds = seconds.map_or(SECONDS, |seconds| seconds.parse().expect(SECONDS_VARIABLE));
+    let seed = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("a clock");
+    let mut random = ChaCha12Rng::seed_from_u64(seed.tv_nsec() as u64);
+    let (until, mut valid) = (Instant::now() + Duration::from_secs(seconds), 0);
+    while Instant::now() < until {
+        for mut case in cases() {
+            match judge_changed_frames(&mut case, &mut random, until) {
+                Some(counted) => valid += counted,
+                None => return,
+            }
+        }
+    }
+    assert!(valid > 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Settings that do not go with answers in the kernel, and the bounds of `[kernel]`.
 
-use super::{ClientSubnet, Config, ConfigError, RouteConfig};
+use super::{ClientSubnet, Config, ConfigError, RouteConfig, Transport};
 
 /// Least memory of the answers, in octets.
 const MIN_SIZE: usize = 1 << 20;
@@ -35,16 +35,14 @@ impl Config {
             None => Ok(()),
             Some((key, remedy)) => bad(
                 key,
-                format!(
-                    "kernel.mode = \"cache\" does not do this: {remedy}, or kernel.mode = \"off\""
-                ),
+                format!("kernel.mode does not do this: {remedy}, or kernel.mode = \"off\""),
             ),
         }
     }
 
     /// Returns a setting that the program in the kernel does not honour, and what would be accepted.
     fn not_in_kernel(&self) -> Option<(&'static str, &'static str)> {
-        let (server, limits) = (&self.server, &self.limits);
+        let server = &self.server;
         let route = &server.route.device;
         let any = server.listen.iter().any(|at| at.ip().to_canonical().is_unspecified());
         let pooled = self.dns64.iter().any(|block| !block.pool.is_empty());
@@ -57,8 +55,6 @@ impl Config {
                 !(route.is_empty() || self.kernel.device.contains(route)),
                 "write \"\" or one of kernel.device",
             ),
-            ("limits.responses-per-second", limits.responses_per_second > 0, "write 0"),
-            ("limits.same-responses-per-second", limits.same_responses_per_second > 0, "write 0"),
             ("dnstap.socket", self.dnstap.is_on(), "write \"\""),
             (
                 "upstream.client-subnet",
@@ -68,7 +64,24 @@ impl Config {
             ("cache.size", self.cache.size.0 == 0, "write a size"),
             ("dns64.pool", pooled, "write blocks without a pool"),
         ];
+        let checks = checks.into_iter().chain(self.not_resolved_in_kernel());
         checks.into_iter().find(|(_, is_set, _)| *is_set).map(|(key, _, remedy)| (key, remedy))
+    }
+
+    /// Returns the settings that the program does not honour if it resolves: whether each is set, and what would be accepted.
+    fn not_resolved_in_kernel(&self) -> impl Iterator<Item = (&'static str, bool, &'static str)> {
+        let (upstream, resolves) = (&self.upstream, self.kernel.resolves());
+        let device = &upstream.route.device;
+        let checks = [
+            ("upstream.transport", upstream.transport != Transport::Udp, "write \"udp\""),
+            ("upstream.weights", !upstream.weights.is_empty(), "write []"),
+            (
+                "upstream.route.device",
+                !(device.is_empty() || self.kernel.device.contains(device)),
+                "write \"\" or one of kernel.device",
+            ),
+        ];
+        checks.into_iter().filter(move |_| resolves)
     }
 }
 
@@ -87,8 +100,6 @@ mod tests {
             ("server.proxies = [\"10.0.0.1\"]", "server.proxies"),
             ("server.log-queries = 1", "server.log-queries"),
             ("server.route.device = \"lan1\"", "server.route.device"),
-            ("limits.responses-per-second = 5", "limits.responses-per-second"),
-            ("limits.same-responses-per-second = 5", "limits.same-responses-per-second"),
             ("dnstap.socket = \"/run/x\"", "dnstap.socket"),
             ("upstream.client-subnet = \"add\"", "upstream.client-subnet"),
             ("cache.size = 0", "cache.size"),
@@ -98,6 +109,17 @@ mod tests {
             assert!(error.starts_with(key) && error.contains("kernel.mode = \"off\""), "{error}");
             assert!(Config::parse(file).is_ok(), "{file}");
         }
+        let all = on.replace("cache", "all");
+        for (setting, key) in [
+            ("upstream.transport = \"tcp\"", "upstream.transport"),
+            ("upstream.servers = [\"192.0.2.1\"]\nupstream.weights = [1]", "upstream.weights"),
+            ("upstream.route.device = \"lan1\"", "upstream.route.device"),
+        ] {
+            let error = Config::parse(&format!("{all}{setting}")).expect_err(setting).to_string();
+            assert!(error.starts_with(key), "{error}");
+            assert!(Config::parse(&format!("{on}{setting}")).is_ok(), "{setting}");
+        }
+        assert!(Config::parse(&all).expect("it is right").kernel.resolves());
         assert!(Config::parse(&format!("{on}server.route.device = \"lan0\"")).is_ok());
     }
 
@@ -107,7 +129,7 @@ mod tests {
             ("kernel.mode = \"cache\"", ["kernel.device", "1 to 64"]),
             ("kernel.device = [\"a/b\"]", ["kernel.device", "`a/b`"]),
             ("kernel.device = [\"\"]", ["kernel.device", "lan0"]),
-            ("kernel.mode = \"all\"", ["line 1", "cache"]),
+            ("kernel.mode = \"some\"", ["line 1", "cache"]),
             ("kernel = { device = [\"a\"], mode = \"cache\", size = 5 }", ["kernel.size", "1MiB"]),
         ] {
             let error = Config::parse(file).expect_err(file).to_string();

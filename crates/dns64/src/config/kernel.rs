@@ -25,11 +25,18 @@ pub enum KernelMode {
     Off,
     /// Queries for answers that the server has given.
     Cache,
+    /// These, and queries whose resolution is the plain one; experimental.
+    All,
 }
 
 impl KernelConfig {
     /// Returns whether queries are answered in the kernel.
     pub fn is_on(&self) -> bool {
         self.mode != KernelMode::Off
+    }
+
+    /// Returns whether the kernel also resolves.
+    pub fn resolves(&self) -> bool {
+        self.mode == KernelMode::All
     }
 }

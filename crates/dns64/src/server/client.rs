@@ -437,6 +437,9 @@ impl Dns64 {
             NameRule::Usual => {
                 transaction.phase = Phase::Aaaa;
                 let parallel = settings.parallel;
+                if self.use_begun(t, now, tx) {
+                    return;
+                }
                 self.start_lookup(t, 0, Qtype::AAAA, now, tx);
                 if parallel {
                     self.start_lookup(t, 1, Qtype::A, now, tx);

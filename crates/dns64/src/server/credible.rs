@@ -119,6 +119,11 @@ enum Match {
     No,
 }
 
+/// Returns whether a question in lower case is that for a name and a type.
+pub(super) fn is_exact(question: &[u8], name: &Name, qtype: Qtype) -> bool {
+    compare(question, name, qtype, 0) == Match::Exact
+}
+
 /// Compares the question of a reply, as received, with the one sent.
 fn compare(question: &[u8], name: &Name, qtype: Qtype, seed: u64) -> Match {
     let Some((replied, tail)) = question.split_last_chunk::<4>() else { return Match::No };

@@ -250,7 +250,7 @@ impl Dns64 {
     }
 
     /// Sends a lookup over a stream.
-    fn send_on_stream(&mut self, t: u32, slot: usize, now: Nanos) {
+    pub(super) fn send_on_stream(&mut self, t: u32, slot: usize, now: Nanos) {
         self.tickets = self.tickets.wrapping_add(1);
         self.counters.upstream_tcp += 1;
         let id = self.rng.next_u32() as u16;
@@ -311,7 +311,7 @@ impl Dns64 {
 
     /// Ends a lookup. After an error another server is tried first, and after an error about EDNS a query
     /// without EDNS.
-    fn end_lookup(
+    pub(super) fn end_lookup(
         &mut self,
         t: u32,
         slot: usize,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
 use engine::clock::monotonic;
-use kernel::{AnswerMap, ClientNetwork, CounterMap, KernelCache, Serving, Stored};
+use kernel::{AnswerMap, ClientNetwork, CounterMap, KernelCache, ReplyLimits, Serving, Stored};
 use measure::Nanos;
 use wire::edns::opt_fixed;
 use wire::message::{HEADER, question_end};
@@ -48,7 +48,7 @@ pub(crate) struct Model {
 fn clients() -> Vec<ClientNetwork> {
     let of = |network: &str, prefix_len, allowed, views| {
         let address = network.parse().expect(network);
-        ClientNetwork { address, prefix_len, allowed, views }
+        ClientNetwork { address, prefix_len, allowed, views, plain: None }
     };
     vec![
         of("0.0.0.0", 0, false, [0; 4]),
@@ -137,6 +137,7 @@ impl Model {
             max_udp_size: MAX_UDP_SIZE,
             edns_udp_size: EDNS_UDP_SIZE,
             traffic_class: 0,
+            limits: ReplyLimits::default(),
         };
         // Twice: the second time the maps are not empty.
         kernel.serve(&serving, 1).expect("it serves");
@@ -331,6 +332,7 @@ fn nothing_is_answered_without_a_generation() {
         max_udp_size: MAX_UDP_SIZE,
         edns_udp_size: EDNS_UDP_SIZE,
         traffic_class: 46 << 2,
+        limits: ReplyLimits::default(),
     };
     let mut answers = |model: &mut Model, v6: bool| {
         let frames = std::iter::repeat_with(|| {
@@ -360,4 +362,62 @@ fn nothing_is_answered_without_a_generation() {
     // Without their network no client is permitted.
     model.kernel.serve(&Serving { clients: Vec::new(), ..serving }, GENERATION).expect("it serves");
     assert!(answers(&mut model, false).is_empty());
+}
+
+#[test]
+fn replies_are_limited_by_network_and_by_answer() {
+    let Some(mut model) = Model::new(7) else { return };
+    let mut random = Random::new(8);
+    let serving = |limits| Serving {
+        listen: server(),
+        clients: clients(),
+        max_udp_size: MAX_UDP_SIZE,
+        edns_udp_size: EDNS_UDP_SIZE,
+        traffic_class: 0,
+        limits,
+    };
+    let none = ReplyLimits { ipv4_bits: 24, ipv6_bits: 56, ..ReplyLimits::default() };
+    let mut answered = |model: &mut Model| loop {
+        let query = model.query(&mut random);
+        let frame = random.frame(&query);
+        if frame[12] != 0x86 && model.kernel.run(&frame, &mut [0; 2_048]).expect("runs").is_some() {
+            return frame;
+        }
+    };
+    model.kernel.configure(&serving(none), GENERATION).expect("it can be set");
+    let (one, other) = (answered(&mut model), answered(&mut model));
+    let run = |model: &mut Model, frame: &[u8]| {
+        let mut out = [0; 2_048];
+        let len = model.kernel.run(frame, &mut out).expect("runs")?;
+        let reply = message(frame, &out[..len]);
+        Some(reply[2] & 2 != 0)
+    };
+    let rate = ReplyLimits { per_second: 20, slip: 3, ..none };
+    model.kernel.configure(&serving(rate), GENERATION).expect("it can be set");
+    let begun = monotonic();
+    let replies: Vec<Option<bool>> = (0..120).map(|_| run(&mut model, &one)).collect();
+    let count = |of| replies.iter().filter(|reply| **reply == of).count();
+    let more = (monotonic().since(begun).0 / 50_000_000) as usize + 1;
+    assert!((20..=20 + more).contains(&count(Some(false))), "{replies:?}");
+    // Over the limit every third one has no records.
+    let over = 120 - count(Some(false));
+    assert!((over / 3 - more.min(over / 3)..=over / 3).contains(&count(Some(true))), "{replies:?}");
+    // A neighbour is of the same network, another network is not.
+    let from = |last: [u8; 2]| {
+        let mut frame = other.clone();
+        frame[28..30].copy_from_slice(&last);
+        frame
+    };
+    assert!((0..3).any(|_| run(&mut model, &from([0, 200])) != Some(false)));
+    assert_eq!(run(&mut model, &from([9, 1])), Some(false));
+    let counted = model.counters.read().expect("counters");
+    assert_eq!(counted.slipped, count(Some(true)) as u64);
+    assert!(counted.limited >= over as u64);
+    // Equal answers only.
+    let same = ReplyLimits { same_per_second: 1, ..none };
+    model.kernel.configure(&serving(same), GENERATION).expect("it can be set");
+    let begun = monotonic();
+    let left = (0..10).filter(|_| run(&mut model, &one).is_some()).count();
+    assert!(left >= 1 && left as u64 <= 2 + monotonic().since(begun).0 / 1_000_000_000);
+    assert_eq!(run(&mut model, &other), Some(false));
 }

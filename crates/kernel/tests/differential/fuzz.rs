@@ -11,6 +11,7 @@ use kernel::{KernelAuth, Listen};
 use crate::auth::{configs, server, zones};
 use crate::cache::{Model, set_client};
 use crate::kit::{Random, loaded, message};
+use crate::resolver;
 
 /// Environment variable with the number of seconds for each program, and that number without it.
 const SECONDS_VARIABLE: &str = "DNSDYNO_FUZZ_SECONDS";
@@ -28,7 +29,7 @@ fn time() -> Duration {
 }
 
 /// Changes a frame: any octets, its length, bits of its headers; or makes a random one.
-fn change(random: &mut Random, frame: &mut Vec<u8>) {
+pub(crate) fn change(random: &mut Random, frame: &mut Vec<u8>) {
     if random.one_in(20) {
         let len = LENGTHS.start + random.below(LENGTHS.end - LENGTHS.start);
         *frame = (0..len).map(|_| random.next() as u8).collect();
@@ -121,4 +122,21 @@ fn the_cache_answers_no_frame_wrongly() {
         }
     }
     assert!(answered > 0);
+}
+
+#[test]
+fn the_resolver_takes_and_answers_no_frame_wrongly() {
+    for upstream in 0..2 {
+        let Some(mut model) = resolver::Model::new(upstream) else { return };
+        let mut random = Random::new(monotonic().0);
+        let until = Instant::now() + time() / 2;
+        while Instant::now() < until {
+            model.serve(&mut random);
+            for _ in 0..ROUND {
+                model.transaction(&mut random, true);
+            }
+        }
+        model.serve(&mut random);
+        assert!(model.answered > 0 && model.handed > 0);
+    }
 }

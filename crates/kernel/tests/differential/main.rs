@@ -5,3 +5,4 @@ mod auth;
 mod cache;
 mod fuzz;
 mod kit;
+mod resolver;

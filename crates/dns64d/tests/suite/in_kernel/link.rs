@@ -27,6 +27,14 @@ pub(super) struct Link {
 impl Link {
     /// Runs a test at the server's end; skips it if there can be no namespaces or programs here.
     pub(super) fn run(test: impl FnOnce(&mut Link) + Send) {
+        Self::run_with(|| (), |link, ()| test(link));
+    }
+
+    /// Works as [`run`](Self::run), with an upstream that `make` starts at the client's end.
+    pub(super) fn run_with<U: Send>(
+        make: impl FnOnce() -> U + Send,
+        test: impl FnOnce(&mut Link, U) + Send,
+    ) {
         let setup = [
             "ip link add v0 type veth peer name v1",
             "ip addr add 10.88.0.1/24 dev v0",
@@ -46,6 +54,7 @@ impl Link {
                 socket.set_read_timeout(Some(PATIENCE)).expect("a time");
             }
             let client = namespace();
+            let upstream = make();
             in_namespace(&[], || {
                 let server = namespace();
                 for command in [
@@ -56,7 +65,7 @@ impl Link {
                 ] {
                     shell(command).unwrap_or_else(|error| panic!("{command}: {error}"));
                 }
-                test(&mut link);
+                test(&mut link, upstream);
             });
         });
     }

@@ -1,6 +1,7 @@
 //! Answers in the kernel (`[kernel]`), on a real link with a real upstream.
 
 mod link;
+mod resolving;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -47,11 +48,11 @@ fn at(port: u16) -> SocketAddr {
     SocketAddr::new(SERVER4.parse().expect("an address"), port)
 }
 
-/// Starts an AuthDNS, which answers until the test ends.
-fn auth_dns() -> (SocketAddr, Namespace) {
-    let namespace = Namespace::with_default_zone("10.0.0.0/24".parse().expect("a prefix"));
+/// Starts an AuthDNS at an address for the names of a network, which answers until the test ends.
+fn auth_dns(address: Ipv4Addr, names: &str) -> (SocketAddr, Namespace) {
+    let namespace = Namespace::with_default_zone(names.parse().expect("a prefix"));
     let config = AuthConfig { aaaa: AaaaPolicy::Share(0.4), ..AuthConfig::new(namespace) };
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let socket = UdpSocket::bind((address, 0)).expect("a port");
     let address = socket.local_addr().expect("its address");
     let mut auth = Auth::new(config);
     std::thread::spawn(move || {
@@ -66,6 +67,12 @@ fn auth_dns() -> (SocketAddr, Namespace) {
     (address, namespace)
 }
 
+/// Returns the number of queries to compare.
+fn count_of_queries() -> u64 {
+    let count = std::env::var(QUERIES_VARIABLE).ok();
+    count.map_or(QUERIES, |count| count.parse().expect(QUERIES_VARIABLE))
+}
+
 /// A source of random queries.
 struct Random(ChaCha12Rng);
 
@@ -74,9 +81,9 @@ impl Random {
         self.0.next_u64() % n
     }
 
-    /// A query for one of few names, often malformed.
-    fn query(&mut self, namespace: &Namespace) -> Vec<u8> {
-        let [a, b, c, d] = namespace.nth(self.below(3)).octets();
+    /// A query for one of so many names, often malformed.
+    fn query(&mut self, namespace: &Namespace, names: u64) -> Vec<u8> {
+        let [a, b, c, d] = namespace.nth(self.below(names)).octets();
         let label = match self.below(8) {
             0 => "www".to_owned(),
             1 => format!("x.{a}-{b}-{c}-{d}"),
@@ -142,16 +149,15 @@ fn without_ttls(reply: &[u8]) -> (Vec<u8>, Vec<u32>) {
 #[test]
 fn replies_are_those_of_a_server_without_it() {
     Link::run(|link| {
-        let count = std::env::var(QUERIES_VARIABLE).ok();
-        let count = count.map_or(QUERIES, |count| count.parse().expect(QUERIES_VARIABLE));
-        let (upstream, namespace) = auth_dns();
+        let count = count_of_queries();
+        let (upstream, namespace) = auth_dns(Ipv4Addr::LOCALHOST, "10.0.0.0/24");
         // Maps are written after the change to another user.
         let (with, in_kernel) = start(upstream, "user = \"nobody\"", KERNEL);
         let (without, plain) = start(upstream, "", "");
         let mut random = Random(ChaCha12Rng::seed_from_u64(20));
         let (mut sent, mut slowest) = (0, std::time::Duration::ZERO);
         while sent < count {
-            let query = random.query(&namespace);
+            let query = random.query(&namespace, 3);
             if matches!(Query::parse(&query), Err(wire::QueryError::Drop)) {
                 continue;
             }
@@ -277,6 +283,29 @@ fn what_a_reload_or_an_operator_removes_is_not_answered() {
     });
 }
 
+#[test]
+fn replies_of_the_kernel_are_limited() {
+    Link::run(|link| {
+        let limits = "[limits]\nresponses-per-second = 2\nslip = 1\n";
+        let upstream = ipv4_only();
+        let (server, port) = start(upstream.address(), "", &format!("{limits}{KERNEL}"));
+        until_in_kernel(link, &server, port, "www.example AAAA");
+        // Over the limit each reply is truncated, also those of the kernel.
+        let counts = || {
+            ["rate_limited", "truncated"].map(|name| server.metric(&format!("dns64d_{name}_total")))
+        };
+        let before = server.metric("dns64d_kernel_answers_total");
+        wait_for("truncated replies of the kernel", || {
+            let cut = (0..9).filter(|_| {
+                let reply = link.ask_text(at(port), "www.example AAAA");
+                reply.flags.contains(&"tc")
+            });
+            cut.count() > 4 && server.metric("dns64d_kernel_answers_total") > before + 4
+        });
+        assert!(counts().into_iter().all(|count| count > 4), "{:?}", counts());
+    });
+}
+
 /// Starts dns64d with a configuration on the link, which it is to refuse; returns its exit code and what it says.
 fn refused(program: &[&str], config: &str) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().expect("a folder");
@@ -347,8 +376,8 @@ fn a_configuration_is_checked_with_its_devices() {
     let (code, said) = check(&with(""));
     // It is loaded, or a warning says that this user may not.
     assert!(code == Some(0) && said.contains("no errors found"), "{said}");
-    let (code, said) = check(&with("limits.responses-per-second = 5"));
-    assert!(code == Some(2) && said.contains("limits.responses-per-second: kernel.mode"), "{said}");
+    let (code, said) = check(&with("server.log-queries = 5"));
+    assert!(code == Some(2) && said.contains("server.log-queries: kernel.mode"), "{said}");
     let (code, said) = check(&with("").replace("lo", "none0"));
     assert!(code == Some(2) && said.contains("kernel.device") && said.contains("none0"), "{said}");
 }

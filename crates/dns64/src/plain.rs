@@ -1,0 +1,96 @@
+//! What a program in front of the server may resolve itself, and what it leaves to the server.
+//!
+//! The plain case of DNS64 is a usual name, a client that one prefix serves, no AAAA record, and A records at the name itself. All else
+//! is the server's: the program hands such a query over, with upstream's reply if it has one ([`Begun`]).
+
+use std::net::SocketAddr;
+
+use engine::SocketId;
+use wire::Name;
+
+pub use crate::policy::PlainBlock;
+
+use crate::clients::ClientClass;
+use crate::config::{UpstreamConfig, ports};
+use crate::extended_error::ExtendedError;
+use crate::settings::Settings;
+
+/// A client's query over UDP that the server continues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The socket that would have received it.
+    pub socket: SocketId,
+    /// The client.
+    pub client: SocketAddr,
+    /// The query.
+    pub message: Vec<u8>,
+    /// The reply to a query for AAAA of its name, and the upstream server that sent it.
+    pub reply: Option<(SocketAddr, Vec<u8>)>,
+}
+
+/// What may be resolved by a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainRules {
+    /// Blocks whose prefix may be used.
+    pub blocks: Vec<PlainBlock>,
+    /// Names at and below which nothing is, in lower case.
+    pub apart: Vec<Name>,
+    /// EDNS options of synthesised answers, in wire form.
+    pub options: Vec<u8>,
+}
+
+impl Settings {
+    /// Returns what may be resolved by a program that has room for `most` names and as many networks; `None` if that is too little
+    /// room.
+    pub fn plain_rules(&self, most: usize) -> Option<PlainRules> {
+        // Reverse names, and those that are answered locally.
+        let mut apart: Vec<Name> = vec!["arpa".parse().expect("a constant name")];
+        apart.extend(self.policy.domains().copied());
+        let zones = self.config.forward.iter().flat_map(|forward| &forward.zones);
+        apart.extend(zones.map(|zone| zone.to_lowercase()));
+        let blocks: Vec<PlainBlock> = self.policy.plain_blocks().collect();
+        let networks: usize = blocks.iter().map(|block| block.networks.len()).sum();
+        if apart.len() + self.rules.len() > most || networks > most {
+            return None;
+        }
+        apart.extend(self.rules.names());
+        let mut options = Vec::new();
+        ExtendedError::Synthesized.push(&mut options);
+        Some(PlainRules { blocks, apart, options })
+    }
+
+    /// Returns the block whose prefix alone serves these clients, for queries with RD and without CD and DO.
+    pub fn plain_block(&self, clients: &ClientClass) -> Option<u32> {
+        self.policy.plain_block(clients.views[1])
+    }
+}
+
+impl UpstreamConfig {
+    /// Returns whether queries may have this source port.
+    pub fn is_usable(&self, port: u16) -> bool {
+        ports::is_usable(port, &self.avoid_ports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::{Rules, RulesFormat};
+    use crate::{Config, Settings};
+
+    #[test]
+    fn names_with_rules_are_apart() {
+        let config = Config::parse(
+            "[synthesis]\nnever = [\"Never.test\"]\nalways = [\"always.test\"]\n\
+             [[forward]]\nzones = [\"Corp.test\"]\nservers = [\"192.0.2.1\"]",
+        );
+        let mut rules = Rules::default();
+        rules.add(RulesFormat::List, "a.test nxdomain\n*.b.test never\n").expect("two rules");
+        let settings = Settings::new(config.expect("it is right"), 1, [0; 16]).with_rules(rules);
+        let plain = settings.plain_rules(100).expect("few names");
+        for name in ["arpa", "never.test", "always.test", "corp.test", "a.test", "b.test"] {
+            assert!(plain.apart.contains(&name.parse().expect("a name")), "{name}");
+        }
+        assert_eq!(plain.options, [0, 15, 0, 2, 0, 29]);
+        assert_eq!(settings.plain_rules(5), None);
+    }
+}

@@ -1,0 +1,48 @@
+//! Queries that a program in front of the server has begun to resolve.
+
+use engine::{Received, TxBatch};
+use measure::Nanos;
+use wire::{Qtype, Rcode};
+
+use super::Dns64;
+use super::credible::is_exact;
+use super::lookup::Outcome;
+use crate::plain::Begun;
+use crate::reply::{self, Reply};
+use crate::transaction::{Attempt, Lookup, Path};
+
+impl Dns64 {
+    /// Handles a query that was begun: as one that arrives now, except that the reply to its first query to upstream may be there.
+    pub(super) fn on_begun(&mut self, begun: Begun, now: Nanos, tx: &mut TxBatch) {
+        let Begun { socket, client, message, reply } = begun;
+        self.begun = reply;
+        let query = Received { socket, peer: client, to: None, at: now, bytes: &message };
+        self.on_query(&query, now, tx);
+        self.begun = None;
+    }
+
+    /// Uses the reply that is there to begin a question with, if it is one to it; returns whether it was.
+    pub(super) fn use_begun(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) -> bool {
+        let Some((address, mut message)) = self.begun.take() else { return false };
+        let Some(server) = self.upstreams.number_of(address) else { return false };
+        reply::normalise(&mut message, self.upstreams.trusts(server));
+        let name = *self.transactions[t].name();
+        let Some(reply) = Reply::parse(&message)
+            .filter(|reply| is_exact(reply.question, &name, Qtype::AAAA))
+            .filter(|reply| Rcode(reply.rcode) != Rcode::BADCOOKIE)
+        else {
+            return false;
+        };
+        let until = now + self.settings.config.upstream.give_up_after;
+        let last =
+            Attempt { path: Path::Unsent, server, case_seed: 0, has_cookie: false, sent: now };
+        self.transactions[t].lookups[0] = Lookup::begun(Qtype::AAAA, last, until);
+        if reply.is_truncated() {
+            self.release(t, 0);
+            self.send_on_stream(t, 0, now);
+        } else {
+            self.end_lookup(t, 0, Outcome::Reply(reply), now, tx);
+        }
+        true
+    }
+}

@@ -1,0 +1,226 @@
+//! Resolution in the kernel (`mode = "all"`): plain queries there, all others by the workers.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use domain::base::iana::Rtype;
+
+use super::link::{CLIENT4, Link, SERVER4, SERVER6};
+use super::{Random, auth_dns, count_of_queries, start, without_ttls};
+use crate::faults::wait_for;
+use crate::kit::script::Script;
+use crate::kit::server::Server;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::SeedableRng;
+use wire::Query;
+
+/// Settings of a server that resolves in the kernel, and of one that does not.
+const ALL: &str = "[kernel]\nmode = \"all\"\ndevice = [\"v1\"]\nsize = \"4MiB\"\n";
+const PREFIX: &str = "[[dns64]]\nprefix = \"2001:db8:64::/96\"\n";
+/// The A record of a name, and the address that is made from it.
+const A: &str = "60 A 192.0.2.33";
+const SYNTHESISED: &str = "2001:db8:64::c000:221";
+
+fn script() -> Script {
+    let address: Ipv4Addr = CLIENT4.parse().expect("an address");
+    let script = Script::start_at(IpAddr::V4(address), &[]).expect("it is ours");
+    script.others(Rtype::A, &format!("$ {A}"));
+    script
+}
+
+/// Starts a server that resolves in the kernel, and waits until it does.
+fn start_all(link: &mut Link, upstream: &Script, tables: &str) -> (Server, u16) {
+    let (server, port) = start(upstream.address(), "", &format!("{PREFIX}{tables}{ALL}"));
+    let mut number = 0;
+    wait_for("a query that the kernel resolves", || {
+        number += 1;
+        link.ask_text(at(port), &format!("first{number}.example AAAA"));
+        server.metric("dns64d_kernel_resolved_total") > 0
+    });
+    (server, port)
+}
+
+fn at(port: u16) -> SocketAddr {
+    SocketAddr::new(SERVER4.parse().expect("an address"), port)
+}
+
+/// What a query led to.
+#[derive(Debug, PartialEq, Eq)]
+struct Course {
+    rcode: String,
+    answer: String,
+    /// Queries resolved in the kernel, and handed over with a reply.
+    resolved: u64,
+    handed: u64,
+    /// Types of the queries to upstream.
+    asked: Vec<String>,
+}
+
+/// Sends a query and returns what it led to.
+fn course(link: &mut Link, server: &Server, upstream: &Script, port: u16, query: &str) -> Course {
+    let counts =
+        || ["resolved", "handed"].map(|name| server.metric(&format!("dns64d_kernel_{name}_total")));
+    let (before, asked) = (counts(), upstream.asked().len());
+    let reply = link.ask_text(at(port), query);
+    let after = counts();
+    let asked = upstream.asked().split_off(asked);
+    Course {
+        rcode: reply.rcode.clone(),
+        answer: reply.answer.first().map(|record| record.data.clone()).unwrap_or_default(),
+        resolved: after[0] - before[0],
+        handed: after[1] - before[1],
+        asked: asked.iter().map(|asked| asked.rtype.to_string()).collect(),
+    }
+}
+
+#[test]
+fn plain_queries_are_resolved_and_others_handed_over() {
+    Link::run_with(script, |link, upstream| {
+        let (server, port) = start_all(link, &upstream, "");
+        let a = format!("$ {A}");
+        let on = |name: &str, aaaa: &str, a: &str| {
+            upstream.on(&format!("{name}.example AAAA"), aaaa);
+            upstream.on(&format!("{name}.example A"), &a.replace('$', &format!("{name}.example")));
+        };
+        on("plain", "", &a);
+        on("no-soa", "aa; option 3", &a);
+        on("two", "", "$ 60 A 192.0.2.33; $ 60 A 192.0.2.34");
+        on("native", "native.example 60 AAAA 2001:db8::1", &a);
+        on("absent", "NXDOMAIN", "NXDOMAIN");
+        on("chain", "", "$ 60 CNAME plain.example; plain.example 60 A 192.0.2.33");
+        on("excluded", "excluded.example 60 AAAA ::ffff:192.0.2.1", &a);
+        on("cut", "tc; cut.example 60 AAAA 2001:db8::2", &a);
+        on("broken", "SERVFAIL", "SERVFAIL");
+        on("nothing", "", "");
+        let check = |link: &mut Link, query: &str, expected: (&str, &str, [u64; 2], &str)| {
+            let seen = course(link, &server, &upstream, port, query);
+            let (rcode, answer, [resolved, handed], asked) = expected;
+            let asked = asked.split_whitespace().map(str::to_owned).collect();
+            let (rcode, answer) = (rcode.to_owned(), answer.to_owned());
+            assert_eq!(seen, Course { rcode, answer, resolved, handed, asked }, "{query}");
+        };
+        for (query, expected) in [
+            ("plain.example AAAA", ("NOERROR", SYNTHESISED, [1, 0], "AAAA A")),
+            // From the answers.
+            ("PLAIN.example AAAA", ("NOERROR", SYNTHESISED, [0, 0], "")),
+            ("two.example AAAA +noedns", ("NOERROR", SYNTHESISED, [1, 0], "AAAA A")),
+            // The reply that is there is used.
+            ("no-soa.example AAAA", ("NOERROR", SYNTHESISED, [0, 1], "AAAA A")),
+            ("native.example AAAA", ("NOERROR", "2001:db8::1", [0, 1], "AAAA")),
+            ("absent.example AAAA", ("NXDOMAIN", "", [0, 1], "AAAA")),
+            ("excluded.example AAAA", ("NOERROR", SYNTHESISED, [0, 1], "AAAA A")),
+            ("cut.example AAAA", ("NOERROR", "2001:db8::2", [0, 1], "AAAA AAAA")),
+            // The reply to the second query is not.
+            ("chain.example AAAA", ("NOERROR", "plain.example.", [0, 1], "AAAA A AAAA A")),
+            ("nothing.example AAAA", ("NOERROR", "", [0, 1], "AAAA A AAAA A")),
+            // SERVFAIL, again with CD, and A.
+            ("broken.example AAAA", ("SERVFAIL", "", [0, 1], "AAAA AAAA A")),
+            // The sockets' from the start.
+            ("other1.example AAAA +cd", ("NOERROR", SYNTHESISED, [0, 0], "AAAA A")),
+            ("other2.example AAAA +do", ("NOERROR", SYNTHESISED, [0, 0], "AAAA A")),
+            ("other3.example A", ("NOERROR", "192.0.2.33", [0, 0], "A")),
+            ("ipv4only.arpa AAAA", ("NOERROR", "2001:db8:64::c000:aa", [0, 0], "")),
+        ] {
+            check(link, query, expected);
+        }
+    });
+}
+
+#[test]
+fn timeouts_and_forged_replies_end_in_right_answers() {
+    Link::run_with(script, |link, upstream| {
+        let (server, port) = start_all(link, &upstream, "");
+        for (name, aaaa) in [
+            ("lost", "silent ||"),
+            ("wrong-id", "wrong-id; $ 60 AAAA 2001:db8::bad && "),
+            ("wrong-port", "wrong-port; $ 60 AAAA 2001:db8::bad && "),
+            ("wrong-case", "wrong-case; $ 60 AAAA 2001:db8::bad && "),
+            ("wrong-name", "wrong-name; $ 60 AAAA 2001:db8::bad && "),
+            ("wrong-type", "wrong-type; $ 60 AAAA 2001:db8::bad && "),
+            ("garbage", "garbage && "),
+        ] {
+            let name = format!("{name}.example");
+            upstream.on(&format!("{name} AAAA"), &aaaa.replace('$', &name));
+            upstream.on(&format!("{name} A"), &format!("{name} {A}"));
+            let reply = link.ask_text(at(port), &format!("{name} AAAA"));
+            assert_eq!(reply.answer[0].data, SYNTHESISED, "{name}");
+        }
+        assert!(server.metric("dns64d_kernel_strays_total") >= 2);
+        // Ids, ports and letter cases differ from query to query.
+        let asked = upstream.asked();
+        let different = |of: &dyn Fn(&crate::kit::script::Asked) -> String| {
+            let all: std::collections::HashSet<String> = asked.iter().map(of).collect();
+            all.len()
+        };
+        let most = asked.len() / 2;
+        assert!(different(&|asked| asked.id.to_string()) > most);
+        assert!(different(&|asked| asked.from.port().to_string()) > most);
+        assert!(asked.iter().any(|asked| asked.spelling != asked.name));
+    });
+}
+
+#[test]
+fn names_with_rules_and_a_reload_are_the_sockets() {
+    Link::run_with(script, |link, upstream| {
+        let tables = "[synthesis]\nnever = [\"never.example\"]\n";
+        let (server, port) = start_all(link, &upstream, tables);
+        for (query, answer) in [
+            ("www.never.example AAAA", ""),
+            ("never.example AAAA", ""),
+            ("anever.example AAAA", SYNTHESISED),
+        ] {
+            let seen = course(link, &server, &upstream, port, query);
+            let resolved = u64::from(!answer.is_empty());
+            assert_eq!((&seen.answer[..], seen.resolved), (answer, resolved), "{query}");
+        }
+        // Another prefix: nothing of before is given.
+        let other = PREFIX.replace("64::", "65::");
+        let config = super::config(port, "", &format!("{other}{ALL}"));
+        server.rewrite(&[upstream.address()], &config);
+        server.signal(nix::sys::signal::Signal::SIGHUP);
+        wait_for("the reload", || server.log().contains("configuration read again"));
+        let before = server.metric("dns64d_kernel_resolved_total");
+        let mut number = 0;
+        wait_for("a query that the kernel resolves", || {
+            number += 1;
+            let reply = link.ask_text(at(port), &format!("after{number}.never.example AAAA"));
+            assert_eq!(reply.answer[0].data, "2001:db8:65::c000:221");
+            server.metric("dns64d_kernel_resolved_total") > before
+        });
+    });
+}
+
+#[test]
+fn replies_are_those_of_a_server_that_resolves_over_sockets() {
+    let upstream = || auth_dns(CLIENT4.parse().expect("an address"), "10.0.0.0/16");
+    Link::run_with(upstream, |link, (upstream, namespace)| {
+        let count = count_of_queries();
+        let (with, in_kernel) = start(upstream, "", &format!("{PREFIX}{ALL}"));
+        let (_without, plain) = start(upstream, "", PREFIX);
+        let mut random = Random(ChaCha12Rng::seed_from_u64(21));
+        let (mut sent, mut slowest) = (0, std::time::Duration::ZERO);
+        while sent < count {
+            let query = random.query(&namespace, 60_000);
+            if matches!(Query::parse(&query), Err(wire::QueryError::Drop)) {
+                continue;
+            }
+            sent += 1;
+            let address: IpAddr =
+                if random.below(2) == 0 { SERVER4 } else { SERVER6 }.parse().expect("its address");
+            let begun = Instant::now();
+            let one = link.ask(SocketAddr::new(address, in_kernel), &query);
+            let other = link.ask(SocketAddr::new(address, plain), &query);
+            let ((one, ttls_of_one), (other, ttls_of_other)) =
+                (without_ttls(&one), without_ttls(&other));
+            assert_eq!(one, other, "to {query:02x?}");
+            slowest = slowest.max(begun.elapsed());
+            // Each was stored at its own time.
+            let near = ttls_of_one.iter().zip(&ttls_of_other);
+            let bound = slowest.as_secs() as u32 + sent as u32 / 100 + 60;
+            assert!(near.clone().all(|(a, b)| a.abs_diff(*b) <= bound), "to {query:02x?}");
+        }
+        let resolved = with.metric("dns64d_kernel_resolved_total");
+        assert!(resolved > count / 50, "{resolved} of {count}");
+        assert!(with.metric("dns64d_kernel_handed_total") > count / 50);
+    });
+}

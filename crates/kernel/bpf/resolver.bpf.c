@@ -1,0 +1,1037 @@
+// SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0
+//
+// The resolution of dns64d in XDP: answers as the cache does (cache.h), and does the plain case of DNS64 itself, six messages:
+//
+//   client ──AAAA──> ask ──AAAA──> upstream ──no data──> ask again ──A──> upstream ──A──> compose ──AAAA──> client
+//                     └── slot: the query, under an id and a port ──┘                         └──> answers
+//
+// Answers:   what the cache answers, and AAAA with RD and without CD and DO, from a client that one prefix serves, at a name
+//            without a rule of its own, if upstream says plainly that there is no AAAA record and gives one to eight A records
+//            at the name itself, all of which are mapped.
+// Hands over: every other reply to a query of its own, with the client's query: to the server, in the ring `events`. A query without
+//            a reply is left in its slot, where the server finds it.
+// Passes up: what the cache passes up, and queries for which there is no random number, no slot or no way to upstream.
+// Bounds:    65,536 queries to upstream at once, replies of at most 300 octets (longer ones are handed over), names of at most 128
+//            octets and 16 labels.
+//
+// Ids, ports and letter cases are drawn by the server from the system's generator: those of BPF can be predicted from what it
+// gave before. Each number is used once. A reply must come from the server's address and port to the drawn port, with the id and
+// the name in the drawn letter case.
+//
+// A slot belongs to one core at a time, by its word in `deadlines`: 0 if it is free, BUSY while a core works on it, otherwise the
+// time until when a reply is accepted. Afterwards the server has some time to take over, before the slot is used again.
+//
+// Flags of the compiler: -mcpu=v3
+#include "cache.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define SLOTS 65536
+#define DEADLINES 512
+#define DRAWS 256
+#define DRAW_BLOCKS 512
+#define BUSY (~0ULL)
+// Time for which an expired slot is left to the server, in nanoseconds.
+#define GRACE 2000000000ULL
+#define TRIES 3
+#define STORED_QUERY 160
+#define MIN_NAME 4
+#define MAX_FOUND 8
+#define HANDED 1024
+#define MAX_DEPTH 16
+#define BLOCKS 32
+#define ADDRESS_RECORD 16
+#define OUR_RECORD 28
+#define UNKNOWN_TTL (~0U)
+#define STAGE_AAAA 1
+#define STAGE_A 2
+
+// The same as in src/resolver.rs.
+struct upstream {
+	__u64 generation;	// of the rules with which it may be asked; 0: never
+	__u64 timeout;		// in nanoseconds
+	__u64 lengths[2];	// lengths of the names in `apart`, as bits; the first is that of length 1
+	__u8 server[16], source[16];	// as in struct place
+	__u8 server_mac[6], source_mac[6];
+	__u16 port;		// as on the wire
+	__u16 udp_size;		// UDP payload size in queries; 0: they have no OPT record
+	__u32 device;
+	__u32 ttl_without_soa, min_ttl, max_ttl;
+	__u8 v6, tos, mixed_case, options_len;
+	__u8 options[16];	// of replies to clients with EDNS
+	__u32 spare;
+};
+
+// How a block makes addresses: those of `base`, with the octets of the IPv4 address at these places.
+struct embedding {
+	__u8 base[16];
+	__u8 places[4];
+	__u32 max_ttl;
+};
+
+struct mapped_key {
+	__u32 bits;
+	__u32 block;
+	__u8 address[4];
+};
+
+struct draw {
+	__u16 id, port;	// as on the wire
+	__u32 spare;
+	__u64 seed;	// of the letter case
+};
+
+struct draw_block {
+	struct draw draws[DRAWS];
+};
+
+struct deadline_block {
+	__u64 at[DEADLINES];
+};
+
+// A query of a client that is being resolved.
+struct slot {
+	__u64 generation;
+	__u64 hash;		// of its name
+	__u8 client[16], server[16];
+	__u16 client_port, server_port, port, id;	// as on the wire; the last two are those towards upstream
+	__u32 device;		// from which the client's query came
+	__u32 view, block, negative_ttl;
+	__u8 client_mac[6], server_mac[6];
+	__u16 len;		// of the client's query
+	__u16 limit;
+	__u8 name_len, stage, v6, opt;
+	__u8 spare[4];
+	__u8 query[STORED_QUERY];	// of the client
+	__u8 name[STORED_NAME];		// as it was sent upstream, filled up with zeros
+};
+
+// A transaction that the server continues.
+struct event {
+	struct slot slot;
+	__u32 reply_len;	// 0: the reply is not here
+	__u32 spare;
+	__u8 reply[HANDED];
+};
+
+// Where a frame goes.
+struct way {
+	__u8 from[16], to[16];
+	__u8 from_mac[6], to_mac[6];
+	__u16 from_port, to_port;
+	__u32 device;
+	__u8 v6, tos;
+	__u8 spare[2];
+};
+
+// What a core works on.
+struct work {
+	struct slot slot;
+	struct way way;
+	struct draw draw;
+	__u32 found;
+	__u32 life;
+	__u32 ttls[MAX_FOUND];
+	__u8 addresses[MAX_FOUND][4];
+};
+
+struct resolved {
+	__u64 answers;		// to clients, after resolution
+	__u64 queries, replies;	// to and from upstream
+	__u64 handed;		// to the server
+	__u64 strays;		// messages from upstream for which no slot waits
+	__u64 no_draw, no_slot;	// queries left to the sockets for want of a random number or of a slot
+	__u64 blocks[BLOCKS];	// answers by block
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct upstream);
+} upstreams SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BLOCKS);
+	__type(key, __u32);
+	__type(value, struct embedding);
+} embeddings SEC(".maps");
+
+// Which IPv4 addresses a block maps: 1, or 0.
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct mapped_key);
+	__type(value, __u32);
+} mapped SEC(".maps");
+
+// Hashes of the names at and below which the sockets resolve.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u32);
+} apart SEC(".maps");
+
+// Random numbers for each core; how many of them it has used; and how many there were.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DRAW_BLOCKS);
+	__type(key, __u32);
+	__type(value, struct draw_block);
+} draws SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} used SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} filled SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS / DEADLINES);
+	__type(key, __u32);
+	__type(value, struct deadline_block);
+} deadlines SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct work);
+} works SEC(".maps");
+
+// One entry for each core, as in `counters`.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct resolved);
+} resolutions SEC(".maps");
+
+static __always_inline __u32 load32(const __u8 *b, __u32 at)
+{
+	return (__u32)load16(b, at) << 16 | load16(b, at + 2);
+}
+
+static __always_inline void store32(__u8 *b, __u32 at, __u32 value)
+{
+	store16(b, at, value >> 16);
+	store16(b, at + 2, value);
+}
+
+// Returns 0x20 in each octet of a word that is a small letter.
+static __always_inline __u64 small_letters(__u64 word)
+{
+	__u64 rest = word & 0x7f7f7f7f7f7f7f7fULL;
+	__u64 from_a = rest + 0x1f1f1f1f1f1f1f1fULL, above_z = rest + 0x0505050505050505ULL;
+
+	return (from_a & ~above_z & ~word & 0x8080808080808080ULL) >> 2;
+}
+
+static __always_inline __u32 slot_of(__u16 port, __u16 id)
+{
+	return ((__u32)port << 16 | id) * 2654435761u >> 16;
+}
+
+// Returns the word of a slot.
+static __always_inline __u64 *deadline_of(__u32 slot)
+{
+	__u32 number = slot / DEADLINES;
+	struct deadline_block *block = bpf_map_lookup_elem(&deadlines, &number);
+
+	return block ? &block->at[slot & (DEADLINES - 1)] : 0;
+}
+
+// Returns whether the name in lower case is at or below a name with a rule of its own, or has too many labels.
+__noinline __u32 is_apart(struct scratch *scratch, struct upstream *u, __u32 len, __u64 seed)
+{
+	__u8 *name;
+	__u32 at = 0;
+
+	if (!scratch || !u)
+		return 1;
+	name = (__u8 *)scratch->name;
+	for (__u32 depth = 0; depth <= MAX_DEPTH; depth++) {
+		__u32 left = len - at;
+		__u32 label;
+
+		if (left == 0 || left > STORED_NAME)
+			return 1;
+		label = name[at & (STORED_NAME - 1)];
+		if (u->lengths[(left - 1) / 64 & 1] >> ((left - 1) & 63) & 1) {
+			__u64 hash = seed;
+
+			for (__u32 i = 0; i < STORED_NAME; i++) {
+				if (i >= left)
+					break;
+				hash = mix(hash, name[(at + i) & (STORED_NAME - 1)]);
+			}
+			if (bpf_map_lookup_elem(&apart, &hash))
+				return 1;
+		}
+		if (label == 0)
+			return 0;
+		at += label + 1;
+	}
+	return 1;
+}
+
+// Takes the next random number of this core.
+static __always_inline int take_draw(struct draw *out)
+{
+	__u32 core = bpf_get_smp_processor_id(), number;
+	__u64 *taken = bpf_map_lookup_elem(&used, &core), *there = bpf_map_lookup_elem(&filled, &core);
+	struct draw_block *block;
+
+	if (!taken || !there || *taken >= *(volatile __u64 *)there)
+		return 0;
+	number = core * DRAW_BLOCKS + (*taken / DRAWS & (DRAW_BLOCKS - 1));
+	block = bpf_map_lookup_elem(&draws, &number);
+	if (!block)
+		return 0;
+	*out = block->draws[*taken & (DRAWS - 1)];
+	*(volatile __u64 *)taken = *taken + 1;
+	return 1;
+}
+
+// Takes a slot under a random id and port, which are then in `work`; returns its number + 1, or 0.
+__noinline __u32 claim(struct work *work, __u64 now)
+{
+	__u32 core = bpf_get_smp_processor_id();
+	struct resolved *n = bpf_map_lookup_elem(&resolutions, &core);
+
+	if (!work || !n)
+		return 0;
+	for (int i = 0; i < TRIES; i++) {
+		__u64 *at, was;
+		__u32 slot;
+
+		if (!take_draw(&work->draw)) {
+			n->no_draw++;
+			return 0;
+		}
+		slot = slot_of(work->draw.port, work->draw.id);
+		at = deadline_of(slot);
+		if (!at)
+			return 0;
+		was = *(volatile __u64 *)at;
+		if (was && (was == BUSY || now < was + GRACE))
+			continue;
+		if (__sync_val_compare_and_swap(at, was, BUSY) == was)
+			return slot + 1;
+	}
+	n->no_slot++;
+	return 0;
+}
+
+// Writes the query of a slot to upstream into the buffer, and its name as it is sent into the slot; returns its length.
+__noinline __u32 put_query(struct buffer *buffer, struct work *work, struct upstream *u)
+{
+	struct slot *s;
+	__u32 len, at;
+	__u8 *b;
+
+	if (!buffer || !work || !u)
+		return 0;
+	b = buffer->b;
+	s = &work->slot;
+	len = s->name_len;
+	*(__u16 *)b = work->draw.id;
+	store16(b, 2, FLAG_RD | FLAG_AD);
+	store16(b, 4, 1);
+	store32(b, 6, 0);
+	store16(b, 10, !!u->udp_size);
+	for (__u32 i = 0; i < NAME_WORDS; i++) {
+		__u64 word = 0;
+
+		if (WORD * i < len) {
+			word = *(__u64 *)(s->query + HEADER + WORD * i);
+			if (len - WORD * i < WORD)
+				word &= (1ULL << 8 * (len & 7)) - 1;
+			word = lower_word(word);
+			if (u->mixed_case)
+				word ^= small_letters(word) & mix(work->draw.seed, i);
+		}
+		((__u64 *)s->name)[i] = word;
+		*(__u64 *)(b + HEADER + WORD * i) = word;
+	}
+	at = HEADER + len;
+	store16(b, at, s->stage == STAGE_A ? TYPE_A : TYPE_AAAA);
+	store16(b, at + 2, 1);
+	at += 4;
+	if (u->udp_size) {
+		put_opt(b, at, u->udp_size, 0, 0);
+		at += OPT_FIXED;
+	}
+	return at;
+}
+
+// Keeps the query in `work` in a slot that was taken, until it has a reply, and prepares its way to upstream.
+__noinline __u32 keep(struct work *work, struct upstream *u, __u32 slot, __u64 now)
+{
+	__u64 *at = deadline_of(slot);
+	struct slot *s = bpf_map_lookup_elem(&slots, &slot);
+	struct way *w;
+
+	if (!work || !u || !at || !s)
+		return 0;
+	work->slot.port = work->draw.port;
+	work->slot.id = work->draw.id;
+	*s = work->slot;
+	w = &work->way;
+	__builtin_memcpy(w->from, u->source, 16);
+	__builtin_memcpy(w->to, u->server, 16);
+	__builtin_memcpy(w->from_mac, u->source_mac, 6);
+	__builtin_memcpy(w->to_mac, u->server_mac, 6);
+	w->from_port = work->draw.port;
+	w->to_port = u->port;
+	w->device = u->device;
+	w->v6 = u->v6;
+	w->tos = u->tos;
+	// After the slot is written.
+	__sync_val_compare_and_swap(at, BUSY, now + u->timeout);
+	return 1;
+}
+
+// Returns whether an OPT record without options, flags that count, and an extended return code ends the message.
+static __always_inline int ends_with_opt(const __u8 *b, __u32 at, __u32 len)
+{
+	return at + OPT_FIXED == len && plain_opt(b, at) && b[AT(at + 5)] == 0;
+}
+
+// Returns where the name at a place ends; 0 if it has too many labels.
+__noinline __u32 owner_end(struct buffer *buffer, __u32 at)
+{
+	if (!buffer)
+		return 0;
+	for (int i = 0; i < MAX_DEPTH; i++) {
+		__u32 label = buffer->b[AT(at)];
+
+		if (label >= 0xc0)
+			return at + 2;
+		if (label > 63 || at >= BUFFER)
+			return 0;
+		at += label + 1;
+		if (label == 0)
+			return at;
+	}
+	return 0;
+}
+
+// Reads what stands behind the question of a reply without answers: nothing or an SOA record, and nothing or an OPT record.
+__noinline __u32 reads_no_data(struct buffer *buffer, struct work *work, __u32 at, __u32 len)
+{
+	__u16 soa, opt;
+	__u8 *b;
+
+	if (!buffer || !work)
+		return 0;
+	b = buffer->b;
+	soa = load16(b, 8);
+	opt = load16(b, 10);
+	work->slot.negative_ttl = UNKNOWN_TTL;
+	if (soa > 1 || opt > 1)
+		return 0;
+	if (soa) {
+		__u32 fixed = owner_end(buffer, at), data, ttl, minimum;
+
+		if (!fixed || fixed + 10 > len || load16(b, fixed) != TYPE_SOA || load16(b, fixed + 2) != 1)
+			return 0;
+		data = load16(b, fixed + 8);
+		at = fixed + 10 + data;
+		if (data < 22 || at > len)
+			return 0;
+		ttl = load32(b, fixed + 4);
+		minimum = load32(b, at - 4);
+		if ((ttl | minimum) >> 31)
+			return 0;
+		work->slot.negative_ttl = ttl < minimum ? ttl : minimum;
+	}
+	return opt ? ends_with_opt(b, at, len) : at == len;
+}
+
+// Reads the A records at the name of the question, and nothing or an OPT record behind them.
+__noinline __u32 reads_addresses(struct buffer *buffer, struct work *work, __u32 at, __u32 len)
+{
+	__u16 count, opt;
+	__u8 *b;
+
+	if (!buffer || !work)
+		return 0;
+	b = buffer->b;
+	count = load16(b, 6);
+	opt = load16(b, 10);
+	if (count == 0 || count > MAX_FOUND || load16(b, 8) || opt > 1)
+		return 0;
+	for (__u32 i = 0; i < MAX_FOUND; i++) {
+		if (i >= count)
+			break;
+		if (at + ADDRESS_RECORD > len || load16(b, at) != (0xc000 | HEADER) || load32(b, at + 2) != (TYPE_A << 16 | 1)
+		    || b[AT(at + 6)] >> 7 || load16(b, at + 10) != 4)
+			return 0;
+		work->ttls[i] = load32(b, at + 6);
+		for (int k = 0; k < 4; k++)
+			work->addresses[i][k] = b[AT(at + 12 + k)];
+		at += ADDRESS_RECORD;
+	}
+	work->found = count;
+	return opt ? ends_with_opt(b, at, len) : at == len;
+}
+
+// Returns whether the buffer has the reply that the plain case needs, to the query of the slot.
+__noinline __u32 is_plain(struct buffer *buffer, struct work *work, __u32 len)
+{
+	__u64 different = 0;
+	struct slot *s;
+	__u32 at, name;
+	__u8 *b;
+
+	if (!buffer || !work)
+		return 0;
+	b = buffer->b;
+	s = &work->slot;
+	name = s->name_len;
+	at = HEADER + name;
+	// A reply, not truncated, without an error.
+	if ((load16(b, 2) & (FLAG_QR | OPCODE | FLAG_TC | 15)) != FLAG_QR || load16(b, 4) != 1 || at + 4 > len)
+		return 0;
+	for (__u32 i = 0; i < NAME_WORDS; i++) {
+		__u64 word;
+
+		if (WORD * i >= name)
+			break;
+		word = *(__u64 *)(b + HEADER + WORD * i);
+		if (name - WORD * i < WORD)
+			word &= (1ULL << 8 * (name & 7)) - 1;
+		different |= word ^ ((__u64 *)s->name)[i];
+	}
+	if (different || load16(b, at + 2) != 1)
+		return 0;
+	if (s->stage == STAGE_A)
+		return load16(b, at) == TYPE_A && reads_addresses(buffer, work, at + 4, len);
+	return load16(b, at) == TYPE_AAAA && !load16(b, 6) && reads_no_data(buffer, work, at + 4, len);
+}
+
+// Writes the records of the reply to the client behind its question; returns their end, or 0 if the server must make them.
+__noinline __u32 put_addresses(struct buffer *buffer, struct work *work, struct upstream *u, __u32 at)
+{
+	__u32 block, longest, least = ~0U;
+	struct embedding *e;
+	__u8 *b;
+
+	if (!buffer || !work || !u)
+		return 0;
+	b = buffer->b;
+	block = work->slot.block;
+	e = bpf_map_lookup_elem(&embeddings, &block);
+	if (!e)
+		return 0;
+	longest = work->slot.negative_ttl == UNKNOWN_TTL ? u->ttl_without_soa : work->slot.negative_ttl;
+	if (longest > e->max_ttl)
+		longest = e->max_ttl;
+	for (__u32 i = 0; i < MAX_FOUND; i++) {
+		struct mapped_key key = { .bits = 64, .block = block };
+		__u32 ttl, *is_mapped;
+
+		if (i >= work->found)
+			break;
+		__builtin_memcpy(key.address, work->addresses[i], 4);
+		is_mapped = bpf_map_lookup_elem(&mapped, &key);
+		if (!is_mapped || !*is_mapped)
+			return 0;
+		ttl = work->ttls[i] < longest ? work->ttls[i] : longest;
+		if (ttl < least)
+			least = ttl;
+		if (ttl < u->min_ttl)
+			ttl = u->min_ttl;
+		if (ttl > u->max_ttl)
+			ttl = u->max_ttl;
+		store16(b, at, 0xc000 | HEADER);
+		store32(b, at + 2, TYPE_AAAA << 16 | 1);
+		store32(b, at + 6, ttl);
+		store16(b, at + 10, 16);
+		for (int k = 0; k < 16; k++)
+			b[AT(at + 12 + k)] = e->base[k];
+		for (int k = 0; k < 4; k++)
+			b[AT(at + 12 + (e->places[k] & 15))] = key.address[k];
+		at += OUR_RECORD;
+	}
+	if (least < u->min_ttl)
+		least = u->min_ttl;
+	work->life = least < u->max_ttl ? least : u->max_ttl;
+	return at;
+}
+
+// Writes the reply to the client of the slot into the buffer; returns its length, or 0 if the server must make it.
+__noinline __u32 put_reply(struct buffer *buffer, struct work *work, struct upstream *u, __u16 opt_size)
+{
+	struct slot *s;
+	__u32 at;
+	__u8 *b;
+
+	if (!buffer || !work || !u)
+		return 0;
+	b = buffer->b;
+	s = &work->slot;
+	for (__u32 i = 0; i < STORED_QUERY / WORD; i++)
+		((__u64 *)b)[i] = ((__u64 *)s->query)[i];
+	at = put_addresses(buffer, work, u, HEADER + s->name_len + 4);
+	if (!at)
+		return 0;
+	store16(b, 2, FLAG_QR | FLAG_RA | FLAG_RD);
+	store16(b, 6, work->found);
+	store16(b, 8, 0);
+	store16(b, 10, s->opt);
+	if (s->opt) {
+		put_opt(b, at, opt_size, 0, u->options_len);
+		at += OPT_FIXED;
+		for (int i = 0; i < 16; i++) {
+			if (i >= u->options_len)
+				break;
+			b[AT(at + i)] = u->options[i];
+		}
+		at += u->options_len;
+	}
+	return at <= s->limit ? at : 0;
+}
+
+// Stores the answer in the buffer, in which its records start at `at`.
+__noinline __u32 remember(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, __u64 now)
+{
+	struct slot *s;
+	struct entry *e;
+	struct key key = {};
+	__u64 *words, check;
+	__u32 at, len;
+
+	if (!buffer || !work || !scratch || !c)
+		return 0;
+	s = &work->slot;
+	e = &scratch->entry;
+	len = s->name_len;
+	at = HEADER + len + 4;
+	key.hash = fold_name(buffer, scratch, len, c->seed);
+	key.view = s->view;
+	key.type = TYPE_AAAA;
+	key.flags = 1;
+	key.name_len = len;
+	e->generation = s->generation;
+	e->stored = now;
+	e->until = now + work->life * 1000000000ULL;
+	e->check = 0;
+	e->answers = e->ttls = work->found;
+	e->authority = e->additional = e->flags = e->spare = 0;
+	e->body_len = OUR_RECORD * work->found;
+	for (int i = 0; i < MAX_TTLS; i++)
+		e->ttl_at[i] = i < work->found ? OUR_RECORD * i + 6 : 0;
+	words = (void *)e;
+	check = mix(((__u64 *)&key)[0], ((__u64 *)&key)[1]);
+	for (__u32 i = 0; i < HEAD_WORDS; i++) {
+		if (i != CHECK_WORD)
+			check = mix(check, words[i]);
+	}
+	for (__u32 i = 0; i < NAME_WORDS; i++) {
+		if (WORD * i >= len)
+			break;
+		((__u64 *)e->name)[i] = scratch->name[i];
+		check = mix(check, scratch->name[i]);
+	}
+	for (__u32 i = 0; i < OPTION_WORDS; i++) {
+		if (WORD * i >= e->options_len)
+			break;
+		check = mix(check, ((__u64 *)e->options)[i]);
+	}
+	for (__u32 i = 0; i < OUR_RECORD * MAX_FOUND / WORD; i++) {
+		__u64 word;
+
+		if (WORD * i >= e->body_len)
+			break;
+		word = *(__u64 *)(buffer->b + AT(at + WORD * i));
+		// The last word of an odd number of records.
+		if (e->body_len - WORD * i < WORD)
+			word &= 0xffffffff;
+		((__u64 *)e->body)[i] = word;
+		check = mix(check, word);
+	}
+	e->check = check;
+	return !bpf_map_update_elem(&answers, &key, e, BPF_ANY);
+}
+
+// Hands the transaction in `work` to the server, with the message of the frame if it fits; returns whether there was room.
+static __always_inline int hand_over(struct xdp_md *ctx, struct work *work, __u64 at, __u64 len)
+{
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event)
+		return 0;
+	event->slot = work->slot;
+	event->reply_len = 0;
+	event->spare = 0;
+	if (len > 0 && len < HANDED) {
+		asm volatile("%0 &= 1023" : "+r"(len));
+		if (len > 0 && !bpf_xdp_load_bytes(ctx, at, event->reply, len))
+			event->reply_len = len;
+	}
+	bpf_ringbuf_submit(event, 0);
+	return 1;
+}
+
+// Sends the first `out` octets of the buffer in the frame, on its way. Returns XDP_PASS if there is no room for them in the frame,
+// which is then as it was.
+static __always_inline int send_frame(struct xdp_md *ctx, struct buffer *buffer, __u64 out, struct way *w)
+{
+	__u64 ip_len = w->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr), sum;
+	__u64 at = sizeof(struct ethhdr) + ip_len + sizeof(struct udphdr), size = ctx->data_end - ctx->data;
+	void *data, *end;
+	struct ethhdr *eth;
+	struct udphdr *udp;
+	__u16 check;
+
+	bound(out);
+	if (bpf_xdp_adjust_tail(ctx, (int)(at + out) - (int)size))
+		return XDP_PASS;
+	if (out < MIN_MESSAGE + MIN_NAME - 1 || bpf_xdp_store_bytes(ctx, at, buffer->b, out))
+		return XDP_DROP;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	eth = data;
+	if (data + sizeof(*eth) + sizeof(struct ipv6hdr) + sizeof(*udp) > end)
+		return XDP_DROP;
+	__builtin_memcpy(eth->h_dest, w->to_mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, w->from_mac, ETH_ALEN);
+	sum = bpf_htonl(IPPROTO_UDP) + (__u64)bpf_htonl(sizeof(*udp) + out);
+	if (w->v6) {
+		struct ipv6hdr *ip = data + sizeof(*eth);
+
+		eth->h_proto = bpf_htons(ETH_P_IPV6);
+		*(__u32 *)ip = bpf_htonl(6 << 28 | w->tos << 20);
+		ip->payload_len = bpf_htons(sizeof(*udp) + out);
+		ip->nexthdr = IPPROTO_UDP;
+		ip->hop_limit = 64;
+		__builtin_memcpy(&ip->saddr, w->from, 16);
+		__builtin_memcpy(&ip->daddr, w->to, 16);
+		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 32, fold(sum) ^ 0xffff);
+		udp = (void *)(ip + 1);
+	} else {
+		struct iphdr *ip = data + sizeof(*eth);
+
+		eth->h_proto = bpf_htons(ETH_P_IP);
+		*(__u16 *)ip = bpf_htons(0x4500 | w->tos);
+		ip->tot_len = bpf_htons(sizeof(*ip) + sizeof(*udp) + out);
+		ip->id = 0;
+		ip->frag_off = bpf_htons(0x4000);
+		ip->ttl = 64;
+		ip->protocol = IPPROTO_UDP;
+		ip->check = 0;
+		__builtin_memcpy(&ip->saddr, w->from + 12, 4);
+		__builtin_memcpy(&ip->daddr, w->to + 12, 4);
+		ip->check = fold(bpf_csum_diff(0, 0, (void *)ip, sizeof(*ip), 0));
+		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 8, fold(sum) ^ 0xffff);
+		udp = (void *)(ip + 1);
+	}
+	udp->source = w->from_port;
+	udp->dest = w->to_port;
+	udp->len = bpf_htons(sizeof(*udp) + out);
+	udp->check = 0;
+	sum = bpf_csum_diff(0, 0, (void *)udp, sizeof(*udp), sum);
+	check = fold(sum_message(buffer, out, sum));
+	udp->check = check ? check : 0xffff;
+	return w->device == ctx->ingress_ifindex ? XDP_TX : bpf_redirect(w->device, 0);
+}
+
+// Notes in `work` who asks, and the way back.
+static __always_inline int note_client(struct xdp_md *ctx, struct packet *p, struct ends *ends, struct work *work, struct config *c)
+{
+	void *data = (void *)(long)ctx->data;
+	struct ethhdr *eth = data;
+	struct udphdr *udp = udp_of(ctx, p);
+	struct slot *s = &work->slot;
+
+	if (!udp || data + sizeof(*eth) > (void *)(long)ctx->data_end)
+		return 0;
+	__builtin_memcpy(s->client, ends->from.address, 16);
+	__builtin_memcpy(s->server, ends->to.address, 16);
+	__builtin_memcpy(s->client_mac, eth->h_source, 6);
+	__builtin_memcpy(s->server_mac, eth->h_dest, 6);
+	s->client_port = udp->source;
+	s->server_port = udp->dest;
+	s->device = ctx->ingress_ifindex;
+	s->v6 = p->v6;
+	s->generation = c->generation;
+	return 1;
+}
+
+// Prepares the way to the client of the slot.
+static __always_inline void way_to_client(struct work *work, struct config *c)
+{
+	struct slot *s = &work->slot;
+	struct way *w = &work->way;
+
+	__builtin_memcpy(w->from, s->server, 16);
+	__builtin_memcpy(w->to, s->client, 16);
+	__builtin_memcpy(w->from_mac, s->server_mac, 6);
+	__builtin_memcpy(w->to_mac, s->client_mac, 6);
+	w->from_port = s->server_port;
+	w->to_port = s->client_port;
+	w->device = s->device;
+	w->v6 = s->v6;
+	w->tos = c->tos;
+}
+
+// Makes the query to upstream for a query of a client, in the buffer; returns its length, or 0 if the sockets are to resolve it.
+// The number of its slot is then in `slot`.
+static __always_inline __u32 ask(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, struct upstream *u,
+				 struct client *client, struct query *q, __u32 len, __u32 *slot)
+{
+	struct slot *s = &work->slot;
+	__u64 now;
+
+	if (u->generation != c->generation || q->key.type != TYPE_AAAA || q->key.flags != 1 || !client->plain || q->key.name_len < MIN_NAME)
+		return 0;
+	if (is_apart(scratch, u, q->key.name_len, c->seed))
+		return 0;
+	now = bpf_ktime_get_ns();
+	*slot = claim(work, now);
+	if (!*slot)
+		return 0;
+	*slot -= 1;
+	s->hash = q->key.hash;
+	s->view = q->key.view;
+	s->block = client->plain - 1;
+	s->negative_ttl = UNKNOWN_TTL;
+	s->len = len;
+	s->limit = q->limit;
+	s->name_len = q->key.name_len;
+	s->stage = STAGE_AAAA;
+	s->opt = q->opt;
+	for (__u32 i = 0; i < STORED_QUERY / WORD; i++)
+		((__u64 *)s->query)[i] = ((__u64 *)buffer->b)[i];
+	len = put_query(buffer, work, u);
+	return keep(work, u, *slot, now) ? len : 0;
+}
+
+static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, struct ends *ends, struct config *c, struct work *work)
+{
+	__u32 zero = 0, core = bpf_get_smp_processor_id(), out, slot = 0;
+	struct counts *n = bpf_map_lookup_elem(&counters, &core);
+	struct resolved *r = bpf_map_lookup_elem(&resolutions, &core);
+	struct buffer *buffer = bpf_map_lookup_elem(&buffers, &zero);
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &zero);
+	struct upstream *u = bpf_map_lookup_elem(&upstreams, &zero);
+	struct client *client;
+	struct query q = {};
+	__u32 verdict = SEND;
+	int cached, action;
+	__u64 *at;
+
+	if (!n || !r || !buffer || !scratch || !u)
+		return XDP_PASS;
+	n->queries++;
+	if (!note_client(ctx, p, ends, work, c) || !read_message(ctx, p, buffer))
+		goto pass;
+	client = bpf_map_lookup_elem(&clients, &ends->from);
+	if (!client || !client->allowed || !read_query(buffer, scratch, c, client, p->len, &q))
+		goto pass;
+	out = give(buffer, scratch, c, &q);
+	if (out == FOR_SOCKETS)
+		goto pass;
+	cached = out != NO_ANSWER;
+	if (cached) {
+		way_to_client(work, c);
+		verdict = limit(c, work->slot.client, work->slot.v6, q.key.hash ^ (__u64)q.key.type << 48 ^ (scratch->entry.flags & 15));
+		if (verdict == LEAVE_OUT) {
+			n->limited++;
+			return XDP_DROP;
+		}
+		if (verdict == SLIP)
+			out = truncate(buffer->b, q.at & 511, q.opt, c->opt_size, q.key.flags >> 2);
+	}
+	else
+		out = ask(buffer, work, scratch, c, u, client, &q, p->len, &slot);
+	if (!out || out >= BUFFER)
+		goto pass;
+	action = send_frame(ctx, buffer, out, &work->way);
+	if (action == XDP_PASS || action == XDP_DROP) {
+		if (!cached && (at = deadline_of(slot)))
+			*(volatile __u64 *)at = 0;
+		if (action == XDP_PASS)
+			goto pass;
+		n->dropped++;
+		return action;
+	}
+	n->limited += verdict == SLIP;
+	n->slipped += verdict == SLIP;
+	if (cached)
+		count_answer(n, q.key.type, scratch->entry.flags & 15);
+	else
+		r->queries++;
+	return action;
+pass:
+	n->passed++;
+	return XDP_PASS;
+}
+
+// Continues the transaction in `work` with the reply in the buffer: returns the length of the next message, or 0 if the server is to
+// continue.
+static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, struct upstream *u,
+				     __u32 len, __u64 now)
+{
+	__u32 slot, out;
+
+	if (!is_plain(buffer, work, len))
+		return 0;
+	if (work->slot.stage == STAGE_AAAA) {
+		slot = claim(work, now);
+		if (!slot)
+			return 0;
+		work->slot.stage = STAGE_A;
+		out = put_query(buffer, work, u);
+		return keep(work, u, slot - 1, now) ? out : 0;
+	}
+	out = put_reply(buffer, work, u, c->opt_size);
+	if (!out)
+		return 0;
+	scratch->entry.options_len = u->options_len;
+	((__u64 *)scratch->entry.options)[0] = ((__u64 *)u->options)[0];
+	((__u64 *)scratch->entry.options)[1] = ((__u64 *)u->options)[1];
+	if (work->life)
+		remember(buffer, work, scratch, c, now);
+	way_to_client(work, c);
+	return out;
+}
+
+static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, struct config *c, struct upstream *u, struct work *work)
+{
+	__u32 zero = 0, core = bpf_get_smp_processor_id(), out = 0, slot, stage, verdict = SEND;
+	struct counts *n = bpf_map_lookup_elem(&counters, &core);
+	struct resolved *r = bpf_map_lookup_elem(&resolutions, &core);
+	struct buffer *buffer = bpf_map_lookup_elem(&buffers, &zero);
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &zero);
+	struct udphdr *udp = udp_of(ctx, p);
+	__u64 *at, until, now = bpf_ktime_get_ns(), message, len;
+	struct slot *s;
+	__u16 id, port, block;
+	int action;
+
+	if (!n || !r || !buffer || !scratch || !udp)
+		return XDP_PASS;
+	port = udp->dest;
+	len = bpf_ntohs(udp->len) - sizeof(*udp);
+	message = sizeof(struct ethhdr) + p->ip_len + sizeof(*udp);
+	if (p->len != len + sizeof(*udp) || bpf_xdp_load_bytes(ctx, message, &id, sizeof(id)))
+		return XDP_PASS;
+	slot = slot_of(port, id);
+	at = deadline_of(slot);
+	s = bpf_map_lookup_elem(&slots, &slot);
+	if (!at || !s)
+		return XDP_PASS;
+	until = *(volatile __u64 *)at;
+	if (!until || until == BUSY || now >= until || s->port != port || s->id != id)
+		goto stray;
+	if (__sync_val_compare_and_swap(at, until, BUSY) != until)
+		goto stray;
+	r->replies++;
+	work->slot = *s;
+	stage = s->stage;
+	if (work->slot.generation == c->generation && u->generation == c->generation && read_message(ctx, p, buffer))
+		out = proceed(buffer, work, scratch, c, u, p->len, now);
+	if (!out || out >= BUFFER) {
+		// What was read is of the first stage.
+		work->slot.stage = stage;
+		if (!hand_over(ctx, work, message, len)) {
+			*(volatile __u64 *)at = now;
+			return XDP_DROP;
+		}
+		r->handed++;
+		*(volatile __u64 *)at = 0;
+		return XDP_DROP;
+	}
+	if (stage == STAGE_A) {
+		verdict = limit(c, work->slot.client, work->slot.v6, work->slot.hash ^ (__u64)TYPE_AAAA << 48);
+		if (verdict == LEAVE_OUT) {
+			n->limited++;
+			*(volatile __u64 *)at = 0;
+			return XDP_DROP;
+		}
+		if (verdict == SLIP)
+			out = truncate(buffer->b, HEADER + 4 + work->slot.name_len, work->slot.opt, c->opt_size, 0);
+	}
+	action = send_frame(ctx, buffer, out, &work->way);
+	if (action == XDP_PASS || action == XDP_DROP) {
+		// The server finds it, as one without a reply.
+		*(volatile __u64 *)at = now;
+		return XDP_DROP;
+	}
+	*(volatile __u64 *)at = 0;
+	if (stage == STAGE_AAAA) {
+		r->queries++;
+		return action;
+	}
+	n->limited += verdict == SLIP;
+	n->slipped += verdict == SLIP;
+	r->answers++;
+	block = work->slot.block & (BLOCKS - 1);
+	r->blocks[block]++;
+	count_answer(n, TYPE_AAAA, 0);
+	return action;
+stray:
+	r->strays++;
+	return XDP_PASS;
+}
+
+// Returns whether a message comes from upstream.
+static __always_inline int is_from_upstream(struct ends *ends, struct udphdr *udp, struct upstream *u)
+{
+	__u32 same = udp->source == u->port;
+
+	for (int i = 0; i < 16; i++)
+		same &= ends->from.address[i] == u->server[i] && ends->to.address[i] == u->source[i];
+	return same;
+}
+
+SEC("xdp")
+int resolver(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct config *c = bpf_map_lookup_elem(&config, &zero);
+	struct upstream *u = bpf_map_lookup_elem(&upstreams, &zero);
+	struct work *work = bpf_map_lookup_elem(&works, &zero);
+	struct ends ends = {};
+	struct packet p;
+	struct udphdr *udp;
+
+	if (!c || !u || !work || !c->generation || !read_frame(ctx, &p))
+		return XDP_PASS;
+	udp = read_ends(ctx, &p, &ends);
+	if (!udp)
+		return XDP_PASS;
+	if (bpf_map_lookup_elem(&listen, &ends.to))
+		return from_client(ctx, &p, &ends, c, work);
+	if (is_from_upstream(&ends, udp, u))
+		return from_upstream(ctx, &p, c, u, work);
+	return XDP_PASS;
+}

@@ -1,0 +1,446 @@
+//! The resolution of dns64d in XDP: the maps of `bpf/resolver.bpf.c` besides those of the cache.
+//!
+//! ```text
+//!   rules ──Rules──> maps "embeddings", "mapped", "apart" <── program ──> upstream
+//!   random numbers ──> map "draws" <────────────────────────────┤
+//!   server <── Handed ── ring "events" <── other replies ───────┤
+//!      └────── Handed ── maps "deadlines", "slots" <── no reply ┘
+//! ```
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use aya::maps::lpm_trie::Key;
+use aya::maps::{Array, HashMap, LpmTrie, MapData, RingBuf};
+use measure::Nanos;
+use nix::net::if_::if_nametoindex;
+
+use crate::cache::{mix, octets};
+use crate::error::KernelError;
+use crate::layout::Layout;
+use crate::program::Loaded;
+use crate::tester::Route;
+
+/// Sizes of the structures in `bpf/resolver.bpf.c`, in octets.
+const UPSTREAM: usize = 120;
+const EMBEDDING: usize = 24;
+const MAPPED: usize = 8;
+const SLOT: usize = 384;
+const EVENT: usize = SLOT + 8;
+const HANDED: usize = 1024;
+/// Places of fields in a slot.
+const CLIENT_AT: usize = 16;
+const PORTS_AT: usize = 48;
+const LEN_AT: usize = 84;
+const NAME_LEN_AT: usize = 88;
+const QUERY_AT: usize = 96;
+const NAME_AT: usize = 256;
+/// Number of slots, and of their deadlines in a block of the map.
+const SLOTS: usize = 65_536;
+const DEADLINES: usize = 512;
+/// Deadline of a slot on which a core works.
+const BUSY: u64 = u64::MAX;
+/// Number of random numbers in a block of the map, and of blocks for each core.
+const DRAWS: u64 = 256;
+const DRAW_BLOCKS: u64 = 512;
+const DRAW: usize = 16;
+const DRAW_BLOCK: usize = DRAW * DRAWS as usize;
+/// Octets of a name that the program compares.
+const MAX_NAME: usize = 128;
+/// Highest number of blocks with a prefix.
+pub const MAX_BLOCKS: usize = 32;
+/// Highest number of names apart, and of networks.
+pub const MAX_RULES: usize = 65_536;
+/// Longest options of replies, in octets.
+const MAX_OPTIONS: usize = 16;
+/// Stage of a query for AAAA.
+const STAGE_AAAA: u8 = 1;
+/// Time after the end of a slot's wait until it is taken over, so that no core works on it any more.
+const SETTLED: Nanos = Nanos::from_millis(20);
+/// Number of counters of each core.
+const COUNTERS: usize = 7 + MAX_BLOCKS;
+
+/// How a block makes IPv6 addresses: `base` with the octets of the IPv4 address at these places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Embedding {
+    /// Number of the block.
+    pub block: u32,
+    /// All other octets.
+    pub base: Ipv6Addr,
+    /// Places of the octets of the IPv4 address.
+    pub places: [u8; 4],
+    /// Largest TTL of an address, in seconds.
+    pub max_ttl: u32,
+    /// Networks of IPv4 addresses, and whether the block maps those that are in no smaller network of the list.
+    pub networks: Vec<([u8; 4], u8, bool)>,
+}
+
+/// What the program may resolve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Blocks whose prefixes it may use.
+    pub embeddings: Vec<Embedding>,
+    /// Names in wire form and in lower case, at and below which it resolves nothing.
+    pub apart: Vec<Vec<u8>>,
+}
+
+/// How the program asks upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// The server.
+    pub server: SocketAddr,
+    /// The way to it.
+    pub route: Route,
+    /// Generation of the rules with which it may be asked.
+    pub generation: u64,
+    /// Time to wait for a reply.
+    pub timeout: Nanos,
+    /// UDP payload size in queries, in octets; 0: without EDNS.
+    pub udp_size: u16,
+    /// Class of the traffic: the octet in the header of IP.
+    pub traffic_class: u8,
+    /// Whether the letters of names are in random case.
+    pub mixed_case: bool,
+    /// TTL of addresses if upstream gives no SOA record, and the bounds of TTLs, in seconds.
+    pub ttl_without_soa: u32,
+    /// See `ttl_without_soa`.
+    pub min_ttl: u32,
+    /// See `ttl_without_soa`.
+    pub max_ttl: u32,
+    /// EDNS options of replies to clients, in wire form.
+    pub options: Vec<u8>,
+}
+
+/// Maps of rules and of the way to upstream.
+pub struct ResolverRules {
+    upstreams: Array<MapData, [u8; UPSTREAM]>,
+    embeddings: Array<MapData, [u8; EMBEDDING]>,
+    mapped: LpmTrie<MapData, [u8; MAPPED], u32>,
+    apart: HashMap<MapData, u64, u32>,
+    /// Lengths of the names in `apart`, as bits.
+    lengths: u128,
+    seed: u64,
+}
+
+/// Maps that the server serves while the program runs.
+pub struct ResolverWork {
+    events: RingBuf<MapData>,
+    deadlines: Array<MapData, [u64; DEADLINES]>,
+    slots: Array<MapData, [u8; SLOT]>,
+    draws: Array<MapData, [u8; DRAW_BLOCK]>,
+    used: Array<MapData, u64>,
+    filled: Array<MapData, u64>,
+    /// The last deadline of each slot that was taken over.
+    taken: Vec<u64>,
+}
+
+/// Counters of the resolution.
+pub struct ResolverCounters(Array<MapData, [u64; COUNTERS]>);
+
+/// Values of the counters, all cores together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// Number of answers to clients after resolution.
+    pub answers: u64,
+    /// Number of queries to upstream, and of replies to them.
+    pub queries: u64,
+    /// See `queries`.
+    pub replies: u64,
+    /// Number of transactions handed over with a reply.
+    pub handed: u64,
+    /// Number of messages from upstream for which no slot waited.
+    pub strays: u64,
+    /// Number of queries left to the sockets for want of a random number, and of a slot.
+    pub no_draw: u64,
+    /// See `no_draw`.
+    pub no_slot: u64,
+    /// Number of answers by block.
+    pub blocks: Vec<u64>,
+}
+
+/// A random number for the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// Id of a query.
+    pub id: u16,
+    /// Its source port.
+    pub port: u16,
+    /// Seed of the letter case of its name.
+    pub seed: u64,
+}
+
+/// A client's query that the server continues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// The client.
+    pub client: SocketAddr,
+    /// The server's address that it asked.
+    pub server: SocketAddr,
+    /// Its query.
+    pub query: Vec<u8>,
+    /// Upstream's reply to the query for AAAA, with the question as it was sent; `None` if there is none of use.
+    pub reply: Option<Vec<u8>>,
+}
+
+/// Makes the maps of the resolver of a program.
+///
+/// # Errors
+/// If the object lacks one.
+pub(crate) fn maps(
+    program: &mut Loaded,
+    seed: u64,
+) -> Result<(ResolverRules, ResolverWork, ResolverCounters), KernelError> {
+    let rules = ResolverRules {
+        upstreams: Array::try_from(program.take("upstreams")?)?,
+        embeddings: Array::try_from(program.take("embeddings")?)?,
+        mapped: LpmTrie::try_from(program.take("mapped")?)?,
+        apart: HashMap::try_from(program.take("apart")?)?,
+        lengths: 0,
+        seed,
+    };
+    let work = ResolverWork {
+        events: RingBuf::try_from(program.take("events")?)?,
+        deadlines: Array::try_from(program.take("deadlines")?)?,
+        slots: Array::try_from(program.take("slots")?)?,
+        draws: Array::try_from(program.take("draws")?)?,
+        used: Array::try_from(program.take("used")?)?,
+        filled: Array::try_from(program.take("filled")?)?,
+        taken: vec![0; SLOTS],
+    };
+    let counters = ResolverCounters(Array::try_from(program.take("resolutions")?)?);
+    Ok((rules, work, counters))
+}
+
+/// Returns the numbers of entries of the resolver's maps for a number of cores.
+pub(crate) fn sizes(cores: u32) -> [(&'static str, u32); 4] {
+    let draws = cores * DRAW_BLOCKS as u32;
+    [("draws", draws), ("used", cores), ("filled", cores), ("resolutions", cores)]
+}
+
+impl ResolverRules {
+    /// Replaces the rules. The program must not resolve meanwhile: without a generation it does not.
+    ///
+    /// # Errors
+    /// If a map has no room, or the kernel refuses an entry.
+    pub fn set(&mut self, rules: &Rules) -> Result<(), KernelError> {
+        let networks: Vec<_> = self.mapped.keys().collect::<Result<_, _>>()?;
+        networks.iter().try_for_each(|network| self.mapped.remove(network))?;
+        let names: Vec<_> = self.apart.keys().collect::<Result<_, _>>()?;
+        names.iter().try_for_each(|name| self.apart.remove(name))?;
+        for embedding in &rules.embeddings {
+            let mut entry = Layout::<EMBEDDING>::new();
+            entry.put(16, &embedding.base.octets());
+            entry.put(4, &embedding.places);
+            entry.put_u32(embedding.max_ttl);
+            self.embeddings.set(embedding.block, entry.finish(), 0)?;
+            for &(address, len, is_mapped) in &embedding.networks {
+                let mut data = Layout::<MAPPED>::new();
+                data.put_u32(embedding.block);
+                data.put(4, &address);
+                let key = Key::new(32 + u32::from(len), data.finish());
+                self.mapped.insert(&key, u32::from(is_mapped), 0)?;
+            }
+        }
+        self.lengths = 0;
+        for name in rules.apart.iter().filter(|name| (1..=MAX_NAME).contains(&name.len())) {
+            let hash = name.iter().fold(self.seed, |hash, octet| mix(hash, u64::from(*octet)));
+            self.apart.insert(hash, 1, 0)?;
+            self.lengths |= 1 << (name.len() - 1);
+        }
+        Ok(())
+    }
+
+    /// Sets how upstream is asked; without it the program resolves nothing.
+    ///
+    /// # Errors
+    /// If the device of the way is gone, or the kernel refuses it.
+    pub fn ask(&mut self, upstream: Option<&Upstream>) -> Result<(), KernelError> {
+        let Some(upstream) = upstream else {
+            return Ok(self.upstreams.set(0, [0; UPSTREAM], 0)?);
+        };
+        let Upstream { server, route, .. } = upstream;
+        let device = if_nametoindex(route.device.as_str())
+            .map_err(|e| KernelError::Plan(format!("the device {}: {e}", route.device)))?;
+        let mut entry = Layout::<UPSTREAM>::new();
+        entry.put_u64(upstream.generation);
+        entry.put_u64(upstream.timeout.0);
+        entry.put_u64(self.lengths as u64);
+        entry.put_u64((self.lengths >> 64) as u64);
+        entry.put(16, &octets(server.ip()));
+        entry.put(16, &octets(route.source));
+        entry.put(6, &route.neighbour);
+        entry.put(6, &route.hardware);
+        entry.put(2, &server.port().to_be_bytes());
+        entry.put(2, &upstream.udp_size.to_ne_bytes());
+        entry.put_u32(device);
+        entry.put_u32(upstream.ttl_without_soa);
+        entry.put_u32(upstream.min_ttl);
+        entry.put_u32(upstream.max_ttl);
+        let v6 = u8::from(server.is_ipv6());
+        let options = upstream.options.get(..MAX_OPTIONS).unwrap_or(&upstream.options);
+        let mixed = u8::from(upstream.mixed_case);
+        entry.put(4, &[v6, upstream.traffic_class, mixed, options.len() as u8]);
+        entry.put(MAX_OPTIONS + 4, options);
+        Ok(self.upstreams.set(0, entry.finish(), 0)?)
+    }
+}
+
+impl ResolverWork {
+    /// Returns what the program hands over, one transaction at a time; `None` if there is nothing more.
+    pub fn handed(&mut self) -> Option<Handed> {
+        loop {
+            let item = self.events.next()?;
+            if let Some(handed) = read_event(&item) {
+                return Some(handed);
+            }
+        }
+    }
+
+    /// Returns the ring of events, to wait for.
+    pub fn ring(&self) -> impl std::os::fd::AsFd {
+        &self.events
+    }
+
+    /// Gives `with` the transactions that had no reply until `now`, each once.
+    ///
+    /// # Errors
+    /// If the kernel does not give them.
+    pub fn expired(&mut self, now: Nanos, mut with: impl FnMut(Handed)) -> Result<(), KernelError> {
+        for block in 0..self.deadlines.len() {
+            let deadlines = self.deadlines.get(&block, 0)?;
+            for (place, deadline) in deadlines.into_iter().enumerate() {
+                let slot = block as usize * DEADLINES + place;
+                let is_over = deadline != BUSY && now.0 > deadline.saturating_add(SETTLED.0);
+                if deadline == 0 || !is_over || self.taken[slot] == deadline {
+                    continue;
+                }
+                self.taken[slot] = deadline;
+                let octets = self.slots.get(&(slot as u32), 0)?;
+                read_slot(&octets).into_iter().for_each(&mut with);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills up the random numbers of all cores; `draw` makes one. Returns how many were made.
+    ///
+    /// # Errors
+    /// If the kernel refuses them.
+    pub fn refill(&mut self, mut draw: impl FnMut() -> Draw) -> Result<u64, KernelError> {
+        let mut made = 0;
+        for core in 0..self.used.len() {
+            let used = self.used.get(&core, 0)?;
+            let mut filled = self.filled.get(&core, 0)?;
+            // A block is written when all its numbers are used.
+            while filled + DRAWS <= used + DRAWS * DRAW_BLOCKS {
+                let mut block = [0; DRAW_BLOCK];
+                for entry in block.chunks_exact_mut(DRAW) {
+                    let Draw { id, port, seed } = draw();
+                    entry[..2].copy_from_slice(&id.to_be_bytes());
+                    entry[2..4].copy_from_slice(&port.to_be_bytes());
+                    entry[8..].copy_from_slice(&seed.to_ne_bytes());
+                }
+                let number = u64::from(core) * DRAW_BLOCKS + filled / DRAWS % DRAW_BLOCKS;
+                self.draws.set(number as u32, block, 0)?;
+                filled += DRAWS;
+                made += DRAWS;
+                self.filled.set(core, filled, 0)?;
+            }
+        }
+        Ok(made)
+    }
+}
+
+impl ResolverCounters {
+    /// Returns the counters.
+    ///
+    /// # Errors
+    /// If the kernel does not give them.
+    pub fn read(&self) -> Result<Resolved, KernelError> {
+        let mut sums = [0; COUNTERS];
+        for core in 0..self.0.len() {
+            let counts = self.0.get(&core, 0)?;
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        let [answers, queries, replies, handed, strays, no_draw, no_slot, blocks @ ..] = sums;
+        let blocks = blocks.to_vec();
+        Ok(Resolved { answers, queries, replies, handed, strays, no_draw, no_slot, blocks })
+    }
+}
+
+/// Reads an event; `None` if it is none.
+fn read_event(bytes: &[u8]) -> Option<Handed> {
+    let (head, rest) = bytes.split_at_checked(EVENT)?;
+    let mut handed = read_slot(head)?;
+    let len = u32::from_ne_bytes(*head.get(SLOT..)?.first_chunk()?) as usize;
+    let reply = rest.get(..len).filter(|reply| !reply.is_empty() && len <= HANDED);
+    let name_len = usize::from(head[NAME_LEN_AT]);
+    let sent = head.get(NAME_AT..)?.get(..name_len)?;
+    // Only a reply in the letter case of the query is one to it.
+    let is_own = |reply: &&[u8]| reply.get(12..12 + name_len) == Some(sent);
+    let is_first = head[NAME_LEN_AT + 1] == STAGE_AAAA;
+    handed.reply = reply.filter(is_own).filter(|_| is_first).map(<[u8]>::to_vec);
+    Some(handed)
+}
+
+/// Reads a slot; `None` if it is none.
+fn read_slot(bytes: &[u8]) -> Option<Handed> {
+    let address = |at: usize| {
+        let octets = bytes.get(at..)?.first_chunk::<16>()?;
+        Some(IpAddr::from(*octets).to_canonical())
+    };
+    let port = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+    let len = usize::from(u16::from_ne_bytes(*bytes.get(LEN_AT..)?.first_chunk()?));
+    let query = bytes.get(QUERY_AT..NAME_AT)?.get(..len)?.to_vec();
+    let client = SocketAddr::new(address(CLIENT_AT)?, port(PORTS_AT)?);
+    let server = SocketAddr::new(address(CLIENT_AT + 16)?, port(PORTS_AT + 2)?);
+    Some(Handed { client, server, query, reply: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Writes an event as the program does.
+    fn event(name: &[u8], stage: u8, reply: &[u8]) -> Vec<u8> {
+        let query = [b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0", name, &[0, 28, 0, 1]].concat();
+        let mut slot = Layout::<EVENT>::new();
+        slot.put(16, &[]);
+        slot.put(16, &octets("10.0.0.1".parse().expect("an address")));
+        slot.put(16, &octets("fd00::1".parse().expect("an address")));
+        slot.put(8, &[0x12, 0x34, 0, 53]);
+        slot.put(4 * 4 + 12, &[]);
+        slot.put(4, &(query.len() as u16).to_ne_bytes());
+        slot.put(8, &[name.len() as u8, stage]);
+        slot.put(NAME_AT - QUERY_AT, &query);
+        slot.put(SLOT - NAME_AT, &name.to_ascii_uppercase());
+        slot.put(8, &(reply.len() as u32).to_ne_bytes());
+        [&slot.finish()[..], reply, &[0; 9]].concat()
+    }
+
+    #[test]
+    fn events_are_read_as_the_program_writes_them() {
+        let name = b"\x03www\x04test\0";
+        let own = [&[7; 12][..], b"\x03WWW\x04TEST\0", &[0, 28, 0, 1]].concat();
+        let handed = read_event(&event(name, STAGE_AAAA, &own)).expect("an event");
+        assert_eq!(handed.client, "10.0.0.1:4660".parse().expect("an address"));
+        assert_eq!(handed.server, "[fd00::1]:53".parse().expect("an address"));
+        assert_eq!((handed.query.len(), handed.reply), (12 + 10 + 4, Some(own.clone())));
+        // Of another stage, in another letter case, too short.
+        for (stage, reply) in [(2, &own[..]), (1, &own.to_ascii_lowercase()), (1, &own[..20])] {
+            let handed = read_event(&event(name, stage, reply)).expect("an event");
+            assert_eq!(handed.reply, None, "{reply:?}");
+        }
+        assert_eq!(read_event(&[0; SLOT]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_octets_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..2 * EVENT)) {
+            if let Some(handed) = read_event(&bytes) {
+                prop_assert!(handed.query.len() <= NAME_AT - QUERY_AT);
+            }
+        }
+    }
+}

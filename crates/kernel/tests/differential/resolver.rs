@@ -1,0 +1,427 @@
+//! The program that resolves: what it asks upstream, which replies it takes, and what it makes of them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use engine::clock::monotonic;
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use kernel::tester::Route;
+use kernel::{
+    ClientNetwork, Embedding, Handed, KernelCache, KernelResolver, ReplyLimits, Rules, Serving,
+    Upstream,
+};
+use measure::Nanos;
+use wire::edns::opt_fixed;
+use wire::message::{HEADER, Header, Record, name_at, question_end};
+use wire::{Name, Qtype, Query};
+
+use crate::auth::server;
+use crate::fuzz::change;
+use crate::kit::{Random, loaded, message, queries};
+
+const GENERATION: u64 = 3;
+/// The prefix, and where it has the IPv4 address.
+const PREFIX: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0, 0x64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const PLACES: [u8; 4] = [12, 13, 14, 15];
+/// An extended error (RFC 8914): the records are synthesised.
+const OPTIONS: &[u8] = &[0, 15, 0, 2, 0, 29];
+/// Upstream and our address towards it, over IPv4 and IPv6.
+const UPSTREAMS: [(&str, &str); 2] =
+    [("192.0.2.1:53", "192.0.2.9"), ("[2001:db8::1]:5353", "2001:db8::9")];
+const TTL_WITHOUT_SOA: u32 = 600;
+const MAX_TTL: u32 = 3_000;
+/// Number of queries after which random numbers are made.
+const ROUND: u64 = 1_000;
+
+/// A query to upstream.
+struct Sent {
+    id: [u8; 2],
+    port: u16,
+    message: Vec<u8>,
+}
+
+/// The program, and which upstream it asks.
+pub(crate) struct Model {
+    kernel: KernelResolver,
+    upstream: SocketAddr,
+    source: IpAddr,
+    names: u64,
+    /// Numbers of answers, and of transactions handed over.
+    pub(crate) answered: u64,
+    pub(crate) handed: u64,
+}
+
+impl Model {
+    /// Loads the program; `None` if this user may not.
+    pub(crate) fn new(upstream: usize) -> Option<Self> {
+        let mut kernel = loaded(KernelCache::load_resolver(4_096, 77))?;
+        let of = |address: &str| ClientNetwork {
+            address: address.parse().expect(address),
+            prefix_len: 0,
+            allowed: true,
+            views: [1; 4],
+            plain: Some(0),
+        };
+        let serving = Serving {
+            listen: server(),
+            clients: vec![of("0.0.0.0"), of("::")],
+            max_udp_size: 1_232,
+            edns_udp_size: 1_232,
+            traffic_class: 0,
+            limits: ReplyLimits::default(),
+        };
+        kernel.cache.serve(&serving, GENERATION).expect("it serves");
+        let networks = vec![([0; 4], 0, true), ([10, 0, 0, 0], 8, false)];
+        let embedding =
+            Embedding { block: 0, base: PREFIX.into(), places: PLACES, max_ttl: MAX_TTL, networks };
+        let apart = vec![b"\x05apart\x04test\0".to_vec()];
+        // Twice: the second time the maps are not empty.
+        for _ in 0..2 {
+            let rules = Rules { embeddings: vec![embedding.clone()], apart: apart.clone() };
+            kernel.rules.set(&rules).expect("few rules");
+        }
+        let (server, source) = UPSTREAMS[upstream];
+        let (server, source) = (server.parse().expect(server), source.parse().expect(source));
+        let route = Route {
+            device: "lo".to_owned(),
+            source,
+            hardware: [2, 0, 0, 0, 0, 3],
+            neighbour: [2, 0, 0, 0, 0, 4],
+        };
+        let how = Upstream {
+            server,
+            route,
+            generation: GENERATION,
+            timeout: Nanos::from_secs(3_600),
+            udp_size: if upstream == 0 { 1_232 } else { 0 },
+            traffic_class: 0,
+            mixed_case: true,
+            ttl_without_soa: TTL_WITHOUT_SOA,
+            min_ttl: 0,
+            max_ttl: 86_400,
+            options: OPTIONS.to_vec(),
+        };
+        kernel.rules.ask(Some(&how)).expect("the loopback is there");
+        Some(Model { kernel, upstream: server, source, names: 0, answered: 0, handed: 0 })
+    }
+
+    /// Makes random numbers, and reads what was handed over.
+    pub(crate) fn serve(&mut self, random: &mut Random) {
+        let draw = || kernel::Draw {
+            id: random.next() as u16,
+            port: 1_024 + random.below(64_000) as u16,
+            seed: random.next(),
+        };
+        self.kernel.work.refill(draw).expect("they are taken");
+        while let Some(Handed { query, .. }) = self.kernel.work.handed() {
+            assert!(Query::parse(&query).is_ok(), "{query:02x?}");
+            self.handed += 1;
+        }
+    }
+
+    fn run(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
+        let mut out = vec![0; 2_048];
+        let len = self.kernel.cache.run(frame, &mut out).expect("runs")?;
+        out.truncate(len);
+        Some(out)
+    }
+
+    /// Sends a query of a client and what upstream may reply; `is_spoiled` says whether frames are changed. Fails if the program
+    /// asks or answers wrongly.
+    pub(crate) fn transaction(&mut self, random: &mut Random, is_spoiled: bool) {
+        self.names += 1;
+        let query = client_query(random, self.names);
+        let mut client = random.frame(&query);
+        if is_spoiled && random.one_in(4) {
+            change(random, &mut client);
+        }
+        let Some(mut out) = self.run(&client) else { return };
+        let asked = read(&client).unwrap_or_else(|| panic!("answered {client:02x?}"));
+        if out[..6] == client[6..12] {
+            // A changed name, which was resolved before.
+            assert!(is_spoiled);
+            message(&client, &out);
+            return;
+        }
+        for qtype in [Qtype::AAAA, Qtype::A] {
+            let sent = self.sent(&out);
+            self.check_sent(&asked.message, &sent, qtype);
+            // Forged and broken replies first; any of them may end the transaction.
+            let mut next = None;
+            for _ in 0..=random.below(3) {
+                let mut frame = self.reply(random, &sent, qtype);
+                if is_spoiled && random.one_in(2) {
+                    change(random, &mut frame);
+                }
+                next = self.run(&frame).map(|out| (out, frame));
+                if next.is_some() {
+                    break;
+                }
+            }
+            let Some((next, frame)) = next else { return };
+            let reply = self.is_reply(&frame, &sent);
+            let reply = reply.unwrap_or_else(|| panic!("took {frame:02x?}"));
+            match qtype {
+                Qtype::AAAA => assert!(is_no_data(&reply), "{reply:02x?}"),
+                _ => {
+                    check_answer(&asked.message, &reply, message(&client, &next));
+                    self.answered += 1;
+                }
+            }
+            out = next;
+        }
+    }
+
+    /// Reads a frame to upstream, with right checksums and addresses.
+    fn sent(&self, frame: &[u8]) -> Sent {
+        assert_eq!(frame[..12], [2, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0, 3]);
+        let Datagram { from, to, message } = read(frame).expect("a datagram");
+        assert_eq!((from.ip(), to), (self.source, self.upstream));
+        Sent { id: [message[0], message[1]], port: from.port(), message }
+    }
+
+    /// Checks a query to upstream for a client's query.
+    fn check_sent(&self, asked: &[u8], sent: &Sent, qtype: Qtype) {
+        let (asked, own) = (Query::parse(asked).expect("one"), Query::parse(&sent.message));
+        let own = own.expect("a query");
+        assert!(asked.qname.eq_ignore_ascii_case(own.qname) && own.rd && !own.cd);
+        assert_eq!((own.qtype, own.qclass), (qtype, asked.qclass));
+        assert_eq!(own.edns.is_some(), self.upstream.is_ipv4());
+        assert!(sent.port >= 1_024);
+        let name = Name::from_wire(own.qname).expect("a name").to_lowercase();
+        assert!(!name.ends_with(&"apart.test".parse().expect("a name")), "{name}");
+    }
+
+    /// Makes the frame of a reply to a query, mostly a plain one.
+    fn reply(&self, random: &mut Random, sent: &Sent, qtype: Qtype) -> Vec<u8> {
+        let end = question_end(&sent.message).expect("a question");
+        let mut message = sent.message[..end].to_vec();
+        message[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0]);
+        let address = |random: &mut Random| [192, 0, 2, random.below(250) as u8];
+        match (qtype, random.below(8)) {
+            (Qtype::AAAA, 0) | (_, 1) => {
+                message[7] = 1;
+                message.extend_from_slice(&[0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16]);
+                message.extend_from_slice(&[7; 16]);
+            }
+            (_, 2) => message[3] |= random.below(16) as u8,
+            (Qtype::AAAA, 3..=5) => {
+                message[9] = 1;
+                let ttl = random.below(5_000) as u16;
+                message.extend_from_slice(b"\x04test\0\0\x06\0\x01\0\0");
+                message.extend_from_slice(&ttl.to_be_bytes());
+                message.extend_from_slice(&[0, 24, 0xc0, 12, 0xc0, 12]);
+                message.extend_from_slice(&[0; 16]);
+                message.extend_from_slice(&(random.below(5_000) as u32).to_be_bytes());
+            }
+            (Qtype::AAAA, _) => {}
+            _ => {
+                let count = 1 + random.below(9) as u8;
+                message[7] = count;
+                for _ in 0..count {
+                    message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0]);
+                    message.extend_from_slice(&(random.below(5_000) as u16).to_be_bytes());
+                    message.extend_from_slice(&[0, 4]);
+                    let is_mapped = !random.one_in(30);
+                    let own = if is_mapped { address(random) } else { [10, 0, 0, 1] };
+                    message.extend_from_slice(&own);
+                }
+            }
+        }
+        if random.one_in(2) {
+            message[11] = 1;
+            message.extend_from_slice(&opt_fixed(1_232, 0, false, 0));
+        }
+        if random.one_in(10) {
+            // Another id, or another case.
+            let at = [0, 1, 13][random.below(3) as usize];
+            message[at] ^= 0x20;
+        }
+        let from = if random.one_in(20) { self.upstream.port() + 1 } else { self.upstream.port() };
+        let to = if random.one_in(20) { sent.port ^ 1 } else { sent.port };
+        let other = random.one_in(20);
+        frame(self.upstream.ip(), self.source, [from, to], &message, other)
+    }
+
+    /// Returns the message of a frame if it is a reply to a query.
+    fn is_reply(&self, frame: &[u8], sent: &Sent) -> Option<Vec<u8>> {
+        let Datagram { from, to, message } = read(frame)?;
+        let end = question_end(&message)?;
+        let is_own = from == self.upstream
+            && to == SocketAddr::new(self.source, sent.port)
+            && message[..2] == sent.id
+            && message[2] & 0x80 != 0
+            && message[HEADER..end] == sent.message[HEADER..question_end(&sent.message)?];
+        is_own.then_some(message)
+    }
+}
+
+/// A datagram of a frame.
+struct Datagram {
+    from: SocketAddr,
+    to: SocketAddr,
+    message: Vec<u8>,
+}
+
+/// Reads a frame with another parser.
+fn read(frame: &[u8]) -> Option<Datagram> {
+    let packet = SlicedPacket::from_ethernet(frame).ok()?;
+    let (from, to): (IpAddr, IpAddr) = match packet.net.as_ref()? {
+        NetSlice::Ipv4(ip) => {
+            (ip.header().source_addr().into(), ip.header().destination_addr().into())
+        }
+        NetSlice::Ipv6(ip) => {
+            (ip.header().source_addr().into(), ip.header().destination_addr().into())
+        }
+        _ => return None,
+    };
+    let Some(TransportSlice::Udp(udp)) = packet.transport else { return None };
+    Some(Datagram {
+        from: SocketAddr::new(from, udp.source_port()),
+        to: SocketAddr::new(to, udp.destination_port()),
+        message: udp.payload().to_vec(),
+    })
+}
+
+/// Makes a frame from upstream; `other` says whether from another address.
+fn frame(from: IpAddr, to: IpAddr, ports: [u16; 2], message: &[u8], other: bool) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 4];
+    let len = 8 + message.len() as u16;
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            frame.extend_from_slice(&[8, 0, 0x45, 0]);
+            frame.extend_from_slice(&(20 + len).to_be_bytes());
+            frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0]);
+            let from = Ipv4Addr::from(u32::from(from) ^ u32::from(other));
+            frame.extend_from_slice(&from.octets());
+            frame.extend_from_slice(&to.octets());
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend_from_slice(&len.to_be_bytes());
+            frame.extend_from_slice(&[17, 64]);
+            let mut from = from.octets();
+            from[15] ^= u8::from(other);
+            frame.extend_from_slice(&from);
+            frame.extend_from_slice(&to.octets());
+        }
+        _ => panic!("addresses of one family"),
+    }
+    ports.iter().for_each(|port| frame.extend_from_slice(&port.to_be_bytes()));
+    frame.extend_from_slice(&len.to_be_bytes());
+    frame.extend_from_slice(&[0x12, 0x34]);
+    frame.extend_from_slice(message);
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+/// Returns a client's query for a new name, sometimes one that is not plain.
+fn client_query(random: &mut Random, number: u64) -> Vec<u8> {
+    let zone = random.pick(&["test", "test", "Example.test", "apart.test", "xapart.test"]);
+    let name: Name = format!("n{number}.{zone}").parse().expect("a name");
+    let edns = random.one_in(2);
+    let mut query = (random.next() as u16).to_be_bytes().to_vec();
+    let flags = if random.one_in(12) { random.next() as u16 } else { 0x0100 };
+    query.extend_from_slice(&flags.to_be_bytes());
+    query.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
+    query.extend_from_slice(name.as_wire());
+    let qtype = if random.one_in(10) { random.below(70) as u8 } else { 28 };
+    query.extend_from_slice(&[0, qtype, 0, 1]);
+    if edns {
+        let size = random.below(1_500) as u16;
+        query.extend_from_slice(&opt_fixed(size, 0, random.one_in(10), 0));
+    }
+    query
+}
+
+/// Returns whether a reply says that there is no AAAA record.
+fn is_no_data(reply: &[u8]) -> bool {
+    let header = Header::read(reply).expect("a header");
+    !header.is_truncated() && header.rcode() == 0 && header.counts[1] == 0
+}
+
+/// Checks the answer to a client that was made from the reply with A records.
+fn check_answer(asked: &[u8], reply: &[u8], answer: &[u8]) {
+    let query = Query::parse(asked).expect("a query");
+    let (of_reply, of_answer) = (Header::read(reply), Header::read(answer));
+    let (of_reply, of_answer) = (of_reply.expect("a header"), of_answer.expect("a header"));
+    assert!(!of_reply.is_truncated() && of_reply.rcode() == 0);
+    assert_eq!((of_answer.id, of_answer.flags), (query.id, 0x8180));
+    let edns = query.edns.is_some();
+    assert_eq!(of_answer.counts, [1, of_reply.counts[1], 0, u16::from(edns)]);
+    assert!(answer.len() <= query.udp_limit().min(1_232), "{} octets", answer.len());
+    let end = HEADER + query.question.len();
+    assert_eq!(answer[HEADER..end], *query.question);
+    let (mut from, mut at) = (question_end(reply).expect("a question"), end);
+    for _ in 0..of_reply.counts[1] {
+        let (a, next) = Record::read(reply, from).expect("a record");
+        let (aaaa, after) = Record::read(answer, at).expect("a record");
+        let own = name_at(reply, from).expect("a name");
+        assert!(own.as_wire().eq_ignore_ascii_case(query.qname), "of another name");
+        assert_eq!((a.rtype, aaaa.rtype), (Qtype::A, Qtype::AAAA));
+        assert_eq!((&aaaa.rdata[..12], &aaaa.rdata[12..]), (&PREFIX[..12], a.rdata));
+        assert!(aaaa.ttl <= a.ttl.min(MAX_TTL), "{} for {}", aaaa.ttl, a.ttl);
+        (from, at) = (next, after);
+    }
+    let options: Vec<u8> = [&opt_fixed(1_232, 0, false, 6)[..], OPTIONS].concat();
+    assert_eq!(answer[at..], options[..if edns { options.len() } else { 0 }]);
+}
+
+#[test]
+fn resolutions_are_right() {
+    let count = queries(UPSTREAMS.len());
+    for upstream in 0..UPSTREAMS.len() {
+        let Some(mut model) = Model::new(upstream) else { return };
+        let mut random = Random::new(31 + upstream as u64);
+        for number in 0..count {
+            if number % ROUND == 0 {
+                model.serve(&mut random);
+            }
+            model.transaction(&mut random, false);
+        }
+        model.serve(&mut random);
+        let counted = model.kernel.resolved.read().expect("counters");
+        assert_eq!((counted.answers, counted.no_draw), (model.answered, 0));
+        assert_eq!((counted.handed, counted.blocks[0]), (model.handed, model.answered));
+        assert!(model.answered > count / 8, "{} of {count}", model.answered);
+        assert!(counted.strays > 0 && counted.queries > counted.replies);
+    }
+}
+
+#[test]
+fn what_has_no_reply_is_found_once() {
+    let Some(mut model) = Model::new(0) else { return };
+    let mut random = Random::new(41);
+    model.serve(&mut random);
+    let mut asked = 0;
+    for number in 0..100 {
+        let query = client_query(&mut random, number);
+        asked += u64::from(model.run(&random.frame(&query)).is_some());
+    }
+    let mut expired = |now: Nanos| {
+        let mut found = 0;
+        model.kernel.work.expired(now, |_| found += 1).expect("they are read");
+        found
+    };
+    let later = monotonic() + Nanos::from_secs(3_700);
+    let times = [monotonic(), later, later].map(&mut expired);
+    assert!(asked > 10);
+    assert_eq!(times, [0, asked, 0]);
+}
+
+#[test]
+fn without_random_numbers_or_a_way_nothing_is_asked() {
+    let Some(mut model) = Model::new(0) else { return };
+    let mut random = Random::new(51);
+    let mut asked = |model: &mut Model| {
+        let queries = (0..50).map(|number| client_query(&mut random, number));
+        let frames: Vec<Vec<u8>> = queries.collect();
+        let frames = frames.iter().map(|query| random.frame(query)).collect::<Vec<_>>();
+        frames.iter().filter(|frame| model.run(frame).is_some()).count()
+    };
+    assert_eq!(asked(&mut model), 0);
+    assert!(model.kernel.resolved.read().expect("counters").no_draw > 0);
+    model.serve(&mut Random::new(52));
+    assert!(asked(&mut model) > 10);
+    model.kernel.rules.ask(None).expect("it may");
+    assert_eq!(asked(&mut model), 0);
+}
