@@ -3,6 +3,7 @@
 //! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
 //! so that every key can be varied without code of its own.
 
+mod engine;
 mod slice;
 mod workload;
 
@@ -11,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, Transport, UpdateRate};
-use record::Certificate;
+use record::{Certificate, EngineChoice};
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
@@ -372,6 +373,8 @@ pub struct DutSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TesterSettings {
+    /// Engine of the queries over UDP: `sockets`, `kernel`, or `auto` for the one that is certified for more.
+    pub engine: EngineChoice,
     /// Number of source ports; as many as the rate needs if absent.
     pub ports: Option<u16>,
     /// Number of source ports of each core of the Measurer instead, as dns64perf++ has it (2,048 in seed 003).
@@ -401,6 +404,7 @@ pub struct TesterSettings {
 impl Default for TesterSettings {
     fn default() -> Self {
         TesterSettings {
+            engine: EngineChoice::Sockets,
             ports: None,
             ports_per_thread: None,
             pacing: OpenPacing::Constant,
