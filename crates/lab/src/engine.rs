@@ -37,9 +37,8 @@ impl RunOptions {
             return EngineChoice::Sockets;
         }
         let cells = self.resumed.iter().flat_map(|run| &run.results);
-        let begun = || {
-            cells.filter_map(|cell| cell.certificate.as_ref()?.engine.or(cell.engine())).next()
-        };
+        let begun =
+            || cells.filter_map(|cell| cell.certificate.as_ref()?.engine.or(cell.engine())).next();
         match self.certificate.as_ref().map(|file| file.tested.engine).or_else(begun) {
             Some(EngineKind::Kernel) => EngineChoice::Kernel,
             Some(EngineKind::Sockets | EngineKind::Streams) => EngineChoice::Sockets,

@@ -18,8 +18,8 @@ use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
     CellRecord, Certificate, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice,
-    EngineKind, HostFacts, InputFile, PacketSteering, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested,
-    TrialRecord,
+    EngineKind, HostFacts, InputFile, PacketSteering, Plan, Run, SCHEMA, Skipped, TestbedFacts,
+    Tested, TrialRecord,
 };
 use udp::sys::is_own_address;
 
@@ -248,7 +248,9 @@ impl RunError {
     /// Returns whether the input is invalid (exit code 2); otherwise the run failed (exit code 1).
     pub fn is_bad_input(&self) -> bool {
         match self {
-            RunError::File(_) | RunError::NoServer | RunError::Changed(_) | RunError::Engine(_) => true,
+            RunError::File(_) | RunError::NoServer | RunError::Changed(_) | RunError::Engine(_) => {
+                true
+            }
             RunError::NotInExperiment { .. } | RunError::Certificate(_) => true,
             RunError::Adapter(e) => !matches!(e, AdapterError::NotInstalled { .. }),
             RunError::Zone(e) => matches!(e, ZoneError::TooLarge { .. }),

@@ -103,6 +103,7 @@ impl Setup {
         };
         let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
         let void = self.void(&tally, &evidence, seen.interrupted, schedule.clone());
+        let void = void.or_else(|| self.not_sent(&tally, counters.send_errors));
         let role_cpu = Cpu {
             user_s: cpu.as_secs_f64(),
             system_s: 0.0,
@@ -220,6 +221,13 @@ impl Setup {
     /// Returns whether the server's address is one of this host.
     pub fn target_is_local(&self) -> bool {
         sys::is_own_address(self.request.target)
+    }
+
+    /// Returns why a trial is void that failed while the device of the programs in the kernel dropped queries: those never left
+    /// the Tester. A query that a socket does not take is known as unsent, and only warned of.
+    fn not_sent(&self, tally: &Tally, queries: u64) -> Option<Void> {
+        let failed = tally.bad() > 0 && self.passed(tally) != Some(true);
+        (self.kernel.is_some() && queries > 0 && failed).then_some(Void::NotSent { queries })
     }
 
     /// Returns the warnings about the trial.

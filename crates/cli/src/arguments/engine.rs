@@ -2,8 +2,8 @@
 
 use anyhow::bail;
 use clap::Args;
-use record::{EngineChoice, TrialRequest};
 use record::request::{Engine, HardwareAddress, InKernel};
+use record::{EngineChoice, TrialRequest};
 use tester::Setup;
 
 use crate::arguments::choice::{Choice, choice};

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use experiment::TrialSpec;
 use experiment::settings::TesterSettings;
 use measure::{Pacing, Path as LinkPath};
-use record::{EngineKind, TrialRequest};
 use record::request::{
-    Close, Connecting, Engine, Gso, HardwareAddress, Http, HttpMethod, InKernel, Names, Sockets, Tls,
-    WaitFor, Workload,
+    Close, Connecting, Engine, Gso, HardwareAddress, Http, HttpMethod, InKernel, Names, Sockets,
+    Tls, WaitFor, Workload,
 };
+use record::{EngineKind, TrialRequest};
 use wire::Namespace;
 
 use super::{LabBench, failed};
@@ -62,6 +62,14 @@ pub(crate) fn carried_by(engine: EngineKind, base: TrialRequest) -> TrialRequest
     match engine {
         EngineKind::Kernel => TrialRequest { engine: Engine::Kernel(InKernel::default()), ..base },
         EngineKind::Sockets | EngineKind::Streams => base,
+    }
+}
+
+/// Returns the way of the Tester's queries to another host.
+pub(crate) fn way_to(other: Host) -> InKernel {
+    InKernel {
+        device: Some(Host::interface(other)),
+        neighbour: Some(HardwareAddress(hardware(other, Host::Tester))),
     }
 }
 
@@ -140,10 +148,7 @@ impl LabBench<'_> {
             return Engine::Kernel(InKernel::default());
         }
         let other = if self.server.is_some() { Host::Dut } else { Host::Auth };
-        Engine::Kernel(InKernel {
-            device: Some(Host::interface(other)),
-            neighbour: Some(HardwareAddress(hardware(other, Host::Tester))),
-        })
+        Engine::Kernel(way_to(other))
     }
 
     /// Returns the queried names; `None` if a file contains the queries.

@@ -15,7 +15,9 @@ use load::Live;
 use measure::{Goal, Link, Nanos, Pacing, Qps};
 use record::request::{Engine, Names, Workload};
 use record::testbed::Network;
-use record::{Certificate, CertificateFile, EngineChoice, Tested, TrialRecord, TrialRequest, TrialResult};
+use record::{
+    Certificate, CertificateFile, EngineChoice, Tested, TrialRecord, TrialRequest, TrialResult,
+};
 use tester::{AuthListen, AuthServer, Setup, udp_options};
 use udp::UdpOptions;
 use wire::Namespace;
