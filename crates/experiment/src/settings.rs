@@ -3,8 +3,8 @@
 //! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
 //! so that every key can be varied without code of its own.
 
-mod engine;
 mod slice;
+mod tester;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, Transport, UpdateRate};
-use record::{Certificate, EngineChoice};
+use record::EngineChoice;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
@@ -535,22 +535,6 @@ impl Settings {
             void_retries: 2,
             pacing: self.tester.pacing,
         })
-    }
-
-    /// Returns these settings with a search that stays within the Tester's certified rate.
-    pub fn within(&self, certificate: Option<&Certificate>) -> Settings {
-        let mut settings = self.clone();
-        let certified =
-            certificate.and_then(|c| Qps::new(c.certified_qps)).filter(|q| q.get() > 0.0);
-        if let (Some(search), Some(certified)) = (&mut settings.search, certified)
-            && certified.get() < search.max.get()
-        {
-            search.max = certified;
-            search.min = if search.min.get() > certified.get() { certified } else { search.min };
-            search.start =
-                if search.start.get() > certified.get() { certified } else { search.start };
-        }
-        settings
     }
 }
 

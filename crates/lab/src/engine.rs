@@ -46,6 +46,27 @@ impl RunOptions {
         }
     }
 
+    /// Checks that the kernel can carry the trials of every point for which it was asked for.
+    ///
+    /// # Errors
+    /// With the first key that needs sockets.
+    pub(crate) fn check_engine(&self, experiment: &Experiment) -> Result<(), FileError> {
+        for point in &experiment.points {
+            if self.asked_engine(&point.settings) != EngineChoice::Kernel {
+                continue;
+            }
+            if let Some((key, why)) = point.settings.needs_sockets() {
+                let why = format!("{why}; ask for `auto` to let sockets carry such trials");
+                return Err(experiment.bad(point, key, why));
+            }
+            if self.path == Some(Path::HostOffload) {
+                let why = "it sends each query as a packet: leave --path host-offload out";
+                return Err(experiment.bad(point, "tester.engine", why.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the kind of the engine of trials that a certificate must cover.
     pub(crate) fn certified_engine(&self, settings: &Settings) -> EngineKind {
         match self.engine_of(settings) {
@@ -54,27 +75,6 @@ impl RunOptions {
             EngineChoice::Sockets | EngineChoice::Auto => EngineKind::Sockets,
         }
     }
-}
-
-/// Checks that the kernel can carry the trials of every point for which it was asked for.
-///
-/// # Errors
-/// With the first key that needs sockets.
-pub(crate) fn check(experiment: &Experiment, options: &RunOptions) -> Result<(), FileError> {
-    for point in &experiment.points {
-        if options.asked_engine(&point.settings) != EngineChoice::Kernel {
-            continue;
-        }
-        if let Some((key, why)) = point.settings.needs_sockets() {
-            let why = format!("{why}; ask for `auto` to let sockets carry such trials");
-            return Err(experiment.bad(point, key, why));
-        }
-        if options.path == Some(Path::HostOffload) {
-            let why = "it sends each query as a packet: leave --path host-offload out".to_owned();
-            return Err(experiment.bad(point, "tester.engine", why));
-        }
-    }
-    Ok(())
 }
 
 /// Returns the engine of a certificate; older ones are of sockets.
@@ -245,14 +245,14 @@ mod tests {
     fn a_method_without_a_rate_needs_sockets() {
         let lockstep = experiment("dns64-lockstep");
         let kernel = RunOptions { engine: Some(EngineChoice::Kernel), ..RunOptions::default() };
-        let refused = check(&lockstep, &kernel).expect_err("no rate").to_string();
+        let refused = kernel.check_engine(&lockstep).expect_err("no rate").to_string();
         assert!(refused.contains("the methods search and load"), "{refused}");
-        assert!(check(&experiment("dns64-rfc8219"), &kernel).is_ok());
+        assert!(kernel.check_engine(&experiment("dns64-rfc8219")).is_ok());
         let whole = RunOptions { path: Some(Path::HostOffload), ..kernel };
-        assert!(check(&experiment("dns64-rfc8219"), &whole).is_err());
+        assert!(whole.check_engine(&experiment("dns64-rfc8219")).is_err());
         let auto = RunOptions { engine: Some(EngineChoice::Auto), ..RunOptions::default() };
         assert_eq!(auto.engine_of(&lockstep.points[0].settings), EngineChoice::Sockets);
-        assert!(check(&lockstep, &auto).is_ok());
+        assert!(auto.check_engine(&lockstep).is_ok());
     }
 
     #[test]

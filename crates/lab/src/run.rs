@@ -26,7 +26,6 @@ use udp::sys::is_own_address;
 use crate::adapter::{Adapter, AdapterError};
 use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
-use crate::engine;
 use crate::enter::{Lab, Network};
 use crate::host::{Depth, fingerprint, read_cpu};
 use crate::process::ProcessError;
@@ -313,7 +312,7 @@ pub fn check<'e>(
     experiment: &'e Experiment,
     options: &RunOptions,
 ) -> Result<Checked<'e>, RunError> {
-    engine::check(experiment, options)?;
+    options.check_engine(experiment)?;
     let questions = experiment.points.iter().map(|point| QuestionPlan::new(experiment, point));
     let questions = questions.collect::<Result<Vec<_>, _>>()?;
     let mut inputs = Inputs::default();

@@ -35,7 +35,7 @@ use crate::testbed::{Host, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
 use crate::variables;
 use crate::visit::Started;
-use crate::zone_load::{ZoneLoad, zone_load};
+use crate::zone_load::zone_load;
 use crate::zonefile::{ZoneError, write_zone};
 
 /// Reason why a visit ended without findings.
@@ -563,7 +563,7 @@ impl<'a> Session<'a> {
         };
         let found = self.measure_started(v, cell, started, notify)?;
         if let Some(load) = loaded.filter(|_| !matches!(found, Found::Void(_))) {
-            add_repeat(&mut cell.record, load);
+            load.add_to(&mut cell.record);
         }
         self.visited(v, cell, &found, notify);
         Ok(())
@@ -604,18 +604,4 @@ pub(crate) fn names(
         (None, Role::Authoritative) => NameBudget::of_zone(size),
         (None, _) => NameBudget::new(size, may_reuse),
     }
-}
-
-/// Adds the load of the zone in one more repeat.
-fn add_repeat(cell: &mut CellRecord, load: ZoneLoad) {
-    for (name, figure) in load.figures {
-        match cell.figures.get_mut(&name) {
-            Some(known) => known.values.extend(figure.values),
-            None => {
-                cell.figures.insert(name, figure);
-            }
-        }
-    }
-    // The series of one repeat are enough.
-    cell.series = load.series;
 }

@@ -114,11 +114,6 @@ impl Setup {
             cpus: pinned.clone(),
             ..Cpu::default()
         };
-        let drops = Drops {
-            tester_receive: evidence.tester_drops,
-            tester_send: counters.send_errors,
-            ..Drops::default()
-        };
         let mut trial = self.record(&tally, facts, workers, void.as_ref());
         // A closed loop always has a limiter, and so has a trial that missed its goal.
         evidence.complete = tally.sent > 0
@@ -131,7 +126,8 @@ impl Setup {
             None => evidence.accuse(),
         };
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
-        trial.drops = drops;
+        trial.drops.tester_receive = evidence.tester_drops;
+        trial.drops.tester_send = counters.send_errors;
         trial.warnings = self.warnings(&tally, &counters, facts);
         if let (None, Some(Void::ScheduleNotKept { late, .. })) = (&void, schedule) {
             trial.warnings.push(Warning::LateQueries { share: late });

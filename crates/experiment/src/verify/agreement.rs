@@ -1,10 +1,10 @@
 //! The engine that is verified, held against sockets: both measure one server, and must find the same.
 
-use measure::Qps;
+use measure::{Nanos, Qps};
 use record::{Bound, Check, CheckVerdict, EngineKind, Known, Trial, TruthSource};
 
 use super::judge::{below, blamed, void};
-use super::{Behaviour, TokenBucket, VerifyPlan, Verifying};
+use super::{Behaviour, Bimodal, TokenBucket, VerifyPlan, Verifying};
 use crate::bench::{BenchError, pause_after};
 use crate::search::SearchTrace;
 
@@ -13,6 +13,10 @@ const CAPACITY: Bound = Bound::Percent(3.0);
 /// Largest difference of percentiles: the larger of microseconds, and of a share of the percentile.
 const LATENCY_US: f64 = 5.0;
 const LATENCY_SHARE: f64 = 0.05;
+/// The two latencies of the server, and the share of the low one: no percentile is between them.
+const LOW: Nanos = Nanos::from_millis(2);
+const HIGH: Nanos = Nanos::from_millis(20);
+const LOW_SHARE: f64 = 0.8;
 /// Number of times that a comparison is made again which the machine spoiled.
 const RETRIES: u32 = 2;
 
@@ -27,7 +31,7 @@ impl Verifying<'_> {
             let sockets = self.search(0)?;
             self.add(capacity(*rate, &sockets, trace));
         }
-        let latency = VerifyPlan::behaviour().latency;
+        let latency = Some(Bimodal { share: LOW_SHARE, low: LOW, high: HIGH });
         let checks = self.both(&Behaviour { latency, ..Behaviour::default() })?;
         checks.into_iter().for_each(|check| self.add(check));
         Ok(())

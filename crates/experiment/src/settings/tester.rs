@@ -1,10 +1,27 @@
-//! Which experiments the programs in the kernel can carry (docs/kernel.md).
+//! What the Tester can do: the rates that it is certified for, and the trials that its programs in the kernel carry (docs/kernel.md).
 
-use measure::{Path, Transport};
+use measure::{Path, Qps, Transport};
+use record::Certificate;
 
 use super::{Method, Settings};
 
 impl Settings {
+    /// Returns these settings with a search that stays within the Tester's certified rate.
+    pub fn within(&self, certificate: Option<&Certificate>) -> Settings {
+        let mut settings = self.clone();
+        let certified =
+            certificate.and_then(|c| Qps::new(c.certified_qps)).filter(|q| q.get() > 0.0);
+        if let (Some(search), Some(certified)) = (&mut settings.search, certified)
+            && certified.get() < search.max.get()
+        {
+            search.max = certified;
+            search.min = if search.min.get() > certified.get() { certified } else { search.min };
+            search.start =
+                if search.start.get() > certified.get() { certified } else { search.start };
+        }
+        settings
+    }
+
     /// Returns why the engine `kernel` cannot carry the trials, as the key and the reason; `None` if it can.
     pub fn needs_sockets(&self) -> Option<(&'static str, &'static str)> {
         let (tester, workload) = (&self.tester, &self.workload);
