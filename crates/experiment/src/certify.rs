@@ -38,6 +38,7 @@ pub fn certify(
 ) -> Result<Certificate, BenchError> {
     let timeout = Nanos((timeout.0 as f64 * TIMEOUT_FACTOR) as u64);
     let mut certificate = Certificate {
+        engine: None,
         certified_qps: 0.0,
         self_test_qps: 0.0,
         timeout_s: timeout.as_secs_f64(),
@@ -66,6 +67,7 @@ pub fn certify(
         };
         let record = TrialRecord { repeat: 0, rate_qps: rate, trial: bench.trial(&spec)? };
         seen(&record);
+        certificate.engine = record.trial.conditions.engine;
         // A Tester that fell behind shows by that how much it can send at most.
         let achieved = record.trial.achieved_qps();
         if passes(&record) {

@@ -4,6 +4,7 @@
 //! so that every key can be varied without code of its own.
 
 mod slice;
+mod tester;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, Transport, UpdateRate};
-use record::Certificate;
+use record::EngineChoice;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
@@ -372,6 +373,8 @@ pub struct DutSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TesterSettings {
+    /// Engine of the queries over UDP: `sockets`, `kernel`, or `auto` for the one that is certified for more.
+    pub engine: EngineChoice,
     /// Number of source ports; as many as the rate needs if absent.
     pub ports: Option<u16>,
     /// Number of source ports of each core of the Measurer instead, as dns64perf++ has it (2,048 in seed 003).
@@ -401,6 +404,7 @@ pub struct TesterSettings {
 impl Default for TesterSettings {
     fn default() -> Self {
         TesterSettings {
+            engine: EngineChoice::Sockets,
             ports: None,
             ports_per_thread: None,
             pacing: OpenPacing::Constant,
@@ -531,22 +535,6 @@ impl Settings {
             void_retries: 2,
             pacing: self.tester.pacing,
         })
-    }
-
-    /// Returns these settings with a search that stays within the Tester's certified rate.
-    pub fn within(&self, certificate: Option<&Certificate>) -> Settings {
-        let mut settings = self.clone();
-        let certified =
-            certificate.and_then(|c| Qps::new(c.certified_qps)).filter(|q| q.get() > 0.0);
-        if let (Some(search), Some(certified)) = (&mut settings.search, certified)
-            && certified.get() < search.max.get()
-        {
-            search.max = certified;
-            search.min = if search.min.get() > certified.get() { certified } else { search.min };
-            search.start =
-                if search.start.get() > certified.get() { certified } else { search.start };
-        }
-        settings
     }
 }
 

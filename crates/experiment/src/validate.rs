@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use measure::{Nanos, Transport, UpdateRate};
+use record::EngineChoice;
 
 use crate::search::RESOLUTION;
 use crate::settings::{
@@ -303,6 +304,9 @@ fn machine(s: &Settings) -> Result<(), Invalid> {
         _ => Ok(()),
     };
     at_least_one(s.tester.ports.map(u32::from), "tester.ports")?;
+    if let (EngineChoice::Kernel, Some((key, why))) = (s.tester.engine, s.needs_sockets()) {
+        return Err((key, why.to_owned()));
+    }
     let per_thread = s.tester.ports_per_thread;
     per_thread.map_or(Ok(()), |n| within(n, PORTS_PER_THREAD, "tester.ports-per-thread"))?;
     must(

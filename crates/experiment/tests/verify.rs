@@ -9,7 +9,7 @@ use experiment::{
 };
 use measure::stall::{LateSpan, LostQuery, Side};
 use measure::{Histogram, Limiter, Nanos, Pacing, Qps, Stall, Void};
-use record::{Check, CheckVerdict, Times, Trial, TruthSource};
+use record::{Check, CheckVerdict, EngineKind, Times, Trial, TruthSource};
 
 /// Round trip time between Tester and server.
 const ROUND_TRIP: Nanos = Nanos::from_micros(50);
@@ -35,6 +35,8 @@ struct Wrongs {
     claims: u64,
     /// Share of the intervals that are empty; their queries come in the next.
     uneven: f64,
+    /// Shares by which sockets find other capacities and latencies than the kernel.
+    sockets_differ: [f64; 2],
 }
 
 /// A server that behaves as it was set, and a Tester with these errors.
@@ -42,6 +44,8 @@ struct Scripted {
     behaviour: Behaviour,
     wrongs: Wrongs,
     captures: u32,
+    /// Engine of the trials; `None` before one is chosen.
+    engine: Option<EngineKind>,
 }
 
 impl Scripted {
@@ -75,15 +79,20 @@ impl Bench for Scripted {
         let share = |share: f64| (spec.names as f64 * share).round() as u64;
         let (over, behaviour) =
             (|all: f64| (spec.names as f64 - all).max(0.0) as u64, &self.behaviour);
-        let dropped = behaviour
-            .capacity
-            .map_or(0, |bucket| over(bucket.lossless(spec.duration) * seconds + 0.5));
+        let [capacity, latency] = match self.engine {
+            Some(EngineKind::Sockets) => self.wrongs.sockets_differ,
+            _ => [0.0; 2],
+        };
+        let dropped = behaviour.capacity.map_or(0, |bucket| {
+            over(bucket.lossless(spec.duration) * seconds * (1.0 + capacity) + 0.5)
+        });
         let late = behaviour.late.map_or(0, |late| share(late.share));
         trial.lost = share(behaviour.loss) + late + dropped + self.wrongs.loses;
         (trial.answered, trial.valid) = (spec.names - trial.lost, spec.names - trial.lost);
         (trial.late, trial.duplicates) = (late, share(behaviour.duplicates));
         trial.conditions.timeout_s = spec.timeout.as_secs_f64();
-        trial.latency_us = Times::from(&self.latencies(spec, self.wrongs.latency, ROUND_TRIP));
+        trial.latency_us =
+            Times::from(&self.latencies(spec, self.wrongs.latency + latency, ROUND_TRIP));
         trial.latency_from_send_us = trial.latency_us.clone();
         trial.sent += self.wrongs.claims;
         if let Some(length) = self.wrongs.stall {
@@ -114,6 +123,11 @@ impl TruthBench for Scripted {
         Ok(())
     }
 
+    fn carry_by(&mut self, engine: EngineKind) -> Result<(), BenchError> {
+        self.engine = Some(engine);
+        Ok(())
+    }
+
     fn captured(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError> {
         self.captures += 1;
         let trial = self.trial(spec)?;
@@ -140,7 +154,7 @@ impl TruthBench for Scripted {
 }
 
 fn verified(plan: &VerifyPlan, wrongs: Wrongs) -> (Verified, u32) {
-    let mut bench = Scripted { behaviour: Behaviour::default(), wrongs, captures: 0 };
+    let mut bench = Scripted { behaviour: Behaviour::default(), wrongs, captures: 0, engine: None };
     let mut seen = 0;
     let verified = verify(plan, &mut bench, &mut |_| seen += 1);
     assert_eq!((&verified.error, seen), (&None, verified.checks.len()));
@@ -179,6 +193,28 @@ fn wrong_truths_are_noticed() {
             assert!(of(&verified.checks, name).is_failed(), "{wrong}: {name}");
         }
     }
+}
+
+#[test]
+fn both_engines_must_find_the_same() {
+    let plan = VerifyPlan { beside_sockets: true, ..VerifyPlan::quick() };
+    let found = |sockets_differ| {
+        let (verified, _) = verified(&plan, Wrongs { sockets_differ, ..Wrongs::default() });
+        (missed(&verified.checks), verified.certified_qps)
+    };
+    let (alike, certified) = found([0.02, 0.03]);
+    assert_eq!((alike, certified), (Vec::new(), 20e3));
+    let (capacity, certified) = found([0.06, 0.0]);
+    let both = [
+        "capacity 5k by both engines (sockets): FAILED",
+        "capacity 20k by both engines (sockets): FAILED",
+    ];
+    assert_eq!((capacity, certified), (both.map(str::to_owned).into(), 0.0));
+    let (latency, _) = found([0.0, -0.08]);
+    assert_eq!(latency.len(), 3, "{latency:?}");
+    // Without the other engine nothing is compared.
+    let (alone, _) = verified(&VerifyPlan::quick(), Wrongs::default());
+    assert!(alone.checks.iter().all(|check| check.truth != TruthSource::Sockets));
 }
 
 #[test]
@@ -259,8 +295,12 @@ fn what_left_is_what_the_capture_has() {
 fn a_trial_is_held_against_the_capture_of_others() {
     let rate = Qps::new(20e3).expect("a rate");
     let spec = VerifyPlan::trial(rate, Nanos::from_secs(1));
-    let mut bench =
-        Scripted { behaviour: Behaviour::default(), wrongs: Wrongs::default(), captures: 0 };
+    let mut bench = Scripted {
+        behaviour: Behaviour::default(),
+        wrongs: Wrongs::default(),
+        captures: 0,
+        engine: None,
+    };
     let (mut trial, capture) = bench.captured(&spec).expect("runs");
     let Capture::Taken(captured) = capture else { panic!("no capture") };
     let checks = against_capture(&trial, Some(rate), captured.clone());

@@ -56,7 +56,8 @@ struct config {
 	__u16 pointer_len;	// of `pointer`, in octets
 	__u8 octet_at[4];	// where the octets of an IPv4 address stand in the synthesised address
 	__u8 addresses;		// bit 0: IPv4, bit 1: IPv6
-	__u8 spare[5];
+	__u8 redirected;	// whether replies leave as redirected frames
+	__u8 spare[4];
 	__u8 a[16];		// the A record, without its address
 	__u8 aaaa[28];		// the AAAA record, with the prefix
 	__u8 server_a[16];	// the A record of the name server
@@ -535,7 +536,8 @@ int auth(struct xdp_md *ctx)
 		n->nodata++;
 	else
 		n->answers++;
-	return XDP_TX;
+	// A veth device does not wake a host for XDP_TX unless a program is attached there; for a redirected frame it does.
+	return c->redirected ? bpf_redirect(ctx->ingress_ifindex, 0) : XDP_TX;
 pass:
 	n->passed++;
 	return XDP_PASS;

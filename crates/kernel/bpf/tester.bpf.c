@@ -102,7 +102,7 @@ struct generator {
 };
 
 struct counts {
-	__u64 sent, valid, late, lost, duplicates, unexpected, blocked, unread, exhausted, finished, last_sent;
+	__u64 sent, valid, late, lost, duplicates, unexpected, blocked, unread, exhausted, finished, last_sent, octets;
 	__u64 rise[INSTANTS], fall[INSTANTS];
 };
 
@@ -634,6 +634,7 @@ static __always_inline int judge(struct config *c, struct counts *n, struct scra
 		return bpf_ringbuf_output(&events, &s->event, sizeof(s->event) + len, 0) != 0;
 	}
 	n->valid++;
+	n->octets += len;
 	record(LATENCY, at > due ? at - due : 0);
 	record(LATENCY_FROM_SEND, at > sent ? at - sent : 0);
 	count_outstanding(c, n, sent, at);

@@ -10,6 +10,7 @@ use wire::{Name, Pref64};
 use crate::error::KernelError;
 use crate::layout::Layout;
 use crate::program::Loaded;
+use crate::tester::is_veth;
 
 /// The programs and maps of `bpf/auth.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/auth.bpf.o");
@@ -64,8 +65,8 @@ impl Listen {
     }
 }
 
-/// Returns the content of `struct config` in `bpf/auth.bpf.c`.
-fn config_of(auth: &AuthConfig, listen: &Listen) -> [u8; CONFIG] {
+/// Returns the content of `struct config` in `bpf/auth.bpf.c`; replies leave as `redirected` frames, or where queries came in.
+fn config_of(auth: &AuthConfig, listen: &Listen, redirected: bool) -> [u8; CONFIG] {
     let Prebuilt { mut embedded, pointer, soa, name_server, server_addresses, reverse, .. } =
         auth.prebuilt();
     let Prebuilt { address, soa_ttl, aaaa_below, udp_size, .. } = auth.prebuilt();
@@ -97,7 +98,7 @@ fn config_of(auth: &AuthConfig, listen: &Listen) -> [u8; CONFIG] {
         config.put(2, &(record.len() as u16).to_ne_bytes());
     }
     config.put(4, &octet_places(auth.pref64));
-    config.put(1 + 5, &[families]);
+    config.put(1 + 5, &[families, u8::from(redirected)]);
     config.put(16, &address);
     config.put(28, &embedded);
     config.put(16, &server_addresses[0]);
@@ -155,6 +156,9 @@ pub struct KernelCounters {
 /// The AuthDNS in the kernel, until it is dropped.
 pub struct KernelAuth {
     program: Loaded,
+    config: Array<MapData, [u8; CONFIG]>,
+    /// The content of `config` for devices that replies leave as redirected frames.
+    for_hosts: [u8; CONFIG],
     counters: PerCpuArray<MapData, [u64; COUNTERS]>,
 }
 
@@ -167,10 +171,11 @@ impl KernelAuth {
     pub fn load(config: &AuthConfig, listen: &Listen) -> Result<Self, KernelError> {
         let mut program = Loaded::maps(OBJECT, &[])?;
         let mut map = Array::<_, [u8; CONFIG]>::try_from(program.take("config")?)?;
-        map.set(0, config_of(config, listen), 0)?;
+        map.set(0, config_of(config, listen, false), 0)?;
+        let for_hosts = config_of(config, listen, true);
         let counters = PerCpuArray::try_from(program.take("counters")?)?;
         program.load(NAME)?;
-        Ok(KernelAuth { program, counters })
+        Ok(KernelAuth { program, config: map, for_hosts, counters })
     }
 
     /// Attaches the program to a device, in the native mode of its driver.
@@ -179,6 +184,18 @@ impl KernelAuth {
     /// If the device is missing or has no native mode.
     pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
         self.program.attach(NAME, device)
+    }
+
+    /// Attaches the program to a device behind which clients have sockets. On a veth device replies then reach them if their
+    /// end receives through NAPI (`gro on`); by the plain way they only do if that end has a program too.
+    ///
+    /// # Errors
+    /// If the device is missing or has no native mode.
+    pub fn attach_for_hosts(&mut self, device: &str) -> Result<(), KernelError> {
+        if is_veth(device) {
+            self.config.set(0, self.for_hosts, 0)?;
+        }
+        self.attach(device)
     }
 
     /// Returns the counters.

@@ -38,6 +38,7 @@ use crate::program::Loaded;
 
 pub use events::{Event, Handed, Sent};
 pub use plan::{Instants, NameOrder, Order, PlainReply, TesterPlan};
+pub(crate) use route::is_veth;
 pub use route::{Hardware, Route, Via, hardware_of};
 pub use times::{TesterCounts, TesterSecond, TesterTimes};
 
@@ -261,6 +262,15 @@ impl KernelTester {
     /// If the kernel does not give them.
     pub fn counts(&self) -> Result<TesterCounts, KernelError> {
         times::counts(&self.programs)
+    }
+
+    /// Reads the latencies of the replies so far that the kernel judged, and of the lost queries; some time of a core is needed
+    /// for it.
+    ///
+    /// # Errors
+    /// If the kernel does not give them.
+    pub fn latency(&self) -> Result<::measure::Histogram, KernelError> {
+        times::latency(&self.programs, self.cores)
     }
 
     /// Reads the histograms, the seconds and the instants; once all generators have ended.

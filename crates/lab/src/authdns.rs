@@ -1,4 +1,5 @@
-//! The AuthDNS as a process of the lab: this program's own `auth` command in the auth host.
+//! The AuthDNS as a process of the lab: this program's own `auth` command in the auth host. While the links receive frames of
+//! programs, a program of it answers in the kernel, before its sockets.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use experiment::VerifyPlan;
 use measure::Path as LinkPath;
+use record::EngineKind;
 use wire::{Namespace, Pref64};
 
 use crate::enter::{Lab, program};
@@ -40,6 +42,11 @@ impl Serves {
         }
     }
 
+    /// Returns whether a program in the kernel answers: known behaviours are those of sockets.
+    pub(crate) fn is_in_kernel(self, testbed: &Testbed) -> bool {
+        testbed.receives_frames() && self != Serves::Truth
+    }
+
     /// Returns the addresses on which it listens, IPv6 first.
     pub fn addresses(self) -> [SocketAddr; 2] {
         [
@@ -62,6 +69,10 @@ pub fn start(
     lab: &Lab,
     dir: &Path,
 ) -> Result<Process, ProcessError> {
+    let in_kernel = serves.is_in_kernel(testbed);
+    // Beside a generator, which never rests, its delays would not be those that are known.
+    let apart = serves == Serves::Truth && testbed.receives_frames();
+    let cpus = testbed.cpus(if apart { Host::Dut } else { Host::Auth });
     let name = match serves {
         Serves::Dut { .. } => "authdns",
         Serves::SelfTest => "authdns-selftest",
@@ -75,8 +86,12 @@ pub fn start(
     option("--namespace", namespace.prefix().to_string());
     option("--zone", namespace.zone().to_string());
     option("--pref64", pref64.to_string());
-    option("--cpus", testbed.cpus(Host::Auth).to_string());
-    let shares = testbed.cpus(Host::Auth).shares_with(testbed.cpus(Host::Tester));
+    option("--cpus", cpus.to_string());
+    let shares = cpus.shares_with(testbed.cpus(Host::Tester));
+    if in_kernel {
+        option("--engine", EngineKind::Kernel.to_string());
+        option("--device", Host::interface(serves.client()));
+    }
     option("--wait", if shares { "sleep" } else { "auto" }.to_owned());
     match serves {
         Serves::SelfTest | Serves::Truth => option("--aaaa", "always".to_owned()),
@@ -85,7 +100,9 @@ pub fn start(
         }
         Serves::Dut { .. } => {}
     }
-    command.push("--remember".into());
+    if !in_kernel {
+        command.push("--remember".into());
+    }
     if testbed.path() == LinkPath::Wire {
         // As for the Measurer: nothing is joined there.
         command.push("--no-gro".into());
@@ -96,7 +113,7 @@ pub fn start(
     let mut process = Process::start(&Launch {
         name,
         namespace: testbed.namespace(Host::Auth),
-        cpus: testbed.cpus(Host::Auth),
+        cpus,
         dir,
         command,
         environment: Vec::new(),

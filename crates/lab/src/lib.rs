@@ -30,6 +30,7 @@ mod configure;
 mod cpus;
 pub mod detect;
 pub mod durability;
+mod engine;
 pub mod enter;
 pub mod exec;
 mod features;

@@ -8,6 +8,9 @@
 //! | `napi_defer_hard_irqs` | 0 | 200,000,000: the timer polls, for hours | 0 |
 //! | `gro_flush_timeout` | 0 | 50 us between polls | 0 |
 //!
+//! `rx-gro` is on at all ends, of any kind of link, while programs in the kernel send the queries: their frames reach a host
+//! through NAPI only. Packets of sockets still take the way of the kind of link.
+//!
 //! `tx-udp-segmentation` is off on a wire-like path, and on if messages cross whole (`host-offload`).
 //!
 //! The timer of a moderated end polls on the core where the end last received. So each end is *seated*: a thread on
@@ -53,17 +56,12 @@ pub(crate) fn apply(
     dir: &FilePath,
 ) -> Result<(), String> {
     let moderated = link == Link::Moderated;
-    for host in Host::ALL {
-        let mut wanted =
-            vec![(TX_UDP_SEGMENTATION, path == Path::HostOffload), (RX_GRO, moderated)];
-        wanted.extend(TX_TCP_SEGMENTATION.map(|name| (name, !moderated)));
-        let set = || {
-            let others = Host::ALL.into_iter().filter(|other| *other != host);
-            others.map(Host::interface).try_for_each(|device| features::set(&device, &wanted))
-        };
-        let set = testbed.namespace(host).run(set).and_then(|done| done);
-        set.map_err(|e| format!("offloads of the links of {}: {e}", host.name()))?;
-    }
+    let mut wanted = vec![
+        (TX_UDP_SEGMENTATION, path == Path::HostOffload),
+        (RX_GRO, moderated || testbed.receives_frames()),
+    ];
+    wanted.extend(TX_TCP_SEGMENTATION.map(|name| (name, !moderated)));
+    set_offloads(testbed, &wanted)?;
     let (deferred, timeout) =
         if moderated { (DEFERRED, POLL_NS.to_string()) } else { ("0", "0".to_owned()) };
     for host in Host::ALL {
@@ -77,6 +75,27 @@ pub(crate) fn apply(
         .map_err(|e| format!("{}: {e}", host.name()))?;
     }
     if moderated { seat(testbed) } else { Ok(()) }
+}
+
+/// Makes every end receive through NAPI, which frames of programs need (docs/kernel.md), or not.
+///
+/// # Errors
+/// The error of the kernel, with the host.
+pub(crate) fn receive_frames(testbed: &Testbed, on: bool) -> Result<(), String> {
+    set_offloads(testbed, &[(RX_GRO, on)])
+}
+
+/// Switches offloads of every end.
+fn set_offloads(testbed: &Testbed, wanted: &[(&str, bool)]) -> Result<(), String> {
+    for host in Host::ALL {
+        let set = || {
+            let others = Host::ALL.into_iter().filter(|other| *other != host);
+            others.map(Host::interface).try_for_each(|device| features::set(&device, wanted))
+        };
+        let set = testbed.namespace(host).run(set).and_then(|done| done);
+        set.map_err(|e| format!("offloads of the links of {}: {e}", host.name()))?;
+    }
+    Ok(())
 }
 
 /// Makes every link receive in a kernel thread of its own, or not.

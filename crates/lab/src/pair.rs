@@ -14,10 +14,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use measure::{Link, Path};
+use record::request::InKernel;
 use record::testbed::Network;
 use udp::capture::{LiveCapture, Only, Until};
 use udp::sys;
 
+use crate::bench::measurer::way_to;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::Lab;
 use crate::rundir::RunDir;
@@ -97,6 +99,17 @@ impl Pair {
             None => Ok(work()),
             Some(testbed) => testbed.namespace(host).run(work),
         }
+    }
+
+    /// Makes the link receive frames that programs send; returns the way of the Tester's queries to the server.
+    ///
+    /// # Errors
+    /// If there is no link, or the kernel refuses.
+    pub fn receive_frames(&mut self) -> Result<InKernel, String> {
+        let why = "the loopback carries no frames of programs: run as root, without --loopback";
+        let testbed = self.testbed.as_mut().ok_or_else(|| why.to_owned())?;
+        testbed.receive_frames(true)?;
+        Ok(way_to(Host::Dut))
     }
 
     /// Returns the server's address; port 0 stands for a free one.

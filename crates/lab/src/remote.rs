@@ -14,6 +14,7 @@ use udp::sys::is_own_address;
 
 use crate::agent::Agent;
 use crate::bench::LabBench;
+use crate::bench::measurer::carried_by;
 use crate::netns::Namespace;
 use crate::query_stream::Prepared;
 use crate::ready::{Question, answers};
@@ -54,6 +55,7 @@ impl Session<'_> {
         let (asked, outside) = (self.checked.questions[v.point], Namespace::own().map_err(failed)?);
         let target = installed.address();
         let base = asked.request(point, stream.as_ref(), self.options.seed, target, None);
+        let base = carried_by(self.engines[v.point], base);
         if settings.tester.transport.is_datagram() {
             let origin = stream.as_ref().and_then(Prepared::origin);
             let questions = Question::of(origin.as_ref(), &asked.namespace, asked.ask());

@@ -17,9 +17,9 @@ use experiment::{BenchError, Custom, Experiment, FileError, Found, Method, Point
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    CellRecord, Certificate, CertificateFile, Choices, CustomHow, CustomServer, EngineKind,
-    HostFacts, InputFile, PacketSteering, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested,
-    TrialRecord,
+    CellRecord, Certificate, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice,
+    EngineKind, HostFacts, InputFile, PacketSteering, Plan, Run, SCHEMA, Skipped, TestbedFacts,
+    Tested, TrialRecord,
 };
 use udp::sys::is_own_address;
 
@@ -53,6 +53,8 @@ pub struct RunOptions {
     pub link: Option<Link>,
     /// Path of datagrams on the links, instead of the experiment's.
     pub path: Option<Path>,
+    /// Engine of the queries over UDP, instead of the experiment's.
+    pub engine: Option<EngineChoice>,
     /// Seed of the order of names and of the order of visits.
     pub seed: u64,
     /// The Tester's certificate, instead of a self-test.
@@ -95,6 +97,7 @@ impl RunOptions {
             custom: custom.collect(),
             link: self.link,
             path: self.path,
+            engine: self.engine,
         }
     }
 
@@ -130,6 +133,7 @@ impl RunOptions {
             run.plan.testbed.as_ref().and_then(|testbed| testbed.packet_steering.as_ref());
         self.link = choices.link.or_else(|| steered.map(PacketSteering::link));
         self.path = choices.path.or_else(|| steered.map(|_| Path::HostOffload));
+        self.engine = choices.engine;
         if !choices.servers.is_empty() {
             self.only = choices.servers;
         }
@@ -143,12 +147,22 @@ impl RunOptions {
 pub enum Event<'a> {
     /// The testbed is up; the plan of the run. Nothing has been measured yet.
     Begun(&'a Plan),
-    /// The self-test begins.
-    SelfTest,
+    /// The self-test with an engine begins.
+    SelfTest(EngineKind),
     /// A trial of the self-test ended.
     SelfTestTrial(&'a TrialRecord),
-    /// The self-test ended.
-    Certified(&'a Certificate),
+    /// The self-test with an engine ended.
+    Certified(EngineKind, &'a Certificate),
+    /// The lab chose the engine of the queries.
+    Engine {
+        /// Engine.
+        engine: EngineKind,
+        /// Why it was chosen.
+        why: &'a str,
+        /// Highest rate at which servers may be measured with it, in queries a second; `None` if the method wants no
+        /// certificate.
+        certified_qps: Option<f64>,
+    },
     /// The cells, in their order, and the expected time of their visits.
     Planned(&'a [CellRecord], Nanos),
     /// A visit of a cell begins.
@@ -200,6 +214,9 @@ pub enum RunError {
         "--dut is the host of one server at an address, and {0} of the servers have an address; choose one with --servers"
     )]
     Dut(usize),
+    /// The engine that was asked for cannot be had.
+    #[error("the engine `kernel`: {0}; ask for `auto` to fall back to sockets")]
+    Engine(String),
     /// A requested server is not part of the experiment.
     #[error("the experiment has no server `{name}`; it has {known}")]
     NotInExperiment {
@@ -238,7 +255,9 @@ impl RunError {
     /// Returns whether the input is invalid (exit code 2); otherwise the run failed (exit code 1).
     pub fn is_bad_input(&self) -> bool {
         match self {
-            RunError::File(_) | RunError::NoServer | RunError::Changed(_) => true,
+            RunError::File(_) | RunError::NoServer | RunError::Changed(_) | RunError::Engine(_) => {
+                true
+            }
             RunError::NotInExperiment { .. } | RunError::Certificate(_) | RunError::Dut(_) => true,
             RunError::Adapter(e) => !matches!(e, AdapterError::NotInstalled { .. }),
             RunError::Zone(e) => matches!(e, ZoneError::TooLarge { .. }),
@@ -301,6 +320,7 @@ pub fn check<'e>(
     experiment: &'e Experiment,
     options: &RunOptions,
 ) -> Result<Checked<'e>, RunError> {
+    options.check_engine(experiment)?;
     let questions = experiment.points.iter().map(|point| QuestionPlan::new(experiment, point));
     let questions = questions.collect::<Result<Vec<_>, _>>()?;
     let mut inputs = Inputs::default();
@@ -342,8 +362,7 @@ fn certified(
     for point in &experiment.points {
         let (tester, path) =
             (&point.settings.tester, options.path.unwrap_or(point.settings.host.path));
-        let datagrams = tester.transport.is_datagram();
-        let engine = if datagrams { EngineKind::Sockets } else { EngineKind::Streams };
+        let engine = options.certified_engine(&point.settings);
         for adapter in adapters {
             let path = match adapter.remote {
                 Some(address) if is_own_address(address) && tester.gso => Path::HostOffload,
@@ -603,6 +622,7 @@ mod tests {
             seed: 7,
             link: Some(Link::Steered),
             path: Some(Path::HostOffload),
+            engine: Some(EngineChoice::Auto),
             ..RunOptions::default()
         };
         let plan = Plan { choices: began.choices(), ..Plan::default() };
@@ -612,6 +632,7 @@ mod tests {
         assert_eq!(again.only, began.only);
         assert_eq!(again.custom, began.custom);
         assert_eq!((again.seed, again.link, again.path), (7, began.link, began.path));
+        assert_eq!(again.engine, began.engine);
         assert!(again.resumed.is_some());
 
         for (steering, link) in [

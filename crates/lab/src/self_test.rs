@@ -2,15 +2,15 @@
 //! for a second against a server of known behaviour.
 
 use experiment::verify::behaviour_checks;
-use experiment::{Bench, Method, VerifyPlan, certify};
+use experiment::{Bench, BenchError, VerifyPlan, certify};
 use measure::{Nanos, Qps, Transport};
 use record::request::Workload;
-use record::{Certificate, Check, TrialRecord};
+use record::{Certificate, Check, EngineKind, TrialRecord};
 use wire::{Namespace, Qtype};
 
 use crate::authdns::{self, Serves};
 use crate::bench::LabBench;
-use crate::bench::measurer::base_request;
+use crate::bench::measurer::{base_request, carried_by};
 use crate::question_plan::QuestionPlan;
 use crate::run::{Event, RunError};
 use crate::session::Session;
@@ -21,53 +21,74 @@ const NAMES: &str = "0.0.0.0/2";
 const TRUTH_QPS: f64 = 5_000.0;
 /// Duration of that trial.
 const TRUTH_TIME: Nanos = Nanos::from_secs(1);
+/// Duration of the load that shows whether the kernel carries any.
+const TRIED: Nanos = Nanos::from_millis(200);
 
 impl Session<'_> {
-    /// Returns the Tester's certificate, where the method wants one: that of the run before its interruption, the
-    /// user's, or a new one.
+    /// Returns the Tester's certificate with an engine: that of the run before its interruption, the user's, or a new one.
     pub(crate) fn certificate(
-        &self,
+        &mut self,
+        engine: EngineKind,
         notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Option<Certificate>, RunError> {
-        if !self.wants_certificate() {
-            return Ok(None);
-        }
-        let mut certificate = match self.known_certificate() {
+    ) -> Result<Certificate, RunError> {
+        let mut certificate = match self.known_certificate(Some(engine)) {
             Some(certificate) => certificate.clone(),
-            None => self.certify(notify)?,
+            None => self.certify(engine, notify)?,
         };
         if let Some(file) = &self.options.certificate {
             certificate.certified_qps = certificate.certified_qps.min(file.certified_qps);
         }
-        notify(Event::Certified(&certificate));
-        Ok(Some(certificate))
+        notify(Event::Certified(engine, &certificate));
+        Ok(certificate)
+    }
+
+    /// Checks that the kernel can send and answer here, by a short load.
+    pub(crate) fn try_kernel(&mut self) -> Result<(), RunError> {
+        let rate = Qps::new(TRUTH_QPS).unwrap_or_default();
+        self.receive_frames(EngineKind::Kernel)?;
+        let mut bench = self.against(Serves::SelfTest, EngineKind::Kernel)?;
+        let trial = bench.trial(&VerifyPlan::trial(rate, TRIED));
+        bench.stop();
+        trial.map(|_| ()).map_err(RunError::SelfTest)
+    }
+
+    /// Makes the links receive what an engine sends.
+    fn receive_frames(&mut self, engine: EngineKind) -> Result<(), RunError> {
+        let set = self.testbed.receive_frames(engine == EngineKind::Kernel);
+        set.map_err(|why| RunError::SelfTest(BenchError::Failed(why)))
     }
 
     /// Returns whether the method wants a certificate.
-    fn wants_certificate(&self) -> bool {
+    pub(crate) fn wants_certificate(&self) -> bool {
         let common = self.checked.experiment.common();
         common.method == Method::Search
             && common.search.as_ref().is_some_and(|search| search.self_test)
     }
 
-    /// Returns the certificate of the run before its interruption, or the user's.
-    fn known_certificate(&self) -> Option<&Certificate> {
+    /// Returns the certificate of the run before its interruption, or the user's; with an engine if one is given.
+    fn known_certificate(&self, engine: Option<EngineKind>) -> Option<&Certificate> {
         let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
         let given = || self.options.certificate.as_ref()?.self_test.as_ref();
-        resumed.into_iter().find_map(|cell| cell.certificate.as_ref()).or_else(given)
+        let is_of = |c: &&Certificate| engine.is_none() || c.engine.is_none() || c.engine == engine;
+        resumed.filter_map(|cell| cell.certificate.as_ref()).find(is_of).or_else(given)
     }
 
     /// Returns whether the run makes a self-test.
     pub(crate) fn needs_self_test(&self) -> bool {
-        self.wants_certificate() && self.known_certificate().is_none()
+        self.wants_certificate() && self.known_certificate(None).is_none()
     }
 
     /// Makes the self-test.
-    fn certify(&self, notify: &mut dyn FnMut(Event<'_>)) -> Result<Certificate, RunError> {
-        notify(Event::SelfTest);
+    fn certify(
+        &mut self,
+        engine: EngineKind,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Certificate, RunError> {
+        notify(Event::SelfTest(engine));
+        self.receive_frames(engine)?;
         let search = self.checked.experiment.points[0].settings.search.as_ref();
         let search = search.expect("a search has its table");
-        let mut bench = self.against(Serves::SelfTest)?;
+        let mut bench = self.against(Serves::SelfTest, engine)?;
         let size = namespace().size();
         let certificate =
             certify(&mut bench, search.max, search.duration, search.timeout, size, &mut |trial| {
@@ -76,7 +97,7 @@ impl Session<'_> {
         bench.stop();
         let mut certificate = certificate.map_err(RunError::SelfTest)?;
         if certificate.passed {
-            certificate.checks = self.truths(certificate.certified_qps, notify)?;
+            certificate.checks = self.truths(engine, certificate.certified_qps, notify)?;
         }
         Ok(certificate)
     }
@@ -84,11 +105,12 @@ impl Session<'_> {
     /// Holds what the Measurer finds against a server of known behaviour, at no more than `certified_qps`.
     fn truths(
         &self,
+        engine: EngineKind,
         certified_qps: f64,
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<Vec<Check>, RunError> {
         let rate = Qps::new(TRUTH_QPS.min(certified_qps)).unwrap_or_default();
-        let mut bench = self.against(Serves::Truth)?;
+        let mut bench = self.against(Serves::Truth, engine)?;
         let trial = bench.trial(&VerifyPlan::trial(rate, TRUTH_TIME));
         bench.stop();
         let trial = trial.map_err(RunError::SelfTest)?;
@@ -98,7 +120,7 @@ impl Session<'_> {
     }
 
     /// Starts an AuthDNS for the Measurer, and makes the bench of both.
-    fn against(&self, serves: Serves) -> Result<LabBench<'_>, RunError> {
+    fn against(&self, serves: Serves, engine: EngineKind) -> Result<LabBench<'_>, RunError> {
         let (point, asked) = (&self.checked.experiment.points[0], &self.checked.questions[0]);
         let (namespace, pref64) = (namespace(), asked.pref64);
         let (testbed, dir) = (&self.testbed, self.dir);
@@ -110,6 +132,7 @@ impl Session<'_> {
         let (target, workload) =
             (serves.addresses()[0], Workload::Namespace(asked.names(false, false)));
         let base = base_request(target, workload, &tester, self.options.seed, None);
+        let base = carried_by(engine, base);
         let bench = LabBench::self_test(self.lab, testbed, dir, base, authdns);
         Ok(bench.watched_by(self.options.watcher.clone()))
     }

@@ -15,12 +15,13 @@ use experiment::{
     visits,
 };
 use measure::{Nanos, Path as LinkPath};
-use record::{CellRecord, Run, Skipped, TrialRecord};
+use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
 use wire::Namespace;
 use zone::ZoneRecords;
 
 use crate::adapter::{Adapter, AdapterError};
 use crate::authdns::{self, Serves};
+use crate::bench::measurer::carried_by;
 use crate::bench::{LabBench, Upstream};
 use crate::enter::Lab;
 use crate::process::Process;
@@ -34,7 +35,7 @@ use crate::testbed::{Host, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
 use crate::variables;
 use crate::visit::Started;
-use crate::zone_load::{ZoneLoad, zone_load};
+use crate::zone_load::zone_load;
 use crate::zonefile::{ZoneError, write_zone};
 
 /// Reason why a visit ended without findings.
@@ -87,6 +88,11 @@ pub(crate) struct Session<'a> {
     // Makes idle cores poll or sleep until the run ends; absent if this process may not do so.
     idle: Option<IdlePolling>,
     pub(crate) made: Made,
+    // Engine of the queries over UDP of each point, and the Tester's certificate with each engine that is used.
+    pub(crate) engines: Vec<EngineKind>,
+    pub(crate) certificates: Vec<Certificate>,
+    // Why the kernel does not carry the trials of points that leave the choice to the lab.
+    pub(crate) no_kernel: Option<String>,
 }
 
 impl<'a> Session<'a> {
@@ -100,10 +106,26 @@ impl<'a> Session<'a> {
     ) -> Self {
         let (installed, zones, made) = (BTreeMap::new(), Vec::new(), Made::new());
         let (streams, began) = (Vec::new(), Instant::now());
-        Self { lab, checked, options, testbed, dir, began, installed, zones, streams, idle, made }
+        let (engines, certificates, no_kernel) = (Vec::new(), Vec::new(), None);
+        Self {
+            lab,
+            checked,
+            options,
+            testbed,
+            dir,
+            began,
+            installed,
+            zones,
+            streams,
+            idle,
+            made,
+            engines,
+            certificates,
+            no_kernel,
+        }
     }
 
-    /// Certifies the Tester, then makes all visits.
+    /// Chooses the engines and certifies the Tester, then makes all visits.
     pub(crate) fn run(
         &mut self,
         run: &mut Run,
@@ -116,10 +138,8 @@ impl<'a> Session<'a> {
             self.note(why, &cells[index].record, run, notify);
         }
         if Self::any_left(&cells) {
-            let certificate = self.certificate(notify)?;
-            // Those of a resumed run have theirs.
-            let without = cells.iter_mut().filter(|cell| cell.record.certificate.is_none());
-            without.for_each(|cell| cell.record.certificate = certificate.clone());
+            self.choose_engines(notify)?;
+            self.certify_cells(&mut cells);
         }
         let common = self.checked.experiment.common();
         let servers = self.checked.adapters.len();
@@ -273,6 +293,8 @@ impl<'a> Session<'a> {
         let host = &point.settings.host;
         let link = self.options.link_of(&point.settings, self.lab.privileged());
         self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
+        let in_kernel = self.engines[v.point] == EngineKind::Kernel;
+        self.testbed.receive_frames(in_kernel).map_err(Shortfall::Cannot)?;
         self.idle(host.idle)?;
         let tuning = Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)?;
         let outcome = match self.linked(point) {
@@ -519,6 +541,7 @@ impl<'a> Session<'a> {
         }
         let seed = self.options.seed;
         let base = asked.request(point, stream.as_ref(), seed, target, believed);
+        let base = carried_by(self.engines[v.point], base);
         let limit = point.settings.dut.cpu_limit;
         let ground = Ground { testbed, lab, dir };
         let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;
@@ -540,7 +563,7 @@ impl<'a> Session<'a> {
         };
         let found = self.measure_started(v, cell, started, notify)?;
         if let Some(load) = loaded.filter(|_| !matches!(found, Found::Void(_))) {
-            add_repeat(&mut cell.record, load);
+            load.add_to(&mut cell.record);
         }
         self.visited(v, cell, &found, notify);
         Ok(())
@@ -581,18 +604,4 @@ pub(crate) fn names(
         (None, Role::Authoritative) => NameBudget::of_zone(size),
         (None, _) => NameBudget::new(size, may_reuse),
     }
-}
-
-/// Adds the load of the zone in one more repeat.
-fn add_repeat(cell: &mut CellRecord, load: ZoneLoad) {
-    for (name, figure) in load.figures {
-        match cell.figures.get_mut(&name) {
-            Some(known) => known.values.extend(figure.values),
-            None => {
-                cell.figures.insert(name, figure);
-            }
-        }
-    }
-    // The series of one repeat are enough.
-    cell.series = load.series;
 }

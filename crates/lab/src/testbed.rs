@@ -140,6 +140,8 @@ pub struct Testbed {
     host_proc: PathBuf,
     link: Link,
     path: Path,
+    // Whether the ends of all links receive frames that programs send.
+    frames: bool,
     // Why the links are not of the requested kind.
     link_refused: Option<String>,
     refused: Vec<String>,
@@ -193,6 +195,7 @@ impl Testbed {
             host_proc: lab.host_proc(),
             link: Link::Plain,
             path: Path::HostOffload,
+            frames: false,
             link_refused: None,
             refused: Vec::new(),
         };
@@ -276,6 +279,23 @@ impl Testbed {
             // The kernel makes links in this mode.
             Err(_) => (Link::Plain, Path::HostOffload),
         };
+    }
+
+    /// Makes the ends of all links receive frames that programs send (XDP), or leaves them as their kind of link has it.
+    ///
+    /// # Errors
+    /// If the kernel refuses it, with the host.
+    pub(crate) fn receive_frames(&mut self, on: bool) -> Result<(), String> {
+        if on != self.frames {
+            link_mode::receive_frames(self, on || self.link == Link::Moderated)?;
+            self.frames = on;
+        }
+        Ok(())
+    }
+
+    /// Returns whether frames that programs send arrive: the queries are then sent, and the AuthDNS answers, in the kernel.
+    pub(crate) fn receives_frames(&self) -> bool {
+        self.frames
     }
 
     /// Returns the kind of the links.
@@ -404,7 +424,7 @@ fn end(host: Host, other: Host) -> End {
 }
 
 /// Returns the hardware address of `host` on its link to `other`: locally administered, with the IPv4 address.
-fn hardware(host: Host, other: Host) -> Hardware {
+pub(crate) fn hardware(host: Host, other: Host) -> Hardware {
     let [a, b, c, d] = address_v4(host, other).octets();
     [0x02, 0, a, b, c, d]
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use record::{Figure, Series};
+use record::{CellRecord, Figure, Series};
 
 use crate::enter::Lab;
 use crate::probe::{Sampler, Watched, procfs};
@@ -34,6 +34,22 @@ pub struct ZoneLoad {
     pub series: Vec<Series>,
     /// Configuration files of the server.
     pub files: BTreeMap<String, String>,
+}
+
+impl ZoneLoad {
+    /// Adds the load in one more repeat to a cell.
+    pub(crate) fn add_to(self, cell: &mut CellRecord) {
+        for (name, figure) in self.figures {
+            match cell.figures.get_mut(&name) {
+                Some(known) => known.values.extend(figure.values),
+                None => {
+                    cell.figures.insert(name, figure);
+                }
+            }
+        }
+        // The series of one repeat are enough.
+        cell.series = self.series;
+    }
 }
 
 /// Starts the server from scratch and then `later` more times, and stops it each time.

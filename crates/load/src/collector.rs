@@ -38,6 +38,10 @@ pub struct Counted {
     pub unexpected: u64,
     /// Number of times that a due query found no free id.
     pub blocked: u64,
+    /// Octets of the queries.
+    pub query_octets: u64,
+    /// Octets of the valid replies that the collector did not judge.
+    pub reply_octets: u64,
 }
 
 /// What is known of a load after its end, without the replies that the collector judged.
@@ -80,6 +84,8 @@ pub struct Collector {
     watch: GoalWatch,
     start: Nanos,
     counted: Counted,
+    /// Latencies of all replies until they were read last.
+    latency: Histogram,
 }
 
 /// The table of one query: that of the reply at hand.
@@ -114,7 +120,8 @@ impl Collector {
         (tally.planned, tally.started, tally.disturbances.started) = (planned, start, start);
         let watch = GoalWatch::new(plan, live);
         let outcomes = Outcomes::new(workload, tally, plan.timeout);
-        Collector { outcomes, watch, start, counted: Counted::default() }
+        let latency = Histogram::new();
+        Collector { outcomes, watch, start, counted: Counted::default(), latency }
     }
 
     /// Returns the instants at which outstanding queries are counted in a trial of this duration: the binary logarithm of
@@ -174,8 +181,16 @@ impl Collector {
         tally.duplicates += counted.duplicates - before.duplicates;
         tally.unexpected += counted.unexpected - before.unexpected;
         tally.blocked += counted.blocked - before.blocked;
+        tally.query_bytes += counted.query_octets - before.query_octets;
+        tally.reply_bytes += counted.reply_octets - before.reply_octets;
         self.counted = counted;
-        self.watch.goal_missed(now.since(self.start), tally)
+        self.watch.goal_missed_by(now.since(self.start), tally, &self.latency)
+    }
+
+    /// Takes the latencies so far, without those of the replies that the collector judged.
+    pub fn latencies(&mut self, latency: Histogram) {
+        self.latency = latency;
+        self.latency.merge(&self.outcomes.tally.latency);
     }
 
     /// Notes that the sending ends early, since the goal is missed.

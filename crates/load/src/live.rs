@@ -79,12 +79,12 @@ impl Publisher {
     }
 
     /// Adds the latencies too, a few times a second, if they are displayed.
-    pub(crate) fn publish_latency(&mut self, now: Nanos, tally: &Tally) {
+    pub(crate) fn publish_latency(&mut self, now: Nanos, latency: &Histogram) {
         if !self.live.watched || now < self.next {
             return;
         }
         self.next = now + LATENCY_INTERVAL;
-        let counts = count_by_bounds(&tally.latency);
+        let counts = count_by_bounds(latency);
         for ((counter, published), count) in
             self.live.latency.iter().zip(&mut self.latency).zip(counts)
         {
@@ -144,14 +144,24 @@ impl GoalWatch {
     /// knows only its own latencies: a missed latency bound is certain, but it is found later than with the
     /// latencies of all workers.
     pub(crate) fn goal_missed(&mut self, now: Nanos, tally: &Tally) -> bool {
-        self.publisher.publish_latency(now, tally);
+        self.goal_missed_by(now, tally, &tally.latency)
+    }
+
+    /// Returns the same for latencies that are not in the tally.
+    pub(crate) fn goal_missed_by(
+        &mut self,
+        now: Nanos,
+        tally: &Tally,
+        latency: &Histogram,
+    ) -> bool {
+        self.publisher.publish_latency(now, latency);
         let live = self.publisher.publish(tally);
         let Some(goal) = &self.goal else { return false };
         let bad = live.bad.load(Relaxed);
         let mut lost = live.failed.load(Relaxed) || goal.lost_too_many(self.queries, bad);
         if !lost && !goal.latency.is_empty() && now >= self.next {
             self.next = now + GOAL_INTERVAL;
-            lost = goal.too_slow(self.queries, &tally.latency);
+            lost = goal.too_slow(self.queries, latency);
         }
         if lost {
             live.failed.store(true, Relaxed);
@@ -178,7 +188,7 @@ mod tests {
             let mut workers: Vec<_> = (0..2).map(|_| Publisher::new(live.clone())).collect();
             for at in [0, 1, 300] {
                 for worker in &mut workers {
-                    worker.publish_latency(Nanos::from_millis(at), &tally);
+                    worker.publish_latency(Nanos::from_millis(at), &tally.latency);
                 }
             }
         }

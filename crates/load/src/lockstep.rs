@@ -255,7 +255,7 @@ impl LockStep {
         let began = self.start.unwrap_or_default();
         self.spans.push(Span { start: began + start, end: began + now });
         self.live.publish(&self.outcomes.tally);
-        self.live.publish_latency(now, &self.outcomes.tally);
+        self.live.publish_latency(now, &self.outcomes.tally.latency);
         if self.spans.len() < self.plan.experiments as usize {
             let lanes = self.plan.lanes();
             let rest = EXPERIMENT - self.plan.first_query(lanes.end);

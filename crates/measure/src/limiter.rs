@@ -150,6 +150,11 @@ pub enum Void {
     Interrupted,
     /// Nothing was sent.
     NothingSent,
+    /// The Tester's own device dropped queries, and the trial did not pass.
+    NotSent {
+        /// Number of queries.
+        queries: u64,
+    },
     /// The updates that run beside the queries ended before the queries.
     UpdatesRanOut {
         /// Time until the last update, in seconds.
@@ -201,6 +206,7 @@ impl Void {
         match self {
             Void::ScheduleNotKept { .. } => Limiter::TesterSchedule,
             Void::Starved { .. } => Limiter::TesterCpu,
+            Void::NotSent { .. } => Limiter::TesterDrops,
             Void::Stalled { longest, .. } if longest.side == Side::Tester => {
                 Limiter::TesterSchedule
             }
@@ -248,6 +254,9 @@ impl fmt::Display for Void {
             }
             Void::Interrupted => f.write_str("interrupted"),
             Void::NothingSent => f.write_str("nothing was sent"),
+            Void::NotSent { queries } => {
+                write!(f, "the Tester's own device dropped {queries} queries")
+            }
             Void::UpdatesRanOut { after_s } => {
                 write!(f, "the updates ran out after {after_s:.1} s")
             }
@@ -577,6 +586,11 @@ mod tests {
                 "12 of 12 lost queries were due by a stall or a late departure, the longest 8.2 ms of the server's core",
             ),
             (Void::NothingSent, r#"{"reason":"nothing-sent"}"#, "nothing was sent"),
+            (
+                Void::NotSent { queries: 7 },
+                r#"{"reason":"not-sent","queries":7}"#,
+                "the Tester's own device dropped 7 queries",
+            ),
             (
                 Void::UpdatesRanOut { after_s: 2.0 },
                 r#"{"reason":"updates-ran-out","after_s":2.0}"#,

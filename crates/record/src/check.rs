@@ -37,6 +37,8 @@ pub enum TruthSource {
     Set,
     /// It was counted in a capture beside the server.
     Capture,
+    /// The engine of sockets found it, of the same server.
+    Sockets,
 }
 
 /// Largest error of a value.
@@ -80,6 +82,7 @@ impl fmt::Display for TruthSource {
         f.pad(match self {
             TruthSource::Set => "set",
             TruthSource::Capture => "capture",
+            TruthSource::Sockets => "sockets",
         })
     }
 }

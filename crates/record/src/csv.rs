@@ -76,7 +76,7 @@ fn or_empty(value: Option<impl ToString>) -> String {
     value.map_or(String::new(), |v| v.to_string())
 }
 
-const CELLS: [&str; 11] = [
+const CELLS: [&str; 12] = [
     "method",
     "median_qps",
     "p01_qps",
@@ -88,6 +88,7 @@ const CELLS: [&str; 11] = [
     "goal",
     "certified_qps",
     "trials",
+    "engine",
 ];
 
 fn cell_row(c: &CellRecord) -> Vec<String> {
@@ -103,10 +104,11 @@ fn cell_row(c: &CellRecord) -> Vec<String> {
         c.goal.clone(),
         or_empty(c.certificate.as_ref().map(|c| c.certified_qps)),
         c.trials.len().to_string(),
+        or_empty(c.engine()),
     ]
 }
 
-const TRIALS: [&str; 40] = [
+const TRIALS: [&str; 41] = [
     "method",
     "repeat",
     "rate_qps",
@@ -147,6 +149,7 @@ const TRIALS: [&str; 40] = [
     "link_drops",
     "transport",
     "warnings",
+    "engine",
 ];
 
 fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Vec<String> {
@@ -177,6 +180,7 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Vec<String> {
     row.extend([d.tester_receive, d.authdns_receive, d.dut_receive, d.link].map(|n| n.to_string()));
     let warnings: Vec<String> = t.warnings.iter().map(Warning::with_advice).collect();
     row.extend([t.conditions.transport.clone(), warnings.join("; ")]);
+    row.push(or_empty(t.conditions.engine));
     row
 }
 

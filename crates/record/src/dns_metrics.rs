@@ -138,6 +138,7 @@ fn summary(cell: &CellRecord, record: &TrialRecord, since: f64) -> Value {
         "method": cell.method,
         "repeat": record.repeat,
         "rate_qps": record.rate_qps,
+        "engine": t.conditions.engine,
         "valid": t.valid,
         "invalid": t.invalid,
         "limiter": t.limiter.word(),

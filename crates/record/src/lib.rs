@@ -48,7 +48,7 @@ pub use compare::{
 };
 pub use connections::Connections;
 pub use dns_metrics::write_dns_metrics;
-pub use engine_kind::EngineKind;
+pub use engine_kind::{EngineChoice, EngineKind};
 pub use file::{RecordError, read, try_writing, write, write_bytes};
 pub use host::HostFacts;
 pub use limiters::LimiterCounts;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
 use crate::check::Check;
+use crate::engine_kind::EngineKind;
 use crate::plan::{Plan, Seam};
 use crate::series::{Figure, Series};
 use crate::times::Times;
@@ -252,6 +253,11 @@ impl CellRecord {
         self.trials.first()?.trial.conditions.link()
     }
 
+    /// Returns the engine that carried the queries of its first trial; `None` if that is not known.
+    pub fn engine(&self) -> Option<EngineKind> {
+        self.trials.first()?.trial.conditions.engine
+    }
+
     /// Returns how a datagram crossed the links in its first trial; `None` if that is not known.
     pub fn path(&self) -> Option<Path> {
         self.trials.first()?.trial.conditions.path
@@ -312,6 +318,9 @@ pub struct TrialRecord {
 /// 9.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Certificate {
+    /// Engine of the Measurer; absent in older records, whose trials name it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub engine: Option<EngineKind>,
     /// Highest rate at which servers may be measured, in queries a second; zero if no self-test passed.
     pub certified_qps: f64,
     /// Rate of the self-test, in queries a second: 2.2 times the certified rate.

@@ -8,6 +8,7 @@ use measure::{Link, Path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::engine_kind::EngineChoice;
 use crate::trial::optional_word;
 use crate::words;
 
@@ -160,6 +161,9 @@ pub struct Choices {
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
     #[schemars(schema_with = "words::path")]
     pub path: Option<Path>,
+    /// Engine of the queries, instead of the experiment's choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineChoice>,
 }
 
 /// A custom server of the user.
@@ -239,6 +243,7 @@ impl Choices {
         words.extend(self.seed.map(|seed| ("seed".to_owned(), seed.to_string())));
         words.extend(self.link.map(|link| ("asked link".to_owned(), link.to_string())));
         words.extend(self.path.map(|path| ("asked path".to_owned(), path.to_string())));
+        words.extend(self.engine.map(|e| ("asked engine".to_owned(), e.to_string())));
         if !self.servers.is_empty() {
             words.insert("servers".to_owned(), self.servers.join(", "));
         }

@@ -58,6 +58,7 @@ fn cell(server: &str, cores: u32) -> CellRecord {
         repeats: 2,
         goal: "zero-loss".into(),
         certificate: Some(Certificate {
+            engine: Some(record::EngineKind::Sockets),
             certified_qps: 100_000.0,
             self_test_qps: 220_000.0,
             timeout_s: 0.25,

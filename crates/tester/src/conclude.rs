@@ -103,6 +103,7 @@ impl Setup {
         };
         let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
         let void = self.void(&tally, &evidence, seen.interrupted, schedule.clone());
+        let void = void.or_else(|| self.not_sent(&tally, counters.send_errors));
         let role_cpu = Cpu {
             user_s: cpu.as_secs_f64(),
             system_s: 0.0,
@@ -112,11 +113,6 @@ impl Setup {
             foreign: seen.foreign,
             cpus: pinned.clone(),
             ..Cpu::default()
-        };
-        let drops = Drops {
-            tester_receive: evidence.tester_drops,
-            tester_send: counters.send_errors,
-            ..Drops::default()
         };
         let mut trial = self.record(&tally, facts, workers, void.as_ref());
         // A closed loop always has a limiter, and so has a trial that missed its goal.
@@ -130,7 +126,8 @@ impl Setup {
             None => evidence.accuse(),
         };
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
-        trial.drops = drops;
+        trial.drops.tester_receive = evidence.tester_drops;
+        trial.drops.tester_send = counters.send_errors;
         trial.warnings = self.warnings(&tally, &counters, facts);
         if let (None, Some(Void::ScheduleNotKept { late, .. })) = (&void, schedule) {
             trial.warnings.push(Warning::LateQueries { share: late });
@@ -220,6 +217,13 @@ impl Setup {
     /// Returns whether the server's address is one of this host.
     pub fn target_is_local(&self) -> bool {
         sys::is_own_address(self.request.target)
+    }
+
+    /// Returns why a trial is void that failed while the device of the programs in the kernel dropped queries: those never left
+    /// the Tester. A query that a socket does not take is known as unsent, and only warned of.
+    fn not_sent(&self, tally: &Tally, queries: u64) -> Option<Void> {
+        let failed = tally.bad() > 0 && self.passed(tally) != Some(true);
+        (self.kernel.is_some() && queries > 0 && failed).then_some(Void::NotSent { queries })
     }
 
     /// Returns the warnings about the trial.

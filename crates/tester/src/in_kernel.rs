@@ -39,6 +39,8 @@ const PATIENCE: Nanos = Nanos::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 /// Time from the start of the workers' threads to that of the schedule: the kernel makes their frames meanwhile.
 const START_DELAY: Nanos = Nanos::from_millis(50);
+/// Time between two readings of the latencies so far.
+const LATENCIES: Nanos = Nanos::from_millis(250);
 /// Number of events that are taken in one look.
 const MOST_EVENTS: usize = 100_000;
 
@@ -57,9 +59,12 @@ fn sent_query(query: Sent, tester: &KernelTester) -> SentQuery {
     SentQuery { due, sent, key, port: tester.port(port), id }
 }
 
-fn counted(counts: &TesterCounts) -> Counted {
-    let TesterCounts { sent, valid, late, lost, duplicates, unexpected, blocked, .. } = *counts;
-    Counted { sent, valid, late, lost, duplicates, unexpected, blocked }
+/// Returns the counts for the collector; each query has `query` octets.
+fn counted(counts: &TesterCounts, query: usize) -> Counted {
+    let TesterCounts { sent, valid, late, lost, duplicates, unexpected, blocked, octets, .. } =
+        *counts;
+    let (query_octets, reply_octets) = (sent * query as u64, octets);
+    Counted { sent, valid, late, lost, duplicates, unexpected, blocked, query_octets, reply_octets }
 }
 
 /// Returns the packets that a device of this network namespace has dropped.
@@ -127,7 +132,7 @@ impl Setup {
         };
         tester.start_at(start)?;
         let tester = &tester;
-        let workers = cpus.len() as u32;
+        let (workers, query) = (cpus.len() as u32, plan.names.query.len());
         let mut collector = Collector::new(
             &self.plan(0, workers, tester.ports()),
             self.planned().unwrap_or(0),
@@ -140,7 +145,8 @@ impl Setup {
                 cpus.iter().map(|&cpu| scope.spawn(move || generate(tester, cpu))).collect();
             let ended = || threads.iter().any(|thread| thread.is_finished());
             let patience = self.request.timeout + PATIENCE;
-            let collected = collect(tester, &mut collector, cpus.len(), patience, &ended, stop);
+            let mut collecting = Collecting { tester, collector: &mut collector, query };
+            let collected = collecting.run(cpus.len(), patience, &ended, stop);
             while tester.end() {
                 sleep(Duration::from_millis(1));
             }
@@ -150,7 +156,7 @@ impl Setup {
         });
         let (spent, unread) = (spent?, collected?);
         let dropped = dropped_by(&plan.route.device).since(&before);
-        let tally = finish(tester, collector)?;
+        let tally = finish(tester, collector, query)?;
         let counters = EngineCounters {
             sent: tally.sent,
             received: tally.answered,
@@ -208,32 +214,47 @@ fn generate(tester: &KernelTester, cpu: usize) -> Result<Spent, TesterError> {
     Ok(Spent::since(before))
 }
 
-/// Collects counts and events until each query has its outcome, `patience` after all workers have ended by themselves, until a
-/// worker has `ended` before its time, or `stop`; returns how many replies found no room.
-fn collect(
-    tester: &KernelTester,
-    collector: &mut Collector,
-    workers: usize,
-    patience: Nanos,
-    ended: &dyn Fn() -> bool,
-    stop: &AtomicBool,
-) -> Result<u64, TesterError> {
-    let (mut stopped, mut until) = (false, None);
-    loop {
-        sleep(LOOK);
-        let events = take_events(tester, collector);
-        let (counts, now) = (tester.counts()?, clock::monotonic());
-        let done = counts.finished == workers;
-        if collector.count(counted(&counts), now) && !done && !stopped {
-            stopped = true;
-            collector.stop_early();
-            tester.stop_sending()?;
-        }
-        let quiet = done && events == 0 && collector.outstanding() == 0;
-        // What has no outcome long after the last timeout stays unresolved.
-        let given_up = done && now > *until.get_or_insert(now + patience);
-        if quiet || given_up || ended() || stop.load(Ordering::Relaxed) {
-            return Ok(counts.unread);
+/// A load whose outcomes are collected.
+struct Collecting<'a> {
+    tester: &'a KernelTester,
+    collector: &'a mut Collector,
+    /// Octets of a query.
+    query: usize,
+}
+
+impl Collecting<'_> {
+    /// Collects counts and events until each query has its outcome, `patience` after all workers have ended by themselves, until
+    /// a worker has `ended` before its time, or `stop`; returns how many replies found no room.
+    fn run(
+        &mut self,
+        workers: usize,
+        patience: Nanos,
+        ended: &dyn Fn() -> bool,
+        stop: &AtomicBool,
+    ) -> Result<u64, TesterError> {
+        let (mut stopped, mut until) = (false, None);
+        let mut next = clock::monotonic() + LATENCIES;
+        loop {
+            sleep(LOOK);
+            let events = take_events(self.tester, self.collector);
+            let (counts, now) = (self.tester.counts()?, clock::monotonic());
+            let done = counts.finished == workers;
+            if now > next {
+                next = now + LATENCIES;
+                self.collector.latencies(self.tester.latency()?);
+            }
+            let missed = self.collector.count(counted(&counts, self.query), now);
+            if missed && !done && !stopped {
+                stopped = true;
+                self.collector.stop_early();
+                self.tester.stop_sending()?;
+            }
+            let quiet = done && events == 0 && self.collector.outstanding() == 0;
+            // What has no outcome long after the last timeout stays unresolved.
+            let given_up = done && now > *until.get_or_insert(now + patience);
+            if quiet || given_up || ended() || stop.load(Ordering::Relaxed) {
+                return Ok(counts.unread);
+            }
         }
     }
 }
@@ -251,10 +272,14 @@ fn take_events(tester: &KernelTester, collector: &mut Collector) -> usize {
 }
 
 /// Adds what is known after the end.
-fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, TesterError> {
+fn finish(
+    tester: &KernelTester,
+    mut collector: Collector,
+    query: usize,
+) -> Result<Tally, TesterError> {
     while take_events(tester, &mut collector) > 0 {}
     let counts = tester.counts()?;
-    collector.count(counted(&counts), clock::monotonic());
+    collector.count(counted(&counts, query), clock::monotonic());
     let times = tester.times()?;
     let second = |s: &kernel::tester::TesterSecond| Second {
         sent: s.sent,

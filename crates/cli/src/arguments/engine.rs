@@ -2,8 +2,8 @@
 
 use anyhow::bail;
 use clap::Args;
-use record::TrialRequest;
 use record::request::{Engine, HardwareAddress, InKernel};
+use record::{EngineChoice, TrialRequest};
 use tester::Setup;
 
 use crate::arguments::choice::{Choice, choice};
@@ -26,19 +26,8 @@ pub(crate) struct EngineArgs {
     pub(crate) neighbour: Option<HardwareAddress>,
 }
 
-/// Engine of a load over UDP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EngineChoice {
-    /// Batched sockets.
-    Sockets,
-    /// Programs in the kernel.
-    Kernel,
-    /// Programs in the kernel where they can carry the load.
-    Auto,
-}
-
 /// Engines of a load over UDP.
-const ENGINE: [Choice<EngineChoice>; 3] = [
+pub(crate) const ENGINE: [Choice<EngineChoice>; 3] = [
     ("sockets", "The sockets of the workers", EngineChoice::Sockets),
     ("kernel", "Programs in the kernel", EngineChoice::Kernel),
     ("auto", "The kernel where it can carry the load, else sockets", EngineChoice::Auto),

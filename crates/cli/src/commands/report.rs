@@ -20,9 +20,9 @@ pub(crate) struct ReportArgs {
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
     /// Show this certificate of the Tester, from `verify` or `selftest`, with the runs; it must be for their path, engine
-    /// and transport
+    /// and transport; of several, each run gets the first that is for it
     #[arg(long, value_name = "FILE")]
-    certificate: Option<PathBuf>,
+    certificate: Vec<PathBuf>,
     /// Difference in per cent that several runs may have: the thresholds of their comparison
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = per_cent)]
     margin: f64,
@@ -43,10 +43,10 @@ const CONFIDENCE: f64 = 0.95;
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let runs: Result<Vec<Run>, _> = args.runs.iter().map(|run| args.store.load(run)).collect();
     let mut runs = runs?;
-    if let Some(path) = &args.certificate {
-        let file = CertificateFile::read(path).map_err(Failure::input)?;
-        runs.iter_mut().try_for_each(|run| show(run, &file, path))?;
-    }
+    let read =
+        |path: &PathBuf| Ok((path.clone(), CertificateFile::read(path).map_err(Failure::input)?));
+    let files = args.certificate.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
+    runs.iter_mut().try_for_each(|run| show(run, &files))?;
     let stats = Terms { confidence: CONFIDENCE, margin: args.margin, seed: 1 };
     let page = report::html(&runs, &CompareTerms::new(stats));
     record::write_bytes(&args.output, page.as_bytes()).map_err(Failure::run)?;
@@ -56,8 +56,25 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds a certificate to a run, if it is for the run's trials.
-fn show(run: &mut Run, file: &CertificateFile, path: &Path) -> Result<(), Failure> {
+/// Adds the first certificate to a run that is for the run's trials, if there are any.
+fn show(run: &mut Run, files: &[(PathBuf, CertificateFile)]) -> Result<(), Failure> {
+    let mut refused = None;
+    for (path, file) in files {
+        match matches(run, file) {
+            Ok(()) => {
+                run.plan.certificate = Some(file.without_trials());
+                return Ok(());
+            }
+            Err(why) => {
+                refused.get_or_insert(CertificateError::Refused { path: path.clone(), why });
+            }
+        }
+    }
+    refused.map_or(Ok(()), |why| Err(Failure::input(why)))
+}
+
+/// Checks that a certificate is for the trials of a run.
+fn matches(run: &Run, file: &CertificateFile) -> Result<(), String> {
     let unknown = HostFacts::default();
     let host = run.plan.host.as_ref().unwrap_or(&unknown);
     for record in run.results.iter().flat_map(|cell| &cell.trials) {
@@ -73,9 +90,7 @@ fn show(run: &mut Run, file: &CertificateFile, path: &Path) -> Result<(), Failur
             transport: trial.conditions.transport.clone(),
             ..file.tested.clone()
         };
-        let refused = |why| CertificateError::Refused { path: path.to_owned(), why };
-        file.matches(&trials, host).map_err(refused).map_err(Failure::input)?;
+        file.matches(&trials, host)?;
     }
-    run.plan.certificate = Some(file.without_trials());
     Ok(())
 }

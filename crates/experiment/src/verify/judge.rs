@@ -189,7 +189,7 @@ pub(super) fn capacity(rate: Qps, known: f64, trace: &SearchTrace) -> Check {
 
 /// Returns the reason of the machine for which a search ended below the known capacity, if there is one: the search says
 /// that the Tester could go no higher, or every trial that failed below the capacity is void, or its losses happened during stalls.
-fn below(known: f64, trace: &SearchTrace) -> Option<String> {
+pub(super) fn below(known: f64, trace: &SearchTrace) -> Option<String> {
     let found = trace.capacity.qps.unwrap_or(0.0);
     let beyond = trace.trials.iter().rev().filter(|record| record.rate_qps > found);
     let stopped = beyond.filter_map(|record| void(&record.trial)).next();
@@ -210,7 +210,7 @@ fn below(known: f64, trace: &SearchTrace) -> Option<String> {
 }
 
 /// Turns a failure into a Tester-limited value if `why` has a reason.
-fn blamed(check: Check, why: impl FnOnce() -> Option<String>) -> Check {
+pub(super) fn blamed(check: Check, why: impl FnOnce() -> Option<String>) -> Check {
     if !check.is_failed() {
         return check;
     }
@@ -243,7 +243,7 @@ fn usable(capture: &Capture) -> Result<&Captured, String> {
 }
 
 /// Returns why a trial is void.
-fn void(trial: &Trial) -> Option<String> {
+pub(super) fn void(trial: &Trial) -> Option<String> {
     trial.void.0.as_ref().map(ToString::to_string)
 }
 

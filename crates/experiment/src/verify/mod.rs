@@ -10,19 +10,20 @@
 //! other value beyond its bound is a failure. This module is pure: a [`TruthBench`] starts the servers, runs the trials
 //! and captures.
 
+mod agreement;
 mod behaviour;
 mod captured;
 mod judge;
 
 use measure::{Goal, Nanos, OpenPacing, Pacing, Qps};
-use record::{Check, CheckVerdict, Trial};
+use record::{Check, CheckVerdict, EngineKind, Trial};
 
 pub use self::behaviour::{Behaviour, Bimodal, Late, TokenBucket};
 pub use self::captured::{Capture, Captured, INTERVAL};
 pub use self::judge::{against_capture, behaviour_checks};
 use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
 use crate::names::NameBudget;
-use crate::search::{Rule, Search};
+use crate::search::{Rule, Search, SearchTrace};
 
 /// Number of times that a trial which the machine spoiled is run again.
 const RETRIES: u32 = 2;
@@ -30,6 +31,8 @@ const RETRIES: u32 = 2;
 const TIMEOUT: Nanos = Nanos::from_millis(250);
 /// Late replies come so long after the timeout.
 const LATE_BY: Nanos = Nanos::from_millis(10);
+/// Burst of a server of a known capacity.
+const BURST: Nanos = Nanos::from_millis(5);
 
 /// What is checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +51,8 @@ pub struct VerifyPlan {
     pub duration: Nanos,
     /// Share by which the known values are wrong on purpose; 0 for right ones.
     pub wrong: f64,
+    /// Whether the engine, the kernel, is held against sockets too.
+    pub beside_sockets: bool,
 }
 
 impl VerifyPlan {
@@ -62,6 +67,7 @@ impl VerifyPlan {
             behaviour_rate: rate(10e3),
             duration: Nanos::from_secs(3),
             wrong: 0.0,
+            beside_sockets: false,
         }
     }
 
@@ -133,6 +139,12 @@ pub trait TruthBench: Bench {
     /// If it does not start.
     fn serve(&mut self, behaviour: &Behaviour) -> Result<(), BenchError>;
 
+    /// Sends the queries of later trials by an engine; the server is started anew before them.
+    ///
+    /// # Errors
+    /// If there is no such engine here.
+    fn carry_by(&mut self, engine: EngineKind) -> Result<(), BenchError>;
+
     /// Runs a trial and captures it beside the server.
     ///
     /// # Errors
@@ -187,10 +199,11 @@ impl Verifying<'_> {
                 behaviour_checks(&behaviour, trial, Some(capture), wrong)
             })?;
         }
+        let mut found = Vec::new();
         for &rate in &self.plan.capacities {
-            self.capacity(rate)?;
+            found.extend(self.capacity(rate)?.map(|trace| (rate, trace)));
         }
-        Ok(())
+        if self.plan.beside_sockets { self.agree(&found) } else { Ok(()) }
     }
 
     /// Adds the checks of a trial at `rate`; runs it again while the machine spoils it.
@@ -215,25 +228,31 @@ impl Verifying<'_> {
         Ok(())
     }
 
-    /// Searches the capacity of a server that has `rate`.
-    fn capacity(&mut self, rate: Qps) -> Result<(), BenchError> {
+    /// Searches the capacity of a server that has `rate`; returns the last search.
+    fn capacity(&mut self, rate: Qps) -> Result<Option<SearchTrace>, BenchError> {
         let plan = self.plan;
-        let bucket = TokenBucket { rate, burst: Nanos::from_millis(5) };
+        let bucket = TokenBucket { rate, burst: BURST };
         self.bench.serve(&Behaviour { capacity: Some(bucket), ..Behaviour::default() })?;
-        let mut passed = false;
+        let (mut passed, mut last) = (false, None);
         for repeat in 0..plan.repeats {
-            // The server remembers no names.
-            let mut names = NameBudget::new(1 << 30, true);
-            let trace = plan.search.run(self.bench, &mut names, repeat, &mut |_| ())?;
+            let trace = self.search(repeat)?;
             let known = bucket.lossless(plan.search.duration) * (1.0 + plan.wrong);
             let check = judge::capacity(rate, known, &trace);
             passed |= check.verdict == CheckVerdict::Passed;
             self.add(check);
+            last = Some(trace);
         }
         if passed {
             self.done.certified_qps = self.done.certified_qps.max(rate.get());
         }
-        Ok(())
+        Ok(last)
+    }
+
+    /// Searches the capacity of the server that runs.
+    fn search(&mut self, repeat: u32) -> Result<SearchTrace, BenchError> {
+        // The server remembers no names.
+        let mut names = NameBudget::new(1 << 30, true);
+        self.plan.search.run(self.bench, &mut names, repeat, &mut |_| ())
     }
 
     fn add(&mut self, check: Check) {

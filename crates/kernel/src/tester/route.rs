@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, neighbour};
@@ -108,6 +109,20 @@ fn source_to(target: SocketAddr) -> io::Result<IpAddr> {
 pub fn hardware_of(device: &str) -> Option<Hardware> {
     let mut of_device = getifaddrs().ok()?.filter(|found| found.interface_name == device);
     of_device.find_map(|found| found.address?.as_link_addr()?.addr())
+}
+
+/// Returns whether a device is an end of a veth pair.
+pub(crate) fn is_veth(device: &str) -> bool {
+    let mut wanted = LinkMessage::default();
+    wanted.header.index = if_nametoindex(device).unwrap_or(0);
+    let kind = LinkInfo::Kind(InfoKind::Veth);
+    let mut found = false;
+    let asked = ask(RouteNetlinkMessage::GetLink(wanted), 0, |message| {
+        let RouteNetlinkMessage::NewLink(link) = message else { return };
+        let is_kind = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::LinkInfo(infos) if infos.contains(&kind));
+        found |= link.attributes.iter().any(is_kind);
+    });
+    asked.is_ok() && found
 }
 
 /// Asks the kernel over netlink, and calls `take` for each message of its answer.

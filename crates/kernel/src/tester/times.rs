@@ -9,13 +9,15 @@ use crate::program::Loaded;
 
 /// Number of words of `struct counts` in `bpf/tester.bpf.c`, and how many of them are before the instants.
 const COUNTS: usize = FIRST_COUNTS + 2 * INSTANTS;
-const FIRST_COUNTS: usize = 11;
+const FIRST_COUNTS: usize = 12;
 /// Largest number of instants.
 const INSTANTS: usize = 128;
 /// Buckets of a row of a histogram, rows of a histogram, and histograms of a core.
 const ROW: usize = 1_024;
 pub(crate) const ROWS: u32 = 28;
 pub(crate) const HISTOGRAMS: u32 = 3;
+/// The histogram of the latencies from due to reply.
+const LATENCY: u32 = 1;
 
 /// Counts of all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub struct TesterCounts {
     pub finished: usize,
     /// When the last query left.
     pub last_sent: Nanos,
+    /// Octets of the valid replies that the kernel judged.
+    pub octets: u64,
 }
 
 /// Counts of one second.
@@ -91,7 +95,13 @@ pub(crate) fn counts(programs: &Loaded) -> Result<TesterCounts, KernelError> {
         exhausted: cores.iter().any(|core| core[8] > 0),
         finished: cores.iter().filter(|core| core[9] > 0).count(),
         last_sent: Nanos(cores.iter().map(|core| core[10]).max().unwrap_or(0)),
+        octets: sum(11),
     })
+}
+
+/// Reads the latencies so far.
+pub(crate) fn latency(programs: &Loaded, cores: u32) -> Result<Histogram, KernelError> {
+    histogram(programs, LATENCY, cores)
 }
 
 /// Reads the histograms, the seconds and the instants.
@@ -103,7 +113,7 @@ pub(crate) fn times(
     let histogram = |which| histogram(programs, which, cores);
     Ok(TesterTimes {
         schedule_error: histogram(0)?,
-        latency: histogram(1)?,
+        latency: histogram(LATENCY)?,
         latency_from_send: histogram(2)?,
         series: series(programs, cores, sizes.seconds)?,
         outstanding: outstanding(&of_cores(programs)?),

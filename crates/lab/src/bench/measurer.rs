@@ -13,16 +13,17 @@ use std::path::{Path, PathBuf};
 use experiment::TrialSpec;
 use experiment::settings::TesterSettings;
 use measure::{Pacing, Path as LinkPath};
-use record::TrialRequest;
 use record::request::{
-    Close, Connecting, Engine, Gso, Http, HttpMethod, Names, Sockets, Tls, WaitFor, Workload,
+    Close, Connecting, Engine, Gso, HardwareAddress, Http, HttpMethod, InKernel, Names, Sockets,
+    Tls, WaitFor, Workload,
 };
+use record::{EngineKind, TrialRequest};
 use wire::Namespace;
 
 use super::{LabBench, failed};
 use crate::enter::program;
 use crate::exec::MEASURE_COMMAND;
-use crate::testbed::{Host, SOURCES_V4, SOURCES_V6};
+use crate::testbed::{Host, SOURCES_V4, SOURCES_V6, hardware};
 
 /// Number of clients above which a large part of the Tester's ports is in use.
 const MANY: u32 = 1_000;
@@ -54,6 +55,22 @@ pub(crate) fn base_request(
     };
     let pacing = Pacing::Window { outstanding: 1 };
     TrialRequest { engine, sockets, seed, ..TrialRequest::new(target, workload, pacing) }
+}
+
+/// Returns a base request whose queries at a rate over UDP are carried by `engine`.
+pub(crate) fn carried_by(engine: EngineKind, base: TrialRequest) -> TrialRequest {
+    match engine {
+        EngineKind::Kernel => TrialRequest { engine: Engine::Kernel(InKernel::default()), ..base },
+        EngineKind::Sockets | EngineKind::Streams => base,
+    }
+}
+
+/// Returns the way of the Tester's queries to another host.
+pub(crate) fn way_to(other: Host) -> InKernel {
+    InKernel {
+        device: Some(Host::interface(other)),
+        neighbour: Some(HardwareAddress(hardware(other, Host::Tester))),
+    }
 }
 
 /// Returns the clients and connections of a load over streams.
@@ -92,11 +109,14 @@ impl LabBench<'_> {
         if let (Some(capture), Some(rate)) = (&self.capture, spec.pacing.peak_rate()) {
             (request.workload, request.duration) = capture.at(rate.get());
         }
+        if matches!(request.engine, Engine::Kernel(_)) {
+            request.engine = self.in_kernel(spec.pacing);
+        }
         let whole = self.testbed.path() == LinkPath::HostOffload;
         if whole && matches!(request.engine, Engine::Udp) {
             request.sockets.gso = Gso::On;
         }
-        if self.outside.is_none() && matches!(request.engine, Engine::Udp) {
+        if self.outside.is_none() && !matches!(request.engine, Engine::Streams(_)) {
             request.sockets.source = sources(request.target.is_ipv4()).parse().ok();
             // No replies are joined on a wire-like path. A moderated link would only keep them for a joining socket, until
             // the kernel's next tick: 4 ms.
@@ -117,6 +137,18 @@ impl LabBench<'_> {
             request.sockets.wait = WaitFor::Yield;
         }
         request
+    }
+
+    /// Returns the engine of a trial for which the kernel was chosen: sockets warm a server up, since the programs send at a rate.
+    fn in_kernel(&self, pacing: Pacing) -> Engine {
+        if !matches!(pacing, Pacing::Constant { .. } | Pacing::Poisson { .. }) {
+            return Engine::Udp;
+        }
+        if self.outside.is_some() {
+            return Engine::Kernel(InKernel::default());
+        }
+        let other = if self.server.is_some() { Host::Dut } else { Host::Auth };
+        Engine::Kernel(way_to(other))
     }
 
     /// Returns the queried names; `None` if a file contains the queries.

@@ -74,6 +74,7 @@ fn files() -> impl Strategy<Value = CertificateFile> {
         });
     let self_test =
         (any::<bool>(), option::of(0.01..60f64)).prop_map(|(passed, shortened_s)| Certificate {
+            engine: passed.then_some(EngineKind::Kernel),
             certified_qps: 1e3,
             self_test_qps: 2.2e3,
             timeout_s: 0.25,

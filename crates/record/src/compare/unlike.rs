@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::figures::Values;
-use crate::{CellRecord, Conditions, HostFacts, Run};
+use crate::{CellRecord, Conditions, EngineKind, HostFacts, Run};
 
 /// Returns why the figures of two cells cannot be compared; `None` if they can.
 ///
@@ -21,6 +21,7 @@ pub(super) fn unlike(a: &CellRecord, b: &CellRecord) -> Vec<String> {
     let mut why = differing([
         ("link", link(a), link(b)),
         ("path", path(a), path(b)),
+        ("engine", engine(a).to_owned(), engine(b).to_owned()),
         ("transport", transport(a).to_owned(), transport(b).to_owned()),
     ]);
     let (Some(x), Some(y)) = (conditions(a), conditions(b)) else { return why };
@@ -82,6 +83,11 @@ fn link(cell: &CellRecord) -> String {
 /// Returns how a datagram crossed the links. Early records do not say it: messages crossed whole.
 fn path(cell: &CellRecord) -> String {
     cell.path().map_or_else(|| "unknown".to_owned(), |path| path.to_string())
+}
+
+/// Returns what carried a cell's queries. Early records do not say it: sockets. Connections are told by the transport.
+fn engine(cell: &CellRecord) -> &str {
+    if cell.engine() == Some(EngineKind::Kernel) { "kernel" } else { "sockets" }
 }
 
 /// Returns the transport of a cell's queries. Early records do not say it: it was UDP.

@@ -11,11 +11,9 @@ const ALL: [Condition; 5] = [
     ("rule", |_, cell| (!cell.rule.is_empty()).then(|| cell.rule.clone())),
     ("goal", |_, cell| (!cell.goal.is_empty()).then(|| cell.goal.clone())),
     ("engine", |_, cell| {
-        let kernel = |engine: &&EngineKind| **engine == EngineKind::Kernel;
-        // The others are known by the transport.
-        let engines =
-            cell.trials.iter().filter_map(|record| record.trial.conditions.engine.as_ref());
-        engines.into_iter().find(kernel).map(ToString::to_string)
+        let all = || cell.trials.iter().map(|record| record.trial.conditions.engine);
+        let kernel = all().flatten().find(|engine| *engine == EngineKind::Kernel);
+        kernel.or(all().flatten().next()).map(|engine| engine.to_string())
     }),
     ("link", |run, cell| {
         let testbed = run.plan.testbed.as_ref();
@@ -53,6 +51,11 @@ impl Conditions {
         for (name, value) in ALL {
             let mut values = cells.clone().filter_map(|cell| value(run, cell));
             let Some(first) = values.next() else { continue };
+            let kernel = EngineKind::Kernel.to_string();
+            if name == "engine" && first != kernel && values.clone().all(|value| value != kernel) {
+                // Sockets and streams are known by the transport.
+                continue;
+            }
             if values.all(|value| value == first) {
                 heading.push(format!("{name} {first}"));
             } else if !varied.iter().any(|key| key == name) {
@@ -121,5 +124,28 @@ mod tests {
         let one = Conditions::of(&run, cells[..1].iter(), &[]);
         assert_eq!(one.title("Capacity"), "Capacity (rule mlrsearch, goal zero-loss)");
         assert_eq!(Conditions::of(&run, [].iter(), &[]).title("Capacity"), "Capacity");
+    }
+
+    #[test]
+    fn the_engine_is_named_where_one_is_the_kernel() {
+        let run = Run::default();
+        let measured = |engine| {
+            let mut cell = cell("mlrsearch", "zero-loss");
+            let text = include_str!("../../../record/tests/fixtures/trial.json");
+            let mut trial: record::Trial = serde_json::from_str(text).expect("a trial");
+            trial.conditions.engine = Some(engine);
+            cell.trials.push(record::TrialRecord { repeat: 0, rate_qps: 1.0, trial });
+            cell
+        };
+        let [sockets, kernel] = [EngineKind::Sockets, EngineKind::Kernel].map(measured);
+        let alone = Conditions::of(&run, [sockets.clone()].iter(), &[]);
+        assert!(!alone.heading.contains("engine"), "{}", alone.heading);
+        let alone = Conditions::of(&run, [kernel.clone()].iter(), &[]);
+        assert!(alone.heading.contains("engine kernel"), "{}", alone.heading);
+        let cells = [sockets, kernel];
+        let both = Conditions::of(&run, cells.iter(), &[]);
+        assert_eq!(both.columns, ["engine"]);
+        assert_eq!(both.values(&run, &cells[0]), ["sockets"]);
+        assert!(Conditions::of(&run, cells.iter(), &["engine".to_owned()]).columns.is_empty());
     }
 }

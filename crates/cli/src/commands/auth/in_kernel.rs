@@ -35,7 +35,7 @@ pub(super) fn start(
         loaded => loaded.map_err(Failure::input)?,
     };
     for device in &args.device {
-        kernel.attach(device).map_err(Failure::input)?;
+        kernel.attach_for_hosts(device).map_err(Failure::input)?;
     }
     Ok(Some(kernel))
 }

@@ -6,9 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 use experiment::Custom;
 use measure::{Link, Path as WirePath};
+use record::EngineChoice;
 
 use crate::arguments::address::parse_target;
 use crate::arguments::dut::DutArgs;
+use crate::arguments::choice::choice;
+use crate::arguments::engine::ENGINE;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::arguments::wait::WaitArgs;
 
@@ -18,6 +21,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
   One of them in full (hours), with every trial in a file
     dnsdyno run dns64-rfc8219 --servers unbound --json unbound.json
+
+  As root, with the engine that is certified for more: programs in the kernel, or sockets
+    dnsdyno run dns64-rfc8219 --quick --engine auto
 
   The last one was killed: what it had done is kept, the rest is done
     dnsdyno run --resume last
@@ -33,7 +39,7 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present_any = ["list", "resume"])]
     pub(crate) experiment: Option<PathBuf>,
     /// Continue an interrupted run of the store: its number, or `last`
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "servers", "dry_run", "no_store", "link", "path", "seed"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "servers", "dry_run", "no_store", "link", "path", "engine", "seed"])]
     pub(crate) resume: Option<RunRef>,
     /// List the built-in experiments
     #[arg(long)]
@@ -70,6 +76,10 @@ pub(crate) struct RunArgs {
     /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload)
     #[arg(long, value_name = "KIND")]
     pub(crate) path: Option<WirePath>,
+    /// What sends queries over UDP and checks replies instead of the experiment's choice: sockets, programs in the kernel (as
+    /// root), or the one that is certified for more (docs/kernel.md)
+    #[arg(long, value_parser = choice(&ENGINE), value_name = "ENGINE")]
+    pub(crate) engine: Option<EngineChoice>,
     /// Seed of the order of names and of the order of measurements
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

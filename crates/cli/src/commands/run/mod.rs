@@ -13,7 +13,7 @@ use experiment::{Experiment, Found};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
 use lab::{Checked, CpuList, Entered, Event, RunOptions, run_experiment};
-use record::{CellRecord, CertificateFile, Check, HostFacts, Run, Store};
+use record::{CellRecord, CertificateFile, Check, EngineKind, HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
 
@@ -45,7 +45,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let options = options(&args, resumed)?;
     let checked = lab::check(&experiment, &options).map_err(failure)?;
     if args.dry_run {
-        plan::show(&checked);
+        plan::show(&checked, options.engine);
         return cores_are_here(&checked);
     }
     output::try_writing([&args.json])?;
@@ -126,6 +126,7 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> Result<RunOptions, Failure> 
         custom: args.custom.iter().chain(&args.remote).cloned().collect(),
         link: args.link,
         path: args.path,
+        engine: args.engine,
         certificate: args
             .certificate
             .as_ref()
@@ -252,18 +253,25 @@ fn told(event: &Event<'_>) -> String {
                 plan.words().iter().map(|(what, how)| format!("{what} {how}")).collect();
             format!("testbed: {}", facts.join("; "))
         }
-        Event::SelfTest => "self-test of the Tester: the Measurer against the AuthDNS".to_owned(),
-        Event::Certified(c) if c.passed => {
+        Event::SelfTest(engine) => {
+            let of = engine_words(*engine);
+            format!("self-test of the Tester{of}: the Measurer against the AuthDNS")
+        }
+        Event::Engine { engine, why, .. } => format!("engine {engine}: {why}"),
+        Event::Certified(engine, c) if c.passed => {
             let missed: Vec<&Check> = c.checks.iter().filter(|check| check.is_failed()).collect();
             let known = match (c.checks.len(), missed.len()) {
                 (0, _) => String::new(),
                 (all, missed) => format!("; {} of {all} known values found", all - missed),
             };
             let missed = missed.iter().map(|check| format!("\n  {}", report::check_line(check)));
-            format!("certified for servers up to {:.0} qps{known}", c.certified_qps)
+            let of = engine_words(*engine);
+            format!("certified for servers up to {:.0} qps{of}{known}", c.certified_qps)
                 + &missed.collect::<String>()
         }
-        Event::Certified(_) => "the Tester passed no self-test".to_owned(),
+        Event::Certified(engine, _) => {
+            format!("the Tester{} passed no self-test", engine_words(*engine))
+        }
         Event::Planned(cells, expected) => {
             format!("{} cells, about {}", cells.len(), span(expected.as_secs_f64()))
         }
@@ -291,6 +299,11 @@ fn told(event: &Event<'_>) -> String {
         }
         Event::Kept(dir) => format!("configurations and logs are kept in {}", dir.display()),
     }
+}
+
+/// Returns the engine in words; empty for the usual one.
+fn engine_words(engine: EngineKind) -> String {
+    if engine == EngineKind::Kernel { format!(" with the engine {engine}") } else { String::new() }
 }
 
 /// Returns the findings of a visit as text.

@@ -6,6 +6,7 @@ use experiment::{Experiment, estimate, self_test_estimate, visit_estimate};
 use lab::Checked;
 use lab::built_in::EXPERIMENTS;
 use measure::Nanos;
+use record::EngineChoice;
 use report::view::{Align, align, setting_words, span};
 
 /// Largest number of points of a matrix that are listed one by one.
@@ -30,8 +31,8 @@ fn time(experiment: &Experiment) -> String {
     span(time.as_secs_f64())
 }
 
-/// Prints the plan of an experiment.
-pub(crate) fn show(checked: &Checked<'_>) {
+/// Prints the plan of an experiment with the engine of the command line, if that names one.
+pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
     let experiment = checked.experiment;
     let common = experiment.common();
     println!("{}: {}", common.name, common.title);
@@ -55,6 +56,10 @@ pub(crate) fn show(checked: &Checked<'_>) {
         _ => common.repeats.to_string(),
     };
     println!("form: {form}; method: {}; repeats: {repeats}", common.method.word());
+    let engine = engine.unwrap_or(common.tester.engine);
+    if engine != EngineChoice::Sockets {
+        println!("engine: {engine}");
+    }
     for input in &checked.inputs {
         println!("{}: {}, {}", input.key, input.path, input.words());
     }

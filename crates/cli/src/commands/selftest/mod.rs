@@ -15,7 +15,9 @@ use load::Live;
 use measure::{Goal, Link, Nanos, Pacing, Qps};
 use record::request::{Engine, Names, Workload};
 use record::testbed::Network;
-use record::{Certificate, CertificateFile, Tested, TrialRecord, TrialRequest, TrialResult};
+use record::{
+    Certificate, CertificateFile, EngineChoice, Tested, TrialRecord, TrialRequest, TrialResult,
+};
 use tester::{AuthListen, AuthServer, Setup, udp_options};
 use udp::UdpOptions;
 use wire::Namespace;
@@ -24,7 +26,6 @@ pub(crate) use self::args::{EXAMPLES, SelftestArgs};
 use self::in_kernel::Chain;
 use crate::arguments::address::{ipv4_net, ipv6_net};
 use crate::arguments::certificate::{shortened, tested};
-use crate::arguments::engine::EngineChoice;
 use crate::commands::verify;
 use crate::failure::Failure;
 use crate::output;
@@ -60,6 +61,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     drop(progress);
     let passed = outcome.trial.passed == Some(true) && !outcome.trial.void.is_void();
     let certificate = Certificate {
+        engine: outcome.trial.conditions.engine,
         certified_qps: if passed { args.rate.get() / RATE_FACTOR } else { 0.0 },
         self_test_qps: args.rate.get(),
         timeout_s: args.timeout.as_secs_f64(),

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use measure::{Link, Path as WirePath, Qps};
+use record::EngineKind;
 
 use crate::arguments::address::parse_target;
+use crate::arguments::choice::{Choice, choice};
 use crate::arguments::number::parse_share;
 use crate::arguments::wait::WaitArgs;
 
@@ -14,6 +16,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
   Does this machine's Tester find what is known? A quarter of a minute, then about two minutes
     dnsdyno verify --quick
     dnsdyno verify --certificate tester.json
+
+  The same for programs in the kernel, as root; both engines must also agree
+    dnsdyno verify --engine kernel --certificate kernel.json
 
   The certificate then goes with what is measured
     dnsdyno search [2001:db8::53]:53 --rfc8219 --namespace 0.0.0.0/2 --certificate tester.json
@@ -24,6 +29,12 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
   Does verify notice a wrong value? It must fail, with exit code 1
     dnsdyno verify --quick --wrong-truth 0.05";
+
+/// Engines that are verified.
+const ENGINE: [Choice<EngineKind>; 2] = [
+    ("sockets", "The sockets of the workers", EngineKind::Sockets),
+    ("kernel", "Programs in the kernel", EngineKind::Kernel),
+];
 
 /// `dnsdyno verify`
 #[derive(Args, Clone, Debug)]
@@ -46,6 +57,10 @@ pub(crate) struct VerifyArgs {
     /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload) [default: wire]
     #[arg(long, value_name = "KIND")]
     pub(crate) path: Option<WirePath>,
+    /// What sends the queries and checks the replies: sockets, or programs in the kernel (as root), whose findings are then also
+    /// held against those of sockets
+    #[arg(long, value_parser = choice(&ENGINE), value_name = "ENGINE", default_value = "sockets", conflicts_with_all = ["loopback", "trial"])]
+    pub(crate) engine: EngineKind,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     /// Make the known values wrong by this share (0 to 1): verify must fail then

@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use experiment::{Behaviour, Bench, BenchError, Capture, Captured, TrialSpec, TruthBench};
 use lab::{Host, Pair, PairCapture};
 use measure::{Goal, Nanos, Pacing, Path as WirePath, Qps};
-use record::request::{Gso, Names, Sockets, Workload};
-use record::{Tested, Trial, TrialRequest};
+use record::request::{Engine, Gso, InKernel, Names, Sockets, Workload};
+use record::{EngineKind, Tested, Trial, TrialRequest};
 use tester::{AuthListen, AuthServer, Setup, udp_options};
 use trace::{CaptureError, Served};
 use udp::UdpOptions;
@@ -30,6 +30,10 @@ pub(super) struct Ground {
     pub(super) pair: Pair,
     stop: Arc<AtomicBool>,
     running: Option<Running>,
+    /// Way of the queries that programs in the kernel send; `None` where they do not.
+    way: Option<InKernel>,
+    /// Engine of the trials.
+    engine: Engine,
 }
 
 /// A server and the Tester against it.
@@ -41,7 +45,22 @@ struct Running {
 
 impl Ground {
     pub(super) fn new(pair: Pair, stop: Arc<AtomicBool>) -> Self {
-        Ground { pair, stop, running: None }
+        Ground { pair, stop, running: None, way: None, engine: Engine::Udp }
+    }
+
+    /// Lets programs in the kernel send the queries.
+    ///
+    /// # Errors
+    /// If the kernel does not let them.
+    pub(super) fn use_kernel(&mut self) -> Result<(), anyhow::Error> {
+        let way = self.pair.receive_frames().map_err(anyhow::Error::msg)?;
+        self.engine = Engine::Kernel(way.clone());
+        self.way = Some(way);
+        let setup = self.pair.run(Host::Tester, || {
+            let setup = Setup::new(self.request(self.pair.address()), command_line())?;
+            setup.probe_kernel()
+        });
+        Ok(setup??)
     }
 
     /// Returns the conditions of the trials.
@@ -79,6 +98,7 @@ impl Ground {
             goal: Some(Goal::zero_loss()),
             sockets,
             dut_cpus: self.pair.cores.server.cpus().to_vec(),
+            engine: self.engine.clone(),
             ..TrialRequest::new(target, workload, pacing)
         }
     }
@@ -108,7 +128,10 @@ impl Ground {
         });
         let server = started.map_err(Failure::run)??;
         let address = server.addresses()[0];
-        let setup = Setup::new(self.request(address), command_line())?;
+        let request = self.request(address);
+        // The programs' way is that of the Tester's host.
+        let setup = self.pair.run(Host::Tester, || Setup::new(request, command_line()));
+        let setup = setup.map_err(Failure::run)??;
         let tester = OwnBench { setup, varied: Varied::default(), stop: self.stop.clone() };
         Ok(Running { server, tester, address })
     }
@@ -161,6 +184,15 @@ impl TruthBench for Ground {
     fn serve(&mut self, behaviour: &Behaviour) -> Result<(), BenchError> {
         self.end();
         self.running = Some(self.start(behaviour).map_err(failed)?);
+        Ok(())
+    }
+
+    fn carry_by(&mut self, engine: EngineKind) -> Result<(), BenchError> {
+        self.engine = match (engine, &self.way) {
+            (EngineKind::Kernel, Some(way)) => Engine::Kernel(way.clone()),
+            (EngineKind::Sockets, _) => Engine::Udp,
+            _ => return Err(BenchError::Failed(format!("there is no engine {engine} here"))),
+        };
         Ok(())
     }
 

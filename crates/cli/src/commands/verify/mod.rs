@@ -12,7 +12,7 @@ use lab::host::Depth;
 use lab::{EnterError, Entered, Lab, Network, Pair, PairCores, RunDir};
 use measure::{Link, Pacing, Path as WirePath, Qps};
 use record::certificate::CERTIFICATE_VERSION;
-use record::{CertificateFile, Check, Tested, Trial};
+use record::{CertificateFile, Check, EngineKind, Tested, Trial};
 use tester::unix_now;
 use trace::Capture;
 
@@ -34,6 +34,9 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     match enter(args)? {
         Entry::Outside(code) => outside(code),
         Entry::Loopback(why) => {
+            if args.engine == EngineKind::Kernel {
+                return Err(Failure::input(anyhow!("--engine kernel needs namespaces: {why}")));
+            }
             eprintln!("verify: on the loopback of this host: {why}");
             conduct(args, &plan, Ground::new(Pair::on_loopback(cores), interruption()?))
         }
@@ -42,7 +45,15 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
             let (link, path) =
                 (args.link.unwrap_or(Link::Plain), args.path.unwrap_or(WirePath::Wire));
             let pair = Pair::in_namespaces(&lab, &dir, cores, link, path).map_err(Failure::run)?;
-            conduct(args, &plan, Ground::new(pair, lab.interrupted().clone()))
+            let mut ground = Ground::new(pair, lab.interrupted().clone());
+            if args.engine == EngineKind::Kernel {
+                if path == WirePath::HostOffload {
+                    let why = "--engine kernel sends each query as a packet: its path is wire";
+                    return Err(Failure::input(anyhow!(why)));
+                }
+                ground.use_kernel().map_err(Failure::input)?;
+            }
+            conduct(args, &plan, ground)
         }
     }
 }
@@ -88,6 +99,7 @@ fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
         plan.search.max = highest;
     }
     (plan.repeats, plan.wrong) = (args.repeats, args.wrong_truth);
+    plan.beside_sockets = args.engine == EngineKind::Kernel;
     Ok(plan)
 }
 

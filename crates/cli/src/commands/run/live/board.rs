@@ -46,8 +46,9 @@ impl Board {
         let mut state = self.state();
         match event {
             Event::Begun(plan) => state.begun(plan),
-            Event::SelfTest => state.self_test(),
-            Event::Certified(certificate) => state.certified(certificate.certified_qps),
+            Event::SelfTest(_) => state.self_test(),
+            Event::Engine { certified_qps: Some(qps), .. } => state.certified(*qps),
+            Event::Certified(_, certificate) => state.certified(certificate.certified_qps),
             Event::Planned(cells, expected) => state.planned(cells, *expected),
             Event::Visit { cell, repeat, number: (number, of), remaining } => {
                 let course = Course { number: *number, of: *of, remaining: *remaining };
@@ -66,7 +67,7 @@ impl Board {
             }
             Event::Skipped(_) => state.skip(),
             Event::SelfTestTrial(record) => state.self_test_trial(record),
-            Event::Serving(..) | Event::Forgotten(..) | Event::Kept(_) => {}
+            Event::Engine { .. } | Event::Serving(..) | Event::Forgotten(..) | Event::Kept(_) => {}
         }
     }
 }

@@ -1,0 +1,206 @@
+//! The engine of an experiment's queries: sockets, programs in the kernel, or the one that is certified for more.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+
+/// An authoritative server at one rate, by both engines.
+const BOTH: &str = r#"
+name = "both"
+title = "both engines"
+role = "authoritative"
+servers = ["nsd"]
+method = "load"
+repeats = 1
+warm-up = "100ms"
+[workload]
+namespace = "10.0.0.0/20"
+type = "A"
+[load]
+rates = ["500"]
+duration = "1s"
+timeout = "5s"
+[[matrix.engine]]
+name = "sockets"
+tester.engine = "sockets"
+[[matrix.engine]]
+name = "kernel"
+tester.engine = "kernel"
+"#;
+
+/// A DNS64 server, searched after a self-test.
+const SEARCH: &str = r#"
+name = "searched"
+title = "a DNS64 server"
+role = "dns64"
+servers = ["unbound"]
+method = "search"
+repeats = 1
+[workload]
+namespace = "10.0.0.0/8"
+[search]
+goal = "loss < 50%"
+start = "1k"
+max = "2k"
+resolution = 0.5
+duration = "500ms"
+timeout = "4s"
+"#;
+
+/// Runs dnsdyno in a folder of its own, with an experiment in the file x.toml.
+struct Ran {
+    output: Output,
+    run: Option<Value>,
+}
+
+impl Ran {
+    /// Runs the experiment by `prefix`, a command that runs another; trials are shortened.
+    fn by(prefix: &[&str], text: &str, arguments: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(dir.path(), open).expect("its owner's");
+        std::fs::write(dir.path().join("x.toml"), text).expect("writes");
+        let dnsdyno = cargo_bin("dnsdyno");
+        let (program, rest) = match prefix {
+            [program, rest @ ..] => (Path::new(program).to_owned(), Some((rest, &dnsdyno))),
+            [] => (dnsdyno.clone(), None),
+        };
+        let mut command = Command::new(program);
+        if let Some((rest, dnsdyno)) = rest {
+            command.args(rest).arg(dnsdyno);
+        }
+        command.args(["run", "x.toml", "--wait", "--no-store", "--json", "run.json"]);
+        command.args(arguments).current_dir(dir.path()).env("HOME", dir.path());
+        let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
+        let json = std::fs::read_to_string(dir.path().join("run.json")).ok();
+        Ran { output, run: json.map(|json| serde_json::from_str(&json).expect("JSON")) }
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// Returns why there was no run; `None` if there was one.
+    fn cannot(&self) -> Option<String> {
+        let said = self.said();
+        let why = ["cannot get its namespaces", "need root of this machine", "may not load BPF"];
+        why.iter().any(|why| said.contains(why)).then_some(said)
+    }
+
+    fn cells(&self) -> &[Value] {
+        let run = self.run.as_ref().unwrap_or_else(|| panic!("no run: {}", self.said()));
+        run["results"].as_array().expect("cells")
+    }
+}
+
+fn trials(cell: &Value) -> &[Value] {
+    cell["trials"].as_array().expect("trials")
+}
+
+#[test]
+fn both_engines_measure_over_every_kind_of_link() {
+    for link in ["plain", "moderated", "steered"] {
+        let ran = Ran::by(&[], BOTH, &["--link", link]);
+        if let Some(why) = ran.cannot() {
+            return skip::because(why);
+        }
+        if ran.said().contains("not installed") {
+            return skip::because("no NSD");
+        }
+        assert_eq!(ran.cells().len(), 2, "{link}: {}", ran.said());
+        for cell in ran.cells() {
+            let engine = cell["settings"]["engine"].as_str().expect("the varied engine");
+            for trial in trials(cell) {
+                let conditions = &trial["conditions"];
+                assert_eq!(conditions["engine"], engine, "{link}: {}", ran.said());
+                assert_eq!(conditions["link"], link);
+                assert_eq!(
+                    (&trial["sent"], &trial["valid"]),
+                    (&250.into(), &250.into()),
+                    "{trial}"
+                );
+                // A query has a header, the name and its type; its reply an address more.
+                assert_eq!(trial["octets"]["queries"], 250 * 48, "{trial}");
+                assert_eq!(trial["octets"]["replies"], 250 * 64, "{trial}");
+            }
+        }
+        let table = String::from_utf8_lossy(&ran.output.stdout).into_owned();
+        assert!(table.contains("kernel") && table.contains("sockets"), "{table}");
+    }
+}
+
+#[test]
+fn the_certificate_is_of_the_engine_that_measures() {
+    for engine in ["kernel", "auto"] {
+        let ran = Ran::by(&[], SEARCH, &["--engine", engine]);
+        if let Some(why) = ran.cannot() {
+            return skip::because(why);
+        }
+        if ran.said().contains("not installed") {
+            return skip::because("no Unbound");
+        }
+        let [cell] = ran.cells() else { panic!("one cell: {}", ran.said()) };
+        let certified = &cell["certificate"]["engine"];
+        if engine == "kernel" {
+            assert_eq!(certified, "kernel", "{}", ran.said());
+            // The AuthDNS behind the server is in the kernel too, and the server's queries reach it.
+            let answered = |trial: &&Value| trial["valid"].as_u64() > Some(0);
+            assert!(trials(cell).iter().any(|trial| answered(&trial)), "{}", ran.said());
+        } else {
+            assert!(ran.said().contains(&format!("engine {}: ", certified.as_str().expect("one"))));
+        }
+        for trial in trials(cell) {
+            assert_eq!(&trial["conditions"]["engine"], certified, "{}", ran.said());
+        }
+        for trial in cell["certificate"]["trials"].as_array().expect("trials") {
+            assert_eq!(&trial["conditions"]["engine"], certified, "{}", ran.said());
+        }
+        let choices = &ran.run.as_ref().expect("a run")["choices"];
+        assert_eq!(choices["engine"], engine);
+    }
+}
+
+#[test]
+fn an_ordinary_user_falls_back_to_sockets_and_is_told() {
+    let user = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+    ];
+    let me = std::fs::metadata("/proc/self").expect("this process");
+    if std::os::unix::fs::MetadataExt::uid(&me) != 0 {
+        return skip::because("only root can become another user");
+    }
+    let ran = Ran::by(&user, SEARCH, &["--engine", "kernel"]);
+    if ran.said().contains("cannot get its namespaces") || ran.said().contains("not installed") {
+        return skip::because(ran.said());
+    }
+    assert_eq!(ran.output.status.code(), Some(2), "{}", ran.said());
+    assert!(ran.said().contains("ask for `auto` to fall back to sockets"), "{}", ran.said());
+    let ran = Ran::by(&user, SEARCH, &["--engine", "auto"]);
+    assert!(
+        ran.said().contains("engine sockets: programs in the kernel need root"),
+        "{}",
+        ran.said()
+    );
+    let [cell] = ran.cells() else { panic!("one cell: {}", ran.said()) };
+    assert!(cell["notes"][0].as_str().is_some_and(|note| note.starts_with("engine sockets: ")));
+    assert!(trials(cell).iter().all(|trial| trial["conditions"]["engine"] == "sockets"));
+}
+
+#[test]
+fn what_needs_sockets_is_refused_for_the_kernel() {
+    let lockstep = SEARCH.replace("method = \"search\"", "method = \"lockstep\"");
+    let search = lockstep.find("[search]").expect("a table");
+    let ran = Ran::by(&[], &lockstep[..search], &["--engine", "kernel"]);
+    assert_eq!(ran.output.status.code(), Some(2), "{}", ran.said());
+    assert!(ran.said().contains("the methods search and load"), "{}", ran.said());
+    let plan = Ran::by(&[], &lockstep[..search], &["--engine", "auto", "--dry-run"]);
+    let told = String::from_utf8_lossy(&plan.output.stdout).into_owned();
+    assert!(plan.output.status.success() && told.contains("engine: auto"), "{told}");
+}

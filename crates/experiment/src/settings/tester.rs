@@ -1,0 +1,63 @@
+//! What the Tester can do: the rates that it is certified for, and the trials that its programs in the kernel carry (docs/kernel.md).
+
+use measure::{Path, Qps, Transport};
+use record::Certificate;
+
+use super::{Method, Settings};
+
+impl Settings {
+    /// Returns these settings with a search that stays within the Tester's certified rate.
+    pub fn within(&self, certificate: Option<&Certificate>) -> Settings {
+        let mut settings = self.clone();
+        let certified =
+            certificate.and_then(|c| Qps::new(c.certified_qps)).filter(|q| q.get() > 0.0);
+        if let (Some(search), Some(certified)) = (&mut settings.search, certified)
+            && certified.get() < search.max.get()
+        {
+            search.max = certified;
+            search.min = if search.min.get() > certified.get() { certified } else { search.min };
+            search.start =
+                if search.start.get() > certified.get() { certified } else { search.start };
+        }
+        settings
+    }
+
+    /// Returns why the engine `kernel` cannot carry the trials, as the key and the reason; `None` if it can.
+    pub fn needs_sockets(&self) -> Option<(&'static str, &'static str)> {
+        let (tester, workload) = (&self.tester, &self.workload);
+        let all = [
+            (
+                tester.transport != Transport::Udp,
+                "tester.transport",
+                "the engine `kernel` sends over udp",
+            ),
+            (
+                !matches!(self.method, Method::Search | Method::Load),
+                "method",
+                "the engine `kernel` sends at a rate: it has the methods search and load",
+            ),
+            (
+                workload.is_stream(),
+                "workload",
+                "the engine `kernel` sends the names of a namespace, not those of a file or zone",
+            ),
+            (
+                workload.repeat_share > 0.0,
+                "workload.repeat-share",
+                "the engine `kernel` repeats no names on purpose",
+            ),
+            (
+                workload.unpadded,
+                "workload.unpadded",
+                "the engine `kernel` sends names with leading zeros",
+            ),
+            (tester.gso, "tester.gso", "the engine `kernel` sends each query as a packet"),
+            (
+                self.host.path == Path::HostOffload,
+                "host.path",
+                "the engine `kernel` sends each query as a packet: its path is `wire`",
+            ),
+        ];
+        all.into_iter().find(|(needed, ..)| *needed).map(|(_, key, why)| (key, why))
+    }
+}

@@ -1,0 +1,286 @@
+//! Engine of the queries over UDP: what was asked for, what this machine allows, and which one is certified for more.
+//!
+//! ```text
+//! asked for ──> sockets, kernel ─────────────────────────────────────────> that one
+//!          └──> auto ──> the kernel cannot carry it, or not root: ───────> sockets, and why
+//!                    └─> self-test of sockets, then of the kernel ───────> the one that is certified for more
+//! ```
+
+use experiment::{BenchError, Experiment, FileError, Settings};
+use measure::Path;
+use record::{Certificate, EngineChoice, EngineKind};
+
+use crate::run::{Event, RunError, RunOptions};
+use crate::session::{Cell, Session};
+
+/// What an ordinary user lacks.
+const NOT_ROOT: &str = "programs in the kernel need root of this machine, or CAP_BPF and CAP_NET_ADMIN outside of any user \
+                        namespace (docs/kernel.md)";
+
+/// Share of a rate from which on it is the whole rate: a certified rate was multiplied and divided.
+const WHOLE: f64 = 1.0 - 1e-9;
+
+impl RunOptions {
+    /// Returns the engine that was asked for: by the command line, or by the experiment.
+    pub(crate) fn asked_engine(&self, settings: &Settings) -> EngineChoice {
+        self.engine.unwrap_or(settings.tester.engine)
+    }
+
+    /// Returns the engine for settings, as far as it is known before a self-test: instead of `auto` that of the certificate
+    /// that was given, or of the run that goes on.
+    pub(crate) fn engine_of(&self, settings: &Settings) -> EngineChoice {
+        let asked = self.asked_engine(settings);
+        if asked != EngineChoice::Auto {
+            return asked;
+        }
+        if settings.needs_sockets().is_some() {
+            return EngineChoice::Sockets;
+        }
+        let cells = self.resumed.iter().flat_map(|run| &run.results);
+        let begun =
+            || cells.filter_map(|cell| cell.certificate.as_ref()?.engine.or(cell.engine())).next();
+        match self.certificate.as_ref().map(|file| file.tested.engine).or_else(begun) {
+            Some(EngineKind::Kernel) => EngineChoice::Kernel,
+            Some(EngineKind::Sockets | EngineKind::Streams) => EngineChoice::Sockets,
+            None => EngineChoice::Auto,
+        }
+    }
+
+    /// Checks that the kernel can carry the trials of every point for which it was asked for.
+    ///
+    /// # Errors
+    /// With the first key that needs sockets.
+    pub(crate) fn check_engine(&self, experiment: &Experiment) -> Result<(), FileError> {
+        for point in &experiment.points {
+            if self.asked_engine(&point.settings) != EngineChoice::Kernel {
+                continue;
+            }
+            if let Some((key, why)) = point.settings.needs_sockets() {
+                let why = format!("{why}; ask for `auto` to let sockets carry such trials");
+                return Err(experiment.bad(point, key, why));
+            }
+            if self.path == Some(Path::HostOffload) {
+                let why = "it sends each query as a packet: leave --path host-offload out";
+                return Err(experiment.bad(point, "tester.engine", why.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the kind of the engine of trials that a certificate must cover.
+    pub(crate) fn certified_engine(&self, settings: &Settings) -> EngineKind {
+        match self.engine_of(settings) {
+            _ if !settings.tester.transport.is_datagram() => EngineKind::Streams,
+            EngineChoice::Kernel => EngineKind::Kernel,
+            EngineChoice::Sockets | EngineChoice::Auto => EngineKind::Sockets,
+        }
+    }
+}
+
+/// Returns the engine of a certificate; older ones are of sockets.
+fn engine_of(certificate: &Certificate) -> EngineKind {
+    certificate.engine.unwrap_or(EngineKind::Sockets)
+}
+
+impl Session<'_> {
+    /// Chooses the engine of each point, and certifies the Tester with each engine that is used, where the method wants that.
+    pub(crate) fn choose_engines(
+        &mut self,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), RunError> {
+        let points = &self.checked.experiment.points;
+        let asked: Vec<EngineChoice> =
+            points.iter().map(|point| self.options.engine_of(&point.settings)).collect();
+        if asked.contains(&EngineChoice::Kernel) && !self.lab.privileged() {
+            return Err(RunError::Engine(NOT_ROOT.to_owned()));
+        }
+        let mut auto = None;
+        for asked in asked {
+            let engine = match asked {
+                EngineChoice::Sockets => EngineKind::Sockets,
+                EngineChoice::Kernel => EngineKind::Kernel,
+                EngineChoice::Auto => match auto {
+                    Some(engine) => engine,
+                    None => *auto.insert(self.better(notify)?),
+                },
+            };
+            self.engines.push(engine);
+        }
+        for engine in [EngineKind::Sockets, EngineKind::Kernel] {
+            if self.engines.contains(&engine) {
+                self.certify_once(engine, notify)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each cell the certificate of its engine, and the reason why that is not the kernel where the lab chose. Cells of a
+    /// resumed run have theirs.
+    pub(crate) fn certify_cells(&self, cells: &mut [Cell]) {
+        let servers = self.checked.adapters.len();
+        for (number, cell) in cells.iter_mut().enumerate() {
+            let (point, record) = (number / servers, &mut cell.record);
+            if record.certificate.is_none() {
+                record.certificate = self.certificate_of(self.engines[point]).cloned();
+            }
+            let settings = &self.checked.experiment.points[point].settings;
+            if self.options.asked_engine(settings) == EngineChoice::Auto {
+                let new = self.no_kernel.iter().filter(|why| !record.notes.contains(why));
+                let new: Vec<String> = new.cloned().collect();
+                record.notes.extend(new);
+            }
+        }
+    }
+
+    /// Returns the certificate of the Tester with an engine; `None` if the method wants none.
+    pub(crate) fn certificate_of(&self, engine: EngineKind) -> Option<&Certificate> {
+        self.certificates.iter().find(|certificate| engine_of(certificate) == engine)
+    }
+
+    /// Returns the better engine for the points that leave the choice to the lab, and says why.
+    fn better(&mut self, notify: &mut dyn FnMut(Event<'_>)) -> Result<EngineKind, RunError> {
+        let (engine, why) = match self.no_kernel_here() {
+            Some(why) => (EngineKind::Sockets, why.to_owned()),
+            None if self.wants_certificate() => self.higher(notify)?,
+            None => match self.try_kernel() {
+                Ok(()) => (EngineKind::Kernel, "it can carry the trials".to_owned()),
+                Err(RunError::SelfTest(BenchError::Interrupted)) => {
+                    return Err(RunError::SelfTest(BenchError::Interrupted));
+                }
+                Err(e) => (EngineKind::Sockets, e.to_string()),
+            },
+        };
+        let certified_qps = self.certificate_of(engine).map(|c| c.certified_qps);
+        notify(Event::Engine { engine, why: &why, certified_qps });
+        if engine == EngineKind::Sockets {
+            self.no_kernel = Some(format!("engine sockets: {why}"));
+        }
+        Ok(engine)
+    }
+
+    /// Returns why the kernel cannot be tried at all.
+    fn no_kernel_here(&self) -> Option<&'static str> {
+        if !self.lab.privileged() {
+            Some(NOT_ROOT)
+        } else if self.options.path == Some(Path::HostOffload) {
+            Some("datagrams cross the links within messages")
+        } else if self.checked.adapters.iter().any(|adapter| adapter.remote.is_some()) {
+            Some("a server is elsewhere: ask for the engine `kernel` by its name there")
+        } else {
+            None
+        }
+    }
+
+    /// Certifies the Tester with both engines, unless sockets reach all rates of the search; returns the engine with the
+    /// higher rate, and why.
+    fn higher(
+        &mut self,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(EngineKind, String), RunError> {
+        let highest = self.checked.experiment.common().search.as_ref().map(|s| s.max.get());
+        let sockets = self.certify_once(EngineKind::Sockets, notify)?;
+        if highest.is_some_and(|highest| sockets >= highest * WHOLE) {
+            let why = "certified for all rates of the search".to_owned();
+            return Ok((EngineKind::Sockets, why));
+        }
+        let kernel = match self.certify_once(EngineKind::Kernel, notify) {
+            Err(RunError::SelfTest(BenchError::Interrupted)) => {
+                return Err(RunError::SelfTest(BenchError::Interrupted));
+            }
+            Err(e) => return Ok((EngineKind::Sockets, e.to_string())),
+            Ok(kernel) => kernel,
+        };
+        let (engine, other, more, less) = if kernel > sockets {
+            (EngineKind::Kernel, EngineKind::Sockets, kernel, sockets)
+        } else {
+            (EngineKind::Sockets, EngineKind::Kernel, sockets, kernel)
+        };
+        Ok((engine, format!("certified for {more:.0} qps, {other} for {less:.0}")))
+    }
+
+    /// Certifies the Tester with an engine, if the method wants that and it has not been done yet; returns the highest rate, in
+    /// queries a second.
+    fn certify_once(
+        &mut self,
+        engine: EngineKind,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<f64, RunError> {
+        if let Some(known) = self.certificate_of(engine) {
+            return Ok(known.certified_qps);
+        }
+        if !self.wants_certificate() {
+            return Ok(0.0);
+        }
+        let certificate = self.certificate(engine, notify)?;
+        let certified = certificate.certified_qps;
+        self.certificates.push(Certificate { engine: Some(engine), ..certificate });
+        Ok(certified)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment(name: &str) -> Experiment {
+        let text = crate::built_in::experiment(name).expect("an experiment");
+        Experiment::parse(text, std::path::Path::new(name)).expect("valid")
+    }
+
+    #[test]
+    fn the_command_line_comes_before_the_experiment() {
+        let settings = experiment("dns64-rfc8219").points.remove(0).settings;
+        let options = |engine| RunOptions { engine, ..RunOptions::default() };
+        for (asked, kind) in [
+            (EngineChoice::Sockets, EngineKind::Sockets),
+            (EngineChoice::Kernel, EngineKind::Kernel),
+        ] {
+            assert_eq!(options(Some(asked)).engine_of(&settings), asked);
+            assert_eq!(options(Some(asked)).certified_engine(&settings), kind);
+        }
+        assert_eq!(options(None).engine_of(&settings), settings.tester.engine);
+    }
+
+    #[test]
+    fn a_method_without_a_rate_needs_sockets() {
+        let lockstep = experiment("dns64-lockstep");
+        let kernel = RunOptions { engine: Some(EngineChoice::Kernel), ..RunOptions::default() };
+        let refused = kernel.check_engine(&lockstep).expect_err("no rate").to_string();
+        assert!(refused.contains("the methods search and load"), "{refused}");
+        assert!(kernel.check_engine(&experiment("dns64-rfc8219")).is_ok());
+        let whole = RunOptions { path: Some(Path::HostOffload), ..kernel };
+        assert!(whole.check_engine(&experiment("dns64-rfc8219")).is_err());
+        let auto = RunOptions { engine: Some(EngineChoice::Auto), ..RunOptions::default() };
+        assert_eq!(auto.engine_of(&lockstep.points[0].settings), EngineChoice::Sockets);
+        assert!(auto.check_engine(&lockstep).is_ok());
+    }
+
+    #[test]
+    fn a_run_goes_on_with_its_engine() {
+        let settings = experiment("dns64-rfc8219").points.remove(0).settings;
+        let mut cell = record::CellRecord::new("nsd", Default::default(), "search");
+        let certificate = |engine| Certificate {
+            engine,
+            certified_qps: 1e5,
+            self_test_qps: 2.2e5,
+            timeout_s: 0.25,
+            duration_s: 1.0,
+            passed: true,
+            shortened_s: None,
+            checks: Vec::new(),
+            trials: Vec::new(),
+        };
+        for (engine, expected) in [
+            (Some(EngineKind::Kernel), EngineChoice::Kernel),
+            (Some(EngineKind::Sockets), EngineChoice::Sockets),
+            (None, EngineChoice::Auto),
+        ] {
+            cell.certificate = Some(certificate(engine));
+            let run = record::Run { results: vec![cell.clone()], ..record::Run::default() };
+            let mut options =
+                RunOptions { engine: Some(EngineChoice::Auto), ..RunOptions::default() };
+            options.resumed = Some(Box::new(run));
+            assert_eq!(options.engine_of(&settings), expected);
+        }
+    }
+}
