@@ -28,7 +28,7 @@ impl fmt::Display for EngineKind {
 }
 
 /// Choice of the engine of queries over UDP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineChoice {
     /// Batched sockets.
