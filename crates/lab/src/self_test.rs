@@ -2,7 +2,7 @@
 //! for a second against a server of known behaviour.
 
 use experiment::verify::behaviour_checks;
-use experiment::{Bench, BenchError, VerifyPlan, certify};
+use experiment::{Bench, BenchError, Method, VerifyPlan, certify};
 use measure::{Nanos, Qps, Transport};
 use record::request::Workload;
 use record::{Certificate, Check, EngineKind, TrialRecord};

@@ -11,8 +11,7 @@ use experiment::file::Role;
 use experiment::settings::{Idle, TesterSettings};
 use experiment::visit::Found;
 use experiment::{
-    BenchError, Circumstances, Method, NameBudget, OneHost, Point, Settings, Visit, visit_estimate,
-    visits,
+    BenchError, Circumstances, Method, NameBudget, OneHost, Point, Visit, visit_estimate, visits,
 };
 use measure::{Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
@@ -34,7 +33,7 @@ use crate::server::{Installed, ServerError, Service, transport_port};
 use crate::testbed::{Host, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
 use crate::variables;
-use crate::visit::Started;
+use crate::visit::{Started, unlike_rfc8219};
 use crate::zone_load::zone_load;
 use crate::zonefile::{ZoneError, write_zone};
 
@@ -568,26 +567,6 @@ impl<'a> Session<'a> {
         self.visited(v, cell, &found, notify);
         Ok(())
     }
-}
-
-/// Returns how the server and its queries differ from RFC 8219; `None` if they do not.
-pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String> {
-    let server = match settings.role {
-        Role::Dns64 => None,
-        Role::Authoritative => Some("the server is authoritative, not a DNS64 server".to_owned()),
-        Role::Resolver => Some("the server is a resolver, not a DNS64 server".to_owned()),
-    };
-    let why = "the queries are a stream: names repeat as they do there, and from trial to trial";
-    let w = &settings.workload;
-    let repeats = (w.repeat_share > 0.0).then(|| {
-        let percent = w.repeat_share * 100.0;
-        format!("{percent} % of the queries repeat one of {} names", w.repeat_names)
-    });
-    // Other methods than a search say already that they are none.
-    let server = server.filter(|_| settings.method == Method::Search);
-    let all: Vec<String> =
-        server.into_iter().chain(stream.then(|| why.to_owned())).chain(repeats).collect();
-    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only

@@ -1,7 +1,10 @@
 //! A visit to a server that has started: warm-up, method, findings.
 
+use experiment::file::Role;
 use experiment::visit::{Found, Replay, add_visit};
-use experiment::{Bench, BenchError, Circumstances, Method, NameBudget, TrialSpec, Visit, visit};
+use experiment::{
+    Bench, BenchError, Circumstances, Method, NameBudget, Settings, TrialSpec, Visit, visit,
+};
 use measure::{Nanos, Pacing};
 use record::{CellRecord, VoidRepeat};
 
@@ -169,4 +172,24 @@ fn survived(
         }
         failed => failed,
     }
+}
+
+/// Returns how the server and its queries differ from RFC 8219; `None` if they do not.
+pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String> {
+    let server = match settings.role {
+        Role::Dns64 => None,
+        Role::Authoritative => Some("the server is authoritative, not a DNS64 server".to_owned()),
+        Role::Resolver => Some("the server is a resolver, not a DNS64 server".to_owned()),
+    };
+    let why = "the queries are a stream: names repeat as they do there, and from trial to trial";
+    let w = &settings.workload;
+    let repeats = (w.repeat_share > 0.0).then(|| {
+        let percent = w.repeat_share * 100.0;
+        format!("{percent} % of the queries repeat one of {} names", w.repeat_names)
+    });
+    // Other methods than a search say already that they are none.
+    let server = server.filter(|_| settings.method == Method::Search);
+    let all: Vec<String> =
+        server.into_iter().chain(stream.then(|| why.to_owned())).chain(repeats).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }

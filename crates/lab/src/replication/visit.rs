@@ -16,9 +16,9 @@ use crate::cpus::CpuList;
 use crate::query_stream::Prepared;
 use crate::run::Event;
 use crate::server::{Installed, clear_hosts};
-use crate::session::{Cell, Session, Shortfall, unlike_rfc8219};
+use crate::session::{Cell, Session, Shortfall};
 use crate::testbed::{Host, PORT, address_v4, address_v6};
-use crate::visit::Started;
+use crate::visit::{Started, unlike_rfc8219};
 
 /// Roles of the servers in a cell.
 struct Cast {
