@@ -159,11 +159,11 @@ pub enum Void {
     StartSpread {
         /// Largest time between two starts, the errors of the clocks included.
         #[serde(rename = "spread_ns", with = "as_ns")]
-        #[schemars(with = "u64")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         spread: Nanos,
         /// Largest one that is allowed.
         #[serde(rename = "bound_ns", with = "as_ns")]
-        #[schemars(with = "u64")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         bound: Nanos,
     },
     /// A part of a load on several hosts is void.
