@@ -213,13 +213,8 @@ fn a_run_probes_the_host_of_a_server_at_an_address() {
     }
     let run: record::Run = record::read(&elsewhere.json()).expect("a run");
     let cell = &run.results[0];
-    // On a busy machine the Tester starves, and void trials are not kept.
-    assert_eq!(
-        cell.trials.is_empty(),
-        !cell.void_repeats.is_empty() && cell.repeats == 0,
-        "{}",
-        told(&output)
-    );
+    // On a busy machine the Tester starves: void trials are kept too, and were probed.
+    assert!(!cell.trials.is_empty(), "{}", told(&output));
     for trial in cell.trials.iter().map(|one| &one.trial) {
         let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{:?}", trial.cpu));
         assert!(dut.busy > 0.0 && !dut.cpus.is_empty(), "{dut:?}");

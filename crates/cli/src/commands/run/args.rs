@@ -9,8 +9,8 @@ use measure::{Link, Path as WirePath};
 use record::EngineChoice;
 
 use crate::arguments::address::parse_target;
-use crate::arguments::dut::DutArgs;
 use crate::arguments::choice::choice;
+use crate::arguments::dut::DutArgs;
 use crate::arguments::engine::ENGINE;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::arguments::wait::WaitArgs;
