@@ -170,9 +170,7 @@ impl<'a> Session<'a> {
         run.complete &= cells.iter().all(|cell| cell.record.void_repeats.is_empty());
         let measured = |cell: &CellRecord| cell.repeats_made() > 0 || !cell.trials.is_empty();
         run.results = cells.into_iter().map(|cell| cell.record).filter(measured).collect();
-        // All cells have the same certificate: one of them says by which trials.
-        let self_tests = run.results.iter_mut().filter_map(|cell| cell.certificate.as_mut());
-        self_tests.skip(1).for_each(|certificate| certificate.trials.clear());
+        try_out::share_self_test(&mut run.results);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! A first start of each server before the self-test: one that cannot start is known at once, and not after minutes.
 
 use experiment::Visit;
+use record::CellRecord;
 
 use super::{Cell, Session, Shortfall};
 
@@ -45,4 +46,10 @@ impl Session<'_> {
     pub(super) fn any_left(cells: &[Cell]) -> bool {
         cells.iter().any(|cell| !cell.given_up)
     }
+}
+
+/// Leaves the trials of the self-test to one of the cells, which all have its certificate.
+pub(super) fn share_self_test(cells: &mut [CellRecord]) {
+    let certificates = cells.iter_mut().filter_map(|cell| cell.certificate.as_mut());
+    certificates.skip(1).for_each(|certificate| certificate.trials.clear());
 }
