@@ -1,7 +1,5 @@
 //! A run in progress: the visits of its cells, one after the other.
 
-mod try_out;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -33,7 +31,7 @@ use crate::server::{Installed, ServerError, Service, transport_port};
 use crate::testbed::{Host, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
 use crate::variables;
-use crate::visit::{Started, unlike_rfc8219};
+use crate::visit::{Started, share_self_test, unlike_rfc8219};
 use crate::zone_load::zone_load;
 use crate::zonefile::{ZoneError, write_zone};
 
@@ -68,7 +66,7 @@ pub(crate) struct Cell {
     /// Trials of the interrupted repeat, which are replayed.
     pub(crate) kept: Vec<TrialRecord>,
     /// Whether a visit has failed, so that there are no further ones.
-    given_up: bool,
+    pub(crate) given_up: bool,
     /// Number of visits up to the last one in which the server has died.
     pub(crate) deaths: u32,
 }
@@ -189,9 +187,7 @@ impl<'a> Session<'a> {
         run.complete &= cells.iter().all(|cell| cell.record.void_repeats.is_empty());
         let measured = |cell: &CellRecord| cell.repeats_made() > 0 || !cell.trials.is_empty();
         run.results = cells.into_iter().map(|cell| cell.record).filter(measured).collect();
-        // All cells have the same certificate: one of them says by which trials.
-        let self_tests = run.results.iter_mut().filter_map(|cell| cell.certificate.as_mut());
-        self_tests.skip(1).for_each(|certificate| certificate.trials.clear());
+        share_self_test(&mut run.results);
         Ok(())
     }
 
@@ -201,7 +197,7 @@ impl<'a> Session<'a> {
     }
 
     /// Returns whether an earlier point gives the server the same cell.
-    fn is_repeated(&self, server: usize, point: usize) -> bool {
+    pub(crate) fn is_repeated(&self, server: usize, point: usize) -> bool {
         let (adapters, points) = (&self.checked.adapters, &self.checked.experiment.points);
         variables::is_repeated(&adapters[server], points, point)
     }
@@ -271,7 +267,7 @@ impl<'a> Session<'a> {
         run.skipped.push(skipped);
     }
 
-    fn is_interrupted(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         self.lab.interrupted().load(Ordering::Relaxed)
     }
 
@@ -329,7 +325,11 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the server's program if it is installed, has the variables of the point, and supports its transport.
-    fn installed(&mut self, adapter: &Adapter, point: &Point) -> Result<Installed, Shortfall> {
+    pub(crate) fn installed(
+        &mut self,
+        adapter: &Adapter,
+        point: &Point,
+    ) -> Result<Installed, Shortfall> {
         let installed = self.find(adapter)?;
         let (transport, version) = (point.settings.tester.transport, installed.version());
         let lacks = |(name, value): (&String, &experiment::settings::Scalar)| {
@@ -417,7 +417,7 @@ impl<'a> Session<'a> {
 
     /// Starts the server that a resolver or DNS64 server queries: the AuthDNS, or a real server with the zone of a
     /// stream; none behind an authoritative server.
-    fn upstream(
+    pub(crate) fn upstream(
         &mut self,
         point: &Point,
         asked: &QuestionPlan,
@@ -458,7 +458,7 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the server's task, and the file of its certification authority if it uses TLS.
-    fn service(
+    pub(crate) fn service(
         &mut self,
         point: &Point,
         asked: &QuestionPlan,

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::connection::{LOCK_TIMEOUT, connect};
 use super::error::Context;
-use super::{StoreError, schema, seal};
+use super::{StoreError, schema, seal, version};
 
 /// First bytes of every SQLite 3 file ("The SQLite Database File Format", section 1.3).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -55,7 +55,7 @@ pub(super) fn look(path: &Path) -> Result<(), StoreError> {
     look_at_header(path)?;
     let connection = read_only(path)?;
     let found = schema::version(&connection).at(path, "read")?;
-    if found > schema::VERSION {
+    if found > version::VERSION {
         return Err(StoreError::Newer { path: path.to_owned(), found });
     }
     let why: String =

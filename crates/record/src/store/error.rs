@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use measure::histogram::NotAHistogram;
 use rusqlite::{ErrorCode, ffi};
 
-use super::schema;
+use super::version::VERSION;
 
 /// Error of a store.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,7 @@ pub enum StoreError {
     /// A newer dnsdyno wrote the store.
     #[error(
         "{}: the store has version {found}, this dnsdyno knows versions up to {}; it was left untouched",
-        path.display(), schema::VERSION
+        path.display(), VERSION
     )]
     Newer {
         /// Path of the file.
@@ -56,7 +56,7 @@ pub enum StoreError {
     #[error(
         "{}: the store has version {found} and this process may not write it, to bring it to version {}: copy it, \
          and read the copy",
-        path.display(), schema::VERSION
+        path.display(), VERSION
     )]
     Older {
         /// Path of the file.
@@ -68,7 +68,7 @@ pub enum StoreError {
     #[error(
         "{}: the store has version {found}, and a dnsdyno of that version writes run {id} just now: wait for its end, before \
          which the store cannot be brought to version {}; or name another store (--store)",
-        path.display(), schema::VERSION
+        path.display(), VERSION
     )]
     WrittenByOlder {
         /// Path of the file.

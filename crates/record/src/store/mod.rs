@@ -45,6 +45,7 @@ mod lock;
 mod read;
 mod schema;
 mod seal;
+mod version;
 mod write;
 
 use std::ffi::OsString;
@@ -96,7 +97,7 @@ impl Store {
         check::look(path)?;
         let connection = check::read_only(path)?;
         let found = schema::version(&connection).at(path, "read")?;
-        if found < schema::VERSION {
+        if found < version::VERSION {
             return Err(StoreError::Older { path: path.to_owned(), found });
         }
         Ok(Store { connection, path: path.to_owned() })

@@ -16,6 +16,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde_json::Value;
 
 use super::error::Context;
+use super::version::VERSION;
 use super::{StoreError, lock, seal};
 use crate::v1;
 
@@ -37,8 +38,7 @@ const STEPS: [Step; 4] = [
     Step { sql: include_str!("schema_4.sql"), rows: None },
 ];
 
-/// Version that this program writes.
-pub(super) const VERSION: i32 = STEPS.len() as i32;
+const _: () = assert!(STEPS.len() == VERSION as usize, "each version has its step");
 
 /// Returns the version of the store of `connection`.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<i32> {

@@ -1,0 +1,4 @@
+//! Version of the tables of a store.
+
+/// Version that this program writes.
+pub(super) const VERSION: i32 = 4;
