@@ -161,7 +161,7 @@ impl Recording {
                 t.execute(old, [id]).at(&path, "write to")?;
             }
             // Cells share the certificates, one for each engine: the trials of each are stored with one of them.
-            for certificate in &cell.certificate {
+            if let Some(certificate) = &cell.certificate {
                 let stored = "SELECT EXISTS (SELECT 1 FROM trial JOIN cell ON cell.id = trial.cell
                               WHERE run = ?1 AND kind = 'self-test'
                                   AND json_extract(cell.record, '$.certificate.engine') IS ?2)";
