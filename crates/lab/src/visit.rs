@@ -238,8 +238,14 @@ impl Session<'_> {
     }
 }
 
-/// Leaves the trials of the self-test to one of the cells, which all have its certificate.
+/// Leaves the trials of the self-test with each engine to one of the cells, which all have its certificate.
 pub(crate) fn share_self_test(cells: &mut [CellRecord]) {
-    let certificates = cells.iter_mut().filter_map(|cell| cell.certificate.as_mut());
-    certificates.skip(1).for_each(|certificate| certificate.trials.clear());
+    let mut seen = Vec::new();
+    for certificate in cells.iter_mut().filter_map(|cell| cell.certificate.as_mut()) {
+        if seen.contains(&certificate.engine) {
+            certificate.trials.clear();
+        } else {
+            seen.push(certificate.engine);
+        }
+    }
 }

@@ -160,14 +160,19 @@ impl Recording {
             ] {
                 t.execute(old, [id]).at(&path, "write to")?;
             }
-            // All cells have the same certificate: its trials are stored with one of them.
-            let stored = "SELECT EXISTS (SELECT 1 FROM trial JOIN cell ON cell.id = trial.cell
-                          WHERE run = ?1 AND kind = 'self-test')";
-            let stored: bool = t.query_row(stored, [run], |row| row.get(0)).at(&path, "read")?;
-            let self_test = cell.certificate.iter().filter(|_| !stored).flat_map(|c| &c.trials);
-            self_test
-                .into_iter()
-                .try_for_each(|trial| put_trial(t, &path, run, id, "self-test", trial))?;
+            // Cells share the certificates, one for each engine: the trials of each are stored with one of them.
+            if let Some(certificate) = &cell.certificate {
+                let stored = "SELECT EXISTS (SELECT 1 FROM trial JOIN cell ON cell.id = trial.cell
+                              WHERE run = ?1 AND kind = 'self-test'
+                                  AND json_extract(cell.record, '$.certificate.engine') IS ?2)";
+                let engine = certificate.engine.map(|engine| engine.to_string());
+                let stored = t.query_row(stored, params![run, engine], |row| row.get(0));
+                if !stored.at(&path, "read")? {
+                    for trial in &certificate.trials {
+                        put_trial(t, &path, run, id, "self-test", trial)?;
+                    }
+                }
+            }
             put_series(t, id, None, &cell.series).at(&path, "write to")?;
             put_files(t, run, Some(id), &cell.files).at(&path, "write to")
         })
