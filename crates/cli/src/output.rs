@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::failure::Failure;
@@ -65,8 +66,13 @@ pub(crate) fn to_stderr(text: Arguments<'_>) {
 /// Waits until a stream takes text, for so many milliseconds; returns whether it does.
 fn is_ready(stream: &impl AsFd, patience_ms: u16) -> bool {
     let mut streams = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
-    // Where it cannot be told, as of a closed one, writing tells.
-    poll(&mut streams, patience_ms).map_or(true, |ready| ready > 0)
+    match poll(&mut streams, patience_ms) {
+        Ok(ready) => ready > 0,
+        // A signal that ends the run does not wait for a reader.
+        Err(Errno::EINTR) => false,
+        // Where it cannot be told, as of a closed one, writing tells.
+        Err(_) => true,
+    }
 }
 
 /// Keeps the first error of the standard output.

@@ -21,7 +21,9 @@ const NOBODY: u32 = 65_534;
 
 /// Returns a command with a store of its own.
 fn dnsdyno(dir: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(cargo_bin("dnsdyno"));
+    // Who starts the tests may ignore signals, as nohup does.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,QUIT").arg(cargo_bin("dnsdyno"));
     command.args(words).env("DNSDYNO_STORE", dir.join("runs.db")).stdin(Stdio::null());
     command
 }
@@ -263,7 +265,8 @@ fn a_lost_terminal_ends_the_view_and_not_the_run() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = experiment(dir.path(), repeats);
         let pair = native_pty_system().openpty(PtySize::default()).expect("a terminal");
-        let mut command = CommandBuilder::new("sh");
+        let mut command = CommandBuilder::new("env");
+        command.args(["--default-signal=INT,QUIT", "sh"]);
         // Whoever goes away from a run uses nohup, or a shell that does the same.
         command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
         command.arg(cargo_bin("dnsdyno"));

@@ -62,7 +62,9 @@ impl Ran {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(dir.path(), open).expect("its owner's");
         std::fs::write(dir.path().join("x.toml"), text).expect("writes");
-        let dnsdyno = cargo_bin("dnsdyno");
+        // A copy, since another user may not get to where it was built.
+        let dnsdyno = dir.path().join("dnsdyno");
+        std::fs::copy(cargo_bin("dnsdyno"), &dnsdyno).expect("copies");
         let (program, rest) = match prefix {
             [program, rest @ ..] => (Path::new(program).to_owned(), Some((rest, &dnsdyno))),
             [] => (dnsdyno.clone(), None),

@@ -167,7 +167,8 @@ fn load_and_service_run(root: &CleanRoot) {
     manager.set_read_timeout(Some(READY_WITHIN)).expect("a socket");
     let script = "
         dnsdyno auth --listen 127.0.0.1:5353 --namespace 193.0.0.0/16 --duration 10m >/tmp/auth &
-        until grep -q 127.0.0.1 /tmp/auth; do sleep 0.1; done
+        auth=$!
+        until grep -q 127.0.0.1 /tmp/auth; do kill -0 $auth; sleep 0.1; done
         load() { dnsdyno load \"$@\" --namespace 193.0.0.0/16 --rate 200 --duration 1s || [ $? = 1 ]; }
         load 127.0.0.1:5353 --type A
         unit=/usr/lib/systemd/system/dns64d.service
@@ -186,7 +187,7 @@ fn load_and_service_run(root: &CleanRoot) {
         rm -r /manager /var/lib/dns64d /tmp/auth
         echo it has ended";
     let child = root.script(script).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.expect("util-linux");
+    let mut child = child.expect("util-linux");
     let mut message = [0; 4_096];
     let ready = loop {
         match manager.recv(&mut message) {
@@ -197,6 +198,9 @@ fn load_and_service_run(root: &CleanRoot) {
     };
     if ready {
         fs::write(folder.join("ready"), "").expect("our own folder");
+    } else {
+        // It waits for the file; what runs in its namespaces ends with it.
+        child.kill().expect("our own child");
     }
     let output = child.wait_with_output().expect("ends");
     let told = text(&output);

@@ -8,6 +8,7 @@ mod browser;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
 use base64::Engine;
@@ -125,7 +126,11 @@ fn the_index_is_filtered_by_keyboard_and_leads_to_every_page() {
     assert_eq!(page.evaluate(shown), json!(0));
     page.press("Tab");
     page.press("Enter");
-    while page.evaluate(shown) != json!(count) {}
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while page.evaluate(shown) != json!(count) {
+        assert!(Instant::now() < deadline, "the filters were not reset");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     // Every link within the site leads to a file.
     let links =
         page.evaluate("[...document.querySelectorAll('a')].map((a) => a.getAttribute('href'))");

@@ -8,7 +8,7 @@
 
 use experiment::{BenchError, Experiment, FileError, Settings};
 use measure::Path;
-use record::{Certificate, EngineChoice, EngineKind};
+use record::{Certificate, Check, EngineChoice, EngineKind};
 
 use crate::run::{Event, RunError, RunOptions};
 use crate::session::{Cell, Session};
@@ -37,8 +37,13 @@ impl RunOptions {
             return EngineChoice::Sockets;
         }
         let cells = self.resumed.iter().flat_map(|run| &run.results);
-        let begun =
-            || cells.filter_map(|cell| cell.certificate.as_ref()?.engine.or(cell.engine())).next();
+        let begun = || {
+            cells
+                .filter_map(|cell| {
+                    cell.certificate.as_ref().and_then(|c| c.engine).or_else(|| cell.engine())
+                })
+                .next()
+        };
         match self.certificate.as_ref().map(|file| file.tested.engine).or_else(begun) {
             Some(EngineKind::Kernel) => EngineChoice::Kernel,
             Some(EngineKind::Sockets | EngineKind::Streams) => EngineChoice::Sockets,
@@ -199,23 +204,28 @@ impl Session<'_> {
     }
 
     /// Certifies the Tester with an engine, if the method wants that and it has not been done yet; returns the highest rate, in
-    /// queries a second.
+    /// queries a second: 0 if a known truth was not found.
     fn certify_once(
         &mut self,
         engine: EngineKind,
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<f64, RunError> {
         if let Some(known) = self.certificate_of(engine) {
-            return Ok(known.certified_qps);
+            return Ok(reliable_qps(known));
         }
         if !self.wants_certificate() {
             return Ok(0.0);
         }
         let certificate = self.certificate(engine, notify)?;
-        let certified = certificate.certified_qps;
+        let certified = reliable_qps(&certificate);
         self.certificates.push(Certificate { engine: Some(engine), ..certificate });
         Ok(certified)
     }
+}
+
+/// Returns the rate of a certificate whose known truths were found, else 0.
+fn reliable_qps(certificate: &Certificate) -> f64 {
+    if certificate.checks.iter().any(Check::is_failed) { 0.0 } else { certificate.certified_qps }
 }
 
 #[cfg(test)]

@@ -49,7 +49,12 @@ impl Session<'_> {
         let mut bench = self.against(Serves::SelfTest, EngineKind::Kernel)?;
         let trial = bench.trial(&VerifyPlan::trial(rate, TRIED));
         bench.stop();
-        trial.map(|_| ()).map_err(RunError::SelfTest)
+        let trial = trial.map_err(RunError::SelfTest)?;
+        if trial.valid * 2 > trial.sent {
+            return Ok(());
+        }
+        let why = format!("{} of {} queries were answered", trial.valid, trial.sent);
+        Err(RunError::SelfTest(BenchError::Failed(why)))
     }
 
     /// Makes the links receive what an engine sends.
@@ -69,8 +74,11 @@ impl Session<'_> {
     fn known_certificate(&self, engine: Option<EngineKind>) -> Option<&Certificate> {
         let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
         let given = || self.options.certificate.as_ref()?.self_test.as_ref();
-        let is_of = |c: &&Certificate| engine.is_none() || c.engine.is_none() || c.engine == engine;
-        resumed.filter_map(|cell| cell.certificate.as_ref()).find(is_of).or_else(given)
+        // Those of older versions name no engine, and are of sockets.
+        let of = |c: &Certificate| c.engine.unwrap_or(EngineKind::Sockets);
+        let is_of = |c: &&Certificate| engine.is_none_or(|engine| of(c) == engine);
+        let known = resumed.filter_map(|cell| cell.certificate.as_ref());
+        known.chain(given()).find(is_of)
     }
 
     /// Returns whether the run makes a self-test.

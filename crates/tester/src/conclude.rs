@@ -219,11 +219,14 @@ impl Setup {
         sys::is_own_address(self.request.target)
     }
 
-    /// Returns why a trial is void that failed while the device of the programs in the kernel dropped queries: those never left
-    /// the Tester. A query that a socket does not take is known as unsent, and only warned of.
+    /// Returns why a trial is void that would not have failed without the queries that the device of the programs in the kernel
+    /// dropped: those never left the Tester. A query that a socket does not take is known as unsent, and only warned of.
     fn not_sent(&self, tally: &Tally, queries: u64) -> Option<Void> {
         let failed = tally.bad() > 0 && self.passed(tally) != Some(true);
-        (self.kernel.is_some() && queries > 0 && failed).then_some(Void::NotSent { queries })
+        let goal = self.request.goal.as_ref();
+        let allowed = goal.map_or(0, |goal| goal.allowed_losses(tally.planned.max(tally.sent)));
+        let explained = queries > 0 && tally.bad().saturating_sub(queries) <= allowed;
+        (self.kernel.is_some() && explained && failed).then_some(Void::NotSent { queries })
     }
 
     /// Returns the warnings about the trial.

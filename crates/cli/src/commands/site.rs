@@ -40,6 +40,11 @@ pub(crate) fn run(args: &SiteArgs) -> Result<(), Failure> {
         make_folder(&folder.join(part))?;
     }
     let mut site = Site::new(&args.title);
+    // A folder in which a run could not be read is ours the next time, too.
+    let list = folder.join(LIST);
+    if !list.is_file() {
+        record::write_bytes(&list, b"{\"runs\": []}\n").map_err(Failure::run)?;
+    }
     for run in &args.runs {
         // One at a time: a site may have more runs than fit in memory.
         let run = args.store.load(run)?;

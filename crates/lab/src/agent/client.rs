@@ -275,14 +275,15 @@ fn shown(line: &str) -> String {
     crate::process::harmless(line.trim_end()).chars().take(200).collect()
 }
 
-/// Returns the command for the remote shell. It has no quotes in it: names were checked.
+/// Returns the command for the remote shell. Its only single quotes are around it: names were checked.
 fn script(remote: &Remote, size: Option<usize>) -> String {
     let cpus = remote.cpus.as_ref().map_or(String::new(), |cpus| format!(" --cpus {cpus}"));
     let agent = format!("agent --process {}{cpus}", remote.process);
     match (size, &remote.program) {
         (Some(size), _) => format!(
-            "exec sh -c 'umask 077; d=$(mktemp -d) || exit 1; trap \"rm -rf $d\" EXIT; trap \"exit 1\" HUP INT TERM PIPE; \
-             head -c {size} > $d/dnsdyno && chmod 700 $d/dnsdyno && $d/dnsdyno {agent}'"
+            "exec sh -c 'umask 077; d=$(mktemp -d) || exit 1; trap \"rm -rf \\\"\\$d\\\"\" EXIT; \
+             trap \"exit 1\" HUP INT TERM PIPE; \
+             head -c {size} > \"$d/dnsdyno\" && chmod 700 \"$d/dnsdyno\" && \"$d/dnsdyno\" {agent}'"
         ),
         (None, program) => format!("exec {} {agent}", program.as_deref().unwrap_or("dnsdyno")),
     }

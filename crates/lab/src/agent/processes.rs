@@ -51,7 +51,7 @@ mod tests {
         fs::copy("/bin/sleep", &program).expect("copies");
         let mut child = Command::new(&program).arg("30").spawn().expect("starts");
         // The name is that of the new program only after the call of exec.
-        let found = (0..200).find_map(|_| {
+        let found = (0..6_000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             Some(named("a-name-of-twenty-chars")).filter(|found| !found.is_empty())
         });

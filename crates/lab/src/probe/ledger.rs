@@ -63,17 +63,24 @@ impl Processes {
     fn search(&mut self) {
         let all: BTreeSet<u32> = procfs::numbers(Path::new("/proc")).into_iter().collect();
         self.others.retain(|pid| all.contains(pid));
-        for pid in all {
-            if self.living.contains_key(&pid) || self.others.contains(&pid) {
-                continue;
-            }
-            let Some(stat) = procfs::read_stat(pid) else { continue };
-            let group = u32::try_from(stat.group).unwrap_or_default();
-            match self.living.get(&stat.ppid).or_else(|| self.living.get(&group)) {
-                Some((host, _)) => drop(self.living.insert(pid, (*host, 0))),
-                None => drop(self.others.insert(pid)),
+        let is_new = |pid: &u32| !self.living.contains_key(pid) && !self.others.contains(pid);
+        let mut left: Vec<u32> = all.into_iter().filter(is_new).collect();
+        // A parent may be as new as its child, and have a higher number.
+        loop {
+            let before = left.len();
+            left.retain(|pid| {
+                let Some(stat) = procfs::read_stat(*pid) else { return false };
+                let group = u32::try_from(stat.group).unwrap_or_default();
+                let known = self.living.get(&stat.ppid).or_else(|| self.living.get(&group));
+                let Some(&(host, _)) = known else { return true };
+                self.living.insert(*pid, (host, 0));
+                false
+            });
+            if left.len() == before || left.is_empty() {
+                break;
             }
         }
+        self.others.extend(left);
     }
 
     /// Returns the CPU time of each host's processes so far, in nanoseconds, also of ended ones.

@@ -12,6 +12,9 @@ const ORDERS: u32 = 999;
 /// Largest number of values; of more the last count, so that time and memory are bounded.
 const MOST: usize = 1_000;
 
+/// Largest number of rounds in which the points found are tested again.
+const ROUNDS: usize = 10;
+
 /// Settings of the search for change points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangeTerms {
@@ -41,6 +44,7 @@ pub fn changes(values: &[f64], terms: &ChangeTerms) -> Vec<Change> {
     let mut points = Vec::new();
     split(values, 0, terms, &mut points);
     points.sort_unstable();
+    settle(values, terms, &mut points);
     let mut ends = vec![0];
     ends.extend(&points);
     ends.push(values.len());
@@ -59,6 +63,29 @@ fn split(part: &[f64], offset: usize, terms: &ChangeTerms, points: &mut Vec<usiz
     points.push(offset + at);
     split(&part[..at], offset, terms, points);
     split(&part[at..], offset + at, terms, points);
+}
+
+/// Tests each point again between its neighbours: of a stair the first point found may lie within a step. Points move or are
+/// removed until each stands for itself.
+fn settle(values: &[f64], terms: &ChangeTerms, points: &mut Vec<usize>) {
+    for _ in 0..ROUNDS {
+        let before = points.clone();
+        let mut i = 0;
+        while i < points.len() {
+            let from = i.checked_sub(1).map_or(0, |i| points[i]);
+            let to = points.get(i + 1).copied().unwrap_or(values.len());
+            match change_point(&values[from..to], terms) {
+                Some(at) => {
+                    points[i] = from + at;
+                    i += 1;
+                }
+                None => drop(points.remove(i)),
+            }
+        }
+        if *points == before {
+            return;
+        }
+    }
 }
 
 /// Returns the place of the strongest change, if it is none of chance and large enough.
@@ -124,6 +151,14 @@ mod tests {
         let both: Vec<f64> =
             values.iter().chain(&[120.0, 121.0, 119.0, 122.0, 118.0]).copied().collect();
         assert_eq!(places(&both), [4, 8]);
+    }
+
+    #[test]
+    fn a_stair_has_no_change_within_a_step() {
+        let noise = [0.0, 0.7, -0.6, 0.4, -0.9, 0.2];
+        let step = |level: f64, count: usize| (0..count).map(move |i| level + noise[i % 6]);
+        let stair: Vec<f64> = step(120.0, 6).chain(step(100.0, 12)).chain(step(80.0, 6)).collect();
+        assert_eq!(places(&stair), [6, 18]);
     }
 
     #[test]

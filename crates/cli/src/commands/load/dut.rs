@@ -40,7 +40,8 @@ impl Watching {
             return Ok(Watching { agent: None, conditions });
         };
         let mut agent = Agent::start(&remote, env!("CARGO_PKG_VERSION")).map_err(Failure::run)?;
-        let at = request.start_at.and_then(|at| at.unix(None));
+        // TAI is ahead of UTC by seconds, which only make the agent more patient.
+        let at = request.start_at.and_then(|at| at.unix(Some(0)));
         let until_start = at.map_or(0.0, |at| (at.as_secs_f64() - tester::unix_now()).max(0.0));
         let trial = Duration::from(request.duration) + Duration::from(request.timeout) + RESERVE;
         agent.begin(trial + Duration::from_secs_f64(until_start)).map_err(Failure::run)?;
