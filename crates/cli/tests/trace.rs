@@ -252,7 +252,7 @@ fn an_interface_is_listened_to() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().is_ok_and(|s| s.success()));
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().is_ok_and(|s| s.success()));
     assert!(child.wait().expect("it ends").success());
     let heard = std::fs::read_to_string(path.path()).expect("written");
     assert!(heard.contains("heard.example MX"), "{heard}");

@@ -70,10 +70,10 @@ impl AuthDns {
         self.dir.path().join("ca.pem").display().to_string()
     }
 
-    /// Ends it with SIGINT; returns what it prints.
+    /// Ends it with SIGTERM, which nobody ignores; returns what it prints.
     pub(crate) fn end(mut self) -> String {
         let pid = self.child.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &pid]).status().expect("kill");
+        let killed = Command::new("kill").args(["-TERM", &pid]).status().expect("kill");
         assert!(killed.success());
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).expect("text");

@@ -282,7 +282,7 @@ impl Group {
         let Some(mut sender) = self.sender.take() else {
             return Err(failed("no updates are being sent"));
         };
-        sender.stop(Signal::SIGINT, SENDER_END);
+        sender.stop(Signal::SIGTERM, SENDER_END);
         let (json, _) = sender_files(ground.dir);
         if !json.exists() {
             return Err(failed(format!(
@@ -313,7 +313,7 @@ impl Group {
         ground: Ground<'_>,
     ) -> Result<Option<Transfers>, BenchError> {
         let Some(mut listener) = self.listener.take() else { return Ok(None) };
-        listener.stop(Signal::SIGINT, LISTENER);
+        listener.stop(Signal::SIGTERM, LISTENER);
         let json = ground.dir.join(TRANSFERS);
         if !json.exists() {
             return Err(failed(format!("transfers were not counted\n{}", listener.tail())));
