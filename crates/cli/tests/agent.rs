@@ -9,8 +9,6 @@ use assert_cmd::cargo::cargo_bin;
 use record::Trial;
 use tempfile::TempDir;
 
-/// Name of the server's process.
-const SERVER: &str = "dut-by-ssh";
 /// Time within which something must have happened that happens soon.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -21,6 +19,8 @@ struct Elsewhere {
     server: Child,
     ssh: String,
     target: String,
+    /// Name of the server's process, this one's alone: the agent watches all processes of the name it is given.
+    name: String,
 }
 
 impl Drop for Elsewhere {
@@ -82,7 +82,9 @@ impl Elsewhere {
             .stderr(log)
             .spawn()
             .expect("starts");
-        let (at, program) = (free_port(), path(SERVER));
+        let at = free_port();
+        let name = format!("dut-{at}");
+        let program = path(&name);
         std::os::unix::fs::symlink(cargo_bin("dnsdyno"), &program).expect("a link");
         let target = format!("127.0.0.1:{at}");
         let server = Command::new(&program)
@@ -99,7 +101,7 @@ impl Elsewhere {
             let listens = |port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
             (listens(port) && listens(at)).then_some(())
         });
-        Some(Elsewhere { dir, sshd, server, ssh, target })
+        Some(Elsewhere { dir, sshd, server, ssh, target, name })
     }
 
     /// dnsdyno with the words of `first`, and an agent that watches `process`.
@@ -158,7 +160,7 @@ fn told(output: &Output) -> String {
 #[test]
 fn the_agent_sees_the_server_and_leaves_nothing() {
     let Some(elsewhere) = Elsewhere::start() else { return };
-    let output = elsewhere.load(SERVER, 2).output().expect("starts");
+    let output = elsewhere.load(&elsewhere.name, 2).output().expect("starts");
     let trial = elsewhere.trial();
     assert_eq!(output.status.success(), !trial.void.is_void(), "{}", told(&output));
     let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{}", told(&output)));
@@ -206,7 +208,7 @@ fn a_run_probes_the_host_of_a_server_at_an_address() {
     let file = file.to_str().expect("UTF-8");
     let server = format!("mine={}", elsewhere.target);
     let words = ["run", "--wait", "--trust", file, "--remote", &server];
-    let output = elsewhere.dnsdyno(&words, SERVER).output().expect("starts");
+    let output = elsewhere.dnsdyno(&words, &elsewhere.name).output().expect("starts");
     if told(&output).contains("cannot get its namespaces") {
         skip::because(told(&output));
         return;
@@ -225,7 +227,7 @@ fn a_run_probes_the_host_of_a_server_at_an_address() {
     // Nothing says whose host it is.
     let others =
         ["run", "--wait", "--trust", file, "--remote", &server, "--remote", "b=127.0.0.1:9"];
-    let output = elsewhere.dnsdyno(&others, SERVER).output().expect("starts");
+    let output = elsewhere.dnsdyno(&others, &elsewhere.name).output().expect("starts");
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
     assert!(told(&output).contains("2 of the servers have an address"), "{}", told(&output));
 }
@@ -233,7 +235,7 @@ fn a_run_probes_the_host_of_a_server_at_an_address() {
 #[test]
 fn a_broken_link_ends_the_agent_and_not_the_trial() {
     let Some(elsewhere) = Elsewhere::start() else { return };
-    let mut command = elsewhere.load(SERVER, 8);
+    let mut command = elsewhere.load(&elsewhere.name, 8);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
     soon("the agent is there", || (elsewhere.brought() > 0).then_some(()));
     let parent = child.id().to_string();
