@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
@@ -15,6 +16,12 @@ fn experiment(method: &str, servers: &[&str], more: &str) -> String {
         "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nmethod = \"{method}\"\nservers = {servers:?}\n\
          repeats = 1\n[replication]\ndelegations = 400\n{more}"
     )
+}
+
+/// Takes the lab for one test: what another one does meanwhile would make this one's trials void.
+fn lab() -> MutexGuard<'static, ()> {
+    static LAB: Mutex<()> = Mutex::new(());
+    LAB.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs an experiment; its record with what it prints as `table`, or `None` where there is no lab. Programs in the folder's `bin` come first.
@@ -45,6 +52,7 @@ fn run(dir: &Path, text: &str) -> Option<Value> {
         let results = record["results"].as_array().expect("a list").clone();
         results.into_iter().filter(|result| result["void_repeats"].is_array()).collect::<Vec<_>>()
     };
+    let _lab = lab();
     let mut record = run_any(dir, text)?;
     for _ in 0..VOID_RETRIES {
         if voids(&record).is_empty() {
@@ -299,6 +307,7 @@ impl Drop for Hog {
 #[test]
 fn a_starved_tester_gives_void_cells_and_no_figure() {
     let dir = tempfile::tempdir().expect("a folder");
+    let _lab = lab();
     let hogs: Vec<Hog> = (0..3).filter_map(|_| Hog::start()).collect();
     let more = "primary = \"bind9\"\nupdate-rate = \"20\"\n[closed]\nduration = \"1s\"\n";
     let record = run_any(dir.path(), &experiment("query-under-update", &["nsd"], more));
