@@ -16,6 +16,7 @@ mod upstream;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use experiment::settings::Generator;
@@ -35,7 +36,9 @@ use crate::cpus::CpuList;
 use crate::enter::Lab;
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
-use crate::probe::{Ledger, RunTimes, Sampler, Snapshot, Watched, procfs, time_of_processes};
+use crate::probe::{
+    Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, procfs, time_of_processes,
+};
 use crate::process::{Launch, Process, TimeLimit};
 use crate::query_stream::CaptureFile;
 use crate::replication::{Companions, Ground, Group, Member};
@@ -91,6 +94,7 @@ pub(crate) struct LabBench<'a> {
     outside: Option<Netns>,
     // Agent on the host of a remote server; absent if that is out of reach.
     agent: Option<Agent>,
+    accounts: Accounts,
     // Duration of every trial, set by a test.
     shortened: Option<Nanos>,
 }
@@ -166,6 +170,7 @@ impl<'a> LabBench<'a> {
             capture: None,
             outside: None,
             agent: None,
+            accounts: Accounts::default(),
             shortened: None,
         }
     }
@@ -330,7 +335,9 @@ impl<'a> LabBench<'a> {
     ) -> Result<(Process, Spent), BenchError> {
         let mut watched = self.watched();
         let companions = self.companions();
-        let before = Snapshot::take(self.testbed, &watched).map_err(failed)?;
+        let account = self.account(&watched);
+        let before = Snapshot::with_account(self.testbed, &watched, account.as_deref());
+        let before = before.map_err(failed)?;
         let beside_before = time_of(&companions);
         let mut reader = Reader::new(self.watcher.clone(), self.live_file());
         let launch = Launch {
@@ -343,17 +350,29 @@ impl<'a> LabBench<'a> {
         };
         let mut tester = Process::start_with(&launch, input).map_err(failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
-        let ledger = Ledger::start(&watched, self.testbed.cpus(Host::Tester));
+        let ledger = Ledger::start(&watched, account.clone(), self.testbed.cpus(Host::Tester));
         self.watch(&mut tester, &mut reader, limit)?;
         // The process has ended but was not waited for yet: its counters are still in `/proc`.
         watched.push((Host::Tester, tester.pid()));
-        let after = Snapshot::take(self.testbed, &watched).map_err(failed)?;
+        let after = Snapshot::with_account(self.testbed, &watched, account.as_deref());
+        let after = after.map_err(failed)?;
         let beside = time_of(&companions).into_iter().zip(beside_before);
         let beside = beside
             .map(|((role, cpus, now), (_, _, then))| (role, cpus, (now.0 - then.0, now.1 - then.1)))
             .collect();
         let (series, run_times) = (sampler.stop(), ledger.stop());
         Ok((tester, Spent { before, after, series, run_times, beside }))
+    }
+
+    /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where it shares
+    /// its cores, since the kernel divides cores among groups before it does so among processes.
+    fn account(&mut self, watched: &[(Host, u32)]) -> Option<Arc<Account>> {
+        let [tester, auth, dut] = Host::ALL.map(|host| self.testbed.cpus(host));
+        if dut.shares_with(tester) || dut.shares_with(auth) {
+            return None;
+        }
+        let pids = watched.iter().filter(|(host, _)| *host == Host::Dut).map(|(_, pid)| *pid);
+        self.accounts.of(pids.collect())
     }
 
     /// Runs a command that writes its result to `file`, with `input` on its standard input. Returns the result and the

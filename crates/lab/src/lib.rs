@@ -27,6 +27,7 @@ mod bench;
 pub mod built_in;
 mod catalogue;
 mod configure;
+mod control_group;
 mod cpus;
 pub mod detect;
 pub mod durability;

@@ -13,6 +13,7 @@
 //! In addition a [`Sampler`] reads counters a few times a second, for series over time, and a `Ledger` the CPU time
 //! of the processes a hundred times a second, so that work outside of the time of sending is told apart.
 
+mod account;
 mod ledger;
 mod periodic;
 pub mod procfs;
@@ -24,7 +25,7 @@ mod usage;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use measure::Link;
 use measure::procfs::{CoreTimes, LinkCounters, SchedStat, UdpCounters, parse_cores, parse_links};
@@ -33,6 +34,7 @@ use udp::sys::CoreRunTimes;
 
 use crate::cpus::CpuList;
 use crate::testbed::{Host, Testbed};
+pub(crate) use account::{Account, Accounts};
 pub(crate) use ledger::{Ledger, RunTimes};
 pub use real_host::HostProbe;
 pub use sample::{Sampler, Watched};
@@ -45,6 +47,8 @@ struct Processes {
     system: u64,
     /// Time that each process and its ended children ran, in nanoseconds.
     run: BTreeMap<u32, u64>,
+    /// Time that all of them ran, also those that ended, if they have an account.
+    account: Option<Duration>,
     threads: BTreeMap<u32, SchedStat>,
 }
 
@@ -76,16 +80,32 @@ impl Snapshot {
     /// # Errors
     /// If a host's namespace cannot be entered.
     pub fn take(testbed: &Testbed, watched: &[(Host, u32)]) -> io::Result<Self> {
+        Self::with_account(testbed, watched, None)
+    }
+
+    /// Reads them, and the server's account if it has one.
+    ///
+    /// # Errors
+    /// If a host's namespace cannot be entered.
+    pub(crate) fn with_account(
+        testbed: &Testbed,
+        watched: &[(Host, u32)],
+        account: Option<&Account>,
+    ) -> io::Result<Self> {
         let mut processes: [Processes; 3] = Default::default();
+        let table = procfs::Table::read();
         for &(host, pid) in watched {
-            processes[host.index()].add_tree(pid);
+            processes[host.index()].add_tree(&table, pid);
         }
         let mut networks: [Network; 3] = Default::default();
         for host in Host::ALL {
             networks[host.index()] = testbed.namespace(host).run(read_network)?;
         }
         let kernel_threads = tasks::kernel_threads(testbed.host_proc());
-        Ok(Self { processes, networks, ..Self::bare(kernel_threads) })
+        // At the same time as the work of the cores, of which it is taken off.
+        let bare = Self::bare(kernel_threads);
+        processes[Host::Dut.index()].account = account.and_then(Account::spent);
+        Ok(Self { processes, networks, ..bare })
     }
 
     /// Reads the counters of the cores and of this process.
@@ -103,8 +123,8 @@ impl Snapshot {
 }
 
 impl Processes {
-    fn add_tree(&mut self, root: u32) {
-        for pid in procfs::tree(root) {
+    fn add_tree(&mut self, table: &procfs::Table, root: u32) {
+        for pid in table.tree(root) {
             if let Some(stat) = procfs::read_stat(pid) {
                 self.user += stat.user;
                 self.system += stat.system;
@@ -118,8 +138,8 @@ impl Processes {
 
 /// Returns the CPU time of processes and their children until now: seconds in user mode and in the kernel.
 pub(crate) fn time_of_processes(pids: &[u32]) -> (f64, f64) {
-    let mut spent = Processes::default();
-    pids.iter().for_each(|&pid| spent.add_tree(pid));
+    let (mut spent, table) = (Processes::default(), procfs::Table::read());
+    pids.iter().for_each(|&pid| spent.add_tree(&table, pid));
     let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
     (seconds(spent.user), seconds(spent.system))
 }
@@ -206,7 +226,6 @@ fn ticks_per_second() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     pub(super) fn core(user: u64, system: u64, softirq: u64, idle: u64) -> CoreTimes {
         CoreTimes { user, system, softirq, idle, ..CoreTimes::default() }

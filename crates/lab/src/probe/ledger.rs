@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Nanos;
 use nix::time::{ClockId, clock_gettime};
 
+use super::account::Account;
 use super::periodic::{Counters, Periodic};
 use super::procfs;
 use super::tasks::run_time;
@@ -42,6 +44,8 @@ struct Processes {
     ended: [u64; 3],
     /// Processes that belong to no host.
     others: BTreeSet<u32>,
+    /// Account of the server's, which are not in `living` then.
+    server: Option<Arc<Account>>,
 }
 
 impl Counters for Kept {
@@ -100,17 +104,27 @@ impl Processes {
             spent[host.index()] += *before;
             true
         });
-        std::array::from_fn(|host| spent[host] + self.ended[host])
+        let mut spent: [u64; 3] = std::array::from_fn(|host| spent[host] + self.ended[host]);
+        if let Some(ran) = self.server.as_ref().and_then(|account| account.spent()) {
+            spent[Host::Dut.index()] = ran.as_nanos() as u64;
+        }
+        spent
     }
 }
 
 impl Ledger {
-    /// Starts a ledger of the processes `watched` and their children, on the cores `on`.
-    pub(crate) fn start(watched: &[(Host, u32)], on: &CpuList) -> Self {
-        let trees = watched.iter().flat_map(|(host, root)| {
-            procfs::tree(*root).into_iter().map(move |pid| (pid, (*host, 0)))
-        });
-        let processes = Processes { living: trees.collect(), ..Processes::default() };
+    /// Starts a ledger of the processes `watched` and their children, on the cores `on`; those of the server are in its
+    /// account if it has one.
+    pub(crate) fn start(
+        watched: &[(Host, u32)],
+        server: Option<Arc<Account>>,
+        on: &CpuList,
+    ) -> Self {
+        let table = procfs::Table::read();
+        let watched = watched.iter().filter(|(host, _)| server.is_none() || *host != Host::Dut);
+        let trees = watched
+            .flat_map(|(host, root)| table.tree(*root).into_iter().map(|pid| (pid, (*host, 0))));
+        let processes = Processes { living: trees.collect(), server, ..Processes::default() };
         Ledger(Periodic::start(on, || {
             let times = RunTimes { entries: Vec::new(), every: EVERY };
             let mut kept = Kept { processes, looks: 0, times };
@@ -211,7 +225,7 @@ mod tests {
         let busy = "read go; sh -c 'i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done'; read end";
         let mut shell =
             shell.args(["-c", busy]).stdin(std::process::Stdio::piped()).spawn().expect("starts");
-        let ledger = Ledger::start(&[(Host::Dut, shell.id())], &CpuList::allowed());
+        let ledger = Ledger::start(&[(Host::Dut, shell.id())], None, &CpuList::allowed());
         std::thread::sleep(2 * EVERY);
         let from = now();
         let mut input = shell.stdin.take().expect("piped");
@@ -236,7 +250,7 @@ mod tests {
 
     #[test]
     fn it_sees_this_process() {
-        let ledger = Ledger::start(&[(Host::Auth, std::process::id())], &CpuList::allowed());
+        let ledger = Ledger::start(&[(Host::Auth, std::process::id())], None, &CpuList::allowed());
         let from = now();
         std::thread::sleep(2 * EVERY);
         let mut work = 0_u64;

@@ -40,23 +40,36 @@ pub(super) fn interrupts_between_cores() -> u64 {
     ["RES:", "CAL:"].iter().flat_map(|row| counts_of(&text, row)).sum()
 }
 
-/// Returns the process `root`, `root` first, all its descendants, and the processes of its group if it leads one: among
-/// these are orphans, which have another parent, and ended processes that nobody waited for yet.
-pub fn tree(root: u32) -> Vec<u32> {
-    let all: Vec<(u32, StatLine)> = numbers(Path::new("/proc"))
-        .into_iter()
-        .filter_map(|pid| Some((pid, read_stat(pid)?)))
-        .collect();
-    let mut found = vec![root];
-    let mut next = 0;
-    while let Some(&parent) = found.get(next) {
-        let belongs = |stat: &StatLine| stat.ppid == parent || stat.group == i64::from(root);
-        let more = all.iter().filter(|(pid, stat)| belongs(stat) && !found.contains(pid));
-        let more: Vec<u32> = more.map(|(pid, _)| *pid).collect();
-        found.extend(more);
-        next += 1;
+/// All processes at one time.
+#[derive(Debug)]
+pub(crate) struct Table(Vec<(u32, StatLine)>);
+
+impl Table {
+    /// Reads `/proc`.
+    pub(crate) fn read() -> Self {
+        let all = numbers(Path::new("/proc")).into_iter();
+        Table(all.filter_map(|pid| Some((pid, read_stat(pid)?))).collect())
     }
-    found
+
+    /// Returns the process `root`, `root` first, all its descendants, and the processes of its group if it leads one:
+    /// among these are orphans, which have another parent, and ended processes that nobody waited for yet.
+    pub(crate) fn tree(&self, root: u32) -> Vec<u32> {
+        let mut found = vec![root];
+        let mut next = 0;
+        while let Some(&parent) = found.get(next) {
+            let belongs = |stat: &StatLine| stat.ppid == parent || stat.group == i64::from(root);
+            let more = self.0.iter().filter(|(pid, stat)| belongs(stat) && !found.contains(pid));
+            let more: Vec<u32> = more.map(|(pid, _)| *pid).collect();
+            found.extend(more);
+            next += 1;
+        }
+        found
+    }
+}
+
+/// Returns the processes that [`Table::tree`] finds now.
+pub fn tree(root: u32) -> Vec<u32> {
+    Table::read().tree(root)
 }
 
 /// Reads the CPU time of a process, also of one that has ended and was not yet waited for; `None` if there is none.

@@ -3,7 +3,7 @@
 use measure::Link;
 use measure::stall::WatchedCore;
 
-use super::{Processes, Snapshot, Span, read_network, tasks, ticks_per_second, usage};
+use super::{Processes, Snapshot, Span, procfs, read_network, tasks, ticks_per_second, usage};
 use crate::cpus::CpuList;
 use crate::probe::HostUse;
 use crate::testbed::Host;
@@ -49,7 +49,8 @@ impl HostProbe {
 fn snapshot(pids: &[u32]) -> Snapshot {
     let mut snapshot = Snapshot::bare(tasks::kernel_threads(std::path::Path::new("/proc")));
     let processes: &mut Processes = &mut snapshot.processes[Host::Dut.index()];
-    pids.iter().for_each(|&pid| processes.add_tree(pid));
+    let table = procfs::Table::read();
+    pids.iter().for_each(|&pid| processes.add_tree(&table, pid));
     snapshot.networks[Host::Dut.index()] = read_network();
     snapshot
 }

@@ -112,20 +112,21 @@ struct RoleLook {
 impl Look {
     fn take(watched: &[Watched]) -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let table = procfs::Table::read();
         Look {
             at: Instant::now(),
             cores: parse_cores(&stat),
             system: parse_system(&stat),
             between_cores: procfs::interrupts_between_cores(),
-            roles: watched.iter().map(RoleLook::take).collect(),
+            roles: watched.iter().map(|watched| RoleLook::take(watched, &table)).collect(),
         }
     }
 }
 
 impl RoleLook {
-    fn take(watched: &Watched) -> Self {
+    fn take(watched: &Watched, table: &procfs::Table) -> Self {
         let skipped = usize::from(watched.children_only);
-        let pids = watched.pids.iter().flat_map(|pid| procfs::tree(*pid).into_iter().skip(skipped));
+        let pids = watched.pids.iter().flat_map(|pid| table.tree(*pid).into_iter().skip(skipped));
         let programs = pids.filter_map(|pid| Some((pid, Program::read(pid)?)));
         let programs: BTreeMap<u32, Program> = programs.collect();
         // All processes of a role share one network namespace.

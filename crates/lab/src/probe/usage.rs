@@ -159,6 +159,10 @@ impl Between<'_> {
 
     /// Seconds that a host's processes ran.
     fn own_s(&self, host: usize) -> f64 {
+        let accounts = [self.before, self.after].map(|snapshot| snapshot.processes[host].account);
+        if let [Some(before), Some(after)] = accounts {
+            return after.saturating_sub(before).as_secs_f64();
+        }
         let before = &self.before.processes[host].run;
         let after = self.after.processes[host].run.iter();
         let ran = |(pid, now): (&u32, &u64)| {
@@ -264,7 +268,8 @@ impl Between<'_> {
         };
         let others_s: f64 =
             self.sharing(host).filter(|other| *other != host).map(|other| self.own_s(other)).sum();
-        let all_s: f64 = threads.iter().map(|thread| thread.run_s).sum();
+        let living_s: f64 = threads.iter().map(|thread| thread.run_s).sum();
+        let all_s = living_s.max(self.own_s(host));
         let waited = threads.iter().map(|thread| thread.delay_s - (all_s - thread.run_s));
         Some((waited.fold(0.0, f64::max) - others_s - kernel_s).max(0.0))
     }

@@ -1,0 +1,186 @@
+//! Control groups of the lab: processes that the kernel limits or counts together.
+//!
+//! | version | folder | who may |
+//! |---|---|---|
+//! | 2 | `/sys/fs/cgroup` (it has `cgroup.controllers`) | root |
+//! | 1 | `/sys/fs/cgroup/CONTROLLER` | root |
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+/// Folder of the control groups.
+const ROOT: &str = "/sys/fs/cgroup";
+/// File of a group with the numbers of its processes; a number written to it moves that process there.
+const PROCESSES: &str = "cgroup.procs";
+/// Begin of the names of groups.
+const PREFIX: &str = "dnsdyno-";
+/// Age of a group up to which it is not swept.
+const YOUNG: Duration = Duration::from_secs(60);
+/// Number of attempts to remove an empty group, since its processes may still be ending.
+const REMOVALS: u32 = 100;
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A control group; when dropped, its processes go back to the group around it, and it is removed.
+#[derive(Debug)]
+pub(crate) struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    /// Makes a group below the first one, if this process may; `controller` is its folder in version 1.
+    pub(crate) fn new(controller: &str) -> Option<Self> {
+        Self::below(&hierarchy(controller))
+    }
+
+    /// Makes a group below that of the process `pid`, so that limits of that one hold in it too.
+    pub(crate) fn around(controller: &str, pid: u32) -> Option<Self> {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let place = place(&groups, if is_unified() { "" } else { controller })?;
+        Self::below(&hierarchy(controller).join(place.trim_start_matches('/')))
+    }
+
+    fn below(parent: &Path) -> Option<Self> {
+        sweep(parent, ticket());
+        let path = parent.join(format!("{PREFIX}{}-{}", std::process::id(), ticket()));
+        let made = parent.join(PROCESSES).exists() && fs::create_dir(&path).is_ok();
+        made.then_some(ControlGroup(path))
+    }
+
+    /// The folder of the group.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a setting.
+    ///
+    /// # Errors
+    /// If the kernel has no such setting, or refuses the value.
+    pub(crate) fn set(&self, name: &str, value: &str) -> io::Result<()> {
+        fs::write(self.0.join(name), value)
+    }
+
+    /// Reads a counter or a setting.
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.0.join(name)).ok()
+    }
+
+    /// Moves a process here, and with it its later children; one that has ended is passed over.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn add(&self, pid: u32) -> io::Result<()> {
+        match self.set(PROCESSES, &pid.to_string()) {
+            Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => Ok(()),
+            written => written,
+        }
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        for _ in 0..REMOVALS {
+            let left = self.get(PROCESSES).unwrap_or_default();
+            if let Some(parent) = self.0.parent() {
+                for pid in left.lines() {
+                    // A process that has ended has left the group already.
+                    let _ = fs::write(parent.join(PROCESSES), pid);
+                }
+            }
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Whether control groups are of version 2.
+pub(crate) fn is_unified() -> bool {
+    Path::new(ROOT).join("cgroup.controllers").exists()
+}
+
+/// The folder of the first group of a controller.
+fn hierarchy(controller: &str) -> PathBuf {
+    let root = PathBuf::from(ROOT);
+    if is_unified() { root } else { root.join(controller) }
+}
+
+/// Finds the group of a controller in `/proc/PID/cgroup`; the one of version 2 has no controllers there.
+fn place<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
+    groups.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        controllers.split(',').any(|one| one == controller).then_some(path)
+    })
+}
+
+/// Removes the groups of labs that were killed: the kernel removes no group with a process in it. Young ones may be those of a lab
+/// that is about to use them.
+fn sweep(parent: &Path, now: u128) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let made = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit('-').next()?.parse().ok());
+        if made.is_some_and(|made: u128| now.saturating_sub(made) > YOUNG.as_nanos()) {
+            // It is in use, or another lab has removed it.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// Returns a number that distinguishes groups of this machine; two labs may use the same process numbers.
+fn ticket() -> u128 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| d.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_killed_labs_are_swept() {
+        let parent = tempfile::tempdir().unwrap();
+        let now = 1_000 * YOUNG.as_nanos();
+        let names = ["1-5", &format!("2-{}", now - 7), "3-6", "x"].map(|n| format!("{PREFIX}{n}"));
+        let groups = names.map(|name| parent.path().join(name));
+        groups.iter().for_each(|group| fs::create_dir(group).unwrap());
+        // A group with a process cannot be removed, as this folder with a file.
+        fs::write(groups[2].join(PROCESSES), "1").unwrap();
+        sweep(parent.path(), now);
+        assert_eq!(groups.map(|group| group.exists()), [false, true, true, true]);
+    }
+
+    #[test]
+    fn a_group_is_left_as_it_was_found() {
+        let Some(group) = ControlGroup::new("cpu") else {
+            skip::because("no control groups for this user");
+            return;
+        };
+        let path = group.path().to_owned();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        group.add(child.id()).unwrap();
+        let inner = ControlGroup::around("cpu", child.id()).expect("a group in the group");
+        assert_eq!(inner.path().parent(), Some(path.as_path()));
+        drop(inner);
+        drop(group);
+        assert!(!path.exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_group_of_a_controller_is_found() {
+        let groups = "4:memory:/a/b\n2:cpu,cpuacct:/c\n1:name=systemd:/d\n0::/e\n";
+        let found = ["memory", "cpuacct", "", "pids"].map(|controller| place(groups, controller));
+        assert_eq!(found, [Some("/a/b"), Some("/c"), Some("/e"), None]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_has_a_group_or_none(text in "[ -~\n:,]{0,200}", controller in "[a-z]{0,3}") {
+            place(&text, &controller);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The CPU time of a server with all its processes, also of those that begin and end between two looks: servers that
+//! start processes for each change of a zone (NSD) have hundreds a second.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::procfs;
+use crate::control_group::{self, ControlGroup};
+
+/// Number of times that new processes are looked for: one may start another while it is moved.
+const LOOKS: u32 = 3;
+
+/// A control group with a server's processes, which counts their CPU time until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Account(ControlGroup);
+
+impl Account {
+    /// Opens an account of the processes `pids` and of all that they start; `None` where this process may not make
+    /// control groups, or a process cannot be moved.
+    pub(crate) fn open(pids: &[u32]) -> Option<Self> {
+        let group = ControlGroup::around("cpuacct", *pids.first()?)?;
+        let mut moved = BTreeSet::new();
+        for _ in 0..LOOKS {
+            let table = procfs::Table::read();
+            for pid in pids.iter().flat_map(|pid| table.tree(*pid)) {
+                // What a moved process starts is in the group from its start.
+                if moved.insert(pid) {
+                    group.add(pid).ok()?;
+                }
+            }
+        }
+        Some(Account(group))
+    }
+
+    /// Returns how long the processes ran since they are in the account.
+    pub(super) fn spent(&self) -> Option<Duration> {
+        if !control_group::is_unified() {
+            return self.0.get("cpuacct.usage")?.trim().parse().ok().map(Duration::from_nanos);
+        }
+        let text = self.0.get("cpu.stat")?;
+        let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+        used.trim().parse().ok().map(Duration::from_micros)
+    }
+}
+
+/// The account of the server that runs.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    pids: Vec<u32>,
+    account: Option<Arc<Account>>,
+}
+
+impl Accounts {
+    /// Returns the account of the processes `pids`, a new one if they are not those of the last time.
+    pub(crate) fn of(&mut self, pids: Vec<u32>) -> Option<Arc<Account>> {
+        if self.account.is_none() || self.pids != pids {
+            // The group of the old one goes first.
+            self.account = None;
+            self.account = Account::open(&pids).map(Arc::new);
+            self.pids = pids;
+        }
+        self.account.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn processes_that_ended_are_counted() {
+        let mut shell = Command::new("sh");
+        // Each inner shell ends within milliseconds, and nobody looks meanwhile.
+        let busy = "read go; for i in 1 2 3 4 5 6 7 8 9; do sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'; done; \
+                    echo done; read end";
+        shell.args(["-c", busy]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().expect("starts");
+        let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        if let Some(account) = Account::open(&[shell.id()]) {
+            let before = account.spent().expect("it counts");
+            std::io::Write::write_all(&mut input, b"go\n").expect("writes");
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
+            let spent = account.spent().expect("it counts") - before;
+            // The kernel counted the same for the children that were waited for, in ticks.
+            let stat = procfs::read_stat(shell.id()).expect("it waits");
+            let ticks = stat.children as f64 / crate::probe::ticks_per_second();
+            assert!(spent.as_secs_f64() >= ticks, "{spent:?}, of its children {ticks} s");
+            assert!(ticks > 0.0);
+        } else {
+            skip::because("no control groups for this user");
+        }
+        drop(input);
+        shell.wait().expect("ends");
+    }
+}
