@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Size in octets up to which a message is small: nearly all queries and answers are.
 const SMALL: usize = 4 << 10;
-/// The part of a memory that only small messages may have, as a divisor: large answers that nobody reads leave it.
+/// The part of a memory that only connections and small messages may have, as a divisor: large answers that nobody reads
+/// leave it, so that clients who read come in and get theirs.
 const FOR_SMALL: usize = 16;
 /// Number of accounts from which on those that are not in use are removed.
 const MANY_ACCOUNTS: usize = 64;
@@ -98,47 +99,66 @@ impl Budget {
         Reservation { budget: self.clone(), account: None, octets: 0 }
     }
 
-    /// Reserves memory for no client, if there is enough.
+    /// Reserves memory for a message to or from no client, if there is enough.
     pub(crate) fn take(&self, octets: usize) -> Option<Reservation> {
-        self.take_for(None, octets)
+        self.take_for(None, octets, open_to_message(octets))
     }
 
-    fn take_for(&self, account: Option<Arc<AtomicUsize>>, octets: usize) -> Option<Reservation> {
+    fn take_for(
+        &self,
+        account: Option<Arc<AtomicUsize>>,
+        octets: usize,
+        open: fn(usize) -> usize,
+    ) -> Option<Reservation> {
         // Made before the check, so that its drop releases what does not fit.
         let reservation = Reservation { budget: self.clone(), account, octets };
         let before = self.0.used.fetch_add(octets, Ordering::Relaxed);
-        let limit = open_to(octets, self.0.limit.load(Ordering::Relaxed));
+        let limit = open(self.0.limit.load(Ordering::Relaxed));
         (before + octets <= limit).then_some(reservation)
     }
 }
 
 impl Account {
-    /// Reserves memory for a client of the network, if there is enough and the network has not got its share.
+    /// Reserves memory for a message of a client of the network, if there is enough and the network has not got its share.
     pub(crate) fn take(&self, octets: usize) -> Option<Reservation> {
+        self.take_of(octets, open_to_message(octets))
+    }
+
+    /// Reserves memory for a connection of a client of the network in the same way.
+    pub(crate) fn take_place(&self, octets: usize) -> Option<Reservation> {
+        self.take_of(octets, all)
+    }
+
+    fn take_of(&self, octets: usize, open: fn(usize) -> usize) -> Option<Reservation> {
         let before = self.used.fetch_add(octets, Ordering::Relaxed);
         // From here on its drop releases both.
-        let reservation = self.budget.take_for(Some(self.used.clone()), octets);
-        if reservation.is_some() && before + octets > self.share_for(octets) {
+        let reservation = self.budget.take_for(Some(self.used.clone()), octets, open);
+        let share = open(self.budget.0.share.load(Ordering::Relaxed));
+        if reservation.is_some() && before + octets > share {
             self.budget.0.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         reservation
     }
 
-    /// Returns whether the network has no room for so many octets.
+    /// Returns whether the network has no room for a connection of so many octets.
     pub(crate) fn is_full(&self, octets: usize) -> bool {
-        self.used.load(Ordering::Relaxed) + octets > self.share_for(octets)
-    }
-
-    /// Returns how much the network may have in use after a reservation of so many octets.
-    fn share_for(&self, octets: usize) -> usize {
-        open_to(octets, self.budget.0.share.load(Ordering::Relaxed))
+        let share = self.budget.0.share.load(Ordering::Relaxed);
+        self.used.load(Ordering::Relaxed) + octets > share
     }
 }
 
-/// Returns the part of `memory` that is open to a reservation of so many octets.
-fn open_to(octets: usize, memory: usize) -> usize {
-    if octets > SMALL { memory - memory / FOR_SMALL } else { memory }
+/// Returns how much of a memory is open to a message of so many octets.
+fn open_to_message(octets: usize) -> fn(usize) -> usize {
+    if octets > SMALL { all_but_reserve } else { all }
+}
+
+fn all_but_reserve(memory: usize) -> usize {
+    memory - memory / FOR_SMALL
+}
+
+fn all(memory: usize) -> usize {
+    memory
 }
 
 impl Drop for Reservation {
@@ -195,13 +215,15 @@ mod tests {
     }
 
     #[test]
-    fn large_answers_leave_room_for_small_ones() {
+    fn large_answers_leave_room_for_connections_and_small_ones() {
         let budget = Budget::new(4_000_000, 1_600_000);
         let account = budget.account(network(1));
         let large: Vec<Reservation> = std::iter::from_fn(|| account.take(60_000)).collect();
-        assert_eq!((large.len(), account.is_full(60_000)), (25, true));
+        assert_eq!((large.len(), account.is_full(100_000)), (25, false));
+        let places: [_; 3] = std::array::from_fn(|_| account.take_place(20_000).expect("room"));
         let small: Vec<Reservation> = std::iter::from_fn(|| account.take(100)).collect();
-        assert_eq!(small.len(), 1_000);
+        assert_eq!((small.len(), account.take_place(20_000).is_none()), (400, true));
+        drop(places);
         let others: Vec<Reservation> = std::iter::from_fn(|| budget.take(60_000)).collect();
         assert_eq!(others.len(), (4_000_000 - 250_000 - 1_600_000) / 60_000);
         assert!(budget.take(100).is_some());

@@ -211,10 +211,7 @@ impl Connection {
                         reservations.extend(reservation);
                         next = if output.len() < MAX_OUTPUT { line.answers.try_recv().ok() } else { None };
                     }
-                    let written = async {
-                        writer.write_all(&output).await?;
-                        writer.flush().await
-                    };
+                    let written = write(&mut writer, &output, &self.usage);
                     timeout(idle, written).await.map_err(io::Error::from)??;
                     output = Vec::new();
                     reservations.clear();
@@ -229,6 +226,24 @@ impl Connection {
         timeout(idle, writer.shutdown()).await.map_err(io::Error::from)??;
         Ok(ending)
     }
+}
+
+/// Writes answers; notes how far the client takes them.
+async fn write(
+    writer: &mut (impl AsyncWrite + Unpin),
+    mut output: &[u8],
+    usage: &Usage,
+) -> io::Result<()> {
+    while !output.is_empty() {
+        usage.writes();
+        match writer.write(output).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            taken => output = &output[taken..],
+        }
+    }
+    writer.flush().await?;
+    usage.has_written();
+    Ok(())
 }
 
 /// The channel to one connection, or to one request, of a client; closed when it is dropped.

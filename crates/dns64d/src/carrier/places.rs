@@ -8,7 +8,7 @@
 //!
 //! A client that is not permitted takes no place. Each transport has a pool of its own, so that a flood over one transport
 //! costs the others nothing. From half of a pool on, connections may be idle for less and less time. A connection with a
-//! pending query, or younger than [`FRESH`], gives way to nobody.
+//! pending query, or younger than [`FRESH`], gives way to nobody; one whose client takes nothing of its answers is idle.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -34,6 +34,8 @@ const LEAST_IDLE: f64 = 0.1;
 /// Highest number of QUIC handshakes with clients that have not shown that they are at their address; further clients
 /// must show it first (Retry).
 const UNPROVEN: usize = 64;
+/// What stands for the time since when a client takes nothing if no answer waits for it.
+const READS: u64 = u64::MAX;
 /// Highest number of connections that end for a new one, because they are idle under pressure.
 const ENDED_AT_ONCE: usize = 16;
 
@@ -161,6 +163,8 @@ struct State {
     last_ms: AtomicU64,
     /// Number of pending queries.
     pending: AtomicUsize,
+    /// Time since when the client takes nothing of an answer, in milliseconds; [`READS`] if none waits for it.
+    unread_ms: AtomicU64,
     handshaking: AtomicBool,
     end: CancellationToken,
 }
@@ -187,8 +191,11 @@ impl Idlest {
             }
             self.0.pop();
             let Some(Open { state, .. }) = open.get(&number) else { continue };
-            let pending = state.pending.load(Ordering::Relaxed) > 0;
-            let last = if pending { now } else { state.last_ms.load(Ordering::Relaxed) };
+            let last = match state.unread_ms.load(Ordering::Relaxed) {
+                READS if state.pending.load(Ordering::Relaxed) > 0 => now,
+                READS => state.last_ms.load(Ordering::Relaxed),
+                since => since,
+            };
             if last <= time {
                 return Some(number);
             }
@@ -270,7 +277,7 @@ impl Places {
         }
         let account = self.budget.account(network);
         let mut table = self.table(transport);
-        let Some(memory) = account.take(footprint(transport)) else {
+        let Some(memory) = account.take_place(footprint(transport)) else {
             // The next client, or the next one of the network that has its share, may have what it leaves.
             let of = account.is_full(footprint(transport)).then_some(network);
             let ended = table.end_idlest(of, now, FRESH);
@@ -414,6 +421,7 @@ impl Table {
         let state = Arc::new(State {
             last_ms: AtomicU64::new(now),
             pending: AtomicUsize::new(0),
+            unread_ms: AtomicU64::new(READS),
             handshaking: AtomicBool::new(handshake),
             end: CancellationToken::new(),
         });
@@ -527,6 +535,16 @@ impl Usage {
         state.last_ms.store(places.now(), Ordering::Relaxed);
     }
 
+    /// Notes that an answer waits for the client, or that it has taken a part of one.
+    pub(super) fn writes(&self) {
+        self.state.unread_ms.store(self.places.now(), Ordering::Relaxed);
+    }
+
+    /// Notes that the client has taken what waited for it.
+    pub(super) fn has_written(&self) {
+        self.state.unread_ms.store(READS, Ordering::Relaxed);
+    }
+
     /// Notes a query; it is pending until the result is dropped.
     pub(super) fn query(&self) -> Pending {
         self.places.traffic(self.transport).queries.fetch_add(1, Ordering::Relaxed);
@@ -594,6 +612,18 @@ mod tests {
             table.remove(number);
         }
         assert_eq!((table.open.len(), table.networks.len()), (1, 1));
+    }
+
+    #[test]
+    fn who_takes_no_answers_gives_way() {
+        let mut table = Table::default();
+        let all: Vec<_> = (0..8).map(|n| take(&mut table, n, 0).expect("room")).collect();
+        all.iter().for_each(|(_, state)| state.pending.store(1, Ordering::Relaxed));
+        all[3].1.unread_ms.store(5_000, Ordering::Relaxed);
+        assert_eq!(take(&mut table, 9, 5_100).err(), Some(Refusal::Full), "it may be reading");
+        take(&mut table, 9, 5_600).expect("it takes nothing");
+        let ended = all.iter().map(|(_, state)| state.end.is_cancelled());
+        assert_eq!(ended.collect::<Vec<_>>(), [0, 0, 0, 1, 0, 0, 0, 0].map(|n| n == 1));
     }
 
     #[test]

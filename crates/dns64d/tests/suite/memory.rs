@@ -75,10 +75,15 @@ fn all_arrived(server: &Server) -> u64 {
 /// Starts dns64d over all transports with the answer of 60 kB for `long.example TXT` in its cache. Each connection stays
 /// until the end of the test; all other limits are the defaults.
 pub(crate) fn with_a_long_answer(script: &Script, private: &Private) -> Server {
+    with_a_long_answer_and(script, private, "")
+}
+
+/// The same with other limits too.
+fn with_a_long_answer_and(script: &Script, private: &Private, limits: &str) -> Server {
     let text = "\"0123456789abcdef0123456789abcdef\" ".repeat(1_800);
     script.others(Rtype::TXT, &format!("tc; $ 60 TXT {}", text.trim()));
     script.others(Rtype::A, A);
-    let config = format!("{}[limits]\ntcp-idle = \"1h\"", private.config());
+    let config = format!("{}[limits]\ntcp-idle = \"1h\"\n{limits}", private.config());
     let server = dns64d(&[script], &config);
     let first = Query::parse("long.example TXT +tcp").ask(server.address(), MAX_WAIT);
     assert!(first.is_some_and(|reply| reply.octets > 59_000), "a long answer, in the cache now");
@@ -155,4 +160,31 @@ fn answers_that_nobody_reads_stay_within_the_memory() {
     assert!(server.metric("dns64d_stream_memory_bytes") > 8 << 20, "answers are under way");
     drop(kept);
     wait_for("the memory is free again", || server.metric("dns64d_stream_memory_bytes") < 1 << 20);
+}
+
+#[test]
+fn connections_that_take_no_answers_give_way() {
+    let (script, private) = (Script::start(&[]), Private::new());
+    let limits = "tcp-connections = 4\ntcp-connections-per-client = 4";
+    let server = with_a_long_answer_and(&script, &private, limits);
+    let framed = client::frame(&Query::parse("long.example TXT").octets);
+    let answered = || server.metric("dns64d_queries_stream_total");
+    let mut kept = Vec::new();
+    for n in 1..=4u8 {
+        let (mut tcp, before) = (connect([127, 0, 0, n].into(), server.address()), answered());
+        tcp.write_all(&framed.repeat(20)).expect("it has a place");
+        wait_for("its queries arrive", || answered() >= before + 20);
+        kept.push(tcp);
+    }
+    // None of them is idle: answers are under way on each.
+    let ask = || {
+        let mut tcp = connect([127, 0, 0, 9].into(), server.address());
+        tcp.write_all(&client::frame(&Query::parse("friend.example A").octets)).ok()?;
+        client::read_frame(&mut tcp)
+    };
+    wait_for("a client that reads has its answer", || ask().is_some());
+    let displaced =
+        server.metric("dns64d_connections_closed_total{transport=\"tcp\",reason=\"displaced\"}");
+    assert!((1..=4).contains(&displaced), "{displaced} gave way");
+    drop(kept);
 }
