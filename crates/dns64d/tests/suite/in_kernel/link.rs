@@ -1,5 +1,6 @@
 //! A client and a server in two network namespaces that a veth pair joins.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ pub(super) const CLIENT4: &str = "10.88.0.1";
 /// Longest wait for a reply, after which the query is sent again, and how often it is sent.
 const PATIENCE: Duration = Duration::from_secs(3);
 const TRIES: usize = 4;
+/// The same for a query that may have no reply.
+const SHORT_PATIENCE: Duration = Duration::from_millis(300);
 
 /// The client's end of the link. The test itself runs at the server's end, device `v1`.
 pub(super) struct Link {
@@ -89,10 +92,51 @@ impl Link {
         panic!("no reply of {server} to {query:02x?}");
     }
 
+    /// Sends a query in text form so many times over IPv4, with the ids from 0 on; returns the replies to them.
+    pub(super) fn ask_at_once(&self, server: SocketAddr, query: &str, times: u16) -> Pending<'_> {
+        let mut query = crate::kit::client::Query::parse(query).octets;
+        for id in 0..times {
+            query[..2].copy_from_slice(&id.to_be_bytes());
+            self.v4.send_to(&query, server).expect("it can be sent");
+        }
+        Pending { link: self, server, ids: (0..times).collect() }
+    }
+
+    /// Returns whether a query in text form gets a reply, sent once.
+    pub(super) fn is_answered(&self, server: SocketAddr, query: &str) -> bool {
+        self.v4.set_read_timeout(Some(SHORT_PATIENCE)).expect("a time");
+        let is_answered = !self.ask_at_once(server, query, 1).replies().is_empty();
+        self.v4.set_read_timeout(Some(PATIENCE)).expect("a time");
+        is_answered
+    }
+
     /// Works as [`ask`](Self::ask) with a query in text form.
     pub(super) fn ask_text(&mut self, server: SocketAddr, query: &str) -> Reply {
         let query = crate::kit::client::Query::parse(query);
         Reply::parse(&self.ask(server, &query.octets))
+    }
+}
+
+/// Queries that have been sent.
+pub(super) struct Pending<'a> {
+    link: &'a Link,
+    server: SocketAddr,
+    ids: BTreeSet<u16>,
+}
+
+impl Pending<'_> {
+    /// Waits for a reply to each query; returns those that came in time.
+    pub(super) fn replies(mut self) -> Vec<Reply> {
+        let (mut octets, mut replies) = ([0; 4_096], Vec::new());
+        while !self.ids.is_empty()
+            && let Ok((len, from)) = self.link.v4.recv_from(&mut octets)
+        {
+            let id = u16::from_be_bytes([octets[0], octets[1]]);
+            if from == self.server && len >= 12 && self.ids.remove(&id) {
+                replies.push(Reply::parse(&octets[..len]));
+            }
+        }
+        replies
     }
 }
 
