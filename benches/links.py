@@ -14,9 +14,17 @@ def spread(values, scale=1000, digits=0):
 
 
 def mean_of(trial, name):
-    """The mean of a series of a trial; 0 if it has none."""
-    samples = [y for probe in trial.get("probes", []) if probe["name"] == name for _, y in probe["samples"]]
+    """The mean of a series of a whole trial; 0 if it has none."""
+    probes = trial.get("probes", {})
+    columns = dict(zip(probes.get("names", []), probes.get("values", [])))
+    samples = [value for value in columns.get(name, []) if value is not None]
     return statistics.mean(samples) if samples else 0.0
+
+
+def whole(cell):
+    """The trials of a cell, each with what they share (docs/store.md)."""
+    shared = cell.get("shared", {})
+    return [{**trial, **{part: {**shared[part], **trial.get(part, {})} for part in shared}} for trial in cell["trials"]]
 
 
 def mean(trials, of, unit, digits=0):
@@ -47,7 +55,7 @@ for loop in ("open", "closed"):
         for result in run["results"]:
             key = (f"{result['server']} {result['server_version']}", result["settings"]["link"])
             cell = cells.setdefault(key, {"open": [], "closed": [], "bound": 0, "void": 0, "trials": []})
-            valid = [t for t in result["trials"] if t["void"] is False]
+            valid = [t for t in whole(result) if t["void"] is False]
             cell["void"] += len(result["trials"]) - len(valid)
             if loop == "closed":
                 cell["closed"] += [t["valid"] / t["duration_s"] for t in valid if t["duration_s"] > 0]

@@ -147,6 +147,48 @@ fn dnsperf_reports_what_dnsperf_reports() {
 }
 
 #[test]
+fn dnsperf_prints_each_query() {
+    let bench = Bench::start();
+    let dir = bench.dir.path();
+    let text = "010-000-000-001.dns64perf.test A\nMissing.dns64perf.test AAAA\n010-000-000-002.dns64perf.test MX\n";
+    std::fs::write(dir.join("three.txt"), text).expect("writes");
+    // Return code, name and type of each line; the rest is a time.
+    let each = |output: &str| -> Vec<String> {
+        let lines = output.lines().filter_map(|line| line.strip_prefix("> "));
+        let mut all: Vec<String> = lines
+            .map(|line| {
+                let (what, seconds) = line.rsplit_once(' ').expect("a time");
+                assert!(seconds.parse::<f64>().is_ok_and(|s| (0.0..5.0).contains(&s)), "{line}");
+                what.to_owned()
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    for more in [&[][..], &["-m", "tcp"]] {
+        let args =
+            [&["-s", "127.0.0.1", "-p", bench.port(), "-d", "three.txt", "-n", "2", "-v"], more];
+        let (own, _) = ours(dir, "dnsperf", &args.concat());
+        let found = each(&own);
+        assert_eq!(found.len(), 6, "{own}");
+        assert!(
+            found.iter().filter(|line| *line == "NXDOMAIN Missing.dns64perf.test AAAA").count()
+                == 2,
+            "{own}"
+        );
+        if installed("dnsperf") {
+            let other = theirs(dir, "dnsperf", &args.concat());
+            assert_eq!(found, each(&other), "{own}\n{other}");
+        }
+    }
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("an address").port().to_string();
+    let args = ["-s", "127.0.0.1", "-p", &port, "-d", "three.txt", "-v", "-t", "0.2"];
+    let (own, _) = ours(dir, "dnsperf", &args);
+    assert!(own.contains("> T Missing.dns64perf.test AAAA"), "{own}");
+}
+
+#[test]
 fn dnsperf_speaks_tls_and_https() {
     let bench = Bench::start();
     let (dir, auth) = (bench.dir.path(), AuthDns::encrypted(&[]));
@@ -191,7 +233,7 @@ fn dnsperf_reads_its_other_files_and_stops_in_time() {
     let (own, err) = run(&["-d", "bad.txt", "-W", "-v", "-O", "suppress=timeouts"]);
     assert!(
         own.contains("bad.txt:1:17")
-            && own.contains("-v: replies are not")
+            && own.contains("> NOERROR 010-000-000-001.dns64perf.test A 0.")
             && own.contains("suppress"),
         "{own}"
     );
@@ -207,7 +249,8 @@ fn dnsperf_reads_its_other_files_and_stops_in_time() {
     );
     let query = b"\0\x1d\0\0\x01\0\0\x01\0\0\0\0\0\0\x0bx-dns64perf\0\0\x01\0\x01".to_vec();
     std::fs::write(dir.join("b.bin"), query).expect("writes");
-    let (own, _) = run(&["-d", "b.bin", "-B"]);
+    let (own, _) = run(&["-d", "b.bin", "-B", "-v"]);
+    assert!(own.contains(" binary input 0."), "{own}");
     assert_eq!(
         (number(&own, "Queries sent"), number(&own, "Queries completed")),
         (1.0, 1.0),

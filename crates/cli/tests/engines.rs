@@ -1,5 +1,8 @@
 //! The engine of an experiment's queries: sockets, programs in the kernel, or the one that is certified for more.
 
+#[path = "kit/shared.rs"]
+mod shared;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -77,7 +80,10 @@ impl Ran {
         command.args(arguments).current_dir(dir.path()).env("HOME", dir.path());
         let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
         let json = std::fs::read_to_string(dir.path().join("run.json")).ok();
-        Ran { output, run: json.map(|json| serde_json::from_str(&json).expect("JSON")) }
+        Ran {
+            output,
+            run: json.map(|json| shared::whole(serde_json::from_str(&json).expect("JSON"))),
+        }
     }
 
     fn said(&self) -> String {

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 use quick_junit::{Report, TestCaseStatus};
-use record::{CellRecord, Run, read_run};
-use serde_json::Value;
+use record::{CellRecord, Run, TrialRecord, read_run};
+use serde_json::{Value, json};
 
 fn runs() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs");
@@ -134,6 +134,25 @@ fn a_missed_goal_is_a_failure() {
     let message = message.as_ref().expect("a reason").as_str();
     // A machine that is too busy makes it void.
     assert!(message.contains("missed: ") || message.contains("%"), "{message}");
+}
+
+#[test]
+fn json_lines_are_whole_trials() {
+    each(&["--json-lines"], |run, text| {
+        let trials = run.results.iter().flat_map(|cell| cell.trials.iter().map(move |t| (cell, t)));
+        let mut lines = text.lines();
+        for (cell, trial) in trials {
+            let line = lines.next().expect("a line for each trial");
+            assert_eq!(&serde_json::from_str::<TrialRecord>(line).expect("a trial"), trial);
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            assert_eq!(
+                (&line["server"], &line["method"]),
+                (&json!(cell.server), &json!(cell.method))
+            );
+            assert_eq!(line["settings"], json!(cell.settings));
+        }
+        assert_eq!(lines.next(), None);
+    });
 }
 
 #[test]

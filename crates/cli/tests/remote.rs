@@ -42,7 +42,7 @@ fn run(dir: &Path, text: &str, more: &[&str]) -> (Output, Value) {
         .output()
         .expect("starts");
     let run = std::fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    (output, run.unwrap_or_default())
+    (output, kit::shared::whole(run.unwrap_or_default()))
 }
 
 #[test]

@@ -6,6 +6,7 @@
 #[allow(dead_code, reason = "each test uses its part")]
 mod browser;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ fn history(folder: &Path) -> Vec<PathBuf> {
         run.plan.started_unix_s += f64::from(day) * 86_400.0;
         let slower = if day < 7 { 1.0 } else { 0.7 } * (1.0 + f64::from(day % 3) / 500.0);
         for cell in &mut run.results {
+            // Found, and not lower bounds, of which a change is not known.
+            cell.at_least = false;
             let rates = cell.capacities.iter_mut().filter_map(|c| c.qps.as_mut());
             rates.chain(cell.median_qps.as_mut()).for_each(|qps| *qps *= slower);
         }
@@ -175,4 +178,19 @@ fn a_folder_of_others_is_refused_and_a_site_is_written_again() {
         }
         assert_eq!(list["runs"].as_array().map(Vec::len), Some(2));
     }
+    // A run that is no longer named is withdrawn, with the history of its server; files of others stay.
+    let paths = |folder: &str| -> BTreeSet<String> {
+        let files = std::fs::read_dir(out.join(folder)).expect("reads");
+        files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect()
+    };
+    let before = (paths("runs"), paths("servers"));
+    std::fs::write(out.join("runs/notes.txt"), "mine").expect("writes");
+    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/search.json");
+    let made = site(&[&out, &other]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let after = (paths("runs"), paths("servers"));
+    assert_eq!((before.0.len(), after.0.len()), (4, 3), "{before:?} {after:?}");
+    assert!(after.0.contains("notes.txt") && after.0.is_disjoint(&before.0), "{after:?}");
+    let list = std::fs::read_to_string(out.join("site.json")).expect("the list");
+    assert_eq!(after.1.len(), report::site::listed(&list).len() - 2, "{after:?}");
 }

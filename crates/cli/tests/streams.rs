@@ -1,5 +1,8 @@
 //! Experiments whose queries are a stream: of a file, a capture, a zone or a part of it; with real servers.
 
+#[path = "kit/shared.rs"]
+mod shared;
+
 use std::io::BufWriter;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -51,7 +54,7 @@ fn run(dir: &Path) -> Option<Value> {
         skip::because(text(&output));
         return None;
     };
-    let record: Value = serde_json::from_str(&json).expect("JSON");
+    let record = shared::whole(serde_json::from_str(&json).expect("JSON"));
     if let Some(skipped) = record["skipped"].get(0) {
         let why = skipped["why"].as_str().expect("a reason");
         assert!(why.contains("is not installed"), "{skipped}");

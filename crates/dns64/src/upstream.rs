@@ -24,11 +24,14 @@ use wire::Name;
 use wire::name::strip_suffix;
 
 pub(crate) use self::cookie::{Credibility, MAX_COOKIE, UpstreamCookie};
+pub(crate) use self::server::Server;
+use self::server::{ALL, CaseTrust, MAX_REPEATS};
 use self::sockets::Socket;
 pub use self::sockets::SocketChange;
 use crate::config::{Config, ForwardConfig, UpstreamConfig};
 
 mod cookie;
+mod server;
 mod sockets;
 
 /// One query in this number goes to another server than the fastest.
@@ -37,10 +40,6 @@ const EXPLORE: u32 = 64;
 const MAX_CASE_CHANGES: u8 = 3;
 /// Time for which a server that changes case gets names in lower case.
 const CASE_DISTRUST: Nanos = Nanos::from_secs(3_600);
-/// Number of queries to a server that may be sent again early without a reply to another query.
-const MAX_REPEATS: u32 = 1_000;
-/// Share of a server that answers all queries.
-const ALL: u32 = 1 << 16;
 /// Number of probes without a reply after which a suspected server is dead.
 const LOST_PROBES: u32 = 2;
 /// Time after which a suspected server is dead that has not replied to anything, when no probe can be sent.
@@ -50,53 +49,6 @@ const MAX_PROBE_WAIT: Nanos = Nanos::from_secs(8);
 
 /// Number of a server.
 pub(crate) type ServerId = u8;
-
-/// One upstream server.
-pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
-    /// Number of its pool, its weight in it (0: none has one), and whether it is queried over streams only.
-    pool: usize,
-    weight: u32,
-    by_stream: bool,
-    sockets: Vec<SocketId>,
-    /// Index of the current socket, and its number of queries so far.
-    current: usize,
-    run: u32,
-    /// Smoothed round trip time, zero before the first reply, and its mean deviation (RFC 6298).
-    pub(crate) rtt: Nanos,
-    rtt_deviation: Nanos,
-    /// Time of the last reply.
-    heard_at: Nanos,
-    /// Number of consecutive timeouts.
-    timeouts: u32,
-    /// Number of queries that may be sent again early: each reply adds one, up to [`MAX_REPEATS`].
-    repeats: u32,
-    /// Share of answered queries, lately; [`ALL`] for all of them.
-    share: u32,
-    /// Since when it is suspected, and the number of probes without a reply since then.
-    suspected: Option<Nanos>,
-    lost_probes: u32,
-    pub(crate) dead: bool,
-    /// Time of the next probe, and the wait until the one after it.
-    probe_at: Nanos,
-    probe_wait: Nanos,
-    case: CaseTrust,
-    cookie: UpstreamCookie,
-    /// Whether its AD bit is believed.
-    trusted: bool,
-    /// Whether it is not in the configuration any more.
-    retired: bool,
-}
-
-/// Whether a server keeps the letter case of names in its replies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CaseTrust {
-    /// It is not known; holds the number of replies in another case, while none had the right one.
-    Unknown(u8),
-    Keeps,
-    /// It does not, and is tried again at this time.
-    Changes(Nanos),
-}
 
 /// All servers and sockets of a worker.
 pub(crate) struct Upstreams {
@@ -416,50 +368,6 @@ impl Upstreams {
     #[inline]
     pub(crate) fn cookie_mut(&mut self, server: ServerId) -> &mut UpstreamCookie {
         &mut self.servers[usize::from(server)].cookie
-    }
-}
-
-impl Server {
-    fn new(address: SocketAddr, pool: usize, cookie: UpstreamCookie, probe_wait: Nanos) -> Self {
-        Server {
-            address,
-            pool,
-            weight: 0,
-            by_stream: false,
-            sockets: Vec::new(),
-            current: 0,
-            run: 0,
-            rtt: Nanos::ZERO,
-            rtt_deviation: Nanos::ZERO,
-            heard_at: Nanos::ZERO,
-            timeouts: 0,
-            repeats: MAX_REPEATS / 10,
-            share: ALL,
-            suspected: None,
-            lost_probes: 0,
-            dead: false,
-            probe_at: Nanos::ZERO,
-            probe_wait,
-            case: CaseTrust::Unknown(0),
-            cookie,
-            trusted: false,
-            retired: false,
-        }
-    }
-
-    /// Returns whether it can be used: without streams it needs a socket.
-    fn is_usable(&self) -> bool {
-        !self.retired && (self.by_stream || !self.sockets.is_empty())
-    }
-
-    /// Returns whether it is for some zones only.
-    pub(crate) fn is_of_forward(&self) -> bool {
-        self.pool > 0
-    }
-
-    /// Returns the number of source ports in use.
-    pub(crate) fn ports(&self) -> usize {
-        self.sockets.len()
     }
 }
 

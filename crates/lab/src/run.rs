@@ -13,32 +13,34 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use experiment::file::Role;
-use experiment::{BenchError, Custom, Experiment, FileError, Found, Method, Point, Settings};
+use experiment::{BenchError, Custom, Experiment, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    CellRecord, Certificate, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice,
-    EngineKind, HostFacts, InputFile, PacketSteering, Plan, Run, SCHEMA, Skipped, TestbedFacts,
-    Tested, TrialRecord,
+    CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts, InputFile,
+    PacketSteering, Plan, Run, SCHEMA, TestbedFacts, Tested,
 };
 use udp::sys::is_own_address;
 
-use crate::adapter::{Adapter, AdapterError};
+pub use self::error::RunError;
+pub use self::event::Event;
+use crate::adapter::Adapter;
 use crate::agent::Remote;
 use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
 use crate::host::{Depth, fingerprint, read_cpu};
-use crate::process::ProcessError;
 use crate::query_stream::{Inputs, QueryStream, unchanged};
 use crate::question_plan::QuestionPlan;
 use crate::reserve::{IdlePolling, default_buffer};
-use crate::rundir::{RunDir, RunDirError};
+use crate::rundir::RunDir;
 use crate::session::Session;
-use crate::testbed::{Host, Testbed, TestbedError, TestbedPlan};
+use crate::testbed::{Host, Testbed, TestbedPlan};
 use crate::variables;
 use crate::watch::Watcher;
-use crate::zonefile::ZoneError;
+
+mod error;
+mod event;
 
 /// Options of a run, from the command line.
 #[derive(Clone, Debug, Default)]
@@ -139,131 +141,6 @@ impl RunOptions {
         }
         self.certificate = run.plan.certificate.clone();
         self.resumed = Some(Box::new(run));
-    }
-}
-
-/// Event of a running experiment.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// The testbed is up; the plan of the run. Nothing has been measured yet.
-    Begun(&'a Plan),
-    /// The self-test with an engine begins.
-    SelfTest(EngineKind),
-    /// A trial of the self-test ended.
-    SelfTestTrial(&'a TrialRecord),
-    /// The self-test with an engine ended.
-    Certified(EngineKind, &'a Certificate),
-    /// The lab chose the engine of the queries.
-    Engine {
-        /// Engine.
-        engine: EngineKind,
-        /// Why it was chosen.
-        why: &'a str,
-        /// Highest rate at which servers may be measured with it, in queries a second; `None` if the method wants no
-        /// certificate.
-        certified_qps: Option<f64>,
-    },
-    /// The cells, in their order, and the expected time of their visits.
-    Planned(&'a [CellRecord], Nanos),
-    /// A visit of a cell begins.
-    Visit {
-        /// Cell that is visited.
-        cell: &'a CellRecord,
-        /// Number of the repeat, from 0.
-        repeat: u32,
-        /// Number of this visit, from 1, and number of all visits.
-        number: (usize, usize),
-        /// Expected time of this visit and those after it.
-        remaining: Nanos,
-    },
-    /// A server is up; its title and version.
-    Serving(&'a str, Option<&'a str>),
-    /// A trial of a cell ended.
-    Trial(&'a CellRecord, &'a TrialRecord),
-    /// A visit ended.
-    Visited {
-        /// Cell, with the findings of this visit.
-        cell: &'a CellRecord,
-        /// Number of the repeat, from 0, and number of all repeats.
-        repeat: (u32, u32),
-        /// Findings of the visit.
-        found: &'a Found,
-    },
-    /// The trials of a repeat are discarded and repeated: it was void, or was interrupted and cannot be continued.
-    Forgotten(&'a CellRecord, u32),
-    /// A server was not measured, or only in part.
-    Skipped(&'a Skipped),
-    /// The directory of the run is kept; its path.
-    Kept(&'a FilePath),
-}
-
-/// Error that keeps an experiment from beginning.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// A value of the experiment is not valid in the lab.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// A file of the run is not the one that it began with.
-    #[error("{0}")]
-    Changed(String),
-    /// The certificate of the Tester is not for the trials.
-    #[error("the certificate is refused: {0}")]
-    Certificate(String),
-    /// A host is given for a server at an address, and not one server has an address.
-    #[error(
-        "--dut is the host of one server at an address, and {0} of the servers have an address; choose one with --servers"
-    )]
-    Dut(usize),
-    /// The engine that was asked for cannot be had.
-    #[error("the engine `kernel`: {0}; ask for `auto` to fall back to sockets")]
-    Engine(String),
-    /// A requested server is not part of the experiment.
-    #[error("the experiment has no server `{name}`; it has {known}")]
-    NotInExperiment {
-        /// Requested name.
-        name: String,
-        /// Names of the experiment's servers.
-        known: String,
-    },
-    /// Neither the experiment nor the command line has a server.
-    #[error(
-        "there is no server to measure: write `servers = [\"unbound\"]` in the experiment (`dnsdyno servers` lists them), \
-         or name a running one by --remote NAME=ADDRESS, or one of your own by --custom NAME=COMMAND"
-    )]
-    NoServer,
-    /// An adapter is invalid or missing.
-    #[error(transparent)]
-    Adapter(#[from] AdapterError),
-    /// The zone cannot be made.
-    #[error(transparent)]
-    Zone(#[from] ZoneError),
-    /// The directory of the run cannot be made.
-    #[error(transparent)]
-    Dir(#[from] RunDirError),
-    /// The testbed cannot be built.
-    #[error(transparent)]
-    Testbed(#[from] TestbedError),
-    /// The AuthDNS does not start.
-    #[error(transparent)]
-    AuthDns(#[from] ProcessError),
-    /// The self-test could not be run.
-    #[error("the self-test could not be run: {0}")]
-    SelfTest(BenchError),
-}
-
-impl RunError {
-    /// Returns whether the input is invalid (exit code 2); otherwise the run failed (exit code 1).
-    pub fn is_bad_input(&self) -> bool {
-        match self {
-            RunError::File(_) | RunError::NoServer | RunError::Changed(_) | RunError::Engine(_) => {
-                true
-            }
-            RunError::NotInExperiment { .. } | RunError::Certificate(_) | RunError::Dut(_) => true,
-            RunError::Adapter(e) => !matches!(e, AdapterError::NotInstalled { .. }),
-            RunError::Zone(e) => matches!(e, ZoneError::TooLarge { .. }),
-            RunError::Testbed(e) => matches!(e, TestbedError::Cpus { .. }),
-            RunError::Dir(_) | RunError::AuthDns(_) | RunError::SelfTest(_) => false,
-        }
     }
 }
 

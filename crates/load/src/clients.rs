@@ -211,7 +211,7 @@ impl Clients {
         };
         let clients: Vec<Client> = (0..plan.clients).map(client).collect();
         Clients {
-            outcomes: Outcomes::new(workload, tally, plan.plan.timeout),
+            outcomes: Outcomes::new(workload, tally, plan.plan.timeout).with_journal(&live),
             pace,
             closed_loop: !plan.plan.pacing.is_open_loop(),
             phase: Phase::Opening(if open_first { plan.clients } else { 0 }),

@@ -34,7 +34,7 @@ pub use clients::{ClientPlan, Clients, ClientsResult};
 pub use collector::{Collector, Counted, CountedTimes, SentQuery};
 pub use connections::ConnectionTally;
 pub use flight::{sockets_for, sockets_needed};
-pub use live::{LATENCY_BOUNDS, Live};
+pub use live::{Entry, Journal, LATENCY_BOUNDS, Live};
 pub use lockstep::{LockStep, LockStepPlan, LockStepResult, Rounds};
 pub use measurer::Measurer;
 pub use permutation::OrderParameters;

@@ -1,8 +1,8 @@
 //! What workers publish while a trial runs: counters for a progress line, and whether the goal can still be
 //! met.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use measure::{Goal, Histogram, Nanos};
 
@@ -45,6 +45,51 @@ pub struct Live {
     pub watched: bool,
     /// Whether a worker has found that the goal cannot be met: all workers then end the trial.
     pub failed: AtomicBool,
+    /// Outcome of each query, if somebody reads them.
+    pub journal: Option<Journal>,
+}
+
+/// Largest number of outcomes that wait to be read.
+const MAX_WAITING: usize = 1 << 20;
+
+/// Outcome of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Key of the query in its workload.
+    pub key: u32,
+    /// Return code of the reply; `None` without a reply in time.
+    pub rcode: Option<u8>,
+    /// Time from sent to reply, or the timeout.
+    pub latency: Nanos,
+}
+
+/// Outcomes of single queries, from all workers, until they are read. It costs each of them a lock.
+#[derive(Debug, Default)]
+pub struct Journal {
+    waiting: Mutex<Vec<Entry>>,
+    left_out: AtomicU64,
+}
+
+impl Journal {
+    /// Adds an outcome; it is left out if too many wait.
+    pub(crate) fn add(&self, entry: Entry) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() < MAX_WAITING {
+            waiting.push(entry);
+        } else {
+            self.left_out.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Takes the outcomes that wait, in the order in which they were added.
+    pub fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the number of outcomes that were left out.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Relaxed)
+    }
 }
 
 /// Adds the counts of one worker to [`Live`].

@@ -84,7 +84,7 @@ impl Measurer {
         let (pace, planned) = Pace::new(&plan);
         tally.planned = planned;
         Measurer {
-            outcomes: Outcomes::new(workload, tally, plan.timeout),
+            outcomes: Outcomes::new(workload, tally, plan.timeout).with_journal(&live),
             pace,
             phase: Phase::Sending,
             rings: Rings::new(&plan),

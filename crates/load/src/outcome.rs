@@ -10,10 +10,13 @@
 //!                                the lost previous query with this id
 //! ```
 
+use std::sync::Arc;
+
 use measure::Nanos;
 use measure::stall::LostQuery;
 
 use crate::flight::{Found, OutstandingTable, State};
+use crate::live::{Entry, Live};
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
@@ -25,11 +28,26 @@ pub(crate) struct Outcomes {
     pub(crate) workload: Box<dyn Workload>,
     pub(crate) tally: Tally,
     timeout: Nanos,
+    /// Where each outcome is written, if somebody reads them.
+    live: Option<Arc<Live>>,
 }
 
 impl Outcomes {
     pub(crate) fn new(workload: Box<dyn Workload>, tally: Tally, timeout: Nanos) -> Self {
-        Outcomes { workload, tally, timeout }
+        Outcomes { workload, tally, timeout, live: None }
+    }
+
+    /// Writes each outcome into the journal, if there is one.
+    pub(crate) fn with_journal(self, live: &Arc<Live>) -> Self {
+        Outcomes { live: live.journal.is_some().then(|| live.clone()), ..self }
+    }
+
+    /// Writes the outcome of a query into the journal.
+    #[inline]
+    fn note(&self, key: u32, rcode: Option<u8>, latency: Nanos) {
+        if let Some(journal) = self.live.as_ref().and_then(|live| live.journal.as_ref()) {
+            journal.add(Entry { key, rcode, latency });
+        }
     }
 
     /// Writes the workload's next query, due at `due` and with its id of `table`, into `out`; returns its length.
@@ -97,6 +115,7 @@ impl Outcomes {
                 self.record_lost(1);
                 let lost = lost_query(&found, socket, id, &*self.workload);
                 self.tally.disturbances.add_lost(lost);
+                self.note(found.key, None, self.timeout);
                 return Some(found);
             }
             State::Outstanding => {
@@ -128,6 +147,7 @@ impl Outcomes {
                 let second = tally.second(found.due);
                 second.answered += 1;
                 second.valid += u64::from(outcome.is_ok());
+                self.note(found.key, Some(rcode as u8), at.since(found.sent));
                 return Some(found);
             }
         }
@@ -152,6 +172,9 @@ impl Outcomes {
             lost += 1;
             let lost = lost_query(&found, socket, id, &*self.workload);
             self.tally.disturbances.add_lost(lost);
+            if let Some(journal) = self.live.as_ref().and_then(|live| live.journal.as_ref()) {
+                journal.add(Entry { key: found.key, rcode: None, latency: self.timeout });
+            }
         });
         self.record_lost(lost);
         lost

@@ -22,6 +22,8 @@ use std::net::Ipv4Addr;
 use wire::message::HEADER;
 use wire::{Edns, Invalid};
 
+pub use self::messages::key as message_key;
+
 /// Longest query of a workload, in bytes: a header, a name of 255 bytes, type and class, and an OPT record
 /// with options.
 pub const MAX_QUERY: usize = 512;

@@ -16,8 +16,10 @@ use crate::units::Nanos;
 /// Longest time in nanoseconds; longer times are recorded as this one.
 const HIGHEST: u64 = 100_000_000_000;
 
-/// Bits of nanoseconds that no time in a coarse histogram has.
-const COARSE_FLOOR: u32 = 8;
+/// Unit of a coarse histogram in nanoseconds.
+const COARSE_UNIT: u64 = 256;
+/// Significant digits of a histogram.
+const DIGITS: u8 = 3;
 
 /// A distribution of times with a relative error of at most 0.1 %.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +35,7 @@ impl Histogram {
     /// Makes an empty histogram. All its memory (about 220 KiB) is allocated here.
     pub fn new() -> Self {
         Histogram(
-            hdrhistogram::Histogram::new_with_bounds(1, HIGHEST, 3)
+            hdrhistogram::Histogram::new_with_bounds(1, HIGHEST, DIGITS)
                 .expect("the bounds are constants that HDR accepts"),
         )
     }
@@ -98,19 +100,6 @@ impl Histogram {
             .map_or(self.count(), |below| self.count() - self.0.count_between(0, below))
     }
 
-    /// Returns the same times with so many significant bits, which need less room when encoded: with 8 each is moved by 0.4 %
-    /// or 128 ns at most and they need a quarter, with 6 by 1.6 %.
-    pub fn coarse(&self, bits: u32) -> Histogram {
-        let mut coarse = Histogram::new();
-        for (time, count) in self.buckets() {
-            let significant = u64::BITS - time.0.leading_zeros();
-            let dropped = significant.saturating_sub(bits).max(COARSE_FLOOR);
-            let middle = ((time.0 >> dropped) << dropped) + (1 << (dropped - 1));
-            coarse.0.saturating_record_n(middle.min(self.max().0), count);
-        }
-        coarse
-    }
-
     /// Iterates over the non-empty buckets in rising order: largest time, count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         self.0
@@ -136,14 +125,24 @@ impl Histogram {
 
     /// Returns the compressed encoding (HDR V2 with deflate), which any HdrHistogram library reads too.
     pub fn encode_compressed(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&self.0, &mut out)
-            .expect("writing to a vector does not fail");
-        out
+        compressed(&self.0)
     }
 
-    /// Reads bytes written by [`encode`](Self::encode) or [`encode_compressed`](Self::encode_compressed).
+    /// Returns the compressed encoding with two significant digits, or with one, which needs less room: times are right to 0.4 %
+    /// (3 %), or to 128 ns.
+    ///
+    /// # Panics
+    /// With more digits than a histogram has.
+    pub fn encode_coarse(&self, digits: u8) -> Vec<u8> {
+        assert!((1..=DIGITS).contains(&digits), "{digits} digits");
+        let mut coarse = hdrhistogram::Histogram::new_with_bounds(COARSE_UNIT, HIGHEST, digits)
+            .expect("HDR accepts these bounds with up to five digits");
+        self.buckets().for_each(|(time, count)| coarse.saturating_record_n(time.0, count));
+        compressed(&coarse)
+    }
+
+    /// Reads bytes written by [`encode`](Self::encode), [`encode_compressed`](Self::encode_compressed), or
+    /// [`encode_coarse`](Self::encode_coarse), whose times become the middles of their buckets.
     ///
     /// # Errors
     /// [`NotAHistogram`] when the bytes are not an HDR V2 histogram with this type's bounds.
@@ -152,9 +151,25 @@ impl Histogram {
             .deserialize::<u64, _>(&mut bytes)
             .map_err(|e| NotAHistogram(e.to_string()))?;
         let mut histogram = Histogram::new();
-        histogram.0.add(&decoded).map_err(|e| NotAHistogram(e.to_string()))?;
+        if decoded.sigfig() < DIGITS {
+            for step in decoded.iter_recorded() {
+                let middle = decoded.median_equivalent(step.value_iterated_to());
+                histogram.0.saturating_record_n(middle, step.count_since_last_iteration());
+            }
+        } else {
+            histogram.0.add(&decoded).map_err(|e| NotAHistogram(e.to_string()))?;
+        }
         Ok(histogram)
     }
+}
+
+/// Returns a histogram as HDR V2 with deflate.
+fn compressed(histogram: &hdrhistogram::Histogram<u64>) -> Vec<u8> {
+    let mut out = Vec::new();
+    V2DeflateSerializer::new()
+        .serialize(histogram, &mut out)
+        .expect("writing to a vector does not fail");
+    out
 }
 
 /// A histogram of an interval log.
@@ -264,25 +279,31 @@ mod tests {
     #[test]
     fn coarse_histograms_are_close_and_merge_alike() {
         let mut halves = [Histogram::new(), Histogram::new()];
+        let mut rng = crate::rng::Rng::new(1);
         for i in 0..20_000 {
-            halves[i as usize % 2].record(Nanos(i * 7_919));
+            // Exponential, with a mean of a millisecond.
+            halves[i % 2].record(Nanos((-(1.0 - rng.unit()).ln() * 1e6) as u64));
         }
         let whole = |[mut a, b]: [Histogram; 2]| {
             a.merge(&b);
             a
         };
         let exact = whole(halves.clone());
-        for (bits, share, smaller) in [(8, 200, 3), (6, 60, 12)] {
-            let coarse = exact.coarse(bits);
-            assert_eq!(coarse, whole(halves.clone().map(|half| half.coarse(bits))));
-            assert_eq!((coarse.count(), coarse.coarse(bits)), (20_000, coarse.clone()));
+        for (digits, share, smaller) in [(2, 200, 3), (1, 30, 8)] {
+            let coarse = |exact: &Histogram| {
+                Histogram::decode(&exact.encode_coarse(digits)).expect("own bytes")
+            };
+            let both = coarse(&exact);
+            assert_eq!(both, whole(halves.each_ref().map(coarse)));
+            assert_eq!((both.count(), coarse(&both)), (20_000, both.clone()));
             for quantile in [0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
-                let (a, b) = (exact.quantile(quantile).0, coarse.quantile(quantile).0);
-                assert!(a.abs_diff(b) <= (a / share).max(128), "{bits}, {quantile}: {a} {b}");
+                let (a, b) = (exact.quantile(quantile).0, both.quantile(quantile).0);
+                assert!(a.abs_diff(b) <= (a / share).max(256), "{digits}, {quantile}: {a} {b}");
             }
-            let (large, small) = (exact.buckets().count(), coarse.buckets().count());
-            assert!(small * smaller < large, "{small} of {large} buckets");
-            assert_eq!(Histogram::new().coarse(bits), Histogram::new());
+            let (large, small) =
+                (exact.encode_compressed().len(), exact.encode_coarse(digits).len());
+            assert!(small * smaller < large, "{small} of {large} octets");
+            assert_eq!(coarse(&Histogram::new()), Histogram::new());
         }
     }
 

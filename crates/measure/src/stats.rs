@@ -6,7 +6,7 @@ mod ratio;
 mod repeat_warnings;
 mod within;
 
-pub use change::{Change, ChangeTerms, changes};
+pub use change::{Change, ChangeTerms, Level, changes};
 pub use interval::{Interval, bootstrap, shown_median_interval};
 pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, Within, ratio, ratio_within};
 pub use repeat_warnings::{RepeatWarning, repeat_warnings};

@@ -1,49 +1,82 @@
 //! Small records: what the trials of an experiment keep, of which it has hundreds.
+//!
+//! A trial that passed, or that had no goal, may represent its cell: what the page draws of one trial is kept of it. Of one that failed
+//! the counts, the percentiles and a rough course are kept; of a void one, which says nothing about the server, no course.
+
+use std::collections::BTreeSet;
 
 use measure::histogram::NotAHistogram;
 
 use crate::series::Series;
 use crate::trial::Trial;
 
-/// Most samples kept of a series, and of all series together.
+/// Most samples kept of a series, of all series together, and of a series of a trial that failed.
 const MAX_SAMPLES: usize = 12;
 const ALL_SAMPLES: usize = 160;
+const FAILED_SAMPLES: usize = 2;
 /// Most series kept of the parts of roles, such as `dut/nsd: server 1.user`; those of the server under test go first.
 const MAX_PARTS: usize = 16;
-/// Most lost queries, spans and stalls kept of each kind: the first ones, of stalls the longest.
-const MAX_DISTURBANCES: usize = 4;
-/// Significant digits of a sample's value.
-const DIGITS: i32 = 3;
-/// Significant bits of the times in the histogram of latencies, which are merged over trials: right to 0.4 %.
-const LATENCY_BITS: u32 = 8;
-/// Significant bits of all other times: right to 3 %.
-const OTHER_BITS: u32 = 5;
+/// Most spans and stalls kept of each kind, the first ones, of stalls the longest; in a trial that did not pass, which has many, and of
+/// lost queries.
+const MAX_DISTURBANCES: usize = 2;
+const MAX_OF_FAILED: usize = 1;
+/// Significant digits of a sample's value, and of shares and times of processors.
+const SAMPLE_DIGITS: i32 = 3;
+const CPU_DIGITS: i32 = 4;
+/// Significant digits of the times in the histogram of latencies of a trial that may represent its cell, which are merged over
+/// trials: right to 0.4 %; and of all others: right to 3 %.
+const LATENCY_DIGITS: u8 = 2;
+const OTHER_DIGITS: u8 = 1;
 
 impl Trial {
-    /// Reduces what is kept of the trial to 10 kB at most: histograms to their coarse form, without that of the times from sent to
-    /// reply, of each series evenly chosen samples, a few disturbances of each kind. All counts of queries and all percentiles stay.
+    /// Reduces what is kept of the trial to 10 kB at most, usually to 4 kB: histograms to their coarse form, without that of the
+    /// times from sent to reply, of each series evenly chosen samples, a few disturbances of each kind. All counts of queries and all
+    /// percentiles stay.
     ///
     /// # Errors
     /// If a histogram cannot be read.
     pub fn compact(&mut self) -> Result<(), NotAHistogram> {
+        let (void, failed) = (self.void.is_void(), self.passed == Some(false));
         self.latency_from_send_us.hdr.clear();
+        if void || failed {
+            self.schedule_error_us.hdr.clear();
+        }
         for (name, times) in self.distributions_mut() {
-            if !times.hdr.is_empty() {
-                times.coarsen(if name == "latency_us" { LATENCY_BITS } else { OTHER_BITS })?;
+            let fine = name == "latency_us" && !(void || failed);
+            times.coarsen(if fine { LATENCY_DIGITS } else { OTHER_DIGITS })?;
+            for value in [&mut times.mean, &mut times.stdev] {
+                *value = (*value * 1e3).round() / 1e3;
             }
         }
-        leave_out_parts(&mut self.probes);
-        let most = (ALL_SAMPLES / self.probes.len().max(1)).clamp(2, MAX_SAMPLES);
-        self.probes.iter_mut().for_each(|series| thin(series, most));
-        self.probes.sort_by(|a, b| a.name.cmp(&b.name));
+        self.compact_probes(void, failed);
+        for cpu in self.cpu.values_mut() {
+            let parts = [&mut cpu.softirq_s, &mut cpu.run_delay, &mut cpu.waited, &mut cpu.foreign];
+            let parts = parts.into_iter().filter_map(Option::as_mut);
+            for value in parts.chain([&mut cpu.user_s, &mut cpu.system_s, &mut cpu.busy]) {
+                *value = significant(*value, CPU_DIGITS);
+            }
+        }
         let kept = &mut self.disturbances;
-        kept.lost.truncate(MAX_DISTURBANCES);
-        kept.losses.truncate(MAX_DISTURBANCES);
-        kept.late.truncate(MAX_DISTURBANCES);
+        let most = if void || failed { MAX_OF_FAILED } else { MAX_DISTURBANCES };
+        kept.lost.truncate(MAX_OF_FAILED);
+        kept.losses.truncate(most);
+        kept.late.truncate(most);
         // The longest ones say most.
         kept.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.length));
-        kept.stalls.truncate(MAX_DISTURBANCES);
+        kept.stalls.truncate(most);
+        // Which cores were watched is a matter of the testbed.
+        kept.watched.clear();
         Ok(())
+    }
+
+    fn compact_probes(&mut self, void: bool, failed: bool) {
+        if void {
+            self.probes.clear();
+        }
+        leave_out_parts(&mut self.probes);
+        let each = (ALL_SAMPLES / self.probes.len().max(1)).clamp(2, MAX_SAMPLES);
+        thin(&mut self.probes, if failed { FAILED_SAMPLES } else { each });
+        self.probes.sort_by(|a, b| a.name.cmp(&b.name));
     }
 }
 
@@ -59,30 +92,41 @@ fn leave_out_parts(probes: &mut Vec<Series>) {
     *probes = kept;
 }
 
-/// Keeps at most `most` samples, the last one among them, with times in hundredths of a second; of a value that never
-/// changes the first and the last one.
-fn thin(series: &mut Series, most: usize) {
-    let step = series.samples.len().div_ceil(most).max(1);
-    let kept = series.samples.rchunks(step).filter_map(<[_]>::last);
-    let mut kept: Vec<_> =
-        kept.map(|&(at, value)| (round_to(at, 0.01), significant(value))).collect();
-    kept.reverse();
-    if kept.len() > 2 && kept.iter().all(|sample| sample.1 == kept[0].1) {
-        kept.drain(1..kept.len() - 1);
+/// Keeps the samples of all series at the same times, at most `most`, in hundredths of a second; the last one is among them. A
+/// sample between two of these times belongs to the next; of several the last one stays. Of a value that never changes the first
+/// and the last one stay.
+fn thin(all: &mut [Series], most: usize) {
+    let hundredths = |at: f64| (at * 100.0).round() as i64;
+    let times: BTreeSet<i64> =
+        all.iter().flat_map(|series| &series.samples).map(|sample| hundredths(sample.0)).collect();
+    let times: Vec<i64> = times.into_iter().collect();
+    let step = times.len().div_ceil(most).max(1);
+    let mut rows: Vec<i64> = times.rchunks(step).filter_map(<[_]>::last).copied().collect();
+    rows.reverse();
+    for series in all {
+        let mut kept: Vec<(i64, f64)> = Vec::new();
+        for (at, value) in &series.samples {
+            let at = hundredths(*at);
+            let row = rows[rows.partition_point(|row| *row < at)];
+            let value = significant(*value, SAMPLE_DIGITS);
+            match kept.last_mut() {
+                Some(last) if last.0 == row => last.1 = value,
+                _ => kept.push((row, value)),
+            }
+        }
+        if kept.len() > 2 && kept.iter().all(|sample| sample.1 == kept[0].1) {
+            kept.drain(1..kept.len() - 1);
+        }
+        series.samples = kept.into_iter().map(|(row, value)| (row as f64 / 100.0, value)).collect();
     }
-    series.samples = kept;
 }
 
-fn round_to(value: f64, unit: f64) -> f64 {
-    (value / unit).round() / (1.0 / unit)
-}
-
-/// Returns the value with [`DIGITS`] significant digits.
-fn significant(value: f64) -> f64 {
+/// Returns the value with so many significant digits.
+fn significant(value: f64, digits: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
-    let power = DIGITS - 1 - value.abs().log10().floor() as i32;
+    let power = digits - 1 - value.abs().log10().floor() as i32;
     let scale = 10f64.powi(power.abs());
     if power >= 0 { (value * scale).round() / scale } else { (value / scale).round() * scale }
 }
@@ -94,22 +138,27 @@ mod tests {
     #[test]
     fn samples_are_chosen_evenly_and_rounded() {
         let samples = |n: usize| (1..=n).map(|i| (i as f64 * 0.2501, i as f64 * 1.23456)).collect();
-        let mut short = Series { samples: samples(3), ..Series::default() };
-        thin(&mut short, MAX_SAMPLES);
-        assert_eq!(short.samples, [(0.25, 1.23), (0.5, 2.47), (0.75, 3.7)]);
-        let mut long = Series { samples: samples(240), ..Series::default() };
-        thin(&mut long, MAX_SAMPLES);
-        let gaps: Vec<_> =
-            long.samples.windows(2).map(|two| (two[1].0 - two[0].0).round()).collect();
-        assert_eq!((long.samples.len(), gaps), (MAX_SAMPLES, vec![5.0; MAX_SAMPLES - 1]));
-        assert_eq!(long.samples.last(), Some(&(60.02, 296.0)));
+        let thinned = |samples: Vec<Vec<(f64, f64)>>, most| {
+            let mut all: Vec<Series> = samples
+                .into_iter()
+                .map(|samples| Series { samples, ..Series::default() })
+                .collect();
+            thin(&mut all, most);
+            all.into_iter().map(|series| series.samples).collect::<Vec<_>>()
+        };
+        let short = thinned(vec![samples(3)], MAX_SAMPLES);
+        assert_eq!(short, [[(0.25, 1.23), (0.5, 2.47), (0.75, 3.7)]]);
+        let long = &thinned(vec![samples(240)], MAX_SAMPLES)[0];
+        let gaps: Vec<_> = long.windows(2).map(|two| (two[1].0 - two[0].0).round()).collect();
+        assert_eq!((long.len(), gaps), (MAX_SAMPLES, vec![5.0; MAX_SAMPLES - 1]));
+        assert_eq!(long.last(), Some(&(60.02, 296.0)));
         let still = (1..=9).map(|i| (f64::from(i), 7.0)).collect();
-        let mut still = Series { samples: still, ..Series::default() };
-        thin(&mut still, MAX_SAMPLES);
-        assert_eq!(still.samples, [(1.0, 7.0), (9.0, 7.0)]);
-        let mut empty = Series::default();
-        thin(&mut empty, MAX_SAMPLES);
-        assert_eq!(empty.samples, []);
+        assert_eq!(thinned(vec![still], MAX_SAMPLES), [[(1.0, 7.0), (9.0, 7.0)]]);
+        assert!(thinned(vec![vec![]], MAX_SAMPLES)[0].is_empty());
+        // Series that were sampled at other times share the rows.
+        let both = thinned(vec![samples(8), vec![(0.5, 1.0), (1.3, 2.0)], vec![(2.0, 3.0)]], 2);
+        assert_eq!(both[0].iter().map(|sample| sample.0).collect::<Vec<_>>(), [1.0, 2.0]);
+        assert_eq!(both[1..], [vec![(1.0, 1.0), (2.0, 2.0)], vec![(2.0, 3.0)]]);
     }
 
     #[test]
@@ -137,7 +186,10 @@ mod tests {
             (-0.000_123_456, -0.000_123),
             (999.9, 1_000.0),
         ] {
-            assert!((significant(value) - wanted).abs() <= wanted.abs() * 1e-9, "{value}");
+            assert!(
+                (significant(value, SAMPLE_DIGITS) - wanted).abs() <= wanted.abs() * 1e-9,
+                "{value}"
+            );
         }
     }
 }

@@ -8,6 +8,7 @@
 //! Top-level names are a contract with scripts: names are added, never renamed. [`SCHEMA`] counts the incompatible
 //! versions.
 
+mod cells;
 pub mod certificate;
 pub mod check;
 mod compact;
@@ -18,6 +19,7 @@ mod dns_metrics;
 mod engine_kind;
 mod file;
 pub mod host;
+mod json_lines;
 mod limiters;
 mod lockstep;
 mod merge;
@@ -51,6 +53,7 @@ pub use dns_metrics::write_dns_metrics;
 pub use engine_kind::{EngineChoice, EngineKind};
 pub use file::{RecordError, read, try_writing, write, write_bytes};
 pub use host::HostFacts;
+pub use json_lines::write_json_lines;
 pub use limiters::LimiterCounts;
 pub use lockstep::{LockStepRow, LockStepTable};
 pub use merge::{MergeError, MergeTerms, Part, merge};
@@ -82,6 +85,6 @@ pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 /// Version of the JSON of these types.
 ///
 /// Version 1 had sentences for a trial's `warnings` and `void` and for a run's testbed, and empty texts for missing
-/// facts of a host. Version 2 had histograms with their buckets, not compressed, and each sample with its time. Records with
-/// both can still be read.
-pub const SCHEMA: u32 = 3;
+/// facts of a host. Version 2 had histograms with their buckets, not compressed, and each sample with its time. Version 3 had all
+/// conditions in each trial, and samples in groups of series. Records of all of them can still be read.
+pub const SCHEMA: u32 = 4;

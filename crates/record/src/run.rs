@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
+use crate::cells;
 use crate::check::Check;
 use crate::engine_kind::EngineKind;
 use crate::plan::{Plan, Seam};
@@ -38,6 +39,8 @@ pub struct Run {
     #[serde(default)]
     pub seams: Vec<Seam>,
     /// Cells, one for each server and setting.
+    #[serde(with = "cells")]
+    #[schemars(schema_with = "cells::schema")]
     pub results: Vec<CellRecord>,
 }
 

@@ -41,9 +41,12 @@ impl Times {
     /// # Errors
     /// If `hdr` is not a histogram.
     pub fn histogram(&self) -> Result<Histogram, NotAHistogram> {
-        let bytes =
-            BASE64_STANDARD.decode(&self.hdr).map_err(|e| NotAHistogram::new(e.to_string()))?;
-        Histogram::decode(&bytes)
+        Histogram::decode(&self.bytes()?)
+    }
+
+    /// Returns the bytes of `hdr`.
+    fn bytes(&self) -> Result<Vec<u8>, NotAHistogram> {
+        BASE64_STANDARD.decode(&self.hdr).map_err(|e| NotAHistogram::new(e.to_string()))
     }
 }
 
@@ -58,7 +61,7 @@ fn buckets(h: &Histogram) -> Vec<(f64, u64)> {
 }
 
 impl Times {
-    /// Removes the histogram and returns it compressed; the percentiles stay. Returns `None` without a histogram.
+    /// Removes the histogram and returns its bytes; the percentiles stay. Returns `None` without a histogram.
     ///
     /// # Errors
     /// If `hdr` is not a histogram.
@@ -66,31 +69,30 @@ impl Times {
         if self.hdr.is_empty() {
             return Ok(None);
         }
-        let compressed = self.histogram()?.encode_compressed();
+        let bytes = self.bytes()?;
+        Histogram::decode(&bytes)?;
         self.hdr.clear();
         self.buckets.clear();
-        Ok(Some(compressed))
+        Ok(Some(bytes))
     }
 
     /// Restores a histogram that [`take_histogram`](Self::take_histogram) removed.
     ///
     /// # Errors
-    /// If `compressed` is not a histogram.
-    pub(crate) fn put_histogram(&mut self, compressed: &[u8]) -> Result<(), NotAHistogram> {
-        let histogram = Histogram::decode(compressed)?;
-        self.hdr = encoded(&histogram);
+    /// If `bytes` are not a histogram.
+    pub(crate) fn put_histogram(&mut self, bytes: &[u8]) -> Result<(), NotAHistogram> {
+        Histogram::decode(bytes)?;
+        self.hdr = BASE64_STANDARD.encode(bytes);
         Ok(())
     }
 
-    /// Replaces the histogram by its coarse form with so many significant bits, and rounds mean and deviation to a nanosecond; the
-    /// percentiles stay.
+    /// Replaces the histogram by its coarse form with so many significant digits; the percentiles stay.
     ///
     /// # Errors
     /// If `hdr` is not a histogram.
-    pub(crate) fn coarsen(&mut self, bits: u32) -> Result<(), NotAHistogram> {
-        self.hdr = encoded(&self.histogram()?.coarse(bits));
-        for value in [&mut self.mean, &mut self.stdev] {
-            *value = (*value * 1e3).round() / 1e3;
+    pub(crate) fn coarsen(&mut self, digits: u8) -> Result<(), NotAHistogram> {
+        if !self.hdr.is_empty() {
+            self.hdr = BASE64_STANDARD.encode(self.histogram()?.encode_coarse(digits));
         }
         Ok(())
     }

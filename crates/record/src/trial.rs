@@ -102,7 +102,7 @@ pub struct Trial {
     pub experiment_times_ms: Vec<f64>,
     /// Samples of the probes, by seconds since the start of the trial.
     #[serde(skip_serializing_if = "Vec::is_empty", default, with = "samples")]
-    #[schemars(with = "Vec<samples::Group>")]
+    #[schemars(with = "samples::Samples")]
     pub probes: Vec<Series>,
     /// Outcome of the queries to each server, in the order of the request; empty for a single server.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -295,16 +295,20 @@ pub struct Drops {
     pub tester_send: u64,
 }
 
-/// Conditions of a trial.
+/// Conditions of a trial. In a run, `shared` of the cell has those that are equal in all its trials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = none_required)]
 pub struct Conditions {
     /// Start of the trial, in seconds since 1970; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started_unix_s: Option<f64>,
     /// Version of dnsdyno.
     pub version: String,
-    /// Command line.
+    /// Command line; of a trial of an experiment without the options in which the trials of a cell differ.
     pub command: String,
+    /// The other options, which follow `command`; absent if there are none.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub options: String,
     /// Address and port of the server.
     pub target: String,
     /// Transport of the queries: udp, tcp, tls and so on.
@@ -315,6 +319,9 @@ pub struct Conditions {
     pub engine: Option<EngineKind>,
     /// Description of the queries.
     pub workload: String,
+    /// Number of names of a namespace, and the first of them; absent of other workloads, and in older records, whose workload says it.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub names: String,
     /// Pacing of the queries.
     pub pacing: String,
     /// Timeout of one query, in seconds.
@@ -366,6 +373,11 @@ impl Conditions {
         let early = |steered| if steered { Link::Steered } else { Link::Plain };
         self.link.or_else(|| self.packet_steering.map(early))
     }
+}
+
+/// Says in a schema that each member may stand elsewhere.
+fn none_required(schema: &mut Schema) {
+    schema.remove("required");
 }
 
 /// False, or the reason why a trial is void.

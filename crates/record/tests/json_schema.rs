@@ -95,7 +95,7 @@ fn sample_runs_are_valid() {
     let validator = validator::<Run>();
     let samples = records(&workspace().join("runs"));
     assert!(samples.len() >= 10, "{samples:?}");
-    let mut todays = 0;
+    let mut shared = 0;
     for path in samples {
         let run = json_of(&path);
         let written = match run["schema"] == SCHEMA {
@@ -105,11 +105,12 @@ fn sample_runs_are_valid() {
                 serde_json::to_value(read_run(&path).expect("a run")).expect("JSON")
             }
         };
-        todays += usize::from(written["schema"] == SCHEMA);
         let faults = faults(&validator, &written);
         assert!(faults.is_empty(), "{}: {faults:#?}", path.display());
+        let cells = written["results"].as_array().expect("cells");
+        shared += cells.iter().filter(|cell| cell["shared"].is_object()).count();
     }
-    assert!(todays > 0);
+    assert!(shared > 10, "cells of several trials write once what they share: {shared}");
 }
 
 #[test]
@@ -140,13 +141,15 @@ fn what_is_no_record_is_refused() {
     let validator = validator::<Run>();
     let sample = workspace().join("runs/dns64-cached/record.json.gz");
     let good = serde_json::to_value(read_run(&sample).expect("a run")).expect("JSON");
-    let changes: [(&str, Value); 6] = [
-        ("/schema", json!(2)),
+    let changes: [(&str, Value); 8] = [
+        ("/schema", json!(3)),
         ("/complete", json!("yes")),
         ("/results/0/limiter", json!("the weather")),
         ("/results/0/trials/0/sent", json!(-1)),
         ("/results/0/trials/0/void", json!(true)),
         ("/results/0/trials/0/latency_us/p99", json!("1 ms")),
+        ("/results/0/shared/conditions/target", json!(53)),
+        ("/results/0/trials/0/conditions/command", json!(["load"])),
     ];
     for (place, value) in changes {
         let mut bad = good.clone();

@@ -1,9 +1,9 @@
-//! A run of schema 2 as a file. Never edit the fixture: it represents files that users already have.
+//! Runs of schemas 2 and 3 as files. Never edit the fixtures: they represent files that users already have.
 
 use std::path::Path;
 
 use measure::{Link, Path as LinkPath, Void, Warning};
-use record::{CustomHow, SCHEMA, read_run};
+use record::{CustomHow, Run, SCHEMA, read_run};
 
 #[test]
 fn a_run_of_schema_2_reads() {
@@ -31,4 +31,25 @@ fn a_run_of_schema_2_reads() {
         (words["links"].as_str(), words["custom own"].as_str()),
         ("plain", "/opt/own -c {{ dir }}/x=1, y")
     );
+}
+
+#[test]
+fn a_run_of_schema_3_reads() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/run_3.json.gz");
+    let run = read_run(&path).expect("a run");
+    assert_eq!((run.schema, run.results.len()), (SCHEMA, 2));
+    let trials = &run.results[0].trials;
+    assert_eq!(trials.len(), 12);
+    for record in trials {
+        let conditions = &record.trial.conditions;
+        assert!(conditions.command.contains(" --names "), "{}", conditions.command);
+        assert_eq!((conditions.names.as_str(), conditions.options.as_str()), ("", ""));
+        let busy = record.trial.probes.iter().find(|series| series.name == "dut.system");
+        let busy = busy.expect("the samples of the server");
+        assert_eq!((busy.unit.as_str(), busy.samples.len() >= 2), ("%", true));
+        assert_eq!(record.trial.latency_us.histogram().expect("one").count(), record.trial.sent);
+    }
+    let text = serde_json::to_string(&run).expect("JSON");
+    assert!(text.contains(r#""shared":{"conditions":{"#));
+    assert_eq!(serde_json::from_str::<Run>(&text).expect("reads"), run);
 }

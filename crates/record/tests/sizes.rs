@@ -1,52 +1,99 @@
-//! The size of what a run keeps: the trials of the sample runs, some of which were recorded with whole histograms.
+//! The size of what a run keeps, by the trials of the sample runs, some of which were recorded with whole histograms, and by those of
+//! two cells of `make demo`, with their samples over time.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use record::read_run;
+use record::{Run, TrialRecord, read_run};
 
-/// Largest JSON of a trial of a run, in octets.
+/// Largest JSON of a trial of a run, in octets; and the mean of those of a demo.
 const MAX_TRIAL: usize = 10_000;
+const MEAN_TRIAL: usize = 3_700;
 /// Largest JSON of a run in its short form, and of a whole plan.
 const MAX_QUICK: usize = 1_000_000;
 const MAX_WHOLE: usize = 50_000_000;
-/// Repeats of a whole plan, and by how many times more trials a search to 1 % takes than one in the short form.
-const REPEATS: usize = 20;
-const LONGER: usize = 3;
+/// Searches of a demo, and of the whole plan: five servers, with and without a cache.
+const DEMO_SEARCHES: usize = 5 * (2 + 1);
+const WHOLE_SEARCHES: usize = 5 * 2 * 20;
+/// Trials of a search, at most: 17 were seen, with a warm-up and void trials.
+const TRIALS: usize = 17;
+/// What a trial of 60 seconds has more than one of a second: its counts of each second.
+const OF_A_MINUTE: usize = 60 * r#"{"sent":100000,"valid":100000},"#.len();
+
+fn folder(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Reads a run and reduces it as the lab does.
+fn compacted(path: &Path) -> Run {
+    let mut run = read_run(path).expect("a run");
+    let certificates = run.results.iter_mut().filter_map(|cell| cell.certificate.as_mut());
+    certificates.skip(1).for_each(|certificate| certificate.trials.clear());
+    for cell in &mut run.results {
+        let own = cell.certificate.iter_mut().flat_map(|certificate| &mut certificate.trials);
+        for record in cell.trials.iter_mut().chain(own) {
+            record.trial.compact().expect("histograms");
+        }
+    }
+    run
+}
+
+fn octets(value: &impl serde::Serialize) -> usize {
+    serde_json::to_vec(value).expect("JSON").len()
+}
+
+/// Writes the options in which trials differ apart, as they are since.
+fn set_apart(record: &mut TrialRecord) {
+    let conditions = &mut record.trial.conditions;
+    let from = conditions.command.find("--first-name").expect("its names");
+    let to = conditions.command.find("--duration").expect("its duration");
+    conditions.options = conditions.command.drain(from..to).collect();
+    let names = conditions.workload.find(", addresses checked").expect("what is checked");
+    let from = conditions.workload[..names].rfind(", ").expect("the names");
+    conditions.names = conditions.workload.drain(from..names).skip(2).collect();
+}
 
 #[test]
 fn a_trial_takes_ten_kilobytes_at_most_and_a_short_run_a_megabyte() {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder("../../runs"))
+        .expect("the sample runs")
+        .map(|entry| entry.expect("an entry").path().join("record.json.gz"))
+        .filter(|path| path.is_file())
+        .collect();
+    paths.push(folder("tests/fixtures/run_3.json.gz"));
     let (mut trials, mut largest) = (0, (0, String::new()));
-    for entry in std::fs::read_dir(runs).expect("the sample runs") {
-        let path = entry.expect("an entry").path().join("record.json.gz");
-        if !path.is_file() {
-            continue;
-        }
-        let mut run = read_run(&path).expect("a run");
-        for record in run.results.iter_mut().flat_map(|cell| &mut cell.trials) {
-            record.trial.compact().expect("histograms");
-            let size = serde_json::to_vec(&record).expect("JSON").len();
+    for path in paths {
+        let run = compacted(&path);
+        for record in run.results.iter().flat_map(|cell| &cell.trials) {
             trials += 1;
-            largest = largest.max((size, path.display().to_string()));
+            largest = largest.max((octets(record), path.display().to_string()));
         }
-        // As the lab does it since.
-        let certificates = run.results.iter_mut().filter_map(|cell| cell.certificate.as_mut());
-        for (i, certificate) in certificates.enumerate() {
-            match i {
-                0 => certificate
-                    .trials
-                    .iter_mut()
-                    .for_each(|t| t.trial.compact().expect("histograms")),
-                _ => certificate.trials.clear(),
-            }
-        }
-        let size = serde_json::to_vec(&run).expect("JSON").len();
+        let size = octets(&run);
         let count: usize = run.results.iter().map(|cell| cell.trials.len()).sum();
         println!("{}: {size} octets, {} cells, {count} trials", path.display(), run.results.len());
         assert!(size <= MAX_QUICK, "{}: {size}", path.display());
-        assert!(size * REPEATS * LONGER <= MAX_WHOLE, "{}: {size}", path.display());
     }
     assert!(trials > 300, "{trials}");
     println!("the largest of {trials} trials: {largest:?}");
     assert!(largest.0 <= MAX_TRIAL, "{largest:?}");
+}
+
+#[test]
+fn a_demo_takes_a_megabyte_and_a_whole_plan_fifty() {
+    let mut run = compacted(&folder("tests/fixtures/run_3.json.gz"));
+    run.results.iter_mut().flat_map(|cell| &mut cell.trials).for_each(set_apart);
+    let trials: usize = run.results.iter().map(|cell| cell.trials.len()).sum();
+    let whole = octets(&run);
+    let mut lean = run;
+    lean.results.iter_mut().for_each(|cell| cell.trials.clear());
+    // The plan, the host and the self-tests.
+    let beside = octets(&lean);
+    let each = (whole - beside) / trials;
+    let demo = beside + each * DEMO_SEARCHES * TRIALS;
+    let plan = beside + (each + OF_A_MINUTE) * WHOLE_SEARCHES * TRIALS;
+    println!(
+        "{trials} trials of {each} octets, a demo of {demo} octets, a whole plan of {plan} octets"
+    );
+    assert!(each <= MEAN_TRIAL, "{each}");
+    assert!(demo <= MAX_QUICK, "{demo}");
+    assert!(plan <= MAX_WHOLE, "{plan}");
 }

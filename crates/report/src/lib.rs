@@ -32,7 +32,7 @@ pub use comparison::comparison;
 pub use host::host;
 pub use hosts::{Candidate, hosts};
 pub use html::html;
-pub use load_line::load_line;
+pub use load_line::{LoadLine, load_line};
 pub use lockstep::lockstep;
 pub use no_answer::no_answer;
 pub use run::run;

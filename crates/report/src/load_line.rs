@@ -1,6 +1,6 @@
 //! The command line of `dnsdyno load` that repeats a trial of the lab; its record keeps the line.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use measure::{ClockBound, Nanos, Slice};
 use record::TrialRequest;
@@ -11,12 +11,28 @@ use record::request::{
 
 use crate::view::quoted;
 
+/// A command line of `dnsdyno load` in two parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadLine {
+    /// What trials with the same settings have in common.
+    pub shared: String,
+    /// Options in which they differ: the names and the pacing.
+    pub own: String,
+}
+
+impl Display for LoadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}{}", self.shared, if self.own.is_empty() { "" } else { " " }, self.own)
+    }
+}
+
 /// Returns the command line of `dnsdyno load` for a request, without the arguments that have their defaults.
-pub fn load_line(request: &TrialRequest) -> String {
-    let mut line = Line(vec!["dnsdyno".into(), "load".into(), request.target.to_string()]);
+pub fn load_line(request: &TrialRequest) -> LoadLine {
+    let words = vec!["dnsdyno".into(), "load".into(), request.target.to_string()];
+    let mut line = Line { words, own: Vec::new() };
     line.workload(&request.workload);
     if !matches!(request.workload, Workload::Replay { .. }) {
-        line.option("--pacing", request.pacing);
+        line.own_option("--pacing", request.pacing);
         if request.pacing.is_timed() {
             line.option("--duration", request.duration);
         }
@@ -43,15 +59,23 @@ pub fn load_line(request: &TrialRequest) -> String {
     }
     line.list("--dut-cpus", &request.dut_cpus);
     line.list("--auth-cpus", &request.auth_cpus);
-    line.0.join(" ")
+    LoadLine { shared: line.words.join(" "), own: line.own.join(" ") }
 }
 
 /// Words of a command line, each quoted.
-struct Line(Vec<String>);
+struct Line {
+    words: Vec<String>,
+    /// Options in which trials with the same settings differ.
+    own: Vec<String>,
+}
 
 impl Line {
     fn option(&mut self, flag: &str, value: impl Display) {
-        self.0.extend([flag.to_owned(), quoted(&value.to_string())]);
+        self.words.extend([flag.to_owned(), quoted(&value.to_string())]);
+    }
+
+    fn own_option(&mut self, flag: &str, value: impl Display) {
+        self.own.extend([flag.to_owned(), quoted(&value.to_string())]);
     }
 
     fn maybe(&mut self, flag: &str, value: Option<impl Display>) {
@@ -69,7 +93,7 @@ impl Line {
 
     fn flag(&mut self, wanted: bool, flag: &str) {
         if wanted {
-            self.0.push(flag.to_owned());
+            self.words.push(flag.to_owned());
         }
     }
 
@@ -131,8 +155,12 @@ impl Line {
             NamespaceExpect::Same(expect) => self.option("--expect", expect.word()),
             NamespaceExpect::Address => {}
         }
-        self.unless(0, "--first-name", names.first);
-        self.maybe("--names", names.names);
+        if names.first != 0 {
+            self.own_option("--first-name", names.first);
+        }
+        if let Some(count) = names.names {
+            self.own_option("--names", count);
+        }
         self.flag(names.reuse, "--reuse-names");
         if let Some(repeats) = names.repeats {
             self.option("--repeat-share", repeats.share);

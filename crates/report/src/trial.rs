@@ -66,10 +66,9 @@ pub fn trial(t: &Trial) -> String {
 
 /// Lines on what was sent and what became of it.
 fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
-    line(
-        "target",
-        format!("{} ({}; {})", t.conditions.target, t.conditions.pacing, t.conditions.workload),
-    );
+    let c = &t.conditions;
+    let names = if c.names.is_empty() { String::new() } else { format!(", {}", c.names) };
+    line("target", format!("{} ({}; {}{names})", c.target, c.pacing, c.workload));
     line(
         "sent",
         format!(

@@ -367,6 +367,7 @@ impl Setup {
             started_unix_s: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: self.command.clone(),
+            options: String::new(),
             target: self.request.target.to_string(),
             transport: self
                 .connections
@@ -374,6 +375,7 @@ impl Setup {
                 .map_or(Transport::Udp.to_string(), ConnectionSetup::describe),
             engine: Some(self.request.engine.kind()),
             workload: self.workload.describe(),
+            names: self.workload.describe_names(),
             pacing: match &self.workload {
                 WorkloadPlan::Replay(replay) => replay.describe_pacing(),
                 _ => self.request.pacing.describe(),

@@ -210,6 +210,12 @@ impl WorkloadPlan {
         enough.map_err(|why| Invalid::value("workload.namespace.reuse", why))
     }
 
+    /// Describes which names of a namespace are used; empty for other workloads.
+    pub(crate) fn describe_names(&self) -> String {
+        self.spec()
+            .map_or(String::new(), |spec| format!("{} names from {}", spec.names, spec.first))
+    }
+
     /// Describes the workload for the conditions of the record.
     pub(crate) fn describe(&self) -> String {
         match self {
@@ -230,12 +236,10 @@ impl WorkloadPlan {
                 };
                 let form = if s.namespace.is_padded() { "" } else { " without leading zeros" };
                 format!(
-                    "namespace {} under {}{form}, type {}, {} names from {}{checked}",
+                    "namespace {} under {}{form}, type {}{checked}",
                     s.namespace.prefix(),
                     s.namespace.zone(),
                     s.qtype,
-                    s.names,
-                    s.first
                 )
             }
             WorkloadPlan::Replay(replay) => replay.describe(),

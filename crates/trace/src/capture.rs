@@ -102,12 +102,16 @@ pub enum CaptureError {
         /// Number of packets before it.
         frames: u64,
     },
+    /// Several of the captures cannot be read to their end.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several(Vec<CaptureError>),
 }
 
 impl CaptureError {
     /// Returns whether packets were read before the error, so that there are counts to report.
     pub fn is_partial(&self) -> bool {
         match self {
+            CaptureError::Several(all) => all.iter().any(CaptureError::is_partial),
             CaptureError::Unreadable { .. } | CaptureError::NotACapture { .. } => false,
             CaptureError::Cut { frames, .. }
             | CaptureError::Damaged { frames, .. }

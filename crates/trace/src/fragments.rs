@@ -14,7 +14,7 @@ const MAX_PACKETS: usize = 1_024;
 /// Largest number of fragments of a packet; 64 KiB in fragments of the smallest MTU are fewer.
 const MAX_PARTS: usize = 256;
 /// Largest time between the first and the last fragment (RFC 8200 section 4.5).
-const MAX_WAIT: Nanos = Nanos::from_secs(60);
+pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(60);
 
 /// The incomplete packets.
 #[derive(Default)]
@@ -92,8 +92,14 @@ impl Fragments {
         self.abandoned + self.packets.len() as u64
     }
 
+    /// Returns whether packets may be incomplete.
+    #[inline]
+    pub(crate) fn are_waiting(&self) -> bool {
+        !self.order.is_empty()
+    }
+
     /// Drops packets that are too old, and the oldest if there are too many.
-    fn expire(&mut self, now: Nanos) {
+    pub(crate) fn expire(&mut self, now: Nanos) {
         while let Some(&(key, since)) = self.order.front() {
             let full = self.order.len() >= MAX_PACKETS;
             if !full && now.since(since) < MAX_WAIT {

@@ -159,6 +159,11 @@ impl Messages {
     pub fn frame(&mut self, frame: &Frame<'_>, visit: &mut impl FnMut(&Message<'_>)) {
         self.counts.frames += 1;
         self.counts.wire_bytes += u64::from(frame.wire_len);
+        if self.fragments.are_waiting() {
+            // What is told too late matches no query any more.
+            self.fragments.expire(frame.at);
+            self.beginnings(visit);
+        }
         let place = Place { frame: frame.number, at: frame.at, fragmented: false, level: 0 };
         self.content(place, packet::dissect(frame.link, frame.bytes), visit);
     }

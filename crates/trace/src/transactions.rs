@@ -2,7 +2,8 @@
 //!
 //! A query and a reply match if they have the same two addresses and ports, transport, id and question, within
 //! `MAX_WAIT`. At most `MAX_WAITING` queries wait for a reply; the oldest are returned without one. A reply without
-//! a query is returned alone.
+//! a query is returned alone. A reply whose later fragments are missing comes when these are waited for no longer: until then
+//! its query is kept.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -11,6 +12,7 @@ use measure::Nanos;
 use wire::{Header, Name, Qclass, Qtype};
 
 use crate::dns::{Dns, Opt};
+use crate::fragments;
 use crate::messages::{Message, Transport};
 use crate::options::Options;
 
@@ -18,6 +20,8 @@ use crate::options::Options;
 const MAX_WAITING: usize = 1 << 17;
 /// Largest time between a query and its reply.
 const MAX_WAIT: Nanos = Nanos::from_secs(10);
+/// Time for which a query is kept: its reply may be told that much later than it came.
+const KEPT: Nanos = Nanos(MAX_WAIT.0 + fragments::MAX_WAIT.0);
 
 /// One of the two messages of a transaction.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +108,12 @@ impl Transactions {
         let key = (client, server, tcp, dns.header.id, folded);
         let mut found = Transaction { client, server, tcp, question, query: None, reply: None };
         if reply {
-            if let Some((_, waiting_query)) = self.waiting.remove(&key) {
+            let waits = |query: Option<Half>| {
+                query.is_some_and(|query| message.at.since(query.at) < MAX_WAIT)
+            };
+            if self.waiting.get(&key).is_some_and(|(_, waiting)| waits(waiting.query))
+                && let Some((_, waiting_query)) = self.waiting.remove(&key)
+            {
                 found = waiting_query;
             }
             found.reply = Some(half);
@@ -128,7 +137,7 @@ impl Transactions {
     /// Calls `visit` with queries that have timed out, and with the oldest if there are too many.
     fn expire(&mut self, now: Nanos, visit: &mut impl FnMut(&Transaction)) {
         while let Some(&(since, ..)) = self.order.front()
-            && (self.order.len() >= MAX_WAITING || now.since(since) >= MAX_WAIT)
+            && (self.order.len() >= MAX_WAITING || now.since(since) >= KEPT)
         {
             self.drop_oldest(visit);
         }

@@ -3,6 +3,8 @@
 #[allow(dead_code)]
 mod common;
 
+use std::path::PathBuf;
+
 use common::{FORMS, START, capture, frame, framed, query, read, reply, tcp, udp};
 use etherparse::PacketBuilder;
 use measure::Nanos;
@@ -198,35 +200,93 @@ fn snoop_is_read() {
 #[test]
 fn captures_that_overlap_are_merged_by_time() {
     let dir = tempfile::tempdir().expect("a folder");
-    // Each capture has a packet per millisecond, from its first one on.
-    let write = |name: &str, first: u32, count: u32| {
-        let mut bytes = capture(
-            FORMS[1],
-            101,
-            &(0..count)
-                .map(|n| udp(false, 1, false, &query(first + n, Qtype::A)))
-                .collect::<Vec<_>>(),
-        );
-        let mut at = 24;
-        for number in first..first + count {
-            bytes[at + 4..at + 8].copy_from_slice(&(number * 1_000_000).to_le_bytes());
-            at += 16 + u32::from_le_bytes([bytes[at + 8], bytes[at + 9], 0, 0]) as usize;
-        }
+    let write = |name: &str, at: &[u32]| {
         let path = dir.path().join(name);
-        std::fs::write(&path, bytes).expect("writes");
+        std::fs::write(&path, queries(at)).expect("writes");
         path
     };
-    let paths = [write("last", 500, 3), write("even", 0, 4), write("odd", 2, 4)];
-    let mut merged = Merge::open(&paths).expect("captures");
-    let mut times = Vec::new();
-    while let Some(frame) = merged.next_frame().expect("whole") {
-        times.push((frame.at.0 - START * 1_000_000_000) / 1_000_000);
-    }
-    assert_eq!(times, [0, 1, 2, 2, 3, 3, 4, 5, 500, 501, 502]);
+    let paths = [
+        write("last", &[500, 501, 502]),
+        write("even", &[0, 1, 2, 3]),
+        write("odd", &[2, 3, 4, 5]),
+    ];
+    assert_eq!(merged(&paths), (vec![0, 1, 2, 2, 3, 3, 4, 5, 500, 501, 502], None));
     let many: Vec<_> = vec![paths[0].clone(); 65];
     let mut merged = Merge::open(&many).expect("captures");
     let error = merged.next_frame().expect_err("too many").to_string();
     assert!(error.contains("more than 64 captures overlap"), "{error}");
+}
+
+/// Returns a capture with a query in each of these milliseconds.
+fn queries(at: &[u32]) -> Vec<u8> {
+    let packets: Vec<_> = at.iter().map(|n| udp(false, 1, false, &query(*n, Qtype::A))).collect();
+    let mut bytes = capture(FORMS[1], 101, &packets);
+    let mut place = 24;
+    for millisecond in at {
+        bytes[place + 4..place + 8].copy_from_slice(&(millisecond * 1_000_000).to_le_bytes());
+        place += 16 + u32::from_le_bytes([bytes[place + 8], bytes[place + 9], 0, 0]) as usize;
+    }
+    bytes
+}
+
+/// Reads captures to the end; returns the milliseconds of the packets, and the error.
+fn merged(paths: &[PathBuf]) -> (Vec<u64>, Option<String>) {
+    let mut merged = Merge::open(paths).expect("captures");
+    let mut times = Vec::new();
+    loop {
+        match merged.next_frame() {
+            Ok(Some(frame)) => times.push((frame.at.0 - START * 1_000_000_000) / 1_000_000),
+            Ok(None) => return (times, None),
+            Err(error) => return (times, Some(error.to_string())),
+        }
+    }
+}
+
+#[test]
+fn a_capture_that_is_cut_short_does_not_end_the_others() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).expect("writes");
+        path
+    };
+    let cut = |bytes: Vec<u8>, octets: usize| bytes[..bytes.len() - octets].to_vec();
+    let whole = write("whole", &queries(&[1, 4, 7, 900]));
+    let late = write("late", &queries(&[800, 801]));
+    let short = write("short", &cut(queries(&[2, 3, 5]), 9));
+    let (times, error) = merged(&[whole.clone(), short.clone(), late.clone()]);
+    assert_eq!(times, [1, 2, 3, 4, 7, 800, 801, 900]);
+    let error = error.expect("an error at the end");
+    assert!(
+        error.contains("short: the capture is cut short")
+            && error.contains("after 2 whole packets"),
+        "{error}"
+    );
+    // One without a whole packet, and another.
+    let empty = write("empty", &cut(queries(&[6]), 9));
+    let (times, error) = merged(&[empty, short, whole, late]);
+    assert_eq!(times, [1, 2, 3, 4, 7, 800, 801, 900]);
+    let error = error.expect("both errors at the end");
+    assert!(error.contains("empty: the capture is cut short") && error.contains("; "), "{error}");
+    assert!(error.contains("short: the capture is cut short"), "{error}");
+}
+
+#[test]
+fn pipes_are_opened_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let writers = [[1, 4, 900], [2, 3, 800]].map(|at| {
+        let path = dir.path().join(format!("pipe-{}", at[0]));
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+        assert!(made.success());
+        let (to, bytes) = (path.clone(), queries(&at));
+        (path, std::thread::spawn(move || std::fs::write(to, bytes)))
+    });
+    let paths: Vec<PathBuf> = writers.iter().map(|(path, _)| path.clone()).collect();
+    let (times, error) = merged(&paths);
+    assert_eq!((times, error), (vec![1, 2, 3, 4, 800, 900], None));
+    for (_, writer) in writers {
+        writer.join().expect("ends").expect("a reader that stays");
+    }
 }
 
 proptest! {

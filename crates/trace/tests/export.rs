@@ -13,9 +13,12 @@ use trace::transactions::Transactions;
 use trace::{Capture, Dns, Messages};
 use wire::Qtype;
 
-/// Returns the table of a capture of these packets.
+/// Returns the table of a capture of these packets, one per millisecond.
 fn table(packets: &[Vec<u8>]) -> SerializedFileReader<File> {
-    let bytes = capture(FORMS[1], 101, packets);
+    table_of(capture(FORMS[1], 101, packets))
+}
+
+fn table_of(bytes: Vec<u8>) -> SerializedFileReader<File> {
     let mut capture = Capture::new(Box::new(Cursor::new(bytes)), "x".as_ref()).expect("a capture");
     let file = tempfile::tempfile().expect("a place");
     let mut export = Export::new(file.try_clone().expect("a file")).expect("a good schema");
@@ -76,6 +79,38 @@ fn each_transaction_has_a_row() {
             "dns_proc_time: null",
         ],
     );
+}
+
+/// A reply whose later fragments are missing belongs to its query, also if the capture goes on for minutes.
+#[test]
+fn a_cut_reply_has_the_row_of_its_query() {
+    let mut long = reply(query(1, Qtype::A), 0);
+    long.resize(2_000, 0);
+    let mut first = udp(false, 1, true, &long);
+    first.truncate(1_500);
+    first[2..4].copy_from_slice(&1_500u16.to_be_bytes());
+    // More fragments follow.
+    first[6] = 0x20;
+    let mut packets = vec![udp(false, 1, false, &query(1, Qtype::A)), first];
+    packets.extend((2..20).map(|n| udp(false, 2, false, &query(n, Qtype::A))));
+    let mut bytes = capture(FORMS[1], 101, &packets);
+    // A packet each ten seconds from the third one on.
+    let mut place = 24;
+    for number in 0..packets.len() as u32 {
+        let seconds = common::START as u32 + number.saturating_sub(1) * 10;
+        bytes[place..place + 4].copy_from_slice(&seconds.to_le_bytes());
+        place += 16 + packets[number as usize].len();
+    }
+    let rows: Vec<_> = table_of(bytes)
+        .get_row_iter(None)
+        .expect("rows")
+        .map(|row| row.expect("a row").to_string())
+        .collect();
+    let own: Vec<_> = rows.iter().filter(|row| row.contains("\"n1.example")).collect();
+    assert_eq!((rows.len(), own.len()), (19, 1), "{own:#?}");
+    for part in ["proc_time_ns: 1000000", "dns_rcode: 0", "cut: true"] {
+        assert!(own[0].contains(part), "{part} in {}", own[0]);
+    }
 }
 
 /// Options, the client subnet and extended errors are columns; lists have all their elements.

@@ -66,6 +66,9 @@ struct Form {
     /// The whole run, as `dnsdyno run --json` writes it
     #[arg(long)]
     json: bool,
+    /// A JSON object for each trial on a line of its own, with its server and settings
+    #[arg(long)]
+    json_lines: bool,
     /// A table of comma-separated values
     #[arg(long)]
     csv: bool,
@@ -237,6 +240,7 @@ fn write_as(form: &Form, table: Table, run: &Run, out: &mut dyn Write) -> io::Re
     match form {
         Form { csv: true, .. } => record::write_csv(run, table, out).map_err(io::Error::from),
         Form { dns_metrics: true, .. } => record::write_dns_metrics(run, out),
+        Form { json_lines: true, .. } => record::write_json_lines(run, out),
         Form { bencher: true, .. } => json(out, &export::bencher(run)),
         Form { github_benchmark: Some(better), .. } => {
             json(out, &export::github_benchmark(run, *better))

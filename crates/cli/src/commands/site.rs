@@ -1,10 +1,11 @@
 //! `dnsdyno site`: runs as a static site.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
-use report::site::{File, LIST, Site};
+use report::site::{File, LIST, Site, listed};
 
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::failure::Failure;
@@ -31,7 +32,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno site public 7 8 records/*.json
 
   The index is public/index.html; any web server can serve the folder, and a browser can open it as it is.
-  The site has the runs that are named: name the older ones again to keep them in its index and its histories.";
+  The site has the runs that are named: name the older ones again to keep them. Pages of runs that are no longer named are removed.";
 
 pub(crate) fn run(args: &SiteArgs) -> Result<(), Failure> {
     let folder = &args.folder;
@@ -42,15 +43,26 @@ pub(crate) fn run(args: &SiteArgs) -> Result<(), Failure> {
     let mut site = Site::new(&args.title);
     // A folder in which a run could not be read is ours the next time, too.
     let list = folder.join(LIST);
-    if !list.is_file() {
+    let before = std::fs::read_to_string(&list).unwrap_or_default();
+    if before.is_empty() {
         record::write_bytes(&list, b"{\"runs\": []}\n").map_err(Failure::run)?;
     }
+    let mut written = BTreeSet::new();
     for run in &args.runs {
         // One at a time: a site may have more runs than fit in memory.
         let run = args.store.load(run)?;
-        write(folder, site.add(&run))?;
+        write(folder, site.add(&run), &mut written)?;
     }
-    write(folder, site.finish())?;
+    write(folder, site.finish(), &mut written)?;
+    for withdrawn in listed(&before).iter().filter(|path| !written.contains(*path)) {
+        let path = folder.join(withdrawn);
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::run(anyhow!("cannot remove {}: {e}", path.display())));
+            }
+            _ => {}
+        }
+    }
     println!("{}", folder.join("index.html").display());
     Ok(())
 }
@@ -71,8 +83,11 @@ fn is_ours(folder: &Path) -> Result<(), Failure> {
     )))
 }
 
-fn write(folder: &Path, files: Vec<File>) -> Result<(), Failure> {
+/// Writes files, and notes their paths.
+fn write(folder: &Path, files: Vec<File>, written: &mut BTreeSet<String>) -> Result<(), Failure> {
     files.into_iter().try_for_each(|file| {
-        record::write_bytes(&folder.join(&file.path), &file.content).map_err(Failure::run)
+        record::write_bytes(&folder.join(&file.path), &file.content).map_err(Failure::run)?;
+        written.insert(file.path);
+        Ok(())
     })
 }

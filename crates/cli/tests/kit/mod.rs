@@ -3,6 +3,8 @@
 // Each test uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod shared;
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
 

@@ -25,7 +25,7 @@ const ARRAY: (u64, u64) = (8 << 20, 256 << 20);
 const SETS: (u64, u64) = (8 << 10, 256 << 20);
 /// Largest size of an array and of a working set in the short form, in bytes: a run takes little memory from the servers that it
 /// measures.
-const SHORT: (u64, u64) = (10 << 20, 32 << 20);
+const SHORT: (u64, u64) = (10 << 20, 16 << 20);
 /// Size of a cache line, in bytes.
 const LINE: u64 = 64;
 /// Number of cache lines in a page of 4 KiB.
@@ -46,13 +46,20 @@ const KERNELS: [(Kernel, f64); 4] = [
     (|(a, b, c)| a.iter_mut().zip(&**b).zip(&**c).for_each(|((a, b), c)| *a = b + 3.0 * c), 3.0),
 ];
 
-/// Runs STREAM's kernels on the cores `on`.
-pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Bandwidth {
-    // STREAM's rule is four times the last cache. The short form has no room for that: its arrays may fit into a large cache.
-    let rounds = if full { 10 } else { 3 };
+/// Returns the size of a STREAM array in bytes: four times the last cache as STREAM's rule is, as far as there is room; `None` if
+/// the cache holds it, whose bandwidth would be measured.
+fn array(host: &HostFacts, full: bool) -> Option<u64> {
+    let cache = last_cache(&host.cpu);
     let room = host.memory.available / 16;
-    let array = (4 * last_cache(&host.cpu)).min(room).clamp(ARRAY.0, ARRAY.1);
+    let array = (4 * cache).min(room).clamp(ARRAY.0, ARRAY.1);
     let array = if full { array } else { array.min(SHORT.0) };
+    (array > cache).then_some(array)
+}
+
+/// Runs STREAM's kernels on the cores `on`; `None` if there is no room for arrays that the last cache does not hold.
+pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Option<Bandwidth> {
+    let rounds = if full { 10 } else { 3 };
+    let array = array(host, full)?;
     let len = (array / 8) as usize;
     let (mut a, mut b, mut c) = (vec![1.0_f64; len], vec![2.0; len], vec![0.0; len]);
     let piece = len.div_ceil(on.count());
@@ -72,7 +79,7 @@ pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Bandwidth
     let threads = parts.len();
     black_box((&a, &b, &c));
     let [copy, scale, add, triad] = best;
-    Bandwidth { copy, scale, add, triad, array, threads }
+    Some(Bandwidth { copy, scale, add, triad, array, threads })
 }
 
 /// Runs `kernel` on every part, each on its own core; returns the time of the slowest.
@@ -203,6 +210,30 @@ mod tests {
         }
         // c = 1; b = 3; c = 1 + 3; a = 3 + 3 * 4.
         assert_eq!((a, b, c), ([15.0], [3.0], [4.0]));
+    }
+
+    #[test]
+    fn arrays_are_larger_than_the_last_cache() {
+        let host = |mebibytes: u64, available: u64| {
+            let cache = record::host::Cache { bytes: mebibytes << 20, ..Default::default() };
+            let mut host = HostFacts::default();
+            host.cpu.caches = vec![cache];
+            host.memory.available = available << 30;
+            host
+        };
+        for (cache, available, full, wanted) in [
+            (4, 16, true, Some(16)),
+            (4, 16, false, Some(10)),
+            (32, 16, true, Some(128)),
+            (32, 16, false, None),
+            (96, 16, true, Some(256)),
+            // Too little memory, and a cache that is larger than any array.
+            (96, 1, true, None),
+            (256, 64, true, None),
+        ] {
+            let found = array(&host(cache, available), full).map(|bytes| bytes >> 20);
+            assert_eq!(found, wanted, "{cache} MiB, {available} GiB, {full}");
+        }
     }
 
     #[test]

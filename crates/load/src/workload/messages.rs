@@ -60,8 +60,8 @@ impl QueryFile {
     }
 }
 
-/// Returns the hash of a query's question; [`ANY_QUESTION`] for other messages.
-fn key(message: &[u8]) -> u32 {
+/// Returns the key of a message in its workload: the hash of a query's question; one number for all other messages.
+pub fn key(message: &[u8]) -> u32 {
     let query = Header::read(message).is_some_and(|header| header.flags & (OPCODE | QR) == 0);
     let question = reply::question(message).filter(|_| query);
     question.map_or(ANY_QUESTION, reply::question_hash)

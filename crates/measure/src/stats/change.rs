@@ -3,6 +3,9 @@
 //! The statistic is Pettitt's (1979): the largest difference of the rank sums before and after a point. Ranks make one slow run no
 //! change. A random order of the same values tells how large the statistic becomes by chance (a permutation test); the two parts of a
 //! change are searched in the same way. Eight values with a clear step are the fewest that show one at 95 %.
+//!
+//! A value may be a lower bound. It is above another value only if the bound is, and below none (Gehan 1965): without bounds the scores
+//! are the ranks. So a bound that moves, such as what a Tester can offer, is no change, and a fall from a bound to values below it is one.
 
 use super::median;
 use crate::rng::Rng;
@@ -26,19 +29,43 @@ pub struct ChangeTerms {
     pub seed: u64,
 }
 
+/// A value, or what it is at least.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// The value or the lower bound.
+    pub value: f64,
+    /// Whether it is a lower bound.
+    pub at_least: bool,
+}
+
+impl Level {
+    /// Returns 1 if it is known to be above `other`, -1 if it is known to be below, else 0.
+    fn against(self, other: Level) -> i32 {
+        let above = |a: Level, b: Level| !b.at_least && a.value > b.value;
+        i32::from(above(self, other)) - i32::from(above(other, self))
+    }
+
+    /// Returns the median of values; a lower bound if one of them may lie above it in truth.
+    fn median(values: &[Level]) -> Option<Level> {
+        let value = median(&values.iter().map(|level| level.value).collect::<Vec<_>>())?;
+        let at_least = values.iter().any(|level| level.at_least && level.value <= value);
+        Some(Level { value, at_least })
+    }
+}
+
 /// A change of level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// Index of the first value of the new level.
     pub at: usize,
     /// Median of the level before.
-    pub before: f64,
+    pub before: Level,
     /// Median of the new level.
-    pub after: f64,
+    pub after: Level,
 }
 
 /// Returns the changes of level of `values` in their order.
-pub fn changes(values: &[f64], terms: &ChangeTerms) -> Vec<Change> {
+pub fn changes(values: &[Level], terms: &ChangeTerms) -> Vec<Change> {
     let skipped = values.len().saturating_sub(MOST);
     let values = &values[skipped..];
     let mut points = Vec::new();
@@ -48,17 +75,18 @@ pub fn changes(values: &[f64], terms: &ChangeTerms) -> Vec<Change> {
     let mut ends = vec![0];
     ends.extend(&points);
     ends.push(values.len());
-    let level = |from: usize, to: usize| median(&values[from..to]).unwrap_or(f64::NAN);
-    let changes = ends.windows(3).map(|part| Change {
-        at: skipped + part[1],
-        before: level(part[0], part[1]),
-        after: level(part[1], part[2]),
+    let changes = ends.windows(3).filter_map(|part| {
+        Some(Change {
+            at: skipped + part[1],
+            before: Level::median(&values[part[0]..part[1]])?,
+            after: Level::median(&values[part[1]..part[2]])?,
+        })
     });
     changes.collect()
 }
 
 /// Finds the change points of a part that begins at `offset`.
-fn split(part: &[f64], offset: usize, terms: &ChangeTerms, points: &mut Vec<usize>) {
+fn split(part: &[Level], offset: usize, terms: &ChangeTerms, points: &mut Vec<usize>) {
     let Some(at) = change_point(part, terms) else { return };
     points.push(offset + at);
     split(&part[..at], offset, terms, points);
@@ -67,7 +95,7 @@ fn split(part: &[f64], offset: usize, terms: &ChangeTerms, points: &mut Vec<usiz
 
 /// Tests each point again between its neighbours: of a stair the first point found may lie within a step. Points move or are
 /// removed until each stands for itself.
-fn settle(values: &[f64], terms: &ChangeTerms, points: &mut Vec<usize>) {
+fn settle(values: &[Level], terms: &ChangeTerms, points: &mut Vec<usize>) {
     for _ in 0..ROUNDS {
         let before = points.clone();
         let mut i = 0;
@@ -89,10 +117,10 @@ fn settle(values: &[f64], terms: &ChangeTerms, points: &mut Vec<usize>) {
 }
 
 /// Returns the place of the strongest change, if it is none of chance and large enough.
-fn change_point(part: &[f64], terms: &ChangeTerms) -> Option<usize> {
-    let mut ranks = ranks(part);
-    let (at, strength) = strongest(&ranks)?;
-    let (before, after) = (median(&part[..at])?, median(&part[at..])?);
+fn change_point(part: &[Level], terms: &ChangeTerms) -> Option<usize> {
+    let mut scores = scores(part);
+    let (at, strength) = strongest(&scores)?;
+    let (before, after) = (Level::median(&part[..at])?.value, Level::median(&part[at..])?.value);
     let least = terms.margin * before.abs().min(after.abs());
     if (after - before).abs() <= least {
         return None;
@@ -100,38 +128,30 @@ fn change_point(part: &[f64], terms: &ChangeTerms) -> Option<usize> {
     let mut rng = Rng::new(terms.seed);
     let mut by_chance = 1;
     for _ in 0..ORDERS {
-        for i in (1..ranks.len()).rev() {
-            ranks.swap(i, rng.below(i as u64 + 1) as usize);
+        for i in (1..scores.len()).rev() {
+            scores.swap(i, rng.below(i as u64 + 1) as usize);
         }
-        by_chance += u32::from(strongest(&ranks).is_some_and(|(_, s)| s >= strength - 1e-9));
+        by_chance += u32::from(strongest(&scores).is_some_and(|(_, s)| s >= strength));
     }
     let chance = f64::from(by_chance) / f64::from(ORDERS + 1);
     (chance <= 1.0 - terms.confidence).then_some(at)
 }
 
-/// Returns the ranks of values from 1; equal values share their mean rank.
-fn ranks(values: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
-    let mut ranks = vec![0.0; values.len()];
-    let mut from = 0;
-    for group in order.chunk_by(|a, b| values[*a] == values[*b]) {
-        let mean = from as f64 + (group.len() + 1) as f64 / 2.0;
-        group.iter().for_each(|i| ranks[*i] = mean);
-        from += group.len();
-    }
-    ranks
+/// Returns the score of each value: how many others it is above, less how many it is below. Twice the rank less the middle one,
+/// without bounds.
+fn scores(values: &[Level]) -> Vec<i32> {
+    let score = |one: &Level| values.iter().map(|other| one.against(*other)).sum();
+    values.iter().map(score).collect()
 }
 
-/// Returns the place with the largest difference of rank sums, and that difference; `None` of fewer than two values.
-fn strongest(ranks: &[f64]) -> Option<(usize, f64)> {
-    let middle = (ranks.len() + 1) as f64 / 2.0;
-    let mut sum = 0.0;
-    let places = ranks.split_last()?.1.iter().zip(1..).map(|(rank, at)| {
-        sum += rank - middle;
-        (at, f64::abs(sum))
+/// Returns the place with the largest difference of the sums of scores, and that difference; `None` of fewer than two values.
+fn strongest(scores: &[i32]) -> Option<(usize, u32)> {
+    let mut sum = 0;
+    let places = scores.split_last()?.1.iter().zip(1..).map(|(score, at)| {
+        sum += score;
+        (at, i32::unsigned_abs(sum))
     });
-    places.max_by(|a, b| a.1.total_cmp(&b.1))
+    places.max_by_key(|place| place.1)
 }
 
 #[cfg(test)]
@@ -140,14 +160,24 @@ mod tests {
 
     const TERMS: ChangeTerms = ChangeTerms { confidence: 0.95, margin: 0.05, seed: 1 };
 
+    fn exact(value: f64) -> Level {
+        Level { value, at_least: false }
+    }
+
+    fn at_least(value: f64) -> Level {
+        Level { value, at_least: true }
+    }
+
     fn places(values: &[f64]) -> Vec<usize> {
-        changes(values, &TERMS).into_iter().map(|change| change.at).collect()
+        let values: Vec<Level> = values.iter().copied().map(exact).collect();
+        changes(&values, &TERMS).into_iter().map(|change| change.at).collect()
     }
 
     #[test]
     fn a_step_is_found_and_its_levels() {
         let values = [100.0, 101.0, 99.0, 100.5, 80.0, 81.0, 79.5, 80.2];
-        assert_eq!(changes(&values, &TERMS), [Change { at: 4, before: 100.25, after: 80.1 }]);
+        let (before, after) = (exact(100.25), exact(80.1));
+        assert_eq!(changes(&values.map(exact), &TERMS), [Change { at: 4, before, after }]);
         let both: Vec<f64> =
             values.iter().chain(&[120.0, 121.0, 119.0, 122.0, 118.0]).copied().collect();
         assert_eq!(places(&both), [4, 8]);
@@ -172,6 +202,25 @@ mod tests {
         assert!(places(&one_slow).is_empty());
         let small = [100.0, 101.0, 99.0, 100.5, 98.0, 97.5, 98.2, 97.9, 97.7, 98.1];
         assert!(places(&small).is_empty(), "within the margin");
+    }
+
+    #[test]
+    fn lower_bounds_count_as_far_as_they_tell() {
+        let series = |before: [Level; 6], after: [Level; 6]| [before, after].concat();
+        let (low, high) =
+            ([80.0, 81.0, 79.5, 80.5, 80.0, 79.0], [100.0, 101.0, 99.0, 100.5, 99.5, 100.0]);
+        // A Tester that can offer less, or more.
+        assert!(changes(&series(high.map(at_least), low.map(at_least)), &TERMS).is_empty());
+        // What was at least 80 may have been 100 before.
+        assert!(changes(&series(low.map(at_least), high.map(exact)), &TERMS).is_empty());
+        let fallen = changes(&series(high.map(at_least), low.map(exact)), &TERMS);
+        assert_eq!(fallen, [Change { at: 6, before: at_least(100.0), after: exact(80.0) }]);
+        let risen = changes(&series(low.map(exact), high.map(at_least)), &TERMS);
+        assert_eq!(risen, [Change { at: 6, before: exact(80.0), after: at_least(100.0) }]);
+        // A bound above the median changes nothing in it.
+        let mixed = [exact(1.0), exact(2.0), at_least(3.0)];
+        assert_eq!(Level::median(&mixed), Some(exact(2.0)));
+        assert_eq!(Level::median(&[at_least(1.0), exact(2.0), exact(3.0)]), Some(at_least(2.0)));
     }
 
     #[test]

@@ -54,6 +54,7 @@ fn difference(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)> {
         ("transport", x.transport.clone(), y.transport.clone()),
         ("engine", engine(x), engine(y)),
         ("workload", x.workload.clone(), y.workload.clone()),
+        ("names", x.names.clone(), y.names.clone()),
         ("pacing", x.pacing.clone(), y.pacing.clone()),
         ("timeout in seconds", x.timeout_s.to_string(), y.timeout_s.to_string()),
         ("burst in microseconds", x.max_burst_us.to_string(), y.max_burst_us.to_string()),

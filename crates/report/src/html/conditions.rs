@@ -74,6 +74,9 @@ fn how(run: &Run) -> Markup {
             ("Held back at most".into(), format!("{} us", c.max_burst_us)),
             ("Seed".into(), c.seed.to_string()),
         ]);
+        if !c.names.is_empty() {
+            out.push(("Names".into(), c.names.clone()));
+        }
         if let Some(steering) = c.packet_steering {
             out.push(("Packet steering".into(), on(steering).into()));
         }

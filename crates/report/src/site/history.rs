@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use measure::stats::{Change, ChangeTerms, changes};
+use measure::stats::{Change, ChangeTerms, Level, changes};
 
 use super::entry::{Entry, Fact};
 use crate::html::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
@@ -61,7 +61,7 @@ pub(super) fn page(server: &str, entries: &[Entry]) -> String {
         @for (kind, seen) in &kinds { (part(kind, seen)) }
     };
     let foot = html! {
-        p { "A change point: the level before and after it differs by more than 5 %, and at 95 % not by chance (Pettitt’s test by permutation); it takes eight runs or more." }
+        p { "A change point: the level before and after it differs by more than 5 %, and at 95 % not by chance (Pettitt’s test by permutation); it takes eight runs or more. A lower bound (≥, a hollow dot) is above another figure only if the bound is, and below none." }
     };
     let title = format!("History of {server}");
     let navigation = [("../index.html".to_owned(), "All runs".to_owned())];
@@ -112,8 +112,9 @@ fn courses<'a>(seen: &[Seen<'a>]) -> Vec<Course<'a>> {
         }
     }
     for course in &mut courses {
-        let medians: Vec<f64> = course.seen.iter().map(|(_, fact)| fact.median).collect();
-        course.changes = changes(&medians, &TERMS);
+        let level = |(_, fact): &Seen<'_>| Level { value: fact.median, at_least: fact.at_least };
+        let levels: Vec<Level> = course.seen.iter().map(level).collect();
+        course.changes = changes(&levels, &TERMS);
     }
     courses
 }
@@ -152,7 +153,12 @@ fn plot(title: String, courses: &[&Course<'_>], runs: &[&Entry]) -> Picture {
             y: fact.median,
             spread: range(&fact.each).filter(|_| fact.each.len() > 1),
             each: fact.each.clone(),
-            tip: format!("{}: {}", entry.heading, with_unit(fact.median, &fact.unit)),
+            tip: format!(
+                "{}: {}{}",
+                entry.heading,
+                bound(fact.at_least),
+                with_unit(fact.median, &fact.unit)
+            ),
             hollow: fact.at_least,
         };
         let points = course.seen.iter().map(point).collect();
@@ -210,15 +216,18 @@ fn change_table(courses: &[Course<'_>]) -> Markup {
     const HEADS: [&str; 6] = ["settings", "figure", "from the run", "before", "after", "change"];
     let row = |course: &Course<'_>, change: &Change| {
         let (entry, fact) = course.seen[change.at];
-        let percent = 100.0 * (change.after / change.before - 1.0);
+        let percent = 100.0 * (change.after.value / change.before.value - 1.0);
         let sign = if percent < 0.0 { "−" } else { "+" };
+        let more = if change.before.at_least || change.after.at_least { " or more" } else { "" };
+        let shown =
+            |level: Level| bound(level.at_least).to_owned() + &with_unit(level.value, &fact.unit);
         html! {
             th scope="row" data-h="settings" data-v=(course.settings) { (if course.settings.is_empty() { "–" } else { course.settings }) }
             td data-h="figure" { (spoken(course.figure)) }
             td data-h="from the run" data-v=(entry.began_unix_s) { (link(entry)) }
-            td.n data-h="before" data-v=(change.before) { (with_unit(change.before, &fact.unit)) }
-            td.n data-h="after" data-v=(change.after) { (with_unit(change.after, &fact.unit)) }
-            td.n data-h="change" data-v=(percent) { (sign) (format!("{:.1} %", percent.abs())) }
+            td.n data-h="before" data-v=(change.before.value) { (shown(change.before)) }
+            td.n data-h="after" data-v=(change.after.value) { (shown(change.after)) }
+            td.n data-h="change" data-v=(percent) { (sign) (format!("{:.1} %", percent.abs())) (more) }
         }
     };
     let rows = courses.iter().flat_map(|course| course.changes.iter().map(move |c| row(course, c)));
@@ -230,14 +239,13 @@ fn values(courses: &[Course<'_>]) -> Markup {
     const HEADS: [&str; 7] =
         ["run", "version", "settings", "figure", "median", "repeats", "dnsdyno"];
     let row = |(entry, fact): &Seen<'_>| {
-        let bound = if fact.at_least { "≥ " } else { "" };
         html! {
             th scope="row" data-h="run" data-v=(entry.began_unix_s) { (link(entry)) }
             td data-h="version" data-v=(fact.version) { (if fact.version.is_empty() { "–" } else { &fact.version }) }
             td data-h="settings" data-v=(fact.settings) { (if fact.settings.is_empty() { "–" } else { &fact.settings }) }
             td data-h="figure" { (spoken(&fact.figure)) }
             td.n data-h="median" data-v=(fact.median) {
-                (bound) (with_unit(fact.median, &fact.unit))
+                (bound(fact.at_least)) (with_unit(fact.median, &fact.unit))
                 @if let Some((low, high)) = range(&fact.each).filter(|_| fact.each.len() > 1) {
                     small { (with_unit(low, &fact.unit)) " to " (with_unit(high, &fact.unit)) }
                 }
@@ -248,6 +256,11 @@ fn values(courses: &[Course<'_>]) -> Markup {
     };
     let rows: Vec<Markup> = courses.iter().flat_map(|course| &course.seen).map(row).collect();
     table("Figures of each run", "", Narrow::Cards, &HEADS, &rows)
+}
+
+/// Returns the sign in front of a lower bound.
+fn bound(at_least: bool) -> &'static str {
+    if at_least { "≥ " } else { "" }
 }
 
 /// Renders the link to a run, by its time.

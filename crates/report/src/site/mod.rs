@@ -25,6 +25,22 @@ use entry::Entry;
 /// File of the list of runs; a folder with it is a site.
 pub const LIST: &str = "site.json";
 
+/// Returns the files that a site has besides its index and its list, as the list names them; none of a list of another program.
+pub fn listed(list: &str) -> Vec<String> {
+    let list: serde_json::Value = serde_json::from_str(list).unwrap_or_default();
+    let items = |key| list.get(key).and_then(serde_json::Value::as_array).into_iter().flatten();
+    let of_run = |run: &serde_json::Value| [run["page"].clone(), run["record"].clone()];
+    let named =
+        items("runs").flat_map(of_run).chain(items("servers").map(|one| one["page"].clone()));
+    let paths = named.filter_map(|path| path.as_str().map(str::to_owned));
+    // A list that somebody has changed leads to no other files.
+    let plain = |path: &String| {
+        let name = ["runs/", "servers/"].iter().find_map(|folder| path.strip_prefix(folder));
+        name.is_some_and(|name| !name.contains('/') && !name.starts_with('.'))
+    };
+    paths.filter(plain).collect()
+}
+
 /// A file of the site.
 pub struct File {
     /// Path within the site.
@@ -97,7 +113,10 @@ impl Site {
                 })
             })
             .collect();
-        files.push(File::text(LIST.to_owned(), format!("{:#}\n", json!({ "runs": list }))));
+        let page = |(server, name): (&String, &String)| json!({ "server": server, "page": format!("servers/{name}.html") });
+        let servers: Vec<serde_json::Value> = self.servers.all.iter().map(page).collect();
+        let list = json!({ "runs": list, "servers": servers });
+        files.push(File::text(LIST.to_owned(), format!("{list:#}\n")));
         let index = index::page(&self.title, &self.entries, &self.servers.all);
         files.push(File::text("index.html".to_owned(), index));
         files
@@ -186,6 +205,19 @@ mod tests {
     }
 
     #[test]
+    fn the_list_names_the_other_files() {
+        let files = site(&[run("nsd", 0, 1e5), run("bind9", 1, 2e5)]);
+        let mut named = listed(&files[LIST]);
+        named.extend([LIST.to_owned(), "index.html".to_owned()]);
+        named.sort();
+        assert_eq!(named, files.keys().cloned().collect::<Vec<_>>());
+        let other = r#"{"runs": [{"page": "../x", "record": "runs/../x"}, {"page": "runs/.x"}, 7], "servers": {}}"#;
+        for list in [other, "", "[]", "no JSON"] {
+            assert_eq!(listed(list), Vec::<String>::new(), "{list}");
+        }
+    }
+
+    #[test]
     fn a_history_shows_where_a_level_changed() {
         let level = |day: u32| if day < 6 { 1e5 } else { 8e4 };
         let runs: Vec<Run> =
@@ -196,6 +228,38 @@ mod tests {
             (0..12).map(|day| run("nsd", day, 1e5 + f64::from(day % 3))).collect();
         assert!(!site(&steady)["servers/nsd.html"].contains("Change points"));
         assert!(site(&runs[..1])["servers/nsd.html"].contains("One run"));
+    }
+
+    /// A run whose capacity is at least a rate.
+    fn bound(day: u32, qps: f64) -> Run {
+        let mut run = run("nsd", day, 0.0);
+        let cell = &mut run.results[0];
+        cell.figures.clear();
+        cell.method = "search".into();
+        (cell.repeats, cell.at_least, cell.median_qps) = (1, true, Some(qps));
+        cell.capacities = vec![record::Capacity {
+            qps: Some(qps),
+            failed_qps: None,
+            at_least: true,
+            limiter: measure::Limiter::Offered,
+            verdict: String::new(),
+            also: Vec::new(),
+        }];
+        run
+    }
+
+    #[test]
+    fn a_bound_that_moves_is_no_change_of_the_server() {
+        let level = |day: u32| if day < 6 { 1e5 } else { 8e4 };
+        let runs: Vec<Run> = (0..12).map(|day| bound(day, level(day))).collect();
+        let page = &site(&runs)["servers/nsd.html"];
+        assert!(!page.contains("Change points") && page.contains("≥ 80,000"), "{page}");
+        let mut fallen = runs;
+        for run in &mut fallen[6..] {
+            (run.results[0].at_least, run.results[0].capacities[0].at_least) = (false, false);
+        }
+        let page = &site(&fallen)["servers/nsd.html"];
+        assert!(page.contains("Change points") && page.contains("−20.0 % or more"), "{page}");
     }
 
     #[test]

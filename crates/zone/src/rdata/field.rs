@@ -1,6 +1,7 @@
 //! The fields of record data: what each is in a zone file, and what in a message.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use wire::Qtype;
 
@@ -151,6 +152,16 @@ fn parse_counted(
     Ok(())
 }
 
+/// Reads an address of one family, which `what` names.
+fn parse_address<A: FromStr>(
+    words: &mut Words<'_>,
+    what: &'static str,
+    example: &str,
+) -> Result<A, Mistake> {
+    let word = words.need(what)?;
+    word.as_str().parse().map_err(|_| word.is_not(&format!("{what} such as {example}")))
+}
+
 impl Field {
     /// Reads the field.
     pub(super) fn parse(
@@ -187,17 +198,11 @@ impl Field {
                 }
             }
             Field::A => {
-                let word = words.need("an IPv4 address")?;
-                let address: Option<Ipv4Addr> = word.as_str().parse().ok();
-                let address =
-                    address.ok_or_else(|| word.is_not("an IPv4 address such as 192.0.2.1"))?;
+                let address: Ipv4Addr = parse_address(words, "an IPv4 address", "192.0.2.1")?;
                 out.extend(address.octets());
             }
             Field::Aaaa => {
-                let word = words.need("an IPv6 address")?;
-                let address: Option<Ipv6Addr> = word.as_str().parse().ok();
-                let address =
-                    address.ok_or_else(|| word.is_not("an IPv6 address such as 2001:db8::1"))?;
+                let address: Ipv6Addr = parse_address(words, "an IPv6 address", "2001:db8::1")?;
                 out.extend(address.octets());
             }
             other => other.parse_texts(words, origin, out)?,

@@ -10,7 +10,7 @@ use record::{Connections, Times, Trial};
 
 use super::data::Form;
 use super::options::{Common, LONG_OPTIONS, MODE, seconds};
-use super::{NO_LIMIT, Sending, finish, percent, response_codes, words_of};
+use super::{Meanwhile, NO_LIMIT, Sending, finish, percent, response_codes, words_of};
 use crate::arguments::choice::choice;
 use crate::failure::Failure;
 use crate::output::print;
@@ -77,7 +77,8 @@ pub(crate) fn run(args: &DnsperfArgs) -> Result<(), Failure> {
     let setup = sending.setup(messages.path())?;
     print(|out| write!(out, "{}", args.heading(target, limited)))?;
     let interval = args.stats_interval.filter(|interval| *interval > Nanos::ZERO);
-    let (trial, interrupted) = super::run(&setup, interval, messages.path(), args.common.data())?;
+    let meanwhile = Meanwhile { interval, each: args.common.is_verbose().then_some(form) };
+    let (trial, interrupted) = super::run(&setup, meanwhile, messages.path(), args.common.data())?;
     let runs_ended = limited.is_none_or(|limit| trial.duration_s < limit.as_secs_f64());
     let reason = match (interrupted, runs_ended) {
         (true, _) => "interruption",

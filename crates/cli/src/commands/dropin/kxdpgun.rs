@@ -13,7 +13,7 @@ use record::{Trial, of_trial, write_dns_metrics};
 
 use super::data::{self, Data, Form};
 use super::options::seconds;
-use super::{Sending, connecting, finish, percent, rcodes, source};
+use super::{Meanwhile, Sending, connecting, finish, percent, rcodes, source};
 use crate::arguments::address::{Family, Target, parse_source};
 use crate::failure::Failure;
 use crate::output::print;
@@ -117,7 +117,8 @@ pub(crate) fn run(args: &KxdpgunArgs) -> Result<(), Failure> {
         print(|out| writeln!(out, "using sockets, threads 1, {family}/{over}, {target}"))?;
     }
     let period = args.stats_period.map(Nanos::from_millis).filter(|_| !args.json);
-    let (trial, _) = super::run(&setup, period, messages.path(), Some(&args.infile))?;
+    let meanwhile = Meanwhile { interval: period, each: None };
+    let (trial, _) = super::run(&setup, meanwhile, messages.path(), Some(&args.infile))?;
     if args.json {
         return print(|out| write_dns_metrics(&of_trial("kxdpgun", trial), out));
     }

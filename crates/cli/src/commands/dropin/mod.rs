@@ -13,6 +13,7 @@ pub(crate) mod dnsperf;
 pub(crate) mod kxdpgun;
 mod options;
 pub(crate) mod resperf;
+mod verbose;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -24,12 +25,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ipnet::IpNet;
 use lab::CpuList;
-use load::Live;
+use load::{Journal, Live};
 use measure::{Nanos, Pacing, Transport};
 use record::request::{Connecting, Engine, Expect, Sockets, Workload};
 use record::{Trial, TrialRequest};
 use tester::{Background, Setup};
 
+use self::data::Form;
+use self::verbose::Texts;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::process::{command_line, interruption};
@@ -85,26 +88,60 @@ impl Sending {
     }
 }
 
-/// Runs a trial; every `interval` the answers a second are printed, if there is one. Returns whether it was interrupted too. The
-/// record names the data file instead of the messages that it was made to.
+/// What is printed while a test runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meanwhile {
+    /// Time between two lines with the answers a second.
+    interval: Option<Nanos>,
+    /// Form of the data file, if each query has a line.
+    each: Option<Form>,
+}
+
+/// Time between two looks at the journal.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Runs a trial. Returns whether it was interrupted too. The record names the data file instead of the messages that it was made to.
 fn run(
     setup: &Setup,
-    interval: Option<Nanos>,
+    meanwhile: Meanwhile,
     messages: &Path,
     data: Option<&Path>,
 ) -> Result<(Trial, bool), Failure> {
-    let live = Arc::new(Live::default());
+    let journal = meanwhile.each.map(|_| Journal::default());
+    let live = Arc::new(Live { journal, ..Live::default() });
+    let texts = meanwhile.each.map(|form| Texts::read(messages, form));
+    let texts = texts.transpose().map_err(Failure::run)?;
     let stop = interruption()?;
-    let rates = interval.map(|every| {
+    let rates = meanwhile.interval.map(|every| {
         let live = live.clone();
         Background::start(move |done| print_rates(every.into(), &live, done))
     });
+    let each = texts.map(|texts| {
+        let live = live.clone();
+        Background::start(move |done| print_each(&texts, &live, done))
+    });
     let mut trial = setup.run(&live, &stop)?.trial;
-    drop(rates);
+    drop((rates, each));
     let data = data.map_or_else(|| "the standard input".into(), |path| path.display().to_string());
     let workload = &mut trial.conditions.workload;
     *workload = workload.replace(&messages.display().to_string(), &data);
     Ok((trial, stop.load(Ordering::Relaxed)))
+}
+
+/// Prints the outcome of each query, until the test is over and none waits.
+fn print_each(texts: &Texts, live: &Live, done: &AtomicBool) {
+    let Some(journal) = &live.journal else { return };
+    while !done.load(Ordering::Relaxed) {
+        texts.print(journal);
+        std::thread::park_timeout(LOOK);
+    }
+    texts.print(journal);
+    if journal.left_out() > 0 {
+        eprintln!(
+            "{} queries are not printed: they came faster than lines are read",
+            journal.left_out()
+        );
+    }
 }
 
 /// Prints the time and the answers a second, as dnsperf does with `-S`.

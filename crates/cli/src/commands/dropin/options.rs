@@ -58,7 +58,7 @@ pub(super) struct Common {
     /// Sign with TSIG [default algorithm: hmac-md5]
     #[arg(short = 'y', value_name = "[alg:]name:secret")]
     key: Option<String>,
-    /// Report more about the test
+    /// Report more about the test: dnsperf prints each query
     #[arg(short = 'v')]
     verbose: bool,
     /// Write warnings to the standard output
@@ -191,11 +191,13 @@ impl Common {
         }
     }
 
+    /// Returns whether more is reported about the test.
+    pub(super) fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
     /// Says which options change nothing here.
     pub(super) fn say_ignored(&self, transport: Transport, say: &mut dyn FnMut(String)) {
-        if self.verbose {
-            say("-v: replies are not printed one by one".to_owned());
-        }
         if self.local_port.is_some_and(|port| port > 0) && transport != Transport::Udp {
             say("-x: the kernel chooses the ports of connections".to_owned());
         }

@@ -10,7 +10,7 @@ use record::{Steps, Trial};
 
 use super::data::Form;
 use super::options::{Common, LONG_OPTIONS, MODE, seconds};
-use super::{Sending, finish, response_codes, words_of};
+use super::{Meanwhile, Sending, finish, response_codes, words_of};
 use crate::arguments::choice::choice;
 use crate::failure::Failure;
 use crate::output::print;
@@ -72,6 +72,9 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     }
     let mut say = |text: String| args.common.say("resperf", &text);
     args.common.say_ignored(args.mode, &mut say);
+    if args.common.is_verbose() {
+        say("-v: there is nothing more to say about a test that runs".to_owned());
+    }
     if args.fall_behind.is_some() {
         say("-F: the test does not end when it falls behind; its report then says VOID".to_owned());
     }
@@ -81,7 +84,7 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     record::try_writing(&args.plot).map_err(Failure::input)?;
     let setup = sending.setup(messages.path())?;
     print(|out| write!(out, "{}", heading()))?;
-    let (trial, _) = super::run(&setup, None, messages.path(), args.common.data())?;
+    let (trial, _) = super::run(&setup, Meanwhile::default(), messages.path(), args.common.data())?;
     let mut out = String::new();
     if args.constant > Nanos::ZERO && !trial.stopped_early {
         out += "[Status] Ramp-up done, sending constant traffic\n";

@@ -93,15 +93,17 @@ pub(crate) fn show(format: Format, quantiles: &[f64], trial: &Trial) -> Result<(
 /// Runs the trial that is requested as JSON on standard input, for the lab, and writes its result to `file`.
 pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
     let request = TrialRequest::read(std::io::stdin().lock()).map_err(Failure::input)?;
-    let command = report::load_line(&request);
-    let setup = Setup::new(request, command).map_err(|error| {
+    let line = report::load_line(&request);
+    let setup = Setup::new(request, line.to_string()).map_err(|error| {
         let bad = error.is_bad_input();
         if bad { Failure::input(error) } else { Failure::run(error) }
     })?;
     let (live, progress) =
         progress::show(format!("load {}", setup.target()), planned(&setup), None);
-    let result = setup.run(&live, &interruption()?)?;
+    let mut result = setup.run(&live, &interruption()?)?;
     drop(progress);
+    let conditions = &mut result.trial.conditions;
+    (conditions.command, conditions.options) = (line.shared, line.own);
     record::write(file, &result).map_err(Failure::run)
 }
 
@@ -167,7 +169,7 @@ mod tests {
              --connect-timeout 2s --outstanding 9 --alpn ''",
         ] {
             let wanted = request(line);
-            assert_eq!(request(&load_line(&wanted)), wanted, "{}", load_line(&wanted));
+            assert_eq!(request(&load_line(&wanted).to_string()), wanted, "{}", load_line(&wanted));
         }
     }
 }

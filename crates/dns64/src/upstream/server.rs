@@ -1,0 +1,109 @@
+//! What is known of an upstream server.
+
+use std::net::SocketAddr;
+
+use engine::SocketId;
+use measure::Nanos;
+
+use super::cookie::UpstreamCookie;
+
+/// Number of queries to a server that may be sent again early without a reply to another query.
+pub(super) const MAX_REPEATS: u32 = 1_000;
+/// Share of a server that answers all queries.
+pub(super) const ALL: u32 = 1 << 16;
+
+/// One upstream server.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    /// Number of its pool, its weight in it (0: none has one), and whether it is queried over streams only.
+    pub(super) pool: usize,
+    pub(super) weight: u32,
+    pub(super) by_stream: bool,
+    pub(super) sockets: Vec<SocketId>,
+    /// Index of the current socket, and its number of queries so far.
+    pub(super) current: usize,
+    pub(super) run: u32,
+    /// Smoothed round trip time, zero before the first reply, and its mean deviation (RFC 6298).
+    pub(crate) rtt: Nanos,
+    pub(super) rtt_deviation: Nanos,
+    /// Time of the last reply.
+    pub(super) heard_at: Nanos,
+    /// Number of consecutive timeouts.
+    pub(super) timeouts: u32,
+    /// Number of queries that may be sent again early: each reply adds one, up to [`MAX_REPEATS`].
+    pub(super) repeats: u32,
+    /// Share of answered queries, lately; [`ALL`] for all of them.
+    pub(super) share: u32,
+    /// Since when it is suspected, and the number of probes without a reply since then.
+    pub(super) suspected: Option<Nanos>,
+    pub(super) lost_probes: u32,
+    pub(crate) dead: bool,
+    /// Time of the next probe, and the wait until the one after it.
+    pub(super) probe_at: Nanos,
+    pub(super) probe_wait: Nanos,
+    pub(super) case: CaseTrust,
+    pub(super) cookie: UpstreamCookie,
+    /// Whether its AD bit is believed.
+    pub(super) trusted: bool,
+    /// Whether it is not in the configuration any more.
+    pub(super) retired: bool,
+}
+
+/// Whether a server keeps the letter case of names in its replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CaseTrust {
+    /// It is not known; holds the number of replies in another case, while none had the right one.
+    Unknown(u8),
+    Keeps,
+    /// It does not, and is tried again at this time.
+    Changes(Nanos),
+}
+
+impl Server {
+    pub(super) fn new(
+        address: SocketAddr,
+        pool: usize,
+        cookie: UpstreamCookie,
+        probe_wait: Nanos,
+    ) -> Self {
+        Server {
+            address,
+            pool,
+            weight: 0,
+            by_stream: false,
+            sockets: Vec::new(),
+            current: 0,
+            run: 0,
+            rtt: Nanos::ZERO,
+            rtt_deviation: Nanos::ZERO,
+            heard_at: Nanos::ZERO,
+            timeouts: 0,
+            repeats: MAX_REPEATS / 10,
+            share: ALL,
+            suspected: None,
+            lost_probes: 0,
+            dead: false,
+            probe_at: Nanos::ZERO,
+            probe_wait,
+            case: CaseTrust::Unknown(0),
+            cookie,
+            trusted: false,
+            retired: false,
+        }
+    }
+
+    /// Returns whether it can be used: without streams it needs a socket.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.retired && (self.by_stream || !self.sockets.is_empty())
+    }
+
+    /// Returns whether it is for some zones only.
+    pub(crate) fn is_of_forward(&self) -> bool {
+        self.pool > 0
+    }
+
+    /// Returns the number of source ports in use.
+    pub(crate) fn ports(&self) -> usize {
+        self.sockets.len()
+    }
+}

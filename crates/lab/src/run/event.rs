@@ -1,0 +1,62 @@
+//! What happens in a running experiment.
+
+use std::path::Path;
+
+use experiment::Found;
+use measure::Nanos;
+use record::{CellRecord, Certificate, EngineKind, Plan, Skipped, TrialRecord};
+
+/// Event of a running experiment.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The testbed is up; the plan of the run. Nothing has been measured yet.
+    Begun(&'a Plan),
+    /// The self-test with an engine begins.
+    SelfTest(EngineKind),
+    /// A trial of the self-test ended.
+    SelfTestTrial(&'a TrialRecord),
+    /// The self-test with an engine ended.
+    Certified(EngineKind, &'a Certificate),
+    /// The lab chose the engine of the queries.
+    Engine {
+        /// Engine.
+        engine: EngineKind,
+        /// Why it was chosen.
+        why: &'a str,
+        /// Highest rate at which servers may be measured with it, in queries a second; `None` if the method wants no
+        /// certificate.
+        certified_qps: Option<f64>,
+    },
+    /// The cells, in their order, and the expected time of their visits.
+    Planned(&'a [CellRecord], Nanos),
+    /// A visit of a cell begins.
+    Visit {
+        /// Cell that is visited.
+        cell: &'a CellRecord,
+        /// Number of the repeat, from 0.
+        repeat: u32,
+        /// Number of this visit, from 1, and number of all visits.
+        number: (usize, usize),
+        /// Expected time of this visit and those after it.
+        remaining: Nanos,
+    },
+    /// A server is up; its title and version.
+    Serving(&'a str, Option<&'a str>),
+    /// A trial of a cell ended.
+    Trial(&'a CellRecord, &'a TrialRecord),
+    /// A visit ended.
+    Visited {
+        /// Cell, with the findings of this visit.
+        cell: &'a CellRecord,
+        /// Number of the repeat, from 0, and number of all repeats.
+        repeat: (u32, u32),
+        /// Findings of the visit.
+        found: &'a Found,
+    },
+    /// The trials of a repeat are discarded and repeated: it was void, or was interrupted and cannot be continued.
+    Forgotten(&'a CellRecord, u32),
+    /// A server was not measured, or only in part.
+    Skipped(&'a Skipped),
+    /// The directory of the run is kept; its path.
+    Kept(&'a Path),
+}

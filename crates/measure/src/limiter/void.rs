@@ -1,0 +1,319 @@
+//! Why a trial says nothing about the server.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Limiter;
+use crate::histogram::Histogram;
+use crate::stall::{Side, Stall};
+use crate::units::Nanos;
+use crate::warning::{foreign_on_server, server_waited};
+
+/// Why a trial says nothing. To add a reason: a variant, its sentence in `Display`, its limiter. The name of the
+/// variant in kebab case stands in the JSON: it is never renamed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum Void {
+    /// Queries left too late, or not all that were planned left.
+    ScheduleNotKept {
+        /// Share (0 to 1) of the queries that left later than the tolerance.
+        late: f64,
+        /// The tolerance.
+        #[serde(rename = "tolerance_ns", with = "as_ns")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+        tolerance: Nanos,
+        /// Share (0 to 1) of the planned queries that were sent.
+        sent: f64,
+    },
+    /// The Tester waited for its CPU, or another process used it.
+    Starved {
+        /// Share (0 to 1) of the trial that the Measurer was ready to run and did not.
+        run_delay: f64,
+        /// Share (0 to 1) of the Tester's cores that other processes used.
+        foreign: f64,
+    },
+    /// Processes that are not of the testbed used the server's cores, and the trial did not pass.
+    ForeignOnServer {
+        /// Share (0 to 1) of those cores.
+        share: f64,
+    },
+    /// The server was ready to run and others ran on its cores, and the trial did not pass.
+    ServerWaited {
+        /// Share (0 to 1) of the time of sending.
+        share: f64,
+    },
+    /// The trial failed by losses at times when a core stood still or queries left late.
+    Stalled {
+        /// Queries without a valid reply in time.
+        lost: u64,
+        /// Those that were due by a stall or a late departure.
+        by_stalls: u64,
+        /// The longest stall by such a loss.
+        longest: Stall,
+    },
+    /// A moderated link received on another core than its host's.
+    LinkUnseated {
+        /// Which core received how often.
+        seen: String,
+    },
+    /// The trial was interrupted by the user.
+    Interrupted,
+    /// Nothing was sent.
+    NothingSent,
+    /// The Tester's own device dropped queries, and the trial did not pass.
+    NotSent {
+        /// Number of queries.
+        queries: u64,
+    },
+    /// The updates that run beside the queries ended before the queries.
+    UpdatesRanOut {
+        /// Time until the last update, in seconds.
+        after_s: f64,
+    },
+    /// The parts of a load on several hosts did not start together.
+    StartSpread {
+        /// Largest time between two starts, the errors of the clocks included.
+        #[serde(rename = "spread_ns", with = "as_ns")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+        spread: Nanos,
+        /// Largest one that is allowed.
+        #[serde(rename = "bound_ns", with = "as_ns")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+        bound: Nanos,
+    },
+    /// A part of a load on several hosts is void.
+    Part {
+        /// The part, such as `2/3 (b.json)`.
+        part: String,
+        /// Why it is void.
+        why: Box<Void>,
+    },
+    /// A sentence from a record of schema 1, which had no types for reasons.
+    Other {
+        /// The sentence.
+        text: String,
+    },
+}
+
+/// Nanoseconds as a number in the JSON.
+pub(crate) mod as_ns {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::units::Nanos;
+
+    pub(crate) fn serialize<S: Serializer>(time: &Nanos, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(time.0)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Nanos, D::Error> {
+        u64::deserialize(d).map(Nanos)
+    }
+}
+
+impl Void {
+    /// Returns the limiter of a trial that is void for this reason.
+    pub fn limiter(&self) -> Limiter {
+        match self {
+            Void::ScheduleNotKept { .. } => Limiter::TesterSchedule,
+            Void::Starved { .. } => Limiter::TesterCpu,
+            Void::NotSent { .. } => Limiter::TesterDrops,
+            Void::Stalled { longest, .. } if longest.side == Side::Tester => {
+                Limiter::TesterSchedule
+            }
+            Void::StartSpread { .. } => Limiter::TesterSchedule,
+            Void::Part { why, .. } => why.limiter(),
+            Void::Stalled { .. }
+            | Void::ForeignOnServer { .. }
+            | Void::ServerWaited { .. }
+            | Void::LinkUnseated { .. }
+            | Void::Interrupted
+            | Void::NothingSent
+            | Void::UpdatesRanOut { .. }
+            | Void::Other { .. } => Limiter::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Void {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Void::ScheduleNotKept { late, tolerance, sent } => write!(
+                f,
+                "the schedule was not kept: {:.2} % of the queries left more than {tolerance} late, {:.2} % of the planned ones were sent",
+                late * 100.0,
+                sent * 100.0
+            ),
+            Void::Starved { run_delay, foreign } => write!(
+                f,
+                "the Tester was starved: it waited for its CPU {:.0} % of the time, other processes used {:.0} % of its cores",
+                run_delay * 100.0,
+                foreign * 100.0
+            ),
+            Void::ForeignOnServer { share } => {
+                f.write_str(&foreign_on_server(&format!("{:.0}", share * 100.0)))
+            }
+            Void::ServerWaited { share } => {
+                f.write_str(&server_waited(&format!("{:.0}", share * 100.0)))
+            }
+            Void::Stalled { lost, by_stalls, longest } => write!(
+                f,
+                "{by_stalls} of {lost} lost queries were due by a stall or a late departure, the longest {longest}"
+            ),
+            Void::LinkUnseated { seen } => {
+                write!(f, "a moderated link received on the wrong core: {seen}")
+            }
+            Void::Interrupted => f.write_str("interrupted"),
+            Void::NothingSent => f.write_str("nothing was sent"),
+            Void::NotSent { queries } => {
+                write!(f, "the Tester's own device dropped {queries} queries")
+            }
+            Void::UpdatesRanOut { after_s } => {
+                write!(f, "the updates ran out after {after_s:.1} s")
+            }
+            Void::StartSpread { spread, bound } => write!(
+                f,
+                "the parts started up to {:.3} ms apart, {:.3} ms are allowed",
+                spread.as_secs_f64() * 1e3,
+                bound.as_secs_f64() * 1e3
+            ),
+            Void::Part { part, why } => write!(f, "part {part}: {why}"),
+            Void::Other { text } => f.write_str(text),
+        }
+    }
+}
+
+/// How much an open loop may deviate from its schedule before its trial is void.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScheduleTolerance {
+    /// Delay after its due time from which on a query is late.
+    pub late_after: Nanos,
+    /// Highest share (0 to 1) of late queries.
+    pub max_late: f64,
+    /// Lowest share (0 to 1) of the planned queries that must be sent.
+    pub min_sent: f64,
+}
+
+impl Default for ScheduleTolerance {
+    /// Returns 1 ms, 3 %, 99.9 %.
+    ///
+    /// RFC 8219 has a timeout of 1 s and a self-test at 0.25 s. A millisecond is small compared with both,
+    /// and large compared with scheduling delays of a Measurer with its own core. Virtual machines lose up to
+    /// 10 ms at a time to their host, 0.5 % of the time and more, which is not reported as steal time; while
+    /// the Measurer catches up, 1 % of the queries are late.
+    fn default() -> Self {
+        ScheduleTolerance { late_after: Nanos::from_millis(1), max_late: 0.03, min_sent: 0.999 }
+    }
+}
+
+impl ScheduleTolerance {
+    /// Returns why a finished trial of `planned` queries is void by its schedule errors; `None` if it is
+    /// valid.
+    pub fn verdict(&self, planned: u64, errors: &Histogram) -> Option<Void> {
+        let sent = errors.count();
+        if sent == 0 {
+            return Some(Void::NothingSent);
+        }
+        let late = errors.count_above(self.late_after) as f64 / sent as f64;
+        let sent = sent as f64 / planned.max(1) as f64;
+        (late > self.max_late || sent < self.min_sent).then_some(Void::ScheduleNotKept {
+            late,
+            tolerance: self.late_after,
+            sent,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_stable_names_and_their_data() {
+        let late =
+            Void::ScheduleNotKept { late: 0.25, tolerance: Nanos::from_millis(1), sent: 1.0 };
+        let table = [
+            (
+                late,
+                r#"{"reason":"schedule-not-kept","late":0.25,"tolerance_ns":1000000,"sent":1.0}"#,
+                "the schedule was not kept: 25.00 % of the queries left more than 1ms late, 100.00 % of the planned ones were sent",
+            ),
+            (
+                Void::Starved { run_delay: 0.5, foreign: 0.0 },
+                r#"{"reason":"starved","run_delay":0.5,"foreign":0.0}"#,
+                "the Tester was starved: it waited for its CPU 50 % of the time, other processes used 0 % of its cores",
+            ),
+            (
+                Void::ForeignOnServer { share: 0.3 },
+                r#"{"reason":"foreign-on-server","share":0.3}"#,
+                "processes that are not of the testbed used 30 % of the server's cores",
+            ),
+            (
+                Void::ServerWaited { share: 0.06 },
+                r#"{"reason":"server-waited","share":0.06}"#,
+                "the server waited 6 % of the time for its cores while others ran there",
+            ),
+            (
+                Void::Stalled {
+                    lost: 12,
+                    by_stalls: 12,
+                    longest: Stall {
+                        side: Side::Dut,
+                        at: Nanos::from_secs(5),
+                        length: Nanos::from_micros(8_250),
+                    },
+                },
+                r#"{"reason":"stalled","lost":12,"by_stalls":12,"longest":{"side":"dut","at_ns":5000000000,"length_ns":8250000}}"#,
+                "12 of 12 lost queries were due by a stall or a late departure, the longest 8.2 ms of the server's core",
+            ),
+            (Void::NothingSent, r#"{"reason":"nothing-sent"}"#, "nothing was sent"),
+            (
+                Void::NotSent { queries: 7 },
+                r#"{"reason":"not-sent","queries":7}"#,
+                "the Tester's own device dropped 7 queries",
+            ),
+            (
+                Void::UpdatesRanOut { after_s: 2.0 },
+                r#"{"reason":"updates-ran-out","after_s":2.0}"#,
+                "the updates ran out after 2.0 s",
+            ),
+            (
+                Void::StartSpread {
+                    spread: Nanos::from_micros(1_500),
+                    bound: Nanos::from_millis(1),
+                },
+                r#"{"reason":"start-spread","spread_ns":1500000,"bound_ns":1000000}"#,
+                "the parts started up to 1.500 ms apart, 1.000 ms are allowed",
+            ),
+            (
+                Void::Part { part: "2/3 (b.json)".into(), why: Box::new(Void::NothingSent) },
+                r#"{"reason":"part","part":"2/3 (b.json)","why":{"reason":"nothing-sent"}}"#,
+                "part 2/3 (b.json): nothing was sent",
+            ),
+            (Void::Other { text: "why".into() }, r#"{"reason":"other","text":"why"}"#, "why"),
+        ];
+        for (void, json, sentence) in table {
+            assert_eq!(serde_json::to_string(&void).expect("serialises"), json);
+            assert_eq!(serde_json::from_str::<Void>(json).expect("reads"), void);
+            assert_eq!(void.to_string(), sentence);
+        }
+    }
+
+    #[test]
+    fn schedules_get_a_verdict() {
+        let tolerance = ScheduleTolerance::default();
+        let mut errors = Histogram::new();
+        assert_eq!(tolerance.verdict(100, &errors), Some(Void::NothingSent));
+        for _ in 0..970 {
+            errors.record(Nanos::from_micros(20));
+        }
+        for _ in 0..30 {
+            errors.record(Nanos::from_millis(3));
+        }
+        assert_eq!(tolerance.verdict(1_000, &errors), None);
+        assert!(matches!(tolerance.verdict(1_002, &errors), Some(Void::ScheduleNotKept { .. })));
+        errors.record(Nanos::from_millis(3));
+        assert!(matches!(tolerance.verdict(1_001, &errors), Some(Void::ScheduleNotKept { .. })));
+    }
+}

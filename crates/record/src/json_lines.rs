@@ -1,0 +1,46 @@
+//! A run as JSON Lines: an object for each trial, with what it was a trial of. Programs read it line by line, however long the run.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::{Run, TrialRecord};
+
+/// A trial and its cell.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<i64>,
+    experiment: &'a str,
+    server: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_version: Option<&'a str>,
+    settings: &'a BTreeMap<String, String>,
+    method: &'a str,
+    #[serde(flatten)]
+    trial: &'a TrialRecord,
+}
+
+/// Writes each trial of `run` to `out`, whole.
+///
+/// # Errors
+/// The errors of `out`.
+pub fn write_json_lines(run: &Run, mut out: impl Write) -> io::Result<()> {
+    for cell in &run.results {
+        for trial in &cell.trials {
+            let line = Line {
+                run: run.id,
+                experiment: &run.plan.experiment,
+                server: &cell.server,
+                server_version: cell.server_version.as_deref(),
+                settings: &cell.settings,
+                method: &cell.method,
+                trial,
+            };
+            serde_json::to_writer(&mut out, &line)?;
+            out.write_all(b"\n")?;
+        }
+    }
+    Ok(())
+}
