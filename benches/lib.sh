@@ -137,6 +137,7 @@ start_upstream() { # start_upstream ARGUMENT...: our AuthDNS in the Tester's nam
 }
 
 pref64=2001:db8:64::/96
+upstream_at=10.9.0.1 # of the AuthDNS behind dns64d and Unbound
 
 start_dns64d() { # start_dns64d CACHE [SETTING...]: in the DUT's namespace, port 5364, one worker, below $manager if set; its process in $dns64d
     local cache=$1 program=${DNS64D:-$(dirname "$dnsdyno")/dns64d}
@@ -148,7 +149,7 @@ server.workers = 1
 server.allow = [${allow:-"\"any\""}]
 server.user = "root"
 server.log = "warn"
-upstream.servers = ["10.9.0.1:5353"]
+upstream.servers = ["$upstream_at:5353"]
 cache.size = "$cache"
 limits.client-share = 1.0
 metrics.listen = "10.9.0.2:9964"
@@ -164,7 +165,7 @@ CONF
 start_unbound() { # start_unbound MEGABYTES [SETTING...]: as a DNS64 server in the DUT's namespace, port 5365, one thread; its process in $unbound
     need unbound unbound
     configured unbound "$work/unbound" role=dns64 zone=dns64perf.test "pref64=$pref64" listen.v4=10.9.0.2 listen.v6=::1 \
-        listen.port=5365 upstream.v4=10.9.0.1 upstream.port=5353 threads=1 "cache_mb=$1"
+        listen.port=5365 "upstream.v4=$upstream_at" upstream.port=5353 threads=1 "cache_mb=$1"
     # The buffers of dns64d.
     { printf 'server:\n    so-rcvbuf: 4m\n    so-sndbuf: 4m\n'; printf '    %s\n' "${@:2}"; } >>"$work/unbound/unbound.conf"
     # Without the function, whose shell would have the number of the process.

@@ -52,6 +52,52 @@ duration = "500ms"
 timeout = "4s"
 "#;
 
+/// dns64d with sockets, and with its programs in the kernel.
+const PROGRAMS: &str = r#"
+name = "programs"
+title = "dns64d in the kernel"
+role = "dns64"
+servers = ["dns64d", "unbound"]
+method = "load"
+repeats = 1
+[workload]
+namespace = "10.0.0.0/16"
+[load]
+rates = ["500"]
+duration = "1s"
+timeout = "5s"
+[[matrix.mode]]
+name = "sockets"
+[[matrix.mode]]
+name = "cache"
+only = ["dns64d"]
+variables.kernel = "cache"
+host.link = "moderated"
+[[matrix.mode]]
+name = "all"
+only = ["dns64d"]
+variables.kernel = "all"
+host.link = "moderated"
+"#;
+
+/// An authoritative server that is asked the queries of a file.
+const LISTED: &str = r#"
+name = "listed"
+title = "queries of a file"
+role = "authoritative"
+servers = ["nsd"]
+method = "load"
+repeats = 1
+[workload]
+hosts = 100
+[load]
+rates = ["500"]
+duration = "1s"
+timeout = "5s"
+[matrix]
+tester.engine = ["sockets", "kernel"]
+"#;
+
 /// Runs dnsdyno in a folder of its own, with an experiment in the file x.toml.
 struct Ran {
     output: Output,
@@ -101,6 +147,22 @@ impl Ran {
         let run = self.run.as_ref().unwrap_or_else(|| panic!("no run: {}", self.said()));
         run["results"].as_array().expect("cells")
     }
+}
+
+/// Runs the rest of a command line as an ordinary user.
+const ORDINARY: [&str; 6] = [
+    "setpriv",
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+    "--inh-caps=-all",
+    "--bounding-set=-all",
+];
+
+/// Returns whether this is root, who can become another user.
+fn is_root() -> bool {
+    let me = std::fs::metadata("/proc/self").expect("this process");
+    std::os::unix::fs::MetadataExt::uid(&me) == 0
 }
 
 fn trials(cell: &Value) -> &[Value] {
@@ -172,25 +234,16 @@ fn the_certificate_is_of_the_engine_that_measures() {
 
 #[test]
 fn an_ordinary_user_falls_back_to_sockets_and_is_told() {
-    let user = [
-        "setpriv",
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-        "--inh-caps=-all",
-        "--bounding-set=-all",
-    ];
-    let me = std::fs::metadata("/proc/self").expect("this process");
-    if std::os::unix::fs::MetadataExt::uid(&me) != 0 {
+    if !is_root() {
         return skip::because("only root can become another user");
     }
-    let ran = Ran::by(&user, SEARCH, &["--engine", "kernel"]);
+    let ran = Ran::by(&ORDINARY, SEARCH, &["--engine", "kernel"]);
     if ran.said().contains("cannot get its namespaces") || ran.said().contains("not installed") {
         return skip::because(ran.said());
     }
     assert_eq!(ran.output.status.code(), Some(2), "{}", ran.said());
     assert!(ran.said().contains("ask for `auto` to fall back to sockets"), "{}", ran.said());
-    let ran = Ran::by(&user, SEARCH, &["--engine", "auto"]);
+    let ran = Ran::by(&ORDINARY, SEARCH, &["--engine", "auto"]);
     assert!(
         ran.said().contains("engine sockets: programs in the kernel need root"),
         "{}",
@@ -199,6 +252,79 @@ fn an_ordinary_user_falls_back_to_sockets_and_is_told() {
     let [cell] = ran.cells() else { panic!("one cell: {}", ran.said()) };
     assert!(cell["notes"][0].as_str().is_some_and(|note| note.starts_with("engine sockets: ")));
     assert!(trials(cell).iter().all(|trial| trial["conditions"]["engine"] == "sockets"));
+}
+
+#[test]
+fn a_server_with_programs_has_cells_of_its_own_as_root() {
+    for user in [&[][..], &ORDINARY] {
+        if !user.is_empty() && !is_root() {
+            return skip::because("only root can become another user");
+        }
+        let ran = Ran::by(user, PROGRAMS, &[]);
+        if let Some(why) = ran.cannot() {
+            return skip::because(why);
+        }
+        if ran.said().contains("not installed") {
+            return skip::because("no dns64d or Unbound");
+        }
+        let mode = |cell: &Value| {
+            let server = cell["server"].as_str().expect("a server").to_owned();
+            (server, cell["settings"]["mode"].as_str().expect("a mode").to_owned())
+        };
+        let modes: Vec<(String, String)> = ran.cells().iter().map(mode).collect();
+        let all =
+            [("dns64d", "sockets"), ("unbound", "sockets"), ("dns64d", "cache"), ("dns64d", "all")];
+        let expected = all.map(|(server, mode)| (server.to_owned(), mode.to_owned()));
+        if is_root() && user.is_empty() {
+            assert_eq!(modes, expected, "{}", ran.said());
+        } else {
+            // An ordinary user has those of sockets, and is told why.
+            assert_eq!(modes, expected[..2], "{}", ran.said());
+            assert_eq!(
+                ran.said().matches("not measured: programs in the kernel need root").count(),
+                2
+            );
+        }
+        for cell in ran.cells() {
+            let programs = cell["settings"]["mode"] != "sockets";
+            for trial in trials(cell) {
+                assert_eq!((&trial["sent"], &trial["valid"]), (&250.into(), &250.into()), "{cell}");
+                let link = if programs { "moderated" } else { "plain" };
+                assert_eq!(trial["conditions"]["link"], link);
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_of_a_server_need_links_that_run_them_on_its_core() {
+    let ran = Ran::by(&[], PROGRAMS, &["--link", "plain", "--servers", "dns64d"]);
+    if let Some(why) = ran.cannot() {
+        return skip::because(why);
+    }
+    if !is_root() || ran.said().contains("not installed") {
+        return skip::because("no dns64d, or not root");
+    }
+    assert_eq!(ran.cells().len(), 1, "{}", ran.said());
+    assert!(ran.said().contains("would run on the core of the Tester"), "{}", ran.said());
+}
+
+#[test]
+fn both_engines_send_the_queries_of_a_zone() {
+    let ran = Ran::by(&[], LISTED, &["--link", "plain"]);
+    if let Some(why) = ran.cannot() {
+        return skip::because(why);
+    }
+    if ran.said().contains("not installed") {
+        return skip::because("no NSD");
+    }
+    let [sockets, kernel] = ran.cells() else { panic!("two cells: {}", ran.said()) };
+    let (sockets, kernel) = (&trials(sockets)[0], &trials(kernel)[0]);
+    assert_eq!(kernel["conditions"]["engine"], "kernel", "{}", ran.said());
+    for what in ["sent", "valid", "rcodes", "octets"] {
+        assert_eq!(kernel[what], sockets[what], "{what}: {}", ran.said());
+    }
+    assert_eq!(kernel["valid"], 250, "{kernel}");
 }
 
 #[test]

@@ -41,11 +41,23 @@ run() { # run NAME ARGUMENT...: one load, its record in NAME.json
     "$0" load "$@" --type A --namespace 10.0.0.0/16 --duration 1s --json $name.json >$name.txt 2>$name.err ||
         echo "code $?" >>$name.err
 }
+awk 'BEGIN { for (i = 0; i < 700; i++) printf "010-000-%03d-%03d.dns64perf.test %s\n", i / 256, i % 256, i % 2 ? "A" : "aaaa"
+    print "none.dns64perf.test A\nwww.example.org A\ndns64perf.test SOA\ndns64perf.test NS" }' >queries.txt
+listed() { # listed NAME ARGUMENT...: one load of listed queries, its record in NAME.json
+    name=$1
+    shift
+    "$0" load [fd00:77::2]:53 --queries queries.txt --rate 2k --duration 1s --timeout 4s --json $name.json "$@" >$name.txt 2>$name.err ||
+        echo "code $?" >>$name.err
+}
 run v6 [fd00:77::2]:53 --rate 2k --engine kernel
 run v4 10.77.0.2:53 --rate 2k --engine kernel --source 10.77.0.8/30
 run poisson 10.77.0.2:53 --rate 2k --engine kernel --pacing poisson
 run edns [fd00:77::2]:53 --rate 2k --engine kernel --edns 1232
 run nodata [fd00:77::2]:53 --rate 2k --engine kernel --expect nxdomain
+for engine in sockets kernel; do
+    listed list-$engine --engine $engine --edns 1232
+    listed twice-$engine --engine $engine --runs 2 --expect noerror
+done
 for engine in sockets kernel; do
     spoil
     run faults-$engine [fd00:77::2]:5353 --rate 2k --timeout 500ms --sockets 64 --engine $engine
@@ -148,6 +160,7 @@ fn the_kernel_sends_and_judges_as_sockets_do() {
         "{}",
         ran.all()
     );
+    listed_queries_have_the_same_outcomes(&ran);
     let poisson = ran.trial("poisson");
     let sent = poisson["sent"].as_u64().expect("a number");
     assert!((1_750..2_250).contains(&sent), "five standard deviations: {sent}");
@@ -183,6 +196,52 @@ fn the_kernel_sends_and_judges_as_sockets_do() {
     assert!(user.contains("may not load BPF programs") && user.contains("code 2"), "{user}");
     let user = ran.text("user-auto.txt");
     assert!(user.contains("engine sockets: this user may not") && !user.contains("code"), "{user}");
+}
+
+/// Compares the loads of a query file with both engines.
+fn listed_queries_have_the_same_outcomes(ran: &Ran) {
+    for name in ["list", "twice"] {
+        let [sockets, kernel] =
+            ["sockets", "kernel"].map(|engine| ran.trial(&format!("{name}-{engine}")));
+        for what in [
+            "planned", "sent", "answered", "valid", "invalid", "lost", "rcodes", "octets", "passed",
+        ] {
+            assert_eq!(kernel[what], sockets[what], "{name}, {what}: {}", ran.all());
+        }
+        assert_eq!(kernel["conditions"]["engine"], "kernel");
+        assert_eq!(kernel["latency_us"]["count"], sockets["latency_us"]["count"]);
+    }
+    let list = ran.trial("list-kernel");
+    assert_eq!((&list["sent"], &list["lost"]), (&2_000.into(), &0.into()), "{}", ran.all());
+    // Of 704 queries one name does not exist and one is of a zone that the server does not have.
+    assert_eq!(list["rcodes"]["NXDOMAIN"], 2, "{list}");
+    assert!(list["valid"].as_u64() >= Some(1_990) && list["invalid"]["refused"] == 2, "{list}");
+    assert_eq!(ran.trial("twice-kernel")["sent"], 2 * 704);
+}
+
+#[test]
+fn what_the_kernel_cannot_list_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (queries, messages) = (dir.path().join("q.txt"), dir.path().join("m.bin"));
+    std::fs::write(&queries, "a.example A\n").expect("writes");
+    let message = b"\0\x1b\0\0\x01\0\0\x01\0\0\0\0\0\0\x01a\x07example\0\0\x01\0\x01";
+    std::fs::write(&messages, message).expect("writes");
+    let (queries, messages) = (queries.display().to_string(), messages.display().to_string());
+    for (workload, why) in [
+        (&["--queries", &queries, "--probability", "0.5"][..], "sends every query"),
+        (&["--messages", &messages], "all with the same header"),
+        (&["--queries", &queries, "--edns", "4096"], "reads no fragments"),
+        (&["--name", "a.example"], "or the queries of a text file"),
+    ] {
+        let output = Command::new(cargo_bin("dnsdyno"))
+            .args(["load", "127.0.0.1:53", "--duration", "1s", "--engine", "kernel"])
+            .args(workload)
+            .output()
+            .expect("starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{workload:?}: {told}");
+        assert!(told.contains(why), "{workload:?}: {told}");
+    }
 }
 
 #[test]

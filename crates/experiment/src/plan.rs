@@ -178,9 +178,12 @@ pub fn self_test_estimate(experiment: &Experiment) -> Nanos {
 pub fn estimate(experiment: &Experiment, servers: usize, can: impl Fn(&Point) -> bool) -> Nanos {
     let common = experiment.common();
     let points = experiment.points.iter().filter(|point| can(point));
-    let of_point =
-        |p: &Point| visit_estimate(&p.settings).as_secs_f64() * f64::from(p.settings.repeats);
-    let all = points.map(of_point).sum::<f64>() * servers as f64;
+    let of_point = |p: &Point| {
+        let servers = if p.settings.only.is_empty() { servers } else { p.settings.only.len() };
+        let visits = f64::from(p.settings.repeats) * servers as f64;
+        visit_estimate(&p.settings).as_secs_f64() * visits
+    };
+    let all = points.map(of_point).sum::<f64>();
     let whole = span(all + self_test_estimate(experiment).as_secs_f64());
     common.budget.map_or(whole, |budget| budget.min(whole))
 }

@@ -91,6 +91,16 @@ pub struct Settings {
     /// Variables for the templates of the servers' adapters.
     #[serde(default)]
     pub variables: BTreeMap<String, Scalar>,
+    /// Servers that are measured at this point of the matrix; all if empty.
+    #[serde(default)]
+    pub only: Vec<String>,
+}
+
+impl Settings {
+    /// Returns whether a server is measured at this point of the matrix.
+    pub fn measures(&self, server: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == server)
+    }
 }
 
 /// Role of a server under test.

@@ -81,6 +81,10 @@ fn common(s: &Settings) -> Result<(), Invalid> {
         let again = s.servers[..i].contains(server);
         must(!again, "servers", format!("`servers` names {server} twice"))?;
     }
+    for server in &s.only {
+        let known = s.servers.contains(server);
+        must(known, "only", format!("`servers` does not name {server}"))?;
+    }
     for (name, custom) in &s.custom {
         if let Some(why) = custom.invalid() {
             return Err(("custom", format!("{name}: {why}")));

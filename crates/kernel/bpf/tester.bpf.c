@@ -4,12 +4,13 @@
 // The Tester in the kernel: a generator of queries, and a checker of their replies.
 //
 // generate:  is run over and over (BPF_PROG_RUN with live frames), pinned to the core of a worker. Nothing due: the frame is dropped,
-//            which costs some 50 ns. Else the frame becomes the next query of a namespace and leaves through the device.
+//            which costs some 50 ns. Else the frame becomes the next query, of a namespace or of a list, and leaves through the device.
 // check:     sits in XDP on that device. It takes UDP messages from the server's address and port to the Tester's ports, finds
 //            their query, and counts those that say what is expected in the plainest layout. Every other reply in time goes to
 //            user space, which judges it as it judges those of its sockets. All other packets are passed up.
-// Bounds:    frames of at most 511 octets, messages of at most 4,000, names of four numbers with leading zeros (15 characters); the
-//            slots, ports and seconds of the maps. Expiry takes at most two slots a run, so that it keeps up with any rate.
+// Bounds:    frames of at most 511 octets, messages of at most 4,000, names of four numbers with leading zeros (15 characters) or
+//            listed questions of at most 259 octets; replies of at most 16 records; the slots, ports and seconds of the maps. Expiry
+//            takes at most two slots a run, so that it keeps up with any rate. Late departures are told as spans, not each.
 //
 // A slot of the flight table is written by its generator and may be read on another core: its first word (due time, state) changes
 // by compare-and-exchange only. Counters and times belong to cores, and are summed up by user space.
@@ -18,6 +19,9 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define LABEL 16		// the label of a name with its length
+#define CHUNK 64		// octets of a listed question that are together
+#define CHUNKS 5		// of the longest question
+#define RECORDS 16		// of a reply that is judged here
 #define FRAME 512
 #define PADDING 8		// octets of the frame that is given, beyond the query
 #define BUFFER 4096
@@ -50,6 +54,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define DEPARTURE 3
 #define STALL 4
 #define MIN_STALL 1000000ULL
+// User space looks for events by itself: no interrupt announces them.
+#define QUIETLY BPF_RB_NO_WAKEUP
 
 #define SPREAD 0x9e37
 #define SPREAD_INVERSE 0x7787
@@ -57,6 +63,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define EXPECT_A 1
 #define EXPECT_AAAA 2
+#define EXPECT_RCODE 3		// any records, with a return code of `rcodes`
+#define NXDOMAIN 3
 #define TAIL_BINS 4096
 
 // What all workers have in common; the same as `config` in src/tester/config.rs.
@@ -65,7 +73,8 @@ struct config {
 	__u64 names, mask, keys[3];
 	__u32 shift;		// of the permutation of the names
 	__u32 first;		// address of name 0
-	__u32 sequential, reuse;
+	__u32 sequential;
+	__u32 list;		// whether the names are numbers of listed questions
 	__u32 workers, ifindex;
 	__u32 slot_bits;	// binary logarithm of the slots of a worker
 	__u32 port_bits;	// binary logarithm of its source ports
@@ -73,11 +82,16 @@ struct config {
 	__u32 port;		// the first of them
 	__u32 salt;
 	__u32 many_sources;	// each port has its own address
-	__u32 frame_len, question_len;
+	__u32 frame_len;	// of a listed question: up to it
+	__u32 question_len;	// not for listed ones
+	__u32 tail_len;		// octets of the frame behind a listed question
+	__u32 blank_len;	// of the frame that is given
 	__u32 sum, ip_sum;	// checksums of UDP and IPv4, without what differs among queries
+	__u32 tail_sum;
 	__u32 step;		// binary logarithm of the time between two instants
 	__u32 instants, seconds;
 	__u32 v6, expect, target_port;
+	__u32 rcodes;		// a bit for each expected return code
 	__u8 target[16];
 	__u8 address[16];	// expected address, without the octets of the IPv4 address
 	__u8 octet_at[4];	// where those stand
@@ -96,13 +110,17 @@ struct generator {
 	__u64 scale;
 	__u64 random;		// state of random gaps; 0 for even ones
 	__u64 position;		// of the next name
+	__u64 left;		// names that may still be used
 	__u64 taken;		// queries that were taken off the schedule
 	__u64 next, oldest;	// sequence number of the next query, and of the first one that may be outstanding
 	__u64 last, cursor;	// time of the last run, and that of the schedule
+	__u64 late_from, late_until, late_worst, late_queries;	// a span of late departures that has not been told yet
 };
 
 struct counts {
 	__u64 sent, valid, late, lost, duplicates, unexpected, blocked, unread, exhausted, finished, last_sent, octets;
+	__u64 nxdomain;		// of the valid replies
+	__u64 query_octets;
 	__u64 rise[INSTANTS], fall[INSTANTS];
 };
 
@@ -123,6 +141,17 @@ struct source {
 	__u8 address[16];
 };
 
+// A listed question; the same as in src/tester/list.rs.
+struct question {
+	__u32 chunk;		// the first of its chunks
+	__u16 len;
+	__u16 sum;		// for the checksum
+};
+
+struct chunk {
+	__u8 octets[CHUNK];
+};
+
 // The same as in src/tester/events.rs.
 struct event {
 	__u64 kind, due, sent, at;
@@ -133,6 +162,7 @@ struct event {
 
 struct scratch {
 	__u8 expected[16];
+	__u64 sum;
 	struct event event;	// the message follows it
 	__u8 b[BUFFER + 8];
 };
@@ -155,6 +185,8 @@ MAP(flight, BPF_MAP_TYPE_ARRAY, 1, struct slot);
 MAP(times, BPF_MAP_TYPE_ARRAY, 1, struct row);
 MAP(series, BPF_MAP_TYPE_ARRAY, 1, struct second);
 MAP(sources, BPF_MAP_TYPE_ARRAY, 1, struct source);
+MAP(questions, BPF_MAP_TYPE_ARRAY, 1, struct question);
+MAP(chunks, BPF_MAP_TYPE_ARRAY, 1, struct chunk);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -220,7 +252,7 @@ static __always_inline long tell(struct scratch *s, __u32 kind, __u64 due, __u64
 	s->event.due = due;
 	s->event.sent = sent;
 	s->event.at = at;
-	return bpf_ringbuf_output(&events, &s->event, sizeof(s->event), 0);
+	return bpf_ringbuf_output(&events, &s->event, sizeof(s->event), QUIETLY);
 }
 
 // "ddd-", the first character lowest.
@@ -363,71 +395,170 @@ static __always_inline __u64 cursor(struct generator *g, __u64 now)
 	return g->cursor;
 }
 
-// Makes the frame the query of an address; returns 0 if it is done.
-static __always_inline int compose(struct xdp_md *ctx, struct config *c, __u32 port, __u16 id, __u32 address)
+// Makes the frame a query of the namespace, but for what is its own; returns 0 if it is done.
+static __always_inline int copy_frame(struct xdp_md *ctx, struct config *c)
 {
 	__u32 len = c->frame_len;
-	__u64 low, high, sum = c->sum;
-	void *data, *end;
-	struct udphdr *udp;
-	struct source *own = 0;
-	__u16 check;
 
 	// Whatever became of the frame since it left the last time.
 	if (bpf_xdp_adjust_tail(ctx, -PADDING))
 		return 1;
 	len &= FRAME - 1;
-	if (len < 64 || bpf_xdp_store_bytes(ctx, 0, c->frame, len))
-		return 1;
+	return len < 64 || bpf_xdp_store_bytes(ctx, 0, c->frame, len);
+}
+
+// Makes the frame the query of a listed question, but for what is its own, and adds what it has to the checksum of UDP; returns the
+// length of its datagram, 0 if there is none.
+__noinline int copy_question(struct xdp_md *ctx, struct config *c, __u32 number, __u64 *sum)
+{
+	struct question *q = bpf_map_lookup_elem(&questions, &number);
+	__u32 head, tail, at, len;
+
+	if (!q || !c || !sum)
+		return 0;
+	head = c->frame_len & 127;
+	if (head < 32 || bpf_xdp_store_bytes(ctx, 0, c->frame, head))
+		return 0;
+	head = c->frame_len & 127;
+	for (__u32 i = 0; i < CHUNKS; i++) {
+		__u32 index = q->chunk + i;
+		struct chunk *chunk;
+
+		if (i * CHUNK >= q->len)
+			break;
+		chunk = bpf_map_lookup_elem(&chunks, &index);
+		// The tail covers what a chunk has too much.
+		if (!chunk || bpf_xdp_store_bytes(ctx, head + i * CHUNK, chunk->octets, CHUNK))
+			return 0;
+	}
+	at = head + q->len;
+	len = at + (c->tail_len & 255);
+	*sum += q->sum;
+	if (c->tail_len) {
+		// Behind an odd number of octets each octet is the other one of its word.
+		__u32 low = c->tail_sum & 255, high = c->tail_sum >> 8 & 255;
+
+		*sum += q->len & 1 ? low << 8 | high : c->tail_sum;
+		tail = c->tail_len & 255;
+		if (tail < 1 || bpf_xdp_store_bytes(ctx, at, c->frame + head, tail))
+			return 0;
+	}
+	if (len >= c->blank_len || bpf_xdp_adjust_tail(ctx, (int)(len - c->blank_len)))
+		return 0;
+	return len - ETH_HLEN - (c->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+}
+
+// Makes the frame the query of a name, which is an address or the number of a question; returns the length of its message, 0
+// if there is none.
+static __always_inline __u32 compose(struct xdp_md *ctx, struct config *c, struct scratch *s, __u32 port, __u16 id, __u32 name)
+{
+	__u64 low, high, sum = c->sum;
+	void *data, *end;
+	struct udphdr *udp;
+	struct source *own = 0;
+	__u32 len = 0;
+	__u64 *at;
+	__u16 check;
+
+	if (c->list) {
+		s->sum = 0;
+		len = copy_question(ctx, c, name, &s->sum);
+		if (!len)
+			return 0;
+		// In the header and in the pseudo-header.
+		sum += s->sum + 2 * bpf_htons(len);
+	} else if (copy_frame(ctx, c)) {
+		return 0;
+	}
 	if (c->many_sources) {
 		own = bpf_map_lookup_elem(&sources, &port);
 		if (!own)
-			return 1;
+			return 0;
 	}
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
-	label_of(address, &low, &high);
-	sum += (low & 0xffffffff) + (low >> 32) + (high & 0xffffffff) + (high >> 32);
 	if (c->v6) {
 		struct ipv6hdr *ip = data + ETH_HLEN;
-		__u64 *at = (void *)(ip + 1) + sizeof(*udp) + HEADER;
 
-		if ((void *)(at + 2) > end)
-			return 1;
+		udp = (void *)(ip + 1);
+		at = (void *)(udp + 1) + HEADER;
+		if ((void *)at > end)
+			return 0;
 		if (own) {
 			__builtin_memcpy(&ip->saddr, own->address, 16);
 			for (int i = 0; i < 4; i++)
 				sum += ((__u32 *)own->address)[i];
 		}
-		at[0] = low;
-		at[1] = high;
-		udp = (void *)(ip + 1);
+		if (len)
+			ip->payload_len = bpf_htons(len);
 	} else {
 		struct iphdr *ip = data + ETH_HLEN;
-		__u64 *at = (void *)(ip + 1) + sizeof(*udp) + HEADER;
+		__u64 ip_sum = c->ip_sum;
 
-		if ((void *)(at + 2) > end)
-			return 1;
+		udp = (void *)(ip + 1);
+		at = (void *)(udp + 1) + HEADER;
+		if ((void *)at > end)
+			return 0;
 		if (own) {
 			ip->saddr = *(__u32 *)own->address;
 			sum += ip->saddr;
-			ip->check = fold((__u64)c->ip_sum + ip->saddr);
+			ip_sum += ip->saddr;
 		}
+		if (len) {
+			ip->tot_len = bpf_htons(len + sizeof(*ip));
+			ip_sum += ip->tot_len;
+		}
+		if (own || len)
+			ip->check = fold(ip_sum);
+	}
+	if (len) {
+		udp->len = bpf_htons(len);
+	} else {
+		if ((void *)(at + 2) > end)
+			return 0;
+		label_of(name, &low, &high);
+		sum += (low & 0xffffffff) + (low >> 32) + (high & 0xffffffff) + (high >> 32);
 		at[0] = low;
 		at[1] = high;
-		udp = (void *)(ip + 1);
 	}
 	udp->source = bpf_htons(c->port + port);
 	*(__u16 *)(udp + 1) = bpf_htons(id);
 	check = fold(sum + udp->source + bpf_htons(id));
 	udp->check = check ? check : 0xffff;
-	return 0;
+	if (!len)
+		len = c->frame_len - ETH_HLEN - (c->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	return len - sizeof(*udp);
+}
+
+// Tells the span of late departures that is kept, if there is one.
+static __always_inline void tell_late(struct generator *g, struct scratch *s)
+{
+	if (!g->late_queries)
+		return;
+	s->event.key = g->late_queries > 0xffffffff ? 0xffffffff : g->late_queries;
+	tell(s, DEPARTURE, g->late_from, g->late_until, g->late_worst);
+	g->late_queries = 0;
+}
+
+// Notes a late departure: an event for each would make a generator that is late later still.
+static __always_inline void note_late(struct generator *g, struct scratch *s, __u64 due, __u64 now)
+{
+	if (g->late_queries && due > g->late_until + MIN_STALL)
+		tell_late(g, s);
+	if (!g->late_queries) {
+		g->late_from = due;
+		g->late_worst = 0;
+	}
+	g->late_until = now;
+	if (now - due > g->late_worst)
+		g->late_worst = now - due;
+	g->late_queries++;
 }
 
 SEC("xdp")
 int generate(struct xdp_md *ctx)
 {
-	__u32 zero = 0, port, key;
+	__u32 zero = 0, port, key, octets;
 	struct config *c = bpf_map_lookup_elem(&config, &zero);
 	struct generator *g = bpf_map_lookup_elem(&generators, &zero);
 	struct counts *n = bpf_map_lookup_elem(&counters, &zero);
@@ -447,6 +578,7 @@ int generate(struct xdp_md *ctx)
 	if (expire(c, g, n, s, now))
 		expire(c, g, n, s, now);
 	if (g->taken >= g->planned || g->due >= g->end || *(volatile __u32 *)&c->stopped) {
+		tell_late(g, s);
 		n->finished = 1;
 		g->last = now;
 		return XDP_DROP;
@@ -463,18 +595,18 @@ int generate(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 	position = g->position;
-	if (position >= c->names) {
-		if (!c->reuse || !c->names) {
-			n->exhausted = 1;
-			g->planned = 0;
-			return XDP_DROP;
-		}
-		position %= c->names;
+	if (!g->left || !c->names) {
+		n->exhausted = 1;
+		g->planned = 0;
+		return XDP_DROP;
 	}
+	if (position >= c->names)
+		position %= c->names;
 	key = c->first + (c->sequential ? position : permute(c, position));
 	port = port_of(c, g->worker, g->next);
 	id = id_of(c, port, g->next);
-	if (compose(ctx, c, port, id, key))
+	octets = compose(ctx, c, s, port, id, key);
+	if (!octets)
 		return XDP_DROP;
 	late = now - g->due;
 	slot->key = key;
@@ -484,20 +616,68 @@ int generate(struct xdp_md *ctx)
 	__sync_lock_test_and_set(&slot->due_state, g->due << DUE | after_lost | OUTSTANDING);
 	g->next++;
 	g->position = position + c->workers;
+	g->left--;
 	n->sent++;
+	n->query_octets += octets;
 	n->last_sent = now;
 	second = second_of(c, g->due);
 	if (second)
 		second->sent++;
 	record(SCHEDULE_ERROR, late);
 	if (late >= MIN_STALL)
-		tell(s, DEPARTURE, g->due, now, now);
+		note_late(g, s, g->due, now);
 	advance(g);
 	return bpf_redirect(c->ifindex, 0);
 }
 
+// Eight octets with their letters in lower case, as in crates/wire/src/reply.rs.
+static __always_inline __u64 lower_case(__u64 word)
+{
+	const __u64 ones = ~0ULL / 255;
+	__u64 low = word & 0x7f * ones;
+	__u64 from_a = low + (0x80 - 'A') * ones, above_z = low + (0x7f - 'Z') * ones;
+
+	return word | (from_a & ~above_z & ~word & 0x80 * ones) >> 2;
+}
+
+// The first octets of a word.
+static __always_inline __u64 octets_mask(__u32 octets)
+{
+	return octets < 8 ? (1ULL << 8 * (octets & 7)) - 1 : ~0ULL;
+}
+
+// Returns whether the question in the buffer is a listed one, its name in letters of any case.
+__noinline int is_listed(struct scratch *s, __u32 number, __u32 len)
+{
+	struct question *q = bpf_map_lookup_elem(&questions, &number);
+	__u64 different = 0;
+
+	if (!s || !q || q->len < 5 || len < HEADER + q->len)
+		return 0;
+	for (__u32 i = 0; i < CHUNKS; i++) {
+		__u32 index = q->chunk + i;
+		struct chunk *chunk;
+
+		if (i * CHUNK >= q->len)
+			break;
+		chunk = bpf_map_lookup_elem(&chunks, &index);
+		if (!chunk)
+			return 0;
+		for (__u32 k = 0; k < CHUNK; k += 8) {
+			__u32 at = i * CHUNK + k, name = q->len - 4;
+			__u64 ours = *(__u64 *)(chunk->octets + k), theirs = *(__u64 *)(s->b + AT(HEADER + at));
+			__u64 all = octets_mask(at < q->len ? q->len - at : 0), folded = octets_mask(at < name ? name - at : 0);
+
+			// Type and class are numbers.
+			different |= (lower_case(ours) ^ lower_case(theirs)) & folded;
+			different |= (ours ^ theirs) & all & ~folded;
+		}
+	}
+	return !different;
+}
+
 // Returns whether the question in the buffer is that of an address, in letters of any case.
-__noinline int is_question(struct scratch *s, struct config *c, __u32 address, __u32 len)
+__noinline int is_of_namespace(struct scratch *s, struct config *c, __u32 address, __u32 len)
 {
 	__u32 rest, front, different = 0;
 	__u64 low, high;
@@ -531,6 +711,72 @@ __noinline int is_question(struct scratch *s, struct config *c, __u32 address, _
 	return !different;
 }
 
+// Returns whether the question in the buffer is that of a name.
+static __always_inline int is_question(struct scratch *s, struct config *c, __u32 name, __u32 len)
+{
+	return c->list ? is_listed(s, name, len) : is_of_namespace(s, c, name, len);
+}
+
+// The length of the question of a name.
+static __always_inline __u32 question_len(struct config *c, __u32 name)
+{
+	struct question *q;
+
+	if (!c->list)
+		return c->question_len;
+	q = bpf_map_lookup_elem(&questions, &name);
+	return q ? q->len : BUFFER;
+}
+
+static __always_inline __u32 number_at(const __u8 *b)
+{
+	return b[0] << 8 | b[1];
+}
+
+// Returns whether the records behind a question are whole: their owners the root or compressed at once, at most one OPT record,
+// without options and an extended code.
+__noinline int has_whole_records(struct scratch *s, __u32 at, __u32 len)
+{
+	__u32 additional, records, opts = 0;
+
+	if (!s)
+		return 0;
+	additional = number_at(s->b + 6) + number_at(s->b + 8);
+	records = additional + number_at(s->b + 10);
+	if (records > RECORDS)
+		return 0;
+	for (__u32 i = 0; i < RECORDS; i++) {
+		__u32 owner, size;
+
+		if (i >= records)
+			break;
+		owner = s->b[AT(at)];
+		if (owner && owner < 0xc0)
+			return 0;
+		at += owner ? 2 : 1;
+		if (at + 10 > len)
+			return 0;
+		size = number_at(s->b + AT(at + 8));
+		if (number_at(s->b + AT(at)) == TYPE_OPT &&
+		    (owner || opts++ || i < additional || size || *(__u16 *)(s->b + AT(at + 4))))
+			return 0;
+		at += 10 + size;
+		if (at > len)
+			return 0;
+	}
+	return at == len;
+}
+
+// Returns whether a reply has an expected return code and our question's length, and whole records of a plain layout.
+static __always_inline int has_rcode(struct scratch *s, struct config *c, __u32 question, __u32 len)
+{
+	__u8 *b = s->b;
+
+	if (len < HEADER + question || (b[2] & 0xfa) != 0x80 || !(c->rcodes >> (b[3] & 0x0f) & 1))
+		return 0;
+	return b[4] == 0 && b[5] == 1 && has_whole_records(s, HEADER + question, len);
+}
+
 // Returns whether a reply is NOERROR and has our question, one record that answers it with the expected address, and at most an
 // OPT record: the plainest layout of crates/wire/src/reply.rs, of which that of the question is the query's own.
 __noinline int is_plain(struct scratch *s, struct config *c, __u32 address, __u32 len)
@@ -538,7 +784,7 @@ __noinline int is_plain(struct scratch *s, struct config *c, __u32 address, __u3
 	__u32 at, end, size, type;
 	__u8 *b;
 
-	if (!s || !c || !c->expect)
+	if (!s || !c || (c->expect != EXPECT_A && c->expect != EXPECT_AAAA))
 		return 0;
 	b = s->b;
 	size = c->expect == EXPECT_A ? 4 : 16;
@@ -623,17 +869,24 @@ static __always_inline int judge(struct config *c, struct counts *n, struct scra
 {
 	__u64 at = s->event.at;
 	struct second *second;
+	int plain;
 
-	if (!is_plain(s, c, key, len) || !is_question(s, c, key, len)) {
+	if (c->expect == EXPECT_RCODE)
+		plain = has_rcode(s, c, question_len(c, key), len);
+	else
+		plain = is_plain(s, c, key, len);
+	if (!plain || !is_question(s, c, key, len)) {
 		s->event.kind = REPLY;
 		s->event.due = due;
 		s->event.sent = sent;
 		s->event.key = key;
 		s->event.len = len;
 		len &= BUFFER - 1;
-		return bpf_ringbuf_output(&events, &s->event, sizeof(s->event) + len, 0) != 0;
+		return bpf_ringbuf_output(&events, &s->event, sizeof(s->event) + len, QUIETLY) != 0;
 	}
 	n->valid++;
+	if ((s->b[3] & 0x0f) == NXDOMAIN)
+		n->nxdomain++;
 	n->octets += len;
 	record(LATENCY, at > due ? at - due : 0);
 	record(LATENCY_FROM_SEND, at > sent ? at - sent : 0);
@@ -695,7 +948,7 @@ int check(struct xdp_md *ctx)
 	s->event.port = port;
 	s->event.id = id;
 	s->event.after_lost = (word & AFTER_LOST) != 0;
-	if ((word & (STATE | AFTER_LOST)) == (OUTSTANDING | AFTER_LOST) && len >= HEADER + c->question_len &&
+	if ((word & (STATE | AFTER_LOST)) == (OUTSTANDING | AFTER_LOST) && len >= HEADER + question_len(c, key) &&
 	    (s->b[2] & 0x80) && !s->b[4] && s->b[5] == 1 && !is_question(s, c, key, len)) {
 		// With another question it answers the lost query that used the slot before. Without one nobody knows: user space judges it.
 		__sync_val_compare_and_swap(&slot->due_state, word, word & ~(__u64)AFTER_LOST);

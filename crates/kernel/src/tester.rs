@@ -1,4 +1,4 @@
-//! The Tester in the kernel: sends the queries of a namespace and counts their replies, without a socket.
+//! The Tester in the kernel: sends the queries of a namespace or of a list and counts their replies, without a socket.
 //!
 //! ```text
 //!   worker's thread, on its core                          the device
@@ -15,6 +15,7 @@
 mod config;
 mod events;
 mod frame;
+mod list;
 mod plan;
 mod route;
 mod times;
@@ -37,7 +38,9 @@ use crate::error::KernelError;
 use crate::program::Loaded;
 
 pub use events::{Event, Handed, Sent};
-pub use plan::{Instants, NameOrder, Order, PlainReply, TesterPlan};
+pub use list::QuestionList;
+pub use plan::{Instants, ListOrder, NameOrder, Order, PlainReply, Questions, TesterPlan};
+pub(crate) use route::is_veth;
 pub use route::{Hardware, Route, Via, hardware_of};
 pub(crate) use route::{ask, is_veth};
 pub use times::{TesterCounts, TesterSecond, TesterTimes};
@@ -56,8 +59,6 @@ const RESTART: Duration = Duration::from_secs(10);
 /// Verdicts of programs.
 const XDP_DROP: u32 = 1;
 const XDP_REDIRECT: u32 = 4;
-/// Octets of the frame that is given, beyond a query: a frame whose length changes is a fresh one for the kernel.
-const PADDING: usize = 8;
 
 /// The Tester in the kernel, until it is dropped.
 pub struct KernelTester {
@@ -84,6 +85,10 @@ impl KernelTester {
         let sizes = config::sizes(plan)?;
         let workers = plan.cpus.len() as u32;
         let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores { path, error })? as u32;
+        let (questions, chunks) = match &plan.questions {
+            Questions::Names(_) => (1, 1),
+            Questions::List(order) => (order.list.index().len(), order.list.chunks().len()),
+        };
         let mut programs = Loaded::maps(
             OBJECT,
             &[
@@ -91,6 +96,8 @@ impl KernelTester {
                 ("times", cores * times::HISTOGRAMS * times::ROWS),
                 ("series", cores * sizes.seconds),
                 ("sources", workers << sizes.port_bits),
+                ("questions", questions as u32),
+                ("chunks", chunks as u32),
             ],
         )?;
         programs.load(GENERATE)?;
@@ -145,6 +152,17 @@ impl KernelTester {
                 let octets = frame::octets(*source);
                 address[..octets.len()].copy_from_slice(&octets);
                 sources.set(port, address, 0)?;
+            }
+        }
+        if let Questions::List(order) = &self.plan.questions {
+            let mut index = Array::<_, [u8; 8]>::try_from(self.programs.map_mut("questions")?)?;
+            for (number, entry) in (0..).zip(order.list.index()) {
+                index.set(number, entry, 0)?;
+            }
+            let map = self.programs.map_mut("chunks")?;
+            let mut chunks = Array::<_, [u8; list::CHUNK]>::try_from(map)?;
+            for (number, chunk) in (0..).zip(order.list.chunks()) {
+                chunks.set(number, chunk, 0)?;
             }
         }
         Ok(())
@@ -222,8 +240,8 @@ impl KernelTester {
     /// # Errors
     /// If the kernel cannot run it.
     pub fn generate_once(&self) -> Result<Option<Vec<u8>>, KernelError> {
-        let mut out = vec![0; frame::MAX_FRAME + PADDING];
         let frame = self.blank();
+        let mut out = vec![0; frame.len()];
         let (verdict, len) = self.programs.run(GENERATE, &frame, &mut out)?;
         out.truncate(len);
         Ok((verdict == XDP_REDIRECT).then_some(out))
@@ -241,8 +259,7 @@ impl KernelTester {
 
     /// Returns the frame that is given to the generator, which makes it a query.
     fn blank(&self) -> Vec<u8> {
-        let len = frame::Frame::len_of(self.plan.target.ip(), self.plan.names.query.len());
-        vec![0; len + PADDING]
+        vec![0; frame::Frame::new(&self.plan).blank_len()]
     }
 
     /// Ends all generators; returns whether any is still within the system call, so that the caller asks again.

@@ -379,6 +379,11 @@ impl Adapter {
                     "the variable `{name}` has a version for `{value}`, which is no value"
                 ));
             }
+            if let Some(value) = variable.programs.iter().find(unknown) {
+                return Some(format!(
+                    "the variable `{name}` has programs with `{value}`, which is no value"
+                ));
+            }
         }
         let outside = |path: &str| {
             let normal = |part| matches!(part, Component::Normal(_));

@@ -6,16 +6,13 @@
 //!                    └─> self-test of sockets, then of the kernel ───────> the one that is certified for more
 //! ```
 
-use experiment::{BenchError, Experiment, FileError, Settings};
+use experiment::{BenchError, Experiment, FileError, Point, Settings};
 use measure::Path;
-use record::{Certificate, Check, EngineChoice, EngineKind};
+use record::{CellRecord, Certificate, Check, EngineChoice, EngineKind};
 
+use crate::enter::NOT_ROOT;
 use crate::run::{Event, RunError, RunOptions};
 use crate::session::{Cell, Session};
-
-/// What an ordinary user lacks.
-const NOT_ROOT: &str = "programs in the kernel need root of this machine, or CAP_BPF and CAP_NET_ADMIN outside of any user \
-                        namespace (docs/kernel.md)";
 
 /// Share of a rate from which on it is the whole rate: a certified rate was multiplied and divided.
 const WHOLE: f64 = 1.0 - 1e-9;
@@ -26,29 +23,38 @@ impl RunOptions {
         self.engine.unwrap_or(settings.tester.engine)
     }
 
-    /// Returns the engine for settings, as far as it is known before a self-test: instead of `auto` that of the certificate
-    /// that was given, or of the run that goes on.
-    pub(crate) fn engine_of(&self, settings: &Settings) -> EngineChoice {
-        let asked = self.asked_engine(settings);
+    /// Returns the engine for a point of an experiment, as far as it is known before a self-test: instead of `auto` that of the
+    /// certificate that was given, or that which the lab chose in the run that goes on.
+    pub(crate) fn engine_of(&self, experiment: &Experiment, point: &Point) -> EngineChoice {
+        let asked = self.asked_engine(&point.settings);
         if asked != EngineChoice::Auto {
             return asked;
         }
-        if settings.needs_sockets().is_some() {
+        if point.settings.needs_sockets().is_some() {
             return EngineChoice::Sockets;
         }
-        let cells = self.resumed.iter().flat_map(|run| &run.results);
-        let begun = || {
-            cells
-                .filter_map(|cell| {
-                    cell.certificate.as_ref().and_then(|c| c.engine).or_else(|| cell.engine())
-                })
-                .next()
-        };
+        let begun = || self.chosen_before(experiment);
         match self.certificate.as_ref().map(|file| file.tested.engine).or_else(begun) {
             Some(EngineKind::Kernel) => EngineChoice::Kernel,
             Some(EngineKind::Sockets | EngineKind::Streams) => EngineChoice::Sockets,
             None => EngineChoice::Auto,
         }
+    }
+
+    /// Returns the engine that the lab chose in the run that goes on: that of the first cell of a point that left it the choice.
+    /// Cells of other points say nothing: their engine was asked for, or the kernel could not carry them.
+    fn chosen_before(&self, experiment: &Experiment) -> Option<EngineKind> {
+        let free = |point: &&Point| {
+            let settings = &point.settings;
+            let is_auto = self.asked_engine(settings) == EngineChoice::Auto;
+            is_auto && settings.needs_sockets().is_none()
+        };
+        let free: Vec<&Point> = experiment.points.iter().filter(free).collect();
+        let cells = self.resumed.iter().flat_map(|run| &run.results);
+        let mut of_free = cells.filter(|cell| free.iter().any(|point| is_of(cell, point)));
+        of_free.find_map(|cell| {
+            cell.certificate.as_ref().and_then(|c| c.engine).or_else(|| cell.engine())
+        })
     }
 
     /// Checks that the kernel can carry the trials of every point for which it was asked for.
@@ -73,13 +79,24 @@ impl RunOptions {
     }
 
     /// Returns the kind of the engine of trials that a certificate must cover.
-    pub(crate) fn certified_engine(&self, settings: &Settings) -> EngineKind {
-        match self.engine_of(settings) {
-            _ if !settings.tester.transport.is_datagram() => EngineKind::Streams,
+    pub(crate) fn certified_engine(&self, experiment: &Experiment, point: &Point) -> EngineKind {
+        match self.engine_of(experiment, point) {
+            _ if !point.settings.tester.transport.is_datagram() => EngineKind::Streams,
             EngineChoice::Kernel => EngineKind::Kernel,
             EngineChoice::Sockets | EngineChoice::Auto => EngineKind::Sockets,
         }
     }
+}
+
+/// Returns whether a cell is of a point: it has all varied settings that its server knows, and the number of cores beside them.
+fn is_of(cell: &CellRecord, point: &Point) -> bool {
+    let varied = |name: &String| point.varied.contains_key(name);
+    let same = |(name, value): (&String, &String)| !varied(name) || point.varied[name] == *value;
+    // A variable that the server lacks is none of its settings.
+    let missing = |name: &&String| {
+        !cell.settings.contains_key(*name) && !point.settings.variables.contains_key(*name)
+    };
+    cell.settings.iter().all(same) && !point.varied.keys().any(|name| missing(&name))
 }
 
 /// Returns the engine of a certificate; older ones are of sockets.
@@ -93,9 +110,9 @@ impl Session<'_> {
         &mut self,
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), RunError> {
-        let points = &self.checked.experiment.points;
-        let asked: Vec<EngineChoice> =
-            points.iter().map(|point| self.options.engine_of(&point.settings)).collect();
+        let experiment = self.checked.experiment;
+        let asked = |point| self.options.engine_of(experiment, point);
+        let asked: Vec<EngineChoice> = experiment.points.iter().map(asked).collect();
         if asked.contains(&EngineChoice::Kernel) && !self.lab.privileged() {
             return Err(RunError::Engine(NOT_ROOT.to_owned()));
         }
@@ -239,16 +256,18 @@ mod tests {
 
     #[test]
     fn the_command_line_comes_before_the_experiment() {
-        let settings = experiment("dns64-rfc8219").points.remove(0).settings;
+        let experiment = experiment("dns64-rfc8219");
+        let point = &experiment.points[0];
         let options = |engine| RunOptions { engine, ..RunOptions::default() };
         for (asked, kind) in [
             (EngineChoice::Sockets, EngineKind::Sockets),
             (EngineChoice::Kernel, EngineKind::Kernel),
         ] {
-            assert_eq!(options(Some(asked)).engine_of(&settings), asked);
-            assert_eq!(options(Some(asked)).certified_engine(&settings), kind);
+            assert_eq!(options(Some(asked)).engine_of(&experiment, point), asked);
+            assert_eq!(options(Some(asked)).certified_engine(&experiment, point), kind);
         }
-        assert_eq!(options(None).engine_of(&settings), settings.tester.engine);
+        let own = point.settings.tester.engine;
+        assert_eq!(options(None).engine_of(&experiment, point), own);
     }
 
     #[test]
@@ -261,15 +280,12 @@ mod tests {
         let whole = RunOptions { path: Some(Path::HostOffload), ..kernel };
         assert!(whole.check_engine(&experiment("dns64-rfc8219")).is_err());
         let auto = RunOptions { engine: Some(EngineChoice::Auto), ..RunOptions::default() };
-        assert_eq!(auto.engine_of(&lockstep.points[0].settings), EngineChoice::Sockets);
+        assert_eq!(auto.engine_of(&lockstep, &lockstep.points[0]), EngineChoice::Sockets);
         assert!(auto.check_engine(&lockstep).is_ok());
     }
 
-    #[test]
-    fn a_run_goes_on_with_its_engine() {
-        let settings = experiment("dns64-rfc8219").points.remove(0).settings;
-        let mut cell = record::CellRecord::new("nsd", Default::default(), "search");
-        let certificate = |engine| Certificate {
+    fn certificate(engine: Option<EngineKind>) -> Certificate {
+        Certificate {
             engine,
             certified_qps: 1e5,
             self_test_qps: 2.2e5,
@@ -279,18 +295,59 @@ mod tests {
             shortened_s: None,
             checks: Vec::new(),
             trials: Vec::new(),
+        }
+    }
+
+    /// Options of a run that goes on, with cells of NSD.
+    fn going_on(cells: &[(&[(&str, &str)], Option<EngineKind>)]) -> RunOptions {
+        let cell = |(settings, engine): &(&[(&str, &str)], Option<EngineKind>)| {
+            let settings =
+                settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            let mut cell = CellRecord::new("nsd", settings.collect(), "search");
+            cell.certificate = Some(certificate(*engine));
+            cell
         };
+        let results = cells.iter().map(cell).collect();
+        let run = record::Run { results, ..record::Run::default() };
+        RunOptions { resumed: Some(Box::new(run)), ..RunOptions::default() }
+    }
+
+    #[test]
+    fn a_run_goes_on_with_its_engine() {
+        let experiment = experiment("dns64-rfc8219");
+        let point = &experiment.points[0];
+        let begun = [("cache", "on"), ("cores", "1")];
         for (engine, expected) in [
             (Some(EngineKind::Kernel), EngineChoice::Kernel),
             (Some(EngineKind::Sockets), EngineChoice::Sockets),
             (None, EngineChoice::Auto),
         ] {
-            cell.certificate = Some(certificate(engine));
-            let run = record::Run { results: vec![cell.clone()], ..record::Run::default() };
-            let mut options =
-                RunOptions { engine: Some(EngineChoice::Auto), ..RunOptions::default() };
-            options.resumed = Some(Box::new(run));
-            assert_eq!(options.engine_of(&settings), expected);
+            let mut options = going_on(&[(&begun[..], engine)]);
+            options.engine = Some(EngineChoice::Auto);
+            assert_eq!(options.engine_of(&experiment, point), expected);
+        }
+    }
+
+    #[test]
+    fn points_of_other_engines_say_nothing_when_a_run_goes_on() {
+        let text = "name = \"x\"\ntitle = \"X\"\nrole = \"authoritative\"\nservers = [\"nsd\"]\nmethod = \"load\"\n\
+                    load = { rates = [\"1k\"], duration = \"1s\" }\n[matrix]\ntester.engine = [\"sockets\", \"auto\"]\nworkload.type = [\"A\", \"AAAA\"]\n";
+        let experiment = Experiment::parse(text, std::path::Path::new("x.toml")).expect("valid");
+        let sockets = ([("engine", "sockets"), ("type", "A"), ("cores", "1")], EngineKind::Sockets);
+        let kernel = ([("engine", "auto"), ("type", "A"), ("cores", "1")], EngineKind::Kernel);
+        let both = [(&sockets.0[..], Some(sockets.1)), (&kernel.0[..], Some(kernel.1))];
+        for (cells, free) in [
+            (&both[..1], EngineChoice::Auto),
+            (&both[1..], EngineChoice::Kernel),
+            // Not that of the first cell, which was asked for.
+            (&both[..], EngineChoice::Kernel),
+        ] {
+            let options = going_on(cells);
+            for point in &experiment.points {
+                let asked = options.asked_engine(&point.settings);
+                let expected = if asked == EngineChoice::Auto { free } else { asked };
+                assert_eq!(options.engine_of(&experiment, point), expected, "{:?}", point.varied);
+            }
         }
     }
 }

@@ -101,6 +101,10 @@ impl Lab {
     }
 }
 
+/// What an ordinary user lacks for programs in the kernel.
+pub(crate) const NOT_ROOT: &str = "programs in the kernel need root of this machine, or CAP_BPF and CAP_NET_ADMIN outside of any user \
+                                   namespace (docs/kernel.md)";
+
 /// Error while entering the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {

@@ -17,7 +17,7 @@ use experiment::{BenchError, Custom, Experiment, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts, InputFile,
+    CertificateFile, Choices, CustomHow, CustomServer, DutHost, EngineChoice, HostFacts, InputFile,
     PacketSteering, Plan, Run, SCHEMA, TestbedFacts, Tested,
 };
 use udp::sys::is_own_address;
@@ -100,6 +100,12 @@ impl RunOptions {
             link: self.link,
             path: self.path,
             engine: self.engine,
+            dut: self.dut.as_ref().map(|dut| DutHost {
+                host: dut.host.clone(),
+                process: dut.process.clone(),
+                shell: dut.shell.clone(),
+                program: dut.program.clone(),
+            }),
         }
     }
 
@@ -121,7 +127,7 @@ impl RunOptions {
     }
 
     /// Sets the options to those of an interrupted run, which is to be continued: its servers, also the custom ones,
-    /// its seed and its links.
+    /// its seed, its links, its engine, and the host of a server at an address unless another one is given.
     pub fn go_on(&mut self, run: Run) {
         let choices = run.plan.choices.clone();
         let custom = choices.custom.into_iter().map(|server| match server.how {
@@ -136,6 +142,14 @@ impl RunOptions {
         self.link = choices.link.or_else(|| steered.map(PacketSteering::link));
         self.path = choices.path.or_else(|| steered.map(|_| Path::HostOffload));
         self.engine = choices.engine;
+        let dut = choices.dut.map(|dut| Remote {
+            host: dut.host,
+            shell: dut.shell,
+            process: dut.process,
+            cpus: None,
+            program: dut.program,
+        });
+        self.dut = self.dut.take().or(dut);
         if !choices.servers.is_empty() {
             self.only = choices.servers;
         }
@@ -239,7 +253,7 @@ fn certified(
     for point in &experiment.points {
         let (tester, path) =
             (&point.settings.tester, options.path.unwrap_or(point.settings.host.path));
-        let engine = options.certified_engine(&point.settings);
+        let engine = options.certified_engine(experiment, point);
         for adapter in adapters {
             let path = match adapter.remote {
                 Some(address) if is_own_address(address) && tester.gso => Path::HostOffload,
@@ -488,6 +502,16 @@ mod tests {
         assert_eq!(again.link_of(&experiment.points[0].settings, true), Link::Plain);
     }
 
+    fn host(name: &str) -> Remote {
+        Remote {
+            host: name.to_owned(),
+            shell: vec!["ssh".to_owned(), "-4".to_owned()],
+            process: "nsd".to_owned(),
+            cpus: None,
+            program: Some("/opt/dnsdyno".to_owned()),
+        }
+    }
+
     #[test]
     fn a_run_that_goes_on_does_so_as_it_began() {
         let began = RunOptions {
@@ -500,17 +524,23 @@ mod tests {
             link: Some(Link::Steered),
             path: Some(Path::HostOffload),
             engine: Some(EngineChoice::Auto),
+            dut: Some(host("server.example")),
             ..RunOptions::default()
         };
         let plan = Plan { choices: began.choices(), ..Plan::default() };
         let run = Run { plan, ..Run::default() };
         let mut again = RunOptions { seed: 1, ..RunOptions::default() };
-        again.go_on(run);
+        again.go_on(run.clone());
         assert_eq!(again.only, began.only);
         assert_eq!(again.custom, began.custom);
         assert_eq!((again.seed, again.link, again.path), (7, began.link, began.path));
         assert_eq!(again.engine, began.engine);
+        assert_eq!(again.dut, began.dut);
         assert!(again.resumed.is_some());
+        // One that is given now comes first: the host may have another name meanwhile.
+        let mut moved = RunOptions { dut: Some(host("other.example")), ..RunOptions::default() };
+        moved.go_on(run);
+        assert_eq!(moved.dut, Some(host("other.example")));
 
         for (steering, link) in [
             (PacketSteering::On { virtual_machine: true }, Link::Steered),

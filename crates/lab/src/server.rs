@@ -484,6 +484,7 @@ impl Installed {
             pref64: service.pref64.to_string(),
             listen: stage.listening(port),
             upstream,
+            devices: [Host::Tester, Host::Auth].map(Host::interface).to_vec(),
             zone_file: zone_file.unwrap_or_default(),
             variables: self.adapter.with_defaults(&service.variables),
             ..self.common_setting(lab.privileged(), state)
@@ -510,6 +511,7 @@ impl Installed {
             pref64: String::new(),
             listen: listening(PORT),
             upstream: listening(PORT),
+            devices: vec!["lo".to_owned()],
             behind: None,
             zone_file: String::new(),
             replication: None,

@@ -11,7 +11,7 @@ use experiment::visit::Found;
 use experiment::{
     BenchError, Circumstances, Method, NameBudget, OneHost, Point, Visit, visit_estimate, visits,
 };
-use measure::{Nanos, Path as LinkPath};
+use measure::{Link, Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
 use wire::Namespace;
 use zone::ZoneRecords;
@@ -20,7 +20,7 @@ use crate::adapter::{Adapter, AdapterError};
 use crate::authdns::{self, Serves};
 use crate::bench::measurer::carried_by;
 use crate::bench::{LabBench, Upstream};
-use crate::enter::Lab;
+use crate::enter::{Lab, NOT_ROOT};
 use crate::process::Process;
 use crate::query_stream::{Prepared, QueryStream};
 use crate::question_plan::QuestionPlan;
@@ -34,6 +34,10 @@ use crate::variables;
 use crate::visit::{Started, share_self_test, unlike_rfc8219};
 use crate::zone_load::zone_load;
 use crate::zonefile::{ZoneError, write_zone};
+
+/// Why a server with programs in the kernel needs moderated links.
+const NOT_ITS_CORE: &str =
+    "over other links than `moderated` the server's programs would run on the core of the Tester";
 
 /// Reason why a visit ended without findings.
 pub(crate) enum Shortfall {
@@ -143,11 +147,11 @@ impl<'a> Session<'a> {
         let points = &self.checked.experiment.points;
         let repeats: Vec<u32> = points.iter().map(|point| point.settings.repeats).collect();
         let mut all = visits(servers, &repeats, common.order, self.options.seed);
-        all.retain(|v| !self.is_repeated(v.server, v.point));
+        all.retain(|v| !self.is_left_out(v.server, v.point));
         let done = |v: &Visit, cells: &[Cell]| cells[self.index(v)].record.has_repeat(v.repeat);
         let left: Vec<Visit> = all.iter().copied().filter(|v| !done(v, &cells)).collect();
         let planned =
-            cells.iter().enumerate().filter(|(i, _)| !self.is_repeated(i % servers, i / servers));
+            cells.iter().enumerate().filter(|(i, _)| !self.is_left_out(i % servers, i / servers));
         let planned: Vec<CellRecord> = planned.map(|(_, cell)| cell.record.clone()).collect();
         notify(Event::Planned(&planned, self.estimate(&left)));
         let mut cut = BTreeSet::new();
@@ -196,10 +200,10 @@ impl<'a> Session<'a> {
         v.point * self.checked.adapters.len() + v.server
     }
 
-    /// Returns whether an earlier point gives the server the same cell.
-    pub(crate) fn is_repeated(&self, server: usize, point: usize) -> bool {
+    /// Returns whether a server has no cell of its own at a point.
+    pub(crate) fn is_left_out(&self, server: usize, point: usize) -> bool {
         let (adapters, points) = (&self.checked.adapters, &self.checked.experiment.points);
-        variables::is_repeated(&adapters[server], points, point)
+        variables::is_left_out(&adapters[server], points, point)
     }
 
     /// Returns the expected time of visits.
@@ -288,7 +292,11 @@ impl<'a> Session<'a> {
         let host = &point.settings.host;
         let link = self.options.link_of(&point.settings, self.lab.privileged());
         self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
-        let in_kernel = self.engines[v.point] == EngineKind::Kernel;
+        let programs = variables::has_programs(adapter, point);
+        if programs && self.testbed.link() != Link::Moderated {
+            return Err(Shortfall::Cannot(NOT_ITS_CORE.to_owned()));
+        }
+        let in_kernel = programs || self.engines[v.point] == EngineKind::Kernel;
         self.testbed.receive_frames(in_kernel).map_err(Shortfall::Cannot)?;
         self.idle(host.idle)?;
         let tuning = Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)?;
@@ -331,6 +339,9 @@ impl<'a> Session<'a> {
         point: &Point,
     ) -> Result<Installed, Shortfall> {
         let installed = self.find(adapter)?;
+        if variables::has_programs(adapter, point) && !self.lab.privileged() {
+            return Err(Shortfall::Cannot(NOT_ROOT.to_owned()));
+        }
         let (transport, version) = (point.settings.tester.transport, installed.version());
         let lacks = |(name, value): (&String, &experiment::settings::Scalar)| {
             adapter.lacks(name, &value.0, version)

@@ -48,6 +48,8 @@ pub(crate) struct Setting {
     pub(crate) listen: Place,
     /// Addresses and port of the AuthDNS.
     pub(crate) upstream: Place,
+    /// Network devices of its host.
+    pub(crate) devices: Vec<String>,
     /// Addresses and port of the server behind it; present only for a front.
     pub(crate) behind: Option<Place>,
     /// Path of the generated zone file; empty for a server without one.
@@ -105,6 +107,7 @@ impl Setting {
             pref64: "2001:db8:64::/96".to_owned(),
             listen: place,
             upstream: place,
+            devices: vec!["lan0".to_owned()],
             behind: front.then_some(place),
             zone_file: "/tmp/run/zone".to_owned(),
             replication: None,

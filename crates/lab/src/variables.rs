@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use experiment::{Experiment, FileError, Point};
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, Variable};
 
 /// Checks the values that an experiment gives to the variables of its servers.
 ///
@@ -37,11 +37,28 @@ pub(crate) fn cell_settings(adapter: &Adapter, point: &Point) -> BTreeMap<String
     settings
 }
 
-/// Returns whether an earlier point of `points` gives the server the same cell as point `index`.
-pub(crate) fn is_repeated(adapter: &Adapter, points: &[Point], index: usize) -> bool {
-    let settings = cell_settings(adapter, &points[index]);
-    settings != points[index].varied
-        && points[..index].iter().any(|point| cell_settings(adapter, point) == settings)
+/// Returns whether the server has no cell of its own at point `index`: the point is for other servers, or an earlier one of `points`
+/// gives it the same cell.
+pub(crate) fn is_left_out(adapter: &Adapter, points: &[Point], index: usize) -> bool {
+    let (settings, point) = (cell_settings(adapter, &points[index]), &points[index]);
+    let repeats = |earlier: &Point| {
+        earlier.settings.measures(&adapter.name) && cell_settings(adapter, earlier) == settings
+    };
+    let is_repeated = || settings != point.varied && points[..index].iter().any(repeats);
+    !point.settings.measures(&adapter.name) || is_repeated()
+}
+
+/// Returns whether the server has programs in the kernel, attached to its devices, with the variables of a point.
+pub(crate) fn has_programs(adapter: &Adapter, point: &Point) -> bool {
+    let chosen: BTreeMap<String, String> =
+        point.settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone())).collect();
+    adapter.chain().any(|part| {
+        let values = part.with_defaults(&chosen);
+        let with = |(name, variable): (&String, &Variable)| {
+            values.get(name).is_some_and(|value| variable.programs.contains(value))
+        };
+        part.variables.iter().any(with)
+    })
 }
 
 /// Returns the notes on a server's cell at a point: variables that its adapter lacks, shortcomings of their values.
@@ -96,7 +113,7 @@ mod tests {
         let (with, without) = (adapter(CACHE), adapter(""));
         let cells = |adapter: &Adapter| -> Vec<(usize, bool)> {
             let of = |i: usize| {
-                (cell_settings(adapter, &points[i]).len(), is_repeated(adapter, points, i))
+                (cell_settings(adapter, &points[i]).len(), is_left_out(adapter, points, i))
             };
             (0..2).map(of).collect()
         };
@@ -105,6 +122,25 @@ mod tests {
         assert_eq!(notes(&with, &points[0]), [""; 0]);
         assert_eq!(notes(&with, &points[1]), ["it stays on"]);
         assert_eq!(notes(&without, &points[0]).len(), 1);
+    }
+
+    #[test]
+    fn a_point_may_be_for_some_servers_only() {
+        let text = "name = \"x\"\ntitle = \"X\"\nrole = \"dns64\"\nservers = [\"x\", \"y\"]\nmethod = \"closed\"\n\
+                    [[matrix.way]]\nname = \"usual\"\n[[matrix.way]]\nname = \"programs\"\nonly = [\"x\"]\n\
+                    variables.kernel = \"all\"\n";
+        let parse = |text: &str| Experiment::parse(text, Path::new("x.toml"));
+        let points = parse(text).expect("an experiment").points;
+        const KERNEL: &str =
+            "[variables.kernel]\nvalues = [\"off\", \"all\"]\nprograms = [\"all\"]";
+        let x = adapter(KERNEL);
+        let y = Adapter { name: "y".to_owned(), ..adapter("") };
+        let left_out = |adapter: &Adapter| [0, 1].map(|point| is_left_out(adapter, &points, point));
+        assert_eq!((left_out(&x), left_out(&y)), ([false, false], [false, true]));
+        assert_eq!([0, 1].map(|point| has_programs(&x, &points[point])), [false, true]);
+        assert!(!has_programs(&y, &points[1]));
+        let error = parse(&text.replace("[\"x\"]", "[\"z\"]")).expect_err("unknown").to_string();
+        assert_eq!(error, "x.toml:10:8: `servers` does not name z");
     }
 
     #[test]
@@ -124,6 +160,7 @@ mod tests {
             (CACHE.replace("\"on\", \"off\"", ""), "needs at least one value"),
             (CACHE.replace("notes.off", "notes.of"), "a note on `of`"),
             (format!("{CACHE}\nuntil.of = \"4.8\""), "a version for `of`"),
+            (format!("{CACHE}\nprograms = [\"of\"]"), "has programs with `of`"),
         ] {
             let text = GOOD.replace("[start]", &format!("{wrong}\n[start]"));
             let error = Adapter::parse(&text, Path::new("x.toml")).expect_err("wrong").to_string();

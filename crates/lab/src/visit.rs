@@ -204,7 +204,7 @@ impl Session<'_> {
         }
         let visits = (0..self.checked.adapters.len())
             .map(|server| Visit { server, point: 0, repeat: 0 })
-            .filter(|v| !self.is_repeated(v.server, v.point));
+            .filter(|v| !self.is_left_out(v.server, v.point));
         let mut failed = Vec::new();
         for v in visits.collect::<Vec<_>>() {
             if self.is_interrupted() {

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use measure::stall::{LostQuery, Side, Stall};
+use measure::stall::{LateSpan, LostQuery, Side, Stall};
 use measure::{Histogram, Nanos};
 
 use crate::flight::{Found, OutstandingTable, State};
@@ -21,6 +21,9 @@ use crate::plan::Plan;
 use crate::tally::{Second, Tally};
 use crate::workload::Workload;
 
+/// Return code of a name that does not exist.
+const NXDOMAIN: usize = 3;
+
 /// Counts of a load so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
@@ -28,6 +31,8 @@ pub struct Counted {
     pub sent: u64,
     /// Valid replies in time, without those that the collector judged.
     pub valid: u64,
+    /// Those of them that say NXDOMAIN; the others say NOERROR.
+    pub nxdomain: u64,
     /// Replies to queries whose timeout had passed.
     pub late: u64,
     /// Queries without a reply in time.
@@ -157,10 +162,10 @@ impl Collector {
         });
     }
 
-    /// Notes a query that left late.
-    pub fn departure(&mut self, due: Nanos, sent: Nanos) {
-        let late = sent.since(due);
-        self.outcomes.tally.disturbances.add_departure(due.since(self.start), late);
+    /// Notes queries that left late, one after the other; the span is on the engine's clock.
+    pub fn departures(&mut self, span: LateSpan) {
+        let (from, until) = (span.from.since(self.start), span.until.since(self.start));
+        self.outcomes.tally.disturbances.add_late_span(LateSpan { from, until, ..span });
     }
 
     /// Notes that nothing was sent or received in this time.
@@ -175,7 +180,9 @@ impl Collector {
         tally.sent += counted.sent - before.sent;
         tally.answered += counted.valid - before.valid;
         tally.valid += counted.valid - before.valid;
-        tally.rcodes[0] += counted.valid - before.valid;
+        let nxdomain = counted.nxdomain - before.nxdomain;
+        tally.rcodes[NXDOMAIN] += nxdomain;
+        tally.rcodes[0] += (counted.valid - before.valid).saturating_sub(nxdomain);
         tally.late += counted.late - before.late;
         tally.lost += counted.lost - before.lost;
         tally.duplicates += counted.duplicates - before.duplicates;
@@ -284,9 +291,17 @@ mod tests {
         message[3] |= 2;
         collector.reply(query(30, key), START + MS(32), &message[..len]);
         collector.lost(query(40, key));
-        collector.departure(START + MS(50), START + MS(55));
+        let (from, until) = (START + MS(50), START + MS(55));
+        collector.departures(LateSpan { from, until, queries: 2, worst: MS(5) });
         collector.stall(START + MS(50), START + MS(54));
-        let counted = Counted { sent: 1_000, valid: 996, lost: 1, late: 1, ..Counted::default() };
+        let counted = Counted {
+            sent: 1_000,
+            valid: 996,
+            nxdomain: 6,
+            lost: 1,
+            late: 1,
+            ..Counted::default()
+        };
         assert!(!collector.count(Counted { sent: 500, ..Counted::default() }, START + MS(500)));
         assert!(!collector.count(counted, START + MS(1_000)));
         assert_eq!(collector.outstanding(), 0);
@@ -305,7 +320,7 @@ mod tests {
         assert_eq!((tally.sent, tally.answered, tally.valid, tally.lost), (1_000, 999, 997, 1));
         assert_eq!(tally.invalid[Invalid::NotResponse.index()], 1);
         assert_eq!(tally.invalid[Invalid::Rcode(2).index()], 1);
-        assert_eq!((tally.rcodes[0], tally.rcodes[2]), (998, 1));
+        assert_eq!((tally.rcodes[0], tally.rcodes[2], tally.rcodes[3]), (992, 1, 6));
         assert_eq!((tally.unresolved, tally.planned, tally.latency.count()), (0, 1_000, 1_000));
         let second = Second { sent: 1_000, answered: 999, valid: 997 };
         assert_eq!(tally.series[0], second);

@@ -215,17 +215,20 @@ impl Disturbances {
 
     #[cold]
     fn add_late(&mut self, due: Nanos, late: Nanos) {
-        let (left, room) = (due + late, self.late.len() < MAX_SPANS);
+        self.add_late_span(LateSpan { from: due, until: due + late, queries: 1, worst: late });
+    }
+
+    /// Adds late departures that follow each other, as one span with the last one if that is close.
+    pub fn add_late_span(&mut self, new: LateSpan) {
+        let room = self.late.len() < MAX_SPANS;
         match self.late.last_mut() {
-            Some(span) if due <= span.until + MIN_STALL => {
-                span.from = span.from.min(due);
-                span.until = span.until.max(left);
-                span.queries += 1;
-                span.worst = span.worst.max(late);
+            Some(span) if new.from <= span.until + MIN_STALL => {
+                span.from = span.from.min(new.from);
+                span.until = span.until.max(new.until);
+                span.queries += new.queries;
+                span.worst = span.worst.max(new.worst);
             }
-            _ if room => {
-                self.late.push(LateSpan { from: due, until: left, queries: 1, worst: late });
-            }
+            _ if room => self.late.push(new),
             _ => (),
         }
     }
@@ -417,6 +420,11 @@ mod tests {
             (MS(400), MS(402), 1, MS(2)),
         ];
         assert!(spans.eq(wanted), "{:?}", trial.late);
+        // Those of another worker at the same time are of the same span.
+        let mut merged = trial.clone();
+        merged.add_late_span(LateSpan { from: MS(399), until: MS(409), queries: 5, worst: MS(9) });
+        let span = LateSpan { from: MS(399), until: MS(409), queries: 6, worst: MS(9) };
+        assert_eq!((merged.late.len(), merged.late[2]), (3, span));
         let void = trial.void(1, 0, RTT).expect("lost within 20 ms of a late departure");
         let longest = Stall { side: Side::Tester, at: MS(1_200), length: MS(7) };
         assert_eq!(void, Void::Stalled { lost: 1, by_stalls: 1, longest });

@@ -69,7 +69,7 @@ pub use series::{Figure, Series};
 pub use snapshot::Snapshot;
 pub use source::{of_trial, read_run};
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
-pub use testbed::{Choices, CustomHow, CustomServer, PacketSteering, TestbedFacts};
+pub use testbed::{Choices, CustomHow, CustomServer, DutHost, PacketSteering, TestbedFacts};
 pub use times::Times;
 pub use trace::{
     TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates, TraceSeries, TraceStats,

@@ -164,6 +164,23 @@ pub struct Choices {
     /// Engine of the queries, instead of the experiment's choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineChoice>,
+    /// Host of the server at an address, where an agent probes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dut: Option<DutHost>,
+}
+
+/// Host of a server at an address, and how to get there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DutHost {
+    /// Name or address, with a user before `@` or without.
+    pub host: String,
+    /// Name of the server's processes there.
+    pub process: String,
+    /// Words of the remote shell before the host.
+    pub shell: Vec<String>,
+    /// Program of the same version there, in place of bringing this one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub program: Option<String>,
 }
 
 /// A custom server of the user.
@@ -244,6 +261,9 @@ impl Choices {
         words.extend(self.link.map(|link| ("asked link".to_owned(), link.to_string())));
         words.extend(self.path.map(|path| ("asked path".to_owned(), path.to_string())));
         words.extend(self.engine.map(|e| ("asked engine".to_owned(), e.to_string())));
+        let dut = self.dut.as_ref();
+        let dut = dut.map(|dut| format!("{}, processes {}", dut.host, dut.process));
+        words.extend(dut.map(|dut| ("host of the server".to_owned(), dut)));
         if !self.servers.is_empty() {
             words.insert("servers".to_owned(), self.servers.join(", "));
         }

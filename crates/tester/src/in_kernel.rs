@@ -13,16 +13,17 @@ use std::time::Duration;
 use engine::{EngineCounters, clock};
 use kernel::KernelTester;
 use kernel::tester::{
-    Event, Instants, NameOrder, Order, PlainReply, Sent, TesterCounts, TesterPlan,
+    Event, Instants, NameOrder, Order, PlainReply, Questions, Sent, TesterCounts, TesterPlan,
 };
 use load::tally::Second;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec};
 use load::{Collector, Counted, CountedTimes, Live, SentQuery, Tally};
 use measure::Nanos;
 use measure::procfs::{LinkCounters, parse_links};
+use measure::stall::LateSpan;
 use record::TrialRequest;
 use udp::{UdpFacts, sys};
-use wire::Qtype;
+use wire::{Expect, Qtype};
 
 use crate::agreed::Agreed;
 use crate::error::{Invalid, TesterError};
@@ -44,27 +45,45 @@ const LATENCIES: Nanos = Nanos::from_millis(250);
 /// Number of events that are taken in one look.
 const MOST_EVENTS: usize = 100_000;
 
-/// Returns what the programs judge by themselves.
+/// Returns the replies to names of a namespace that the programs judge by themselves.
 fn plain_reply(spec: &NamespaceSpec) -> PlainReply {
     match spec.expect {
         NamespaceExpect::Address if spec.qtype == Qtype::A => PlainReply::Address,
         NamespaceExpect::Embedded(pref64) => PlainReply::Embedded(pref64),
+        NamespaceExpect::Same(expect) => any_records(expect),
         _ => PlainReply::Never,
     }
 }
 
-/// Returns the query of an event, with its source port.
-fn sent_query(query: Sent, tester: &KernelTester) -> SentQuery {
-    let Sent { due, sent, key, port, id } = query;
-    SentQuery { due, sent, key, port: tester.port(port), id }
+/// Returns the replies that the programs judge by themselves if the records do not matter.
+fn any_records(expect: Expect) -> PlainReply {
+    const NOERROR: u16 = 1;
+    const NXDOMAIN: u16 = 1 << 3;
+    match expect {
+        Expect::Answered => PlainReply::Rcodes(NOERROR | NXDOMAIN),
+        Expect::NoError => PlainReply::Rcodes(NOERROR),
+        Expect::NxDomain => PlainReply::Rcodes(NXDOMAIN),
+        _ => PlainReply::Never,
+    }
 }
 
-/// Returns the counts for the collector; each query has `query` octets.
-fn counted(counts: &TesterCounts, query: usize) -> Counted {
-    let TesterCounts { sent, valid, late, lost, duplicates, unexpected, blocked, octets, .. } =
+/// Returns the counts for the collector.
+fn counted(counts: &TesterCounts) -> Counted {
+    let TesterCounts { sent, valid, nxdomain, late, lost, duplicates, unexpected, blocked, .. } =
         *counts;
-    let (query_octets, reply_octets) = (sent * query as u64, octets);
-    Counted { sent, valid, late, lost, duplicates, unexpected, blocked, query_octets, reply_octets }
+    let (query_octets, reply_octets) = (counts.query_octets, counts.octets);
+    Counted {
+        sent,
+        valid,
+        nxdomain,
+        late,
+        lost,
+        duplicates,
+        unexpected,
+        blocked,
+        query_octets,
+        reply_octets,
+    }
 }
 
 /// Returns the packets that a device of this network namespace has dropped.
@@ -76,29 +95,24 @@ fn dropped_by(device: &str) -> LinkCounters {
 impl Setup {
     /// Returns the load for the kernel.
     fn kernel_plan(&self, kernel: &KernelSetup, cpus: &[usize]) -> Result<TesterPlan, Invalid> {
-        let WorkloadPlan::Namespace(spec) = &self.workload else {
-            return Err(Invalid::value("workload", "no namespace"));
+        let (questions, expect) = match (&self.workload, &kernel.listed) {
+            (WorkloadPlan::Namespace(spec), _) => (names(spec), plain_reply(spec)),
+            (WorkloadPlan::File(_, options, _), Some(listed)) => {
+                (Questions::List(listed.order.clone()), any_records(options.expect))
+            }
+            _ => return Err(Invalid::value("workload", "the kernel does not send it")),
         };
         let TrialRequest { target, pacing, duration, timeout, seed, .. } = self.request;
-        let parts = spec.parts();
         let ports = self.sockets_per_worker(cpus.len()).next_power_of_two();
         let sources = self.request.sockets.source;
         let (shift, count) = Collector::instants(duration);
-        let order = parts.order.map(|o| Order { mask: o.mask, shift: o.shift, keys: o.keys });
         Ok(TesterPlan {
             target,
             route: kernel.route.clone(),
             sources: sources
                 .map_or(vec![kernel.route.source], |from| addresses(from, ports * cpus.len())),
-            names: NameOrder {
-                query: parts.query,
-                question: parts.question,
-                first: parts.first.into(),
-                names: spec.names,
-                order,
-                reuse: spec.reuse,
-            },
-            expect: plain_reply(spec),
+            questions,
+            expect,
             pacing,
             duration,
             timeout,
@@ -132,7 +146,7 @@ impl Setup {
         };
         tester.start_at(start)?;
         let tester = &tester;
-        let (workers, query) = (cpus.len() as u32, plan.names.query.len());
+        let workers = cpus.len() as u32;
         let mut collector = Collector::new(
             &self.plan(0, workers, tester.ports()),
             self.planned().unwrap_or(0),
@@ -145,18 +159,20 @@ impl Setup {
                 cpus.iter().map(|&cpu| scope.spawn(move || generate(tester, cpu))).collect();
             let ended = || threads.iter().any(|thread| thread.is_finished());
             let patience = self.request.timeout + PATIENCE;
-            let mut collecting = Collecting { tester, collector: &mut collector, query };
+            let hashes = kernel.listed.as_ref().map(|listed| &*listed.hashes);
+            let mut collecting = Collecting { tester, collector: &mut collector, hashes };
             let collected = collecting.run(cpus.len(), patience, &ended, stop);
             while tester.end() {
                 sleep(Duration::from_millis(1));
             }
+            while collecting.take_events() > 0 {}
             let spent: Result<Vec<Spent>, TesterError> =
                 threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect();
             (collected, spent)
         });
         let (spent, unread) = (spent?, collected?);
         let dropped = dropped_by(&plan.route.device).since(&before);
-        let tally = finish(tester, collector, query)?;
+        let tally = finish(tester, collector)?;
         let counters = EngineCounters {
             sent: tally.sent,
             received: tally.answered,
@@ -218,8 +234,8 @@ fn generate(tester: &KernelTester, cpu: usize) -> Result<Spent, TesterError> {
 struct Collecting<'a> {
     tester: &'a KernelTester,
     collector: &'a mut Collector,
-    /// Octets of a query.
-    query: usize,
+    /// Hash of each listed question: the key of its queries in the workload.
+    hashes: Option<&'a [u32]>,
 }
 
 impl Collecting<'_> {
@@ -236,14 +252,14 @@ impl Collecting<'_> {
         let mut next = clock::monotonic() + LATENCIES;
         loop {
             sleep(LOOK);
-            let events = take_events(self.tester, self.collector);
+            let events = self.take_events();
             let (counts, now) = (self.tester.counts()?, clock::monotonic());
             let done = counts.finished == workers;
             if now > next {
                 next = now + LATENCIES;
                 self.collector.latencies(self.tester.latency()?);
             }
-            let missed = self.collector.count(counted(&counts, self.query), now);
+            let missed = self.collector.count(counted(&counts), now);
             if missed && !done && !stopped {
                 stopped = true;
                 self.collector.stop_early();
@@ -257,29 +273,45 @@ impl Collecting<'_> {
             }
         }
     }
+
+    /// Gives the events to the collector; returns their number.
+    fn take_events(&mut self) -> usize {
+        let (tester, hashes) = (self.tester, self.hashes);
+        let query = |Sent { due, sent, key, port, id }: Sent| {
+            let hash = hashes.map(|hashes| hashes.get(key as usize).copied().unwrap_or_default());
+            SentQuery { due, sent, key: hash.unwrap_or(key), port: tester.port(port), id }
+        };
+        let collector = &mut *self.collector;
+        tester.events(MOST_EVENTS, |event| match event {
+            Event::Reply(handed) => {
+                collector.reply(query(handed.query), handed.at, handed.message);
+            }
+            Event::Lost(lost) => collector.lost(query(lost)),
+            Event::Departures { from, until, queries, worst } => {
+                collector.departures(LateSpan { from, until, queries, worst });
+            }
+            Event::Stall { from, until } => collector.stall(from, until),
+        })
+    }
 }
 
-/// Gives the events to the collector; returns their number.
-fn take_events(tester: &KernelTester, collector: &mut Collector) -> usize {
-    tester.events(MOST_EVENTS, |event| match event {
-        Event::Reply(handed) => {
-            collector.reply(sent_query(handed.query, tester), handed.at, handed.message);
-        }
-        Event::Lost(query) => collector.lost(sent_query(query, tester)),
-        Event::Departure { due, sent } => collector.departure(due, sent),
-        Event::Stall { from, until } => collector.stall(from, until),
+/// Returns the names of a namespace in the order of their queries.
+fn names(spec: &NamespaceSpec) -> Questions {
+    let parts = spec.parts();
+    Questions::Names(NameOrder {
+        query: parts.query,
+        question: parts.question,
+        first: parts.first.into(),
+        names: spec.names,
+        order: parts.order.map(|o| Order { mask: o.mask, shift: o.shift, keys: o.keys }),
+        reuse: spec.reuse,
     })
 }
 
 /// Adds what is known after the end.
-fn finish(
-    tester: &KernelTester,
-    mut collector: Collector,
-    query: usize,
-) -> Result<Tally, TesterError> {
-    while take_events(tester, &mut collector) > 0 {}
+fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, TesterError> {
     let counts = tester.counts()?;
-    collector.count(counted(&counts, query), clock::monotonic());
+    collector.count(counted(&counts), clock::monotonic());
     let times = tester.times()?;
     let second = |s: &kernel::tester::TesterSecond| Second {
         sent: s.sent,

@@ -1,10 +1,15 @@
-//! Which loads the programs in the kernel can carry, and the way of their queries.
+//! Which loads the programs in the kernel can carry, the way of their queries, and their questions if they are listed.
 
-use kernel::tester::{Route, Via, prepare_signals};
+use std::sync::Arc;
+
+use kernel::tester::{ListOrder, QuestionList, Route, Via, prepare_signals};
+use load::workload::file::{QueryFile, QueryOptions};
 use measure::Pacing;
 use record::TrialRequest;
 use record::request::{Gso, InKernel};
 use udp::sys;
+use wire::message::HEADER;
+use wire::{Edns, compose};
 
 use crate::error::{Invalid, TesterError};
 use crate::workload::WorkloadPlan;
@@ -12,10 +17,45 @@ use crate::workload::WorkloadPlan;
 /// Largest UDP payload size that queries may announce: larger replies come in fragments, of which a program sees no whole one.
 const MAX_UDP_SIZE: u16 = 1_432;
 
-/// The way of queries that the kernel sends.
+/// The way of queries that the kernel sends, and their questions if they are not those of a namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelSetup {
     pub(crate) route: Route,
+    pub(crate) listed: Option<Listed>,
+}
+
+/// Questions of a query file.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) order: ListOrder,
+    /// Hash of each question, by which the workload knows it.
+    pub(crate) hashes: Arc<[u32]>,
+}
+
+impl Listed {
+    /// Reads the questions of a file.
+    ///
+    /// # Errors
+    /// If there are too many.
+    fn new(file: &QueryFile, options: &QueryOptions, path: &str) -> Result<Self, Invalid> {
+        let (mut list, mut hashes) = (QuestionList::default(), Vec::new());
+        let read = file.try_each(|hash, question| {
+            hashes.push(hash);
+            list.push(question)
+        });
+        read.map_err(|why| {
+            let why = format!("{path}: {why}; use the engine `sockets`");
+            Invalid::value("workload.queries", why)
+        })?;
+        let tail = options.edns.as_ref().map(Edns::to_opt);
+        let mut query = vec![0; HEADER + tail.as_ref().map_or(0, Vec::len)];
+        compose(&mut query, 0, &[], options.recursion_desired, tail.as_deref());
+        let mut header = [0; HEADER];
+        header.copy_from_slice(&query[..HEADER]);
+        let tail = tail.unwrap_or_default();
+        let order = ListOrder { list: Arc::new(list), header, tail, runs: options.runs };
+        Ok(Listed { order, hashes: hashes.into() })
+    }
 }
 
 impl KernelSetup {
@@ -34,13 +74,17 @@ impl KernelSetup {
             cpus.extend(sys::allowed_cpus()?.first());
         }
         check(request, workload)?;
+        let listed = match workload {
+            WorkloadPlan::File(file, options, path) => Some(Listed::new(file, options, path)?),
+            _ => None,
+        };
         prepare_signals()?;
         let via = Via {
             device: way.device.clone(),
             source: request.sockets.source.map(|source| source.addr()),
             neighbour: way.neighbour.map(|address| address.0),
         };
-        Ok(KernelSetup { route: Route::find(request.target, &via)? })
+        Ok(KernelSetup { route: Route::find(request.target, &via)?, listed })
     }
 }
 
@@ -48,14 +92,26 @@ impl KernelSetup {
 fn check(request: &TrialRequest, workload: &WorkloadPlan) -> Result<(), Invalid> {
     let refuse =
         |field, why: &str| Err(Invalid::value(field, format!("{why}; use the engine `sockets`")));
-    let WorkloadPlan::Namespace(spec) = workload else {
-        return refuse("workload", "the engine `kernel` sends the names of a namespace, each once");
+    let edns = match workload {
+        WorkloadPlan::Namespace(spec) if !spec.namespace.is_padded() => {
+            let why = "the engine `kernel` sends names with leading zeros";
+            return refuse("workload.namespace.unpadded", why);
+        }
+        WorkloadPlan::Namespace(spec) => &spec.edns,
+        WorkloadPlan::File(file, ..) if file.has_messages() => {
+            let why = "the engine `kernel` sends names and types, all with the same header";
+            return refuse("workload.messages", why);
+        }
+        WorkloadPlan::File(_, options, _) if options.sample.is_some() => {
+            return refuse("workload.probability", "the engine `kernel` sends every query");
+        }
+        WorkloadPlan::File(_, options, _) => &options.edns,
+        _ => {
+            let why = "the engine `kernel` sends the names of a namespace, each once, or the queries of a text file";
+            return refuse("workload", why);
+        }
     };
-    if !spec.namespace.is_padded() {
-        let why = "the engine `kernel` sends names with leading zeros";
-        return refuse("workload.namespace.unpadded", why);
-    }
-    if spec.edns.as_ref().is_some_and(|edns| edns.udp_size > MAX_UDP_SIZE) {
+    if edns.as_ref().is_some_and(|edns| edns.udp_size > MAX_UDP_SIZE) {
         let why = format!("the engine `kernel` reads no fragments: {MAX_UDP_SIZE} at most");
         return refuse("workload.query.edns.udp_size", &why);
     }

@@ -37,9 +37,9 @@ impl Settings {
                 "the engine `kernel` sends at a rate: it has the methods search and load",
             ),
             (
-                workload.is_stream(),
-                "workload",
-                "the engine `kernel` sends the names of a namespace, not those of a file or zone",
+                workload.replay.is_some(),
+                "workload.replay",
+                "the engine `kernel` has no times of a capture",
             ),
             (
                 workload.repeat_share > 0.0,

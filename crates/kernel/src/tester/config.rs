@@ -3,15 +3,15 @@
 use measure::{Nanos, Pacing, Rng};
 
 use super::frame::{Frame, octets};
-use super::plan::{PlainReply, TesterPlan};
+use super::plan::{Order, PlainReply, Questions, TesterPlan};
 use crate::auth::octet_places;
 use crate::error::KernelError;
 use crate::layout::Layout;
 
 /// Size of `struct config` in `bpf/tester.bpf.c`.
-pub(crate) const CONFIG: usize = 704;
+pub(crate) const CONFIG: usize = 720;
 /// Number of words of `struct generator`.
-pub(crate) const GENERATOR: usize = 15;
+pub(crate) const GENERATOR: usize = 20;
 /// First source port: below those that Linux gives to others.
 pub(crate) const FIRST_PORT: u16 = 16_384;
 /// Size of the frame in `struct config`.
@@ -43,19 +43,25 @@ pub(crate) fn common(
     stopped: bool,
 ) -> [u8; CONFIG] {
     let frame = Frame::new(plan);
-    let names = &plan.names;
-    let order = names.order.unwrap_or(super::plan::Order { mask: 0, shift: 0, keys: [0; 3] });
+    let unordered = Order { mask: 0, shift: 0, keys: [0; 3] };
+    let (order, first, question) = match &plan.questions {
+        Questions::Names(names) => (names.order, names.first, names.question),
+        Questions::List(_) => (None, 0, 0),
+    };
+    let (is_list, sequential) = (frame.question_at.is_some(), order.is_none());
+    let order = order.unwrap_or(unordered);
+    let (count, _) = plan.questions.numbers();
     let workers = plan.cpus.len() as u32;
-    let (expect, address, places) = expected(plan.expect);
+    let (expect, rcodes, address, places) = expected(plan.expect);
     let mut config = Layout::new();
-    for word in [start.0, plan.timeout.0, names.names, order.mask].into_iter().chain(order.keys) {
+    for word in [start.0, plan.timeout.0, count, order.mask].into_iter().chain(order.keys) {
         config.put_u64(word);
     }
     for word in [
         order.shift,
-        names.first,
-        u32::from(names.order.is_none()),
-        u32::from(names.reuse),
+        first,
+        u32::from(sequential),
+        u32::from(is_list),
         workers,
         index,
         sizes.slot_bits,
@@ -64,16 +70,20 @@ pub(crate) fn common(
         u32::from(FIRST_PORT),
         u32::from(salt(plan)),
         u32::from(plan.sources.len() > 1),
-        frame.bytes.len() as u32,
-        names.question as u32,
+        frame.question_at.unwrap_or(frame.bytes.len()) as u32,
+        question as u32,
+        frame.question_at.map_or(0, |at| frame.bytes.len() - at) as u32,
+        frame.blank_len() as u32,
         frame.udp_sum,
         frame.ip_sum,
+        frame.tail_sum,
         plan.instants.shift,
         plan.instants.count as u32,
         sizes.seconds,
         u32::from(plan.target.is_ipv6()),
         expect,
         u32::from(u16::from_ne_bytes(plan.target.port().to_be_bytes())),
+        rcodes,
     ] {
         config.put_u32(word);
     }
@@ -91,14 +101,16 @@ pub(crate) fn salt(plan: &TesterPlan) -> u16 {
     Rng::part(plan.seed, 0x1d).next_u64() as u16
 }
 
-/// Returns the kind of expectation, the expected address without the octets of an IPv4 address, and where those stand.
-fn expected(expect: PlainReply) -> (u32, [u8; 16], [u8; 4]) {
+/// Returns the kind of expectation, the expected return codes, the expected address without the octets of an IPv4 address, and
+/// where those stand.
+fn expected(expect: PlainReply) -> (u32, u32, [u8; 16], [u8; 4]) {
     match expect {
-        PlainReply::Never => (0, [0; 16], [0; 4]),
-        PlainReply::Address => (1, [0; 16], [0; 4]),
+        PlainReply::Never => (0, 0, [0; 16], [0; 4]),
+        PlainReply::Address => (1, 0, [0; 16], [0; 4]),
+        PlainReply::Rcodes(rcodes) => (3, u32::from(rcodes), [0; 16], [0; 4]),
         PlainReply::Embedded(pref64) => {
             let none = pref64.embed(std::net::Ipv4Addr::UNSPECIFIED).octets();
-            (2, none, octet_places(pref64))
+            (2, 0, none, octet_places(pref64))
         }
     }
 }
@@ -128,6 +140,9 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
             }
         }
     }
+    let (_, limit) = plan.questions.numbers();
+    let count = plan.cpus.len() as u64;
+    let left = limit.map_or(u64::MAX, |all| all.saturating_sub(worker as u64).div_ceil(count));
     let due = start.0 + first as u64;
     let fraction = (first.fract() * f64::from(scale).exp2()) as u64;
     let worker = worker as u64;
@@ -143,11 +158,16 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
         u64::from(scale),
         random,
         worker,
+        left,
         0,
         0,
         0,
         clock,
         clock,
+        0,
+        0,
+        0,
+        0,
     ]
 }
 
@@ -181,7 +201,7 @@ pub(crate) fn sizes(plan: &TesterPlan) -> Result<Sizes, KernelError> {
             "{held} queries of each worker may wait for their timeout at once: take more cores, a lower rate or a shorter timeout"
         ))
     })?;
-    let len = Frame::len_of(plan.target.ip(), plan.names.query.len());
+    let len = Frame::len_of(plan.target.ip(), plan.questions.longest());
     if len > super::frame::MAX_FRAME {
         let most = super::frame::MAX_FRAME;
         return error(format!("a query takes {len} octets on the wire: {most} at most"));

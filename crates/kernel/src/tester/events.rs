@@ -5,19 +5,23 @@ use measure::Nanos;
 /// Length of `struct event` in `bpf/tester.bpf.c`.
 const EVENT: usize = 48;
 
-/// Something that happened; times are those of `CLOCK_MONOTONIC`.
+/// Something that happened; points of time are those of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A reply in time whose layout is not the plainest one, or that says something else.
     Reply(Handed<'a>),
     /// A query without a reply in time.
     Lost(Sent),
-    /// A query that left late.
-    Departure {
-        /// Due time.
-        due: Nanos,
-        /// Time at which it left.
-        sent: Nanos,
+    /// Queries that left late, each less than a millisecond after the last one had left.
+    Departures {
+        /// Due time of the first.
+        from: Nanos,
+        /// Time at which the last one left.
+        until: Nanos,
+        /// Number of queries.
+        queries: u64,
+        /// How late the latest was.
+        worst: Nanos,
     },
     /// A generator did not run for a while.
     Stall {
@@ -35,7 +39,7 @@ pub struct Sent {
     pub due: Nanos,
     /// Time at which it left.
     pub sent: Nanos,
-    /// Address in its name.
+    /// Address in its name, or the number of its question in the list.
     pub key: u32,
     /// Its port, among those of all workers.
     pub port: u16,
@@ -72,7 +76,10 @@ impl<'a> Event<'a> {
                 Some(Event::Reply(Handed { query, at, message }))
             }
             2 => Some(Event::Lost(query)),
-            3 => Some(Event::Departure { due, sent }),
+            3 => {
+                let queries = number(32).into();
+                Some(Event::Departures { from: due, until: sent, queries, worst: at })
+            }
             4 => Some(Event::Stall { from: sent, until: at }),
             _ => None,
         }
@@ -104,8 +111,9 @@ mod tests {
         let handed = Handed { query, at: Nanos(300), message: b"abc" };
         assert_eq!(Event::read(&event(1, b"abc")), Some(Event::Reply(handed)));
         assert_eq!(Event::read(&event(2, b"")), Some(Event::Lost(query)));
-        let departure = Event::Departure { due: Nanos(100), sent: Nanos(200) };
-        assert_eq!(Event::read(&event(3, b"")), Some(departure));
+        let (from, until, worst) = (Nanos(100), Nanos(200), Nanos(300));
+        let departures = Event::Departures { from, until, queries: 7, worst };
+        assert_eq!(Event::read(&event(3, b"")), Some(departures));
         let stall = Event::Stall { from: Nanos(200), until: Nanos(300) };
         assert_eq!(Event::read(&event(4, b"")), Some(stall));
         assert_eq!(Event::read(&event(5, b"")), None);

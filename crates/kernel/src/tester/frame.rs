@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::plan::TesterPlan;
+use super::list::{CHUNK, CHUNKS};
+use super::plan::{Questions, TesterPlan};
 
 /// Length of an Ethernet header.
 const ETHERNET: usize = 14;
@@ -12,14 +13,21 @@ const UDP: usize = 8;
 const LABEL: (usize, usize) = (12, 16);
 /// Longest frame, in octets: `FRAME` in `bpf/tester.bpf.c` less one.
 pub(crate) const MAX_FRAME: usize = 511;
+/// Octets of the frame that is given beyond a query: a frame whose length changes is a fresh one for the kernel.
+const PADDING: usize = 8;
 
 /// A frame, and the sums of what is in it, for the checksums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// The frame; id, label, source port, and the checksum of UDP are zero.
+    /// The frame; id, label, source port, and the checksum of UDP are zero. With listed questions also the lengths, and it has
+    /// none of the questions.
     pub(crate) bytes: Vec<u8>,
-    /// Sum for the checksum of UDP: pseudo-header, header and message.
+    /// Where a listed question is to stand: the octets from there on are behind it. `None` if the frame has its question.
+    pub(crate) question_at: Option<usize>,
+    /// Sum for the checksum of UDP: pseudo-header, header and message, up to a listed question.
     pub(crate) udp_sum: u32,
+    /// The same of what is behind a listed question.
+    pub(crate) tail_sum: u32,
     /// Sum for the checksum of IPv4.
     pub(crate) ip_sum: u32,
 }
@@ -27,14 +35,20 @@ pub(crate) struct Frame {
 impl Frame {
     /// Makes the frame of a plan's queries. The source address is zero if the ports have several.
     pub(crate) fn new(plan: &TesterPlan) -> Self {
-        let message = &plan.names.query;
+        let (message, tail) = match &plan.questions {
+            Questions::Names(names) => (&names.query[..], None),
+            Questions::List(order) => (&order.header[..], Some(&order.tail[..])),
+        };
         let source = match &plan.sources[..] {
             [one] => octets(*one),
             several => vec![0; several.first().map_or(4, |ip| octets(*ip).len())],
         };
         let target = octets(plan.target.ip());
-        let udp_len = (UDP + message.len()) as u16;
-        let ip = ip_header(&source, &target, udp_len);
+        let udp_len = if tail.is_some() { 0 } else { (UDP + message.len()) as u16 };
+        let mut ip = ip_header(&source, &target, udp_len);
+        if tail.is_some() && target.len() == 4 {
+            ip[2..4].fill(0);
+        }
         let mut bytes = [plan.route.neighbour, plan.route.hardware].concat();
         bytes.extend(if target.len() == 4 { [0x08, 0x00] } else { [0x86, 0xdd] });
         bytes.extend(&ip);
@@ -44,7 +58,9 @@ impl Frame {
         udp.extend([0, 0]);
         udp.extend(message);
         udp[UDP..UDP + 2].fill(0);
-        udp[UDP + LABEL.0..UDP + LABEL.0 + LABEL.1].fill(0);
+        if tail.is_none() {
+            udp[UDP + LABEL.0..UDP + LABEL.0 + LABEL.1].fill(0);
+        }
         let pseudo = [&source[..], &target, &[0, 17], &udp_len.to_be_bytes()].concat();
         let udp_sum = u32::from(fold(sum(&pseudo) + sum(&udp)));
         bytes.extend(udp);
@@ -54,7 +70,16 @@ impl Frame {
             let check = !fold(ip_sum);
             bytes[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&check.to_ne_bytes());
         }
-        Frame { bytes, udp_sum, ip_sum }
+        let question_at = tail.map(|_| bytes.len());
+        let tail = tail.unwrap_or_default();
+        bytes.extend(tail);
+        Frame { bytes, question_at, udp_sum, tail_sum: u32::from(fold(sum(tail))), ip_sum }
+    }
+
+    /// Returns the length of the frame that is given to the generator: longer than any query.
+    pub(crate) fn blank_len(&self) -> usize {
+        let question = if self.question_at.is_some() { CHUNKS * CHUNK } else { 0 };
+        self.bytes.len() + question + PADDING
     }
 
     /// Returns the length of the frame of a message of `len` octets to `target`.
@@ -90,13 +115,13 @@ fn ip_header(source: &[u8], target: &[u8], udp_len: u16) -> Vec<u8> {
 
 /// Returns the sum of words of 16 bits in the order of octets of this machine, as the checksums of the Internet have
 /// it; a last odd octet is followed by a zero.
-fn sum(bytes: &[u8]) -> u32 {
+pub(crate) fn sum(bytes: &[u8]) -> u32 {
     let word = |pair: &[u8]| u16::from_ne_bytes([pair[0], *pair.get(1).unwrap_or(&0)]);
     bytes.chunks(2).map(|pair| u32::from(word(pair))).sum()
 }
 
 /// Returns a sum in 16 bits.
-fn fold(sum: u32) -> u16 {
+pub(crate) fn fold(sum: u32) -> u16 {
     let once = (sum & 0xffff) + (sum >> 16);
     ((once & 0xffff) + (once >> 16)) as u16
 }

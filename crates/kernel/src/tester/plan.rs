@@ -1,10 +1,13 @@
 //! What a load by the kernel is made of.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use measure::{Nanos, Pacing};
 use wire::Pref64;
+use wire::message::HEADER;
 
+use super::list::QuestionList;
 use super::route::Route;
 
 /// Largest number of slots of a worker, as a power of two: 64 MiB of the kernel's memory.
@@ -25,8 +28,8 @@ pub struct TesterPlan {
     pub route: Route,
     /// Source addresses: a single one, or addresses that the ports have in turn.
     pub sources: Vec<IpAddr>,
-    /// Names of the queries.
-    pub names: NameOrder,
+    /// Questions of the queries.
+    pub questions: Questions,
     /// Replies that the kernel judges; all others are handed out.
     pub expect: PlainReply,
     /// Schedule: constant or Poisson.
@@ -53,6 +56,49 @@ pub struct Instants {
     pub shift: u32,
     /// Number of them.
     pub count: usize,
+}
+
+/// Questions of the queries, in their order.
+#[derive(Clone, Debug)]
+pub enum Questions {
+    /// Names of a namespace.
+    Names(NameOrder),
+    /// Listed questions.
+    List(ListOrder),
+}
+
+/// Listed questions, sent in turn.
+#[derive(Clone, Debug)]
+pub struct ListOrder {
+    /// The questions; at least one.
+    pub list: Arc<QuestionList>,
+    /// Header of the queries, with the id 0.
+    pub header: [u8; HEADER],
+    /// What stands behind each question: an OPT record, or nothing.
+    pub tail: Vec<u8>,
+    /// How often the list is used; again and again if `None`.
+    pub runs: Option<u64>,
+}
+
+impl Questions {
+    /// Returns the length of the longest query in octets.
+    pub(crate) fn longest(&self) -> usize {
+        match self {
+            Questions::Names(names) => names.query.len(),
+            Questions::List(order) => HEADER + order.list.longest() + order.tail.len(),
+        }
+    }
+
+    /// Returns the number of different questions, and how many may be sent; `None` if that is unlimited.
+    pub(crate) fn numbers(&self) -> (u64, Option<u64>) {
+        match self {
+            Questions::Names(names) => (names.names, (!names.reuse).then_some(names.names)),
+            Questions::List(order) => {
+                let count = order.list.count() as u64;
+                (count, order.runs.map(|runs| count.saturating_mul(runs)))
+            }
+        }
+    }
 }
 
 /// The names of a namespace in the order of their queries.
@@ -83,15 +129,17 @@ pub struct Order {
     pub keys: [u64; 3],
 }
 
-/// Replies that the kernel judges by itself: NOERROR with one address record and perhaps an OPT record.
+/// Replies that the kernel judges by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainReply {
     /// None.
     Never,
-    /// The address in the name.
+    /// NOERROR with one record, the address in the name, and perhaps an OPT record.
     Address,
-    /// The address in the name, embedded in the prefix.
+    /// The same with the address in the name embedded in the prefix.
     Embedded(Pref64),
+    /// One of these return codes, a bit for each, with up to 16 records whose owners are the root or compressed at once.
+    Rcodes(u16),
 }
 
 impl TesterPlan {

@@ -9,7 +9,7 @@ use crate::program::Loaded;
 
 /// Number of words of `struct counts` in `bpf/tester.bpf.c`, and how many of them are before the instants.
 const COUNTS: usize = FIRST_COUNTS + 2 * INSTANTS;
-const FIRST_COUNTS: usize = 12;
+const FIRST_COUNTS: usize = 14;
 /// Largest number of instants.
 const INSTANTS: usize = 128;
 /// Buckets of a row of a histogram, rows of a histogram, and histograms of a core.
@@ -46,6 +46,10 @@ pub struct TesterCounts {
     pub last_sent: Nanos,
     /// Octets of the valid replies that the kernel judged.
     pub octets: u64,
+    /// Those of the valid replies that the kernel judged which say NXDOMAIN.
+    pub nxdomain: u64,
+    /// Octets of the queries.
+    pub query_octets: u64,
 }
 
 /// Counts of one second.
@@ -96,6 +100,8 @@ pub(crate) fn counts(programs: &Loaded) -> Result<TesterCounts, KernelError> {
         finished: cores.iter().filter(|core| core[9] > 0).count(),
         last_sent: Nanos(cores.iter().map(|core| core[10]).max().unwrap_or(0)),
         octets: sum(11),
+        nxdomain: sum(12),
+        query_octets: sum(13),
     })
 }
 

@@ -25,6 +25,9 @@ pub struct Variable {
     /// First version of the server that does not have a value any more, by value.
     #[serde(default)]
     pub until: BTreeMap<String, String>,
+    /// Values with which the server has programs in the kernel, attached to its devices: they need root.
+    #[serde(default)]
+    pub programs: Vec<String>,
 }
 
 /// Configuration of a server as a primary or a secondary of a zone. It starts with the arguments of `start`.

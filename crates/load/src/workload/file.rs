@@ -175,6 +175,33 @@ impl QueryFile {
         self.queries
     }
 
+    /// Returns whether its records are whole messages, with headers of their own.
+    pub fn has_messages(&self) -> bool {
+        self.whole
+    }
+
+    /// Calls `with` for each record in the order of the file: the hash of its question, and the question or message; until
+    /// `with` has an error.
+    ///
+    /// # Errors
+    /// That of `with`.
+    pub fn try_each<E>(&self, mut with: impl FnMut(u32, &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let options = QueryOptions {
+            expect: Expect::Answered,
+            recursion_desired: false,
+            edns: None,
+            runs: None,
+            sample: None,
+        };
+        let mut stream = self.workload(0, 1, options);
+        for _ in 0..self.queries {
+            let (hash, record) = stream.record();
+            with(hash, &stream.chunk[record])?;
+            stream.skip_record();
+        }
+        Ok(())
+    }
+
     /// Makes the stream of `worker` among `workers`.
     ///
     /// # Panics
@@ -398,6 +425,26 @@ mod tests {
         }
         // Worker 0 takes n0 n3 n6 n9, and goes on at n2; worker 1 takes n1 n4 n7 n0.
         assert_eq!(&names, b"036914702581");
+    }
+
+    #[test]
+    fn records_are_given_one_by_one() {
+        let file = compile("a.example A\nb.example AAAA\n").expect("a good file");
+        assert!(!file.has_messages());
+        let mut seen = Vec::new();
+        let all = file.try_each(|hash, question| {
+            assert_eq!(hash, reply::question_hash(question));
+            seen.push(question.to_vec());
+            Ok::<(), ()>(())
+        });
+        assert_eq!((all, seen.len()), (Ok(()), 2));
+        assert_eq!(seen[1], b"\x01b\x07example\0\0\x1c\0\x01");
+        let mut calls = 0;
+        let first = file.try_each(|_, _| {
+            calls += 1;
+            Err("enough")
+        });
+        assert_eq!((first, calls), (Err("enough"), 1));
     }
 
     #[test]

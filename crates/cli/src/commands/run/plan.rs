@@ -71,10 +71,13 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
         common.order.word()
     );
     for point in points.iter().take(LISTED) {
-        let words = match point.varied.is_empty() {
+        let mut words = match point.varied.is_empty() {
             true => "(nothing is varied)".to_owned(),
             false => setting_words(&point.varied),
         };
+        if !point.settings.only.is_empty() {
+            words += &format!(" (only {})", point.settings.only.join(", "));
+        }
         match checked.cannot(point) {
             Some(why) => println!("  {words:<60} skipped: {why}"),
             None => {

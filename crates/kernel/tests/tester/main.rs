@@ -1,13 +1,14 @@
 //! The programs of the Tester, frame by frame: queries are those of the workload, and replies are judged as it judges them.
 
-use std::net::{IpAddr, SocketAddr};
+mod lists;
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use kernel::tester::{Event, Instants, NameOrder, Order, PlainReply, Route, TesterPlan};
+use kernel::tester::{Event, Instants, NameOrder, Order, PlainReply, Questions, Route, TesterPlan};
 use kernel::{KernelError, KernelTester};
 use load::Workload;
 use load::workload::MAX_QUERY;
@@ -17,7 +18,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use wire::{Edns, Namespace, Pref64, Qtype};
+use wire::{Edns, Expect, Namespace, Pref64, Qtype};
 
 const ETHERNET: usize = 14;
 const UDP: usize = 8;
@@ -65,9 +66,30 @@ fn case(target: &str, expect: NamespaceExpect, edns: Option<Edns>, sources: &[&s
     let expect = match expect {
         NamespaceExpect::Address => PlainReply::Address,
         NamespaceExpect::Embedded(pref64) => PlainReply::Embedded(pref64),
+        NamespaceExpect::Same(Expect::Answered) => PlainReply::Rcodes(1 | 1 << 3),
         _ => PlainReply::Never,
     };
-    let plan = TesterPlan {
+    let questions = Questions::Names(NameOrder {
+        query: parts.query,
+        question: parts.question,
+        first: parts.first.into(),
+        names: spec.names,
+        order,
+        reuse: false,
+    });
+    let workload = NamespaceWorkload::new(spec.clone(), 0, 1).expect("inside");
+    let plan = plan(target, sources, questions, expect);
+    Case { plan, workload, spec }
+}
+
+/// Makes a plan of 50,000 queries a second by one worker.
+fn plan(
+    target: &str,
+    sources: Vec<IpAddr>,
+    questions: Questions,
+    expect: PlainReply,
+) -> TesterPlan {
+    TesterPlan {
         target: target.parse().expect("an address"),
         route: Route {
             device: "lo".to_owned(),
@@ -76,14 +98,7 @@ fn case(target: &str, expect: NamespaceExpect, edns: Option<Edns>, sources: &[&s
             neighbour: [2, 0, 0, 0, 0, 2],
         },
         sources,
-        names: NameOrder {
-            query: parts.query,
-            question: parts.question,
-            first: parts.first.into(),
-            names: spec.names,
-            order,
-            reuse: false,
-        },
+        questions,
         expect,
         pacing: Pacing::Constant { rate: Qps::new(50_000.0).expect("a rate") },
         duration: Nanos::from_secs(60),
@@ -92,9 +107,7 @@ fn case(target: &str, expect: NamespaceExpect, edns: Option<Edns>, sources: &[&s
         ports: 4,
         instants: Instants { shift: 30, count: 56 },
         seed: 9,
-    };
-    let workload = NamespaceWorkload::new(spec.clone(), 0, 1).expect("inside");
-    Case { plan, workload, spec }
+    }
 }
 
 fn first_core() -> usize {
@@ -203,6 +216,7 @@ fn cases() -> Vec<Case> {
         case("[fd00::2]:5300", embedded, Some(Edns::default()), &["fd00::1"]),
         case("10.0.0.2:53", embedded, None, &["10.0.0.1", "10.0.0.3", "10.0.0.4"]),
         case("[fd00::2]:53", NamespaceExpect::AnyPrefix, None, &["fd00::1", "fd00::9"]),
+        case("10.0.0.2:53", NamespaceExpect::Same(Expect::Answered), None, &["10.0.0.1"]),
     ]
 }
 
@@ -258,7 +272,7 @@ fn replies_are_judged_as_by_the_workload() {
         };
         let mut auth = Auth::new(config);
         let mut random = ChaCha12Rng::seed_from_u64(number as u64);
-        let (mut valid, mut handed) = (0, 0);
+        let (mut valid, mut handed, mut nxdomain) = (0, 0, 0);
         for _ in 0..QUERIES {
             let frame = next_frame(&tester);
             let sent = query(&frame, case.plan.target);
@@ -277,14 +291,17 @@ fn replies_are_judged_as_by_the_workload() {
                     assert!(reply.query.due <= reply.query.sent && reply.query.sent <= reply.at);
                     judged = Some(case.workload.check(key, reply.message));
                 }
-                Event::Departure { .. } | Event::Stall { .. } => {}
+                Event::Departures { .. } | Event::Stall { .. } => {}
                 other => panic!("{other:?}"),
             });
             handed += u64::from(judged.is_some());
             let counted = tester.counts().expect("counts").valid;
             match judged {
                 Some(judged) => assert_eq!(judged, verdict, "handed out whole"),
-                None => assert_eq!((counted, verdict), (valid + 1, Ok(0)), "{reply:02x?}"),
+                None => {
+                    assert!(counted == valid + 1 && verdict.is_ok(), "{verdict:?} {reply:02x?}");
+                    nxdomain += u64::from(verdict == Ok(3));
+                }
             }
             valid = counted;
             // The same once more is a duplicate.
@@ -294,6 +311,7 @@ fn replies_are_judged_as_by_the_workload() {
         assert_eq!(counts.valid + handed, QUERIES as u64);
         assert_eq!((counts.duplicates, counts.unexpected), (QUERIES as u64, 0));
         assert_eq!((counts.late, counts.lost, counts.unread), (0, 0, 0));
+        assert_eq!(counts.nxdomain, nxdomain);
         assert!(case.plan.expect == PlainReply::Never || valid > QUERIES as u64 / 4, "{valid}");
         let times = tester.times().expect("times");
         assert_eq!((times.latency.count(), times.latency_from_send.count()), (valid, valid));
@@ -378,7 +396,7 @@ fn judge_changed_frames(case: &mut Case, random: &mut ChaCha12Rng, until: Instan
         let counts = tester.counts().expect("counts");
         if counts.valid > valid {
             assert!(taken && counts.valid == valid + 1);
-            assert!(matches!(expected, Some((_, Ok(0)))), "{expected:?}: {answer:02x?}");
+            assert!(matches!(expected, Some((_, Ok(0 | 3)))), "{expected:?}: {answer:02x?}");
         }
         valid = counts.valid;
     }
@@ -433,6 +451,31 @@ fn packets_of_others_are_passed_up() {
 }
 
 #[test]
+fn late_departures_are_told_as_spans() {
+    let case = case("10.0.0.2:53", NamespaceExpect::Address, None, &["10.0.0.1"]);
+    let mut plan = case.plan.clone();
+    plan.duration = Nanos::from_millis(60);
+    let Some(tester) = loaded(&plan) else { return };
+    for _ in 0..3_000 {
+        next_frame(&tester);
+    }
+    let (mut spans, mut late, mut runs) = (0, 0, 0);
+    while late < 3_000 && runs < 10_000 {
+        // The schedule is over: what is left is told.
+        assert_eq!(tester.generate_once().expect("runs"), None);
+        runs += 1;
+        tester.events(1_000, |event| {
+            if let Event::Departures { from, until, queries, worst } = event {
+                assert!(until > from && worst >= Nanos::from_secs(9), "{event:?}");
+                (spans, late) = (spans + 1, late + queries);
+            }
+        });
+    }
+    // All of them left some ten seconds late, one just after the other.
+    assert_eq!((spans, late), (1, 3_000));
+}
+
+#[test]
 fn random_gaps_are_exponential() {
     let rate = 1_000_000.0;
     let pacing = Pacing::Poisson { rate: Qps::new(rate).expect("a rate") };
@@ -445,9 +488,10 @@ fn random_gaps_are_exponential() {
     while dues.len() < 20_000 && sent < 60_000 {
         next_frame(&tester);
         sent += 1;
+        // Nobody answers: each is lost in turn.
         tester.events(1_000, |event| {
-            if let Event::Departure { due, .. } = event {
-                dues.push(due.0);
+            if let Event::Lost(query) = event {
+                dues.push(query.due.0);
             }
         });
     }
