@@ -22,8 +22,8 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    agent, auth, compare, host, load, man, merge, report, run, runs, search, selftest, servers,
-    site, trace, update, verify, zone,
+    agent, auth, compare, diff, host, load, man, merge, report, run, runs, search, selftest,
+    servers, site, trace, update, verify, zone,
 };
 use failure::Failure;
 
@@ -74,6 +74,9 @@ enum Command {
     /// Compare two runs: faster, slower, or no difference shown
     #[command(after_help = compare::NOTES)]
     Compare(compare::CompareArgs),
+    /// Compare the answers of servers to the same queries, or with those of a capture
+    #[command(after_help = diff::EXAMPLES)]
+    Diff(Box<diff::DiffArgs>),
     /// Delete runs
     Delete(runs::DeleteArgs),
     /// Make, send, look up and apply streams of dynamic updates
@@ -153,6 +156,7 @@ fn main() -> ExitCode {
         Command::Show(args) => runs::show(&args),
         Command::Export(args) => runs::export(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Delete(args) => runs::delete(&args),
         Command::Report(args) => report::run(&args),
         Command::Site(args) => site::run(&args),

@@ -40,7 +40,6 @@ use crate::program::Loaded;
 pub use events::{Event, Handed, Sent};
 pub use list::QuestionList;
 pub use plan::{Instants, ListOrder, NameOrder, Order, PlainReply, Questions, TesterPlan};
-pub(crate) use route::is_veth;
 pub use route::{Hardware, Route, Via, hardware_of};
 pub(crate) use route::{ask, is_veth};
 pub use times::{TesterCounts, TesterSecond, TesterTimes};

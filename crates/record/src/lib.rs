@@ -8,6 +8,7 @@
 //! Top-level names are a contract with scripts: names are added, never renamed. [`SCHEMA`] counts the incompatible
 //! versions.
 
+mod answers;
 mod cells;
 pub mod certificate;
 pub mod check;
@@ -43,6 +44,9 @@ mod v1;
 mod words;
 
 pub use self::csv::{Table, write_csv};
+pub use answers::{
+    AnswerDiff, AnswerDifference, AnswerKind, AnswerPair, AnswerSeen, AnswerServer, AnswerVerdict,
+};
 pub use certificate::{CertificateError, CertificateFile, Tested};
 pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
 pub use compare::{

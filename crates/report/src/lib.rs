@@ -1,6 +1,7 @@
 //! Reports: records as text for a terminal, as one HTML page, and as a static site. This crate is pure: no role, no engine, no clock,
 //! so that every report can be rebuilt from its record.
 
+mod answers;
 mod cells;
 mod checks;
 mod comparison;
@@ -27,11 +28,12 @@ mod trial;
 mod updates;
 pub mod view;
 
+pub use answers::answers;
 pub use checks::{certificate, check_line, checks};
 pub use comparison::comparison;
 pub use host::host;
 pub use hosts::{Candidate, hosts};
-pub use html::html;
+pub use html::{answers_page, html};
 pub use load_line::{LoadLine, load_line};
 pub use lockstep::lockstep;
 pub use no_answer::no_answer;

@@ -16,6 +16,7 @@
 pub mod anonymise;
 mod capture;
 mod dns;
+pub mod exchanges;
 pub mod export;
 mod fragments;
 mod messages;

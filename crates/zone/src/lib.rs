@@ -14,6 +14,7 @@
 
 mod background_writer;
 pub mod compare;
+mod data_text;
 mod expand;
 mod generate;
 pub mod labels;
@@ -27,6 +28,7 @@ mod words;
 mod writer;
 
 pub use background_writer::BackgroundWriter;
+pub use data_text::data_text;
 pub use generate::{Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords};
 pub use reader::{Notes, Reader, Record, ZoneFileError};
 pub use words::period;

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod auth;
 pub(crate) mod compare;
+pub(crate) mod diff;
 pub(crate) mod dropin;
 pub(crate) mod host;
 pub(crate) mod load;

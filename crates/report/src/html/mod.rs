@@ -8,6 +8,7 @@
 //!      │                               ├──> trials, time        latency, schedule, and the course of trials
 //!      │                               └──> conditions          testbed, host, files, raw data
 //!      └──> comparison                                          several runs: trend, thresholds, verdicts
+//! answers of servers ──> answers                              a comparison of answers, a page of its own
 //! ```
 //!
 //! Text from records passes through maud, which escapes it; the page's own policy forbids it to load anything. Plots
@@ -15,6 +16,7 @@
 //! readable without it.
 
 mod against_rate;
+mod answers;
 mod capacity;
 mod cells;
 mod comparison;
@@ -33,6 +35,7 @@ mod trials;
 use maud::{Markup, html};
 use record::{CompareTerms, Run};
 
+pub use answers::answers_page;
 use cells::Cells;
 pub(crate) use conditions::packed;
 pub(crate) use frame::{Frame, frame};

@@ -17,6 +17,8 @@ use tester::Setup;
 
 pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile};
 use self::dut::Watching;
+pub(crate) use self::replay::Speed;
+use super::diff;
 use crate::failure::Failure;
 use crate::output::{self, print};
 use crate::process::interruption;
@@ -24,6 +26,9 @@ use crate::progress;
 
 pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     args.sockets.check().map_err(Failure::BadInput)?;
+    if let Some(capture) = args.replay.compared() {
+        return diff::replay(&args, capture);
+    }
     let request = args.request().map_err(Failure::BadInput)?;
     if let Pacing::LockStep { .. } = request.pacing {
         return lockstep::run(&args, request);

@@ -21,7 +21,7 @@ pub(crate) struct ReplayArgs {
     replay: Option<PathBuf>,
     /// Speed of the replay, as a multiple of that of the capture (2x, 0.5x)
     #[arg(long, value_name = "FACTOR", default_value = "1x", requires = "replay")]
-    speed: Speed,
+    pub(crate) speed: Speed,
     /// Ports whose traffic in the capture is DNS
     #[arg(
         long,
@@ -30,7 +30,16 @@ pub(crate) struct ReplayArgs {
         default_value = "53",
         requires = "replay"
     )]
-    replay_port: Vec<u16>,
+    pub(crate) replay_port: Vec<u16>,
+    /// Hold each reply against that of the capture, and show what differs; `dnsdyno diff` has more settings
+    #[arg(
+        long,
+        requires = "replay",
+        conflicts_with_all = ["times", "dut_cpus", "auth_cpus", "stop_outstanding", "step", "goal", "interval", "quantiles",
+            "format", "keep", "store", "slice", "start_at", "clock_bound", "dut", "clients", "transports", "engine", "source",
+            "source_port", "cpus", "sockets", "ports_per_thread"]
+    )]
+    compare: bool,
 }
 
 /// Smallest and largest speed.
@@ -39,6 +48,13 @@ const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 /// Speed of a replay, as a multiple of that of the capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Speed(f64);
+
+impl Speed {
+    /// Returns the factor.
+    pub(crate) fn factor(self) -> f64 {
+        self.0
+    }
+}
 
 impl FromStr for Speed {
     type Err = String;
@@ -53,6 +69,11 @@ impl FromStr for Speed {
 }
 
 impl ReplayArgs {
+    /// Returns the capture if replies are to be held against it.
+    pub(crate) fn compared(&self) -> Option<PathBuf> {
+        self.replay.clone().filter(|_| self.compare)
+    }
+
     /// Returns the workload if a capture is to be replayed.
     pub(crate) fn request(&self) -> Option<Workload> {
         let capture = self.replay.clone()?;

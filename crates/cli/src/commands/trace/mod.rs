@@ -1,7 +1,7 @@
 //! `dnsdyno trace`: captures of DNS traffic.
 
 mod export;
-mod input;
+pub(crate) mod input;
 mod select;
 mod stats;
 mod transfers;

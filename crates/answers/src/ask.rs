@@ -1,0 +1,244 @@
+//! Asking servers: one query at a time over a socket to each, all servers at once.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use wire::Header;
+
+use crate::spool::Raw;
+
+/// Largest size of a datagram, in octets.
+const MAX_DATAGRAM: usize = 65_535;
+/// Largest number of messages that are no reply and are read after the timeout.
+const MAX_LATE: u32 = 64;
+/// Distance of the ids of two queries in a row.
+const STEP: u16 = 0x6d2b;
+
+/// The sockets of one worker, one to each server.
+pub(crate) struct Askers {
+    servers: Vec<Asker>,
+    timeout: Duration,
+    id: u16,
+    buffer: Vec<u8>,
+}
+
+/// The socket to one server; made when it is needed.
+struct Asker {
+    server: SocketAddr,
+    socket: Option<UdpSocket>,
+}
+
+impl Askers {
+    /// Makes them for a worker, whose number chooses the ids.
+    pub(crate) fn new(servers: &[SocketAddr], timeout: Duration, worker: u16) -> Self {
+        let servers =
+            servers.iter().map(|server| Asker { server: *server, socket: None }).collect();
+        Askers { servers, timeout, id: worker.wrapping_mul(0x3d4d), buffer: vec![0; MAX_DATAGRAM] }
+    }
+
+    /// Sends a query to each server, and returns what comes of each within the timeout.
+    pub(crate) fn ask(&mut self, query: &[u8]) -> Vec<Raw> {
+        self.id = self.id.wrapping_add(STEP);
+        let mut query = query.to_vec();
+        query[..2].copy_from_slice(&self.id.to_be_bytes());
+        let until = Instant::now() + self.timeout;
+        let sent: Vec<io::Result<()>> =
+            self.servers.iter_mut().map(|server| server.send(&query)).collect();
+        let mut came = Vec::with_capacity(sent.len());
+        for (server, sent) in self.servers.iter_mut().zip(sent) {
+            let received = sent.and_then(|()| server.receive(self.id, until, &mut self.buffer));
+            came.push(match received {
+                Ok(len) if is_truncated(&self.buffer[..len]) => {
+                    outcome(over_tcp(server.server, &query, self.timeout), true)
+                }
+                received => {
+                    if received.is_err() {
+                        // A late reply must not meet a later query.
+                        server.socket = None;
+                    }
+                    outcome(received.map(|len| self.buffer[..len].to_vec()), false)
+                }
+            });
+        }
+        came
+    }
+}
+
+fn is_truncated(message: &[u8]) -> bool {
+    Header::read(message).is_some_and(|header| header.is_truncated())
+}
+
+fn outcome(received: io::Result<Vec<u8>>, tcp: bool) -> Raw {
+    match received {
+        Ok(bytes) => Raw::Message { bytes, tcp },
+        Err(e) if matches!(e.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => Raw::Timeout,
+        Err(e) if tcp => Raw::Failed(format!("over TCP: {e}")),
+        Err(e) => Raw::Failed(e.to_string()),
+    }
+}
+
+/// Returns whether a message is the reply to the query with this id.
+fn is_reply(message: &[u8], id: u16) -> bool {
+    Header::read(message).is_some_and(|header| header.id == id && header.is_response())
+}
+
+/// Returns the time left, never 0, which a socket would take for no limit.
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}
+
+impl Asker {
+    fn send(&mut self, query: &[u8]) -> io::Result<()> {
+        let socket = match &mut self.socket {
+            Some(socket) => socket,
+            none => none.insert(connected(self.server)?),
+        };
+        // An error of an earlier query may come now.
+        socket.send(query).or_else(|_| socket.send(query)).map(drop)
+    }
+
+    /// Waits for the reply with this id; returns its length in `buffer`.
+    fn receive(&mut self, id: u16, until: Instant, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
+        let mut late = 0;
+        loop {
+            socket.set_read_timeout(Some(left(until)))?;
+            match socket.recv(buffer) {
+                Ok(len) if is_reply(&buffer[..len], id) => return Ok(len),
+                // What came in time still counts, however long the servers before took.
+                Ok(_) if Instant::now() >= until => late += 1,
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+            if late == MAX_LATE {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+fn connected(server: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(server)?;
+    Ok(socket)
+}
+
+/// Asks over a new TCP connection (RFC 7766).
+fn over_tcp(server: SocketAddr, query: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + timeout;
+    let id = u16::from_be_bytes([query[0], query[1]]);
+    let len = u16::try_from(query.len()).map_err(io::Error::other)?;
+    let mut stream = TcpStream::connect_timeout(&server, left(until))?;
+    stream.set_write_timeout(Some(left(until)))?;
+    stream.write_all(&[&len.to_be_bytes(), query].concat())?;
+    while Instant::now() < until {
+        let mut len = [0; 2];
+        read_exact(&mut stream, &mut len, until)?;
+        let mut reply = vec![0; u16::from_be_bytes(len).into()];
+        read_exact(&mut stream, &mut reply, until)?;
+        if is_reply(&reply, id) {
+            return Ok(reply);
+        }
+    }
+    Err(ErrorKind::TimedOut.into())
+}
+
+/// Fills `out`, within the time limit as a whole.
+fn read_exact(stream: &mut TcpStream, mut out: &mut [u8], until: Instant) -> io::Result<()> {
+    while !out.is_empty() {
+        if Instant::now() >= until {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left(until)))?;
+        match stream.read(out) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => out = &mut out[len..],
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const QUERY: &[u8] = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+
+    /// A server for one query over UDP, whose reply `make` changes, after an invalid one.
+    fn server(make: fn(&mut Vec<u8>)) -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let address = socket.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            let Ok((len, client)) = socket.recv_from(&mut buffer) else { return };
+            let mut reply = buffer[..len].to_vec();
+            // Neither a query nor another id is the reply.
+            let _ = socket.send_to(&reply, client);
+            reply[2] |= 0x80;
+            reply[1] ^= 1;
+            let _ = socket.send_to(&reply, client);
+            reply[1] ^= 1;
+            make(&mut reply);
+            let _ = socket.send_to(&reply, client);
+        });
+        address
+    }
+
+    #[test]
+    fn all_servers_are_asked_and_each_has_its_outcome() {
+        let silent = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let nobody = {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+            socket.local_addr().expect("bound")
+        };
+        let servers = [
+            server(|_| {}),
+            silent.local_addr().expect("bound"),
+            nobody,
+            server(|reply| reply[3] = 3),
+        ];
+        let mut askers = Askers::new(&servers, Duration::from_millis(500), 1);
+        let came = askers.ask(QUERY);
+        assert!(
+            matches!(&came[0], Raw::Message { bytes, tcp: false } if bytes[3] == 0),
+            "{came:?}"
+        );
+        assert_eq!(came[1], Raw::Timeout);
+        assert!(matches!(&came[2], Raw::Failed(why) if why.contains("refused")), "{came:?}");
+        assert!(
+            matches!(&came[3], Raw::Message { bytes, tcp: false } if bytes[3] == 3),
+            "{came:?}"
+        );
+    }
+
+    #[test]
+    fn a_truncated_reply_is_asked_for_over_tcp() {
+        let address = server(|reply| reply[2] |= 2);
+        let listener = TcpListener::bind(address).expect("binds");
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut query = [0; 2 + QUERY.len()];
+            stream.read_exact(&mut query).expect("a query");
+            query[4] |= 0x80;
+            // In two parts.
+            stream.write_all(&query[..5]).expect("written");
+            std::thread::sleep(Duration::from_millis(20));
+            stream.write_all(&query[5..]).expect("written");
+        });
+        let came = Askers::new(&[address], Duration::from_secs(5), 1).ask(QUERY);
+        assert!(
+            matches!(&came[0], Raw::Message { bytes, tcp: true } if bytes.len() == QUERY.len()),
+            "{came:?}"
+        );
+    }
+}

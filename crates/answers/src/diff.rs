@@ -1,0 +1,365 @@
+//! The comparison: all queries once, then those whose answers differ a second time.
+//!
+//! ```text
+//!   Spool ──> worker: wait until due, ask all servers, compare ──> equal, or into a second Spool
+//!             (as many as the window; one lock on the Spool)             └──> worker: ask again ──> verdict
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use measure::Nanos;
+use record::{AnswerDiff, AnswerDifference, AnswerVerdict, SCHEMA};
+
+use crate::answer::Question;
+use crate::ask::Askers;
+use crate::compare::{Seen, Terms};
+use crate::kind::{Kind, Kinds};
+use crate::known::Known;
+use crate::shown;
+use crate::spool::{Entry, Raw, Spool, SpoolReader, SpoolWriter};
+use crate::stable::Pairs;
+use crate::tally::Tally;
+
+/// Interval at which a waiting worker checks whether it must end.
+const LOOK: Duration = Duration::from_millis(100);
+/// Number of queries after which a server that has not answered any ends the comparison.
+const SILENCE: u64 = 256;
+
+/// One of the sides that are compared.
+#[derive(Clone, Debug)]
+pub enum Side {
+    /// The replies of the capture that the queries come from.
+    Captured,
+    /// A server.
+    Server {
+        /// The server as the user named it.
+        name: String,
+        /// Its address.
+        address: SocketAddr,
+    },
+}
+
+impl Side {
+    fn name(&self) -> &str {
+        match self {
+            Side::Captured => "captured",
+            Side::Server { name, .. } => name,
+        }
+    }
+}
+
+/// When queries are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// At most so many a second, to each server.
+    Rate(f64),
+    /// At the times of the capture, so much faster.
+    Captured {
+        /// Factor.
+        speed: f64,
+    },
+}
+
+/// Settings of a comparison.
+#[derive(Clone, Debug)]
+pub struct Diff {
+    /// The sides, at least two; at most the first is `Captured`.
+    pub sides: Vec<Side>,
+    /// What counts as a difference.
+    pub terms: Terms,
+    /// Differences that are known.
+    pub known: Known,
+    /// When queries are sent.
+    pub pace: Pace,
+    /// Largest rate of the second asking, queries a second to each server.
+    pub again_qps: f64,
+    /// Number of queries under way at once.
+    pub window: u16,
+    /// Timeout of a reply.
+    pub timeout: Duration,
+    /// Time between the two askings.
+    pub pause: Duration,
+}
+
+/// Counters of a running comparison.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Number of queries asked.
+    pub asked: AtomicU64,
+    /// Number of queries whose answers differ.
+    pub unlike: AtomicU64,
+    /// Number of those asked again.
+    pub again: AtomicU64,
+}
+
+/// Takes each query whose answers differ.
+type Lines<'a> = dyn FnMut(&AnswerDifference) -> io::Result<()> + Send + 'a;
+
+/// What the workers share.
+struct Shared<'a> {
+    diff: &'a Diff,
+    progress: &'a Progress,
+    stop: &'a AtomicBool,
+    began: Instant,
+    tally: Mutex<Tally>,
+    /// Set where no further query is asked.
+    over: AtomicBool,
+    ended: Mutex<Option<String>>,
+    failed: Mutex<Option<io::Error>>,
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Counters and files stay valid after a panic of their holder.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Diff {
+    /// Compares the answers to all queries; `lines` gets each query whose answers differ, in any order.
+    ///
+    /// # Errors
+    /// If a temporary file or `lines` fails.
+    pub fn run(
+        &self,
+        queries: &Spool,
+        lines: &mut Lines<'_>,
+        progress: &Progress,
+        stop: &AtomicBool,
+    ) -> io::Result<AnswerDiff> {
+        let shared = Shared {
+            diff: self,
+            progress,
+            stop,
+            began: Instant::now(),
+            tally: Mutex::new(Tally::new(self.sides.iter().map(Side::name))),
+            over: AtomicBool::new(false),
+            ended: Mutex::new(None),
+            failed: Mutex::new(None),
+        };
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unlike = Mutex::new(SpoolWriter::new()?);
+        shared
+            .each(queries.read()?, self.pace, |askers, entry| shared.first(askers, entry, &unlike));
+        let unlike = unlike.into_inner().unwrap_or_else(PoisonError::into_inner).finish()?;
+        if unlike.count() > 0 && shared.wait(Instant::now() + self.pause) {
+            let lines = Mutex::new(lines);
+            shared.each(unlike.read()?, Pace::Rate(self.again_qps), |askers, entry| {
+                shared.second(askers, entry, &lines)
+            });
+        }
+        if let Some(error) = lock(&shared.failed).take() {
+            return Err(error);
+        }
+        let mut record = self.record(queries);
+        record.started_unix_s = started.as_secs_f64();
+        record.elapsed_s = shared.began.elapsed().as_secs_f64();
+        record.incomplete = lock(&shared.ended).take();
+        if stop.load(Ordering::Relaxed) {
+            record.incomplete.get_or_insert_with(|| "it was interrupted".to_owned());
+        }
+        let tally = shared.tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if record.incomplete.is_none()
+            && let Some(name) = tally.silent()
+        {
+            record.incomplete = Some(format!("{name} answered no query"));
+        }
+        tally.finish(&mut record);
+        record.unchecked = unlike.count() - (record.differ + record.known + record.unstable);
+        Ok(record)
+    }
+
+    /// Returns a record with the settings.
+    fn record(&self, queries: &Spool) -> AnswerDiff {
+        AnswerDiff {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            queries: queries.count(),
+            rate_qps: match self.pace {
+                Pace::Rate(qps) => Some(qps),
+                Pace::Captured { .. } => None,
+            },
+            window: self.window.into(),
+            timeout_s: self.timeout.as_secs_f64(),
+            ttl: self.terms.ttl.to_string(),
+            ignored: self.terms.ignored.words(),
+            ..AnswerDiff::default()
+        }
+    }
+}
+
+impl Shared<'_> {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Ends the comparison, for the first reason given.
+    fn end(&self, why: String) {
+        lock(&self.ended).get_or_insert(why);
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until a query is due; false when all is over before.
+    fn wait(&self, due: Instant) -> bool {
+        while !self.is_over() {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+        false
+    }
+
+    /// Lets the workers handle all queries of a file, each when it is due.
+    fn each(
+        &self,
+        source: SpoolReader,
+        pace: Pace,
+        handle: impl Fn(&mut Askers, Entry) -> io::Result<()> + Sync,
+    ) {
+        let source = Mutex::new((source, 0u64));
+        let began = Instant::now();
+        let next = || -> io::Result<Option<(Entry, Instant)>> {
+            let (source, place) = &mut *lock(&source);
+            let Some(entry) = source.next()? else { return Ok(None) };
+            let due = match pace {
+                Pace::Rate(qps) => *place as f64 / qps,
+                Pace::Captured { speed } => entry.at.as_secs_f64() / speed,
+            };
+            *place += 1;
+            Ok(Some((entry, began + Duration::from_secs_f64(due))))
+        };
+        let work = |worker: u16| -> io::Result<()> {
+            let mut askers = Askers::new(&self.addresses(), self.diff.timeout, worker);
+            while let Some((entry, due)) = next()? {
+                if !self.wait(due) {
+                    break;
+                }
+                handle(&mut askers, entry)?;
+            }
+            Ok(())
+        };
+        let work = &work;
+        std::thread::scope(|scope| {
+            for worker in 0..self.diff.window.max(1) {
+                scope.spawn(move || {
+                    if let Err(error) = work(worker) {
+                        lock(&self.failed).get_or_insert(error);
+                        self.over.store(true, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let address = |side: &Side| match side {
+            Side::Captured => None,
+            Side::Server { address, .. } => Some(*address),
+        };
+        self.diff.sides.iter().filter_map(address).collect()
+    }
+
+    /// Returns the answers of all sides: the captured one first, if there is one.
+    fn ask(&self, askers: &mut Askers, query: &[u8], captured: Option<&Raw>) -> Vec<Raw> {
+        let captured = match self.diff.sides.first() {
+            Some(Side::Captured) => Some(captured.cloned().unwrap_or(Raw::Timeout)),
+            _ => None,
+        };
+        captured.into_iter().chain(askers.ask(query)).collect()
+    }
+
+    /// Asks the first time.
+    fn first(
+        &self,
+        askers: &mut Askers,
+        entry: Entry,
+        unlike: &Mutex<SpoolWriter>,
+    ) -> io::Result<()> {
+        let raw = self.ask(askers, &entry.query, entry.replies.first());
+        let seen: Vec<Seen> = raw.iter().map(Seen::of).collect();
+        let equal = Pairs::of(&seen, &self.diff.terms).all().is_empty();
+        let mut tally = lock(&self.tally);
+        tally.count(&raw, &seen);
+        tally.equal += u64::from(equal);
+        if tally.asked == SILENCE
+            && let Some(name) = tally.silent()
+        {
+            self.end(format!("{name} answered none of the first {SILENCE} queries"));
+        }
+        drop(tally);
+        self.progress.asked.fetch_add(1, Ordering::Relaxed);
+        if equal {
+            return Ok(());
+        }
+        self.progress.unlike.fetch_add(1, Ordering::Relaxed);
+        let at = Nanos::from(self.began.elapsed());
+        lock(unlike).add(&Entry { at, replies: raw, ..entry })
+    }
+
+    /// Asks the second time, and decides.
+    fn second(
+        &self,
+        askers: &mut Askers,
+        entry: Entry,
+        lines: &Mutex<&mut Lines<'_>>,
+    ) -> io::Result<()> {
+        let again = self.ask(askers, &entry.query, entry.replies.first());
+        let aged = Nanos::from(self.began.elapsed()).since(entry.at);
+        // TTLs are whole seconds, and the server counts them down at its own moments.
+        let aged_s = aged.as_secs_f64().ceil() as u32 + 1;
+        let [first, second] =
+            [&entry.replies, &again].map(|raw| raw.iter().map(Seen::of).collect::<Vec<Seen>>());
+        let stable = Pairs::stable(&first, &second, &self.diff.terms, aged_s);
+        let (verdict, kind, kinds, pairs) = match stable.all() {
+            Kinds::NONE => {
+                let pairs = Pairs::of(&first, &self.diff.terms);
+                (AnswerVerdict::Unstable, pairs.all().first(), pairs.all(), pairs)
+            }
+            kinds => {
+                let question = Question::read(&entry.query);
+                let known =
+                    question.map_or(Kinds::NONE, |q| self.diff.known.kinds(&q.name, q.qtype));
+                match kinds.without(known).first() {
+                    Some(new) => (AnswerVerdict::Differs, Some(new), kinds, stable),
+                    None => (AnswerVerdict::Known, kinds.first(), kinds, stable),
+                }
+            }
+        };
+        // Nothing is in the file that did not differ.
+        let kind = kind.unwrap_or(Kind::Answer);
+        let shown = if verdict == AnswerVerdict::Unstable { &entry.replies } else { &again };
+        let found = difference(&entry, verdict, kind, kinds, pairs.groups(), shown);
+        let written = (lock(lines))(&found);
+        lock(&self.tally).add(found, kind, kinds, &pairs);
+        self.progress.again.fetch_add(1, Ordering::Relaxed);
+        written
+    }
+}
+
+/// Returns the record of a query whose answers differ.
+fn difference(
+    entry: &Entry,
+    verdict: AnswerVerdict,
+    kind: Kind,
+    kinds: Kinds,
+    groups: Vec<Vec<usize>>,
+    answers: &[Raw],
+) -> AnswerDifference {
+    let question = Question::read(&entry.query);
+    let text = |of: fn(&Question) -> String| question.as_ref().map(of).unwrap_or_default();
+    AnswerDifference {
+        number: entry.number,
+        name: text(|question| shown::absolute(&question.name)),
+        class: text(|question| question.qclass.to_string()),
+        qtype: text(|question| question.qtype.to_string()),
+        verdict,
+        kind: kind.word().to_owned(),
+        kinds: kinds.words(),
+        groups,
+        answers: answers.iter().map(|raw| shown::seen(raw, &entry.query)).collect(),
+    }
+}

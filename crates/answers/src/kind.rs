@@ -1,0 +1,175 @@
+//! Kinds of differences between two answers, and sets of them.
+
+use std::fmt;
+use std::ops::BitOr;
+use std::str::FromStr;
+
+/// What two answers differ in. A difference that shows in several places has the first of these as its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// One of the servers does not answer in time.
+    Timeout,
+    /// The socket to one of the servers has an error: nobody listens, the connection is reset.
+    Error,
+    /// One of the replies cannot be parsed.
+    Malformed,
+    /// The question sections.
+    Question,
+    /// The return code, with the upper bits of EDNS.
+    Rcode,
+    /// The flags or the opcode.
+    Flags,
+    /// The records of the answer section, without signatures.
+    Answer,
+    /// The signatures (RRSIG) of any section: what they cover, algorithm, key tag, signer; not their times and octets.
+    Signatures,
+    /// The records of the authority section, without signatures.
+    Authority,
+    /// The records of the additional section, without signatures and the OPT record.
+    Additional,
+    /// The OPT record: whether there is one, its version, size, DO bit and options.
+    Edns,
+    /// The TTLs of records that both replies have.
+    Ttl,
+}
+
+impl Kind {
+    /// All kinds in their order, each with its word.
+    pub const ALL: [(Kind, &'static str); 12] = [
+        (Kind::Timeout, "timeout"),
+        (Kind::Error, "error"),
+        (Kind::Malformed, "malformed"),
+        (Kind::Question, "question"),
+        (Kind::Rcode, "rcode"),
+        (Kind::Flags, "flags"),
+        (Kind::Answer, "answer"),
+        (Kind::Signatures, "signatures"),
+        (Kind::Authority, "authority"),
+        (Kind::Additional, "additional"),
+        (Kind::Edns, "edns"),
+        (Kind::Ttl, "ttl"),
+    ];
+
+    /// Returns the word of the kind.
+    pub fn word(self) -> &'static str {
+        Kind::ALL[self as usize].1
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Kind::ALL.into_iter().find(|(_, word)| *word == text);
+        found.map(|(kind, _)| kind).ok_or_else(|| {
+            let words = Kind::ALL.map(|(_, word)| word).join(", ");
+            format!("`{text}` is not a kind of difference: write one of {words}")
+        })
+    }
+}
+
+/// A set of kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Kinds(u16);
+
+impl Kinds {
+    /// The set without kinds.
+    pub const NONE: Self = Self(0);
+    /// The set of all kinds.
+    pub const ALL: Self = Self((1 << Kind::ALL.len()) - 1);
+
+    /// Returns the set with a further kind.
+    pub fn with(self, kind: Kind) -> Self {
+        Self(self.0 | 1 << kind as u16)
+    }
+
+    /// Returns the set without those of another.
+    pub fn without(self, other: Kinds) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns the kinds that both sets have.
+    pub fn both(self, other: Kinds) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Returns whether the set has a kind.
+    pub fn has(self, kind: Kind) -> bool {
+        self.0 & 1 << kind as u16 != 0
+    }
+
+    /// Returns whether the set has no kind.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns the kinds in their order.
+    pub fn iter(self) -> impl Iterator<Item = Kind> {
+        Kind::ALL.into_iter().map(|(kind, _)| kind).filter(move |kind| self.has(*kind))
+    }
+
+    /// Returns the first kind.
+    pub fn first(self) -> Option<Kind> {
+        self.iter().next()
+    }
+
+    /// Returns the words of the kinds.
+    pub fn words(self) -> Vec<String> {
+        self.iter().map(|kind| kind.word().to_owned()).collect()
+    }
+}
+
+impl BitOr for Kinds {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl From<Kind> for Kinds {
+    fn from(kind: Kind) -> Self {
+        Kinds::NONE.with(kind)
+    }
+}
+
+impl FromIterator<Kind> for Kinds {
+    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Self {
+        kinds.into_iter().fold(Kinds::NONE, Kinds::with)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_their_place_and_their_word() {
+        for (place, (kind, word)) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!((kind as usize, kind.word(), word.parse()), (place, word, Ok(kind)));
+        }
+        let error = "answers".parse::<Kind>().expect_err("no kind");
+        assert!(error.contains("`answers`") && error.contains("timeout, error"), "{error}");
+    }
+
+    #[test]
+    fn sets_of_kinds() {
+        let some: Kinds = [Kind::Ttl, Kind::Answer].into_iter().collect();
+        assert_eq!(
+            (some.first(), some.words()),
+            (Some(Kind::Answer), vec!["answer".into(), "ttl".into()])
+        );
+        assert_eq!(some.without(Kind::Answer.into()), Kind::Ttl.into());
+        assert_eq!(some.both(Kind::Edns.into()), Kinds::NONE);
+        assert!(
+            Kinds::ALL.has(Kind::Ttl) && Kinds::NONE.is_empty() && !(some | Kinds::NONE).is_empty()
+        );
+        assert_eq!(Kinds::ALL.iter().count(), Kind::ALL.len());
+    }
+}

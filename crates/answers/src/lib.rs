@@ -1,0 +1,32 @@
+//! Answers of several servers to the same queries, compared; one of the servers may be a capture.
+//!
+//! ```text
+//!   queries ──> Spool ──> ask all servers ──> Seen ──> compare ──> equal
+//!   (file, capture)          (one socket                    └──> Spool ──> ask again ──> differs, known, unstable
+//!                             each)
+//! ```
+//!
+//! Answers are compared without regard to the order of records, to the letter case of names and to compression. What differs
+//! is asked a second time: a difference counts only if it is there both times and each server agrees with itself.
+//!
+//! Only `ask` opens sockets and only `ask` and `diff` read a clock. Queries and what differs wait in temporary files: memory is
+//! constant.
+
+mod answer;
+mod ask;
+mod compare;
+mod data;
+mod diff;
+mod kind;
+mod known;
+mod shown;
+mod spool;
+mod stable;
+mod tally;
+
+pub use answer::Answer;
+pub use compare::{Seen, Terms, TtlTolerance, compare};
+pub use diff::{Diff, Pace, Progress, Side};
+pub use kind::{Kind, Kinds};
+pub use known::{Known, KnownError};
+pub use spool::{Raw, Spool, SpoolWriter};

@@ -1,0 +1,112 @@
+//! What two askings of the same query say: which differences of which servers are there both times.
+
+use crate::compare::{Seen, Terms, compare};
+use crate::kind::Kinds;
+
+/// Differences of every two of some servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pairs {
+    servers: usize,
+    /// Those of the servers 0 and 1, 0 and 2, ..., 1 and 2, ...
+    kinds: Vec<Kinds>,
+}
+
+impl Pairs {
+    /// Compares every two answers that were given at the same time.
+    pub(crate) fn of(seen: &[Seen], terms: &Terms) -> Self {
+        let kinds = both(seen.len()).map(|[i, j]| compare(&seen[i], &seen[j], terms, 0)).collect();
+        Pairs { servers: seen.len(), kinds }
+    }
+
+    /// Compares every two answers of two askings, the second `aged_s` seconds later: a kind of difference stays if it is there
+    /// both times, and neither of the two servers differs from itself in it.
+    pub(crate) fn stable(first: &[Seen], second: &[Seen], terms: &Terms, aged_s: u32) -> Self {
+        let own = first.iter().zip(second).map(|(one, other)| compare(one, other, terms, aged_s));
+        let own: Vec<Kinds> = own.collect();
+        let [one, other] = [Pairs::of(first, terms), Pairs::of(second, terms)];
+        let kinds = both(first.len()).zip(one.kinds.iter().zip(other.kinds));
+        let kinds = kinds.map(|([i, j], (one, other))| one.both(other).without(own[i] | own[j]));
+        Pairs { servers: first.len(), kinds: kinds.collect() }
+    }
+
+    /// Returns the kinds of all pairs.
+    pub(crate) fn all(&self) -> Kinds {
+        self.kinds.iter().fold(Kinds::NONE, |all, kinds| all | *kinds)
+    }
+
+    /// Returns every two servers that differ.
+    pub(crate) fn unlike(&self) -> impl Iterator<Item = [usize; 2]> {
+        let pairs = both(self.servers).zip(&self.kinds);
+        pairs.filter(|(_, kinds)| !kinds.is_empty()).map(|(pair, _)| pair)
+    }
+
+    /// Returns the servers, those together that do not differ from the first of their group.
+    pub(crate) fn groups(&self) -> Vec<Vec<usize>> {
+        let unlike: Vec<[usize; 2]> = self.unlike().collect();
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for server in 0..self.servers {
+            match groups.iter_mut().find(|group| !unlike.contains(&[group[0], server])) {
+                Some(group) => group.push(server),
+                None => groups.push(vec![server]),
+            }
+        }
+        groups
+    }
+}
+
+/// Returns every two of some servers, by their numbers.
+fn both(servers: usize) -> impl Iterator<Item = [usize; 2]> {
+    (0..servers).flat_map(move |i| (i + 1..servers).map(move |j| [i, j]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Answer;
+    use crate::compare::TtlTolerance;
+    use crate::kind::Kind;
+
+    const TERMS: Terms = Terms { ttl: TtlTolerance::Seconds(0), ignored: Kinds::NONE };
+
+    /// An answer to `a A` with this return code and an A record with this last octet and TTL.
+    fn answer(rcode: u8, last: u8, ttl: u8) -> Seen {
+        let mut message = b"\0\x07\x80\0\0\x01\0\x01\0\0\0\0\x01a\0\0\x01\0\x01".to_vec();
+        message[3] = rcode;
+        message.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0");
+        message.extend_from_slice(&[ttl, 0, 4, 192, 0, 2, last]);
+        Seen::Answer(Answer::read(&message).expect("an answer").into())
+    }
+
+    fn words(pairs: &Pairs) -> String {
+        pairs.all().words().join(" ")
+    }
+
+    #[test]
+    fn what_differs_both_times_is_stable() {
+        let (a, b) = (answer(0, 1, 60), answer(0, 2, 60));
+        let stable = |first: [&Seen; 2], second: [&Seen; 2]| {
+            let [first, second] = [first, second].map(|seen| seen.map(Clone::clone));
+            words(&Pairs::stable(&first, &second, &TERMS, 2))
+        };
+        assert_eq!(stable([&a, &b], [&a, &b]), "answer");
+        // It went away, a server contradicts itself, or it is another difference.
+        assert_eq!(stable([&a, &b], [&b, &b]), "");
+        assert_eq!(stable([&a, &b], [&b, &a]), "");
+        assert_eq!(stable([&a, &Seen::Timeout], [&a, &answer(3, 1, 60)]), "");
+        assert_eq!(stable([&a, &Seen::Timeout], [&a, &Seen::Timeout]), "timeout");
+        // The addresses rotate, the return code does not.
+        assert_eq!(stable([&a, &answer(3, 2, 60)], [&b, &answer(3, 1, 60)]), "rcode");
+        // Both caches count down.
+        assert_eq!(stable([&a, &answer(0, 1, 30)], [&answer(0, 1, 59), &answer(0, 1, 28)]), "ttl");
+    }
+
+    #[test]
+    fn servers_that_agree_are_a_group() {
+        let (a, b) = (answer(0, 1, 60), answer(0, 2, 60));
+        let pairs = Pairs::of(&[a.clone(), b.clone(), a, Seen::Timeout, b], &TERMS);
+        assert_eq!(pairs.groups(), [vec![0, 2], vec![1, 4], vec![3]]);
+        assert_eq!(pairs.all(), [Kind::Timeout, Kind::Answer].into_iter().collect());
+        assert_eq!(pairs.unlike().count(), 8);
+        assert!(Pairs::of(&[Seen::Malformed, Seen::Malformed], &TERMS).all().is_empty());
+    }
+}

@@ -1,0 +1,109 @@
+//! Counts of a comparison, with samples.
+
+use std::collections::BTreeMap;
+
+use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerPair, AnswerServer, AnswerVerdict};
+
+use crate::compare::Seen;
+use crate::kind::{Kind, Kinds};
+use crate::spool::Raw;
+use crate::stable::Pairs;
+
+/// Largest number of samples of each kind and verdict.
+const SAMPLES: usize = 5;
+
+/// Counts of a comparison.
+pub(crate) struct Tally {
+    servers: Vec<AnswerServer>,
+    pub(crate) asked: u64,
+    pub(crate) equal: u64,
+    /// Queries by verdict: differs, known, unstable.
+    verdicts: [u64; 3],
+    kinds: BTreeMap<Kind, AnswerKind>,
+    pairs: BTreeMap<[usize; 2], u64>,
+}
+
+impl Tally {
+    /// Makes an empty one for servers of these names.
+    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let server = |name: &str| AnswerServer { name: name.to_owned(), ..AnswerServer::default() };
+        let mut servers: Vec<AnswerServer> = names.map(server).collect();
+        if servers.len() > 2 {
+            servers.iter_mut().for_each(|server| server.alone = Some(0));
+        }
+        let (kinds, pairs) = (BTreeMap::new(), BTreeMap::new());
+        Tally { servers, asked: 0, equal: 0, verdicts: [0; 3], kinds, pairs }
+    }
+
+    /// Counts what came of each server the first time.
+    pub(crate) fn count(&mut self, raw: &[Raw], seen: &[Seen]) {
+        self.asked += 1;
+        for (server, (raw, seen)) in self.servers.iter_mut().zip(raw.iter().zip(seen)) {
+            match seen {
+                Seen::Answer(answer) => {
+                    server.replies += 1;
+                    *server.rcodes.entry(answer.rcode.to_string()).or_default() += 1;
+                }
+                Seen::Malformed => server.malformed += 1,
+                Seen::Timeout => server.timeouts += 1,
+                Seen::Failed => server.errors += 1,
+            }
+            server.over_tcp += u64::from(matches!(raw, Raw::Message { tcp: true, .. }));
+        }
+    }
+
+    /// Returns the name of a server without any reply.
+    pub(crate) fn silent(&self) -> Option<&str> {
+        let silent = self.servers.iter().find(|server| server.replies + server.malformed == 0);
+        silent.map(|server| server.name.as_str())
+    }
+
+    /// Counts a query whose answers differ.
+    pub(crate) fn add(&mut self, found: AnswerDifference, first: Kind, all: Kinds, pairs: &Pairs) {
+        self.verdicts[found.verdict as usize] += 1;
+        let of_kind =
+            |kind: Kind| AnswerKind { kind: kind.word().to_owned(), ..AnswerKind::default() };
+        let counts = self.kinds.entry(first).or_insert_with(|| of_kind(first));
+        let count = match found.verdict {
+            AnswerVerdict::Differs => &mut counts.differ,
+            AnswerVerdict::Known => &mut counts.known,
+            AnswerVerdict::Unstable => &mut counts.unstable,
+        };
+        *count += 1;
+        let stable = found.verdict != AnswerVerdict::Unstable;
+        let groups = &found.groups;
+        if stable && groups.len() == 2 {
+            let alone = groups.iter().filter(|group| group.len() == 1).map(|group| group[0]);
+            alone.for_each(|server| {
+                self.servers[server].alone = self.servers[server].alone.map(|count| count + 1);
+            });
+        }
+        if *count <= SAMPLES as u64 {
+            counts.samples.push(found);
+        }
+        if !stable {
+            return;
+        }
+        for kind in all.iter() {
+            self.kinds.entry(kind).or_insert_with(|| of_kind(kind)).among += 1;
+        }
+        for pair in pairs.unlike() {
+            *self.pairs.entry(pair).or_default() += 1;
+        }
+    }
+
+    /// Writes the counts into a record.
+    pub(crate) fn finish(self, record: &mut AnswerDiff) {
+        let [differ, known, unstable] = self.verdicts;
+        (record.asked, record.equal) = (self.asked, self.equal);
+        (record.differ, record.known, record.unstable) = (differ, known, unstable);
+        record.servers = self.servers;
+        record.kinds = self.kinds.into_values().collect();
+        for kind in &mut record.kinds {
+            kind.samples.sort_by_key(|sample| (sample.verdict, sample.number));
+        }
+        let pair =
+            |([first, second], differ): ([usize; 2], u64)| AnswerPair { first, second, differ };
+        record.pairs = self.pairs.into_iter().map(pair).collect();
+    }
+}

@@ -1,0 +1,134 @@
+//! Running a comparison: progress, outputs, exit code.
+
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use answers::{Diff, Progress};
+use anyhow::anyhow;
+use record::{AnswerDiff, AnswerDifference};
+use report::view::thousands;
+use tester::Background;
+
+use super::DIFFERS;
+use super::queries::Queries;
+use crate::failure::Failure;
+use crate::output::{self, is_stdout, output};
+use crate::process::interruption;
+
+/// Time after which the progress is shown, and between two of its lines.
+const FIRST: Duration = Duration::from_secs(2);
+const NEXT: Duration = Duration::from_millis(500);
+
+/// Files of the result.
+pub(super) struct Outputs<'a> {
+    pub(super) json: &'a Option<PathBuf>,
+    pub(super) lines: &'a Option<PathBuf>,
+    pub(super) page: &'a Option<PathBuf>,
+}
+
+impl Outputs<'_> {
+    fn all(&self) -> [&Option<PathBuf>; 3] {
+        [self.json, self.lines, self.page]
+    }
+
+    /// Tries whether all can be written, before anything is asked.
+    pub(super) fn try_writing(&self) -> Result<(), Failure> {
+        if self.all().into_iter().flatten().filter(|path| is_stdout(path)).count() > 1 {
+            return Err(Failure::BadInput(anyhow!(
+                "only one of the outputs can be the standard output"
+            )));
+        }
+        output::try_writing(self.all())
+    }
+
+    fn write(&self, record: &AnswerDiff) -> Result<(), Failure> {
+        let json = self.json.as_ref().map_or(Ok(()), |path| record::write(path, record));
+        let page = self.page.as_ref().map_or(Ok(()), |path| {
+            record::write_bytes(path, report::answers_page(record).as_bytes())
+        });
+        if !self.all().into_iter().flatten().any(|path| is_stdout(path)) {
+            print!("{}", report::answers(record));
+        }
+        json.and(page).map_err(Failure::run)
+    }
+}
+
+/// A comparison with all that it needs.
+pub(super) struct Comparison<'a> {
+    pub(super) diff: Diff,
+    pub(super) queries: Queries,
+    pub(super) outputs: Outputs<'a>,
+}
+
+impl Comparison<'_> {
+    /// Runs it, and writes its outputs.
+    ///
+    /// # Errors
+    /// A verdict, if answers differ beyond what is known; a failure, if it ended early.
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Comparison { diff, queries, outputs } = self;
+        let stop = interruption()?;
+        let progress = Arc::new(Progress::default());
+        let shown = show(progress.clone(), queries.spool.count());
+        let mut lines =
+            outputs.lines.as_ref().map(|path| output(path).map(BufWriter::new)).transpose()?;
+        let mut line = |found: &AnswerDifference| match &mut lines {
+            Some(out) => {
+                serde_json::to_writer(&mut *out, found)?;
+                out.write_all(b"\n")
+            }
+            None => Ok(()),
+        };
+        let record = diff.run(&queries.spool, &mut line, &progress, &stop);
+        drop(shown);
+        let mut record =
+            record.map_err(|e| Failure::run(anyhow!("the comparison cannot be stored: {e}")))?;
+        record.queries_from = queries.from;
+        record.incomplete = record.incomplete.or(queries.incomplete);
+        let flushed = lines.map_or(Ok(()), |mut out| out.flush()).map_err(Failure::run);
+        outputs.write(&record).and(flushed)?;
+        match &record.incomplete {
+            Some(why) => Err(Failure::run(anyhow!("the comparison is incomplete: {why}"))),
+            None if record.differ > 0 => Err(Failure::Verdict(DIFFERS)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Shows the counters on a terminal until the returned value is dropped.
+fn show(progress: Arc<Progress>, queries: u64) -> Option<Background<()>> {
+    let terminal = std::io::stderr().is_terminal();
+    terminal.then(|| Background::start(move |done| draw(&progress, queries, done)))
+}
+
+fn draw(progress: &Progress, queries: u64, done: &AtomicBool) {
+    let began = Instant::now();
+    let (mut last, mut drawn) = (began, false);
+    while !done.load(Ordering::Relaxed) {
+        std::thread::park_timeout(Duration::from_millis(100));
+        if began.elapsed() < FIRST || last.elapsed() < NEXT {
+            continue;
+        }
+        let [asked, unlike, again] = [&progress.asked, &progress.unlike, &progress.again]
+            .map(|counter| counter.load(Ordering::Relaxed));
+        let number = |count: u64| thousands(count as f64);
+        let again = match again {
+            0 => String::new(),
+            again => format!(", {} asked again", number(again)),
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        eprint!(
+            "\r\x1b[Kdiff {seconds:>6.1} s  {} of {} asked  {} unlike{again}",
+            number(asked),
+            number(queries),
+            number(unlike)
+        );
+        (last, drawn) = (Instant::now(), true);
+    }
+    if drawn {
+        eprint!("\r\x1b[K");
+    }
+}

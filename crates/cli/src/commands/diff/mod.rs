@@ -1,0 +1,169 @@
+//! `dnsdyno diff`: the answers of several servers to the same queries, compared.
+
+mod comparison;
+mod queries;
+
+use std::path::PathBuf;
+
+use answers::{Diff, Kind, Known, Pace, Side, Terms, TtlTolerance};
+use anyhow::anyhow;
+use clap::{ArgAction, Args};
+use measure::{Nanos, Qps, Transport};
+
+use self::comparison::{Comparison, Outputs};
+use self::queries::Queries;
+use super::load::{LoadArgs, Speed};
+use crate::arguments::address::{Family, Target};
+use crate::failure::Failure;
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  Does the new version answer as the old one does? Every name of a file, all that differs as JSON Lines, and a page
+    dnsdyno diff 192.0.2.1 192.0.2.2 --queries names.txt --lines unlike.jsonl --page diff.html
+
+  Three resolvers, whose caches are of different age, with the queries of a capture; sizes of EDNS do not count
+    dnsdyno diff [::1]:5301 [::1]:5302 [::1]:5303 --capture day.pcap.zst --ttl any --ignore edns
+
+  One server against the replies in a capture of another, at the capture's times
+    dnsdyno diff 192.0.2.1 --capture day.pcap.zst --speed 1x
+
+  In a CI job: differences that are known do not fail it
+    dnsdyno diff 192.0.2.1 192.0.2.2 --queries names.txt --known known.txt
+
+What differs is asked twice: a difference counts if it is there both times and each server agrees with itself.
+
+Exit codes: 0 no differences but known and unstable ones; 3 other differences; 2 bad input; 1 the comparison ended early.";
+
+/// Exit code if answers differ beyond what is known.
+const DIFFERS: u8 = 3;
+/// Difference of TTLs of two servers that is none, in seconds: that of caches that were filled one after the other.
+const USUAL_TTL_S: u32 = 5;
+/// Time between the two askings.
+const PAUSE: Nanos = Nanos::from_secs(1);
+/// Rate of queries to each server, and number of queries under way at once.
+const USUAL_QPS: f64 = 1_000.0;
+const USUAL_WINDOW: u16 = 64;
+
+/// `dnsdyno diff`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DiffArgs {
+    /// The servers: addresses or names, with or without :PORT; one is compared with the replies of --capture
+    #[arg(value_name = "SERVER", required = true, num_args = 1..=8)]
+    servers: Vec<Target>,
+    /// Compare also with the replies in the capture, as a first server
+    #[arg(long, requires = "capture")]
+    captured: bool,
+    /// Ask at the times of the capture, as a multiple of its speed (2x, 0.5x), in place of --rate
+    #[arg(long, value_name = "FACTOR", requires = "capture", conflicts_with = "rate")]
+    speed: Option<Speed>,
+    /// Largest rate of queries to each server, in queries per second (500, 10k) [default: 1k]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Qps>,
+    /// Number of queries under way at once
+    #[arg(long, value_name = "N", default_value_t = USUAL_WINDOW, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    window: u16,
+    /// Timeout of a reply, over UDP and again over TCP
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    timeout: Nanos,
+    /// Time before what differs is asked again
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pause: Nanos,
+    /// Write the result to this file as JSON, with samples (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write all queries whose answers differ to this file, a line of JSON each (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    lines: Option<PathBuf>,
+    /// Write the result to this file as an HTML page
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    #[command(flatten)]
+    queries: queries::QueryArgs,
+    #[command(flatten)]
+    terms: TermArgs,
+}
+
+/// What counts as a difference.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Differences")]
+struct TermArgs {
+    /// Difference that TTLs may have: exact, a time (5s), a share (10%), any [default: 5s; any of a capture]
+    #[arg(long, value_name = "DIFFERENCE")]
+    ttl: Option<TtlTolerance>,
+    /// Kinds of differences that are not compared: timeout, error, malformed, question, rcode, flags, answer, signatures,
+    /// authority, additional, edns, ttl
+    #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
+    ignore: Vec<Kind>,
+    /// A file of known differences, a line each: KINDS NAME TYPE, such as `ttl,additional *.example.com *`
+    #[arg(long, value_name = "FILE")]
+    known: Option<PathBuf>,
+}
+
+impl TermArgs {
+    fn terms(&self, captured: bool) -> Terms {
+        let usual = if captured { TtlTolerance::Any } else { TtlTolerance::Seconds(USUAL_TTL_S) };
+        Terms { ttl: self.ttl.unwrap_or(usual), ignored: self.ignore.iter().copied().collect() }
+    }
+
+    fn known(&self) -> Result<Known, Failure> {
+        let Some(path) = &self.known else { return Ok(Known::default()) };
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Failure::input(anyhow!("cannot read the known differences {shown}: {e}"))
+        })?;
+        Known::parse(&text).map_err(|e| Failure::input(anyhow!("{shown}:{e}")))
+    }
+}
+
+pub(crate) fn run(args: &DiffArgs) -> Result<(), Failure> {
+    let captured = args.captured || (args.servers.len() == 1 && !args.queries.capture.is_empty());
+    if args.servers.len() + usize::from(captured) < 2 {
+        let why = "one server has nothing to be compared with: name another, or a capture with replies (--capture)";
+        return Err(Failure::BadInput(anyhow!(why)));
+    }
+    if args.timeout == Nanos::ZERO {
+        return Err(Failure::BadInput(anyhow!("--timeout must be longer than 0")));
+    }
+    let qps = args.rate.map_or(USUAL_QPS, Qps::get);
+    let diff = Diff {
+        sides: sides(&args.servers, captured)?,
+        terms: args.terms.terms(captured),
+        known: args.terms.known()?,
+        pace: args.speed.map_or(Pace::Rate(qps), |speed| Pace::Captured { speed: speed.factor() }),
+        again_qps: qps,
+        window: args.window,
+        timeout: args.timeout.into(),
+        pause: args.pause.into(),
+    };
+    let outputs = Outputs { json: &args.json, lines: &args.lines, page: &args.page };
+    outputs.try_writing()?;
+    Comparison { diff, queries: args.queries.read(captured)?, outputs }.run()
+}
+
+fn sides(servers: &[Target], captured: bool) -> Result<Vec<Side>, Failure> {
+    let server = |target: &Target| {
+        let address = target.resolve(Transport::Udp.default_port(), Family::Any);
+        address.map(|address| Side::Server { name: target.to_string(), address })
+    };
+    let captured = captured.then_some(Ok(Side::Captured));
+    let all = captured.into_iter().chain(servers.iter().map(server));
+    all.collect::<anyhow::Result<_>>().map_err(Failure::BadInput)
+}
+
+/// Runs `load --replay --compare`: the replies to a capture's queries, at its times, against those of the capture.
+pub(crate) fn replay(args: &LoadArgs, capture: PathBuf) -> Result<(), Failure> {
+    let terms = TermArgs { ttl: None, ignore: Vec::new(), known: None }.terms(true);
+    let diff = Diff {
+        sides: sides(std::slice::from_ref(&args.target), true)?,
+        terms,
+        known: Known::default(),
+        pace: Pace::Captured { speed: args.replay.speed.factor() },
+        again_qps: USUAL_QPS,
+        window: USUAL_WINDOW,
+        timeout: args.timeout.into(),
+        pause: PAUSE.into(),
+    };
+    let outputs = Outputs { json: &args.json, lines: &None, page: &None };
+    outputs.try_writing()?;
+    let queries = Queries::of_captures(vec![capture], args.replay.replay_port.clone(), true, None)?;
+    Comparison { diff, queries, outputs }.run()
+}

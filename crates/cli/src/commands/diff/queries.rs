@@ -1,0 +1,168 @@
+//! The queries of a comparison: of a query file, or of captures, where they may have replies.
+
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use answers::{Raw, Spool, SpoolWriter};
+use anyhow::anyhow;
+use clap::Args;
+use measure::Nanos;
+use trace::exchanges::{Exchange, Exchanges};
+use wire::query_line::{self, MAX_LINE};
+use wire::{Edns, QueryTemplate};
+
+use crate::arguments::number::parse_count;
+use crate::commands::trace::input::InputArgs;
+use crate::failure::Failure;
+
+/// Where the queries come from.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Queries")]
+pub(super) struct QueryArgs {
+    /// Ask the queries of this file (`name type` a line, plain or compressed; - for the standard input), each once
+    #[arg(long, value_name = "FILE", required_unless_present = "capture")]
+    queries: Option<PathBuf>,
+    /// Ask the queries of this capture, as they are except for their ids; may be repeated
+    #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["queries", "edns", "dnssec", "no_recursion"])]
+    pub(super) capture: Vec<PathBuf>,
+    /// Ports whose traffic in the capture is DNS
+    #[arg(
+        long = "port",
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "53",
+        requires = "capture"
+    )]
+    ports: Vec<u16>,
+    /// Largest number of queries (500, 100k) [default: all]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    count: Option<u64>,
+    /// Send EDNS(0) with this UDP size
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "1232")]
+    edns: Option<u16>,
+    /// Send EDNS(0) with the DO bit
+    #[arg(long)]
+    dnssec: bool,
+    /// Do not set the RD bit
+    #[arg(long)]
+    no_recursion: bool,
+}
+
+impl QueryArgs {
+    /// Reads the queries, with their replies if these are `captured`.
+    pub(super) fn read(&self, captured: bool) -> Result<Queries, Failure> {
+        match &self.queries {
+            Some(path) => self.of_file(path),
+            None => {
+                Queries::of_captures(self.capture.clone(), self.ports.clone(), captured, self.count)
+            }
+        }
+    }
+
+    fn of_file(&self, path: &Path) -> Result<Queries, Failure> {
+        let shown = path.display();
+        let unreadable =
+            |e: io::Error| Failure::input(anyhow!("cannot read the query file {shown}: {e}"));
+        let mut lines = BufReader::new(trace::source::open(path).map_err(unreadable)?);
+        let edns = (self.dnssec || self.edns.is_some()).then(|| Edns {
+            udp_size: self.edns.unwrap_or(Edns::default().udp_size),
+            dnssec_ok: self.dnssec,
+            ..Edns::default()
+        });
+        let mut out = SpoolWriter::new().map_err(no_room)?;
+        let (mut line, mut number, mut queries) = (Vec::new(), 0u64, 0);
+        while self.count.is_none_or(|count| queries < count) {
+            line.clear();
+            // A line that is too long is refused with its first part.
+            let mut some = io::Read::take(&mut lines, MAX_LINE as u64 + 2);
+            if some.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
+                break;
+            }
+            number += 1;
+            let bad = |e: query_line::BadLine| {
+                let why = "a line is a name and a type, such as `www.example.com AAAA`";
+                Failure::input(anyhow!("{shown}:{number}:{}: {}; {why}", e.column, e.why))
+            };
+            let Some((name, qtype)) = query_line::parse(line.trim_ascii_end()).map_err(bad)? else {
+                continue;
+            };
+            let query = QueryTemplate::new(&name, qtype, !self.no_recursion, false, edns.as_ref());
+            out.push(Nanos::ZERO, query.bytes(), None).map_err(no_room)?;
+            queries += 1;
+        }
+        Queries::of(out, vec![shown.to_string()], None)
+    }
+}
+
+fn no_room(e: io::Error) -> Failure {
+    let place = std::env::temp_dir();
+    Failure::run(anyhow!(
+        "cannot store the queries in {}: {e}; set TMPDIR to a folder with enough space",
+        place.display()
+    ))
+}
+
+/// Queries in a temporary file.
+pub(super) struct Queries {
+    pub(super) spool: Spool,
+    /// Files that they come from.
+    pub(super) from: Vec<String>,
+    /// Reason why not all were read.
+    pub(super) incomplete: Option<String>,
+}
+
+impl Queries {
+    fn of(
+        out: SpoolWriter,
+        from: Vec<String>,
+        incomplete: Option<String>,
+    ) -> Result<Self, Failure> {
+        let spool = out.finish().map_err(no_room)?;
+        if spool.count() == 0 {
+            return Err(Failure::input(anyhow!("{}: no query is there", from.join(", "))));
+        }
+        Ok(Queries { spool, from, incomplete })
+    }
+
+    /// Reads the queries of captures, at most `count`, with their replies if these are `captured`; queries with a truncated
+    /// reply are left out, since the client asks again over TCP.
+    pub(super) fn of_captures(
+        captures: Vec<PathBuf>,
+        ports: Vec<u16>,
+        captured: bool,
+        count: Option<u64>,
+    ) -> Result<Self, Failure> {
+        let input = InputArgs::of_files(captures, ports);
+        let mut out = SpoolWriter::new().map_err(no_room)?;
+        let (mut first, mut queries, mut failed) = (None, 0, None);
+        let mut take = |exchange: Exchange| {
+            if failed.is_some() || count.is_some_and(|count| queries >= count) {
+                return;
+            }
+            let start = *first.get_or_insert(exchange.at);
+            let reply = match exchange.reply {
+                Some(bytes) => Raw::Message { bytes, tcp: false },
+                None => Raw::Timeout,
+            };
+            let reply = captured.then_some(reply);
+            failed = out.push(exchange.at.since(start), &exchange.query, reply).err();
+            queries += 1;
+        };
+        let mut exchanges = Exchanges::default();
+        let (_, error) = input.read(|message| exchanges.add(message, &mut take))?;
+        let left_out = exchanges.finish(&mut take);
+        if let Some(error) = failed {
+            return Err(no_room(error));
+        }
+        for (number, what) in [
+            (left_out.other_opcodes, "of another opcode than QUERY"),
+            (left_out.malformed, "malformed, cut short or without a question"),
+            (left_out.truncated, "with a truncated reply"),
+        ] {
+            if number > 0 {
+                eprintln!("queries of the capture that are not asked, {what}: {number}");
+            }
+        }
+        Queries::of(out, input.names(), error.map(|e| e.to_string()))
+    }
+}

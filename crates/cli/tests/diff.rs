@@ -1,0 +1,512 @@
+//! `dnsdyno diff` against real servers, and against scripted ones.
+
+mod kit;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::cargo_bin;
+use kit::AuthDns;
+use measure::Nanos;
+use serde_json::Value;
+use trace::{Message, Transport, Writer};
+use wire::message::question_end;
+use wire::{Name, Qtype, QueryTemplate};
+
+/// Runs `dnsdyno` and returns exit code, standard output, standard error.
+fn dnsdyno(args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(cargo_bin("dnsdyno")).args(args).output().expect("starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+/// Runs `dnsdyno diff --json -`; returns exit code and record, which is valid by its schema.
+fn diff(args: &[&str]) -> (i32, Value) {
+    let (code, out, err) = dnsdyno(&[&["diff"], args, &["--json", "-"]].concat());
+    let record = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{args:?}: {e}: {err}"));
+    check("answer-diff", &record);
+    (code, record)
+}
+
+/// Checks a document by the schema of this name.
+fn check(name: &str, document: &Value) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+    let text = std::fs::read(folder.join(name).with_extension("json")).expect("a schema");
+    let schema: Value = serde_json::from_slice(&text).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let faults: Vec<String> =
+        validator.iter_errors(document).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(faults.is_empty(), "{name}: {faults:#?}");
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let dirs = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
+    let more = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
+    dirs.into_iter().chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
+}
+
+/// A port that is free over UDP and TCP now.
+fn free_port() -> u16 {
+    loop {
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let port = udp.local_addr().expect("bound").port();
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A server on a port of 127.0.0.1, ended when dropped.
+struct Server {
+    child: Child,
+    address: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a command in a folder, and waits until it answers for a name with NOERROR.
+fn serve(
+    dir: tempfile::TempDir,
+    command: &[String],
+    port: u16,
+    name: &str,
+    qtype: Qtype,
+) -> Server {
+    let log = std::fs::File::create(dir.path().join("log")).expect("creates");
+    let mut server = Command::new(&command[0]);
+    server.args(&command[1..]).current_dir(dir.path()).stdin(Stdio::null());
+    server.stdout(log.try_clone().expect("a file")).stderr(log);
+    let child = server.spawn().expect("starts");
+    let server = Server { child, address: format!("127.0.0.1:{port}"), _dir: dir };
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+    socket.connect(&server.address).expect("connects");
+    socket.set_read_timeout(Some(Duration::from_millis(200))).expect("sets");
+    let limit = Instant::now() + Duration::from_secs(60);
+    let mut reply = [0; 4096];
+    // Refused while nobody listens.
+    while socket.send(&query(name, qtype, 1)).is_err()
+        || !socket.recv(&mut reply).is_ok_and(|n| n > 12 && reply[3] & 15 == 0)
+    {
+        let log = std::fs::read_to_string(server._dir.path().join("log")).unwrap_or_default();
+        assert!(Instant::now() < limit, "{command:?} does not answer: {log}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server
+}
+
+/// Starts a server as its adapter configures it; `more` is added to its configuration file.
+fn adapter(name: &str, set: &[String], file: &str, more: &str, probe: Qtype) -> Server {
+    let dir = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let folder = dir.path().display().to_string();
+    let listen = [
+        "listen.v4=127.0.0.1".to_owned(),
+        "listen.v6=::1".to_owned(),
+        format!("listen.port={port}"),
+        "threads=1".to_owned(),
+    ];
+    let mut args = vec!["servers", "configure", name, "--dir", &folder];
+    listen.iter().chain(set).for_each(|set| args.extend(["--set", set]));
+    let (code, out, err) = dnsdyno(&args);
+    assert_eq!(code, 0, "{err}");
+    let path = dir.path().join(file);
+    let text = std::fs::read_to_string(&path).expect("a configuration");
+    std::fs::write(path, text + more).expect("written");
+    let command: Vec<String> = out.split_whitespace().map(str::to_owned).collect();
+    serve(dir, &command, port, "www.dns64perf.test", probe)
+}
+
+/// Starts NSD with these lines of the zone `dns64perf.test`; `None` where it is not installed.
+fn nsd(lines: &str) -> Option<Server> {
+    if find("nsd").is_none() {
+        skip::because("nsd is not installed");
+        return None;
+    }
+    let zone = tempfile::NamedTempFile::new().expect("a file");
+    let head = "$ORIGIN dns64perf.test.\n$TTL 3600\n@ SOA ns1 hostmaster 1 3600 900 604800 300\n@ NS ns1\n\
+                ns1 A 192.0.2.53\nwww A 192.0.2.80\n";
+    std::fs::write(zone.path(), format!("{head}{lines}")).expect("written");
+    let set = [
+        "zone=dns64perf.test".to_owned(),
+        format!("zone_file={}", zone.path().display()),
+        "buffer=2097152".to_owned(),
+    ];
+    // It has read the zone when it answers.
+    Some(adapter("nsd", &set, "nsd.conf", "", Qtype::A))
+}
+
+fn query(name: &str, qtype: Qtype, id: u16) -> Vec<u8> {
+    let name: Name = name.parse().expect("a name");
+    let mut query = QueryTemplate::new(&name, qtype, true, false, None).bytes().to_vec();
+    query[..2].copy_from_slice(&id.to_be_bytes());
+    query
+}
+
+/// Changes a reply to a name; an empty one is not sent.
+type Change = fn(&mut Vec<u8>);
+
+/// A server over UDP in front of another that changes its replies to some names.
+fn altering(server: &str, changes: BTreeMap<String, Change>) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+    let address = socket.local_addr().expect("bound");
+    let behind = UdpSocket::bind("127.0.0.1:0").expect("binds");
+    behind.connect(server).expect("connects");
+    behind.set_read_timeout(Some(Duration::from_secs(5))).expect("sets");
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 65_535];
+        loop {
+            let Ok((len, client)) = socket.recv_from(&mut buffer) else { return };
+            behind.send(&buffer[..len]).expect("sent");
+            let Ok(len) = behind.recv(&mut buffer) else { continue };
+            let mut reply = buffer[..len].to_vec();
+            let name = wire::message::name_at(&reply, 12).expect("a question").to_string();
+            if let Some(change) = changes.get(&name) {
+                change(&mut reply);
+            }
+            if !reply.is_empty() {
+                let _ = socket.send_to(&reply, client);
+            }
+        }
+    });
+    address
+}
+
+/// Writes a file into a folder and returns its path.
+fn file(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, text).expect("written");
+    path.display().to_string()
+}
+
+/// Names that both zones have alike.
+const ALIKE: usize = 490;
+
+#[test]
+fn ten_planted_differences_are_found_and_no_other() {
+    let alike: String = (0..ALIKE).map(|i| format!("n{i} A 192.0.2.{}\n", i % 250)).collect();
+    let odd = "drop A 192.0.2.1\ncut A 192.0.2.1\nquestion A 192.0.2.1\nflag A 192.0.2.1\nopt A 192.0.2.1\n";
+    let one = "gone A 192.0.2.1\nother A 192.0.2.1\nage A 192.0.2.1\nsub NS ns.example.\nglue NS ns.glue\nns.glue A 192.0.2.1\n";
+    let two = "other A 192.0.2.2\nage 60 A 192.0.2.1\nsub NS ns.example.net.\nglue NS ns.glue\nns.glue A 192.0.2.2\n";
+    let (Some(first), Some(second)) =
+        (nsd(&format!("{alike}{odd}{one}")), nsd(&format!("{alike}{odd}{two}")))
+    else {
+        return;
+    };
+    let changes: [(&str, Change); 5] = [
+        ("drop", |reply| reply.clear()),
+        ("cut", |reply| reply.truncate(reply.len() - 3)),
+        ("question", |reply| {
+            let end = question_end(reply).expect("a question");
+            reply[end - 3] = 16;
+        }),
+        ("flag", |reply| reply[2] &= !4),
+        // NSD's OPT record has no options.
+        ("opt", |reply| {
+            reply.truncate(reply.len() - 11);
+            reply[11] -= 1;
+        }),
+    ];
+    let changes = changes.map(|(name, change)| (format!("{name}.dns64perf.test"), change));
+    let front = altering(&second.address, changes.into_iter().collect()).to_string();
+    let dir = tempfile::tempdir().expect("a folder");
+    let planted = [
+        ("timeout", "drop"),
+        ("malformed", "cut"),
+        ("question", "question"),
+        ("rcode", "gone"),
+        ("flags", "flag"),
+        ("answer", "other"),
+        ("authority", "www.sub"),
+        ("additional", "www.glue"),
+        ("edns", "opt"),
+        ("ttl", "age"),
+    ];
+    let names = (0..ALIKE).map(|i| format!("n{i}")).chain(planted.map(|(_, name)| name.to_owned()));
+    let lines: String = names.map(|name| format!("{name}.dns64perf.test A\n")).collect();
+    let queries = file(dir.path(), "q", &lines);
+    let lines = dir.path().join("lines").display().to_string();
+    let page = dir.path().join("page.html").display().to_string();
+    let common =
+        ["--queries", &queries, "--edns", "--no-recursion", "--ttl", "exact", "--window", "8"];
+    let outputs = ["--lines", &lines, "--page", &page];
+    let (code, record) = diff(&[&[&*first.address, &*front], &common[..], &outputs].concat());
+    assert_eq!(
+        (code, &record["asked"], &record["differ"]),
+        (3, &500.into(), &10.into()),
+        "{record:#}"
+    );
+    for (kind, name) in planted {
+        let of_kind = record["kinds"].as_array().expect("kinds").iter().find(|k| k["kind"] == kind);
+        let of_kind = of_kind.unwrap_or_else(|| panic!("no {kind}: {record:#}"));
+        let samples = of_kind["samples"].as_array().expect("samples").iter();
+        let differs: Vec<&Value> = samples
+            .filter(|sample| sample["verdict"] == "differs")
+            .map(|sample| &sample["name"])
+            .collect();
+        assert_eq!(
+            (&of_kind["differ"], differs),
+            (&1.into(), vec![&format!("{name}.dns64perf.test.").into()]),
+            "{kind}"
+        );
+    }
+    let text = std::fs::read_to_string(&lines).expect("lines");
+    let all: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    all.iter().for_each(|line| check("answer-difference", line));
+    assert_eq!(all.iter().filter(|line| line["verdict"] == "differs").count(), 10);
+    let page = std::fs::read_to_string(&page).expect("a page");
+    assert!(page.contains("10 queries are answered differently") && page.contains("192.0.2.2"));
+    // All known, by name or by kind; and not compared.
+    let known = "* drop.dns64perf.test A\n# alike\nmalformed,question,rcode,answer,authority * *\n\
+                 flags,additional,edns,ttl *.dns64perf.test *\n";
+    let known = file(dir.path(), "known", known);
+    let (code, record) =
+        diff(&[&[&*first.address, &*front, "--known", &known], &common[..]].concat());
+    assert_eq!(
+        (code, &record["differ"], &record["known"]),
+        (0, &0.into(), &10.into()),
+        "{record:#}"
+    );
+    let most = "timeout,malformed,question,rcode,flags,answer,authority,additional,edns";
+    let (code, record) =
+        diff(&[&[&*first.address, &*front, "--ignore", most], &common[..]].concat());
+    assert_eq!((code, &record["differ"]), (3, &1.into()), "{record:#}");
+    // A server does not differ from itself.
+    let (code, record) = diff(&[&[&*first.address, &*first.address], &common[..]].concat());
+    assert_eq!((code, &record["equal"]), (0, &500.into()), "{record:#}");
+}
+
+#[test]
+fn a_server_that_contradicts_itself_is_unstable() {
+    let auth = AuthDns::start(&["--namespace", "10.0.0.0/8"]);
+    static ODD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    // The last octet of the only address; a reply of the AuthDNS without EDNS ends with it.
+    let change: Change = |reply| {
+        let last = reply.len() - 1;
+        reply[last] ^= 1 + u8::from(ODD.fetch_xor(true, std::sync::atomic::Ordering::Relaxed));
+    };
+    let name = "010-000-000-001.dns64perf.test";
+    let front = altering(auth.plain(), BTreeMap::from([(name.to_owned(), change)])).to_string();
+    let dir = tempfile::tempdir().expect("a folder");
+    let queries = file(dir.path(), "q", &format!("{name} A\n010-000-000-002.dns64perf.test A\n"));
+    let (code, record) = diff(&[auth.plain(), &front, "--queries", &queries, "--pause", "1ms"]);
+    assert_eq!(
+        (code, &record["equal"], &record["unstable"]),
+        (0, &1.into(), &1.into()),
+        "{record:#}"
+    );
+    assert_eq!(record["kinds"][0]["samples"][0]["name"], format!("{name}."));
+}
+
+#[test]
+fn replies_are_held_against_those_of_a_capture() {
+    let auth = AuthDns::start(&["--namespace", "10.0.0.0/8"]);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+    socket.connect(auth.plain()).expect("connects");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("sets");
+    let mut out = Writer::new(Vec::new()).expect("in memory");
+    let (client, server): (SocketAddr, SocketAddr) = (
+        "10.0.0.1:1000".parse().expect("an address"),
+        "192.0.2.53:53".parse().expect("an address"),
+    );
+    for number in 0..20u16 {
+        let query = query(&format!("010-000-000-{number:03}.dns64perf.test"), Qtype::A, number);
+        socket.send(&query).expect("sent");
+        let mut buffer = [0; 512];
+        let len = socket.recv(&mut buffer).expect("a reply");
+        // One is captured with another address, one without a reply.
+        buffer[len - 1] ^= u8::from(number == 7);
+        let mut write = |at_ms: u64, source, destination, bytes: &[u8]| {
+            let at = Nanos(1_700_000_000_000_000_000 + at_ms * 1_000_000);
+            let (frame, transport, len) = (1, Transport::Udp, bytes.len());
+            let (fragmented, cut) = (false, false);
+            out.write(&Message {
+                frame,
+                at,
+                source,
+                destination,
+                transport,
+                fragmented,
+                cut,
+                len,
+                bytes,
+            });
+        };
+        let at_ms = u64::from(number) * 10;
+        write(at_ms, client, server, &query);
+        if number != 9 {
+            write(at_ms + 1, server, client, &buffer[..len]);
+        }
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let capture = dir.path().join("capture.pcap");
+    std::fs::write(&capture, out.finish().expect("in memory")).expect("written");
+    let capture = capture.display().to_string();
+    let differs = |record: &Value| -> Vec<String> {
+        let kinds = record["kinds"].as_array().expect("kinds").iter();
+        kinds.map(|kind| format!("{} {}", kind["kind"], kind["samples"][0]["name"])).collect()
+    };
+    let wanted = [
+        "\"timeout\" \"010-000-000-009.dns64perf.test.\"",
+        "\"answer\" \"010-000-000-007.dns64perf.test.\"",
+    ];
+    let (code, record) = diff(&[auth.plain(), "--capture", &capture, "--pause", "1ms"]);
+    assert_eq!(
+        (code, &record["asked"], differs(&record)),
+        (3, &20.into(), wanted.map(str::to_owned).to_vec())
+    );
+    assert_eq!(record["servers"][0]["name"], "captured");
+    let args =
+        ["load", auth.plain(), "--replay", &capture, "--compare", "--speed", "2x", "--json", "-"];
+    let (code, out, err) = dnsdyno(&args);
+    let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
+    assert_eq!(
+        (code, &record["rate_qps"], differs(&record)),
+        (3, &Value::Null, wanted.map(str::to_owned).to_vec())
+    );
+    // The capture's queries, but not its replies.
+    let (code, record) =
+        diff(&[auth.plain(), auth.plain(), "--capture", &capture, "--count", "15"]);
+    assert_eq!((code, &record["asked"], &record["equal"]), (0, &15.into(), &15.into()));
+    // Interrupted by a damaged end.
+    let whole = std::fs::read(&capture).expect("there");
+    std::fs::write(&capture, &whole[..whole.len() - 5]).expect("written");
+    let (code, out, err) =
+        dnsdyno(&["diff", auth.plain(), "--capture", &capture, "--pause", "1ms"]);
+    assert!(
+        code == 1 && out.contains("incomplete: ") && err.contains("is cut short"),
+        "{out}{err}"
+    );
+}
+
+#[test]
+fn bad_input_and_silent_servers_are_told() {
+    let auth = AuthDns::start(&["--namespace", "10.0.0.0/8"]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let queries = file(dir.path(), "q", "a.test A\n\nb.test AX\n");
+    let good = file(dir.path(), "good", "a.test A\n");
+    let none = file(dir.path(), "none", "; no query\n");
+    let known = file(dir.path(), "known", "ttl * *\nttls * *\n");
+    let two = [auth.plain(), auth.plain()];
+    let table: [(&[&str], &str); 9] = [
+        (&["--queries", &queries], "q:3:8: "),
+        (&["--queries", "/nowhere/q"], "cannot read the query file /nowhere/q"),
+        (&["--queries", &none], "none: no query is there"),
+        (&["--capture", "/nowhere/c"], "/nowhere/c"),
+        (&["--queries", &good, "--known", &known], "known:2:1: `ttls` is not a kind of difference"),
+        (&["--queries", &good, "--ttl", "some"], "`some` is not a difference of TTLs"),
+        (
+            &["--queries", &good, "--ignore", "size"],
+            "`size` is not a kind of difference: write one of timeout",
+        ),
+        (&["--queries", &good, "--json", "-", "--lines", "-"], "only one of the outputs"),
+        (&["--queries", &good, "--json", "/nowhere/x"], "cannot write /nowhere/x"),
+    ];
+    for (args, part) in table {
+        let (code, out, err) = dnsdyno(&[&["diff"], &two[..], args].concat());
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.contains(part), "{args:?}: {err}");
+    }
+    let (code, _, err) = dnsdyno(&["diff", auth.plain(), "--queries", &good]);
+    assert!(code == 2 && err.contains("one server has nothing to be compared with"), "{err}");
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let (code, out, err) =
+        dnsdyno(&["diff", auth.plain(), &nobody, "--queries", &good, "--pause", "1ms"]);
+    assert!(code == 1 && err.contains(&format!("{nobody} answered no query")), "{out}{err}");
+}
+
+/// Lines of the zone that the three servers ask for, and the queries.
+fn mixed() -> [String; 2] {
+    let (mut zone, mut queries) = (String::new(), String::new());
+    for i in 0..400 {
+        let record = match i % 10 {
+            0..4 => format!("n{i} A 192.0.2.{}\n", i % 250),
+            4 => format!("n{i} A 192.0.2.1\nn{i} AAAA 2001:db8::{i:x}\n"),
+            5 => format!("n{i} AAAA 2001:db8::{i:x}\n"),
+            6 => format!("n{i} CNAME n{}\n", i - 6),
+            7 => format!("n{i} MX 10 ns1\n"),
+            8 => (0..90).map(|last| format!("n{i} A 192.0.2.{last}\n")).collect(),
+            _ => String::new(),
+        };
+        zone.push_str(&record);
+        let qtype = ["AAAA", "AAAA", "A", "MX"][i / 10 % 4];
+        queries.push_str(&format!("n{i}.dns64perf.test {qtype}\n"));
+    }
+    [zone, queries]
+}
+
+/// Starts dns64d behind that upstream; `None` if it is not built.
+fn dns64d(upstream: &str) -> Option<Server> {
+    let program = cargo_bin("dnsdyno").parent().expect("a folder").join("dns64d");
+    if !program.exists() {
+        skip::because("dns64d is not built: cargo build");
+        return None;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let config = file(
+        dir.path(),
+        "dns64d.toml",
+        &format!(
+            "server.listen = [\"127.0.0.1:{port}\"]\nserver.workers = 1\nserver.user = \"root\"\n\
+             upstream.servers = [\"{upstream}\"]\n[[dns64]]\nprefix = \"2001:db8:64::/96\"\n"
+        ),
+    );
+    let command = [program.display().to_string(), "--config".to_owned(), config];
+    Some(serve(dir, &command, port, "www.dns64perf.test", Qtype::AAAA))
+}
+
+#[test]
+fn three_dns64_servers_differ_in_what_the_documentation_explains() {
+    if let Some(missing) = ["unbound", "named"].into_iter().find(|program| find(program).is_none())
+    {
+        return skip::because(format_args!("{missing} is not installed"));
+    }
+    let [zone, queries] = mixed();
+    let Some(upstream) = nsd(&zone) else { return };
+    let Some(ours) = dns64d(&upstream.address) else { return };
+    let port = upstream.address.rsplit(':').next().expect("a port");
+    let set = [
+        "role=dns64".to_owned(),
+        "zone=dns64perf.test".to_owned(),
+        "pref64=2001:db8:64::/96".to_owned(),
+        "upstream.v4=127.0.0.1".to_owned(),
+        format!("upstream.port={port}"),
+        "cache_mb=64".to_owned(),
+    ];
+    let local = "\nserver:\n    do-not-query-localhost: no\n";
+    let unbound = adapter("unbound", &set, "unbound.conf", local, Qtype::AAAA);
+    let bind = adapter("bind9", &set, "named.conf", "", Qtype::AAAA);
+    let dir = tempfile::tempdir().expect("a folder");
+    let queries = file(dir.path(), "q", &queries);
+    let servers = [&*ours.address, &*unbound.address, &*bind.address];
+    let (code, record) =
+        diff(&[&servers, &["--queries", &queries, "--edns", "--rate", "500"][..]].concat());
+    assert!(code == 0 || code == 3, "{record:#}");
+    assert_eq!(record["asked"], 400);
+    for server in record["servers"].as_array().expect("servers") {
+        assert!(server["replies"].as_u64() > Some(390), "{record:#}");
+        assert!(server["over_tcp"].as_u64() > Some(0), "{record:#}");
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diff.md");
+    let page = std::fs::read_to_string(page).expect("a page");
+    let (_, explained) = page.split_once("## dns64d, Unbound and BIND").expect("a chapter");
+    for kind in record["kinds"].as_array().expect("kinds") {
+        let word = kind["kind"].as_str().expect("a word");
+        let stable = kind["among"].as_u64() > Some(0);
+        assert!(
+            !stable || explained.contains(&format!("| `{word}` |")),
+            "{word} is not explained: {record:#}"
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! Queries of a capture with the octets of their replies, in the order of the queries.
+//!
+//! A reply belongs to the last query with its addresses and ports, transport, id and question, at most 10 s before it. At most
+//! 65,536 queries and 64 MiB wait for replies and for the queries before them; the oldest then goes without one.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use measure::Nanos;
+use wire::{Name, Opcode, Qclass, Qtype};
+
+use crate::dns::Dns;
+use crate::messages::{Message, Transport};
+
+/// Largest number of queries, and of octets of queries and replies, that wait.
+const MAX_WAITING: usize = 1 << 16;
+const MAX_OCTETS: usize = 64 << 20;
+/// Largest time between a query and its reply.
+const MAX_WAIT: Nanos = Nanos::from_secs(10);
+
+/// A query with its reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Time of capture of the query, since 1970.
+    pub at: Nanos,
+    /// The query.
+    pub query: Vec<u8>,
+    /// The reply, if there is one.
+    pub reply: Option<Vec<u8>>,
+}
+
+/// Queries that are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Number of queries of another opcode than QUERY.
+    pub other_opcodes: u64,
+    /// Number of queries that are malformed, cut short by the capture, or without a question.
+    pub malformed: u64,
+    /// Number of queries with a truncated reply: the client asks again over TCP.
+    pub truncated: u64,
+}
+
+/// The fields that a query and its reply share: client, server, whether TCP, id, question with the name in lower case.
+type Key = (SocketAddr, SocketAddr, bool, u16, Name, Qtype, Qclass);
+
+/// A waiting query.
+struct Waiting {
+    key: Key,
+    exchange: Exchange,
+    /// Whether the reply has come; that of a truncated one is left out.
+    answered: bool,
+    truncated: bool,
+}
+
+/// A matcher of queries and replies.
+#[derive(Default)]
+pub struct Exchanges {
+    waiting: VecDeque<Waiting>,
+    /// Numbers of the queries without a reply.
+    open: HashMap<Key, u64>,
+    /// Number of the first waiting query.
+    first: u64,
+    octets: usize,
+    left_out: LeftOut,
+}
+
+impl Exchanges {
+    /// Adds a message; calls `visit` with each query that is answered or has waited too long, in their order.
+    pub fn add(&mut self, message: &Message<'_>, visit: &mut impl FnMut(Exchange)) {
+        let Some(dns) = Dns::read(message.bytes) else { return };
+        self.expire(message.at, visit);
+        let tcp = message.transport != Transport::Udp;
+        let (client, server) = if dns.is_response() {
+            (message.destination, message.source)
+        } else {
+            (message.source, message.destination)
+        };
+        let key = dns.question.map(|question| {
+            let id = dns.header.id;
+            (client, server, tcp, id, question.name.to_lowercase(), question.qtype, question.qclass)
+        });
+        let usable = key.filter(|_| !message.cut);
+        if !dns.is_response() {
+            match usable {
+                _ if dns.header.opcode() != Opcode::QUERY => self.left_out.other_opcodes += 1,
+                Some(key) if dns.whole => self.query(key, message),
+                _ => self.left_out.malformed += 1,
+            }
+        } else if let Some(key) = usable {
+            self.reply(&key, message.bytes, !tcp && dns.header.is_truncated());
+        }
+        self.release(visit);
+    }
+
+    /// Calls `visit` with the queries that still wait; returns what was left out.
+    pub fn finish(mut self, visit: &mut impl FnMut(Exchange)) -> LeftOut {
+        while self.pop(visit) {}
+        self.left_out
+    }
+
+    fn query(&mut self, key: Key, message: &Message<'_>) {
+        self.open.insert(key, self.first + self.waiting.len() as u64);
+        self.octets += message.bytes.len();
+        let exchange = Exchange { at: message.at, query: message.bytes.to_vec(), reply: None };
+        self.waiting.push_back(Waiting { key, exchange, answered: false, truncated: false });
+    }
+
+    fn reply(&mut self, key: &Key, bytes: &[u8], truncated: bool) {
+        let Some(number) = self.open.remove(key) else { return };
+        let Some(query) = self.waiting.get_mut((number - self.first) as usize) else { return };
+        (query.answered, query.truncated) = (true, truncated);
+        query.exchange.reply = Some(bytes.to_vec());
+        self.octets += bytes.len();
+    }
+
+    /// Calls `visit` with queries that have waited too long, and with the oldest if there are too many.
+    fn expire(&mut self, now: Nanos, visit: &mut impl FnMut(Exchange)) {
+        while let Some(query) = self.waiting.front()
+            && (self.waiting.len() >= MAX_WAITING
+                || self.octets >= MAX_OCTETS
+                || now.since(query.exchange.at) >= MAX_WAIT)
+        {
+            self.pop(visit);
+        }
+    }
+
+    /// Calls `visit` with the answered queries before the first that waits.
+    fn release(&mut self, visit: &mut impl FnMut(Exchange)) {
+        while self.waiting.front().is_some_and(|query| query.answered) {
+            self.pop(visit);
+        }
+    }
+
+    /// Calls `visit` with the oldest query; returns whether there is one.
+    fn pop(&mut self, visit: &mut impl FnMut(Exchange)) -> bool {
+        let Some(query) = self.waiting.pop_front() else { return false };
+        if self.open.get(&query.key) == Some(&self.first) {
+            self.open.remove(&query.key);
+        }
+        self.first += 1;
+        let reply = query.exchange.reply.as_ref().map_or(0, Vec::len);
+        self.octets -= query.exchange.query.len() + reply;
+        if query.truncated {
+            self.left_out.truncated += 1;
+        } else {
+            visit(query.exchange);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A query for a name of one letter, or its reply with these flags.
+    fn bytes(id: u8, name: u8, flags: u8) -> Vec<u8> {
+        let mut bytes = vec![0, id, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, name];
+        bytes.extend_from_slice(&[0, 0, 1, 0, 1]);
+        bytes
+    }
+
+    /// Adds messages, each from a client (or to it) at a second; returns the exchanges and what was left out.
+    fn run(messages: &[(u64, u16, Vec<u8>)]) -> (Vec<Exchange>, LeftOut) {
+        let mut exchanges = Exchanges::default();
+        let mut found = Vec::new();
+        let server: SocketAddr = "192.0.2.53:53".parse().expect("an address");
+        for (at_s, client, bytes) in messages {
+            let client = SocketAddr::from(([10, 0, 0, 1], *client));
+            let reply = bytes.get(2).is_some_and(|flags| flags & 0x80 != 0);
+            let (source, destination) = if reply { (server, client) } else { (client, server) };
+            let (at, transport) = (Nanos::from_secs(*at_s), Transport::Udp);
+            let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
+            let message =
+                Message { frame, at, source, destination, transport, fragmented, cut, len, bytes };
+            exchanges.add(&message, &mut |exchange| found.push(exchange));
+        }
+        let left_out = exchanges.finish(&mut |exchange| found.push(exchange));
+        (found, left_out)
+    }
+
+    #[test]
+    fn replies_go_with_their_queries_in_the_order_of_these() {
+        let (found, left_out) = run(&[
+            (1, 1, bytes(7, b'a', 1)),
+            (1, 2, bytes(7, b'b', 1)),
+            // Another client's, another id, another name: no reply to either.
+            (2, 3, bytes(7, b'a', 0x81)),
+            (2, 1, bytes(8, b'a', 0x81)),
+            (2, 1, bytes(7, b'b', 0x81)),
+            (2, 2, bytes(7, b'B', 0x85)),
+            (2, 1, bytes(7, b'a', 0x81)),
+            // Sent twice: the reply is that of the second.
+            (3, 1, bytes(9, b'c', 1)),
+            (4, 1, bytes(9, b'c', 1)),
+            (5, 1, bytes(9, b'c', 0x81)),
+        ]);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|e| (e.at.as_secs_f64(), char::from(e.query[13]), e.reply.as_ref().map(|r| r[2])))
+            .collect();
+        let wanted = [
+            (1.0, 'a', Some(0x81)),
+            (1.0, 'b', Some(0x85)),
+            (3.0, 'c', None),
+            (4.0, 'c', Some(0x81)),
+        ];
+        assert_eq!(shown, wanted);
+        assert_eq!(left_out, LeftOut::default());
+    }
+
+    #[test]
+    fn late_truncated_and_foreign_messages_are_left_out() {
+        let (found, left_out) = run(&[
+            (1, 1, bytes(1, b'a', 1)),
+            (12, 1, bytes(1, b'a', 0x81)),
+            (12, 1, bytes(2, b'b', 1)),
+            (12, 1, bytes(2, b'b', 0x83)),
+            (12, 1, bytes(3, b'c', 0x28)),
+            (12, 1, bytes(4, b'd', 1)[..16].to_vec()),
+            (12, 1, vec![1, 2]),
+        ]);
+        assert_eq!((found.len(), &found[0].reply), (1, &None));
+        assert_eq!(left_out, LeftOut { other_opcodes: 1, malformed: 1, truncated: 1 });
+    }
+
+    proptest! {
+        #[test]
+        fn every_query_comes_out_once(
+            messages in prop::collection::vec((0u64..40, 0u16..3, 0u8..3, b'a'..b'd', prop::bool::ANY), 0..60),
+        ) {
+            let mut messages: Vec<_> = messages
+                .into_iter()
+                .map(|(at, client, id, name, reply)| (at, client, bytes(id, name, if reply { 0x81 } else { 1 })))
+                .collect();
+            messages.sort_by_key(|(at, ..)| *at);
+            let (found, _) = run(&messages);
+            let queries: Vec<_> = messages.iter().filter(|(.., bytes)| bytes[2] == 1).collect();
+            prop_assert_eq!(found.len(), queries.len());
+            for (exchange, (at, _, bytes)) in found.iter().zip(queries) {
+                prop_assert_eq!((exchange.at, &exchange.query), (Nanos::from_secs(*at), bytes));
+                if let Some(reply) = &exchange.reply {
+                    prop_assert_eq!((reply[1], reply[13]), (bytes[1], bytes[13]));
+                }
+            }
+        }
+    }
+}
