@@ -4,6 +4,7 @@ mod export;
 mod input;
 mod select;
 mod stats;
+mod tap;
 mod transfers;
 
 use clap::{Args, Subcommand};
@@ -44,6 +45,10 @@ const STATS_EXAMPLES: &str = "Examples:
   A live interface for ten seconds (CAP_NET_RAW); or as tcpdump sees it, with its filters and rights
     dnsdyno trace stats --interface eth0 --for 10s
     tcpdump -i eth0 -w - port 53 | dnsdyno trace stats -
+
+  What a server writes as dnstap: to a file, or to a socket at which dnsdyno listens
+    dnsdyno trace stats frames.dnstap
+    dnsdyno trace stats --dnstap /run/dnstap.sock --for 1m
 
   A capture that is cut or damaged gives what stands before that, says so, and exits with 1.";
 
