@@ -252,6 +252,9 @@ fn a_file_of_fstrm_capture_has_the_counts_of_unbound_and_its_part_is_kept() {
     let part: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let part = counts(&part);
     assert!(part.queries * 3 > wanted.queries && part.queries < wanted.queries, "{part:?}");
+    // Also the clients of a stream can be replayed.
+    let clients = dnsdyno(&["trace", "clients", path]);
+    assert!(clients.contains(&format!("1 clients with {} queries", part.queries)), "{clients}");
 }
 
 #[test]

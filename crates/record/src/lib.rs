@@ -10,6 +10,7 @@
 
 pub mod certificate;
 pub mod check;
+mod client_stats;
 mod compact;
 pub mod compare;
 mod connections;
@@ -43,6 +44,7 @@ mod words;
 pub use self::csv::{Table, write_csv};
 pub use certificate::{CertificateError, CertificateFile, Tested};
 pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
+pub use client_stats::{ClientStats, Quantiles};
 pub use compare::{
     CompareTerms, Compared, Comparison, Decision, FailIf, FailIfError, Missing, Outcome, compare,
 };

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use record::{
-    CertificateFile, HostFacts, LockStepTable, Run, SCHEMA, SelfTest, TraceStats, Transfers, Trial,
-    UpdateCheck, UpdateRun, read_run,
+    CertificateFile, ClientStats, HostFacts, LockStepTable, Run, SCHEMA, SelfTest, TraceStats,
+    Transfers, Trial, UpdateCheck, UpdateRun, read_run,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -37,6 +37,7 @@ fn documents() -> Vec<(&'static str, Value)> {
         ("update-check", schema::<UpdateCheck>()),
         ("transfers", schema::<Transfers>()),
         ("trace-stats", schema::<TraceStats>()),
+        ("trace-clients", schema::<ClientStats>()),
     ]
 }
 

@@ -3,6 +3,7 @@
 
 mod cells;
 mod checks;
+mod clients;
 mod comparison;
 pub mod export;
 mod extrapolation;
@@ -28,6 +29,7 @@ mod updates;
 pub mod view;
 
 pub use checks::{certificate, check_line, checks};
+pub use clients::clients;
 pub use comparison::comparison;
 pub use host::host;
 pub use hosts::{Candidate, hosts};

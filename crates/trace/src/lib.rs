@@ -3,7 +3,7 @@
 //! ```text
 //! file, pipe ──source──> bytes ──capture──> frames ──packet──> packets ──fragments, tcp──> messages ──> stats
 //!              gzip, zstd, xz, lz4  pcap, pcapng, snoop   link, IP, UDP, TCP     whole again  ^         │         filter
-//!                                   dnstap    └────────────────tap────────────────────────────┘└─dns──>  queries ...
+//!                                   dnstap    └────────────────tap────────────────────────────┘└─dns──>  queries, populations ...
 //! ```
 //!
 //! Each capture is read once, in constant memory: every table, and every loop over captured bytes, has a bound.
@@ -21,6 +21,7 @@ mod fragments;
 mod messages;
 pub mod options;
 mod packet;
+pub mod population;
 mod select;
 mod served;
 pub mod source;

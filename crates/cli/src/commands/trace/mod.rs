@@ -1,5 +1,6 @@
 //! `dnsdyno trace`: captures of DNS traffic.
 
+mod clients;
 mod export;
 mod input;
 mod select;
@@ -29,6 +30,9 @@ enum TraceCommand {
     Queries(select::QueriesArgs),
     /// Cut a capture into parts by ranges of labels, as `zone slice` cuts a zone
     Slice(select::SliceArgs),
+    /// Characterise the clients of a capture, take some of them or make more, and save them for `load --replay`
+    #[command(after_help = clients::EXAMPLES)]
+    Clients(clients::ClientsArgs),
     /// Hide addresses: keyed, one to one, prefixes kept (Crypto-PAn); names stay as they are
     Anonymise(select::AnonymiseArgs),
     /// Write a table of transactions, each query with its reply, for a database
@@ -58,6 +62,7 @@ pub(crate) fn run(args: TraceArgs) -> Result<(), Failure> {
         TraceCommand::Filter(args) => select::filter(&args),
         TraceCommand::Queries(args) => select::queries(&args),
         TraceCommand::Slice(args) => select::slice(&args),
+        TraceCommand::Clients(args) => clients::run(&args),
         TraceCommand::Anonymise(args) => select::anonymise(&args),
         TraceCommand::Export(args) => export::run(&args),
         TraceCommand::Transfers(args) => transfers::run(&args),
