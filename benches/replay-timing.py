@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Captures for benches/replay-timing.
 
-    replay-timing.py make CAPTURE QUERIES RATE        queries of 500 clients with lognormal gaps
+    replay-timing.py make CAPTURE QUERIES RATE CLIENTS    queries of so many clients with lognormal gaps
     replay-timing.py control CAPTURE CONTROL SPEED    waits for the same times and notes when they have come
     replay-timing.py compare CAPTURE ARRIVED CONTROL SPEED    times, types and clients of the queries of both
 """
@@ -18,7 +18,7 @@ TYPES = (1, 28, 15, 16, 2, 6, 12, 33, 65)
 WEIGHTS = (60, 20, 5, 4, 3, 2, 3, 1, 2)
 
 
-def make(path, queries, rate):
+def make(path, queries, rate, clients):
     random.seed(5)
     at = 1_700_000_000_000_000_000
     with open(path, "wb") as capture:
@@ -26,7 +26,7 @@ def make(path, queries, rate):
         for number in range(queries):
             # The mean of exp(N(mu, 1.5)) is exp(mu + 1.125).
             at += int(random.lognormvariate(-1.125, 1.5) / rate * 1e9)
-            client = 0xC6336400 + int(random.paretovariate(0.8)) % 500
+            client = 0xC6336400 + int(random.paretovariate(0.8) * (clients / 500)) % clients
             name = b"\x0f010-%03d-%03d-%03d" % (number >> 16 & 255, number >> 8 & 255, number & 255)
             name += b"\x09dns64perf\x04test\0"
             qtype = random.choices(TYPES, WEIGHTS)[0]
@@ -91,9 +91,31 @@ def compare_types(sent, came):
     print(f"in the capture's order: {order} of {len(sent)}")
 
 
+def compare_think_times(sent, came, speed):
+    """Times between two queries of a client: how far they are from those of the capture."""
+    arrived = {(query[2], query[3]): query[0] for query in came}
+    last, wanted, found, errors = {}, [], [], []
+    for at, client, name, qtype in sent:
+        now = arrived.get((name, qtype))
+        before = last.get(client)
+        last[client] = (at, now)
+        if before and now and before[1] and at > before[0]:
+            wanted.append((at - before[0]) / speed)
+            found.append(now - before[1])
+            errors.append(abs(found[-1] - wanted[-1]) / wanted[-1])
+    wanted, found, errors = sorted(wanted), sorted(found), sorted(errors)
+    print(f"think times of {len(last)} clients, ms   capture    arrived  difference")
+    for share in (0.01, 0.1, 0.5, 0.9, 0.99):
+        a, b = quantile(wanted, share), quantile(found, share)
+        print(f"  {share * 100:6.1f} %                    {a / 1e6:10.3f} {b / 1e6:10.3f}  {(b - a) / a * 100:+8.3f} %")
+    within = sum(error <= 0.01 for error in errors) / max(len(errors), 1)
+    print(f"  each of {len(errors)}: off by {quantile(errors, 0.5) * 100:.4f} % (50 %), {quantile(errors, 0.99) * 100:.3f} % (99 %); {within * 100:.2f} % of them within 1 %")
+
+
 def compare(capture, arrived, control_path, speed):
     sent, came = queries(capture), queries(arrived)
     compare_types(sent, came)
+    compare_think_times(sent, came, speed)
     control = array.array("q")
     with open(control_path, "rb") as file:
         control.frombytes(file.read())
@@ -123,7 +145,7 @@ def compare(capture, arrived, control_path, speed):
 def main():
     what, *arguments = sys.argv[1:]
     if what == "make":
-        make(arguments[0], int(arguments[1]), float(arguments[2]))
+        make(arguments[0], int(arguments[1]), float(arguments[2]), int(arguments[3]))
     elif what == "control":
         control(arguments[0], arguments[1], float(arguments[2]))
     else:

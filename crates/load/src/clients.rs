@@ -16,6 +16,8 @@
 //! write.
 
 mod events;
+mod replayed;
+mod sweep;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,6 +36,9 @@ use crate::population::Population;
 use crate::stall_watch::StallWatch;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
+
+pub use self::replayed::ClientReplay;
+use self::replayed::Script;
 
 /// Highest number of queries sent in one call.
 const MAX_BURST: u32 = 512;
@@ -124,6 +129,31 @@ struct Client {
     turned_away: Vec<Box<[u8]>>,
     /// Time before which no connection is opened for them.
     rests_until: Nanos,
+    /// Number of replayed queries that wait until the client may send.
+    held: u32,
+}
+
+impl Client {
+    /// Makes the client with number `k` of its worker, with no connection; `salt` goes into its ids.
+    fn new(plan: &ClientPlan, k: u32, outstanding: u32, salt: u16) -> Self {
+        let no_keepalive = plan.no_keepalive.get(plan.mix.kind(k)) == Some(&true);
+        let keepalive = plan.population.keepalive && !no_keepalive;
+        let options = plan.population.options(plan.first_client + k, plan.plan.seed, keepalive);
+        Client {
+            state: ConnectionState::Closed,
+            pipeline: Pipeline::new(outstanding, salt),
+            queries_sent: 0,
+            queued: false,
+            answered: false,
+            lost_query: false,
+            sending: false,
+            last_activity: Nanos::ZERO,
+            options: options.into(),
+            turned_away: Vec::new(),
+            rests_until: Nanos::ZERO,
+            held: 0,
+        }
+    }
 }
 
 /// Result of an attempt to send.
@@ -168,6 +198,10 @@ pub struct Clients {
     blocked: bool,
     next_sweep: Nanos,
     sweep_every: Nanos,
+    /// The client at which the next sweep begins.
+    sweep_at: usize,
+    /// Queries of a recording, if it is replayed.
+    script: Option<Script>,
     /// Outcomes of the connections of each kind.
     connections: Vec<ConnectionTally>,
     watch: GoalWatch,
@@ -186,29 +220,24 @@ impl Clients {
         live: Arc<Live>,
         open_first: bool,
     ) -> Self {
+        let outstanding = plan.outstanding;
+        Self::with_pipelines(plan, workload, live, open_first, |_| outstanding)
+    }
+
+    /// Works as [`new`](Self::new); `outstanding` is the highest number of outstanding queries of each client.
+    fn with_pipelines(
+        plan: ClientPlan,
+        workload: Box<dyn Workload>,
+        live: Arc<Live>,
+        open_first: bool,
+        outstanding: impl Fn(u32) -> u32,
+    ) -> Self {
         assert!(plan.clients > 0, "a load needs a client");
         let mut tally = Tally::of(&plan.plan);
         let (pace, planned) = Pace::new(&plan.plan);
         tally.planned = planned;
         let mut rng = measure::Rng::part(plan.plan.seed, u64::from(plan.plan.worker));
-        let seed = plan.plan.seed;
-        let client = |k| Client {
-            state: ConnectionState::Closed,
-            pipeline: Pipeline::new(plan.outstanding, rng.next_u64() as u16),
-            queries_sent: 0,
-            turned_away: Vec::new(),
-            rests_until: Nanos::ZERO,
-            queued: false,
-            answered: false,
-            lost_query: false,
-            sending: false,
-            last_activity: Nanos::ZERO,
-            options: {
-                let no_keepalive = plan.no_keepalive.get(plan.mix.kind(k)) == Some(&true);
-                let keepalive = plan.population.keepalive && !no_keepalive;
-                plan.population.options(plan.first_client + k, seed, keepalive).into()
-            },
-        };
+        let client = |k| Client::new(&plan, k, outstanding(k), rng.next_u64() as u16);
         let clients: Vec<Client> = (0..plan.clients).map(client).collect();
         Clients {
             outcomes: Outcomes::new(workload, tally, plan.plan.timeout).with_journal(&live),
@@ -216,7 +245,6 @@ impl Clients {
             closed_loop: !plan.plan.pacing.is_open_loop(),
             phase: Phase::Opening(if open_first { plan.clients } else { 0 }),
             start: None,
-            clients,
             rng,
             ready: VecDeque::with_capacity(plan.clients as usize),
             closed: (0..plan.clients).collect(),
@@ -230,11 +258,28 @@ impl Clients {
             room_since: Nanos::ZERO,
             blocked: false,
             next_sweep: Nanos::ZERO,
-            sweep_every: Nanos((plan.plan.timeout.0 / 32).clamp(100_000, 20_000_000)),
+            sweep_every: sweep::interval(plan.plan.timeout, clients.len()),
+            sweep_at: 0,
+            clients,
+            script: None,
             connections: vec![ConnectionTally::default(); plan.mix.kinds()],
             watch: GoalWatch::new(&plan.plan, live),
             stalls: StallWatch::new(),
             plan,
+        }
+    }
+
+    /// Returns the number of clients.
+    pub fn count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Returns the number of a client among those of all workers.
+    pub fn number_of(&self, conn: ConnId) -> u32 {
+        let plan = &self.plan;
+        match &self.script {
+            Some(_) => conn * plan.plan.workers + plan.plan.worker,
+            None => plan.first_client + conn,
         }
     }
 
@@ -269,7 +314,8 @@ impl Clients {
         if !matches!(client.state, ConnectionState::Opening | ConnectionState::Open) {
             return 0;
         }
-        let pipeline = u64::from(self.plan.outstanding - client.pipeline.outstanding());
+        let most = self.plan.outstanding.min(client.pipeline.capacity());
+        let pipeline = u64::from(most.saturating_sub(client.pipeline.outstanding()));
         let left = self
             .plan
             .queries_per_connection
@@ -465,7 +511,8 @@ impl Clients {
                     if now < deadline {
                         return self.wake(until.min(deadline));
                     }
-                    self.count_unserved(due);
+                    // The query has no kind of connection, so that it counts for the first kind.
+                    self.count_unserved(0, due);
                     self.pace.advance();
                 }
                 Launch::Exhausted => return self.drain(),
@@ -474,10 +521,9 @@ impl Clients {
         Next::Now
     }
 
-    /// Counts a query as lost that found no connection within its timeout.
-    fn count_unserved(&mut self, due: Nanos) {
-        // The query has no kind of connection, so that it counts for the first kind.
-        self.connections[0].unserved += 1;
+    /// Counts a query as lost that found no connection of this kind within its timeout.
+    fn count_unserved(&mut self, kind: usize, due: Nanos) {
+        self.connections[kind].unserved += 1;
         self.outcomes.record_sent(due);
         self.outcomes.tally.schedule_error.record(Nanos::ZERO);
         self.outcomes.record_lost(1);
@@ -499,48 +545,10 @@ impl Clients {
         if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) }
     }
 
-    /// At intervals, expires overdue queries, aborts stalled connections, closes idle ones, publishes the
-    /// counters and checks the goal.
-    fn sweep(&mut self, now: Nanos, orders: &mut Orders) {
-        if now < self.next_sweep {
-            return;
-        }
-        self.next_sweep = now + self.sweep_every;
-        let timeout = self.plan.plan.timeout;
-        for conn in 0..self.clients.len() as ConnId {
-            let client = &mut self.clients[conn as usize];
-            let lost = self.outcomes.expire(&mut client.pipeline, events::place(conn), now);
-            if lost == 0 {
-                let idle = self.plan.population.close_idle;
-                if idle.is_some_and(|idle| client.last_activity + idle <= now)
-                    && client.state == ConnectionState::Open
-                    && client.pipeline.outstanding() == 0
-                {
-                    client.state = ConnectionState::Ending(None);
-                    self.connections[self.plan.mix.kind(conn)].closed_idle += 1;
-                    self.ending.push(conn);
-                }
-                continue;
-            }
-            self.in_flight -= lost;
-            if client.last_activity + timeout <= now && client.state == ConnectionState::Open {
-                client.state = ConnectionState::Ending(Some(Failure::Stalled));
-                orders.abort(conn);
-                continue;
-            }
-            let first = u64::from(!std::mem::replace(&mut client.lost_query, true));
-            self.connections[self.plan.mix.kind(conn)].slow += first;
-            self.after_query_ended(conn);
-        }
-        if self.watch.goal_missed(now, &self.outcomes.tally) && self.phase == Phase::Sending {
-            self.outcomes.tally.stopped_early = true;
-            self.phase = Phase::Draining;
-        }
-    }
-
     /// Queues a client again after one of its queries has ended, or closes its connection after the last
     /// query.
     fn after_query_ended(&mut self, conn: ConnId) {
+        self.notice_room(conn);
         let client = &mut self.clients[conn as usize];
         let done = self.plan.queries_per_connection.is_some_and(|most| client.queries_sent >= most);
         if !done {

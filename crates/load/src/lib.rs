@@ -30,7 +30,7 @@ pub mod tally;
 mod window;
 pub mod workload;
 
-pub use clients::{ClientPlan, Clients, ClientsResult};
+pub use clients::{ClientPlan, ClientReplay, Clients, ClientsResult};
 pub use collector::{Collector, Counted, CountedTimes, SentQuery};
 pub use connections::ConnectionTally;
 pub use flight::{sockets_for, sockets_needed};
@@ -40,7 +40,8 @@ pub use measurer::Measurer;
 pub use permutation::OrderParameters;
 pub use plan::Plan;
 pub use population::{Networks, Population};
-pub use replay::{Recorder, Recording, ReplayPlan, Replayer};
+pub use replay::records::{Recorder, Recording};
+pub use replay::{ReplayPlan, Replayer};
 pub use steps::{Step, Steps};
 pub use tally::Tally;
 pub use workload::Workload;

@@ -78,6 +78,12 @@ impl Pipeline {
         self.outstanding
     }
 
+    /// Returns the highest number of outstanding queries that there are slots for: at least that of [`new`](Self::new).
+    #[inline]
+    pub(crate) fn capacity(&self) -> u32 {
+        self.slots.len() as u32 / 2
+    }
+
     #[inline]
     fn id(&self, slot: u32, generation: u16) -> u16 {
         // The generation has no bits when every id has its own slot.

@@ -23,7 +23,7 @@ fn query(number: u16, qtype: Qtype) -> Vec<u8> {
 
 /// Records 2,000 queries of 30 clients with gaps of very different lengths; returns their due times too.
 fn recording() -> (Recording, Vec<Nanos>) {
-    let (mut rng, mut recorder) = (Rng::new(9), Recorder::new().expect("a place"));
+    let (mut rng, mut recorder) = (Rng::new(9), Recorder::new(MS(100)).expect("a place"));
     let (mut at, mut times) = (Nanos::from_secs(1_700_000_000), Vec::new());
     for number in 0..2_000u16 {
         at += Nanos(rng.below(1 << (number % 25)));
@@ -32,7 +32,7 @@ fn recording() -> (Recording, Vec<Nanos>) {
         assert!(recorder.add(at, u32::from(number % 30), &query(number, qtype)).expect("room"));
     }
     assert!(!recorder.add(at, 0, b"short").expect("room"));
-    let recording = recorder.finish().expect("room").expect("queries");
+    let recording = recorder.finish(None).expect("room").expect("queries");
     let first = times[0];
     (recording, times.into_iter().map(|at| at.since(first)).collect())
 }
@@ -41,7 +41,8 @@ fn recording() -> (Recording, Vec<Nanos>) {
 fn replay(recording: &Recording, speed: f64, worker: u32, workers: u32) -> ReplayPlan {
     let plan = Plan { worker, workers, ..plan(constant(1_000.0), recording.span, 4) };
     let sources: Vec<IpAddr> = (1..=20).map(|last| [10, 77, 0, last].into()).collect();
-    ReplayPlan { plan, speed, target: ([127, 0, 0, 1], 53).into(), sources: sources.into() }
+    let target = ([127, 0, 0, 1], 53).into();
+    ReplayPlan { plan, speed, loops: 1, target, sources: sources.into() }
 }
 
 /// Runs a replay; returns its tally, and when and from where each query left.
@@ -89,6 +90,19 @@ fn three_workers_replay_at_twice_the_speed() {
     // Here each worker's clock starts at its first query.
     assert_eq!(all.len(), times.len());
     assert!(all.iter().zip(&times).all(|(at, time)| at.0 == time.0 / 2));
+}
+
+#[test]
+fn a_loop_begins_after_the_period_of_the_recording() {
+    let (recording, times) = recording();
+    let plan = ReplayPlan { loops: 3, ..replay(&recording, 1.0, 0, 1) };
+    let (tally, sent) = run(plan, &recording, |_, _, q, replies| replies.after(MS(3), answer(q)));
+    assert_eq!((tally.planned, tally.sent, tally.answered), (6_000, 6_000, 6_000));
+    assert_eq!(tally.schedule_error.max(), Nanos::ZERO);
+    for (number, (at, ..)) in sent.iter().enumerate() {
+        let round = Nanos(recording.period.0 * (number / 2_000) as u64);
+        assert_eq!(*at, round + times[number % 2_000], "{number}");
+    }
 }
 
 #[test]

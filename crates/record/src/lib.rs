@@ -12,6 +12,7 @@ mod answers;
 mod cells;
 pub mod certificate;
 pub mod check;
+mod client_stats;
 mod compact;
 pub mod compare;
 mod connections;
@@ -49,6 +50,7 @@ pub use answers::{
 };
 pub use certificate::{CertificateError, CertificateFile, Tested};
 pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
+pub use client_stats::{ClientStats, Quantiles};
 pub use compare::{
     CompareTerms, Compared, Comparison, Decision, FailIf, FailIfError, Missing, Outcome, compare,
 };

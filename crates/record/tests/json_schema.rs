@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use record::{
-    AnswerDiff, AnswerDifference, CertificateFile, HostFacts, LockStepTable, Run, SCHEMA, SelfTest,
-    TraceStats, Transfers, Trial, UpdateCheck, UpdateRun, read_run,
+    AnswerDiff, AnswerDifference, CertificateFile, ClientStats, HostFacts, LockStepTable, Run, SCHEMA,
+    SelfTest, TraceStats, Transfers, Trial, UpdateCheck, UpdateRun, read_run,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -39,6 +39,7 @@ fn documents() -> Vec<(&'static str, Value)> {
         ("trace-stats", schema::<TraceStats>()),
         ("answer-diff", schema::<AnswerDiff>()),
         ("answer-difference", schema::<AnswerDifference>()),
+        ("trace-clients", schema::<ClientStats>()),
     ]
 }
 

@@ -4,6 +4,7 @@
 mod answers;
 mod cells;
 mod checks;
+mod clients;
 mod comparison;
 pub mod export;
 mod extrapolation;
@@ -30,6 +31,7 @@ pub mod view;
 
 pub use answers::answers;
 pub use checks::{certificate, check_line, checks};
+pub use clients::clients;
 pub use comparison::comparison;
 pub use host::host;
 pub use hosts::{Candidate, hosts};

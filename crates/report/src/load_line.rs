@@ -50,7 +50,13 @@ pub fn load_line(request: &TrialRequest) -> LoadLine {
     line.sockets(&request.sockets);
     match &request.engine {
         Engine::Udp => {}
-        Engine::Streams(connecting) => line.connections(connecting),
+        Engine::Streams(connecting) => {
+            // The clients of a replay are those of its file.
+            let replayed = matches!(request.workload, Workload::Replay { .. });
+            line.connections(connecting, (!replayed).then_some(connecting.clients));
+            let datagrams = connecting.transports.iter().all(|part| part.transport.is_datagram());
+            line.flag(replayed && datagrams, "--own-ports");
+        }
         Engine::Kernel(way) => {
             line.option("--engine", "kernel");
             line.maybe("--device", way.device.as_ref());
@@ -133,11 +139,12 @@ impl Line {
                 self.option("--mix-missing", missing);
                 self.query(Some(qtype), *expect, query);
             }
-            Workload::Replay { capture, speed, ports } => {
+            Workload::Replay { capture, speed, ports, loops } => {
                 self.option("--replay", capture.display());
                 self.option("--speed", speed);
                 let ports: Vec<usize> = ports.iter().map(|port| usize::from(*port)).collect();
                 self.list("--replay-port", &ports);
+                self.unless(1, "--loops", *loops);
             }
         }
     }
@@ -201,7 +208,7 @@ impl Line {
         self.flag(sockets.shared_core, "--shared-core");
     }
 
-    fn connections(&mut self, c: &Connecting) {
+    fn connections(&mut self, c: &Connecting, clients: Option<u32>) {
         let usual = Connecting::default();
         match &c.transports[..] {
             [one] if one.port.is_none() => self.option("--transport", one.transport),
@@ -213,7 +220,7 @@ impl Line {
                 self.option("--transports", parts.iter().map(part).collect::<Vec<_>>().join(","));
             }
         }
-        self.option("--clients", c.clients);
+        self.maybe("--clients", clients);
         self.maybe("--queries-per-connection", c.queries_per_connection);
         self.maybe("--outstanding", c.outstanding);
         self.maybe("--connection-rate", c.connection_rate.map(measure::Qps::exact));

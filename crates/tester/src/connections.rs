@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use engine::stream::{Failure, MAX_SHARES, Mix};
 use engine::{EngineCounters, WaitMode};
-use load::{ClientPlan, Clients, ConnectionTally, Live, Plan, Population};
+use load::{ClientPlan, ClientReplay, Clients, ConnectionTally, Live, Plan, Population};
 use measure::{Nanos, Pacing, Qps, Slice, Transport, Warning};
 use record::request::{
     Close, Connecting, Http, HttpMethod, Pick, Tls, TlsVersion as Version, TransportShare,
-    TrialRequest, Write,
+    Workload, Write,
 };
-use record::{Connections, Times};
+use record::{Connections, Times, TrialRequest};
 use streams::StreamEngine;
 use streams::client::{Bytes, Carriage, Dialer, StreamCounts, TlsDialer, WriteMode};
 use streams::http::{self, Method, Resource};
@@ -29,6 +29,9 @@ use crate::workload::WorkloadPlan;
 
 /// Default number of queries outstanding over all connections of an open loop.
 const OUTSTANDING: u32 = 1 << 16;
+
+/// Highest number of queries outstanding of a client that is replayed, unless the request says otherwise.
+const OUTSTANDING_OF_CLIENT: u32 = 1_024;
 
 /// Number of open files beside connections: standard streams, timers, a log.
 const OTHER_FILES: u64 = 64;
@@ -96,8 +99,11 @@ impl ConnectionSetup {
             dialer(request, connecting, part.transport, target)
         };
         let most = load::pipeline::MAX_OUTSTANDING;
+        let replayed = matches!(request.workload, Workload::Replay { .. });
         let outstanding = match (connecting.outstanding, request.pacing.outstanding()) {
             (Some(n), _) => n,
+            // Each client has room for what it sends.
+            (None, None) if replayed => OUTSTANDING_OF_CLIENT,
             (None, Some(outstanding)) => outstanding.div_ceil(clients).min(most),
             (None, None) => (OUTSTANDING / clients).clamp(32, 1_024),
         };
@@ -117,7 +123,8 @@ impl ConnectionSetup {
             connection_rate: connecting.connection_rate,
             open_first: connecting.queries_per_connection.is_none()
                 && connecting.close_idle.is_none()
-                && !connecting.on_demand,
+                && !connecting.on_demand
+                && !replayed,
             population: population(connecting),
         })
     }
@@ -167,6 +174,11 @@ impl ConnectionSetup {
         plan: Plan,
         live: Arc<Live>,
     ) -> Result<Clients, Invalid> {
+        if let WorkloadPlan::Replay(replay) = workload {
+            let (recording, speed, loops) = (replay.recording.clone(), replay.speed, replay.loops);
+            let replay = ClientReplay { recording, speed, loops };
+            return Ok(Clients::replaying(self.plan(plan), replay, live));
+        }
         let workload = workload.worker(plan.worker, plan.workers)?;
         Ok(Clients::new(self.plan(plan), workload, live, self.open_first))
     }
@@ -193,8 +205,12 @@ impl ConnectionSetup {
         slice: Slice,
         workers: u32,
     ) -> Connections {
+        // A kind goes by the number of a client among those of its worker.
         let own: Vec<u32> = (0..workers)
-            .flat_map(|worker| self.clients_of(slice.worker(worker), slice.workers(workers)))
+            .flat_map(|worker| {
+                let clients = self.clients_of(slice.worker(worker), slice.workers(workers));
+                0..clients.len() as u32
+            })
             .collect();
         let all = self.record_of(own.len() as u32, &report.tally(), &report.bytes);
         let StreamCounts { refused, waited } = report.streams;
@@ -467,6 +483,16 @@ pub(crate) fn worker(
     })
 }
 
+/// Returns the dialer of a worker's clients: each has the address that goes with its number among those of all workers.
+fn own_addresses(mut dialer: Dialer, clients: &Clients) -> Dialer {
+    for addresses in [&mut dialer.sources, &mut dialer.proxied] {
+        let nth =
+            |conn: usize| addresses[clients.number_of(conn as u32) as usize % addresses.len()];
+        *addresses = (0..addresses.len()).map(nth).collect();
+    }
+    dialer
+}
+
 /// Makes an engine on its core, with open connections if the request asks for them.
 fn prepare(
     streams: &ConnectionSetup,
@@ -481,9 +507,9 @@ fn prepare(
     if streams.least_workers(sys::open_files()) > 1 {
         sys::own_open_files().map_err(TesterError::io("a worker's own table of open files"))?;
     }
-    let connections = streams.clients as usize;
-    let mut engine =
-        StreamEngine::new(streams.dialers.clone(), streams.mix.clone(), connections, clients)?;
+    let dialers = streams.dialers.iter().map(|dialer| own_addresses(dialer.clone(), &clients));
+    let (dialers, connections) = (dialers.collect(), clients.count());
+    let mut engine = StreamEngine::new(dialers, streams.mix.clone(), connections, clients)?;
     if streams.open_first {
         engine.drive(WaitMode::Sleep, stop)?;
     }

@@ -1,4 +1,4 @@
-//! Queries of a capture, read for a replay at their recorded times.
+//! Queries of a capture or a population, read for a replay at their recorded times.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use load::{Recorder, Recording};
 use measure::{Nanos, Pacing, Qps, Warning};
-use trace::{Capture, Messages};
+use trace::population::{self, Input, Population};
+use trace::{Capture, CaptureError, Messages};
 use wire::Header;
 
 use crate::error::{Invalid, TesterError};
@@ -18,14 +19,39 @@ const SHORTEST: Nanos = Nanos::from_millis(1);
 /// Accepted speeds of a replay.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
-/// A capture to replay.
+/// How a file is replayed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReplayTerms {
+    /// Factor by which the replay is faster than the capture.
+    pub(crate) speed: f64,
+    /// How often it is replayed.
+    pub(crate) loops: u32,
+    /// Timeout of a query.
+    pub(crate) timeout: Nanos,
+}
+
+impl ReplayTerms {
+    /// Refuses numbers out of range.
+    fn check(&self) -> Result<(), Invalid> {
+        if !SPEEDS.contains(&self.speed) {
+            let why = format!("{} is not between 0.001 and 1000", self.speed);
+            return Err(Invalid::value("workload.replay.speed", why));
+        }
+        if self.loops == 0 {
+            return Err(Invalid::value("workload.replay.loops", "must be at least 1"));
+        }
+        Ok(())
+    }
+}
+
+/// A file to replay.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
     pub(crate) recording: Recording,
     /// Factor by which the replay is faster than the capture.
     pub(crate) speed: f64,
-    /// Number of distinct clients.
-    pub(crate) clients: usize,
+    /// How often it is replayed.
+    pub(crate) loops: u32,
     path: PathBuf,
     /// Warnings about the capture.
     pub(crate) warnings: Vec<Warning>,
@@ -56,35 +82,73 @@ impl Taken {
 
     /// Adds a message if it is a query.
     fn add(&mut self, message: &trace::Message<'_>, recorder: &mut Recorder) {
-        if Header::read(message.bytes).is_some_and(|header| header.is_response()) {
+        let header = Header::read(message.bytes);
+        if header.is_some_and(|header| header.is_response()) {
             self.replies += 1;
             return;
         }
+        if message.cut || header.is_none() {
+            self.left_out += 1;
+            return;
+        }
         let client = self.number(message.source.ip());
-        let taken = !message.cut
-            && recorder.add(message.at, client, message.bytes).unwrap_or_else(|error| {
-                self.broken.get_or_insert(error);
-                true
-            });
+        let taken = recorder.add(message.at, client, message.bytes).unwrap_or_else(|error| {
+            self.broken.get_or_insert(error);
+            true
+        });
         self.left_out += u64::from(!taken);
     }
 }
 
 impl Replay {
-    /// Reads the queries of a capture: traffic of `ports`, to be sent `speed` times as fast.
+    /// Reads the queries of a file; of a capture those to `ports`.
     ///
     /// # Errors
     /// If the readable part contains no query.
-    pub(crate) fn new(path: &Path, speed: f64, ports: &[u16]) -> Result<Self, TesterError> {
-        if !SPEEDS.contains(&speed) {
-            let why = format!("{speed} is not between 0.001 and 1000");
-            return Err(Invalid::value("workload.replay.speed", why).into());
+    pub(crate) fn new(path: &Path, ports: &[u16], terms: ReplayTerms) -> Result<Self, TesterError> {
+        terms.check()?;
+        // Queries of a client within the timeout may be outstanding together.
+        let window = Nanos((terms.timeout.0 as f64 * terms.speed) as u64);
+        let recorder = Recorder::new(window).map_err(TesterError::NoRoom)?;
+        match population::open(path)? {
+            Input::Population(population) => Self::of_population(population, recorder, path, terms),
+            Input::Capture(capture) => Self::of_capture(capture, recorder, path, ports, terms),
         }
-        let (mut recorder, mut taken) =
-            (Recorder::new().map_err(TesterError::NoRoom)?, Taken::default());
-        let mut messages = Messages::new(ports.to_vec());
-        let read = Capture::open(path)
-            .and_then(|mut all| messages.read(&mut all, |m| taken.add(m, &mut recorder)));
+    }
+
+    /// Records the queries of a population.
+    fn of_population(
+        population: Population,
+        mut recorder: Recorder,
+        path: &Path,
+        terms: ReplayTerms,
+    ) -> Result<Self, TesterError> {
+        let mut left_out = 0;
+        for query in population.queries() {
+            let taken = recorder.add(query.at, query.client, query.message);
+            left_out += u64::from(!taken.map_err(TesterError::NoRoom)?);
+        }
+        let recording = recorder.finish(Some(population.period())).map_err(TesterError::NoRoom)?;
+        let Some(recording) = recording else {
+            let why = format!("{}: it contains no query to replay", path.display());
+            return Err(Invalid::value("workload.replay.capture", why).into());
+        };
+        let warnings = (left_out > 0).then_some(Warning::QueriesLeftOut { queries: left_out });
+        let (warnings, path) = (warnings.into_iter().collect(), path.to_owned());
+        let ReplayTerms { speed, loops, .. } = terms;
+        Ok(Replay { recording, speed, loops, path, warnings, incomplete: None })
+    }
+
+    /// Records the queries of a capture.
+    fn of_capture(
+        mut capture: Capture,
+        mut recorder: Recorder,
+        path: &Path,
+        ports: &[u16],
+        terms: ReplayTerms,
+    ) -> Result<Self, TesterError> {
+        let (mut taken, mut messages) = (Taken::default(), Messages::new(ports.to_vec()));
+        let read = messages.read(&mut capture, |message| taken.add(message, &mut recorder));
         let cut = match read {
             Ok(()) => None,
             Err(error) if error.is_partial() || messages.counts().frames > 0 => Some(error),
@@ -93,48 +157,59 @@ impl Replay {
         if let Some(error) = taken.broken {
             return Err(TesterError::NoRoom(error));
         }
-        let Some(recording) = recorder.finish().map_err(TesterError::NoRoom)? else {
-            let why = format!(
-                "{}: it contains no query to replay ({} replies, {} queries that are cut or have no header; DNS is looked for on port {ports:?}: --replay-port)",
-                path.display(),
-                taken.replies,
-                taken.left_out
-            );
-            return Err(Invalid::value("workload.replay.capture", why).into());
+        let Some(recording) = recorder.finish(None).map_err(TesterError::NoRoom)? else {
+            return Err(nothing_to_replay(path, ports, &taken).into());
         };
-        let cut = cut.map(|error| Warning::CaptureCut { why: error.to_string() });
+        let cut = cut.map(|error: CaptureError| Warning::CaptureCut { why: error.to_string() });
         let incomplete = cut.as_ref().map(ToString::to_string);
         let mut warnings: Vec<Warning> = cut.into_iter().collect();
         if taken.left_out > 0 {
             warnings.push(Warning::QueriesLeftOut { queries: taken.left_out });
         }
-        let (clients, path) = (taken.numbers.len(), path.to_owned());
-        Ok(Replay { recording, speed, clients, path, warnings, incomplete })
+        let ReplayTerms { speed, loops, .. } = terms;
+        Ok(Replay { recording, speed, loops, path: path.to_owned(), warnings, incomplete })
     }
 
-    /// Returns the duration of the replay.
+    /// Returns the number of distinct clients.
+    pub(crate) fn clients(&self) -> u32 {
+        self.recording.clients()
+    }
+
+    /// Returns the duration of the replay, with all loops.
     pub(crate) fn duration(&self) -> Nanos {
-        Nanos((self.recording.span.0 as f64 / self.speed) as u64).max(SHORTEST)
+        let span = self.recording.span_of(self.loops);
+        Nanos((span.0 as f64 / self.speed) as u64).max(SHORTEST)
     }
 
     /// Returns the constant rate that sends as many queries in the same time; it decides about sockets and waits.
     pub(crate) fn mean(&self) -> Pacing {
-        let rate = self.recording.queries as f64 / self.duration().as_secs_f64();
+        let queries = self.recording.queries as f64 * f64::from(self.loops);
+        let rate = queries / self.duration().as_secs_f64();
         Pacing::Constant { rate: Qps::new(rate).expect("a finite number of queries in some time") }
     }
 
     /// Describes the queries for the conditions of the record.
     pub(crate) fn describe(&self) -> String {
-        format!(
-            "{} queries of {} clients of {}",
-            self.recording.queries,
-            self.clients,
-            self.path.display()
-        )
+        let (queries, clients) = (self.recording.queries, self.clients());
+        format!("{queries} queries of {clients} clients of {}", self.path.display())
     }
 
     /// Describes the pacing.
     pub(crate) fn describe_pacing(&self) -> String {
-        format!("replay at {}x", self.speed)
+        match self.loops {
+            1 => format!("replay at {}x", self.speed),
+            loops => format!("replay at {}x, {loops} times", self.speed),
+        }
     }
+}
+
+/// Makes the error of a capture without a query.
+fn nothing_to_replay(path: &Path, ports: &[u16], taken: &Taken) -> Invalid {
+    let why = format!(
+        "{}: it contains no query to replay ({} replies, {} queries that are cut or have no header; DNS is looked for on port {ports:?}: --replay-port)",
+        path.display(),
+        taken.replies,
+        taken.left_out
+    );
+    Invalid::value("workload.replay.capture", why)
 }

@@ -17,7 +17,7 @@ use udp::{UdpEngine, sources, sys};
 use crate::connections::ConnectionSetup;
 use crate::error::{Invalid, TesterError};
 use crate::kernel_setup::KernelSetup;
-use crate::replay::Replay;
+use crate::replay::{Replay, ReplayTerms};
 use crate::run::Role;
 use crate::sockets::{addresses, udp_options, wait_mode, workers};
 use crate::workload::WorkloadPlan;
@@ -63,13 +63,17 @@ impl Setup {
         // dns64perf sends its names in their own order.
         let sequential = !request.pacing.is_timed();
         let workload = match &request.workload {
-            Workload::Replay { capture, speed, ports } => {
-                WorkloadPlan::Replay(Replay::new(capture, *speed, ports)?)
+            Workload::Replay { capture, speed, ports, loops } => {
+                let terms = ReplayTerms { speed: *speed, loops: *loops, timeout: request.timeout };
+                WorkloadPlan::Replay(Replay::new(capture, ports, terms)?)
             }
             workload => WorkloadPlan::new(workload, request.seed, sequential)?,
         };
         if let WorkloadPlan::Replay(replay) = &workload {
             (request.pacing, request.duration) = (replay.mean(), replay.duration());
+            if let Engine::Streams(connecting) = &mut request.engine {
+                connecting.clients = replay.clients();
+            }
         }
         let connections = match &request.engine {
             Engine::Udp | Engine::Kernel(_) => None,
@@ -343,9 +347,11 @@ impl Setup {
         let target = self.request.target;
         let plan = self.plan(worker, workers, sockets);
         if let WorkloadPlan::Replay(replay) = &self.workload {
-            let sources = self.request.sockets.source.map(|from| addresses(from, replay.clients));
+            let clients = replay.clients() as usize;
+            let sources = self.request.sockets.source.map(|from| addresses(from, clients));
             let sources = sources.unwrap_or_default().into();
-            let plan = ReplayPlan { plan, speed: replay.speed, target, sources };
+            let (speed, loops) = (replay.speed, replay.loops);
+            let plan = ReplayPlan { plan, speed, loops, target, sources };
             let recording = replay.recording.clone();
             return Ok(Role::Replay(Box::new(Replayer::new(plan, recording, live.clone()))));
         }

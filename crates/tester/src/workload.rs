@@ -104,7 +104,7 @@ impl WorkloadPlan {
                 generated(spec, qtype, *expect, query)
             }
             Workload::Replay { .. } => {
-                let why = "a replay supports only UDP and its own pace";
+                let why = "a replay has its own pace and its own clients";
                 Err(Invalid::value("workload.replay", why).into())
             }
         }
@@ -153,7 +153,7 @@ impl WorkloadPlan {
                 Box::new(made.of_class(questions.class))
             }
             WorkloadPlan::Replay(_) => {
-                let why = "a replay supports only UDP and its own pace";
+                let why = "a replay has its own pace and its own clients";
                 return Err(Invalid::value("workload.replay", why));
             }
         })

@@ -1,9 +1,10 @@
-//! A reader of pcap, pcapng and snoop files that returns one frame at a time, in constant memory.
+//! A reader of pcap, pcapng, snoop and dnstap files that returns one frame at a time, in constant memory.
 //!
 //! ```text
 //! pcap     header(24)  [seconds fraction caught original](16) frame  ...
 //! pcapng   block: type(4) length(4) body length(4)        section, interface, enhanced packet, ...
 //! snoop    header(16)  [original caught record drops seconds microseconds](24) frame padding  ...
+//! dnstap   START  length(4) frame  ...  STOP
 //! ```
 //!
 //! No library is used, because this is the hot path and an error must name its place: the number of the packet and the
@@ -18,10 +19,12 @@ use thiserror::Error;
 
 use crate::source::{self, Source};
 
+mod dnstap;
 mod merge;
 mod pcapng;
 mod snoop;
 
+pub(crate) use dnstap::LINK as DNSTAP;
 pub use merge::Merge;
 
 /// Largest size of a frame in bytes: MAXIMUM_SNAPLEN of libpcap.
@@ -36,7 +39,7 @@ pub struct Frame<'a> {
     pub number: u64,
     /// Time of capture, since 1970.
     pub at: Nanos,
-    /// The link type (the registry of LINKTYPE_ values).
+    /// The link type (the registry of LINKTYPE_ values); 65535 for a frame of dnstap.
     pub link: u16,
     /// Length on the wire, in bytes.
     pub wire_len: u32,
@@ -57,7 +60,7 @@ pub enum CaptureError {
     },
     /// The file is not a capture.
     #[error(
-        "{}: not a capture: it starts with {found}; use pcap, pcapng or snoop, plain or compressed with gzip, zstd, xz or lz4",
+        "{}: not a capture: it starts with {found}; use pcap, pcapng, snoop or dnstap, plain or compressed with gzip, zstd, xz or lz4",
         path.display()
     )]
     NotACapture {
@@ -165,6 +168,7 @@ enum Format {
     Pcap(Pcap),
     Pcapng(pcapng::Section),
     Snoop(snoop::Snoop),
+    Dnstap(dnstap::Dnstap),
 }
 
 /// A frame in the window: its place, time and length.
@@ -206,12 +210,14 @@ impl Capture {
             (Some(pcap), _) => Format::Pcap(pcap),
             (None, pcapng::SECTION) => Format::Pcapng(pcapng::Section::default()),
             (None, snoop::MAGIC) => Format::Snoop(snoop::Snoop::default()),
+            (None, dnstap::MAGIC) => Format::Dnstap(dnstap::Dnstap::default()),
             _ => return Err(not(format!("the bytes {magic:02x?}"))),
         };
         let mut capture = Capture { path, window, format, frames: 0, ended: false, peeked: None };
         let header = match &mut capture.format {
             Format::Pcap(pcap) => pcap.read_header(&mut capture.window),
             Format::Snoop(snoop) => snoop.read_header(&mut capture.window),
+            Format::Dnstap(dnstap) => dnstap.read_header(&mut capture.window),
             Format::Pcapng(_) => Ok(()),
         };
         match header {
@@ -256,6 +262,7 @@ impl Capture {
             Format::Pcap(pcap) => pcap.next(&mut self.window),
             Format::Pcapng(section) => section.next(&mut self.window),
             Format::Snoop(snoop) => snoop.next(&mut self.window),
+            Format::Dnstap(dnstap) => dnstap.next(&mut self.window),
         };
         match found {
             Ok(Some(found)) => Ok(Some(found)),

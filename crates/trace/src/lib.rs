@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! file, pipe ──source──> bytes ──capture──> frames ──packet──> packets ──fragments, tcp──> messages ──> stats
-//!              gzip, zstd, xz, lz4  pcap, pcapng, snoop   link, IP, UDP, TCP     whole again            │         filter
-//!                                                                                             └─dns──>  queries ...
+//!              gzip, zstd, xz, lz4  pcap, pcapng, snoop   link, IP, UDP, TCP     whole again  ^         │         filter
+//!                                   dnstap    └────────────────tap────────────────────────────┘└─dns──>  queries, populations ...
 //! ```
 //!
 //! Each capture is read once, in constant memory: every table, and every loop over captured bytes, has a bound.
@@ -11,7 +11,7 @@
 //! that.
 //!
 //! Absent on purpose: sockets and a clock. A live interface is a source like any other: a packet socket
-//! (`udp::capture`), or tcpdump through a pipe.
+//! (`udp::capture`), or tcpdump through a pipe; so are servers that write dnstap to a socket.
 
 pub mod anonymise;
 mod capture;
@@ -22,10 +22,12 @@ mod fragments;
 mod messages;
 pub mod options;
 mod packet;
+pub mod population;
 mod select;
 mod served;
 pub mod source;
 pub mod stats;
+mod tap;
 mod tcp;
 pub mod transactions;
 pub mod transfers;

@@ -1,13 +1,14 @@
-//! Extraction of DNS messages from frames: from datagrams, fragments and TCP streams.
+//! Extraction of DNS messages from frames: from datagrams, fragments, TCP streams and dnstap.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use measure::Nanos;
 
-use crate::capture::{CaptureError, Frame, Frames};
+use crate::capture::{CaptureError, DNSTAP, Frame, Frames};
 use crate::fragments::Fragments;
 use crate::packet::{self, Body, Content, Ends, Kind, Layer};
+use crate::tap;
 use crate::tcp::{Segment, Streams, TcpCounts};
 
 /// Largest number of encapsulations around a packet.
@@ -24,7 +25,7 @@ pub enum Transport {
     Udp,
     /// A TCP stream.
     Tcp {
-        /// The sequence number of the length field in front of the message.
+        /// The sequence number of the length field in front of the message; 0 in dnstap, which has none.
         sequence: u32,
     },
 }
@@ -164,8 +165,24 @@ impl Messages {
             self.fragments.expire(frame.at);
             self.beginnings(visit);
         }
+        if frame.link == DNSTAP {
+            return self.tapped(frame, visit);
+        }
         let place = Place { frame: frame.number, at: frame.at, fragmented: false, level: 0 };
         self.content(place, packet::dissect(frame.link, frame.bytes), visit);
+    }
+
+    /// Handles a frame of dnstap, whose message is DNS on any port.
+    fn tapped(&mut self, frame: &Frame<'_>, visit: &mut impl FnMut(&Message<'_>)) {
+        match tap::message(frame) {
+            Ok(Some(message)) => visit(&message),
+            Ok(None) => {
+                let kind = Kind::Named("dnstap without a message");
+                self.counts.other_packets += 1;
+                self.count_other(kind);
+            }
+            Err(_) => self.counts.malformed_packets += 1,
+        }
     }
 
     /// Handles the content of a frame or of an encapsulation.

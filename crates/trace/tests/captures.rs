@@ -133,7 +133,7 @@ fn errors_in_damaged_captures_name_the_place() {
     for (bytes, message) in [
         (
             b"#!/bin/sh\n".to_vec(),
-            "test.pcap: not a capture: it starts with the bytes [23, 21, 2f, 62]; use pcap, pcapng or snoop, plain",
+            "test.pcap: not a capture: it starts with the bytes [23, 21, 2f, 62]; use pcap, pcapng, snoop or dnstap, plain",
         ),
         (Vec::new(), "test.pcap: not a capture: it starts with nothing, it is empty"),
         (

@@ -13,13 +13,18 @@
 //!         namespace ──┘             │      message ──> reply      load: is it valid?
 //!                                   │        │
 //!                                   └────> server ──> writer      auth: the query, the answer
+//!
+//!   what a server tells of its messages
+//!   dnstap <──> frame_stream                                      dns64d writes it, trace reads it
 //! ```
 //!
 //! Absent on purpose: sockets, a clock, global state, `unsafe`, and allocation in code that runs once per query. Every
 //! loop over received bytes has a stated bound.
 
+pub mod dnstap;
 pub mod edns;
 pub mod extend;
+pub mod frame_stream;
 pub mod message;
 pub mod name;
 pub mod namespace;

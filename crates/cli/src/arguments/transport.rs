@@ -242,8 +242,8 @@ const TLS_VERSION: [Choice<TlsVersion>; 2] = [
 ];
 
 impl StreamArgs {
-    /// Returns the engine: UDP sockets if no flag needs distinct clients, else connections.
-    pub(crate) fn engine(&self) -> anyhow::Result<Engine> {
+    /// Returns the engine: UDP sockets if nothing needs distinct clients (`own_ports`, or a flag), else connections.
+    pub(crate) fn engine(&self, own_ports: bool) -> anyhow::Result<Engine> {
         let transports = self.parts();
         let any = |has: fn(Transport) -> bool| transports.iter().any(|part| has(part.transport));
         if let Some(flag) = self.first_tls_flag()
@@ -257,7 +257,7 @@ impl StreamArgs {
             bail!("{flag} goes with --transport {}", Transport::words(Transport::uses_http));
         }
         let only_udp = transports.iter().all(|part| part.transport.is_datagram());
-        if only_udp && !self.wants_clients() && !self.fast_open {
+        if only_udp && !own_ports && !self.wants_clients() && !self.fast_open {
             return Ok(Engine::Udp);
         }
         let http =

@@ -1,34 +1,20 @@
 //! The handshake of frame streams over a bidirectional transport: READY, ACCEPT, START; and at the end STOP, FINISH
-//! (<https://farsightsec.github.io/fstrm/>).
-//!
-//! A control frame is an escape (four zero octets), its length and its content: a type, and fields with type and length.
+//! (`wire::frame_stream`).
 
 use std::io::{self, Read, Write};
 
-/// Content type of dnstap.
-const CONTENT: &[u8] = b"protobuf:dnstap.Dnstap";
-/// Type of the field that has the content type.
-const CONTENT_TYPE: u32 = 1;
-/// Longest control frame, in octets.
-const MAX_CONTROL: usize = 512;
+use wire::frame_stream::{Control, Split, split};
 
-/// Types of control frames.
-const ACCEPT: u32 = 1;
-const START: u32 = 2;
-const STOP: u32 = 3;
-const READY: u32 = 4;
-
-/// Offers the content type, waits until the reader accepts it, and begins.
+/// Offers the content type of dnstap, waits until the reader accepts it, and begins.
 ///
 /// # Errors
 /// Errors of the stream, or a reader that does not accept the content type.
 pub(super) fn start(stream: &mut (impl Read + Write)) -> io::Result<()> {
-    stream.write_all(&control(READY, Some(CONTENT)))?;
-    let answer = read_control(stream)?;
-    if !accepts(&answer) {
+    stream.write_all(&Control::Ready.frame())?;
+    if !matches!(read_control(stream)?, (Control::Accept, true)) {
         return Err(io::Error::other("it does not accept protobuf:dnstap.Dnstap"));
     }
-    stream.write_all(&control(START, Some(CONTENT)))
+    stream.write_all(&Control::Start.frame())
 }
 
 /// Ends the stream, and waits until the reader has taken all.
@@ -36,77 +22,53 @@ pub(super) fn start(stream: &mut (impl Read + Write)) -> io::Result<()> {
 /// # Errors
 /// Errors of the stream.
 pub(super) fn finish(stream: &mut (impl Read + Write)) -> io::Result<()> {
-    stream.write_all(&control(STOP, None))?;
+    stream.write_all(&Control::Stop.frame())?;
     read_control(stream).map(drop)
 }
 
-/// Makes a control frame.
-fn control(kind: u32, content: Option<&[u8]>) -> Vec<u8> {
-    let mut body = kind.to_be_bytes().to_vec();
-    if let Some(content) = content {
-        body.extend_from_slice(&CONTENT_TYPE.to_be_bytes());
-        body.extend_from_slice(&(content.len() as u32).to_be_bytes());
-        body.extend_from_slice(content);
-    }
-    [&[0; 4][..], &(body.len() as u32).to_be_bytes(), &body].concat()
-}
-
-/// Reads the content of a control frame.
-fn read_control(stream: &mut impl Read) -> io::Result<Vec<u8>> {
-    let (mut escape, mut len) = ([0; 4], [0; 4]);
-    stream.read_exact(&mut escape)?;
-    stream.read_exact(&mut len)?;
-    let len = u32::from_be_bytes(len) as usize;
-    if escape != [0; 4] || len > MAX_CONTROL {
-        return Err(io::Error::other("it does not speak frame streams"));
-    }
-    let mut body = vec![0; len];
-    stream.read_exact(&mut body)?;
-    Ok(body)
-}
-
-/// Returns whether a control frame accepts our content type; one without a content type accepts any.
-fn accepts(body: &[u8]) -> bool {
-    let Some((kind, mut rest)) = body.split_first_chunk() else { return false };
-    let mut named = false;
-    while let Some((field, after)) = rest.split_first_chunk() {
-        let Some((len, after)) = after.split_first_chunk() else { return false };
-        let len = u32::from_be_bytes(*len) as usize;
-        let Some((content, after)) = after.split_at_checked(len) else { return false };
-        if u32::from_be_bytes(*field) == CONTENT_TYPE {
-            if content == CONTENT {
-                return u32::from_be_bytes(*kind) == ACCEPT;
+/// Reads a control frame: its kind, and whether it permits dnstap.
+fn read_control(stream: &mut impl Read) -> io::Result<(Control, bool)> {
+    let wrong = || io::Error::other("it does not speak frame streams");
+    let mut octets = Vec::new();
+    loop {
+        match split(&octets).map_err(|_| wrong())? {
+            Split::Control { kind, dnstap, .. } => return Ok((kind, dnstap)),
+            Split::Frame { .. } => return Err(wrong()),
+            // A reader sends control frames only: the first four octets are zero.
+            Split::More(_) if octets.len() >= 4 && octets[..4] != [0; 4] => return Err(wrong()),
+            Split::More(needed) => {
+                let have = octets.len();
+                octets.resize(needed, 0);
+                stream.read_exact(&mut octets[have..])?;
             }
-            named = true;
         }
-        rest = after;
     }
-    u32::from_be_bytes(*kind) == ACCEPT && !named && rest.is_empty()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
 
+    use super::*;
+
     #[test]
-    fn a_reader_accepts_our_content_type_or_any() {
-        let body = |kind, content| control(kind, content)[8..].to_vec();
-        assert!(accepts(&body(ACCEPT, Some(CONTENT))) && accepts(&body(ACCEPT, None)));
-        assert!(!accepts(&body(ACCEPT, Some(b"other"))) && !accepts(&body(STOP, Some(CONTENT))));
-        let two = [body(ACCEPT, Some(b"other")), body(ACCEPT, Some(CONTENT))[4..].to_vec()];
-        assert!(accepts(&two.concat()));
+    fn a_reader_accepts_or_is_refused() {
+        let read = |mut octets: &[u8]| read_control(&mut octets);
+        assert!(matches!(read(&Control::Accept.frame()), Ok((Control::Accept, true))));
+        assert!(matches!(read(&Control::Finish.frame()), Ok((Control::Finish, true))));
+        for bad in [&b"HTTP/1.1 400"[..], &[0, 0, 0, 1, 7], &[0; 8], &[]] {
+            assert!(read(bad).is_err(), "{bad:?}");
+        }
     }
 
     proptest! {
         #[test]
-        fn any_answer_is_accepted_or_not(body in prop::collection::vec(any::<u8>(), 0..60), cut in 0usize..40) {
-            accepts(&body);
-            let right = &control(ACCEPT, Some(CONTENT))[8..];
-            let cut = cut.min(right.len());
-            prop_assert_eq!(accepts(&right[..cut]), cut == 4 || cut == right.len());
+        fn any_answer_is_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..60), cut in 0usize..50) {
             let mut stream = &body[..];
             prop_assert!(read_control(&mut stream).is_err() || body.starts_with(&[0; 4]));
+            let right = Control::Accept.frame();
+            let mut stream = &right[..cut.min(right.len())];
+            prop_assert_eq!(read_control(&mut stream).is_ok(), cut >= right.len());
         }
     }
 }

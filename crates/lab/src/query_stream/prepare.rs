@@ -47,6 +47,7 @@ impl CaptureFile {
             capture: self.path.clone(),
             speed: qps / mean_rate(self.queries, self.span),
             ports: PORTS.to_vec(),
+            loops: 1,
         };
         (workload, Nanos((self.queries as f64 / qps * 1e9) as u64))
     }

@@ -26,6 +26,7 @@ impl StreamRole for Clients {
         if how.handshake > Nanos::ZERO {
             tally.handshake.record(how.handshake);
         }
+        self.notice_opening();
         // Replies to early data may be here already.
         self.after_query_ended(conn);
     }
@@ -115,6 +116,8 @@ impl StreamRole for Clients {
         let ended = failure.is_some() || end == End::GoingAway;
         let pause = ended && !client.answered;
         client.rests_until = if pause { now + RECONNECT_DELAY } else { Nanos::ZERO };
+        self.notice_room(conn);
+        self.notice_opening();
         match pause {
             _ if self.plan.population.random_order => {}
             false => self.closed.push_back(conn),
@@ -169,6 +172,7 @@ impl Clients {
         }
         let next = match self.phase {
             Phase::Draining => self.drain(),
+            _ if self.script.is_some() => self.send_recorded(now, orders),
             _ => self.send_due(now, orders),
         };
         match next {

@@ -93,9 +93,11 @@ fn workloads() -> impl Strategy<Value = Workload> {
                 Workload::Mix { zone, names, exponent, repeats, missing, qtype, expect, query }
             }
         ),
-        (text(), 1e-3..1e3f64, proptest::collection::vec(any::<u16>(), 0..3)).prop_map(
-            |(capture, speed, ports)| Workload::Replay { capture: capture.into(), speed, ports }
-        ),
+        (text(), 1e-3..1e3f64, proptest::collection::vec(any::<u16>(), 0..3), any::<u32>())
+            .prop_map(|(capture, speed, ports, loops)| {
+                let capture = capture.into();
+                Workload::Replay { capture, speed, ports, loops }
+            }),
     ]
 }
 
@@ -192,7 +194,8 @@ proptest! {
 #[test]
 fn what_cannot_be_read_is_named() {
     let target = "127.0.0.1:53".parse().expect("an address");
-    let workload = Workload::Replay { capture: "x.pcap".into(), speed: 1.0, ports: vec![53] };
+    let workload =
+        Workload::Replay { capture: "x.pcap".into(), speed: 1.0, ports: vec![53], loops: 1 };
     let request = TrialRequest {
         engine: Engine::Streams(Box::new(Connecting::over(Transport::Tls))),
         ..TrialRequest::new(target, workload, Pacing::Window { outstanding: 64 })

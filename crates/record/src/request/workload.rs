@@ -77,15 +77,27 @@ pub enum Workload {
         /// Form of the queries.
         query: Query,
     },
-    /// The queries of a capture, at their recorded times.
+    /// The queries of a capture or of a population, at their recorded times. Over connections the clients are those of the file.
     Replay {
-        /// Path of the capture.
+        /// Path of the file.
         capture: PathBuf,
         /// Factor by which the replay is faster than the capture.
         speed: f64,
         /// Ports whose traffic in the capture is DNS.
         ports: Vec<u16>,
+        /// How often the queries are sent, at least once.
+        #[serde(default = "once", skip_serializing_if = "is_once")]
+        loops: u32,
     },
+}
+
+/// Returns the number of loops of a replay without one.
+fn once() -> u32 {
+    1
+}
+
+fn is_once(loops: &u32) -> bool {
+    *loops == once()
 }
 
 /// Names of a namespace that are queried.

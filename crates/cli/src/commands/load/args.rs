@@ -174,7 +174,7 @@ impl LoadArgs {
         self.part.check()?;
         dut::check(&self.dut, pacing)?;
         let duration = self.duration();
-        let engine = self.engine.apply(self.streams.engine()?)?;
+        let engine = self.engine.apply(self.streams.engine(self.replay.own_ports)?)?;
         self.sockets.check_engine(&engine)?;
         Ok(TrialRequest {
             version: request::VERSION,

@@ -156,6 +156,8 @@ mod tests {
             "dnsdyno load 127.0.0.1 --random-subdomain x.test --pacing poisson --rate 33333.3 --timeout 20ms",
             "dnsdyno load 127.0.0.1 --mix x.test --mix-names 5 --mix-exponent 1.5 --mix-missing 0.25",
             "dnsdyno load 127.0.0.1 --replay x.pcap --speed 2x --replay-port 53,5300 --source 10.9.0.5/24",
+            "dnsdyno load 127.0.0.1 --replay x.pcap --loops 3 --own-ports --close-idle 5s",
+            "dnsdyno load 127.0.0.1 --replay x.population --transports udp=6,tls=3,https=1 --close-idle 10s --resume --pad",
             "dnsdyno load 127.0.0.1 --queries q.txt --runs 3 --pacing 'window 5 at most 2k' --source-port 2000 --step 100ms",
             "dnsdyno load 127.0.0.1 --queries q.txt --probability 0.25 -n 2",
             "dnsdyno load 127.0.0.1 --name x.test --type A,AAAA,MX",

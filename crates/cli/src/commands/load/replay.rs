@@ -1,4 +1,4 @@
-//! `dnsdyno load --replay`: the queries of a capture, at the times of the capture.
+//! `dnsdyno load --replay`: the queries of a capture or a population, at their times.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,19 +6,26 @@ use std::str::FromStr;
 use clap::Args;
 use record::request::Workload;
 
-/// Replay of a capture.
+/// Replay of a capture or a population.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Replay")]
 pub(crate) struct ReplayArgs {
-    /// Send the queries of this capture at its times, over UDP, once; with --source each client has its own address
+    /// Send the queries of this capture, or population of `trace clients`, at its times. Over other transports than UDP each of its
+    /// clients has its own connections, and with --source its own address
     #[arg(
         long,
-        value_name = "CAPTURE",
+        value_name = "FILE",
         group = "workload",
         conflicts_with_all = ["pacing", "rate", "from", "to", "window", "threads", "experiments", "duration",
-            "qtype", "expect", "expect_pref64", "edns", "dnssec", "edns_option", "no_recursion", "transport"]
+            "qtype", "expect", "expect_pref64", "edns", "dnssec", "edns_option", "no_recursion", "clients", "pick", "on_demand"]
     )]
     replay: Option<PathBuf>,
+    /// Over UDP too, each client of the file has its own port, as it has its own connection over other transports
+    #[arg(long, requires = "replay")]
+    pub(crate) own_ports: bool,
+    /// Send the queries so many times: again after the time that the file covers
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "replay", value_parser = clap::value_parser!(u32).range(1..))]
+    loops: u32,
     /// Speed of the replay, as a multiple of that of the capture (2x, 0.5x)
     #[arg(long, value_name = "FACTOR", default_value = "1x", requires = "replay")]
     pub(crate) speed: Speed,
@@ -77,7 +84,8 @@ impl ReplayArgs {
     /// Returns the workload if a capture is to be replayed.
     pub(crate) fn request(&self) -> Option<Workload> {
         let capture = self.replay.clone()?;
-        Some(Workload::Replay { capture, speed: self.speed.0, ports: self.replay_port.clone() })
+        let (speed, ports, loops) = (self.speed.0, self.replay_port.clone(), self.loops);
+        Some(Workload::Replay { capture, speed, ports, loops })
     }
 }
 

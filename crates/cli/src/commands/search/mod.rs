@@ -142,7 +142,7 @@ fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> 
         }
     }
     let target = args.target.resolve(streams.port(), Family::Any).map_err(Failure::BadInput)?;
-    let engine = streams.engine().and_then(|engine| args.engine.apply(engine));
+    let engine = streams.engine(false).and_then(|engine| args.engine.apply(engine));
     let engine = engine.map_err(Failure::BadInput)?;
     args.sockets.check_engine(&engine).map_err(Failure::BadInput)?;
     Ok(TrialRequest {

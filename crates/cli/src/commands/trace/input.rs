@@ -1,8 +1,8 @@
-//! Captures and interfaces that commands read.
+//! Captures, interfaces and sockets that commands read.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -10,21 +10,27 @@ use measure::Nanos;
 use trace::{Capture, CaptureError, Merge, Message, Messages};
 use udp::capture::{LiveCapture, Only, Until};
 
+use super::tap::{LiveTap, TapAddress};
 use crate::failure::Failure;
 use crate::process::interruption;
 
-/// Captures to read, or an interface.
+/// Captures to read, an interface, or a socket for dnstap.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputArgs {
-    /// Captures in any order, merged by time: pcap, pcapng or snoop, plain or compressed by gzip, zstd, xz or lz4; - is the standard input
-    #[arg(required_unless_present = "interface", value_name = "CAPTURE")]
+    /// Captures in any order, merged by time: pcap, pcapng, snoop or dnstap, plain or compressed by gzip, zstd, xz or lz4; - is the
+    /// standard input
+    #[arg(required_unless_present_any = ["interface", "dnstap"], value_name = "CAPTURE")]
     pub(crate) captures: Vec<PathBuf>,
     /// Read packets of this interface (`any` for all interfaces) instead of captures, for --for or until Ctrl-C
-    #[arg(long, value_name = "NAME", conflicts_with = "captures")]
+    #[arg(long, value_name = "NAME", conflicts_with = "captures", group = "live")]
     pub(crate) interface: Option<String>,
-    /// How long to read packets of the interface
-    #[arg(long = "for", value_name = "TIME", requires = "interface")]
+    /// Listen at this UNIX socket (a path with a `/`) or ADDRESS:PORT, and read what servers write there as dnstap, for --for or
+    /// until Ctrl-C
+    #[arg(long, value_name = "SOCKET", conflicts_with = "captures", group = "live")]
+    pub(crate) dnstap: Option<TapAddress>,
+    /// How long to read packets of the interface, or dnstap
+    #[arg(long = "for", value_name = "TIME", requires = "live")]
     pub(crate) listen: Option<Nanos>,
     /// Ports whose traffic is DNS
     #[arg(long = "port", value_name = "LIST", value_delimiter = ',', default_value = "53")]
@@ -48,6 +54,9 @@ impl InputArgs {
         let mut messages = Messages::new(self.ports.clone());
         if let Some(interface) = &self.interface {
             return self.listen(interface, messages, each);
+        }
+        if let Some(address) = &self.dnstap {
+            return self.tap(address, messages, each);
         }
         let mut any = false;
         let read = Merge::open(&self.captures).and_then(|mut captures| {
@@ -113,10 +122,43 @@ impl InputArgs {
         Ok((messages.counts(), error))
     }
 
-    /// Returns the names of the captures and of the interface.
+    /// Reads what servers write as dnstap until the time is over or a signal comes.
+    fn tap(
+        &self,
+        address: &TapAddress,
+        mut messages: Messages,
+        mut each: impl FnMut(&Message<'_>),
+    ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
+        let until = Until { duration: self.listen, stop: interruption()? };
+        let live = LiveTap::listen(address, until)
+            .map_err(|e| Failure::input(anyhow!("cannot listen at {address}: {e}")))?;
+        let taps = live.counts();
+        // Servers that start now find the socket.
+        eprintln!("listening at {address}");
+        let name = address.to_string();
+        let mut capture = Capture::new(Box::new(live), Path::new(&name)).map_err(Failure::run)?;
+        let error = messages.read(&mut capture, &mut each).err();
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let (all, cut, refused) =
+            (count(&taps.connections), count(&taps.cut), count(&taps.refused));
+        if cut > 0 {
+            eprintln!(
+                "{address}: {cut} of {all} connections ended without STOP; their frames were read"
+            );
+        }
+        if refused > 0 {
+            eprintln!(
+                "{address}: {refused} of {all} connections wrote no dnstap, or were too many"
+            );
+        }
+        Ok((messages.counts(), error))
+    }
+
+    /// Returns the names of the captures, and of the interface or socket.
     pub(crate) fn names(&self) -> Vec<String> {
         let files = self.captures.iter().map(|path| path.display().to_string());
-        files.chain(self.interface.clone()).collect()
+        let tap = self.dnstap.as_ref().map(ToString::to_string);
+        files.chain(self.interface.clone()).chain(tap).collect()
     }
 }
 

@@ -1,9 +1,11 @@
 //! `dnsdyno trace`: captures of DNS traffic.
 
+mod clients;
 mod export;
 pub(crate) mod input;
 mod select;
 mod stats;
+mod tap;
 mod transfers;
 
 use clap::{Args, Subcommand};
@@ -28,6 +30,9 @@ enum TraceCommand {
     Queries(select::QueriesArgs),
     /// Cut a capture into parts by ranges of labels, as `zone slice` cuts a zone
     Slice(select::SliceArgs),
+    /// Characterise the clients of a capture, take some of them or make more, and save them for `load --replay`
+    #[command(after_help = clients::EXAMPLES)]
+    Clients(clients::ClientsArgs),
     /// Hide addresses: keyed, one to one, prefixes kept (Crypto-PAn); names stay as they are
     Anonymise(select::AnonymiseArgs),
     /// Write a table of transactions, each query with its reply, for a database
@@ -45,6 +50,10 @@ const STATS_EXAMPLES: &str = "Examples:
     dnsdyno trace stats --interface eth0 --for 10s
     tcpdump -i eth0 -w - port 53 | dnsdyno trace stats -
 
+  What a server writes as dnstap: to a file, or to a socket at which dnsdyno listens
+    dnsdyno trace stats frames.dnstap
+    dnsdyno trace stats --dnstap /run/dnstap.sock --for 1m
+
   A capture that is cut or damaged gives what stands before that, says so, and exits with 1.";
 
 pub(crate) fn run(args: TraceArgs) -> Result<(), Failure> {
@@ -53,6 +62,7 @@ pub(crate) fn run(args: TraceArgs) -> Result<(), Failure> {
         TraceCommand::Filter(args) => select::filter(&args),
         TraceCommand::Queries(args) => select::queries(&args),
         TraceCommand::Slice(args) => select::slice(&args),
+        TraceCommand::Clients(args) => clients::run(&args),
         TraceCommand::Anonymise(args) => select::anonymise(&args),
         TraceCommand::Export(args) => export::run(&args),
         TraceCommand::Transfers(args) => transfers::run(&args),

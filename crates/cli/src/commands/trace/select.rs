@@ -80,6 +80,21 @@ fn parse_time(text: &str) -> Result<Nanos, String> {
 }
 
 impl SelectArgs {
+    /// Returns whether all messages are selected.
+    pub(crate) fn is_open(&self) -> bool {
+        self.zone.is_empty()
+            && self.qtype.is_empty()
+            && self.client.is_empty()
+            && self.from.is_none()
+            && self.to.is_none()
+            && self.sample == 1.0
+    }
+
+    /// Returns the seed of the sample.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Returns the selection.
     pub(crate) fn select(&self) -> Select {
         Select {
@@ -178,7 +193,7 @@ impl Sink {
     }
 }
 
-fn unwritable(path: &Path, error: io::Error) -> Failure {
+pub(super) fn unwritable(path: &Path, error: io::Error) -> Failure {
     Failure::run(anyhow!("cannot write {}: {error}", path.display()))
 }
 
@@ -212,7 +227,7 @@ pub(crate) fn anonymise(args: &AnonymiseArgs) -> Result<(), Failure> {
 }
 
 /// Reads the key from a file.
-fn key(path: &Path) -> Result<Key, Failure> {
+pub(super) fn key(path: &Path) -> Result<Key, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
     let key = text.and_then(|text| text.parse().map_err(|error: KeyError| error.to_string()));
     key.map_err(|why| Failure::BadInput(anyhow!("the key in {}: {why}", path.display())))

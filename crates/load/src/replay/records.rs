@@ -1,0 +1,368 @@
+//! Recordings: the queries of a capture in an unlinked temporary file, in the order of their due times.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use measure::Nanos;
+use wire::{Header, reply};
+
+/// Longest query in bytes: as much as a datagram holds.
+pub(crate) const MAX_REPLAYED: usize = 65_507;
+/// Bytes read at a time.
+const CHUNK: usize = 256 << 10;
+/// Bytes in front of each query: due time (8), hash of the question (4), client (4), length (2).
+const HEAD: usize = 18;
+
+/// Queries of one client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClientLoad {
+    /// Number of queries.
+    pub(crate) queries: u64,
+    /// Upper bound of the number of queries within the recorder's window.
+    pub(crate) peak: u32,
+    /// Queries in the current stretch as long as the window, in the one before, and the number of the current one.
+    current: u32,
+    before: u32,
+    stretch: u64,
+}
+
+impl ClientLoad {
+    /// Counts a query in the stretch with this number. Any window touches two neighbouring stretches at most.
+    fn add(&mut self, stretch: u64) {
+        if stretch != self.stretch {
+            self.before = if stretch == self.stretch + 1 { self.current } else { 0 };
+            (self.current, self.stretch) = (0, stretch);
+        }
+        self.queries += 1;
+        self.current = self.current.saturating_add(1);
+        self.peak = self.peak.max(self.current.saturating_add(self.before));
+    }
+}
+
+/// Records the queries of a capture.
+pub struct Recorder {
+    out: BufWriter<File>,
+    first: Option<Nanos>,
+    last: Nanos,
+    len: u64,
+    queries: u64,
+    window: Nanos,
+    clients: Vec<ClientLoad>,
+}
+
+impl Recorder {
+    /// Starts an empty recording. Queries of a client within `window` may be outstanding together.
+    ///
+    /// # Errors
+    /// When the temporary file cannot be created.
+    pub fn new(window: Nanos) -> io::Result<Self> {
+        let out = BufWriter::with_capacity(CHUNK, tempfile::tempfile()?);
+        Ok(Recorder {
+            out,
+            first: None,
+            last: Nanos::ZERO,
+            len: 0,
+            queries: 0,
+            window: window.max(Nanos(1)),
+            clients: Vec::new(),
+        })
+    }
+
+    /// Adds a query that arrived `at` from client number `client`; clients are numbered from 0 in the order of their
+    /// first queries. Returns whether it can be replayed: it needs a header and must fit a datagram. A query that is
+    /// older than the one before it gets the same due time.
+    ///
+    /// # Errors
+    /// When the temporary file cannot be written.
+    pub fn add(&mut self, at: Nanos, client: u32, query: &[u8]) -> io::Result<bool> {
+        if Header::read(query).is_none() || query.len() > MAX_REPLAYED {
+            return Ok(false);
+        }
+        let first = *self.first.get_or_insert(at);
+        self.last = self.last.max(at.since(first));
+        let hash = reply::question(query).map_or(0, reply::question_hash);
+        self.out.write_all(&self.last.0.to_le_bytes())?;
+        self.out.write_all(&hash.to_le_bytes())?;
+        self.out.write_all(&client.to_le_bytes())?;
+        self.out.write_all(&(query.len() as u16).to_le_bytes())?;
+        self.out.write_all(query)?;
+        self.len += (HEAD + query.len()) as u64;
+        self.queries += 1;
+        let needed = client as usize + 1;
+        if self.clients.len() < needed {
+            self.clients.resize(needed, ClientLoad::default());
+        }
+        self.clients[client as usize].add(self.last.0 / self.window.0);
+        Ok(true)
+    }
+
+    /// Returns the recording; `None` without queries. `period` is the time after which the next loop begins, if the
+    /// recording knows it; otherwise it is the mean time between queries after the last one.
+    ///
+    /// # Errors
+    /// When the temporary file cannot be written.
+    pub fn finish(self, period: Option<Nanos>) -> io::Result<Option<Recording>> {
+        let Recorder { out, last: span, len, queries, clients, .. } = self;
+        let records = Arc::new(out.into_inner().map_err(io::IntoInnerError::into_error)?);
+        let mean = Nanos(span.0 / queries.saturating_sub(1).max(1));
+        let period = period.unwrap_or(span + mean).max(span + Nanos(1));
+        let clients = clients.into();
+        Ok((queries > 0).then_some(Recording { records, len, queries, span, period, clients }))
+    }
+}
+
+/// A recording: queries with their due times.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    records: Arc<File>,
+    len: u64,
+    /// Number of queries.
+    pub queries: u64,
+    /// Time from the first query to the last.
+    pub span: Nanos,
+    /// Time from the first query to the first one of the next loop.
+    pub period: Nanos,
+    clients: Arc<[ClientLoad]>,
+}
+
+impl Recording {
+    /// Returns the number of clients.
+    pub fn clients(&self) -> u32 {
+        self.clients.len() as u32
+    }
+
+    /// Returns the time from the first query to the last of so many loops.
+    pub fn span_of(&self, loops: u32) -> Nanos {
+        let more = u64::from(loops.saturating_sub(1));
+        Nanos(self.period.0.saturating_mul(more).saturating_add(self.span.0))
+    }
+
+    /// Returns the queries of a client.
+    pub(crate) fn of_client(&self, client: u32) -> ClientLoad {
+        self.clients.get(client as usize).copied().unwrap_or_default()
+    }
+}
+
+/// One query of a recording.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) due: Nanos,
+    pub(crate) hash: u32,
+    pub(crate) client: u32,
+    query: std::ops::Range<usize>,
+}
+
+impl Recorded {
+    /// Returns the length of the query in bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.query.len()
+    }
+
+    /// Returns when the query is due at this speed.
+    #[inline]
+    pub(crate) fn due_at(&self, speed: f64) -> Nanos {
+        if speed == 1.0 { self.due } else { Nanos((self.due.0 as f64 / speed) as u64) }
+    }
+}
+
+/// The part of a recording that one worker replays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Every n-th record, from that with the worker's number on.
+    Records { worker: u32, workers: u32 },
+    /// All records of every n-th client, from that with the worker's number on.
+    Clients { worker: u32, workers: u32 },
+}
+
+/// Reads the records of one worker.
+#[derive(Debug)]
+pub(crate) struct RecordReader {
+    recording: Recording,
+    share: Share,
+    /// Number of loops after the current one.
+    loops_left: u32,
+    /// Due time of the first record of the current loop.
+    loop_at: Nanos,
+    chunk: Vec<u8>,
+    /// Position of the chunk in the file.
+    chunk_at: u64,
+    /// Position of the next record in the file.
+    at: u64,
+    /// Number of the next record, over all loops.
+    number: u64,
+}
+
+impl RecordReader {
+    /// Makes a reader of a share of `loops` loops.
+    pub(crate) fn new(recording: Recording, share: Share, loops: u32) -> Self {
+        let mut records = RecordReader {
+            recording,
+            share,
+            loops_left: loops.saturating_sub(1),
+            loop_at: Nanos::ZERO,
+            chunk: Vec::with_capacity(CHUNK),
+            chunk_at: 0,
+            at: 0,
+            number: 0,
+        };
+        records.skip_others();
+        records
+    }
+
+    /// Returns the next record, read in if necessary; `None` at the end.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<Recorded> {
+        if self.at >= self.recording.len {
+            self.loops_left = self.loops_left.checked_sub(1)?;
+            (self.at, self.loop_at) = (0, self.loop_at + self.recording.period);
+        }
+        if let Some(found) = self.in_chunk() {
+            return Some(found);
+        }
+        self.chunk.resize(CHUNK.min((self.recording.len - self.at) as usize), 0);
+        self.recording
+            .records
+            .read_exact_at(&mut self.chunk, self.at)
+            .expect("the unlinked temporary file is as long as it was written");
+        self.chunk_at = self.at;
+        Some(self.in_chunk().expect("a chunk is longer than a record"))
+    }
+
+    #[inline]
+    fn in_chunk(&self) -> Option<Recorded> {
+        let start = usize::try_from(self.at.checked_sub(self.chunk_at)?).ok()?;
+        let head: &[u8; HEAD] = self.chunk.get(start..)?.first_chunk()?;
+        let (due, rest) = head.split_first_chunk()?;
+        let (hash, rest) = rest.split_first_chunk()?;
+        let (client, rest) = rest.split_first_chunk()?;
+        let begin = start + HEAD;
+        let end = begin + usize::from(u16::from_le_bytes(*rest.first_chunk()?));
+        (end <= self.chunk.len()).then(|| Recorded {
+            due: self.loop_at + Nanos(u64::from_le_bytes(*due)),
+            hash: u32::from_le_bytes(*hash),
+            client: u32::from_le_bytes(*client),
+            query: begin..end,
+        })
+    }
+
+    /// Returns the query of the record that was returned last.
+    #[inline]
+    pub(crate) fn query(&self, record: &Recorded) -> &[u8] {
+        &self.chunk[record.query.clone()]
+    }
+
+    /// Goes to the next record of this worker.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        if self.skip_one() {
+            self.skip_others();
+        }
+    }
+
+    /// Goes to the next record; returns whether there was one to pass over.
+    #[inline]
+    fn skip_one(&mut self) -> bool {
+        let Some(record) = self.peek() else { return false };
+        self.at += (HEAD + record.len()) as u64;
+        self.number += 1;
+        true
+    }
+
+    /// Passes over the records of other workers.
+    #[inline]
+    fn skip_others(&mut self) {
+        while let Some(record) = self.peek() {
+            let own = match self.share {
+                Share::Records { worker, workers } => {
+                    self.number % u64::from(workers) == u64::from(worker)
+                }
+                Share::Clients { worker, workers } => record.client % workers == worker,
+            };
+            if own || !self.skip_one() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Returns a query of twelve octets and more.
+    fn query(number: u16) -> Vec<u8> {
+        let mut query = vec![0; 12 + usize::from(number % 40)];
+        query[..2].copy_from_slice(&number.to_be_bytes());
+        query
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_all_records_in_order_and_loops_follow_the_period(
+            gaps in prop::collection::vec((0u64..50, 0u32..9), 1..200), workers in 1u32..5, loops in 1u32..4, by_client: bool
+        ) {
+            let mut recorder = Recorder::new(Nanos(100)).expect("a place");
+            let (mut at, mut wanted) = (Nanos::from_secs(5), Vec::new());
+            for (number, (gap, client)) in (0u16..).zip(&gaps) {
+                at += Nanos(*gap);
+                assert!(recorder.add(at, *client, &query(number)).expect("room"));
+                wanted.push((number, *client, at));
+            }
+            let first = wanted[0].2;
+            let recording = recorder.finish(None).expect("room").expect("queries");
+            let mut found = Vec::new();
+            for worker in 0..workers {
+                let share = match by_client {
+                    true => Share::Clients { worker, workers },
+                    false => Share::Records { worker, workers },
+                };
+                let mut reader = RecordReader::new(recording.clone(), share, loops);
+                let mut last = Nanos::ZERO;
+                while let Some(record) = reader.peek() {
+                    prop_assert!(record.due >= last);
+                    prop_assert!(!by_client || record.client % workers == worker);
+                    last = record.due;
+                    let octets = reader.query(&record);
+                    let number = u16::from_be_bytes([octets[0], octets[1]]);
+                    prop_assert_eq!(octets, &query(number)[..]);
+                    found.push((number, record.client, record.due));
+                    reader.advance();
+                }
+            }
+            let all = (0..u64::from(loops)).flat_map(|round| {
+                let period = recording.period;
+                wanted.iter().map(move |&(number, client, at)| {
+                    (number, client, at.since(first) + Nanos(period.0 * round))
+                })
+            });
+            let mut all: Vec<_> = all.collect();
+            prop_assert_eq!(all.last().map(|last| last.2), Some(recording.span_of(loops)));
+            all.sort_unstable();
+            found.sort_unstable();
+            prop_assert_eq!(found, all);
+        }
+
+        #[test]
+        fn the_peak_bounds_every_window(gaps in prop::collection::vec(0u64..60, 1..100)) {
+            let mut recorder = Recorder::new(Nanos(100)).expect("a place");
+            let mut times = vec![Nanos::ZERO];
+            for gap in gaps {
+                times.push(times[times.len() - 1] + Nanos(gap));
+            }
+            times.iter().for_each(|at| assert!(recorder.add(*at, 3, &query(1)).expect("room")));
+            let recording = recorder.finish(None).expect("room").expect("queries");
+            let within = |from: &Nanos| {
+                times.iter().filter(|at| *from <= **at && at.since(*from) < Nanos(100)).count()
+            };
+            let most = times.iter().map(within).max().expect("a time");
+            prop_assert!(recording.of_client(3).peak as usize >= most);
+            prop_assert_eq!(recording.of_client(3).queries as usize, times.len());
+            prop_assert_eq!((recording.clients(), recording.of_client(0).queries), (4, 0));
+        }
+    }
+}
