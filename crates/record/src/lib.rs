@@ -53,9 +53,9 @@ pub use file::{RecordError, read, try_writing, write, write_bytes};
 pub use host::HostFacts;
 pub use limiters::LimiterCounts;
 pub use lockstep::{LockStepRow, LockStepTable};
-pub use merge::{MergeError, MergeTerms, Part, merge};
+pub use merge::{LostPart, MergeError, MergeTerms, Part, merge};
 pub use name::cell_name;
-pub use parts::{Merged, PartOutcome};
+pub use parts::{Merged, PartClock, PartOutcome};
 pub use plan::{InputFile, Plan, Seam};
 pub use request::{BadRequest, LockStepTimes, TrialRequest, TrialResult};
 pub use run::{
