@@ -18,7 +18,11 @@ TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_
 	openssh-server:sshd openssh-client:ssh \
 	clang-14 llvm-14:llvm-strip-14 libbpf-dev:/usr/include/bpf/bpf_helpers.h
 
-.PHONY: build demo test lint bench fuzz man deb clean help
+# Open MPI, and what builds its bindings.
+CLUSTER_PACKAGES = openmpi-bin:mpirun libopenmpi-dev:mpicc libclang-14-dev:/usr/lib/llvm-14/lib/libclang.so \
+	iproute2:ip tcpdump faketime
+
+.PHONY: build demo test lint bench fuzz man deb cluster cluster-packages cluster-test clean help
 
 build: ## build the programs (target/release/dnsdyno and dns64d), their debug information beside them
 	$(CARGO) build --release --locked
@@ -65,6 +69,18 @@ man: build ## write the man pages to out/man
 
 deb: build ## build the Debian packages of dnsdyno and dns64d (needs dpkg-dev)
 	scripts/build-deb target/release $(OUT)
+
+cluster: cluster-packages ## build dnsdyno-cluster for many hosts (target/release) and run its tests; installs Open MPI when root
+	$(CARGO) build --release --locked --package cluster --features mpi
+	$(MAKE) cluster-test
+
+cluster-test:
+	$(CARGO) build --locked --package cli
+	$(CARGO) clippy --locked --package cluster --features mpi --all-targets -- -D warnings
+	$(CARGO) test --locked --package cluster --features mpi
+
+cluster-packages:
+	scripts/install-packages $(CLUSTER_PACKAGES)
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -1,15 +1,17 @@
-//! The Measurer of this process as the bench that `search` runs its trials on.
+//! The Measurer of this process, or the Testers that it conducts, as the bench that a method runs its trials on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use experiment::{Bench, BenchError, TrialSpec};
+use load::Live;
 use measure::Nanos;
 use record::Trial;
 use tester::Setup;
 
 use crate::commands::search::Varied;
 use crate::progress;
+use crate::testers::Testers;
 
 /// Trials of this process against one target.
 pub(crate) struct OwnBench {
@@ -19,25 +21,57 @@ pub(crate) struct OwnBench {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-impl Bench for OwnBench {
-    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+/// Trials against one target of the Testers that this process conducts; its own without any.
+pub(crate) struct TestersBench<'t> {
+    pub(crate) own: OwnBench,
+    pub(crate) testers: Option<&'t mut dyn Testers>,
+}
+
+impl OwnBench {
+    /// Makes the setup of a trial, and has `run` run it.
+    fn trial_by(
+        &self,
+        spec: &TrialSpec,
+        run: impl FnOnce(&Setup, &Arc<Live>) -> Result<Trial, String>,
+    ) -> Result<Trial, BenchError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }
         let (live, progress) =
             progress::show(format!("trial, {}", spec.pacing.describe()), Some(spec.duration), None);
         // The budget counts names from 0; the arguments may name another first name.
-        let result = self.varied.setup(&self.setup, spec)?.run(&live, &self.stop);
+        let setup = self.varied.setup(&self.setup, spec)?;
+        let trial = run(&setup, &live);
         drop(progress);
-        let result = result.map_err(|e| BenchError::Failed(e.to_string()))?;
-        if self.stop.load(Ordering::Relaxed) {
-            Err(BenchError::Interrupted)
-        } else {
-            Ok(result.trial)
-        }
+        let trial = trial.map_err(BenchError::Failed)?;
+        if self.stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(trial) }
+    }
+}
+
+impl Bench for OwnBench {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        self.trial_by(spec, |setup, live| {
+            setup.run(live, &self.stop).map(|result| result.trial).map_err(|e| e.to_string())
+        })
     }
 
     fn pause(&mut self, time: Nanos) {
         std::thread::sleep(time.into());
+    }
+}
+
+impl Bench for TestersBench<'_> {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        let Some(testers) = &mut self.testers else { return self.own.trial(spec) };
+        self.own.trial_by(spec, |setup, live| {
+            testers.trial(setup.request(), live, &self.own.stop).map_err(|e| e.to_string())
+        })
+    }
+
+    fn pause(&mut self, time: Nanos) {
+        match &mut self.testers {
+            Some(testers) => testers.pause(time),
+            None => self.own.pause(time),
+        }
     }
 }

@@ -31,6 +31,11 @@ enum Scale {
 }
 
 impl StartAt {
+    /// Makes the instant of a time since 1970 of UTC.
+    pub fn of_unix(since_1970: Nanos) -> Self {
+        StartAt { since_1970, scale: Scale::Utc }
+    }
+
     /// Returns the instant as nanoseconds since 1970 of the host's clock, which is `tai_offset` seconds behind TAI; `None`
     /// if that is not known and needed.
     pub fn unix(self, tai_offset: Option<u32>) -> Option<Nanos> {
@@ -145,6 +150,7 @@ mod tests {
         }
         let tai = at("2026-11-23T04:30:37.25TAI");
         assert_eq!((tai.unix(Some(37)), tai.unix(None)), (Some(unix), None));
+        assert_eq!(StartAt::of_unix(unix), at("@1795408200.25"));
         assert_eq!(at("1970-01-01T00:00:36TAI").unix(Some(37)), None);
         assert_eq!(at("@1795408200").to_string(), "2026-11-23T04:30:00Z");
         for text in [

@@ -62,9 +62,9 @@ pub use host::HostFacts;
 pub use json_lines::write_json_lines;
 pub use limiters::LimiterCounts;
 pub use lockstep::{LockStepRow, LockStepTable};
-pub use merge::{MergeError, MergeTerms, Part, merge};
+pub use merge::{LostPart, MergeError, MergeTerms, Part, merge};
 pub use name::cell_name;
-pub use parts::{Merged, PartOutcome};
+pub use parts::{Merged, PartClock, PartOutcome};
 pub use plan::{InputFile, Plan, Seam};
 pub use request::{BadRequest, LockStepTimes, TrialRequest, TrialResult};
 pub use run::{

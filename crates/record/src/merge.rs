@@ -21,7 +21,7 @@ use crate::trial::Trial;
 
 use outcome::Whole;
 
-pub use part::{MergeError, MergeTerms, Part};
+pub use part::{LostPart, MergeError, MergeTerms, Part};
 
 /// Merges the parts of one load to a trial of the whole; its conditions have the `version` and the `command` given.
 ///
@@ -34,7 +34,7 @@ pub fn merge(
     command: &str,
 ) -> Result<Trial, MergeError> {
     parts.sort_by_key(Part::slice);
-    together::check(&parts)?;
+    together::check(&parts, &terms.lost)?;
     let mut trial = sums::add_up(&parts)?;
     let read = |what, times: &crate::Times| -> Result<Histogram, MergeError> {
         let name = || "the merged trial".to_owned();

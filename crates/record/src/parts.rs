@@ -18,6 +18,17 @@ pub struct Merged {
     pub parts: Vec<PartOutcome>,
 }
 
+/// The clock of a part's host beside that of the conductor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartClock {
+    /// How far it was ahead before the trial, in microseconds; negative if it was behind.
+    pub offset_us: f64,
+    /// How much faster it went until after the trial, in parts per million; negative if it was slower.
+    pub drift_ppm: f64,
+    /// Largest error of the offset before the trial (half of the shortest round trip), in microseconds.
+    pub offset_error_us: f64,
+}
+
 /// One part of a merged trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartOutcome {
@@ -42,6 +53,9 @@ pub struct PartOutcome {
     pub schedule_error_p99_us: f64,
     /// Busy share (0 to 1) of its cores.
     pub busy: f64,
+    /// Its clock, as the conductor of the trial compared it with its own; absent if nobody compared them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clock: Option<PartClock>,
     /// Why it is void, or false.
     pub void: Voidness,
     /// Its command line.

@@ -34,15 +34,33 @@ pub(crate) fn lines(t: &Trial, line: &mut impl FnMut(&str, String)) {
     }
 }
 
+/// Returns how the clock of a part's host went, if somebody compared it.
+fn clock(part: &PartOutcome) -> String {
+    part.clock.map_or(String::new(), |clock| {
+        let side = if clock.offset_us < 0.0 { "behind" } else { "ahead" };
+        format!(
+            ", its clock {} {side} (within {}), drift {:+.1} ppm",
+            time_us(clock.offset_us.abs()),
+            time_us(clock.offset_error_us),
+            clock.drift_ppm
+        )
+    })
+}
+
 fn part(part: &PartOutcome) -> String {
+    if part.command.is_empty() {
+        let why = part.void.0.as_ref().map_or(String::new(), ToString::to_string);
+        return format!("{}: no trial: {why}", part.name);
+    }
     let void = part.void.0.as_ref().map_or(String::new(), |why| format!(", VOID: {why}"));
     format!(
-        "{}: {} sent, {} valid, started at +{}, schedule error p99 {}, cores {:.0} % busy{void}",
+        "{}: {} sent, {} valid, started at +{}, schedule error p99 {}, cores {:.0} % busy{}{void}",
         part.name,
         thousands(part.sent as f64),
         thousands(part.valid as f64),
         time_us(part.start_us),
         time_us(part.schedule_error_p99_us),
-        part.busy * 100.0
+        part.busy * 100.0,
+        clock(part)
     )
 }

@@ -9,7 +9,7 @@ use load::{
     Live, LockStep, LockStepPlan, Measurer, Plan, ReplayPlan, Replayer, Rounds, sockets_for,
 };
 use measure::pacing::EXPERIMENT;
-use measure::{Nanos, Pacing, Warning};
+use measure::{ClockBound, Nanos, Pacing, StartAt, Warning};
 use record::TrialRequest;
 use record::request::{Engine, TrialSpec, WaitFor, Workload};
 use udp::{UdpEngine, sources, sys};
@@ -184,7 +184,17 @@ impl Setup {
         let mut setup = self.clone();
         setup.request.set_trial(spec);
         setup.workload.use_names(spec.first_name, spec.names);
+        if let Workload::Namespace(names) = &mut setup.request.workload {
+            // Also for a Tester elsewhere, which gets only the request.
+            (names.first, names.names) = (names.first + spec.first_name, Some(spec.names));
+        }
         setup
+    }
+
+    /// Returns the setup of a trial that starts at an instant of this host's clock, which somebody else has checked.
+    pub fn starting_at(mut self, at: StartAt) -> Self {
+        (self.request.start_at, self.request.clock_bound) = (Some(at), ClockBound::Unchecked);
+        self
     }
 
     /// Returns the setup with another number of clients; the same without clients.

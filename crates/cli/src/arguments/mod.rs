@@ -6,6 +6,7 @@ pub(crate) mod choice;
 pub(crate) mod dut;
 pub(crate) mod engine;
 pub(crate) mod fields;
+pub(crate) mod hosts;
 pub(crate) mod keep;
 pub(crate) mod number;
 pub(crate) mod remote;

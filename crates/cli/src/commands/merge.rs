@@ -52,10 +52,11 @@ pub(crate) struct MergeArgs {
 pub(crate) fn run(args: &MergeArgs) -> Result<(), Failure> {
     let read = |path: &PathBuf| {
         let trial = record::read::<Trial>(path).map_err(Failure::input)?;
-        Ok(Part { name: path.display().to_string(), trial })
+        Ok(Part { name: path.display().to_string(), trial, clock: None })
     };
     let parts = args.files.iter().map(read).collect::<Result<Vec<Part>, Failure>>()?;
-    let terms = MergeTerms { goal: args.goal.clone(), start_bound: args.start_bound };
+    let (goal, start_bound) = (args.goal.clone(), args.start_bound);
+    let terms = MergeTerms { goal, start_bound, lost: Vec::new() };
     let version = env!("CARGO_PKG_VERSION");
     let trial = record::merge(parts, &terms, version, &command_line()).map_err(Failure::input)?;
     if args.json.as_deref() != Some(Path::new("-")) {

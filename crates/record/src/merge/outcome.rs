@@ -5,7 +5,7 @@ use measure::{
     ScheduleTolerance, Void, Warning,
 };
 
-use super::part::{MergeTerms, Part};
+use super::part::{LostPart, MergeTerms, Part};
 use crate::parts::{Merged, PartOutcome};
 use crate::trial::{Trial, Voidness};
 
@@ -56,7 +56,8 @@ impl Whole<'_> {
         {
             trial.warnings.push(Warning::NotSustained { middle, end });
         }
-        if self.parts.len() > 1 && merged.parts.iter().any(|part| part.clock_error_us.is_none()) {
+        let unknown = |part: &PartOutcome| !part.void.is_void() && part.clock_error_us.is_none();
+        if self.parts.len() > 1 && merged.parts.iter().any(unknown) {
             trial.warnings.push(Warning::ClocksNotChecked);
         }
         trial.void = Voidness(void);
@@ -84,6 +85,10 @@ impl Whole<'_> {
     }
 
     fn void(&self, trial: &Trial, merged: &Merged, schedule: Option<Void>) -> Option<Void> {
+        if let Some(lost) = self.terms.lost.first() {
+            let why = Box::new(Void::TesterLost { why: lost.why.clone() });
+            return Some(Void::Part { part: lost.title(), why });
+        }
         if trial.sent == 0 {
             return Some(Void::NothingSent);
         }
@@ -156,15 +161,37 @@ impl Whole<'_> {
             clock_error_us: start.error_us,
             schedule_error_p99_us: part.trial.schedule_error_us.p99,
             busy: part.trial.cpu.get("tester").map_or(0.0, |cpu| cpu.busy),
+            clock: part.clock,
             void: part.trial.void.clone(),
             command: part.trial.conditions.command.clone(),
         };
+        let mut parts: Vec<PartOutcome> = self.parts.iter().zip(&starts).map(outcome).collect();
+        parts.extend(self.terms.lost.iter().map(lost_outcome));
+        parts.sort_by_key(|part| part.slice);
         Merged {
             // One Tester has no spread, whatever its clock says.
             start_spread_us: if self.parts.len() > 1 { spread } else { 0.0 },
             start_bound_us: bound,
-            parts: self.parts.iter().zip(&starts).map(outcome).collect(),
+            parts,
         }
+    }
+}
+
+/// Returns the outcome of a part of which there is no trial.
+fn lost_outcome(lost: &LostPart) -> PartOutcome {
+    PartOutcome {
+        name: lost.name.clone(),
+        slice: lost.slice,
+        sent: 0,
+        valid: 0,
+        bad: 0,
+        start_us: 0.0,
+        clock_error_us: None,
+        schedule_error_p99_us: 0.0,
+        busy: 0.0,
+        clock: None,
+        void: Voidness(Some(Void::TesterLost { why: lost.why.clone() })),
+        command: String::new(),
     }
 }
 

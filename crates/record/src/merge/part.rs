@@ -3,6 +3,7 @@
 use measure::histogram::NotAHistogram;
 use measure::{Goal, Nanos, Slice};
 
+use crate::parts::PartClock;
 use crate::trial::Trial;
 
 /// One part of a load: the trial of one Tester.
@@ -12,6 +13,26 @@ pub struct Part {
     pub name: String,
     /// The trial.
     pub trial: Trial,
+    /// Its clock, if the conductor of the trial compared it with its own.
+    pub clock: Option<PartClock>,
+}
+
+/// A part of a load of which there is no trial: its Tester was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostPart {
+    /// Name of the part in messages.
+    pub name: String,
+    /// Its slice of the load.
+    pub slice: Slice,
+    /// What was seen of its Tester.
+    pub why: String,
+}
+
+impl LostPart {
+    /// Returns slice and name, for messages.
+    pub(super) fn title(&self) -> String {
+        format!("{} ({})", self.slice, self.name)
+    }
 }
 
 impl Part {
@@ -33,6 +54,8 @@ pub struct MergeTerms {
     pub goal: Option<Goal>,
     /// Largest time between the starts of two parts, the errors of their clocks included; 1 % of the duration if absent.
     pub start_bound: Option<Nanos>,
+    /// Parts that were lost: the trial is void, and has what the others counted.
+    pub lost: Vec<LostPart>,
 }
 
 /// Reason why parts cannot be merged.

@@ -87,12 +87,32 @@ impl Recorded {
 /// The part of a slice with `count` queries.
 fn part(slice: &str, count: u64) -> Part {
     let number = slice.bytes().next().expect("a digit").into();
-    Part { name: format!("{slice}.json"), trial: Recorded::of(number, count).trial(slice) }
+    let trial = Recorded::of(number, count).trial(slice);
+    Part { name: format!("{slice}.json"), trial, clock: None }
 }
 
 fn merged(parts: Vec<Part>, goal: Option<&str>) -> Trial {
     let goal = goal.map(|goal| goal.parse().expect(goal));
-    merge(parts, &MergeTerms { goal, start_bound: None }, "1", "merge").expect("one load")
+    let terms = MergeTerms { goal, ..MergeTerms::default() };
+    merge(parts, &terms, "1", "merge").expect("one load")
+}
+
+#[test]
+fn a_lost_part_is_named_and_the_others_are_counted() {
+    let (slice, name, why) =
+        ("2/3".parse().expect("a slice"), "b".to_owned(), "it died".to_owned());
+    let terms = MergeTerms { lost: vec![LostPart { name, slice, why }], ..MergeTerms::default() };
+    let found = merge(vec![part("1/3", 100), part("3/3", 100)], &terms, "1", "merge");
+    let found = found.expect("one load");
+    assert_eq!((found.sent, found.limiter), (200, Limiter::Unknown));
+    let void = found.void.0.expect("void").to_string();
+    assert_eq!(void, "part 2/3 (b): the Tester was lost: it died");
+    let parts = found.merged.expect("parts").parts;
+    let told: Vec<_> = parts.iter().map(|p| (p.slice.number(), p.sent, p.void.is_void())).collect();
+    assert_eq!(told, [(1, 100, false), (2, 0, true), (3, 100, false)]);
+    assert_eq!(found.warnings, [], "the clocks of the others were looked at");
+    // Without any part there is no trial.
+    assert_eq!(merge(Vec::new(), &terms, "1", "merge").map(|_| ()), Err(MergeError::NoParts));
 }
 
 #[test]
@@ -106,7 +126,8 @@ fn sixty_four_parts_are_the_whole_bit_for_bit() {
     let file = |(number, recorded): (usize, &Recorded)| {
         let trial = recorded.trial(&format!("{}/64", number + 1));
         let json = serde_json::to_vec(&trial).expect("serialises");
-        Part { name: number.to_string(), trial: serde_json::from_slice(&json).expect("reads") }
+        let trial = serde_json::from_slice(&json).expect("reads");
+        Part { name: number.to_string(), trial, clock: None }
     };
     let mut parts: Vec<Part> = all.iter().enumerate().map(file).collect();
     parts.reverse();

@@ -2,14 +2,14 @@
 
 use measure::Slice;
 
-use super::part::{MergeError, Part};
+use super::part::{LostPart, MergeError, Part};
 use crate::trial::{Conditions, Trial};
 
 /// Largest share by which the durations of two parts may differ.
 const DURATION_ERROR: f64 = 0.01;
 
-/// Checks that `parts`, sorted by slice, are all slices of one load, each once.
-pub(super) fn check(parts: &[Part]) -> Result<(), MergeError> {
+/// Checks that `parts`, sorted by slice, are with the `lost` ones all slices of one load, each once.
+pub(super) fn check(parts: &[Part], lost: &[LostPart]) -> Result<(), MergeError> {
     let Some(first) = parts.first() else { return Err(MergeError::NoParts) };
     for part in parts {
         if part.trial.merged.is_some() {
@@ -31,7 +31,9 @@ pub(super) fn check(parts: &[Part]) -> Result<(), MergeError> {
         return Err(MergeError::Twice { slice: a.slice(), first, second });
     }
     let of = first.slice().of();
-    let given = |slice: &Slice| parts.iter().any(|part| part.slice() == *slice);
+    let given = |slice: &Slice| {
+        parts.iter().any(|part| part.slice() == *slice) || lost.iter().any(|l| l.slice == *slice)
+    };
     let all = (1..=of).filter_map(|number| Slice::new(number, of));
     let missing: Vec<String> =
         all.filter(|slice| !given(slice)).map(|slice| slice.to_string()).collect();

@@ -17,6 +17,7 @@ use crate::arguments::address::{Family, Target};
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::dut::DutArgs;
 use crate::arguments::engine::EngineArgs;
+use crate::arguments::hosts::HostsArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::number::parse_count;
 use crate::arguments::sockets::SocketArgs;
@@ -107,6 +108,8 @@ pub(crate) struct LoadArgs {
     pub(crate) keep: KeepArgs,
     #[command(flatten)]
     pub(crate) part: PartArgs,
+    #[command(flatten)]
+    pub(crate) hosts: HostsArgs,
     #[command(flatten)]
     pub(crate) dut: DutArgs,
     #[command(flatten)]

@@ -23,14 +23,18 @@ use crate::failure::Failure;
 use crate::output::{self, print};
 use crate::process::interruption;
 use crate::progress;
+use crate::testers::{Testers, of_job};
 
-pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
+/// Runs the load; on several Testers if there are any.
+pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Result<(), Failure> {
+    let conducted = testers.is_some();
+    args.part.conducted = conducted || args.hosts.is_given();
     args.sockets.check().map_err(Failure::BadInput)?;
     if let Some(capture) = args.replay.compared() {
         return diff::replay(&args, capture);
     }
     let request = args.request().map_err(Failure::BadInput)?;
-    if let Pacing::LockStep { .. } = request.pacing {
+    if let (Pacing::LockStep { .. }, false) = (request.pacing, args.part.conducted) {
         return lockstep::run(&args, request);
     }
     if args.times.is_some() {
@@ -40,11 +44,16 @@ pub(crate) fn run(args: LoadArgs) -> Result<(), Failure> {
     let setup = args.engine.setup(request)?;
     output::try_writing([&args.json])?;
     args.keep.try_writing()?;
+    let mut job = args.hosts.start(conducted)?;
+    let testers = of_job(testers, &mut job);
     let stop = interruption()?;
     let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
     let (live, progress) =
         progress::show(format!("load {}", setup.target()), planned(&setup), args.interval);
-    let mut trial = setup.run(&live, &stop)?.trial;
+    let mut trial = match testers {
+        None => setup.run(&live, &stop)?.trial,
+        Some(testers) => testers.trial(setup.request(), &live, &stop)?,
+    };
     drop(progress);
     let watched = watching.end(&mut trial);
     // Each of these is done whatever became of the others.

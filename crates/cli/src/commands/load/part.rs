@@ -18,12 +18,18 @@ pub(crate) struct PartArgs {
     /// Refuse --start-at unless this host's clock is synchronised to within this; `unchecked` does not look [default: 10ms]
     #[arg(long, value_name = "TIME")]
     pub(crate) clock_bound: Option<ClockBound>,
+    /// Whether somebody conducts several Testers, and chooses their slices and their start.
+    #[arg(skip)]
+    pub(crate) conducted: bool,
 }
 
 impl PartArgs {
-    /// Refuses a bound for nothing.
+    /// Refuses a bound for nothing, and what the conductor of several Testers chooses.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        if self.clock_bound.is_some() && self.start_at.is_none() {
+        if self.conducted && (self.slice.is_some() || self.start_at.is_some()) {
+            bail!("--slice and --start-at: the conductor chooses them for each Tester");
+        }
+        if !self.conducted && self.clock_bound.is_some() && self.start_at.is_none() {
             bail!("--clock-bound: it goes with --start-at");
         }
         Ok(())

@@ -11,6 +11,7 @@ use crate::arguments::address::Target;
 use crate::arguments::certificate::CertificateArgs;
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::engine::EngineArgs;
+use crate::arguments::hosts::HostsArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
@@ -92,6 +93,8 @@ pub(crate) struct SearchArgs {
     pub(crate) certificate: CertificateArgs,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
+    #[command(flatten)]
+    pub(crate) hosts: HostsArgs,
     #[command(flatten)]
     pub(crate) streams: StreamArgs,
     #[command(flatten)]

@@ -21,13 +21,15 @@ pub(crate) use self::args::{EXAMPLES, SearchArgs};
 pub(crate) use self::over::{Over, Varied};
 use crate::arguments::address::Family;
 use crate::arguments::certificate::{shortened, tested};
-use crate::bench::OwnBench;
+use crate::bench::{OwnBench, TestersBench};
 use crate::failure::Failure;
 use crate::output;
 use crate::process::command_line;
 use crate::process::interruption;
+use crate::testers::{Testers, of_job};
 
-pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
+/// Runs the search; on several Testers if there are any.
+pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result<(), Failure> {
     let shortened = shortened()?;
     let (mut search, repeats) = plan(&args)?;
     args.sockets.check().map_err(Failure::BadInput)?;
@@ -47,8 +49,11 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Failure> {
         names.is_none() || !args.rfc8219 || args.over != Over::Rate,
     );
     output::try_writing([&args.json])?;
+    let mut job = args.hosts.start(testers.is_some())?;
+    let testers = of_job(testers, &mut job);
     let stop = interruption()?;
-    let mut own = OwnBench { setup, varied, stop: stop.clone() };
+    let own = OwnBench { setup, varied, stop: stop.clone() };
+    let mut own = TestersBench { own, testers };
     let mut shorter;
     let bench: &mut dyn Bench = match shortened {
         Some(time) => {

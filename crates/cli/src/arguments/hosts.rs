@@ -1,0 +1,103 @@
+//! Testers on other hosts, in place of this one.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use lab::job::{Job, JobError, JobPlan};
+use load::Live;
+use measure::Nanos;
+use record::{Trial, TrialRequest};
+
+use crate::arguments::remote;
+use crate::failure::Failure;
+use crate::testers::{Testers, TestersError};
+
+/// The starter of a job.
+const MPIRUN: &str = "mpirun";
+/// The program of a job.
+const PROGRAM: &str = "dnsdyno-cluster";
+
+/// Testers on other hosts.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Several Testers")]
+pub(crate) struct HostsArgs {
+    /// Run on the Testers of this file, as one: `tester HOST` on a line for each, and `conductor HOST` unless that is this host; by Open MPI
+    /// and `dnsdyno-cluster`, which is at the same path on all hosts
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// Go on with so many Testers if others are lost [default: all]
+    #[arg(long, value_name = "N", requires = "hosts", value_parser = clap::value_parser!(u32).range(1..))]
+    least: Option<u32>,
+    /// The starter of the job with options of its own, its words split at spaces [default: mpirun]
+    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    mpirun: Option<String>,
+    /// Path of dnsdyno-cluster on the hosts [default: beside this program]
+    #[arg(long, value_name = "PATH", requires = "hosts", value_parser = remote::program)]
+    cluster: Option<String>,
+}
+
+impl HostsArgs {
+    /// Returns whether other hosts are the Testers.
+    pub(crate) fn is_given(&self) -> bool {
+        self.hosts.is_some()
+    }
+
+    /// Starts the job of the Testers, if there are any; a command that is `conducted` already has its own.
+    pub(crate) fn start(&self, conducted: bool) -> Result<Option<JobTesters>, Failure> {
+        let Some(file) = &self.hosts else { return Ok(None) };
+        if conducted {
+            return Err(Failure::input(anyhow!("--hosts: this job has its Testers already")));
+        }
+        let name = file.display();
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"));
+        let hosts = text.map_err(Failure::BadInput)?.parse();
+        let hosts = hosts.map_err(|why| Failure::input(anyhow!("{name}: {why}")))?;
+        let beside = || {
+            let own = std::env::current_exe().ok()?;
+            Some(own.with_file_name(PROGRAM)).filter(|path| path.exists())
+        };
+        let program = self.cluster.clone().map(PathBuf::from).or_else(beside);
+        let starter = self.mpirun.as_deref().unwrap_or(MPIRUN);
+        let plan = JobPlan {
+            hosts,
+            starter: starter.split_whitespace().map(str::to_owned).collect(),
+            program: program.unwrap_or_else(|| PROGRAM.into()),
+            least: self.least.map(|least| least as usize),
+        };
+        if plan.starter.is_empty() {
+            return Err(Failure::input(anyhow!("--mpirun: it is empty")));
+        }
+        let job = Job::start(&plan, env!("CARGO_PKG_VERSION")).map_err(Failure::run)?;
+        Ok(Some(JobTesters(job)))
+    }
+}
+
+/// The Testers of a job.
+pub(crate) struct JobTesters(Job);
+
+impl Testers for JobTesters {
+    fn trial(
+        &mut self,
+        request: &TrialRequest,
+        live: &Live,
+        stop: &AtomicBool,
+    ) -> Result<Trial, TestersError> {
+        let shown = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
+        let mut show = |counters: [u64; 5]| {
+            shown
+                .into_iter()
+                .zip(counters)
+                .for_each(|(shown, now)| shown.store(now, Ordering::Relaxed));
+        };
+        self.0.trial(request, &mut show, stop).map_err(|error| match error {
+            JobError::Refused(why) => TestersError::Refused(why),
+            other => TestersError::Failed(other.to_string()),
+        })
+    }
+
+    fn pause(&mut self, time: Nanos) {
+        std::thread::sleep(time.into());
+    }
+}

@@ -1,0 +1,201 @@
+//! The `dnsdyno` binary: arguments in, words out.
+//!
+//! ```text
+//! arguments (clap) ──> commands ──> request ──> roles on engines ──> record ──> report, JSON
+//! ```
+
+#[macro_use]
+mod output;
+
+mod arguments;
+mod bench;
+mod command_line;
+mod commands;
+mod failure;
+mod process;
+mod progress;
+mod testers;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::dropin::{self, dnsperf, kxdpgun, resperf};
+use commands::{
+    agent, auth, compare, diff, host, load, man, merge, report, run, runs, search, selftest, servers,
+    site, trace, update, verify, zone,
+};
+use failure::Failure;
+
+pub use testers::{Testers, TestersError};
+
+/// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?
+#[derive(Debug, Parser)]
+#[command(name = "dnsdyno", version, propagate_version = true, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Load a server once, and show the outcome of the queries
+    #[command(after_help = load::EXAMPLES)]
+    Load(Box<load::LoadArgs>),
+    /// Merge the results of several Testers that sent slices of one load
+    #[command(after_help = merge::EXAMPLES)]
+    Merge(merge::MergeArgs),
+    /// Find the highest rate at which a server meets a goal
+    #[command(after_help = search::EXAMPLES)]
+    Search(Box<search::SearchArgs>),
+    /// Test the Tester itself: the Measurer against our AuthDNS (RFC 8219 section 9.2)
+    #[command(after_help = selftest::EXAMPLES)]
+    Selftest(Box<selftest::SelftestArgs>),
+    /// Hold the Tester against servers of known behaviour, and against a capture beside them
+    #[command(after_help = verify::EXAMPLES)]
+    Verify(verify::VerifyArgs),
+    /// Serve synthetic zones: every answer is computed from the name
+    #[command(after_help = auth::EXAMPLES)]
+    Auth(Box<auth::AuthArgs>),
+    /// Run an experiment in the lab: real servers in network namespaces, no root needed
+    #[command(after_help = run::EXAMPLES)]
+    Run(run::RunArgs),
+    /// List the servers that the lab can drive, and which are installed; write the configuration of one
+    #[command(after_help = servers::EXAMPLES)]
+    Servers(servers::ServersArgs),
+    /// Show facts of this host, the speed of its parts, and what disturbs measurements on it
+    #[command(after_help = host::EXAMPLES)]
+    Host(host::HostArgs),
+    /// List the runs that are kept
+    Runs(runs::RunsArgs),
+    /// Show a run that is kept
+    Show(runs::ShowArgs),
+    /// Write a run as JSON, as a table, or in the schema that tools of the field share
+    #[command(after_help = runs::EXPORT_EXAMPLES)]
+    Export(runs::ExportArgs),
+    /// Compare two runs: faster, slower, or no difference shown
+    #[command(after_help = compare::NOTES)]
+    Compare(compare::CompareArgs),
+    /// Compare the answers of servers to the same queries, or with those of a capture
+    #[command(after_help = diff::EXAMPLES)]
+    Diff(Box<diff::DiffArgs>),
+    /// Delete runs
+    Delete(runs::DeleteArgs),
+    /// Make, send, look up and apply streams of dynamic updates
+    #[command(after_help = update::EXAMPLES)]
+    Update(Box<update::UpdateArgs>),
+    /// Make, cut, count, compare and sign zone files
+    #[command(after_help = zone::EXAMPLES)]
+    Zone(Box<zone::ZoneArgs>),
+    /// Characterise and filter captures of DNS traffic, and turn them into queries
+    Trace(Box<trace::TraceArgs>),
+    /// Write runs as one HTML page that needs no network
+    #[command(after_help = report::EXAMPLES)]
+    Report(report::ReportArgs),
+    /// Write runs as a static site: an index, a page for each, the history of each server
+    #[command(after_help = site::EXAMPLES)]
+    Site(site::SiteArgs),
+    /// Measure as dnsperf does: its options, its output
+    #[command(after_help = dnsperf::EXAMPLES, disable_help_flag = true)]
+    Dnsperf(Box<dnsperf::DnsperfArgs>),
+    /// Measure as resperf does: its options, its output, its plot data
+    #[command(after_help = resperf::EXAMPLES, disable_help_flag = true)]
+    Resperf(Box<resperf::ResperfArgs>),
+    /// Measure as kxdpgun does: its options, its output
+    #[command(after_help = kxdpgun::EXAMPLES, disable_help_flag = true)]
+    Kxdpgun(Box<kxdpgun::KxdpgunArgs>),
+    /// Watch a server on this host for a Tester elsewhere; `load --dut` starts it
+    #[command(after_help = agent::NOTES)]
+    Agent(agent::AgentArgs),
+    /// Write the completions of a shell
+    #[command(after_help = command_line::COMPLETIONS)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Run the trial that is requested as JSON on standard input
+    #[command(name = lab::MEASURE_COMMAND, hide = true)]
+    Measure {
+        /// The file for the result
+        result: PathBuf,
+    },
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder; it is created if it does not exist
+        dir: PathBuf,
+    },
+}
+
+/// Runs the command that the arguments of this process name; returns its exit code.
+pub fn main() -> ExitCode {
+    // The lab's wrapper takes its arguments as they are.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == lab::exec::EXEC_COMMAND) {
+        let Err(error) = lab::exec_main(words);
+        eprintln!("dnsdyno: {error}");
+        return ExitCode::from(127);
+    }
+    let cli = match command_line::parse(dropin::words(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    ended(run(cli.command))
+}
+
+/// Runs the command of a command line (the first word is the program), its trials on several Testers; returns its exit code.
+pub fn conduct(words: Vec<OsString>, testers: &mut dyn Testers) -> ExitCode {
+    let cli = match command_line::parse(words) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    ended(match cli.command {
+        Command::Load(args) => load::run(*args, Some(testers)),
+        Command::Search(args) => search::run(*args, Some(testers)),
+        _ => Err(Failure::input(anyhow::anyhow!(
+            "several Testers run `load` and `search`; start the other commands as dnsdyno, without mpirun"
+        ))),
+    })
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Load(args) => load::run(*args, None),
+        Command::Agent(args) => agent::run(&args),
+        Command::Merge(args) => merge::run(&args),
+        Command::Measure { result } => load::measure(&result),
+        Command::Search(args) => search::run(*args, None),
+        Command::Selftest(args) => selftest::run(*args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Auth(args) => auth::run(*args),
+        Command::Run(args) => run::run(args),
+        Command::Update(args) => update::run(*args),
+        Command::Zone(args) => zone::run(*args),
+        Command::Trace(args) => trace::run(*args),
+        Command::Host(args) => host::run(&args),
+        Command::Servers(args) => servers::run(&args),
+        Command::Runs(args) => runs::list(&args),
+        Command::Show(args) => runs::show(&args),
+        Command::Export(args) => runs::export(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Delete(args) => runs::delete(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Site(args) => site::run(&args),
+        Command::Dnsperf(args) => dnsperf::run(&args),
+        Command::Resperf(args) => resperf::run(&args),
+        Command::Kxdpgun(args) => kxdpgun::run(&args),
+        Command::Completions { shell } => command_line::completions(shell),
+        Command::Man { dir } => man::run(command_line::command(), &dir),
+    }
+}
+
+/// Tells the failure of a command, if it failed; returns its exit code.
+fn ended(done: Result<(), Failure>) -> ExitCode {
+    // A failure of the command counts more than one of its output; both are told.
+    let failed = done.err().map(Failure::report);
+    let unwritten = output::finish().err().map(Failure::report);
+    failed.or(unwritten).unwrap_or(ExitCode::SUCCESS)
+}

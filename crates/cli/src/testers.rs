@@ -1,0 +1,59 @@
+//! Several Testers in place of this process, for the commands that may be conducted.
+
+use std::sync::atomic::AtomicBool;
+
+use load::Live;
+use measure::Nanos;
+use record::{Trial, TrialRequest};
+
+use crate::failure::Failure;
+
+/// Several Testers that run each trial together, as one.
+pub trait Testers {
+    /// Runs a trial: each Tester sends its slice of the request, which is that of the whole. `live` gets the sums of their
+    /// counters, `stop` ends the trial early.
+    ///
+    /// # Errors
+    /// If no part of it was sent. A trial of which a part is missing is void.
+    fn trial(
+        &mut self,
+        request: &TrialRequest,
+        live: &Live,
+        stop: &AtomicBool,
+    ) -> Result<Trial, TestersError>;
+
+    /// Waits between two trials.
+    fn pause(&mut self, time: Nanos);
+}
+
+/// Reason why several Testers ran no trial.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TestersError {
+    /// The request cannot be accepted.
+    #[error("{0}")]
+    Refused(String),
+    /// A Tester failed, or too few are left.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Returns the Testers that conduct this command, or those of the job that it has started.
+pub(crate) fn of_job<'t, 'a: 't, T: Testers>(
+    testers: Option<&'t mut (dyn Testers + 'a)>,
+    job: &'t mut Option<T>,
+) -> Option<&'t mut (dyn Testers + 't)> {
+    match (testers, job) {
+        (Some(testers), _) => Some(testers),
+        (None, Some(job)) => Some(job),
+        (None, None) => None,
+    }
+}
+
+impl From<TestersError> for Failure {
+    fn from(error: TestersError) -> Self {
+        match error {
+            TestersError::Refused(_) => Failure::input(error),
+            TestersError::Failed(_) => Failure::run(error),
+        }
+    }
+}

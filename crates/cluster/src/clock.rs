@@ -1,0 +1,143 @@
+//! How far the clock of a Tester's host is ahead of the conductor's, by the shortest of some round trips.
+//!
+//! ```text
+//! conductor   t0 ─── ping ──┐              ┌──> t1        offset = t - (t0 + t1) / 2
+//! Tester                    └─ t, its time ┘              error <= (t1 - t0) / 2
+//! ```
+//!
+//! The reply of the shortest round trip waited least, as in PTP without hardware. Two readings, before and after a trial, give
+//! the drift between them.
+
+use measure::{Nanos, StartAt};
+use record::{AgreedStart, PartClock};
+
+/// A comparison of two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Time of the conductor's clock.
+    pub at: Nanos,
+    /// How far the other clock was ahead, in nanoseconds; negative if it was behind.
+    pub offset_ns: i64,
+    /// Largest error of that.
+    pub error: Nanos,
+}
+
+impl Reading {
+    /// Makes the reading of one round trip: sent and returned at these times of the conductor's clock, there at `there` of the
+    /// other one.
+    pub fn of(sent: Nanos, there: Nanos, returned: Nanos) -> Self {
+        let trip = returned.since(sent);
+        let at = sent + Nanos(trip.0 / 2);
+        Reading { at, offset_ns: difference(there, at), error: Nanos(trip.0.div_ceil(2)) }
+    }
+
+    /// Returns the more exact one of two readings.
+    pub fn better(self, other: Option<Reading>) -> Reading {
+        other.filter(|other| other.error <= self.error).unwrap_or(self)
+    }
+
+    /// Returns a time of the conductor's clock on the other one.
+    pub fn there(&self, at: Nanos) -> Nanos {
+        Nanos(at.0.saturating_add_signed(self.offset_ns))
+    }
+}
+
+/// The clock of a Tester during a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TesterClock {
+    /// Reading before the trial.
+    pub before: Reading,
+    /// Reading after it; absent if there was no time for it.
+    pub after: Option<Reading>,
+}
+
+impl TesterClock {
+    /// Returns how much the offset grew between the readings, in nanoseconds, and the time between them.
+    fn moved(&self) -> Option<(f64, f64)> {
+        let after = self.after?;
+        let elapsed = after.at.since(self.before.at).0;
+        (elapsed > 0).then(|| ((after.offset_ns - self.before.offset_ns) as f64, elapsed as f64))
+    }
+
+    /// Returns what the record keeps of it.
+    pub fn record(&self) -> PartClock {
+        PartClock {
+            offset_us: self.before.offset_ns as f64 / 1e3,
+            drift_ppm: self.moved().map_or(0.0, |(moved, elapsed)| moved / elapsed * 1e6),
+            offset_error_us: self.before.error.as_micros_f64(),
+        }
+    }
+
+    /// Returns the start of a part on the conductor's clock: `agreed` there, and `told` to the Tester on its clock, from which it
+    /// started `error_us` away by that clock.
+    ///
+    /// Between the readings the offset is taken to grow evenly. It may have jumped instead, for instance when somebody set the
+    /// clock, so all of its growth counts as an error.
+    pub fn start(&self, agreed: Nanos, told: Nanos, error_us: f64) -> AgreedStart {
+        let since = difference(agreed, self.before.at) as f64;
+        let grown = self.moved().map_or(0.0, |(moved, elapsed)| moved * since / elapsed);
+        let offset_ns = self.before.offset_ns as f64 + grown;
+        let early_ns = difference(told, agreed) as f64 - offset_ns;
+        let moved_us = self.moved().map_or(0.0, |(moved, _)| moved.abs() / 1e3);
+        AgreedStart {
+            at: StartAt::of_unix(agreed),
+            error_us: error_us + early_ns / 1e3,
+            clock_error_us: Some(self.before.error.as_micros_f64() + moved_us),
+        }
+    }
+}
+
+/// Returns `a - b` in nanoseconds.
+fn difference(a: Nanos, b: Nanos) -> i64 {
+    a.0.wrapping_sub(b.0) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Nanos = Nanos(1_795_408_200_000_000_000);
+
+    proptest! {
+        #[test]
+        fn the_offset_is_right_within_its_error(there in 0u64..1_000_000, back in 0u64..1_000_000, ahead in -5_000_000_000i64..5_000_000_000) {
+            let clock = |at: Nanos| Nanos(at.0.saturating_add_signed(ahead));
+            let (arrived, returned) = (NOW + Nanos(there), NOW + Nanos(there + back));
+            let reading = Reading::of(NOW, clock(arrived), returned);
+            prop_assert!((reading.offset_ns - ahead).unsigned_abs() <= reading.error.0 + 1, "{reading:?}");
+            prop_assert_eq!(reading.there(NOW), Nanos(NOW.0.saturating_add_signed(reading.offset_ns)));
+            let exact = Reading { error: Nanos(1), ..reading };
+            prop_assert_eq!(reading.better(Some(exact)), if reading.error.0 == 0 { reading } else { exact });
+        }
+    }
+
+    #[test]
+    fn a_start_is_moved_to_the_conductors_clock() {
+        let reading = |s: u64, offset_ns| Reading {
+            at: NOW + Nanos::from_secs(s),
+            offset_ns,
+            error: Nanos::from_micros(2),
+        };
+        let (agreed, told) = (NOW + Nanos::from_secs(2), NOW + Nanos(2_000_500_000));
+        // 500 us ahead, and no drift: it started 3 us late.
+        let clock = TesterClock { before: reading(0, 500_000), after: Some(reading(10, 500_000)) };
+        let start = clock.start(agreed, told, 3.0);
+        assert_eq!(start.at.unix(None), Some(agreed));
+        assert!((start.error_us - 3.0).abs() < 1e-6, "{start:?}");
+        assert_eq!(start.clock_error_us, Some(2.0));
+        // 10 ppm faster: at the start it was 20 us further ahead than it was thought, and started as much too early.
+        let clock = TesterClock { after: Some(reading(10, 600_000)), ..clock };
+        let start = clock.start(agreed, told, 0.0);
+        assert!((start.error_us + 20.0).abs() < 1e-6, "{start:?}");
+        assert_eq!(start.clock_error_us, Some(102.0));
+        assert!((clock.record().drift_ppm - 10.0).abs() < 1e-6, "{clock:?}");
+        // Set by a second meanwhile: nobody knows when.
+        let clock = TesterClock { after: Some(reading(10, 1_000_500_000)), ..clock };
+        assert_eq!(clock.start(agreed, told, 0.0).clock_error_us, Some(1_000_002.0));
+        let clock = TesterClock { after: None, ..clock };
+        assert_eq!(clock.start(agreed, told, 0.0).error_us, 0.0);
+        assert_eq!(clock.record().drift_ppm, 0.0);
+    }
+}

@@ -1,0 +1,284 @@
+//! The conductor: one trial on all Testers, from the slices to the merged record.
+//!
+//! ```text
+//! hello ─> prepare, all ─> clocks ─> start at T, each by its own clock ─> counters, parts ─> clocks ─> merge
+//!             └── a Tester that is lost before the start costs nothing: the slices are dealt again, if enough are left
+//! ```
+
+mod trial;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use engine::clock;
+use measure::Nanos;
+
+use crate::clock::Reading;
+use crate::link::Link;
+use crate::message::{Order, Report, ToConductor, ToTester};
+
+pub use trial::NoTrial;
+
+/// Number of times that two clocks are compared; the shortest round trip counts.
+const PINGS: usize = 40;
+/// Time between two looks for a message.
+const NAP: Duration = Duration::from_millis(1);
+/// Interval at which Testers are told to stay.
+const STAY: Duration = Duration::from_secs(5);
+
+/// Time limits of the conductor, and how many Testers it needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Time within which all Testers must be there.
+    pub hello: Duration,
+    /// Time after which a Tester is lost that says nothing; it says something twice a second.
+    pub silence: Duration,
+    /// Time within which a request must be checked and its files read.
+    pub prepare: Duration,
+    /// Time within which a ping must be returned.
+    pub ping: Duration,
+    /// Time from the order to start to the start; sockets are opened in its last second.
+    pub lead: Duration,
+    /// Time of a trial beside its sending and its last timeout.
+    pub reserve: Duration,
+    /// Time within which interrupted Testers must report: `mpirun` kills a second after it has told to end.
+    pub stopping: Duration,
+    /// Fewest Testers that run a trial; all that the job has if absent.
+    pub least: Option<usize>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            hello: Duration::from_secs(60),
+            silence: Duration::from_secs(10),
+            prepare: Duration::from_secs(300),
+            ping: Duration::from_secs(2),
+            lead: Duration::from_secs(2),
+            reserve: Duration::from_secs(30),
+            stopping: Duration::from_millis(700),
+            least: None,
+        }
+    }
+}
+
+/// The conductor of a job.
+#[derive(Debug)]
+pub struct Conductor<L> {
+    link: L,
+    version: String,
+    command: String,
+    limits: Limits,
+    /// The Testers, by their ranks from 1 on.
+    testers: Vec<Tester>,
+    /// Reports that came while another one was waited for.
+    inbox: VecDeque<(usize, Report)>,
+    /// Number of the trial, and of the ping.
+    trial: u64,
+    ping: u64,
+    /// When the Testers were told to stay.
+    told: Instant,
+}
+
+/// What the conductor knows of a Tester.
+#[derive(Clone, Debug)]
+struct Tester {
+    /// Name in messages.
+    name: String,
+    /// Whether it has said hello.
+    is_there: bool,
+    /// When it said something.
+    heard: Instant,
+    /// Why it is lost.
+    lost: Option<String>,
+    /// Counters of the running trial.
+    counters: [u64; 5],
+}
+
+impl Tester {
+    fn new(rank: usize) -> Self {
+        let heard = Instant::now();
+        let name = format!("rank {rank}");
+        Tester { name, is_there: false, heard, lost: None, counters: [0; 5] }
+    }
+}
+
+impl<L: Link> Conductor<L> {
+    /// Waits until all Testers are there, those of the same version. `command` is the command line, for records.
+    pub fn gather(link: L, version: &str, command: &str, limits: Limits) -> Self {
+        let testers = (1..link.size()).map(Tester::new).collect();
+        let (version, command) = (version.to_owned(), command.to_owned());
+        let told = Instant::now();
+        let inbox = VecDeque::new();
+        let mut conductor =
+            Conductor { link, version, command, limits, testers, inbox, trial: 0, ping: 0, told };
+        let deadline = Instant::now() + limits.hello;
+        while Instant::now() < deadline && conductor.testers.iter().any(|t| !t.is_there) {
+            if conductor.receive().is_none() {
+                std::thread::sleep(NAP);
+            }
+        }
+        for index in 0..conductor.testers.len() {
+            if !conductor.testers[index].is_there {
+                conductor.lose(index, format!("it said nothing within {:?}", limits.hello));
+            }
+        }
+        conductor
+    }
+
+    /// Returns the Testers that are lost, each with the reason.
+    pub fn lost(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.testers.iter().filter_map(|t| Some((t.name.as_str(), t.lost.as_deref()?)))
+    }
+
+    /// Tells all Testers to leave; returns the link.
+    pub fn end(mut self) -> L {
+        for index in 0..self.testers.len() {
+            // Also those that are lost: they may be there again.
+            self.order(index, Order::End);
+        }
+        self.link
+    }
+
+    /// Returns the Testers that are not lost.
+    fn living(&self) -> Vec<usize> {
+        (0..self.testers.len()).filter(|index| self.testers[*index].lost.is_none()).collect()
+    }
+
+    /// Notes that a Tester is lost.
+    fn lose(&mut self, index: usize, why: String) {
+        self.testers[index].lost.get_or_insert(why);
+    }
+
+    fn order(&mut self, index: usize, order: Order) {
+        self.link.send(index + 1, &ToTester::Order(order).encode());
+    }
+
+    /// Returns the next report, with its Tester; `None` if there is none. Greetings and counters are taken in here.
+    fn receive(&mut self) -> Option<(usize, Report)> {
+        if let Some(report) = self.inbox.pop_front() {
+            return Some(report);
+        }
+        loop {
+            let (index, message) = self.poll()?;
+            if let Some(ToConductor::Report(report)) = message
+                && let Some(report) = self.take_in(index, report)
+            {
+                return Some((index, report));
+            }
+        }
+    }
+
+    /// Returns the next message; its Tester is lost if it cannot be read.
+    fn poll(&mut self) -> Option<(usize, Option<ToConductor>)> {
+        let (from, message) = self.link.poll()?;
+        let index = from.checked_sub(1)?;
+        self.testers[index].heard = Instant::now();
+        match ToConductor::decode(&message) {
+            Ok(message) => Some((index, Some(message))),
+            Err(why) => {
+                self.lose(index, why.to_string());
+                Some((index, None))
+            }
+        }
+    }
+
+    /// Takes in greetings and counters; returns other reports.
+    fn take_in(&mut self, index: usize, report: Report) -> Option<Report> {
+        let tester = &mut self.testers[index];
+        match report {
+            Report::Hello { version, host, pid } => {
+                tester.name = format!("rank {} (host {host}, process {pid})", index + 1);
+                tester.is_there = true;
+                if version != self.version {
+                    let own = &self.version;
+                    let why = format!("it has version {version}, the conductor {own}");
+                    self.lose(index, why);
+                }
+                None
+            }
+            Report::Beat { counters } => {
+                tester.counters = counters;
+                None
+            }
+            other => Some(other),
+        }
+    }
+
+    /// Naps, after all that had come was received: Testers that said nothing are lost, and the others told to stay if it is time.
+    fn nap(&mut self) {
+        let limit = self.limits.silence;
+        for index in self.living() {
+            if self.testers[index].heard.elapsed() > limit {
+                let why = format!(
+                    "silent for {limit:?}: it died or hangs, or the link to its host is down"
+                );
+                self.lose(index, why);
+            }
+        }
+        if self.told.elapsed() > STAY {
+            self.told = Instant::now();
+            self.living().into_iter().for_each(|index| self.order(index, Order::Stay));
+        }
+        std::thread::sleep(NAP);
+    }
+
+    /// Compares the clock of a Tester with that of this host; the Tester is lost if it does not reply.
+    fn compare_clock(&mut self, index: usize) -> Option<Reading> {
+        let mut best = None;
+        for _ in 0..PINGS {
+            let Some(reading) = self.ping(index) else {
+                let why = format!("it did not return a ping within {:?}", self.limits.ping);
+                self.lose(index, why);
+                return None;
+            };
+            best = Some(reading.better(best));
+        }
+        best
+    }
+
+    /// Sends a ping and waits for its return without a nap; other reports wait in the inbox.
+    fn ping(&mut self, index: usize) -> Option<Reading> {
+        self.ping += 1;
+        let message = ToTester::Ping(self.ping).encode();
+        let deadline = Instant::now() + self.limits.ping;
+        let sent = clock::realtime();
+        self.link.send(index + 1, &message);
+        while Instant::now() < deadline {
+            let polled = self.poll();
+            let now = clock::realtime();
+            match polled {
+                Some((from, Some(ToConductor::Pong { number, at }))) => {
+                    if from == index && number == self.ping {
+                        return Some(Reading::of(sent, at, now));
+                    }
+                }
+                Some((from, Some(ToConductor::Report(report)))) => {
+                    let report = self.take_in(from, report);
+                    self.inbox.extend(report.map(|report| (from, report)));
+                }
+                Some((_, None)) => {}
+                None => std::thread::yield_now(),
+            }
+        }
+        None
+    }
+
+    /// Waits, and keeps the Testers.
+    pub fn pause(&mut self, time: Nanos) {
+        let until = Instant::now() + Duration::from(time);
+        while Instant::now() < until {
+            match self.receive() {
+                Some((index, report)) => self.heed(index, &report),
+                None => self.nap(),
+            }
+        }
+    }
+
+    /// Takes note of a report that nobody waits for.
+    fn heed(&mut self, index: usize, report: &Report) {
+        if *report == Report::Leaving {
+            self.lose(index, "a signal ended it".to_owned());
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! One trial: slices, clocks, start, parts, merge.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use engine::clock;
+use load::Live;
+use measure::{ClockBound, Nanos, Slice};
+use record::{LostPart, MergeTerms, Part, Trial, TrialRequest};
+
+use super::Conductor;
+use crate::clock::{Reading, TesterClock};
+use crate::link::Link;
+use crate::message::{Order, Report};
+
+/// Time allowed for each connection that is opened before a trial, as in the lab.
+const CONNECTING: Duration = Duration::from_millis(5);
+
+/// Reason why there is no trial.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTrial {
+    /// A Tester refused the request.
+    #[error("{0}")]
+    Refused(String),
+    /// Too few Testers are left, or none sent anything.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A Tester's part of a trial.
+#[derive(Debug)]
+struct Share {
+    /// Index of the Tester.
+    tester: usize,
+    slice: Slice,
+    /// Clock before the trial.
+    before: Reading,
+    /// Start by the Tester's clock.
+    told: Nanos,
+    /// Its record, or why there is none.
+    part: Option<Result<Box<Trial>, String>>,
+}
+
+impl<L: Link> Conductor<L> {
+    /// Runs a trial of the request, which has no slice. `live` gets the sums of the Testers' counters, `stop` ends it early.
+    ///
+    /// # Errors
+    /// If nothing of it was sent. A trial of which a part is missing is void.
+    pub fn trial(
+        &mut self,
+        request: &TrialRequest,
+        live: &Live,
+        stop: &AtomicBool,
+    ) -> Result<Trial, NoTrial> {
+        let mut shares = loop {
+            self.enough()?;
+            if let Some(shares) = self.ready(request, stop)? {
+                break shares;
+            }
+        };
+        let connecting = CONNECTING * (request.clients() / shares.len() as u32);
+        let lead = self.limits.lead + connecting;
+        let agreed = clock::realtime() + Nanos::from(lead);
+        for share in &mut shares {
+            share.told = share.before.there(agreed);
+            let (trial, at_ns) = (self.trial, share.told.0);
+            self.order(share.tester, Order::Start { trial, at_ns });
+        }
+        let times = Duration::from(request.duration) + Duration::from(request.timeout);
+        self.collect(&mut shares, lead + times + self.limits.reserve, live, stop);
+        self.merge(shares, agreed, request, stop)
+    }
+
+    /// Returns an error if too few Testers are left, with what became of the others.
+    fn enough(&self) -> Result<(), NoTrial> {
+        let (all, left) = (self.testers.len(), self.living().len());
+        let least = self.limits.least.unwrap_or(all).clamp(1, all.max(1));
+        if left >= least {
+            return Ok(());
+        }
+        let lost: Vec<String> = self.lost().map(|(name, why)| format!("{name}: {why}")).collect();
+        let why = if all == 0 { "the job has no Tester".to_owned() } else { lost.join("; ") };
+        Err(NoTrial::Failed(format!("{left} of {least} Testers are there: {why}")))
+    }
+
+    /// Deals the slices, lets the Testers prepare them, and compares the clocks. `None` if a Tester was lost meanwhile.
+    fn ready(
+        &mut self,
+        request: &TrialRequest,
+        stop: &AtomicBool,
+    ) -> Result<Option<Vec<Share>>, NoTrial> {
+        let living = self.living();
+        self.trial += 1;
+        let of = living.len() as u32;
+        let slices: Vec<Slice> = (1..=of).filter_map(|number| Slice::new(number, of)).collect();
+        if slices.len() < living.len() {
+            let most = measure::MAX_SLICES;
+            return Err(NoTrial::Failed(format!("{of} Testers; {most} are the most")));
+        }
+        for (index, slice) in living.iter().zip(&slices) {
+            let request = TrialRequest {
+                slice: *slice,
+                // It is for all slices together.
+                goal: None,
+                early_stop: false,
+                live: None,
+                start_at: None,
+                ..request.clone()
+            };
+            let (trial, command) = (self.trial, report::load_line(&request));
+            let request = Box::new(request);
+            self.order(*index, Order::Prepare { trial, request, command });
+            self.testers[*index].counters = [0; 5];
+        }
+        self.wait_prepared(&living, stop)?;
+        let mut shares = Vec::new();
+        for (tester, slice) in living.into_iter().zip(slices) {
+            let reading =
+                if self.testers[tester].lost.is_none() { self.compare_clock(tester) } else { None };
+            let Some(before) = reading else { continue };
+            self.check_clock(tester, before, request.clock_bound);
+            shares.push(Share { tester, slice, before, told: Nanos::ZERO, part: None });
+        }
+        let lost = shares.len() < of as usize
+            || shares.iter().any(|share| self.testers[share.tester].lost.is_some());
+        Ok((!lost).then_some(shares))
+    }
+
+    /// Waits until all of `testers` have prepared the trial, or are lost.
+    fn wait_prepared(&mut self, testers: &[usize], stop: &AtomicBool) -> Result<(), NoTrial> {
+        let limit = self.limits.prepare;
+        let deadline = Instant::now() + limit;
+        let mut waiting = testers.to_vec();
+        while !waiting.is_empty() {
+            match self.receive() {
+                Some((index, Report::Prepared { trial })) if trial == self.trial => {
+                    waiting.retain(|other| *other != index);
+                }
+                Some((index, Report::Failed { trial, bad_input, why })) if trial == self.trial => {
+                    let why = format!("{}: {why}", self.testers[index].name);
+                    let refused = if bad_input { NoTrial::Refused } else { NoTrial::Failed };
+                    return Err(refused(why));
+                }
+                Some((index, other)) => self.heed(index, &other),
+                None => self.nap(),
+            }
+            if Instant::now() > deadline {
+                for index in &waiting {
+                    self.lose(*index, format!("it did not prepare the trial within {limit:?}"));
+                }
+            }
+            waiting.retain(|index| self.testers[*index].lost.is_none());
+            if stop.load(Ordering::Relaxed) {
+                return Err(NoTrial::Failed("interrupted before the start".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Loses a Tester whose clock is further from this host's than the bound.
+    fn check_clock(&mut self, index: usize, reading: Reading, bound: ClockBound) {
+        let ClockBound::Within(bound) = bound else { return };
+        let away = Nanos(reading.offset_ns.unsigned_abs());
+        if away > bound {
+            let side = if reading.offset_ns < 0 { "behind" } else { "ahead of" };
+            // Three digits are enough.
+            let unit = if away >= Nanos::from_millis(1) { 1_000_000 } else { 1_000 };
+            let away = Nanos((away.0 + unit / 2) / unit * unit);
+            self.lose(
+                index,
+                format!("its clock is {away} {side} the conductor's, the bound is {bound}"),
+            );
+        }
+    }
+
+    /// Waits for the parts of a trial; ends it early if one of them is lost, or by `stop`.
+    fn collect(&mut self, shares: &mut [Share], limit: Duration, live: &Live, stop: &AtomicBool) {
+        let mut deadline = Instant::now() + limit;
+        let mut stopped = false;
+        while shares.iter().any(|share| share.part.is_none()) {
+            match self.receive() {
+                Some((index, report)) => self.note(shares, index, report),
+                None => self.nap(),
+            }
+            self.add_counters(shares, live);
+            let interrupted = stop.load(Ordering::Relaxed);
+            if !stopped && (interrupted || shares.iter().any(|s| matches!(s.part, Some(Err(_))))) {
+                stopped = true;
+                let grace = if interrupted { self.limits.stopping } else { self.limits.silence };
+                deadline = deadline.min(Instant::now() + grace);
+                for share in shares.iter().filter(|share| share.part.is_none()) {
+                    self.order(share.tester, Order::Stop { trial: self.trial });
+                }
+            }
+            if Instant::now() > deadline {
+                let why = match stopped {
+                    true => "it did not report when the trial was ended".to_owned(),
+                    false => format!("it did not end its trial within {limit:?}"),
+                };
+                for share in shares.iter().filter(|share| share.part.is_none()) {
+                    self.lose(share.tester, why.clone());
+                }
+            }
+            for share in shares.iter_mut().filter(|share| share.part.is_none()) {
+                share.part = self.testers[share.tester].lost.clone().map(Err);
+            }
+        }
+    }
+
+    /// Takes the report of a part.
+    fn note(&mut self, shares: &mut [Share], index: usize, report: Report) {
+        let part = match report {
+            Report::Done { trial, part } if trial == self.trial => Ok(part),
+            Report::Failed { trial, why, .. } if trial == self.trial => Err(why),
+            other => return self.heed(index, &other),
+        };
+        if let Some(share) = shares.iter_mut().find(|share| share.tester == index) {
+            share.part.get_or_insert(part);
+        }
+    }
+
+    /// Shows the sums of the counters.
+    fn add_counters(&self, shares: &[Share], live: &Live) {
+        let shown = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
+        for (place, counter) in shown.into_iter().enumerate() {
+            let sum = shares.iter().map(|share| self.testers[share.tester].counters[place]).sum();
+            counter.store(sum, Ordering::Relaxed);
+        }
+    }
+
+    /// Compares the clocks again, and merges the parts.
+    fn merge(
+        &mut self,
+        shares: Vec<Share>,
+        agreed: Nanos,
+        request: &TrialRequest,
+        stop: &AtomicBool,
+    ) -> Result<Trial, NoTrial> {
+        let mut terms = MergeTerms { goal: request.goal.clone(), ..MergeTerms::default() };
+        let mut parts = Vec::new();
+        for Share { tester, slice, before, told, part } in shares {
+            let name = self.testers[tester].name.clone();
+            match part {
+                Some(Ok(part)) => {
+                    // An interrupted conductor has no time for it.
+                    let hurry = stop.load(Ordering::Relaxed);
+                    let after = if hurry { None } else { self.compare_clock(tester) };
+                    let mut trial = *part;
+                    let clock = TesterClock { before, after };
+                    let conditions = &mut trial.conditions;
+                    conditions.agreed_start = conditions
+                        .agreed_start
+                        .map(|start| clock.start(agreed, told, start.error_us));
+                    parts.push(Part { name, trial, clock: Some(clock.record()) });
+                }
+                other => {
+                    let why = other.and_then(Result::err).unwrap_or_default();
+                    terms.lost.push(LostPart { name, slice, why });
+                }
+            }
+        }
+        if parts.is_empty() {
+            let lost = terms.lost.iter().map(|lost| format!("{}: {}", lost.name, lost.why));
+            return Err(NoTrial::Failed(lost.collect::<Vec<_>>().join("; ")));
+        }
+        record::merge(parts, &terms, &self.version, &self.command)
+            .map_err(|e| NoTrial::Failed(e.to_string()))
+    }
+}

@@ -1,0 +1,231 @@
+//! The Tester of a rank: does what the conductor orders, and reports.
+//!
+//! ```text
+//! idle ──Prepare──> preparing ──> prepared ──Start──> running ──> idle
+//!                       └─ Failed ──> idle               └─ Done or Failed
+//! ```
+//!
+//! Requests are checked and trials run in a thread of their own, so that pings and counters are answered meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use engine::clock;
+use load::Live;
+use measure::{Nanos, StartAt};
+use record::{TrialRequest, TrialResult};
+use tester::{Setup, TesterError, snapshot};
+
+use crate::link::Link;
+use crate::message::{Order, Report, ToConductor, ToTester};
+
+/// Time after which a Tester ends of which the conductor wants nothing: it is gone, or the link is.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Time after which it ends that a signal told to.
+const LEAVE: Duration = Duration::from_secs(2);
+/// Interval between reports that it is alive.
+const BEAT: Duration = Duration::from_millis(500);
+/// Time between two looks for a message: idle, and during a trial, whose workers need the cores.
+const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5)];
+/// Time after a ping in which the next one is waited for without a nap.
+const AWAKE: Duration = Duration::from_millis(20);
+
+/// The Tester of one rank.
+#[derive(Debug)]
+pub struct TesterRank<L> {
+    link: L,
+    work: Work,
+    /// Set by a signal that ends the process.
+    ended: Arc<AtomicBool>,
+    /// When the conductor wanted something.
+    heard: Instant,
+    /// When it said that it is alive.
+    beat: Instant,
+    /// Until when it does not nap.
+    awake: Instant,
+    patience: Duration,
+}
+
+/// What it is doing, for the trial of a number.
+#[derive(Debug)]
+enum Work {
+    Idle,
+    Preparing { trial: u64, thread: JoinHandle<Result<Setup, TesterError>> },
+    Prepared { trial: u64, setup: Box<Setup> },
+    Running(Running),
+}
+
+/// A running trial.
+#[derive(Debug)]
+struct Running {
+    trial: u64,
+    live: Arc<Live>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<TrialResult, TesterError>>,
+}
+
+impl<L: Link> TesterRank<L> {
+    /// Makes the Tester of a rank, which `ended` ends, and reports that it is there.
+    pub fn new(mut link: L, version: &str, host: &str, ended: Arc<AtomicBool>) -> Self {
+        let (version, host) = (version.to_owned(), host.to_owned());
+        let hello = Report::Hello { version, host, pid: std::process::id() };
+        link.send(0, &ToConductor::Report(hello).encode());
+        let now = Instant::now();
+        let (heard, beat, awake, patience) = (now, now, now, PATIENCE);
+        TesterRank { link, work: Work::Idle, ended, heard, beat, awake, patience }
+    }
+
+    /// Returns the Tester with another time after which it ends if the conductor wants nothing.
+    pub fn patient_for(self, patience: Duration) -> Self {
+        TesterRank { patience, ..self }
+    }
+
+    /// Does what the conductor orders until it orders to leave, a signal ends it, or nothing comes for long ([`PATIENCE`]). Returns the
+    /// link.
+    pub fn serve(mut self) -> L {
+        let mut leaving: Option<Instant> = None;
+        loop {
+            if let Some((from, message)) = self.link.poll() {
+                if from == 0 && self.obey(&message) {
+                    break;
+                }
+                continue;
+            }
+            self.look_at_work();
+            let signalled = self.ended.load(Ordering::Relaxed);
+            if signalled || self.heard.elapsed() > self.patience {
+                self.stop();
+            }
+            if signalled && matches!(self.work, Work::Idle) && leaving.is_none() {
+                self.report(Report::Leaving);
+            }
+            leaving = leaving.or(signalled.then(Instant::now));
+            if leaving.is_some_and(|since| since.elapsed() > LEAVE)
+                || self.heard.elapsed() > self.patience + LEAVE
+            {
+                break;
+            }
+            self.say_alive();
+            let busy = usize::from(matches!(self.work, Work::Running(_)));
+            match Instant::now() < self.awake {
+                true => std::thread::yield_now(),
+                false => std::thread::sleep(NAPS[busy]),
+            }
+        }
+        self.stop();
+        self.link
+    }
+
+    /// Carries out an order, or returns a ping; returns whether it was the order to leave.
+    fn obey(&mut self, message: &[u8]) -> bool {
+        let now = clock::realtime();
+        self.heard = Instant::now();
+        match ToTester::decode(message) {
+            Ok(ToTester::Ping(number)) => {
+                self.link.send(0, &ToConductor::Pong { number, at: now }.encode());
+                self.awake = Instant::now() + AWAKE;
+            }
+            Ok(ToTester::Order(Order::Prepare { trial, request, command })) => {
+                self.prepare(trial, *request, command);
+            }
+            Ok(ToTester::Order(Order::Start { trial, at_ns })) => self.start(trial, at_ns),
+            Ok(ToTester::Order(Order::Stop { trial })) => {
+                if matches!(&self.work, Work::Running(running) if running.trial == trial) {
+                    self.stop();
+                }
+            }
+            Ok(ToTester::Order(Order::Stay)) => {}
+            Ok(ToTester::Order(Order::End)) => return true,
+            // Of another version, to which it has said so.
+            Err(_) => {}
+        }
+        false
+    }
+
+    fn prepare(&mut self, trial: u64, request: TrialRequest, command: String) {
+        self.stop();
+        let thread = std::thread::spawn(move || Setup::new(request, command));
+        self.work = Work::Preparing { trial, thread };
+    }
+
+    fn start(&mut self, trial: u64, at_ns: u64) {
+        match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Prepared { trial: prepared, setup } if prepared == trial => {
+                let setup = setup.starting_at(StartAt::of_unix(Nanos(at_ns)));
+                let (live, stop) = (Arc::new(Live::default()), Arc::new(AtomicBool::new(false)));
+                let (counters, flag) = (live.clone(), stop.clone());
+                let thread = std::thread::spawn(move || setup.run(&counters, &flag));
+                self.work = Work::Running(Running { trial, live, stop, thread });
+            }
+            other => {
+                self.work = other;
+                let why = "it was told to start a trial that it has not prepared".to_owned();
+                self.report(Report::Failed { trial, bad_input: false, why });
+            }
+        }
+    }
+
+    /// Ends a running trial early.
+    fn stop(&self) {
+        if let Work::Running(running) = &self.work {
+            running.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Reports work that is done.
+    fn look_at_work(&mut self) {
+        let over = match &self.work {
+            Work::Preparing { thread, .. } => thread.is_finished(),
+            Work::Running(running) => running.thread.is_finished(),
+            Work::Idle | Work::Prepared { .. } => false,
+        };
+        if !over {
+            return;
+        }
+        match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Preparing { trial, thread } => match joined(thread) {
+                Ok(setup) => {
+                    self.work = Work::Prepared { trial, setup: Box::new(setup) };
+                    self.report(Report::Prepared { trial });
+                }
+                Err(error) => self.report(failed(trial, &error)),
+            },
+            Work::Running(Running { trial, thread, .. }) => match joined(thread) {
+                Ok(result) => self.report(Report::Done { trial, part: Box::new(result.trial) }),
+                Err(error) => self.report(failed(trial, &error)),
+            },
+            other => self.work = other,
+        }
+    }
+
+    /// Says that it is alive, with its counters, if it is time to.
+    fn say_alive(&mut self) {
+        if self.beat.elapsed() < BEAT {
+            return;
+        }
+        self.beat = Instant::now();
+        let counters = match &self.work {
+            Work::Running(running) => {
+                let seen = snapshot(&running.live, self.beat);
+                [seen.sent, seen.answered, seen.valid, seen.lost, seen.bad]
+            }
+            _ => [0; 5],
+        };
+        self.report(Report::Beat { counters });
+    }
+
+    fn report(&mut self, report: Report) {
+        self.link.send(0, &ToConductor::Report(report).encode());
+    }
+}
+
+/// Returns the result of a thread that has ended.
+fn joined<T>(thread: JoinHandle<Result<T, TesterError>>) -> Result<T, TesterError> {
+    thread.join().map_err(|_| TesterError::Panicked)?
+}
+
+fn failed(trial: u64, error: &TesterError) -> Report {
+    Report::Failed { trial, bad_input: error.is_bad_input(), why: error.to_string() }
+}

@@ -1,0 +1,147 @@
+//! The ranks of an Open MPI job as links, and the end of their processes.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use cluster::Link;
+use cluster::message::LONGEST;
+use mpi::environment::{Threading, Universe};
+use mpi::point_to_point::Status;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::*;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+
+/// Time within which all ranks must have started.
+const STARTED: Duration = Duration::from_secs(120);
+/// Time within which all ranks must have left.
+const LEFT: Duration = Duration::from_secs(5);
+/// Interval at which a time limit is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// Room for messages that are on the way, in octets: a send copies its message and never waits for the receiver.
+const ROOM: usize = 64 << 20;
+/// Longest piece of a message, in octets: below it Open MPI sends without asking the receiver, over shared memory (4 KiB) and TCP
+/// (64 KiB), so that receiving one never waits for a sender that has stopped.
+const PIECE: usize = 2_048;
+/// Tags of the last piece of a message, and of those before it.
+const LAST: i32 = 0;
+const MORE: i32 = 1;
+
+/// Link of this rank to the others of its job.
+pub(crate) struct MpiLink {
+    universe: Universe,
+    world: SimpleCommunicator,
+    /// Beginnings of messages of which more pieces come, by rank.
+    begun: Vec<Vec<u8>>,
+}
+
+impl MpiLink {
+    /// Waits until all ranks have started; ends the process if they do not. `None` if MPI was initialised before.
+    pub(crate) fn open() -> Option<Self> {
+        let limit = TimeLimit::start(STARTED, "not all ranks have started", 1);
+        let (mut universe, _) = mpi::initialize_with_threading(Threading::Funneled)?;
+        drop(limit);
+        universe.set_buffer_size(ROOM);
+        let world = universe.world();
+        let begun = vec![Vec::new(); world.size() as usize];
+        Some(MpiLink { universe, world, begun })
+    }
+
+    /// Leaves the job and returns the exit code; ends all ranks at once if the job is not `complete` any more, so that none is
+    /// waited for that cannot leave.
+    pub(crate) fn close(self, code: ExitCode, complete: bool) -> ExitCode {
+        let number = [0, 2].into_iter().find(|number| code == ExitCode::from(*number)).unwrap_or(1);
+        if !complete {
+            self.world.abort(i32::from(number));
+        }
+        let limit = TimeLimit::start(LEFT, "not all ranks have left", i32::from(number));
+        drop(self.universe);
+        drop(limit);
+        code
+    }
+}
+
+impl Link for MpiLink {
+    fn rank(&self) -> usize {
+        self.world.rank() as usize
+    }
+
+    fn size(&self) -> usize {
+        self.world.size() as usize
+    }
+
+    fn send(&mut self, to: usize, message: &[u8]) {
+        let to = self.world.process_at_rank(to as i32);
+        let pieces = message.len().div_ceil(PIECE).max(1);
+        for number in 1..=pieces {
+            let piece = &message[(number - 1) * PIECE..message.len().min(number * PIECE)];
+            to.buffered_send_with_tag(piece, if number < pieces { MORE } else { LAST });
+        }
+    }
+
+    fn poll(&mut self) -> Option<(usize, Vec<u8>)> {
+        loop {
+            let message = self.world.any_process().immediate_matched_probe()?;
+            let (octets, status): (Vec<u8>, Status) = message.matched_receive_vec();
+            let from = status.source_rank() as usize;
+            let begun = &mut self.begun[from];
+            // What is too long for a message is refused as one.
+            if begun.len() <= LONGEST {
+                begun.extend(octets);
+            }
+            if status.tag() == LAST {
+                return Some((from, std::mem::take(begun)));
+            }
+        }
+    }
+}
+
+/// Ends the process when its time is over, unless it is dropped before.
+struct TimeLimit(Arc<AtomicBool>);
+
+impl TimeLimit {
+    fn start(limit: Duration, why: &'static str, code: i32) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let (flag, deadline) = (over.clone(), Instant::now() + limit);
+        std::thread::spawn(move || {
+            while !flag.load(Ordering::Relaxed) {
+                if Instant::now() > deadline {
+                    eprintln!("dnsdyno-cluster: {why} within {limit:?}");
+                    std::process::exit(code);
+                }
+                std::thread::sleep(LOOK);
+            }
+        });
+        TimeLimit(over)
+    }
+}
+
+impl Drop for TimeLimit {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Has this process told to end when the one ends that started it: `mpirun`, or its daemon on this host.
+pub(crate) fn end_with_starter() {
+    // It ends by its time limits too.
+    let _ = set_pdeathsig(Signal::SIGTERM);
+}
+
+/// Returns a flag that the signals set which end a process.
+pub(crate) fn signalled() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in lab::ending_signals() {
+        // Without it the signal ends the process at once.
+        let _ = signal_hook::flag::register(signal, flag.clone());
+    }
+    flag
+}
+
+/// Returns the name of this host.
+pub(crate) fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}

@@ -1,0 +1,275 @@
+//! A conductor and its Testers as threads: the Testers are real, and query an AuthDNS on this host.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use auth::AuthConfig;
+use cluster::memory::{MemoryLink, links};
+use cluster::message::{Order, Report, ToConductor, ToTester};
+use cluster::{Conductor, Limits, Link, NoTrial, TesterRank};
+use load::Live;
+use measure::{Nanos, Pacing, Void};
+use record::request::{Names, NamespaceExpect, Query, Sockets, Workload};
+use record::{Trial, TrialRequest};
+use tester::{AuthListen, AuthServer, udp_options};
+
+/// What keeps a Tester from its work; from where it begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    None,
+    /// It says nothing at all.
+    Absent,
+    /// It is of another version.
+    Version,
+    /// Its clock is a second ahead.
+    Clock,
+    /// It says nothing after the start.
+    Hangs,
+    /// It runs, and never reports its part.
+    Slow,
+    /// It reports what is no report.
+    Strange,
+}
+
+/// A link with a fault.
+struct Faulty {
+    link: MemoryLink,
+    fault: Fault,
+    started: bool,
+}
+
+impl Link for Faulty {
+    fn rank(&self) -> usize {
+        self.link.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.link.size()
+    }
+
+    fn send(&mut self, to: usize, message: &[u8]) {
+        let decoded = ToConductor::decode(message).expect("a message");
+        let message = match (self.fault, decoded) {
+            (Fault::Absent, _) => return,
+            (Fault::Hangs, _) if self.started => return,
+            (Fault::Slow, ToConductor::Report(Report::Done { .. })) => return,
+            (Fault::Strange, ToConductor::Report(Report::Prepared { .. })) => b"{}".to_vec(),
+            (Fault::Clock, ToConductor::Pong { number, at }) => {
+                ToConductor::Pong { number, at: at + Nanos::from_secs(1) }.encode()
+            }
+            _ => message.to_vec(),
+        };
+        self.link.send(to, &message);
+    }
+
+    fn poll(&mut self) -> Option<(usize, Vec<u8>)> {
+        let (from, message) = self.link.poll()?;
+        let order = ToTester::decode(&message).expect("a message");
+        self.started |= matches!(order, ToTester::Order(Order::Start { .. }));
+        Some((from, message))
+    }
+}
+
+/// A job of a conductor and Testers with faults, against an AuthDNS.
+struct Job {
+    conductor: Conductor<MemoryLink>,
+    testers: Vec<JoinHandle<()>>,
+    server: SocketAddr,
+    _auth: AuthServer,
+}
+
+impl Job {
+    fn start(faults: &[Fault], least: Option<usize>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let zone = "dns64perf.test".parse().expect("a name");
+        let namespace = wire::Namespace::new("10.0.0.0/8".parse().expect("a prefix"), zone);
+        let listen = AuthListen {
+            plain: vec!["127.0.0.1:0".parse().expect("an address")],
+            encrypted: Vec::new(),
+            cpus: Vec::new(),
+            wait: engine::WaitMode::Sleep,
+            udp: udp_options(&Sockets::default()),
+            stream_fault: None,
+        };
+        let config = AuthConfig::new(namespace.expect("a namespace"));
+        let auth = AuthServer::start(&config, &listen, stop).expect("starts");
+        let server = auth.addresses()[0];
+        let mut all = links(faults.len() + 1).into_iter();
+        let own = all.next().expect("the conductor's");
+        let start = |(link, fault): (MemoryLink, &Fault)| {
+            let version = if *fault == Fault::Version { "0" } else { "1" };
+            let host = format!("{fault:?}");
+            let link = Faulty { link, fault: *fault, started: false };
+            std::thread::spawn(move || {
+                TesterRank::new(link, version, &host, Arc::default()).serve();
+            })
+        };
+        let testers = all.zip(faults).map(start).collect();
+        let limits = Limits {
+            hello: Duration::from_secs(2),
+            silence: Duration::from_secs(4),
+            reserve: Duration::from_secs(3),
+            stopping: Duration::from_secs(20),
+            least,
+            ..Limits::default()
+        };
+        let conductor = Conductor::gather(own, "1", "cluster load", limits);
+        Job { conductor, testers, server, _auth: auth }
+    }
+
+    /// A load of 3,000 queries a second for a second.
+    fn request(&self) -> TrialRequest {
+        let prefix = "10.0.0.0/16".parse().expect("a prefix");
+        let names = Names {
+            qtype: "A".to_owned(),
+            expect: NamespaceExpect::Address,
+            query: Query::plain(false),
+            ..Names::embedded(
+                prefix,
+                "dns64perf.test".to_owned(),
+                "64:ff9b::/96".parse().expect("a prefix"),
+            )
+        };
+        let rate = measure::Qps::new(3_000.0).expect("a rate");
+        let pacing = Pacing::Constant { rate };
+        TrialRequest::new(self.server, Workload::Namespace(names), pacing)
+    }
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<Trial, NoTrial> {
+        let (live, stop) = (Live::default(), AtomicBool::new(false));
+        let trial = self.conductor.trial(request, &live, &stop);
+        if let Ok(trial) = &trial {
+            assert!(live.sent.load(Ordering::Relaxed) <= trial.sent.max(3_000));
+        }
+        trial
+    }
+
+    /// Ends the job; all Testers leave.
+    fn end(self) {
+        self.conductor.end();
+        self.testers.into_iter().for_each(|tester| tester.join().expect("leaves"));
+    }
+}
+
+#[test]
+fn three_testers_are_one() {
+    let mut job = Job::start(&[Fault::None; 3], None);
+    let mut request = job.request();
+    request.goal = Some("loss < 50%".parse().expect("a goal"));
+    for number in 1..=2 {
+        let trial = job.trial(&request).expect("a trial");
+        // Each name once, as one Tester sends them; on a busy machine late, but all of them.
+        assert_eq!((trial.planned, trial.sent), (3_000, 3_000), "trial {number}");
+        assert_eq!(trial.goal.as_deref(), Some("loss < 50%"));
+        let merged = trial.merged.expect("its parts");
+        assert!(merged.parts.iter().all(|part| part.sent == 1_000), "{merged:?}");
+        for part in &merged.parts {
+            let (clock, error) = (part.clock.expect("compared"), part.clock_error_us);
+            // The clock is the same: it is found right within the error that is stated.
+            assert!(clock.offset_us.abs() <= clock.offset_error_us + 0.01, "{clock:?}");
+            assert!(error.is_some_and(|error| error >= clock.offset_error_us), "{part:?}");
+            assert!(part.command.contains("--slice"), "{}", part.command);
+        }
+        let errors = merged.parts.iter().filter_map(|part| part.clock_error_us);
+        assert!(merged.start_spread_us >= errors.fold(0.0, f64::max), "{merged:?}");
+        assert_eq!(trial.conditions.command, "cluster load");
+    }
+    job.end();
+}
+
+#[test]
+fn a_tester_that_is_lost_before_the_start_is_named() {
+    let rows = [
+        (Fault::Absent, "rank 2: it said nothing within 2s"),
+        (Fault::Version, "rank 2 (host Version, process "),
+        (Fault::Version, "it has version 0, the conductor 1"),
+        (Fault::Clock, "its clock is 1s"),
+        (Fault::Clock, "ahead of the conductor's, the bound is 10ms"),
+        (Fault::Strange, "rank 2 (host Strange, process "),
+        (Fault::Strange, "not a message of this program"),
+    ];
+    for (fault, wanted) in rows {
+        let mut job = Job::start(&[Fault::None, fault], None);
+        let error = job.trial(&job.request()).expect_err(wanted);
+        let NoTrial::Failed(why) = error else { panic!("{error:?}") };
+        assert!(why.starts_with("1 of 2 Testers are there") && why.contains(wanted), "{why}");
+        job.end();
+        // Where one is enough, it sends the whole.
+        let mut job = Job::start(&[Fault::None, fault], Some(1));
+        let trial = job.trial(&job.request()).expect("a trial");
+        assert_eq!(trial.sent, 3_000, "{fault:?}");
+        assert_eq!(trial.merged.map(|merged| merged.parts.len()), Some(1));
+        job.end();
+    }
+}
+
+#[test]
+fn a_tester_that_is_lost_in_a_trial_makes_it_void() {
+    for (fault, wanted) in [
+        (Fault::Hangs, "silent for 4s: it died or hangs"),
+        (Fault::Slow, "it did not end its trial within"),
+    ] {
+        let mut job = Job::start(&[Fault::None, fault], Some(1));
+        let trial = job.trial(&job.request()).expect("a trial");
+        let Some(Void::Part { part, why }) = &trial.void.0 else { panic!("{:?}", trial.void) };
+        assert!(part.starts_with(&format!("2/2 (rank 2 (host {fault:?}, ")), "{part}");
+        assert!(why.to_string().contains(wanted), "{why}");
+        assert!(trial.sent > 0 && trial.sent <= 1_500, "{}", trial.sent);
+        // The next trial is of those that are left.
+        let trial = job.trial(&job.request()).expect("a trial");
+        assert_eq!(trial.sent, 3_000, "{fault:?}");
+        assert_eq!(trial.merged.map(|merged| merged.parts.len()), Some(1));
+        job.end();
+    }
+}
+
+#[test]
+fn a_request_that_a_tester_refuses_is_bad_input() {
+    let mut job = Job::start(&[Fault::None; 2], None);
+    let mut request = job.request();
+    request.pacing = Pacing::LockStep { threads: 2, experiments: 1 };
+    let error = job.trial(&request).expect_err("a lock-step load is of one host");
+    let NoTrial::Refused(why) = error else { panic!("{error:?}") };
+    assert!(why.contains("rank ") && why.contains("lock-step"), "{why}");
+    // They are there for the next one.
+    assert_eq!(job.trial(&job.request()).expect("a trial").sent, 3_000);
+    job.end();
+}
+
+#[test]
+fn an_interrupt_ends_all_testers_and_keeps_what_there_is() {
+    let mut job = Job::start(&[Fault::None; 2], None);
+    let request = TrialRequest { duration: Nanos::from_secs(300), ..job.request() };
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let began = Instant::now();
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(6));
+        flag.store(true, Ordering::Relaxed);
+    });
+    let trial = job.conductor.trial(&request, &Live::default(), &stop).expect("a trial");
+    assert!(began.elapsed() < Duration::from_secs(200));
+    assert!(trial.void.is_void() && trial.sent > 0 && trial.sent < 300_000, "{}", trial.sent);
+    thread.join().expect("ends");
+    job.end();
+}
+
+#[test]
+fn a_tester_without_a_conductor_ends_by_itself() {
+    let mut all = links(2);
+    let link = all.pop().expect("of rank 1");
+    // Nobody orders anything.
+    let tester = TesterRank::new(link, "1", "here", Arc::default());
+    tester.patient_for(Duration::from_millis(300)).serve();
+    // A signal ends another one, which says so.
+    let mut all = links(2);
+    let (link, mut own) = (all.pop().expect("of rank 1"), all.pop().expect("of rank 0"));
+    TesterRank::new(link, "1", "here", Arc::new(AtomicBool::new(true))).serve();
+    let reports: Vec<_> = std::iter::from_fn(|| own.poll())
+        .filter_map(|(_, message)| ToConductor::decode(&message).ok())
+        .collect();
+    assert!(reports.contains(&ToConductor::Report(Report::Leaving)), "{reports:?}");
+}

@@ -1,0 +1,308 @@
+//! Testers on other hosts that run each trial together: a job of Open MPI, started here.
+//!
+//! ```text
+//! this process ── asks, a line of JSON each ──> mpirun ──> dnsdyno-cluster serve, rank 0: the conductor
+//!              <── answers ───────────────────     └─ssh─> dnsdyno-cluster serve, ranks 1..: the Testers
+//! ```
+//!
+//! The job ends when its standard input does, so nothing of it outlives this process.
+
+mod hosts;
+mod message;
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, geteuid};
+use record::{Trial, TrialRequest};
+
+pub use hosts::{BadHosts, Hosts};
+pub use message::{Answer, Ask};
+
+/// Time within which all ranks must have started.
+const START: Duration = Duration::from_secs(180);
+/// Time after which a job is lost that says nothing; it says something twice a second.
+const SILENCE: Duration = Duration::from_secs(20);
+/// Interval at which it is looked whether the trial was interrupted.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time within which the job must end by itself; then within which it must after a signal.
+const LEAVE: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(4)];
+/// Number of answers that wait to be read.
+const WAITING: usize = 64;
+/// Longest answer, in octets.
+const LONGEST: u64 = 256 << 20;
+
+/// A job to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobPlan {
+    /// Hosts of the conductor and of the Testers.
+    pub hosts: Hosts,
+    /// Words of the starter: `mpirun`, and options of it.
+    pub starter: Vec<String>,
+    /// Path of `dnsdyno-cluster`, the same on all hosts.
+    pub program: PathBuf,
+    /// Fewest Testers with which trials go on; all of them if absent.
+    pub least: Option<usize>,
+}
+
+/// Error of a job.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// The starter cannot be started.
+    #[error("cannot start `{starter}`: {source}; install Open MPI, or give its path with --mpirun")]
+    Start {
+        /// Its program.
+        starter: String,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The program is of another version.
+    #[error("dnsdyno-cluster has version {found}, this program {wanted}")]
+    Version {
+        /// Version of the conductor.
+        found: String,
+        /// Version of this program.
+        wanted: String,
+    },
+    /// The job has ended.
+    #[error("the job of the Testers has ended: standard error says why")]
+    Gone,
+    /// The job says nothing.
+    #[error("the job of the Testers says nothing for {0:?}")]
+    Silent(Duration),
+    /// The answer is none.
+    #[error("this is no answer of dnsdyno-cluster: {0}")]
+    Strange(String),
+    /// The request cannot be accepted.
+    #[error("{0}")]
+    Refused(String),
+    /// There was no trial.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A running job; it is ended when dropped.
+#[derive(Debug)]
+pub struct Job {
+    child: Child,
+    // Absent only at the end.
+    asks: Option<ChildStdin>,
+    answers: Receiver<String>,
+}
+
+impl Job {
+    /// Starts a job of the version `version`, and waits until its ranks are there.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(plan: &JobPlan, version: &str) -> Result<Self, JobError> {
+        let words = plan.words();
+        let mut child = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C is for this process, which then ends the trial in order.
+            .process_group(0)
+            .spawn()
+            .map_err(|source| JobError::Start { starter: words[0].clone(), source })?;
+        let (asks, out) = (child.stdin.take(), child.stdout.take());
+        let answers = read_lines(out);
+        let mut job = Job { child, asks, answers };
+        match job.answer(START)? {
+            Answer::Ready { version: found } if found == version => Ok(job),
+            Answer::Ready { version: found } => {
+                Err(JobError::Version { found, wanted: version.to_owned() })
+            }
+            other => Err(JobError::Strange(format!("{other:?}"))),
+        }
+    }
+
+    /// Runs a trial of the request, which has no slice; `counters` gets the sums of the Testers' counters, `stop` ends it early.
+    ///
+    /// # Errors
+    /// If there is no trial.
+    pub fn trial(
+        &mut self,
+        request: &TrialRequest,
+        counters: &mut dyn FnMut([u64; 5]),
+        stop: &AtomicBool,
+    ) -> Result<Trial, JobError> {
+        self.ask(&Ask::Trial { request: Box::new(request.clone()) })?;
+        let (mut stopped, mut heard) = (false, Instant::now());
+        loop {
+            if !stopped && stop.load(Ordering::Relaxed) {
+                stopped = true;
+                self.ask(&Ask::Stop)?;
+            }
+            match self.answer(LOOK) {
+                Ok(Answer::Counters { counters: now }) => counters(now),
+                Ok(Answer::Trial { trial }) => return Ok(*trial),
+                Ok(Answer::Refused { why }) => return Err(JobError::Refused(why)),
+                Ok(Answer::Failed { why }) => return Err(JobError::Failed(why)),
+                Ok(other) => return Err(JobError::Strange(format!("{other:?}"))),
+                Err(JobError::Silent(_)) if heard.elapsed() < SILENCE => continue,
+                Err(JobError::Silent(_)) => return Err(JobError::Silent(SILENCE)),
+                Err(error) => return Err(error),
+            }
+            heard = Instant::now();
+        }
+    }
+
+    fn ask(&mut self, ask: &Ask) -> Result<(), JobError> {
+        let mut line = serde_json::to_vec(ask).expect("an ask is plain data");
+        line.push(b'\n');
+        let asks = self.asks.as_mut().ok_or(JobError::Gone)?;
+        asks.write_all(&line).map_err(|_| JobError::Gone)
+    }
+
+    fn answer(&mut self, limit: Duration) -> Result<Answer, JobError> {
+        let line = self.answers.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Timeout => JobError::Silent(limit),
+            RecvTimeoutError::Disconnected => JobError::Gone,
+        })?;
+        serde_json::from_str(&line).map_err(|_| {
+            let shown = crate::process::harmless(line.trim_end());
+            JobError::Strange(shown.chars().take(200).collect())
+        })
+    }
+
+    /// Forgets what came while nobody asked.
+    pub fn drain(&mut self) {
+        while self.answers.try_recv().is_ok() {}
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.asks = None;
+        let group = Pid::from_raw(self.child.id() as i32);
+        for (limit, signal) in LEAVE.into_iter().zip([Signal::SIGTERM, Signal::SIGKILL]) {
+            let deadline = Instant::now() + limit;
+            while Instant::now() < deadline {
+                // Its output is read on, so that it never waits for that.
+                self.drain();
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    return;
+                }
+                std::thread::sleep(crate::process::POLL);
+            }
+            let _ = killpg(group, signal);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl JobPlan {
+    /// Returns the command line of the starter.
+    fn words(&self) -> Vec<String> {
+        let ranks = 1 + self.hosts.testers.len();
+        let mut words = self.starter.clone();
+        if geteuid().is_root() {
+            words.push("--allow-run-as-root".to_owned());
+        }
+        let more = ["--bind-to", "none", "--map-by", "node", "--host"];
+        words.extend(more.map(str::to_owned));
+        words.extend([self.hosts.list(), "-np".to_owned(), ranks.to_string()]);
+        words.push(self.program.display().to_string());
+        let least = self.least.map(|least| ["--least".to_owned(), least.to_string()]);
+        words.extend(least.into_iter().flatten());
+        words.push("serve".to_owned());
+        words
+    }
+}
+
+/// Reads lines in a thread of its own, as far as they are wanted.
+fn read_lines(out: Option<ChildStdout>) -> Receiver<String> {
+    let (sender, lines) = mpsc::sync_channel(WAITING);
+    std::thread::spawn(move || {
+        let Some(out) = out else { return };
+        let mut out = BufReader::new(out);
+        loop {
+            let mut line = String::new();
+            match out.by_ref().take(LONGEST).read_line(&mut line) {
+                Ok(1..) if sender.send(line).is_ok() => {}
+                _ => return,
+            }
+        }
+    });
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plan whose starter is a shell script.
+    fn plan(script: &str) -> JobPlan {
+        JobPlan {
+            hosts: "tester a\ntester b".parse().expect("hosts"),
+            starter: ["sh", "-c", script, "mpirun"].map(str::to_owned).to_vec(),
+            program: "/usr/bin/dnsdyno-cluster".into(),
+            least: Some(1),
+        }
+    }
+
+    #[test]
+    fn jobs_that_are_none_are_told() {
+        let ready = r#"echo '{"answer":"ready","version":"1"}'"#;
+        let table = [
+            ("exit 3".to_owned(), "the job of the Testers has ended"),
+            ("echo hello".to_owned(), "this is no answer of dnsdyno-cluster: hello"),
+            (ready.replace("\"1\"", "\"0\""), "dnsdyno-cluster has version 0, this program 1"),
+        ];
+        for (script, why) in table {
+            let error = Job::start(&plan(&script), "1").map(|_| ()).expect_err(why).to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let mut nowhere = plan("");
+        nowhere.starter = vec!["/nonexistent/mpirun".to_owned()];
+        let error = Job::start(&nowhere, "1").map(|_| ()).expect_err("no mpirun").to_string();
+        assert!(error.contains("cannot start `/nonexistent/mpirun`"), "{error}");
+        // It gets its arguments, and ends when its standard input does.
+        let shown = format!("{ready}; printf '%s ' \"$@\" >&2; cat >/dev/null");
+        let mut job = Job::start(&plan(&shown), "1").expect("it is ready");
+        job.drain();
+        drop(job);
+    }
+
+    #[test]
+    fn the_starter_gets_hosts_and_program() {
+        let words = JobPlan { starter: vec!["mpirun".to_owned()], ..plan("") }.words().join(" ");
+        let wanted = "--bind-to none --map-by node --host localhost,a,b -np 3 /usr/bin/dnsdyno-cluster --least 1 serve";
+        assert!(words.starts_with("mpirun ") && words.ends_with(wanted), "{words}");
+    }
+
+    #[test]
+    fn a_trial_that_fails_is_told() {
+        let script = |answer: &str| {
+            format!(
+                r#"echo '{{"answer":"ready","version":"1"}}'; read ask; echo '{{"answer":"counters","counters":[1,2,3,4,5]}}'; echo '{answer}'; cat >/dev/null"#
+            )
+        };
+        let target = ([127, 0, 0, 1], 53).into();
+        let (name, qtype) = ("x.test".to_owned(), "A".to_owned());
+        let query = record::request::Query::plain(true);
+        let expect = record::request::Expect::Answered;
+        let workload = record::request::Workload::Name { name, qtype, expect, query };
+        let pacing = measure::Pacing::Window { outstanding: 1 };
+        let request = TrialRequest::new(target, workload, pacing);
+        for (answer, wanted) in [
+            (r#"{"answer":"refused","why":"no such host"}"#, "no such host"),
+            (r#"{"answer":"failed","why":"rank 2: it died"}"#, "rank 2: it died"),
+            (r#"{"answer":"ready","version":"1"}"#, "no answer of dnsdyno-cluster: Ready"),
+        ] {
+            let mut job = Job::start(&plan(&script(answer)), "1").expect("it is ready");
+            let mut seen = Vec::new();
+            let trial = job.trial(&request, &mut |now| seen.push(now), &AtomicBool::new(false));
+            let error = trial.map(|_| ()).expect_err(wanted).to_string();
+            assert!(error.contains(wanted), "{error}");
+            assert_eq!(seen, [[1, 2, 3, 4, 5]]);
+        }
+    }
+}
