@@ -24,8 +24,8 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    agent, auth, compare, diff, host, load, man, merge, report, run, runs, search, selftest, servers,
-    site, trace, update, verify, zone,
+    agent, auth, compare, diff, host, load, man, merge, report, run, runs, search, selftest,
+    servers, site, trace, update, verify, zone,
 };
 use failure::Failure;
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use record::{
-    AnswerDiff, AnswerDifference, CertificateFile, ClientStats, HostFacts, LockStepTable, Run, SCHEMA,
-    SelfTest, TraceStats, Transfers, Trial, UpdateCheck, UpdateRun, read_run,
+    AnswerDiff, AnswerDifference, CertificateFile, ClientStats, HostFacts, LockStepTable, Run,
+    SCHEMA, SelfTest, TraceStats, Transfers, Trial, UpdateCheck, UpdateRun, read_run,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
