@@ -98,6 +98,30 @@ impl FromStr for Limiter {
 #[error("`{0}` is not a limiter")]
 pub struct NotALimiter(String);
 
+impl Void {
+    /// Returns the limiter of a trial that is void for this reason.
+    pub fn limiter(&self) -> Limiter {
+        match self {
+            Void::ScheduleNotKept { .. } => Limiter::TesterSchedule,
+            Void::Starved { .. } => Limiter::TesterCpu,
+            Void::NotSent { .. } => Limiter::TesterDrops,
+            Void::Stalled { longest, .. } if longest.side == Side::Tester => {
+                Limiter::TesterSchedule
+            }
+            Void::StartSpread { .. } => Limiter::TesterSchedule,
+            Void::Part { why, .. } => why.limiter(),
+            Void::Stalled { .. }
+            | Void::ForeignOnServer { .. }
+            | Void::ServerWaited { .. }
+            | Void::LinkUnseated { .. }
+            | Void::Interrupted
+            | Void::NothingSent
+            | Void::UpdatesRanOut { .. }
+            | Void::Other { .. } => Limiter::Unknown,
+        }
+    }
+}
+
 /// Measurements of the probes during one trial. Shares are 0 to 1; `None` without a probe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {

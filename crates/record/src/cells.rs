@@ -9,13 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::marker::PhantomData;
 
-use schemars::{Schema, SchemaGenerator, json_schema};
-use serde::de::{self, SeqAccess, Visitor};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserializer, Serialize, Serializer, ser};
 use serde_json::{Map, Value, json};
 
-use crate::run::CellRecord;
 use crate::samples::Samples;
 use crate::trial::Conditions;
 
@@ -26,9 +26,9 @@ const CONDITIONS: &str = "conditions";
 const PROBES: &str = "probes";
 
 /// A cell as it is written.
-struct Written<'a>(&'a CellRecord);
+struct Written<'a, C>(&'a C);
 
-impl Serialize for Written<'_> {
+impl<C: Serialize> Serialize for Written<'_, C> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut cell = serde_json::to_value(self.0).map_err(ser::Error::custom)?;
         share(&mut cell);
@@ -36,21 +36,21 @@ impl Serialize for Written<'_> {
     }
 }
 
-pub(crate) fn serialize<S: Serializer>(
-    cells: &[CellRecord],
+pub(crate) fn serialize<C: Serialize, S: Serializer>(
+    cells: &[C],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(cells.iter().map(Written))
 }
 
 /// Reads cells, also those of older records, whose trials are whole.
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+pub(crate) fn deserialize<'de, C: DeserializeOwned, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Vec<CellRecord>, D::Error> {
-    struct Cells;
+) -> Result<Vec<C>, D::Error> {
+    struct Cells<C>(PhantomData<C>);
 
-    impl<'de> Visitor<'de> for Cells {
-        type Value = Vec<CellRecord>;
+    impl<'de, C: DeserializeOwned> Visitor<'de> for Cells<C> {
+        type Value = Vec<C>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a list of cells")
@@ -70,7 +70,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         }
     }
 
-    deserializer.deserialize_seq(Cells)
+    deserializer.deserialize_seq(Cells(PhantomData))
 }
 
 /// Moves what all trials of a cell have in common to `shared`; a single trial stays whole.
@@ -154,8 +154,8 @@ fn complete(cell: &mut Value) {
 }
 
 /// Returns the schema of the cells as they are written: with `shared`.
-pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
-    let cell = generator.subschema_for::<CellRecord>();
+pub(crate) fn schema<C: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let cell = generator.subschema_for::<C>();
     let conditions = generator.subschema_for::<Conditions>();
     let probes = generator.subschema_for::<Samples>();
     let shared = json_schema!({
@@ -173,7 +173,7 @@ pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Run, Series, Trial, TrialRecord};
+    use crate::{CellRecord, Run, Series, Trial, TrialRecord};
 
     /// Returns a run with one cell of trials whose conditions and samples differ a little.
     fn run(trials: u32) -> Run {

@@ -40,7 +40,7 @@ pub struct Run {
     pub seams: Vec<Seam>,
     /// Cells, one for each server and setting.
     #[serde(with = "cells")]
-    #[schemars(schema_with = "cells::schema")]
+    #[schemars(schema_with = "cells::schema::<CellRecord>")]
     pub results: Vec<CellRecord>,
 }
 

@@ -107,7 +107,7 @@ impl<L: Link> Conductor<L> {
                 start_at: None,
                 ..request.clone()
             };
-            let (trial, command) = (self.trial, report::load_line(&request));
+            let (trial, command) = (self.trial, report::load_line(&request).to_string());
             let request = Box::new(request);
             self.order(*index, Order::Prepare { trial, request, command });
             self.testers[*index].counters = [0; 5];

@@ -4,9 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Limiter;
 use crate::histogram::Histogram;
-use crate::stall::{Side, Stall};
+use crate::stall::Stall;
 use crate::units::Nanos;
 use crate::warning::{foreign_on_server, server_waited};
 
@@ -90,11 +89,6 @@ pub enum Void {
         /// Why it is void.
         why: Box<Void>,
     },
-    /// The Tester of a part was lost during the trial: it died, hung, was cut off or did not end its trial in time.
-    TesterLost {
-        /// What was seen of it.
-        why: String,
-    },
     /// A sentence from a record of schema 1, which had no types for reasons.
     Other {
         /// The sentence.
@@ -114,31 +108,6 @@ pub(crate) mod as_ns {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Nanos, D::Error> {
         u64::deserialize(d).map(Nanos)
-    }
-}
-
-impl Void {
-    /// Returns the limiter of a trial that is void for this reason.
-    pub fn limiter(&self) -> Limiter {
-        match self {
-            Void::ScheduleNotKept { .. } => Limiter::TesterSchedule,
-            Void::Starved { .. } => Limiter::TesterCpu,
-            Void::NotSent { .. } => Limiter::TesterDrops,
-            Void::Stalled { longest, .. } if longest.side == Side::Tester => {
-                Limiter::TesterSchedule
-            }
-            Void::StartSpread { .. } => Limiter::TesterSchedule,
-            Void::Part { why, .. } => why.limiter(),
-            Void::Stalled { .. }
-            | Void::ForeignOnServer { .. }
-            | Void::ServerWaited { .. }
-            | Void::LinkUnseated { .. }
-            | Void::Interrupted
-            | Void::NothingSent
-            | Void::UpdatesRanOut { .. }
-            | Void::TesterLost { .. }
-            | Void::Other { .. } => Limiter::Unknown,
-        }
     }
 }
 
@@ -185,7 +154,6 @@ impl fmt::Display for Void {
                 bound.as_secs_f64() * 1e3
             ),
             Void::Part { part, why } => write!(f, "part {part}: {why}"),
-            Void::TesterLost { why } => write!(f, "the Tester was lost: {why}"),
             Void::Other { text } => f.write_str(text),
         }
     }
@@ -235,6 +203,7 @@ impl ScheduleTolerance {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stall::Side;
 
     #[test]
     fn reasons_have_stable_names_and_their_data() {
@@ -297,11 +266,6 @@ mod tests {
                 Void::Part { part: "2/3 (b.json)".into(), why: Box::new(Void::NothingSent) },
                 r#"{"reason":"part","part":"2/3 (b.json)","why":{"reason":"nothing-sent"}}"#,
                 "part 2/3 (b.json): nothing was sent",
-            ),
-            (
-                Void::TesterLost { why: "silent for 10s".into() },
-                r#"{"reason":"tester-lost","why":"silent for 10s"}"#,
-                "the Tester was lost: silent for 10s",
             ),
             (Void::Other { text: "why".into() }, r#"{"reason":"other","text":"why"}"#, "why"),
         ];
