@@ -344,7 +344,7 @@ mod tests {
     }
 
     /// Makes any message whose octets are `octets`.
-    fn message<'a>(numbers: [u32; 4], v6: bool, has: [bool; 6], octets: &'a [u8]) -> Message<'a> {
+    fn message(numbers: [u32; 4], v6: bool, has: [bool; 6], octets: &[u8]) -> Message<'_> {
         let [kind, protocol, port, seconds] = numbers;
         let address = |last: u32| match v6 {
             true => IpAddr::from(u128::from(last).to_be_bytes()),
