@@ -110,7 +110,6 @@ impl Answer {
 }
 
 /// Reads the questions; returns them with their names in lower case, and the offset after them.
-#[expect(clippy::type_complexity, reason = "the questions and the offset after them, used once")]
 fn questions(message: &[u8], count: u16) -> Option<(Vec<u8>, usize)> {
     let (mut questions, mut at) = (Vec::new(), HEADER);
     for _ in 0..count {

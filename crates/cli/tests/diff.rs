@@ -25,7 +25,7 @@ fn dnsdyno(args: &[&str]) -> (i32, String, String) {
 
 /// Runs `dnsdyno diff --json -`; returns exit code and record, which is valid by its schema.
 fn diff(args: &[&str]) -> (i32, Value) {
-    let (code, out, err) = dnsdyno(&[&["diff"], args, &["--json", "-"]].concat());
+    let (code, out, err) = dnsdyno(&[&["diff"][..], args, &["--json", "-"]].concat());
     let record = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{args:?}: {e}: {err}"));
     check("answer-diff", &record);
     (code, record)
@@ -63,7 +63,7 @@ fn free_port() -> u16 {
 struct Server {
     child: Child,
     address: String,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Drop for Server {
@@ -87,7 +87,7 @@ fn serve(
     server.args(&command[1..]).current_dir(dir.path()).stdin(Stdio::null());
     server.stdout(log.try_clone().expect("a file")).stderr(log);
     let child = server.spawn().expect("starts");
-    let server = Server { child, address: format!("127.0.0.1:{port}"), _dir: dir };
+    let server = Server { child, address: format!("127.0.0.1:{port}"), dir };
     let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
     socket.connect(&server.address).expect("connects");
     socket.set_read_timeout(Some(Duration::from_millis(200))).expect("sets");
@@ -97,7 +97,7 @@ fn serve(
     while socket.send(&query(name, qtype, 1)).is_err()
         || !socket.recv(&mut reply).is_ok_and(|n| n > 12 && reply[3] & 15 == 0)
     {
-        let log = std::fs::read_to_string(server._dir.path().join("log")).unwrap_or_default();
+        let log = std::fs::read_to_string(server.dir.path().join("log")).unwrap_or_default();
         assert!(Instant::now() < limit, "{command:?} does not answer: {log}");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -239,7 +239,7 @@ fn ten_planted_differences_are_found_and_no_other() {
     let common =
         ["--queries", &queries, "--edns", "--no-recursion", "--ttl", "exact", "--window", "8"];
     let outputs = ["--lines", &lines, "--page", &page];
-    let (code, record) = diff(&[&[&*first.address, &*front], &common[..], &outputs].concat());
+    let (code, record) = diff(&[&[&*first.address, &*front][..], &common[..], &outputs].concat());
     assert_eq!(
         (code, &record["asked"], &record["differ"]),
         (3, &500.into(), &10.into()),
@@ -271,7 +271,7 @@ fn ten_planted_differences_are_found_and_no_other() {
                  flags,additional,edns,ttl *.dns64perf.test *\n";
     let known = file(dir.path(), "known", known);
     let (code, record) =
-        diff(&[&[&*first.address, &*front, "--known", &known], &common[..]].concat());
+        diff(&[&[&*first.address, &*front, "--known", &known][..], &common[..]].concat());
     assert_eq!(
         (code, &record["differ"], &record["known"]),
         (0, &0.into(), &10.into()),
@@ -279,10 +279,10 @@ fn ten_planted_differences_are_found_and_no_other() {
     );
     let most = "timeout,malformed,question,rcode,flags,answer,authority,additional,edns";
     let (code, record) =
-        diff(&[&[&*first.address, &*front, "--ignore", most], &common[..]].concat());
+        diff(&[&[&*first.address, &*front, "--ignore", most][..], &common[..]].concat());
     assert_eq!((code, &record["differ"]), (3, &1.into()), "{record:#}");
     // A server does not differ from itself.
-    let (code, record) = diff(&[&[&*first.address, &*first.address], &common[..]].concat());
+    let (code, record) = diff(&[&[&*first.address, &*first.address][..], &common[..]].concat());
     assert_eq!((code, &record["equal"]), (0, &500.into()), "{record:#}");
 }
 
@@ -413,7 +413,7 @@ fn bad_input_and_silent_servers_are_told() {
         (&["--queries", &good, "--json", "/nowhere/x"], "cannot write /nowhere/x"),
     ];
     for (args, part) in table {
-        let (code, out, err) = dnsdyno(&[&["diff"], &two[..], args].concat());
+        let (code, out, err) = dnsdyno(&[&["diff"][..], &two, args].concat());
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         assert!(err.contains(part), "{args:?}: {err}");
     }
@@ -491,7 +491,7 @@ fn three_dns64_servers_differ_in_what_the_documentation_explains() {
     let queries = file(dir.path(), "q", &queries);
     let servers = [&*ours.address, &*unbound.address, &*bind.address];
     let (code, record) =
-        diff(&[&servers, &["--queries", &queries, "--edns", "--rate", "500"][..]].concat());
+        diff(&[&servers[..], &["--queries", &queries, "--edns", "--rate", "500"][..]].concat());
     assert!(code == 0 || code == 3, "{record:#}");
     assert_eq!(record["asked"], 400);
     for server in record["servers"].as_array().expect("servers") {

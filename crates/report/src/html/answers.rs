@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerSeen};
 
+use super::frame::{Frame, frame};
 use super::parts::{Narrow, fold, table};
-use super::{Frame, frame};
 use crate::answers::{conditions, count, kinds, letter, meaning, servers, title, verdict};
 use crate::view::date;
 

@@ -33,8 +33,6 @@ What differs is asked twice: a difference counts if it is there both times and e
 
 Exit codes: 0 no differences but known and unstable ones; 3 other differences; 2 bad input; 1 the comparison ended early.";
 
-/// Exit code if answers differ beyond what is known.
-const DIFFERS: u8 = 3;
 /// Difference of TTLs of two servers that is none, in seconds: that of caches that were filled one after the other.
 const USUAL_TTL_S: u32 = 5;
 /// Time between the two askings.

@@ -44,7 +44,7 @@ pub(crate) struct ReplayArgs {
         requires = "replay",
         conflicts_with_all = ["times", "dut_cpus", "auth_cpus", "stop_outstanding", "step", "goal", "interval", "quantiles",
             "format", "keep", "store", "slice", "start_at", "clock_bound", "dut", "clients", "transports", "engine", "source",
-            "source_port", "cpus", "sockets", "ports_per_thread"]
+            "source_port", "cpus", "sockets", "ports_per_thread", "own_ports", "loops", "transport", "hosts"]
     )]
     compare: bool,
 }

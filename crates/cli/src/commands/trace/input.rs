@@ -40,7 +40,7 @@ pub(crate) struct InputArgs {
 impl InputArgs {
     /// Makes those of captures whose traffic of these ports is DNS.
     pub(crate) fn of_files(captures: Vec<PathBuf>, ports: Vec<u16>) -> Self {
-        InputArgs { captures, interface: None, listen: None, ports }
+        InputArgs { captures, interface: None, dnstap: None, listen: None, ports }
     }
 
     /// Calls `each` with every message; returns the counts of packets, and the error that ended the captures early.
