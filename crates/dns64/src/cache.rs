@@ -243,10 +243,8 @@ impl Cache {
         is_plain: impl FnOnce(&[u8]) -> bool,
     ) {
         let entry = &mut self.entries[number];
-        let may_be_given = entry.subnet == 0
-            && entry.qtype != Qtype::ANY
-            && matches!(Rcode(entry.rcode), Rcode::NOERROR | Rcode::NXDOMAIN);
-        if !may_be_given || !to.is_due(entry.mirrored, now) || !is_plain(entry.name()) {
+        let may_be_copied = entry.subnet == 0 && entry.qtype != Qtype::ANY;
+        if !may_be_copied || !to.is_due(entry.mirrored, now) || !is_plain(entry.name()) {
             return;
         }
         let life = entry.expires.since(entry.stored);
@@ -255,6 +253,7 @@ impl Cache {
             qtype: entry.qtype,
             view: entry.view.0,
             flags: entry.flags,
+            is_failure: !matches!(Rcode(entry.rcode), Rcode::NOERROR | Rcode::NXDOMAIN),
             stored: entry.stored,
             until: Nanos(entry.expires.0 - last),
         };

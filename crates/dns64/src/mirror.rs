@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Answers that depend on more than a name, a type, the bits of the query and the client's blocks are not copied: those for a client
-//! subnet, those to ANY, of which datagrams get another one, and those for names with a rule. Failures are not copied either.
+//! subnet, those to ANY, of which datagrams get another one, and those for names with a rule. A failure is copied as one, for a
+//! second cache that would ask upstream itself: until its end queries are the server's.
 
 use measure::Nanos;
 use wire::Qtype;
@@ -36,6 +37,8 @@ pub struct MirroredAnswer<'a> {
     pub cd: bool,
     /// See `rd`.
     pub dnssec: bool,
+    /// Whether it is a failure, which the second cache does not give.
+    pub is_failure: bool,
     /// The message without an OPT record, its name in lower case.
     pub message: &'a [u8],
     /// EDNS options of the reply, in wire form.
@@ -102,6 +105,7 @@ pub(crate) struct Facts {
     pub(crate) qtype: Qtype,
     pub(crate) view: u32,
     pub(crate) flags: KeyFlags,
+    pub(crate) is_failure: bool,
     pub(crate) stored: Nanos,
     pub(crate) until: Nanos,
 }
@@ -134,7 +138,7 @@ impl Mirror {
         let start = octets.len();
         octets.extend_from_slice(answer.bytes);
         octets.extend_from_slice(answer.options);
-        let Facts { qtype, view, flags, stored, until } = *facts;
+        let Facts { qtype, view, flags, is_failure, stored, until } = *facts;
         let KeyFlags { rd, cd, dnssec } = flags;
         let generation = self.generation;
         let (message, options): (&[u8], &[u8]) = (&[], &[]);
@@ -146,6 +150,7 @@ impl Mirror {
                 rd,
                 cd,
                 dnssec,
+                is_failure,
                 message,
                 options,
                 stored,

@@ -88,7 +88,7 @@ impl InKernel {
         for device in &config.kernel.device {
             cache.attach(device).context("kernel.device")?;
         }
-        let (queue, writer) = queue::queue(answers, seed);
+        let (queue, writer) = queue::queue(answers, seed, config.kernel.resolves());
         let serving = Serving {
             listen: listen.to_vec(),
             clients: Vec::new(),
@@ -99,10 +99,7 @@ impl InKernel {
         };
         let (mut resolving, mut serve, mut resolved) = (None, None, None);
         if let Some((rules, work, counters)) = resolver {
-            let mut seed = [0; 32];
-            OsRng.try_fill_bytes(&mut seed).context("the system gives no random numbers")?;
-            let rng = ChaCha12Rng::from_seed(seed);
-            serve = Some(Serve { work, rng, listen: listen.to_vec() });
+            serve = Some(Serve { work, listen: listen.to_vec() });
             (resolving, resolved) = (Some(rules), Some(counters));
         }
         let state = Mutex::new(State { cache, serving, generation: 0, resolving });
@@ -189,9 +186,9 @@ impl InKernel {
             ("kernel_stored", "Answers copied to the kernel.", stored.load(Ordering::Relaxed)),
             ("kernel_lost", "Answers not copied for want of room.", lost.load(Ordering::Relaxed)),
         ];
-        if let Some(Resolved { answers, queries, handed, strays, no_draw, no_slot, .. }) =
-            self.resolved()
-        {
+        if let Some(resolved) = self.resolved() {
+            let Resolved { answers, queries, handed, strays, no_draw, no_slot, equal, .. } =
+                resolved;
             list.extend([
                 ("kernel_resolved", "Queries resolved in the kernel.", answers),
                 ("kernel_asked", "Queries sent upstream by the kernel.", queries),
@@ -203,6 +200,11 @@ impl InKernel {
                 ),
                 ("kernel_no_number", "Queries left to the sockets for want of a number.", no_draw),
                 ("kernel_no_slot", "Queries left to the sockets for want of a slot.", no_slot),
+                (
+                    "kernel_equal",
+                    "Queries left to the sockets since their name was being resolved.",
+                    equal,
+                ),
             ]);
         }
         list
@@ -219,9 +221,28 @@ impl InKernel {
         Some((settings, state.generation))
     }
 
-    /// Returns the server that the program asks.
-    fn asked_server(&self) -> Option<SocketAddr> {
-        self.0.as_ref()?.lock().resolving.as_ref()?.server()
+    /// Fills up the random numbers of the program.
+    ///
+    /// # Errors
+    /// If the kernel refuses them.
+    fn refill(&self) -> Result<(), KernelError> {
+        let Some(inner) = &self.0 else { return Ok(()) };
+        inner.lock().resolving.as_mut().map_or(Ok(()), Resolving::refill)
+    }
+
+    /// Lets the sockets resolve from now on, since what serves the program has failed.
+    fn stop_resolving(&self, error: &KernelError) {
+        tracing::error!("kernel: {error}: the sockets resolve until a restart");
+        let Some(inner) = &self.0 else { return };
+        let mut state = inner.lock();
+        let State { cache, serving, resolving, .. } = &mut *state;
+        let stopped = resolving.as_mut().map_or(Ok(()), Resolving::stop);
+        // Without the way to upstream it only gives answers; if that cannot be taken from it, it does nothing any more.
+        if stopped.is_err()
+            && let Err(error) = cache.configure(serving, 0)
+        {
+            tracing::error!("kernel: {error}: queries may be lost until a restart");
+        }
     }
 
     /// Returns how many queries the program has sent to upstream.
@@ -291,12 +312,19 @@ pub(crate) fn load(config: &Config, seed: u64) -> anyhow::Result<Program> {
     let answers = u32::try_from(config.kernel.size.0 / ANSWER_MEMORY).unwrap_or(u32::MAX);
     if config.kernel.resolves() {
         let loaded = KernelCache::load_resolver(answers, seed).context("kernel.mode")?;
-        let KernelResolver { cache, answers, counters, rules, work, resolved } = loaded;
-        let resolver = Some((Resolving::new(rules), work, resolved));
+        let KernelResolver { cache, answers, counters, rules, draws, work, resolved } = loaded;
+        let resolver = Some((Resolving::new(rules, draws, rng()?), work, resolved));
         return Ok(Program { cache, answers, counters, resolver });
     }
     let (cache, answers, counters) = KernelCache::load(answers, seed).context("kernel.mode")?;
     Ok(Program { cache, answers, counters, resolver: None })
+}
+
+/// Returns a generator of random numbers with a seed of the system.
+fn rng() -> anyhow::Result<ChaCha12Rng> {
+    let mut seed = [0; 32];
+    OsRng.try_fill_bytes(&mut seed).context("the system gives no random numbers")?;
+    Ok(ChaCha12Rng::from_seed(seed))
 }
 
 /// Returns whether an error says that this user may not load programs.

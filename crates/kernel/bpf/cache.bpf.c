@@ -21,7 +21,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 SEC("xdp")
-int cache(struct xdp_md *ctx)
+int dns64d_cache(struct xdp_md *ctx)
 {
 	__u32 zero = 0, core = bpf_get_smp_processor_id(), out;
 	struct config *c = bpf_map_lookup_elem(&config, &zero);

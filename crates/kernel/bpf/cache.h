@@ -66,7 +66,7 @@ struct entry {
 	__u64 stored, until;	// monotonic clock, in nanoseconds
 	__u64 check;		// hash of all other fields and of the key
 	__u16 answers, authority, additional;	// numbers of records
-	__u16 flags;		// AD and the return code, as in the header
+	__u16 flags;		// AD and the return code, as in the header; or LEFT
 	__u16 body_len;		// of the records behind the question
 	__u16 options_len;
 	__u16 ttls;
@@ -76,6 +76,9 @@ struct entry {
 	__u8 options[STORED_OPTIONS];
 	__u8 body[STORED_BODY];
 };
+
+// The server has an answer, and the sockets give it: too long a one, or a failure.
+#define LEFT 0x8000
 
 #define WORD 8
 #define NAME_WORDS (STORED_NAME / WORD)
@@ -358,6 +361,8 @@ static __always_inline __u32 give(struct buffer *buffer, struct scratch *scratch
 	now = bpf_ktime_get_ns();
 	if (e->generation != c->generation || now < e->stored || now >= e->until)
 		return NO_ANSWER;
+	if (e->flags & LEFT)
+		return FOR_SOCKETS;
 	size = at + e->body_len + (q->opt ? OPT_FIXED + e->options_len : 0);
 	if (size > q->limit)
 		return FOR_SOCKETS;

@@ -181,69 +181,97 @@ static __always_inline __u64 sum_message(struct buffer *buffer, __u64 out, __u64
 	return sum;
 }
 
+// Writes the first `out` octets of the buffer, a bound size, into the frame from `at` on, which gets `more` octets at its end. Returns
+// XDP_TX, XDP_PASS if there is no room for them, with the frame as it was, or XDP_DROP.
+static __always_inline int put_message(struct xdp_md *ctx, struct buffer *buffer, __u64 at, __u64 out, int more)
+{
+	if (bpf_xdp_adjust_tail(ctx, more))
+		return XDP_PASS;
+	return out < MIN_MESSAGE || bpf_xdp_store_bytes(ctx, at, buffer->b, out) ? XDP_DROP : XDP_TX;
+}
+
+// Completes the headers of IP and UDP, which have addresses and ports, for the first `out` octets of the buffer, a bound size; `tos` is
+// the class of the traffic. The frame has room for the longest headers.
+static __always_inline void seal(void *data, struct buffer *buffer, __u32 v6, __u64 out, __u8 tos)
+{
+	struct udphdr *udp;
+	__u64 sum = bpf_htonl(IPPROTO_UDP) + (__u64)bpf_htonl(sizeof(*udp) + out);
+	__u16 check;
+
+	if (v6) {
+		struct ipv6hdr *ip = data + sizeof(struct ethhdr);
+
+		*(__u32 *)ip = bpf_htonl(6 << 28 | tos << 20);
+		ip->payload_len = bpf_htons(sizeof(*udp) + out);
+		ip->nexthdr = IPPROTO_UDP;
+		ip->hop_limit = 64;
+		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 32, fold(sum) ^ 0xffff);
+		udp = (void *)(ip + 1);
+	} else {
+		struct iphdr *ip = data + sizeof(struct ethhdr);
+
+		*(__u16 *)ip = bpf_htons(0x4500 | tos);
+		ip->tot_len = bpf_htons(sizeof(*ip) + sizeof(*udp) + out);
+		ip->id = 0;
+		ip->frag_off = bpf_htons(0x4000);
+		ip->ttl = 64;
+		ip->protocol = IPPROTO_UDP;
+		ip->check = 0;
+		ip->check = fold(bpf_csum_diff(0, 0, (void *)ip, sizeof(*ip), 0));
+		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 8, fold(sum) ^ 0xffff);
+		udp = (void *)(ip + 1);
+	}
+	udp->len = bpf_htons(sizeof(*udp) + out);
+	udp->check = 0;
+	sum = bpf_csum_diff(0, 0, (void *)udp, sizeof(*udp), sum);
+	check = fold(sum_message(buffer, out, sum));
+	udp->check = check ? check : 0xffff;
+}
+
+static __always_inline void swap_ports(struct udphdr *udp)
+{
+	__u16 port = udp->source;
+
+	udp->source = udp->dest;
+	udp->dest = port;
+}
+
 // Sends the first `out` octets of the buffer to the sender of a packet that was read; `tos` is the class of the traffic. Returns
 // XDP_TX, XDP_PASS if there is no room for them behind the frame, which is then as it was, or XDP_DROP.
 static __always_inline int send_back(struct xdp_md *ctx, struct packet *p, struct buffer *buffer, __u64 out, __u8 tos)
 {
-	void *data, *end;
+	__u64 at = sizeof(struct ethhdr) + p->ip_len + sizeof(struct udphdr);
 	struct ethhdr *eth;
-	struct udphdr *udp;
 	__u8 mac[ETH_ALEN];
-	__u16 port, check;
-	__u64 sum;
+	void *data;
+	int action;
 
 	bound(out);
-	if (bpf_xdp_adjust_tail(ctx, (int)out - (int)p->len - (int)p->padding))
-		return XDP_PASS;
-	if (out < MIN_MESSAGE || bpf_xdp_store_bytes(ctx, sizeof(*eth) + p->ip_len + sizeof(*udp), buffer->b, out))
-		return XDP_DROP;
+	action = put_message(ctx, buffer, at, out, (int)out - (int)p->len - (int)p->padding);
+	if (action != XDP_TX)
+		return action;
 	data = (void *)(long)ctx->data;
-	end = (void *)(long)ctx->data_end;
-	eth = data;
-	if (data + sizeof(*eth) + sizeof(struct ipv6hdr) + sizeof(*udp) > end)
+	if (data + sizeof(*eth) + sizeof(struct ipv6hdr) + sizeof(struct udphdr) > (void *)(long)ctx->data_end)
 		return XDP_DROP;
+	eth = data;
 	__builtin_memcpy(mac, eth->h_dest, ETH_ALEN);
 	__builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, mac, ETH_ALEN);
-	udp = data + sizeof(*eth) + p->ip_len;
-	if ((void *)(udp + 1) > end)
-		return XDP_DROP;
-	port = udp->source;
-	udp->source = udp->dest;
-	udp->dest = port;
-	udp->len = bpf_htons(sizeof(*udp) + out);
-	udp->check = 0;
-	sum = bpf_htonl(IPPROTO_UDP) + (__u64)bpf_htonl(sizeof(*udp) + out);
 	if (p->v6) {
 		struct ipv6hdr *ip = data + sizeof(*eth);
 		struct in6_addr from = ip->saddr;
 
 		ip->saddr = ip->daddr;
 		ip->daddr = from;
-		ip->payload_len = udp->len;
-		ip->hop_limit = 64;
-		ip->priority = tos >> 4;
-		ip->flow_lbl[0] = tos << 4;
-		ip->flow_lbl[1] = 0;
-		ip->flow_lbl[2] = 0;
-		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 32, fold(sum) ^ 0xffff);
+		swap_ports((void *)(ip + 1));
 	} else {
 		struct iphdr *ip = data + sizeof(*eth);
 		__u32 from = ip->saddr;
 
 		ip->saddr = ip->daddr;
 		ip->daddr = from;
-		ip->tot_len = bpf_htons(sizeof(*ip) + sizeof(*udp) + out);
-		ip->frag_off = bpf_htons(0x4000);
-		ip->ttl = 64;
-		ip->tos = tos;
-		ip->check = 0;
-		ip->check = fold(bpf_csum_diff(0, 0, (void *)ip, sizeof(*ip), 0));
-		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 8, fold(sum) ^ 0xffff);
+		swap_ports((void *)(ip + 1));
 	}
-	sum = bpf_csum_diff(0, 0, (void *)udp, sizeof(*udp), sum);
-	sum = sum_message(buffer, out, sum);
-	check = fold(sum);
-	udp->check = check ? check : 0xffff;
+	seal(data, buffer, p->v6, out, tos);
 	return XDP_TX;
 }

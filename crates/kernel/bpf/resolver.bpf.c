@@ -10,7 +10,9 @@
 //            at the name itself, all of which are mapped.
 // Hands over: every other reply to a query of its own, with the client's query: to the server, in the ring `events`. A query without
 //            a reply is left in its slot, where the server finds it.
-// Passes up: what the cache passes up, and queries for which there is no random number, no slot or no way to upstream.
+// Passes up: what the cache passes up, queries for which there is no random number, no slot or no way to upstream, and those for a
+//            name that is being resolved: one question to upstream at a time for each name, or a client could ask so many equal ones
+//            that a forged reply meets one of them (RFC 5452 section 5).
 // Bounds:    65,536 queries to upstream at once, replies of at most 300 octets (longer ones are handed over), names of at most 128
 //            octets and 16 labels.
 //
@@ -20,6 +22,11 @@
 //
 // A slot belongs to one core at a time, by its word in `deadlines`: 0 if it is free, BUSY while a core works on it, otherwise the
 // time until when a reply is accepted. Afterwards the server has some time to take over, before the slot is used again.
+//
+// A question has a place in `holds`, by the hash of its name: the time until when no other question with this place is asked. It ends
+// with the answer; after a question was handed over it lasts until the server has an answer.
+//
+// Two servers have a place in `upstreams`: the one that is asked, and the one that was asked before it, whose replies are still taken.
 //
 // Flags of the compiler: -mcpu=v3
 #include "cache.h"
@@ -43,12 +50,14 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define ADDRESS_RECORD 16
 #define OUR_RECORD 28
 #define UNKNOWN_TTL (~0U)
+#define UPSTREAMS 2
+#define HOLD_BITS 20
 #define STAGE_AAAA 1
 #define STAGE_A 2
 
 // The same as in src/resolver.rs.
 struct upstream {
-	__u64 generation;	// of the rules with which it may be asked; 0: never
+	__u64 generation;	// of the rules with which it may be asked; 0: never, but its replies are taken
 	__u64 timeout;		// in nanoseconds
 	__u64 lengths[2];	// lengths of the names in `apart`, as bits; the first is that of length 1
 	__u8 server[16], source[16];	// as in struct place
@@ -59,7 +68,7 @@ struct upstream {
 	__u32 ttl_without_soa, min_ttl, max_ttl;
 	__u8 v6, tos, mixed_case, options_len;
 	__u8 options[16];	// of replies to clients with EDNS
-	__u32 spare;
+	__u32 place;		// in `upstreams`
 };
 
 // How a block makes addresses: those of `base`, with the octets of the IPv4 address at these places.
@@ -101,16 +110,19 @@ struct slot {
 	__u16 len;		// of the client's query
 	__u16 limit;
 	__u8 name_len, stage, v6, opt;
-	__u8 spare[4];
+	__u8 place;		// of the server that was asked
+	__u8 spare[3];
 	__u8 query[STORED_QUERY];	// of the client
 	__u8 name[STORED_NAME];		// as it was sent upstream, filled up with zeros
+	__u64 held;		// in `holds`
 };
 
 // A transaction that the server continues.
 struct event {
 	struct slot slot;
 	__u32 reply_len;	// 0: the reply is not here
-	__u32 spare;
+	__u16 port, spare;	// of the server that sent it, as on the wire
+	__u8 server[16];
 	__u8 reply[HANDED];
 };
 
@@ -129,6 +141,7 @@ struct work {
 	struct slot slot;
 	struct way way;
 	struct draw draw;
+	__u32 next;	// slot of the second query
 	__u32 found;
 	__u32 life;
 	__u32 ttls[MAX_FOUND];
@@ -141,12 +154,13 @@ struct resolved {
 	__u64 handed;		// to the server
 	__u64 strays;		// messages from upstream for which no slot waits
 	__u64 no_draw, no_slot;	// queries left to the sockets for want of a random number or of a slot
+	__u64 equal;		// queries left to the sockets since their name is being resolved
 	__u64 blocks[BLOCKS];	// answers by block
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, UPSTREAMS);
 	__type(key, __u32);
 	__type(value, struct upstream);
 } upstreams SEC(".maps");
@@ -207,6 +221,13 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, (1 << HOLD_BITS) / DEADLINES);
+	__type(key, __u32);
+	__type(value, struct deadline_block);
+} holds SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SLOTS);
 	__type(key, __u32);
 	__type(value, struct slot);
@@ -264,6 +285,49 @@ static __always_inline __u64 *deadline_of(__u32 slot)
 	struct deadline_block *block = bpf_map_lookup_elem(&deadlines, &number);
 
 	return block ? &block->at[slot & (DEADLINES - 1)] : 0;
+}
+
+// Returns the word of the questions for a name.
+static __always_inline __u64 *hold_of(__u64 hash)
+{
+	__u32 place = hash >> (64 - HOLD_BITS), number = place / DEADLINES;
+	struct deadline_block *block = bpf_map_lookup_elem(&holds, &number);
+
+	return block ? &block->at[place & (DEADLINES - 1)] : 0;
+}
+
+// Keeps other questions for the name of the slot out until a time; returns 0 if this one has to stay out.
+static __always_inline int hold(struct slot *s, __u64 now, __u64 until)
+{
+	__u64 *at = hold_of(s->hash), was;
+
+	if (!at)
+		return 0;
+	was = *(volatile __u64 *)at;
+	s->held = until;
+	return now >= was && __sync_val_compare_and_swap(at, was, until) == was;
+}
+
+// Keeps other questions out until another time; 0: no longer.
+static __always_inline void hold_until(struct slot *s, __u64 until)
+{
+	__u64 *at = hold_of(s->hash);
+
+	if (at)
+		__sync_val_compare_and_swap(at, s->held, until);
+}
+
+// Returns the server that is asked under the current rules, or 0.
+static __always_inline struct upstream *asked(struct config *c)
+{
+	__u32 place = 0;
+	struct upstream *u = bpf_map_lookup_elem(&upstreams, &place);
+
+	if (u && u->generation == c->generation)
+		return u;
+	place = 1;
+	u = bpf_map_lookup_elem(&upstreams, &place);
+	return u && u->generation == c->generation ? u : 0;
 }
 
 // Returns whether the name in lower case is at or below a name with a rule of its own, or has too many labels.
@@ -401,6 +465,7 @@ __noinline __u32 keep(struct work *work, struct upstream *u, __u32 slot, __u64 n
 		return 0;
 	work->slot.port = work->draw.port;
 	work->slot.id = work->draw.id;
+	work->slot.place = u->place;
 	*s = work->slot;
 	w = &work->way;
 	__builtin_memcpy(w->from, u->source, 16);
@@ -681,8 +746,9 @@ __noinline __u32 remember(struct buffer *buffer, struct work *work, struct scrat
 	return !bpf_map_update_elem(&answers, &key, e, BPF_ANY);
 }
 
-// Hands the transaction in `work` to the server, with the message of the frame if it fits; returns whether there was room.
-static __always_inline int hand_over(struct xdp_md *ctx, struct work *work, __u64 at, __u64 len)
+// Hands the transaction in `work` to the server, with the message of the frame and its sender if it fits; returns whether there was
+// room.
+static __always_inline int hand_over(struct xdp_md *ctx, struct work *work, struct ends *ends, __u16 port, __u64 at, __u64 len)
 {
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -690,7 +756,9 @@ static __always_inline int hand_over(struct xdp_md *ctx, struct work *work, __u6
 		return 0;
 	event->slot = work->slot;
 	event->reply_len = 0;
+	event->port = port;
 	event->spare = 0;
+	__builtin_memcpy(event->server, ends->from.address, 16);
 	if (len > 0 && len < HANDED) {
 		asm volatile("%0 &= 1023" : "+r"(len));
 		if (len > 0 && !bpf_xdp_load_bytes(ctx, at, event->reply, len))
@@ -704,62 +772,44 @@ static __always_inline int hand_over(struct xdp_md *ctx, struct work *work, __u6
 // which is then as it was.
 static __always_inline int send_frame(struct xdp_md *ctx, struct buffer *buffer, __u64 out, struct way *w)
 {
-	__u64 ip_len = w->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr), sum;
+	__u64 ip_len = w->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	__u64 at = sizeof(struct ethhdr) + ip_len + sizeof(struct udphdr), size = ctx->data_end - ctx->data;
-	void *data, *end;
 	struct ethhdr *eth;
 	struct udphdr *udp;
-	__u16 check;
+	void *data;
+	int action;
 
 	bound(out);
-	if (bpf_xdp_adjust_tail(ctx, (int)(at + out) - (int)size))
-		return XDP_PASS;
-	if (out < MIN_MESSAGE + MIN_NAME - 1 || bpf_xdp_store_bytes(ctx, at, buffer->b, out))
-		return XDP_DROP;
+	action = put_message(ctx, buffer, at, out, (int)(at + out) - (int)size);
+	if (action != XDP_TX)
+		return action;
 	data = (void *)(long)ctx->data;
-	end = (void *)(long)ctx->data_end;
-	eth = data;
-	if (data + sizeof(*eth) + sizeof(struct ipv6hdr) + sizeof(*udp) > end)
+	if (data + sizeof(*eth) + sizeof(struct ipv6hdr) + sizeof(*udp) > (void *)(long)ctx->data_end)
 		return XDP_DROP;
+	eth = data;
 	__builtin_memcpy(eth->h_dest, w->to_mac, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, w->from_mac, ETH_ALEN);
-	sum = bpf_htonl(IPPROTO_UDP) + (__u64)bpf_htonl(sizeof(*udp) + out);
 	if (w->v6) {
 		struct ipv6hdr *ip = data + sizeof(*eth);
 
 		eth->h_proto = bpf_htons(ETH_P_IPV6);
-		*(__u32 *)ip = bpf_htonl(6 << 28 | w->tos << 20);
-		ip->payload_len = bpf_htons(sizeof(*udp) + out);
-		ip->nexthdr = IPPROTO_UDP;
-		ip->hop_limit = 64;
 		__builtin_memcpy(&ip->saddr, w->from, 16);
 		__builtin_memcpy(&ip->daddr, w->to, 16);
-		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 32, fold(sum) ^ 0xffff);
 		udp = (void *)(ip + 1);
+		udp->source = w->from_port;
+		udp->dest = w->to_port;
+		seal(data, buffer, 1, out, w->tos);
 	} else {
 		struct iphdr *ip = data + sizeof(*eth);
 
 		eth->h_proto = bpf_htons(ETH_P_IP);
-		*(__u16 *)ip = bpf_htons(0x4500 | w->tos);
-		ip->tot_len = bpf_htons(sizeof(*ip) + sizeof(*udp) + out);
-		ip->id = 0;
-		ip->frag_off = bpf_htons(0x4000);
-		ip->ttl = 64;
-		ip->protocol = IPPROTO_UDP;
-		ip->check = 0;
 		__builtin_memcpy(&ip->saddr, w->from + 12, 4);
 		__builtin_memcpy(&ip->daddr, w->to + 12, 4);
-		ip->check = fold(bpf_csum_diff(0, 0, (void *)ip, sizeof(*ip), 0));
-		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 8, fold(sum) ^ 0xffff);
 		udp = (void *)(ip + 1);
+		udp->source = w->from_port;
+		udp->dest = w->to_port;
+		seal(data, buffer, 0, out, w->tos);
 	}
-	udp->source = w->from_port;
-	udp->dest = w->to_port;
-	udp->len = bpf_htons(sizeof(*udp) + out);
-	udp->check = 0;
-	sum = bpf_csum_diff(0, 0, (void *)udp, sizeof(*udp), sum);
-	check = fold(sum_message(buffer, out, sum));
-	udp->check = check ? check : 0xffff;
 	return w->device == ctx->ingress_ifindex ? XDP_TX : bpf_redirect(w->device, 0);
 }
 
@@ -804,22 +854,30 @@ static __always_inline void way_to_client(struct work *work, struct config *c)
 
 // Makes the query to upstream for a query of a client, in the buffer; returns its length, or 0 if the sockets are to resolve it.
 // The number of its slot is then in `slot`.
-static __always_inline __u32 ask(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, struct upstream *u,
+static __always_inline __u32 ask(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, struct resolved *r,
 				 struct client *client, struct query *q, __u32 len, __u32 *slot)
 {
 	struct slot *s = &work->slot;
+	struct upstream *u = asked(c);
 	__u64 now;
 
-	if (u->generation != c->generation || q->key.type != TYPE_AAAA || q->key.flags != 1 || !client->plain || q->key.name_len < MIN_NAME)
+	if (!u || q->key.type != TYPE_AAAA || q->key.flags != 1 || !client->plain || q->key.name_len < MIN_NAME)
 		return 0;
 	if (is_apart(scratch, u, q->key.name_len, c->seed))
 		return 0;
 	now = bpf_ktime_get_ns();
-	*slot = claim(work, now);
-	if (!*slot)
-		return 0;
-	*slot -= 1;
 	s->hash = q->key.hash;
+	// Two queries, and the time until the server takes over.
+	if (!hold(s, now, now + 2 * u->timeout + GRACE)) {
+		r->equal++;
+		return 0;
+	}
+	*slot = claim(work, now);
+	if (!*slot) {
+		hold_until(s, 0);
+		return 0;
+	}
+	*slot -= 1;
 	s->view = q->key.view;
 	s->block = client->plain - 1;
 	s->negative_ttl = UNKNOWN_TTL;
@@ -841,14 +899,13 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 	struct resolved *r = bpf_map_lookup_elem(&resolutions, &core);
 	struct buffer *buffer = bpf_map_lookup_elem(&buffers, &zero);
 	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &zero);
-	struct upstream *u = bpf_map_lookup_elem(&upstreams, &zero);
 	struct client *client;
 	struct query q = {};
 	__u32 verdict = SEND;
 	int cached, action;
 	__u64 *at;
 
-	if (!n || !r || !buffer || !scratch || !u)
+	if (!n || !r || !buffer || !scratch)
 		return XDP_PASS;
 	n->queries++;
 	if (!note_client(ctx, p, ends, work, c) || !read_message(ctx, p, buffer))
@@ -871,13 +928,15 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 			out = truncate(buffer->b, q.at & 511, q.opt, c->opt_size, q.key.flags >> 2);
 	}
 	else
-		out = ask(buffer, work, scratch, c, u, client, &q, p->len, &slot);
+		out = ask(buffer, work, scratch, c, r, client, &q, p->len, &slot);
 	if (!out || out >= BUFFER)
 		goto pass;
 	action = send_frame(ctx, buffer, out, &work->way);
 	if (action == XDP_PASS || action == XDP_DROP) {
-		if (!cached && (at = deadline_of(slot)))
+		if (!cached && (at = deadline_of(slot))) {
 			*(volatile __u64 *)at = 0;
+			hold_until(&work->slot, 0);
+		}
 		if (action == XDP_PASS)
 			goto pass;
 		n->dropped++;
@@ -909,6 +968,7 @@ static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, s
 		if (!slot)
 			return 0;
 		work->slot.stage = STAGE_A;
+		work->next = slot - 1;
 		out = put_query(buffer, work, u);
 		return keep(work, u, slot - 1, now) ? out : 0;
 	}
@@ -924,7 +984,8 @@ static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, s
 	return out;
 }
 
-static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, struct config *c, struct upstream *u, struct work *work)
+// Handles a message from the server with this place in `upstreams`.
+static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, struct ends *ends, struct config *c, __u32 place, struct work *work)
 {
 	__u32 zero = 0, core = bpf_get_smp_processor_id(), out = 0, slot, stage, verdict = SEND;
 	struct counts *n = bpf_map_lookup_elem(&counters, &core);
@@ -932,14 +993,16 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	struct buffer *buffer = bpf_map_lookup_elem(&buffers, &zero);
 	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &zero);
 	struct udphdr *udp = udp_of(ctx, p);
-	__u64 *at, until, now = bpf_ktime_get_ns(), message, len;
+	struct upstream *u = asked(c);
+	__u64 *at, *next, until, now = bpf_ktime_get_ns(), message, len;
 	struct slot *s;
-	__u16 id, port, block;
+	__u16 id, port, from, block;
 	int action;
 
 	if (!n || !r || !buffer || !scratch || !udp)
 		return XDP_PASS;
 	port = udp->dest;
+	from = udp->source;
 	len = bpf_ntohs(udp->len) - sizeof(*udp);
 	message = sizeof(struct ethhdr) + p->ip_len + sizeof(*udp);
 	if (p->len != len + sizeof(*udp) || bpf_xdp_load_bytes(ctx, message, &id, sizeof(id)))
@@ -950,22 +1013,23 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	if (!at || !s)
 		return XDP_PASS;
 	until = *(volatile __u64 *)at;
-	if (!until || until == BUSY || now >= until || s->port != port || s->id != id)
+	if (!until || until == BUSY || now >= until || s->port != port || s->id != id || s->place != place)
 		goto stray;
 	if (__sync_val_compare_and_swap(at, until, BUSY) != until)
 		goto stray;
 	r->replies++;
 	work->slot = *s;
 	stage = s->stage;
-	if (work->slot.generation == c->generation && u->generation == c->generation && read_message(ctx, p, buffer))
+	if (u && work->slot.generation == c->generation && read_message(ctx, p, buffer))
 		out = proceed(buffer, work, scratch, c, u, p->len, now);
 	if (!out || out >= BUFFER) {
 		// What was read is of the first stage.
 		work->slot.stage = stage;
-		if (!hand_over(ctx, work, message, len)) {
+		if (!hand_over(ctx, work, ends, from, message, len)) {
 			*(volatile __u64 *)at = now;
 			return XDP_DROP;
 		}
+		hold_until(&work->slot, now + SECOND);
 		r->handed++;
 		*(volatile __u64 *)at = 0;
 		return XDP_DROP;
@@ -975,6 +1039,7 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 		if (verdict == LEAVE_OUT) {
 			n->limited++;
 			*(volatile __u64 *)at = 0;
+			hold_until(&work->slot, 0);
 			return XDP_DROP;
 		}
 		if (verdict == SLIP)
@@ -982,7 +1047,9 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	}
 	action = send_frame(ctx, buffer, out, &work->way);
 	if (action == XDP_PASS || action == XDP_DROP) {
-		// The server finds it, as one without a reply.
+		// The server finds it, as one without a reply, and only once.
+		if (stage == STAGE_AAAA && (next = deadline_of(work->next)))
+			*(volatile __u64 *)next = 0;
 		*(volatile __u64 *)at = now;
 		return XDP_DROP;
 	}
@@ -993,6 +1060,7 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	}
 	n->limited += verdict == SLIP;
 	n->slipped += verdict == SLIP;
+	hold_until(&work->slot, 0);
 	r->answers++;
 	block = work->slot.block & (BLOCKS - 1);
 	r->blocks[block]++;
@@ -1003,35 +1071,43 @@ stray:
 	return XDP_PASS;
 }
 
-// Returns whether a message comes from upstream.
-static __always_inline int is_from_upstream(struct ends *ends, struct udphdr *udp, struct upstream *u)
+// Returns the place in `upstreams` of the server that sends a message; UPSTREAMS if there is none.
+static __always_inline __u32 sender(struct ends *ends, struct udphdr *udp)
 {
-	__u32 same = udp->source == u->port;
+	for (__u32 place = 0; place < UPSTREAMS; place++) {
+		struct upstream *u = bpf_map_lookup_elem(&upstreams, &place);
+		__u32 *from = (void *)ends->from.address, *to = (void *)ends->to.address, *server, *source, different;
 
-	for (int i = 0; i < 16; i++)
-		same &= ends->from.address[i] == u->server[i] && ends->to.address[i] == u->source[i];
-	return same;
+		if (!u)
+			break;
+		server = (void *)u->server;
+		source = (void *)u->source;
+		different = udp->source ^ u->port;
+		for (int i = 0; i < 4; i++)
+			different |= (from[i] ^ server[i]) | (to[i] ^ source[i]);
+		if (!different)
+			return place;
+	}
+	return UPSTREAMS;
 }
 
 SEC("xdp")
-int resolver(struct xdp_md *ctx)
+int dns64d_resolver(struct xdp_md *ctx)
 {
-	__u32 zero = 0;
+	__u32 zero = 0, place;
 	struct config *c = bpf_map_lookup_elem(&config, &zero);
-	struct upstream *u = bpf_map_lookup_elem(&upstreams, &zero);
 	struct work *work = bpf_map_lookup_elem(&works, &zero);
 	struct ends ends = {};
 	struct packet p;
 	struct udphdr *udp;
 
-	if (!c || !u || !work || !c->generation || !read_frame(ctx, &p))
+	if (!c || !work || !c->generation || !read_frame(ctx, &p))
 		return XDP_PASS;
 	udp = read_ends(ctx, &p, &ends);
 	if (!udp)
 		return XDP_PASS;
 	if (bpf_map_lookup_elem(&listen, &ends.to))
 		return from_client(ctx, &p, &ends, c, work);
-	if (is_from_upstream(&ends, udp, u))
-		return from_upstream(ctx, &p, c, u, work);
-	return XDP_PASS;
+	place = sender(&ends, udp);
+	return place < UPSTREAMS ? from_upstream(ctx, &p, &ends, c, place, work) : XDP_PASS;
 }

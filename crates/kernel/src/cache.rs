@@ -15,6 +15,8 @@ use measure::Nanos;
 use wire::Qtype;
 use wire::message::{HEADER, Header, Record, flag};
 
+use crate::attached::Place;
+use crate::draws::{self, ResolverDraws};
 use crate::error::KernelError;
 use crate::layout::Layout;
 use crate::program::Loaded;
@@ -37,6 +39,8 @@ const MAX_TTLS: usize = 16;
 /// Words before the name of an entry, and that of its check among them.
 const HEAD_WORDS: usize = 10;
 const CHECK_WORD: usize = 3;
+/// Flag of an entry without an answer: the server has one, which the sockets give.
+const LEFT: u16 = 0x8000;
 /// Number of types that are counted one by one, and the place of all others.
 const TYPES: usize = 261;
 /// Number of counters of each core.
@@ -135,38 +139,62 @@ impl Stored<'_> {
     /// without an OPT record.
     pub fn encode(&self, seed: u64) -> Option<Encoded> {
         let header = Header::read(self.message)?;
-        let question_end = wire::message::question_end(self.message)?;
-        let name = self.message.get(HEADER..question_end - 4)?;
-        let body = &self.message[question_end..];
-        let counts = header.counts;
-        let ttls = ttl_places(self.message, question_end, &counts)?;
-        let fits = name.len() <= MAX_NAME
-            && body.len() <= MAX_BODY
-            && self.options.len() <= MAX_OPTIONS
-            && *name == *name.to_ascii_lowercase();
-        if !fits {
+        let (name, body) = self.name_and_body()?;
+        let question_end = self.message.len() - body.len();
+        let ttls = ttl_places(self.message, question_end, &header.counts)?;
+        if body.len() > MAX_BODY || self.options.len() > MAX_OPTIONS {
             return None;
         }
+        let flags = header.flags & (flag::AD | 0xf);
+        let [_, answers, authority, additional] = header.counts;
+        let numbers = [answers, authority, additional, flags];
+        Some(self.encoded(seed, name, numbers, &ttls, self.options, body))
+    }
+
+    /// Returns an entry which says that the sockets have an answer, since this one is not for the program; `None` if the name is
+    /// beyond the bounds of the program.
+    pub fn encode_left(&self, seed: u64) -> Option<Encoded> {
+        let (name, _) = self.name_and_body()?;
+        Some(self.encoded(seed, name, [0, 0, 0, LEFT], &[], &[], &[]))
+    }
+
+    /// Returns the name in wire form and what is behind the question; `None` if the name is beyond the bounds of the program.
+    fn name_and_body(&self) -> Option<(&[u8], &[u8])> {
+        let question_end = wire::message::question_end(self.message)?;
+        let name = self.message.get(HEADER..question_end - 4)?;
+        let fits = name.len() <= MAX_NAME && *name == *name.to_ascii_lowercase();
+        fits.then(|| (name, &self.message[question_end..]))
+    }
+
+    /// Returns an entry with these numbers of records in its sections and flags, places of TTLs, options and body.
+    fn encoded(
+        &self,
+        seed: u64,
+        name: &[u8],
+        numbers: [u16; 4],
+        ttls: &[u16],
+        options: &[u8],
+        body: &[u8],
+    ) -> Encoded {
         let mut entry = Layout::<ENTRY>::new();
         entry.put_u64(self.generation);
         entry.put_u64(self.stored.0);
         entry.put_u64(self.until.0);
         entry.put(8, &[]);
-        let lens = [body.len(), self.options.len(), ttls.len(), 0].map(|len| len as u16);
-        let flags = header.flags & (flag::AD | 0xf);
-        for number in [counts[1], counts[2], counts[3], flags].iter().chain(&lens) {
+        let lens = [body.len(), options.len(), ttls.len(), 0].map(|len| len as u16);
+        for number in numbers.iter().chain(&lens) {
             entry.put(2, &number.to_ne_bytes());
         }
         let places: Vec<u8> = ttls.iter().flat_map(|place| place.to_ne_bytes()).collect();
         entry.put(2 * MAX_TTLS, &places);
         entry.put(MAX_NAME, name);
-        entry.put(MAX_OPTIONS, self.options);
+        entry.put(MAX_OPTIONS, options);
         entry.put(MAX_BODY, body);
         let mut entry = entry.finish();
         let key = self.key(name, seed);
-        let check = check(&key, &entry, [name.len(), self.options.len(), body.len()]);
+        let check = check(&key, &entry, [name.len(), options.len(), body.len()]);
         entry[8 * CHECK_WORD..][..8].copy_from_slice(&check.to_ne_bytes());
-        Some(Encoded { key, entry: Box::new(entry) })
+        Encoded { key, entry: Box::new(entry) }
     }
 
     /// Returns `struct key`.
@@ -254,6 +282,8 @@ pub struct KernelCache {
     program: Loaded,
     /// Name of the program.
     name: &'static str,
+    /// The devices to which it is attached.
+    places: Vec<Place>,
     config: Array<MapData, [u8; CONFIG]>,
     listen: HashMap<MapData, [u8; PLACE], u32>,
     clients: LpmTrie<MapData, [u8; 16], [u8; CLIENT]>,
@@ -270,6 +300,8 @@ pub struct KernelResolver {
     pub counters: CounterMap,
     /// What the program may resolve, and how.
     pub rules: ResolverRules,
+    /// Its random numbers.
+    pub draws: ResolverDraws,
     /// What is served while it runs.
     pub work: ResolverWork,
     /// Counters of the resolution.
@@ -290,7 +322,7 @@ impl KernelCache {
     /// If this user may not, or the kernel refuses it.
     pub fn load(answers: u32, seed: u64) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
         let program = Loaded::maps(CACHE, &[("answers", answers), ("counters", cores()?)])?;
-        Self::of(program, "cache", seed)
+        Self::of(program, "dns64d_cache", seed)
     }
 
     /// Works as [`load`](Self::load), with the program that also resolves.
@@ -300,11 +332,13 @@ impl KernelCache {
     pub fn load_resolver(answers: u32, seed: u64) -> Result<KernelResolver, KernelError> {
         let cores = cores()?;
         let mut sizes = vec![("answers", answers), ("counters", cores)];
-        sizes.extend(resolver::sizes(cores));
+        sizes.push(("resolutions", cores));
+        sizes.extend(draws::sizes(cores));
         let mut program = Loaded::maps(RESOLVER, &sizes)?;
         let (rules, work, resolved) = resolver::maps(&mut program, seed)?;
-        let (cache, answers, counters) = Self::of(program, "resolver", seed)?;
-        Ok(KernelResolver { cache, answers, counters, rules, work, resolved })
+        let draws = ResolverDraws::of(&mut program)?;
+        let (cache, answers, counters) = Self::of(program, "dns64d_resolver", seed)?;
+        Ok(KernelResolver { cache, answers, counters, rules, draws, work, resolved })
     }
 
     fn of(
@@ -318,15 +352,37 @@ impl KernelCache {
         let answers = AnswerMap(HashMap::try_from(program.take("answers")?)?);
         let counters = CounterMap(Array::try_from(program.take("counters")?)?);
         program.load(name)?;
-        Ok((KernelCache { program, name, config, listen, clients, seed }, answers, counters))
+        let places = Vec::new();
+        let cache = KernelCache { program, name, places, config, listen, clients, seed };
+        Ok((cache, answers, counters))
     }
 
-    /// Attaches the program to a device, in the native mode of its driver.
+    /// Attaches the program to a device, in the native mode of its driver, until it is dropped. A program that a process has left
+    /// there at its end is removed.
     ///
     /// # Errors
     /// If the device is missing or has no native mode, or has another program.
     pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
+        let refused = |error| KernelError::cannot_attach(device, &error);
+        let place = Place::of(device).map_err(refused)?;
+        place.clear(self.name).map_err(refused)?;
+        self.places.push(place);
         self.program.attach(self.name, device)
+    }
+
+    /// Works as [`attach`](Self::attach), but the program stays after the end of this process, until another process attaches one,
+    /// and gives the answers that it has until their ends.
+    ///
+    /// # Errors
+    /// If the device is missing or has no native mode, or has another program.
+    pub fn attach_to_stay(&mut self, device: &str) -> Result<(), KernelError> {
+        let refused = |error| KernelError::cannot_attach(device, &error);
+        let place = Place::of(device).map_err(refused)?;
+        let program = self.program.program(self.name)?.fd();
+        let program = program.map_err(|error| KernelError::program(self.name, error))?;
+        place.attach(self.name, program).map_err(refused)?;
+        self.places.push(place);
+        Ok(())
     }
 
     /// Returns the seed with which answers are encoded.
@@ -414,15 +470,26 @@ impl CounterMap {
     /// # Errors
     /// If the kernel does not give them.
     pub fn read(&self) -> Result<CacheCounters, KernelError> {
-        let mut sums = [0; COUNTERS];
-        for core in 0..self.0.len() {
-            let counts = self.0.get(&core, 0)?;
-            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-        }
-        let [queries, answers, nxdomain, passed, dropped, limited, slipped, types @ ..] = sums;
+        let [queries, answers, nxdomain, passed, dropped, limited, slipped, types @ ..] =
+            sums(&self.0)?;
         let types = types.to_vec();
         Ok(CacheCounters { queries, answers, nxdomain, passed, dropped, limited, slipped, types })
     }
+}
+
+/// Returns counters that each core has, all cores together.
+///
+/// # Errors
+/// If the kernel does not give them.
+pub(crate) fn sums<const N: usize>(
+    counters: &Array<MapData, [u64; N]>,
+) -> Result<[u64; N], KernelError> {
+    let mut sums = [0; N];
+    for core in 0..counters.len() {
+        let counts = counters.get(&core, 0)?;
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    Ok(sums)
 }
 
 /// Returns the number of cores.
@@ -478,6 +545,22 @@ mod tests {
         assert_eq!(Stored { options: &options, ..stored(MESSAGE) }.encode(7), None);
     }
 
+    #[test]
+    fn answers_beyond_the_bounds_are_left_to_the_sockets() {
+        let left = stored(&many()).encode_left(7).expect("its name fits");
+        assert_eq!(left.key, stored(MESSAGE).encode(7).expect("it fits").key);
+        // No records, the flag, no body.
+        assert_eq!(left.entry[32..48], [0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0]);
+        for message in [&MESSAGE[..14], b""] {
+            assert_eq!(stored(message).encode_left(7), None, "{message:?}");
+        }
+    }
+
+    /// Returns an answer with more octets than the program takes.
+    fn many() -> Vec<u8> {
+        [MESSAGE, &[0; MAX_BODY][..]].concat()
+    }
+
     proptest! {
         #[test]
         fn any_message_is_encoded_or_refused(
@@ -485,6 +568,7 @@ mod tests {
             from in 0..MESSAGE.len(),
         ) {
             let _ = stored(&message).encode(7);
+            let _ = stored(&message).encode_left(7);
             let mixed = [&MESSAGE[..from], &message].concat();
             if let Some(encoded) = stored(&mixed).encode(7) {
                 prop_assert!(usize::from(encoded.key[15]) <= MAX_NAME);

@@ -92,8 +92,12 @@ impl KernelError {
     pub(crate) fn attach(device: &str, error: &ProgramError) -> Self {
         let first = error as &(dyn std::error::Error + 'static);
         let causes = std::iter::successors(Some(first), |error| error.source());
-        let why = causes.last().map_or(String::new(), ToString::to_string);
-        KernelError::Attach { device: device.to_owned(), why }
+        Self::cannot_attach(device, causes.last().unwrap_or(first))
+    }
+
+    /// Describes why a program cannot be attached to a device, by its cause.
+    pub(crate) fn cannot_attach(device: &str, cause: &(dyn std::error::Error + 'static)) -> Self {
+        KernelError::Attach { device: device.to_owned(), why: cause.to_string() }
     }
 
     fn of(name: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {

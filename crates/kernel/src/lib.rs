@@ -10,12 +10,14 @@
 //!
 //! A program and its maps are loaded from an object that is part of this binary, so that no compiler is needed; a test
 //! compiles the sources again where clang is installed and compares. What is attached is owned by the process: when it ends,
-//! however it ends, the kernel detaches it.
+//! however it ends, the kernel detaches it, unless it is to stay (`attached`).
 //!
 //! Linux 6.1 or newer, and the right to load programs (root, or CAP_BPF and CAP_NET_ADMIN in the first user namespace).
 
+mod attached;
 mod auth;
 mod cache;
+mod draws;
 mod error;
 mod layout;
 mod program;
@@ -27,9 +29,10 @@ pub use cache::{
     ANSWER_MEMORY, AnswerMap, CacheCounters, ClientNetwork, CounterMap, Encoded, KernelCache,
     KernelResolver, ReplyLimits, Serving, Stored,
 };
+pub use draws::{Draw, ResolverDraws};
 pub use error::KernelError;
 pub use resolver::{
-    Draw, Embedding, Handed, MAX_BLOCKS, MAX_RULES, Resolved, ResolverCounters, ResolverRules,
+    Embedding, Handed, MAX_BLOCKS, MAX_RULES, Resolved, ResolverCounters, ResolverRules,
     ResolverWork, Rules, Upstream,
 };
 pub use tester::KernelTester;

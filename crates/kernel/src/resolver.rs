@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   rules ──Rules──> maps "embeddings", "mapped", "apart" <── program ──> upstream
-//!   random numbers ──> map "draws" <────────────────────────────┤
+//!   random numbers ──> map "draws" (`draws`) <──────────────────┤
 //!   server <── Handed ── ring "events" <── other replies ───────┤
 //!      └────── Handed ── maps "deadlines", "slots" <── no reply ┘
 //! ```
@@ -14,7 +14,7 @@ use aya::maps::{Array, HashMap, LpmTrie, MapData, RingBuf};
 use measure::Nanos;
 use nix::net::if_::if_nametoindex;
 
-use crate::cache::{mix, octets};
+use crate::cache::{mix, octets, sums};
 use crate::error::KernelError;
 use crate::layout::Layout;
 use crate::program::Loaded;
@@ -24,8 +24,8 @@ use crate::tester::Route;
 const UPSTREAM: usize = 120;
 const EMBEDDING: usize = 24;
 const MAPPED: usize = 8;
-const SLOT: usize = 384;
-const EVENT: usize = SLOT + 8;
+const SLOT: usize = 392;
+const EVENT: usize = SLOT + 24;
 const HANDED: usize = 1024;
 /// Places of fields in a slot.
 const CLIENT_AT: usize = 16;
@@ -34,16 +34,16 @@ const LEN_AT: usize = 84;
 const NAME_LEN_AT: usize = 88;
 const QUERY_AT: usize = 96;
 const NAME_AT: usize = 256;
+/// Places of fields in an event.
+const SERVER_PORT_AT: usize = SLOT + 4;
+const SERVER_AT: usize = SLOT + 8;
+/// Number of servers whose replies are taken: the one that is asked, and the one before it.
+const UPSTREAMS: usize = 2;
 /// Number of slots, and of their deadlines in a block of the map.
 const SLOTS: usize = 65_536;
 const DEADLINES: usize = 512;
 /// Deadline of a slot on which a core works.
 const BUSY: u64 = u64::MAX;
-/// Number of random numbers in a block of the map, and of blocks for each core.
-const DRAWS: u64 = 256;
-const DRAW_BLOCKS: u64 = 512;
-const DRAW: usize = 16;
-const DRAW_BLOCK: usize = DRAW * DRAWS as usize;
 /// Octets of a name that the program compares.
 const MAX_NAME: usize = 128;
 /// Highest number of blocks with a prefix.
@@ -57,7 +57,7 @@ const STAGE_AAAA: u8 = 1;
 /// Time after the end of a slot's wait until it is taken over, so that no core works on it any more.
 const SETTLED: Nanos = Nanos::from_millis(20);
 /// Number of counters of each core.
-const COUNTERS: usize = 7 + MAX_BLOCKS;
+const COUNTERS: usize = 8 + MAX_BLOCKS;
 
 /// How a block makes IPv6 addresses: `base` with the octets of the IPv4 address at these places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +119,18 @@ pub struct ResolverRules {
     /// Lengths of the names in `apart`, as bits.
     lengths: u128,
     seed: u64,
+    /// The servers in `upstreams`.
+    known: [Known; UPSTREAMS],
+    /// Place of the server that is asked, or was asked last.
+    current: usize,
+}
+
+/// A server in the map of upstreams.
+#[derive(Clone, Copy)]
+struct Known {
+    /// The server and our address towards it.
+    ends: Option<(SocketAddr, IpAddr)>,
+    entry: [u8; UPSTREAM],
 }
 
 /// Maps that the server serves while the program runs.
@@ -126,9 +138,6 @@ pub struct ResolverWork {
     events: RingBuf<MapData>,
     deadlines: Array<MapData, [u64; DEADLINES]>,
     slots: Array<MapData, [u8; SLOT]>,
-    draws: Array<MapData, [u8; DRAW_BLOCK]>,
-    used: Array<MapData, u64>,
-    filled: Array<MapData, u64>,
     /// The last deadline of each slot that was taken over.
     taken: Vec<u64>,
 }
@@ -153,19 +162,10 @@ pub struct Resolved {
     pub no_draw: u64,
     /// See `no_draw`.
     pub no_slot: u64,
+    /// Number of queries left to the sockets since their name was being resolved.
+    pub equal: u64,
     /// Number of answers by block.
     pub blocks: Vec<u64>,
-}
-
-/// A random number for the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Draw {
-    /// Id of a query.
-    pub id: u16,
-    /// Its source port.
-    pub port: u16,
-    /// Seed of the letter case of its name.
-    pub seed: u64,
 }
 
 /// A client's query that the server continues.
@@ -177,8 +177,9 @@ pub struct Handed {
     pub server: SocketAddr,
     /// Its query.
     pub query: Vec<u8>,
-    /// Upstream's reply to the query for AAAA, with the question as it was sent; `None` if there is none of use.
-    pub reply: Option<Vec<u8>>,
+    /// The reply to the query for AAAA, with the question as it was sent, and the server that sent it; `None` if there is none of
+    /// use.
+    pub reply: Option<(SocketAddr, Vec<u8>)>,
 }
 
 /// Makes the maps of the resolver of a program.
@@ -196,24 +197,17 @@ pub(crate) fn maps(
         apart: HashMap::try_from(program.take("apart")?)?,
         lengths: 0,
         seed,
+        known: [Known { ends: None, entry: [0; UPSTREAM] }; UPSTREAMS],
+        current: 0,
     };
     let work = ResolverWork {
         events: RingBuf::try_from(program.take("events")?)?,
         deadlines: Array::try_from(program.take("deadlines")?)?,
         slots: Array::try_from(program.take("slots")?)?,
-        draws: Array::try_from(program.take("draws")?)?,
-        used: Array::try_from(program.take("used")?)?,
-        filled: Array::try_from(program.take("filled")?)?,
         taken: vec![0; SLOTS],
     };
     let counters = ResolverCounters(Array::try_from(program.take("resolutions")?)?);
     Ok((rules, work, counters))
-}
-
-/// Returns the numbers of entries of the resolver's maps for a number of cores.
-pub(crate) fn sizes(cores: u32) -> [(&'static str, u32); 4] {
-    let draws = cores * DRAW_BLOCKS as u32;
-    [("draws", draws), ("used", cores), ("filled", cores), ("resolutions", cores)]
 }
 
 impl ResolverRules {
@@ -249,14 +243,39 @@ impl ResolverRules {
         Ok(())
     }
 
-    /// Sets how upstream is asked; without it the program resolves nothing.
+    /// Sets how upstream is asked; without it the program resolves nothing. Replies of the server that was asked before are taken
+    /// nevertheless.
     ///
     /// # Errors
     /// If the device of the way is gone, or the kernel refuses it.
     pub fn ask(&mut self, upstream: Option<&Upstream>) -> Result<(), KernelError> {
         let Some(upstream) = upstream else {
-            return Ok(self.upstreams.set(0, [0; UPSTREAM], 0)?);
+            return (0..UPSTREAMS).try_for_each(|place| self.ask_no_longer(place));
         };
+        let ends = Some((upstream.server, upstream.route.source));
+        let same = self.known.iter().position(|known| known.ends == ends);
+        let place = same.unwrap_or((self.current + 1) % UPSTREAMS);
+        let entry = self.entry(upstream, place)?;
+        self.upstreams.set(place as u32, entry, 0)?;
+        self.known[place] = Known { ends, entry };
+        self.current = place;
+        (0..UPSTREAMS)
+            .filter(|other| *other != place)
+            .try_for_each(|other| self.ask_no_longer(other))
+    }
+
+    /// Lets the program only take replies of a server.
+    fn ask_no_longer(&mut self, place: usize) -> Result<(), KernelError> {
+        // The generation stands first.
+        let generation = self.known[place].entry[..8].iter_mut();
+        if generation.fold(0, |any, octet| any | std::mem::take(octet)) != 0 {
+            self.upstreams.set(place as u32, self.known[place].entry, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Returns `struct upstream`.
+    fn entry(&self, upstream: &Upstream, place: usize) -> Result<[u8; UPSTREAM], KernelError> {
         let Upstream { server, route, .. } = upstream;
         let device = if_nametoindex(route.device.as_str())
             .map_err(|e| KernelError::Plan(format!("the device {}: {e}", route.device)))?;
@@ -279,8 +298,9 @@ impl ResolverRules {
         let options = upstream.options.get(..MAX_OPTIONS).unwrap_or(&upstream.options);
         let mixed = u8::from(upstream.mixed_case);
         entry.put(4, &[v6, upstream.traffic_class, mixed, options.len() as u8]);
-        entry.put(MAX_OPTIONS + 4, options);
-        Ok(self.upstreams.set(0, entry.finish(), 0)?)
+        entry.put(MAX_OPTIONS, options);
+        entry.put_u32(place as u32);
+        Ok(entry.finish())
     }
 }
 
@@ -320,34 +340,6 @@ impl ResolverWork {
         }
         Ok(())
     }
-
-    /// Fills up the random numbers of all cores; `draw` makes one. Returns how many were made.
-    ///
-    /// # Errors
-    /// If the kernel refuses them.
-    pub fn refill(&mut self, mut draw: impl FnMut() -> Draw) -> Result<u64, KernelError> {
-        let mut made = 0;
-        for core in 0..self.used.len() {
-            let used = self.used.get(&core, 0)?;
-            let mut filled = self.filled.get(&core, 0)?;
-            // A block is written when all its numbers are used.
-            while filled + DRAWS <= used + DRAWS * DRAW_BLOCKS {
-                let mut block = [0; DRAW_BLOCK];
-                for entry in block.chunks_exact_mut(DRAW) {
-                    let Draw { id, port, seed } = draw();
-                    entry[..2].copy_from_slice(&id.to_be_bytes());
-                    entry[2..4].copy_from_slice(&port.to_be_bytes());
-                    entry[8..].copy_from_slice(&seed.to_ne_bytes());
-                }
-                let number = u64::from(core) * DRAW_BLOCKS + filled / DRAWS % DRAW_BLOCKS;
-                self.draws.set(number as u32, block, 0)?;
-                filled += DRAWS;
-                made += DRAWS;
-                self.filled.set(core, filled, 0)?;
-            }
-        }
-        Ok(made)
-    }
 }
 
 impl ResolverCounters {
@@ -356,14 +348,12 @@ impl ResolverCounters {
     /// # Errors
     /// If the kernel does not give them.
     pub fn read(&self) -> Result<Resolved, KernelError> {
-        let mut sums = [0; COUNTERS];
-        for core in 0..self.0.len() {
-            let counts = self.0.get(&core, 0)?;
-            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-        }
-        let [answers, queries, replies, handed, strays, no_draw, no_slot, blocks @ ..] = sums;
+        let [answers, queries, replies, handed, strays, no_draw, no_slot, equal, blocks @ ..] =
+            sums(&self.0)?;
         let blocks = blocks.to_vec();
-        Ok(Resolved { answers, queries, replies, handed, strays, no_draw, no_slot, blocks })
+        let counted =
+            Resolved { answers, queries, replies, handed, strays, no_draw, no_slot, equal, blocks };
+        Ok(counted)
     }
 }
 
@@ -378,21 +368,29 @@ fn read_event(bytes: &[u8]) -> Option<Handed> {
     // Only a reply in the letter case of the query is one to it.
     let is_own = |reply: &&[u8]| reply.get(12..12 + name_len) == Some(sent);
     let is_first = head[NAME_LEN_AT + 1] == STAGE_AAAA;
-    handed.reply = reply.filter(is_own).filter(|_| is_first).map(<[u8]>::to_vec);
+    let server = SocketAddr::new(address(head, SERVER_AT)?, port(head, SERVER_PORT_AT)?);
+    let reply = reply.filter(is_own).filter(|_| is_first);
+    handed.reply = reply.map(|reply| (server, reply.to_vec()));
     Some(handed)
+}
+
+/// Reads an address; IPv4 is mapped to IPv6.
+fn address(bytes: &[u8], at: usize) -> Option<IpAddr> {
+    let octets = bytes.get(at..)?.first_chunk::<16>()?;
+    Some(IpAddr::from(*octets).to_canonical())
+}
+
+/// Reads a port as on the wire.
+fn port(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// Reads a slot; `None` if it is none.
 fn read_slot(bytes: &[u8]) -> Option<Handed> {
-    let address = |at: usize| {
-        let octets = bytes.get(at..)?.first_chunk::<16>()?;
-        Some(IpAddr::from(*octets).to_canonical())
-    };
-    let port = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
     let len = usize::from(u16::from_ne_bytes(*bytes.get(LEN_AT..)?.first_chunk()?));
     let query = bytes.get(QUERY_AT..NAME_AT)?.get(..len)?.to_vec();
-    let client = SocketAddr::new(address(CLIENT_AT)?, port(PORTS_AT)?);
-    let server = SocketAddr::new(address(CLIENT_AT + 16)?, port(PORTS_AT + 2)?);
+    let client = SocketAddr::new(address(bytes, CLIENT_AT)?, port(bytes, PORTS_AT)?);
+    let server = SocketAddr::new(address(bytes, CLIENT_AT + 16)?, port(bytes, PORTS_AT + 2)?);
     Some(Handed { client, server, query, reply: None })
 }
 
@@ -414,8 +412,11 @@ mod tests {
         slot.put(4, &(query.len() as u16).to_ne_bytes());
         slot.put(8, &[name.len() as u8, stage]);
         slot.put(NAME_AT - QUERY_AT, &query);
-        slot.put(SLOT - NAME_AT, &name.to_ascii_uppercase());
-        slot.put(8, &(reply.len() as u32).to_ne_bytes());
+        slot.put(MAX_NAME, &name.to_ascii_uppercase());
+        slot.put(8, &[]);
+        slot.put_u32(reply.len() as u32);
+        slot.put(4, &[0, 53]);
+        slot.put(16, &octets("192.0.2.1".parse().expect("an address")));
         [&slot.finish()[..], reply, &[0; 9]].concat()
     }
 
@@ -426,7 +427,8 @@ mod tests {
         let handed = read_event(&event(name, STAGE_AAAA, &own)).expect("an event");
         assert_eq!(handed.client, "10.0.0.1:4660".parse().expect("an address"));
         assert_eq!(handed.server, "[fd00::1]:53".parse().expect("an address"));
-        assert_eq!((handed.query.len(), handed.reply), (12 + 10 + 4, Some(own.clone())));
+        let server = "192.0.2.1:53".parse().expect("an address");
+        assert_eq!((handed.query.len(), handed.reply), (12 + 10 + 4, Some((server, own.clone()))));
         // Of another stage, in another letter case, too short.
         for (stage, reply) in [(2, &own[..]), (1, &own.to_ascii_lowercase()), (1, &own[..20])] {
             let handed = read_event(&event(name, stage, reply)).expect("an event");

@@ -38,8 +38,8 @@ use crate::program::Loaded;
 
 pub use events::{Event, Handed, Sent};
 pub use plan::{Instants, NameOrder, Order, PlainReply, TesterPlan};
-pub(crate) use route::is_veth;
 pub use route::{Hardware, Route, Via, hardware_of};
+pub(crate) use route::{ask, is_veth};
 pub use times::{TesterCounts, TesterSecond, TesterTimes};
 
 /// The programs and maps of `bpf/tester.bpf.c`.

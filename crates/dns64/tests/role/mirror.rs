@@ -96,8 +96,8 @@ fn what_depends_on_more_than_the_question_is_not_copied() {
             assert!(seen[0].2 < 240, "{seen:?}");
         }
     }
-    // A failure, and a name with a rule, which each query has to meet.
-    let mut bench = Bench::new("upstream.attempts = 1");
+    // A name with a rule, which each query has to meet.
+    let mut bench = Bench::new("");
     let mut rules = Rules::default();
     rules.add(RulesFormat::List, "www.test never\n").expect("it is right");
     bench.role.mirror_as(1);
@@ -108,8 +108,17 @@ fn what_depends_on_more_than_the_question_is_not_copied() {
     assert_eq!(copied(&mut bench), []);
     ask(&mut bench, "other.test");
     assert_eq!(copied(&mut bench).len(), 1);
+}
+
+#[test]
+fn a_failure_is_copied_as_one() {
+    let mut bench = Bench::new("upstream.attempts = 1\ncache.failure-ttl = \"60s\"");
+    bench.role.mirror_as(1);
     let sent = bench.ask(1, &query("failed.test", Qtype::A, 1)).upstream.remove(0);
     bench.reply(&sent, &reply(&sent.bytes, Rcode::REFUSED, &[]));
     bench.wait(5_000);
-    assert_eq!(copied(&mut bench), []);
+    ask(&mut bench, "other.test");
+    let mirrored = bench.role.mirrored().expect("copies are wanted");
+    let seen: Vec<_> = mirrored.iter().map(|a| (a.is_failure, a.until.since(a.stored))).collect();
+    assert_eq!(seen, [(true, Nanos::from_secs(60)), (false, Nanos::from_secs(256))]);
 }

@@ -30,6 +30,8 @@ pub(crate) struct Queue {
     waiting: Arc<AtomicUsize>,
     pub(super) counts: Arc<Counts>,
     seed: u64,
+    /// Whether the program resolves, and so has to know which answers the sockets give.
+    resolves: bool,
 }
 
 /// The end of the queue that writes to the kernel.
@@ -40,21 +42,21 @@ pub(crate) struct Writer {
     answers: AnswerMap,
 }
 
-/// Makes a queue to a map of answers, which are encoded with a seed.
-pub(super) fn queue(answers: AnswerMap, seed: u64) -> (Queue, Writer) {
+/// Makes a queue to a map of answers, which are encoded with a seed, for a program that resolves or not.
+pub(super) fn queue(answers: AnswerMap, seed: u64, resolves: bool) -> (Queue, Writer) {
     let (sender, receiver) = channel();
     let (waiting, counts) = (Arc::<AtomicUsize>::default(), Arc::<Counts>::default());
     let writer = Writer { receiver, waiting: waiting.clone(), counts: counts.clone(), answers };
-    (Queue { sender, waiting, counts, seed }, writer)
+    (Queue { sender, waiting, counts, seed, resolves }, writer)
 }
 
 impl Queue {
-    /// Passes answers to the kernel; those that the program cannot give are left out, and those without room in the queue are
-    /// lost.
+    /// Passes answers to the kernel; those without room in the queue are lost. Of those that the program cannot give, and of
+    /// failures, a program that resolves gets to know that the sockets have them, so that it does not ask upstream for each query.
     pub(crate) fn pass(&self, mirrored: &Mirrored) {
         let mut lost = mirrored.lost;
         let encoded: Vec<Encoded> =
-            mirrored.iter().filter_map(|answer| stored(&answer).encode(self.seed)).collect();
+            mirrored.iter().filter_map(|answer| self.encode(&answer)).collect();
         let count = encoded.len();
         if count > 0 {
             let fits = self.waiting.fetch_add(count, Ordering::Relaxed) + count <= QUEUE;
@@ -65,6 +67,13 @@ impl Queue {
             }
         }
         self.counts.lost.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    /// Returns an answer as the map has it; `None` if the program needs nothing of it.
+    fn encode(&self, answer: &MirroredAnswer<'_>) -> Option<Encoded> {
+        let own = stored(answer);
+        let given = if answer.is_failure { None } else { own.encode(self.seed) };
+        given.or_else(|| self.resolves.then(|| own.encode_left(self.seed)).flatten())
     }
 }
 
@@ -92,7 +101,7 @@ impl Writer {
 
 /// Returns an answer for the kernel. Its clock is that of the workers.
 fn stored<'a>(answer: &MirroredAnswer<'a>) -> Stored<'a> {
-    let MirroredAnswer { generation, qtype, view, rd, cd, dnssec, message, options, stored, until } =
-        *answer;
+    let MirroredAnswer { generation, qtype, view, rd, cd, dnssec, message, options, .. } = *answer;
+    let MirroredAnswer { stored, until, .. } = *answer;
     Stored { generation, qtype, view, rd, cd, dnssec, message, options, stored, until }
 }

@@ -15,14 +15,14 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dns64::Settings;
 use dns64::plain::{Begun, PlainBlock};
+use dns64::{ServerHealth, Settings};
 use engine::SocketId;
 use engine::clock::monotonic;
 use kernel::tester::{Route, Via};
 use kernel::{
-    Draw, Embedding, Handed, KernelError, MAX_BLOCKS, MAX_RULES, ResolverRules, ResolverWork,
-    Rules, Upstream,
+    Draw, Embedding, Handed, KernelError, MAX_BLOCKS, MAX_RULES, ResolverDraws, ResolverRules,
+    ResolverWork, Rules, Upstream,
 };
 use measure::Nanos;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -38,17 +38,25 @@ use crate::worker::{Status, WorkerHandle};
 const REFILL_MS: u16 = 10;
 /// The same while nothing was resolved lately.
 const IDLE_MS: u16 = 40;
-/// Interval at which transactions without a reply are looked for, and for how long after the last query to upstream.
+/// Interval at which transactions without a reply are looked for, and for how long after the timeout of the last query to upstream.
 const EXPIRE: Duration = Duration::from_millis(50);
-const EXPIRE_FOR: Duration = Duration::from_secs(10);
+const EXPIRE_FOR: Duration = Duration::from_secs(2);
 /// Interval at which the way to upstream is looked up.
 const ROUTE: Duration = Duration::from_secs(1);
+/// Least time for which a server that is alive is asked, even if another one is faster.
+const KEEP: Duration = Duration::from_secs(10);
 /// Highest number of transactions that are passed on before random numbers are looked after.
 const HANDED_AT_ONCE: usize = 512;
 
 /// What the program may resolve, and with which settings.
 pub(super) struct Resolving {
     rules: ResolverRules,
+    draws: ResolverDraws,
+    rng: ChaCha12Rng,
+    /// The settings whose ports the random numbers have; `None` before the first ones.
+    drawn_for: Option<Arc<Settings>>,
+    /// Whether it resolves nothing any more, since a thread has failed.
+    is_stopped: bool,
     /// The settings; `None` before the first generation, or if their rules have no room in the kernel.
     settings: Option<Arc<Settings>>,
     options: Vec<u8>,
@@ -62,8 +70,17 @@ pub(super) struct Way {
 }
 
 impl Resolving {
-    pub(super) fn new(rules: ResolverRules) -> Self {
-        Resolving { rules, settings: None, options: Vec::new(), asked: None }
+    pub(super) fn new(rules: ResolverRules, draws: ResolverDraws, rng: ChaCha12Rng) -> Self {
+        Resolving {
+            rules,
+            draws,
+            rng,
+            drawn_for: None,
+            is_stopped: false,
+            settings: None,
+            options: Vec::new(),
+            asked: None,
+        }
     }
 
     /// Compiles the rules of other settings. The program must not resolve meanwhile; it does not before it can
@@ -74,6 +91,9 @@ impl Resolving {
     pub(super) fn compile(&mut self, settings: &Arc<Settings>) -> Result<(), KernelError> {
         (self.settings, self.asked) = (None, None);
         self.rules.ask(None)?;
+        if self.is_stopped {
+            return Ok(());
+        }
         let Some(plain) = settings.plain_rules(MAX_RULES) else {
             tracing::warn!("kernel: no room for all names with rules: the sockets resolve");
             return Ok(());
@@ -81,8 +101,37 @@ impl Resolving {
         let blocks = plain.blocks.into_iter().filter(|block| (block.block as usize) < MAX_BLOCKS);
         let apart = plain.apart.iter().map(|name| name.as_wire().to_vec()).collect();
         self.rules.set(&Rules { embeddings: blocks.map(embedding).collect(), apart })?;
+        self.draw_for(settings)?;
         (self.settings, self.options) = (Some(settings.clone()), plain.options);
         Ok(())
+    }
+
+    /// Replaces the random numbers if their ports may be ones that these settings avoid.
+    fn draw_for(&mut self, settings: &Arc<Settings>) -> Result<(), KernelError> {
+        let before = self.drawn_for.replace(settings.clone());
+        let avoided = |settings: &Arc<Settings>| settings.config.upstream.avoid_ports.clone();
+        if before.is_some_and(|before| avoided(&before) != avoided(settings)) {
+            self.draws.renew(|| draw(&mut self.rng, settings))?;
+        }
+        self.refill()
+    }
+
+    /// Fills up the random numbers.
+    ///
+    /// # Errors
+    /// If the kernel refuses them.
+    pub(super) fn refill(&mut self) -> Result<(), KernelError> {
+        let Some(settings) = &self.drawn_for else { return Ok(()) };
+        self.draws.refill(|| draw(&mut self.rng, settings)).map(drop)
+    }
+
+    /// Lets the program resolve nothing any more.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub(super) fn stop(&mut self) -> Result<(), KernelError> {
+        (self.is_stopped, self.settings, self.asked) = (true, None, None);
+        self.rules.ask(None)
     }
 
     /// Lets the program resolve under the rules of a generation, if it knows upstream.
@@ -98,11 +147,6 @@ impl Resolving {
     /// Returns the settings under which the program may resolve.
     pub(super) fn settings(&self) -> Option<Arc<Settings>> {
         self.settings.clone()
-    }
-
-    /// Returns the server that the program asks.
-    pub(super) fn server(&self) -> Option<SocketAddr> {
-        self.asked.as_ref().map(|asked| asked.server)
     }
 
     /// Lets the program ask a server over a way, or none.
@@ -157,7 +201,7 @@ fn embedding(block: PlainBlock) -> Embedding {
     Embedding { block, base, places, max_ttl, networks }
 }
 
-/// Keeps the way to upstream until the end: the fastest server that is alive, and the hardware address on the way to it.
+/// Keeps the way to upstream until the end: a fast server that is alive, and the hardware address on the way to it.
 ///
 /// # Errors
 /// Never; the type is that of all threads.
@@ -167,9 +211,12 @@ pub(crate) fn keep_asking(
     end: &CancellationToken,
 ) -> io::Result<()> {
     let (mut last, mut looked, mut said) = (None, Instant::now(), String::new());
+    let mut choice = Choice::default();
     while !end.is_cancelled() {
         if let Some((settings, generation)) = kernel.resolving_now() {
-            let wanted = (generation, best_server(&settings, workers));
+            let health = Status::of_all(workers).health;
+            let servers = &settings.config.upstream.servers;
+            let wanted = (generation, choice.server(servers, &health, Instant::now()));
             if last != Some(wanted) || looked.elapsed() > ROUTE {
                 (last, looked) = (Some(wanted), Instant::now());
                 let way = way(&settings, wanted.1);
@@ -185,18 +232,50 @@ pub(crate) fn keep_asking(
     Ok(())
 }
 
-/// Returns the fastest server that is alive, or the first one.
-fn best_server(settings: &Settings, workers: &[WorkerHandle]) -> Option<SocketAddr> {
-    let health = Status::of_all(workers).health;
-    let servers = &settings.config.upstream.servers;
-    let usable = |server: &&dns64::ServerHealth| {
-        server.alive
-            && !server.forward
-            && server.rtt > Nanos::ZERO
-            && servers.contains(&server.address)
-    };
-    let best = health.iter().filter(usable).min_by_key(|server| server.rtt);
-    best.map(|server| server.address).or(servers.first().copied())
+/// The server that is asked, and since when.
+#[derive(Default)]
+struct Choice(Option<(SocketAddr, Instant)>);
+
+impl Choice {
+    /// Returns the server that is asked from now on, of these: the one of before while it is alive, unless another one has half its
+    /// round trip time at most and the last change was some time ago; else the fastest one that is alive, or the first one.
+    fn server(
+        &mut self,
+        servers: &[SocketAddr],
+        health: &[ServerHealth],
+        now: Instant,
+    ) -> Option<SocketAddr> {
+        let of = |address: SocketAddr| {
+            let own = move |server: &&ServerHealth| !server.forward && server.address == address;
+            health.iter().filter(own)
+        };
+        // Of all workers' times the shortest one; not known before the first reply.
+        let rtt = |address: SocketAddr| {
+            of(address)
+                .filter(|server| server.alive)
+                .map(|server| server.rtt.0)
+                .filter(|rtt| *rtt > 0)
+                .min()
+        };
+        let fastest = servers.iter().filter_map(|server| Some((rtt(*server)?, *server))).min();
+        let current = self.0.filter(|(server, _)| {
+            servers.contains(server) && of(*server).any(|server| server.alive)
+        });
+        let best = match (current, fastest) {
+            (Some((server, since)), Some((other, _))) => {
+                let is_slow = rtt(server).is_none_or(|rtt| rtt / 2 >= other);
+                if is_slow && now >= since + KEEP { fastest } else { None }
+            }
+            (Some(_), None) => None,
+            (None, fastest) => fastest,
+        };
+        let kept = current.map(|(server, _)| server).or(servers.first().copied());
+        let chosen = best.map(|(_, server)| server).or(kept);
+        if chosen != self.0.map(|(server, _)| server) {
+            self.0 = chosen.map(|server| (server, now));
+        }
+        chosen
+    }
 }
 
 /// Returns the way to a server, or why there is none for the program.
@@ -216,46 +295,29 @@ fn way(settings: &Settings, server: Option<SocketAddr>) -> Result<Way, String> {
 /// What serves the program.
 pub(crate) struct Serve {
     pub(super) work: ResolverWork,
-    pub(super) rng: ChaCha12Rng,
     /// Addresses at which the workers listen, in the order of their sockets.
     pub(super) listen: Vec<SocketAddr>,
 }
 
 impl Serve {
-    /// Makes random numbers, and passes to the workers what the program leaves to them, until the end.
+    /// Makes random numbers, and passes to the workers what the program leaves to them, until the end. If the kernel does not give
+    /// its maps, that is logged, and the sockets resolve.
     ///
     /// # Errors
-    /// If the kernel does not give its maps.
+    /// Never; the type is that of all threads.
     pub(crate) fn run(
         mut self,
         kernel: &InKernel,
         workers: &[WorkerHandle],
         end: &CancellationToken,
     ) -> io::Result<()> {
-        let (mut queries, mut asked_at) = (0, None::<Instant>);
-        let mut expired_at = Instant::now();
+        let (mut watch, mut looked) = (Watch::default(), Instant::now());
         while !end.is_cancelled() {
-            if let Some((settings, _)) = kernel.resolving_now() {
-                let rng = &mut self.rng;
-                let draw = || draw(rng, |port| settings.config.upstream.is_usable(port));
-                self.work.refill(draw).map_err(io::Error::other)?;
+            if let Err(error) = self.step(kernel, workers, &mut watch, &mut looked) {
+                kernel.stop_resolving(&error);
+                return Ok(());
             }
-            let server = kernel.asked_server();
-            for _ in 0..HANDED_AT_ONCE {
-                let Some(handed) = self.work.handed() else { break };
-                pass(handed, server, &self.listen, workers);
-            }
-            let now = kernel.queries_asked();
-            if now != queries {
-                (queries, asked_at) = (now, Some(Instant::now()));
-            }
-            let is_busy = asked_at.is_some_and(|at| at.elapsed() < EXPIRE_FOR);
-            if is_busy && expired_at.elapsed() > EXPIRE {
-                expired_at = Instant::now();
-                let listen = &self.listen;
-                let lost = |handed| pass(handed, None, listen, workers);
-                self.work.expired(monotonic(), lost).map_err(io::Error::other)?;
-            }
+            let is_busy = watch.is_on(Instant::now());
             let wait = PollTimeout::from(if is_busy { REFILL_MS } else { IDLE_MS });
             let ring = self.work.ring();
             // An interrupted wait is a short one.
@@ -263,23 +325,66 @@ impl Serve {
         }
         Ok(())
     }
+
+    /// Does what is to be done now; `looked` is when transactions without a reply were looked for.
+    fn step(
+        &mut self,
+        kernel: &InKernel,
+        workers: &[WorkerHandle],
+        watch: &mut Watch,
+        looked: &mut Instant,
+    ) -> Result<(), KernelError> {
+        kernel.refill()?;
+        for _ in 0..HANDED_AT_ONCE {
+            let Some(handed) = self.work.handed() else { break };
+            pass(handed, &self.listen, workers);
+        }
+        let now = Instant::now();
+        if let Some((settings, _)) = kernel.resolving_now() {
+            watch.note(kernel.queries_asked(), settings.config.upstream.first_timeout, now);
+        }
+        if watch.is_on(now) && now.duration_since(*looked) > EXPIRE {
+            *looked = now;
+            let listen = &self.listen;
+            self.work.expired(monotonic(), |handed| pass(handed, listen, workers))?;
+        }
+        Ok(())
+    }
+}
+
+/// For how long transactions may end without a reply.
+#[derive(Default)]
+struct Watch {
+    queries: u64,
+    until: Option<Instant>,
+}
+
+impl Watch {
+    /// Notes the number of queries to upstream so far, and the time that each waits for its reply.
+    fn note(&mut self, queries: u64, timeout: Nanos, now: Instant) {
+        if self.queries != queries {
+            self.queries = queries;
+            self.until = self.until.max(Some(now + Duration::from(timeout) + EXPIRE_FOR));
+        }
+    }
+
+    /// Returns whether a transaction may end without a reply now.
+    fn is_on(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
 }
 
 /// Makes a random number for the program.
-fn draw(rng: &mut ChaCha12Rng, is_usable: impl Fn(u16) -> bool) -> Draw {
+fn draw(rng: &mut ChaCha12Rng, settings: &Settings) -> Draw {
     let id = rng.next_u32() as u16;
+    let is_usable = |port: &u16| settings.config.upstream.is_usable(*port);
     // A quarter of all ports is usable at least.
-    let port = std::iter::repeat_with(|| rng.next_u32() as u16).find(|port| is_usable(*port));
+    let port = std::iter::repeat_with(|| rng.next_u32() as u16).find(is_usable);
     Draw { id, port: port.unwrap_or_default(), seed: rng.next_u64() }
 }
 
 /// Passes a query to a worker, one of those that listen at the address that the client asked.
-fn pass(
-    handed: Handed,
-    server: Option<SocketAddr>,
-    listen: &[SocketAddr],
-    workers: &[WorkerHandle],
-) {
+fn pass(handed: Handed, listen: &[SocketAddr], workers: &[WorkerHandle]) {
     let canonical = |at: &SocketAddr| (at.ip().to_canonical(), at.port());
     let own = (handed.server.ip(), handed.server.port());
     let Some(socket) = listen.iter().position(|at| canonical(at) == own) else { return };
@@ -295,6 +400,62 @@ fn pass(
         socket: SocketId(socket as u16),
         client,
         message: handed.query,
-        reply: server.zip(handed.reply),
+        reply: handed.reply,
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_kept_while_it_is_alive_and_about_as_fast() {
+        let [a, b] = ["192.0.2.1:53", "192.0.2.2:53"].map(|at| at.parse().expect("an address"));
+        let start = Instant::now();
+        let mut choice = Choice::default();
+        let mut at = |second: u64, [first, second_rtt]: [Option<u64>; 2]| {
+            let health = [(a, first), (b, second_rtt)].map(|(address, rtt)| ServerHealth {
+                address,
+                alive: rtt.is_some(),
+                forward: false,
+                rtt: Nanos::from_micros(rtt.unwrap_or(0)),
+                ports: 1,
+            });
+            choice.server(&[a, b], &health, start + Duration::from_secs(second))
+        };
+        for (second, times, expected) in [
+            // The fastest, not the first.
+            (0, [Some(300), Some(200)], b),
+            // Times that differ by chance, and the same after a while.
+            (1, [Some(150), Some(200)], b),
+            (30, [Some(150), Some(200)], b),
+            // Much faster.
+            (31, [Some(80), Some(200)], a),
+            // The reverse at once, and later.
+            (32, [Some(300), Some(50)], a),
+            (42, [Some(300), Some(50)], b),
+            // Dead, and alive again.
+            (43, [Some(300), None], a),
+            (44, [Some(300), Some(200)], a),
+            // All are dead.
+            (45, [None, None], a),
+        ] {
+            assert_eq!(at(second, times), Some(expected), "after {second} s");
+        }
+        assert_eq!(Choice::default().server(&[b, a], &[], start), Some(b));
+        assert_eq!(Choice::default().server(&[], &[], start), None);
+    }
+
+    #[test]
+    fn transactions_are_looked_for_beyond_the_longest_timeout() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut watch = Watch::default();
+        assert!(!watch.is_on(start));
+        watch.note(1, Nanos::from_secs(10), start);
+        // A reload with a shorter timeout, and another query.
+        watch.note(1, Nanos::from_secs(1), at(1));
+        watch.note(2, Nanos::from_secs(1), at(2));
+        assert!(watch.is_on(at(11)) && !watch.is_on(at(13)));
+    }
 }

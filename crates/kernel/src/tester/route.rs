@@ -126,7 +126,7 @@ pub(crate) fn is_veth(device: &str) -> bool {
 }
 
 /// Asks the kernel over netlink, and calls `take` for each message of its answer.
-fn ask(
+pub(crate) fn ask(
     request: RouteNetlinkMessage,
     flags: u16,
     mut take: impl FnMut(RouteNetlinkMessage),

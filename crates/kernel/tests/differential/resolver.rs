@@ -6,8 +6,8 @@ use engine::clock::monotonic;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use kernel::tester::Route;
 use kernel::{
-    ClientNetwork, Embedding, Handed, KernelCache, KernelResolver, ReplyLimits, Rules, Serving,
-    Upstream,
+    ClientNetwork, Draw, Embedding, Handed, KernelCache, KernelResolver, ReplyLimits, Resolved,
+    Rules, Serving, Stored, Upstream,
 };
 use measure::Nanos;
 use wire::edns::opt_fixed;
@@ -79,43 +79,56 @@ impl Model {
             let rules = Rules { embeddings: vec![embedding.clone()], apart: apart.clone() };
             kernel.rules.set(&rules).expect("few rules");
         }
-        let (server, source) = UPSTREAMS[upstream];
-        let (server, source) = (server.parse().expect(server), source.parse().expect(source));
-        let route = Route {
-            device: "lo".to_owned(),
-            source,
-            hardware: [2, 0, 0, 0, 0, 3],
-            neighbour: [2, 0, 0, 0, 0, 4],
-        };
-        let how = Upstream {
-            server,
-            route,
-            generation: GENERATION,
-            timeout: Nanos::from_secs(3_600),
-            udp_size: if upstream == 0 { 1_232 } else { 0 },
-            traffic_class: 0,
-            mixed_case: true,
-            ttl_without_soa: TTL_WITHOUT_SOA,
-            min_ttl: 0,
-            max_ttl: 86_400,
-            options: OPTIONS.to_vec(),
-        };
-        kernel.rules.ask(Some(&how)).expect("the loopback is there");
-        Some(Model { kernel, upstream: server, source, names: 0, answered: 0, handed: 0 })
+        let Upstream { server, route, .. } = how_to_ask(upstream);
+        let source = route.source;
+        let mut model =
+            Model { kernel, upstream: server, source, names: 0, answered: 0, handed: 0 };
+        model.ask(upstream);
+        Some(model)
+    }
+
+    /// Lets the program ask another upstream.
+    fn ask(&mut self, upstream: usize) {
+        let how = how_to_ask(upstream);
+        (self.upstream, self.source) = (how.server, how.route.source);
+        self.kernel.rules.ask(Some(&how)).expect("the loopback is there");
     }
 
     /// Makes random numbers, and reads what was handed over.
     pub(crate) fn serve(&mut self, random: &mut Random) {
-        let draw = || kernel::Draw {
-            id: random.next() as u16,
-            port: 1_024 + random.below(64_000) as u16,
-            seed: random.next(),
-        };
-        self.kernel.work.refill(draw).expect("they are taken");
+        self.kernel.draws.refill(|| draw(random)).expect("they are taken");
         while let Some(Handed { query, .. }) = self.kernel.work.handed() {
             assert!(Query::parse(&query).is_ok(), "{query:02x?}");
             self.handed += 1;
         }
+    }
+
+    /// Sends a client's query for the AAAA records of a name; returns what the program sends, and the frame of the query.
+    fn query(&mut self, random: &mut Random, name: &str) -> Option<(Vec<u8>, Vec<u8>)> {
+        let name: Name = name.parse().expect("a name");
+        let mut query = (random.next() as u16).to_be_bytes().to_vec();
+        query.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+        query.extend_from_slice(name.as_wire());
+        query.extend_from_slice(&[0, 28, 0, 1]);
+        let frame = random.frame(&query);
+        self.run(&frame).map(|out| (out, frame))
+    }
+
+    /// Returns the frame of upstream's reply to a query, with this return code and these A records, each with its TTL.
+    fn reply_with(&self, sent: &Sent, rcode: u8, addresses: &[([u8; 4], u8)]) -> Vec<u8> {
+        let end = question_end(&sent.message).expect("a question");
+        let mut message = sent.message[..end].to_vec();
+        let count = addresses.len() as u8;
+        message[2..12].copy_from_slice(&[0x81, 0x80 | rcode, 0, 1, 0, count, 0, 0, 0, 0]);
+        for (address, ttl) in addresses {
+            message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, *ttl, 0, 4]);
+            message.extend_from_slice(address);
+        }
+        frame(self.upstream.ip(), self.source, [self.upstream.port(), sent.port], &message, false)
+    }
+
+    fn counted(&self) -> Resolved {
+        self.kernel.resolved.read().expect("counters")
     }
 
     fn run(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
@@ -252,6 +265,38 @@ impl Model {
             && message[2] & 0x80 != 0
             && message[HEADER..end] == sent.message[HEADER..question_end(&sent.message)?];
         is_own.then_some(message)
+    }
+}
+
+/// Returns how an upstream is asked.
+fn how_to_ask(upstream: usize) -> Upstream {
+    let (server, source) = UPSTREAMS[upstream];
+    let route = Route {
+        device: "lo".to_owned(),
+        source: source.parse().expect(source),
+        hardware: [2, 0, 0, 0, 0, 3],
+        neighbour: [2, 0, 0, 0, 0, 4],
+    };
+    Upstream {
+        server: server.parse().expect(server),
+        route,
+        generation: GENERATION,
+        timeout: Nanos::from_secs(3_600),
+        udp_size: if upstream == 0 { 1_232 } else { 0 },
+        traffic_class: 0,
+        mixed_case: true,
+        ttl_without_soa: TTL_WITHOUT_SOA,
+        min_ttl: 0,
+        max_ttl: 86_400,
+        options: OPTIONS.to_vec(),
+    }
+}
+
+fn draw(random: &mut Random) -> Draw {
+    Draw {
+        id: random.next() as u16,
+        port: 1_024 + random.below(64_000) as u16,
+        seed: random.next(),
     }
 }
 
@@ -424,4 +469,120 @@ fn without_random_numbers_or_a_way_nothing_is_asked() {
     assert!(asked(&mut model) > 10);
     model.kernel.rules.ask(None).expect("it may");
     assert_eq!(asked(&mut model), 0);
+}
+
+/// An address that is mapped.
+const MAPPED: [u8; 4] = [192, 0, 2, 33];
+/// Return code of a failure.
+const SERVFAIL: u8 = 2;
+
+#[test]
+fn a_name_is_asked_for_once_at_a_time() {
+    let Some(mut model) = Model::new(0) else { return };
+    let mut random = Random::new(61);
+    model.serve(&mut random);
+    let mut asks = |model: &mut Model, name: &str| model.query(&mut random, name);
+    let (out, _) = asks(&mut model, "one.test").expect("it is asked for");
+    // Of any client, in any letter case.
+    for name in ["one.test", "ONE.Test", "one.test"] {
+        assert_eq!(asks(&mut model, name), None, "{name}");
+    }
+    assert_eq!((model.counted().equal, model.counted().queries), (3, 1));
+    assert!(asks(&mut model, "another.test").is_some());
+    // Until its answer, which nobody keeps.
+    let sent = model.sent(&out);
+    let out = model.run(&model.reply_with(&sent, 0, &[])).expect("the second query");
+    assert_eq!(asks(&mut model, "one.test"), None);
+    let sent = model.sent(&out);
+    assert!(model.run(&model.reply_with(&sent, 0, &[(MAPPED, 0)])).is_some());
+    let (out, _) = asks(&mut model, "one.test").expect("it is asked for");
+    // A reply that the server continues with.
+    let sent = model.sent(&out);
+    assert_eq!(model.run(&model.reply_with(&sent, SERVFAIL, &[])), None);
+    assert_eq!(model.counted().handed, 1);
+    assert_eq!(asks(&mut model, "one.test"), None);
+    assert_eq!(model.counted().equal, 5);
+}
+
+#[test]
+fn replies_of_the_server_before_are_taken_as_its_own() {
+    let Some(mut model) = Model::new(0) else { return };
+    let mut random = Random::new(71);
+    model.serve(&mut random);
+    let (out, _) = model.query(&mut random, "one.test").expect("it is asked for");
+    let sent = model.sent(&out);
+    let own = model.reply_with(&sent, 0, &[]);
+    model.ask(1);
+    // Nobody else's reply is.
+    let foreign = model.reply_with(&sent, 0, &[]);
+    assert_eq!((model.run(&foreign), model.counted().strays), (None, 1));
+    let out = model.run(&own).expect("the second query");
+    // To the server that is asked now.
+    let second = model.sent(&out);
+    assert!(model.run(&model.reply_with(&second, 0, &[(MAPPED, 60)])).is_some());
+    // What is handed over names its server: as asked, as before, and when none is asked any more.
+    let mut handed = |model: &mut Model, name: &str, change: &dyn Fn(&mut Model)| {
+        let (out, _) = model.query(&mut random, name).expect("it is asked for");
+        let sent = model.sent(&out);
+        let (reply, server) = (model.reply_with(&sent, SERVFAIL, &[]), model.upstream);
+        change(model);
+        assert_eq!(model.run(&reply), None);
+        let handed = model.kernel.work.handed().expect("a transaction");
+        assert_eq!(handed.reply.map(|(server, _)| server), Some(server), "{name}");
+    };
+    handed(&mut model, "two.test", &|_| ());
+    handed(&mut model, "three.test", &|model| model.ask(0));
+    handed(&mut model, "four.test", &|model| model.kernel.rules.ask(None).expect("it may"));
+    assert_eq!(model.counted().strays, 1);
+}
+
+#[test]
+fn what_the_sockets_have_is_not_asked_for() {
+    let Some(mut model) = Model::new(0) else { return };
+    let mut random = Random::new(81);
+    model.serve(&mut random);
+    let now = monotonic();
+    for (name, generation, age, is_asked) in [
+        ("\x04left\x04test\0", GENERATION, 0, false),
+        ("\x05other\x04test\0", GENERATION - 1, 0, true),
+        ("\x03old\x04test\0", GENERATION, 60, true),
+    ] {
+        let header = [0, 0, 0x81, 0x82, 0, 1, 0, 0, 0, 0, 0, 0];
+        let message = [&header[..], name.as_bytes(), &[0, 28, 0, 1]].concat();
+        let stored = Stored {
+            generation,
+            qtype: Qtype::AAAA,
+            view: 1,
+            rd: true,
+            cd: false,
+            dnssec: false,
+            message: &message,
+            options: &[],
+            stored: Nanos(now.0.saturating_sub(Nanos::from_secs(age).0)),
+            until: Nanos((now + Nanos::from_secs(60)).0.saturating_sub(Nanos::from_secs(age).0)),
+        };
+        let encoded = stored.encode_left(77).expect("a short name");
+        model.kernel.answers.store(&encoded).expect("there is room");
+        let name = Name::from_wire(name.as_bytes()).expect("a name").to_string();
+        assert_eq!(model.query(&mut random, &name).is_some(), is_asked, "{name}");
+    }
+    assert_eq!(model.counted().equal, 0);
+}
+
+#[test]
+fn renewed_random_numbers_are_used_at_once() {
+    let Some(mut model) = Model::new(0) else { return };
+    let mut random = Random::new(91);
+    model.serve(&mut random);
+    let mut port = |model: &mut Model, name: &str| {
+        let (out, _) = model.query(&mut random, name)?;
+        Some(model.sent(&out).port)
+    };
+    assert!(port(&mut model, "before.test").is_some());
+    let mut ids = Random::new(92);
+    model.kernel.draws.renew(|| Draw { port: 5_555, ..draw(&mut ids) }).expect("they are taken");
+    // Some names may have the same place.
+    let ports = (0..600).filter_map(|number| port(&mut model, &format!("n{number}.test")));
+    let ports: Vec<u16> = ports.collect();
+    assert!(ports.len() > 590 && ports.iter().all(|port| *port == 5_555), "{}", ports.len());
 }

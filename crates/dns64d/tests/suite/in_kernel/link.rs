@@ -1,5 +1,6 @@
 //! A client and a server in two network namespaces that a veth pair joins.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -89,10 +90,43 @@ impl Link {
         panic!("no reply of {server} to {query:02x?}");
     }
 
+    /// Sends a query in text form so many times over IPv4, with the ids from 0 on; returns the replies to them.
+    pub(super) fn ask_at_once(&self, server: SocketAddr, query: &str, times: u16) -> Pending<'_> {
+        let mut query = crate::kit::client::Query::parse(query).octets;
+        for id in 0..times {
+            query[..2].copy_from_slice(&id.to_be_bytes());
+            self.v4.send_to(&query, server).expect("it can be sent");
+        }
+        Pending { link: self, server, ids: (0..times).collect() }
+    }
+
     /// Works as [`ask`](Self::ask) with a query in text form.
     pub(super) fn ask_text(&mut self, server: SocketAddr, query: &str) -> Reply {
         let query = crate::kit::client::Query::parse(query);
         Reply::parse(&self.ask(server, &query.octets))
+    }
+}
+
+/// Queries that have been sent.
+pub(super) struct Pending<'a> {
+    link: &'a Link,
+    server: SocketAddr,
+    ids: BTreeSet<u16>,
+}
+
+impl Pending<'_> {
+    /// Waits for a reply to each query; returns those that came in time.
+    pub(super) fn replies(mut self) -> Vec<Reply> {
+        let (mut octets, mut replies) = ([0; 4_096], Vec::new());
+        while !self.ids.is_empty()
+            && let Ok((len, from)) = self.link.v4.recv_from(&mut octets)
+        {
+            let id = u16::from_be_bytes([octets[0], octets[1]]);
+            if from == self.server && len >= 12 && self.ids.remove(&id) {
+                replies.push(Reply::parse(&octets[..len]));
+            }
+        }
+        replies
     }
 }
 
