@@ -9,7 +9,7 @@
 //!
 //! No worker waits for the kernel. Each answer has a generation, and the program gives those of the current one only: a reload and a
 //! flush begin a new generation in the program and in the workers, so that no answer of before is given afterwards, whatever is
-//! still in a queue. The program is attached as long as this process lives.
+//! still in a queue. The program is attached as long as this process lives, or stays after its end (`kernel.after-death`).
 
 pub(crate) mod queue;
 mod resolving;
@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use dns64::config::AfterDeath;
 use dns64::{Config, OUR_UDP_SIZE, Settings};
 use ipnet::IpNet;
 use kernel::{
@@ -86,7 +87,11 @@ impl InKernel {
         let seed = OsRng.try_next_u64().context("the system gives no random numbers")?;
         let Program { mut cache, answers, counters, resolver } = load(config, seed)?;
         for device in &config.kernel.device {
-            cache.attach(device).context("kernel.device")?;
+            let attached = match config.kernel.after_death {
+                AfterDeath::Detach => cache.attach(device),
+                AfterDeath::Answer => cache.attach_to_stay(device),
+            };
+            attached.context("kernel.device")?;
         }
         let (queue, writer) = queue::queue(answers, seed, config.kernel.resolves());
         let serving = Serving {

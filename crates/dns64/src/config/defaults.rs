@@ -40,7 +40,12 @@ impl Default for ServerConfig {
 
 impl Default for KernelConfig {
     fn default() -> Self {
-        KernelConfig { device: Vec::new(), mode: KernelMode::Off, size: Bytes(64 << 20) }
+        KernelConfig {
+            device: Vec::new(),
+            mode: KernelMode::Off,
+            size: Bytes(64 << 20),
+            after_death: AfterDeath::Detach,
+        }
     }
 }
 

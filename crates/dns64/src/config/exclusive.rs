@@ -1,6 +1,6 @@
 //! Settings that do not go with answers in the kernel, and the bounds of `[kernel]`.
 
-use super::{ClientSubnet, Config, ConfigError, RouteConfig, Transport};
+use super::{AfterDeath, ClientSubnet, Config, ConfigError, RouteConfig, Transport};
 
 /// Least memory of the answers, in octets.
 const MIN_SIZE: usize = 1 << 20;
@@ -72,7 +72,9 @@ impl Config {
     fn not_resolved_in_kernel(&self) -> impl Iterator<Item = (&'static str, bool, &'static str)> {
         let (upstream, resolves) = (&self.upstream, self.kernel.resolves());
         let device = &upstream.route.device;
+        let answers = self.kernel.after_death == AfterDeath::Answer;
         let checks = [
+            ("kernel.after-death", answers, "write \"detach\", since nobody would take replies"),
             ("upstream.transport", upstream.transport != Transport::Udp, "write \"udp\""),
             ("upstream.weights", !upstream.weights.is_empty(), "write []"),
             (
@@ -120,6 +122,10 @@ mod tests {
             assert!(Config::parse(&format!("{on}{setting}")).is_ok(), "{setting}");
         }
         assert!(Config::parse(&all).expect("it is right").kernel.resolves());
+        let answers =
+            |config: &str| Config::parse(&config.replace(" }", ", after-death = \"answer\" }"));
+        let error = answers(&all).expect_err("nobody takes replies").to_string();
+        assert!(error.starts_with("kernel.after-death") && answers(on).is_ok(), "{error}");
         assert!(Config::parse(&format!("{on}server.route.device = \"lan0\"")).is_ok());
     }
 

@@ -14,6 +14,19 @@ pub struct KernelConfig {
     pub mode: KernelMode,
     /// Memory of the answers, besides that of the server.
     pub size: Bytes,
+    /// What happens in the kernel after the end of the server.
+    pub after_death: AfterDeath,
+}
+
+/// What happens in the kernel after the end of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AfterDeath {
+    /// Nothing is answered.
+    #[default]
+    Detach,
+    /// The answers that are there are given until their ends, or until the next server.
+    Answer,
 }
 
 /// What is answered in the kernel.

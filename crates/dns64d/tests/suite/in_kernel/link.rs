@@ -16,6 +16,8 @@ pub(super) const CLIENT4: &str = "10.88.0.1";
 /// Longest wait for a reply, after which the query is sent again, and how often it is sent.
 const PATIENCE: Duration = Duration::from_secs(3);
 const TRIES: usize = 4;
+/// The same for a query that may have no reply.
+const SHORT_PATIENCE: Duration = Duration::from_millis(300);
 
 /// The client's end of the link. The test itself runs at the server's end, device `v1`.
 pub(super) struct Link {
@@ -98,6 +100,14 @@ impl Link {
             self.v4.send_to(&query, server).expect("it can be sent");
         }
         Pending { link: self, server, ids: (0..times).collect() }
+    }
+
+    /// Returns whether a query in text form gets a reply, sent once.
+    pub(super) fn is_answered(&self, server: SocketAddr, query: &str) -> bool {
+        self.v4.set_read_timeout(Some(SHORT_PATIENCE)).expect("a time");
+        let is_answered = !self.ask_at_once(server, query, 1).replies().is_empty();
+        self.v4.set_read_timeout(Some(PATIENCE)).expect("a time");
+        is_answered
     }
 
     /// Works as [`ask`](Self::ask) with a query in text form.

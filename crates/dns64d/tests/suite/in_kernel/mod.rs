@@ -1,5 +1,6 @@
 //! Answers in the kernel (`[kernel]`), on a real link with a real upstream.
 
+mod death;
 mod link;
 mod resolving;
 
