@@ -59,6 +59,14 @@ struct Course {
     asked: Vec<String>,
 }
 
+/// Returns what a query is to lead to: return code, first answer, numbers of queries resolved and handed over, types of the queries
+/// to upstream.
+fn led_to(rcode: &str, answer: &str, counts: [u64; 2], asked: &str) -> Course {
+    let asked = asked.split_whitespace().map(str::to_owned).collect();
+    let [resolved, handed] = counts;
+    Course { rcode: rcode.to_owned(), answer: answer.to_owned(), resolved, handed, asked }
+}
+
 /// Servers, and how to ask them.
 struct Bench<'a> {
     link: &'a mut Link,
@@ -68,14 +76,9 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Sends a query and checks what it leads to: return code, first answer, numbers of queries resolved and handed over, types
-    /// of the queries to upstream.
-    fn check(&mut self, query: &str, expected: (&str, &str, [u64; 2], &str)) {
-        let (rcode, answer, [resolved, handed], asked) = expected;
-        let asked = asked.split_whitespace().map(str::to_owned).collect();
-        let (rcode, answer) = (rcode.to_owned(), answer.to_owned());
-        let expected = Course { rcode, answer, resolved, handed, asked };
-        assert_eq!(self.course(query, &expected), expected, "{query}");
+    /// Sends a query and checks what it leads to.
+    fn check(&mut self, query: &str, expected: &Course) {
+        assert_eq!(self.course(query, expected), *expected, "{query}");
     }
 
     /// Sends a query and returns what it led to.
@@ -98,7 +101,7 @@ impl Bench<'_> {
     }
 
     /// Waits until an answer to a query is copied to the kernel.
-    fn until_stored(&mut self, query: &str, expected: (&str, &str, [u64; 2], &str)) {
+    fn until_stored(&mut self, query: &str, expected: &Course) {
         let stored = || self.server.metric("dns64d_kernel_stored_total");
         let before = stored();
         self.check(query, expected);
@@ -129,28 +132,28 @@ fn plain_queries_are_resolved_and_others_handed_over() {
         on("nothing", "", "");
         let mut bench = Bench { link, server: &server, upstream: &upstream, port };
         for (query, expected) in [
-            ("plain.example AAAA", ("NOERROR", SYNTHESISED, [1, 0], "AAAA A")),
+            ("plain.example AAAA", led_to("NOERROR", SYNTHESISED, [1, 0], "AAAA A")),
             // From the answers.
-            ("PLAIN.example AAAA", ("NOERROR", SYNTHESISED, [0, 0], "")),
-            ("two.example AAAA +noedns", ("NOERROR", SYNTHESISED, [1, 0], "AAAA A")),
+            ("PLAIN.example AAAA", led_to("NOERROR", SYNTHESISED, [0, 0], "")),
+            ("two.example AAAA +noedns", led_to("NOERROR", SYNTHESISED, [1, 0], "AAAA A")),
             // The reply that is there is used.
-            ("no-soa.example AAAA", ("NOERROR", SYNTHESISED, [0, 1], "AAAA A")),
-            ("native.example AAAA", ("NOERROR", "2001:db8::1", [0, 1], "AAAA")),
-            ("absent.example AAAA", ("NXDOMAIN", "", [0, 1], "AAAA")),
-            ("excluded.example AAAA", ("NOERROR", SYNTHESISED, [0, 1], "AAAA A")),
-            ("cut.example AAAA", ("NOERROR", "2001:db8::2", [0, 1], "AAAA AAAA")),
+            ("no-soa.example AAAA", led_to("NOERROR", SYNTHESISED, [0, 1], "AAAA A")),
+            ("native.example AAAA", led_to("NOERROR", "2001:db8::1", [0, 1], "AAAA")),
+            ("absent.example AAAA", led_to("NXDOMAIN", "", [0, 1], "AAAA")),
+            ("excluded.example AAAA", led_to("NOERROR", SYNTHESISED, [0, 1], "AAAA A")),
+            ("cut.example AAAA", led_to("NOERROR", "2001:db8::2", [0, 1], "AAAA AAAA")),
             // The reply to the second query is not.
-            ("chain.example AAAA", ("NOERROR", "plain.example.", [0, 1], "AAAA A AAAA A")),
-            ("nothing.example AAAA", ("NOERROR", "", [0, 1], "AAAA A AAAA A")),
+            ("chain.example AAAA", led_to("NOERROR", "plain.example.", [0, 1], "AAAA A AAAA A")),
+            ("nothing.example AAAA", led_to("NOERROR", "", [0, 1], "AAAA A AAAA A")),
             // SERVFAIL, again with CD, and A.
-            ("broken.example AAAA", ("SERVFAIL", "", [0, 1], "AAAA AAAA A")),
+            ("broken.example AAAA", led_to("SERVFAIL", "", [0, 1], "AAAA AAAA A")),
             // The sockets' from the start.
-            ("other1.example AAAA +cd", ("NOERROR", SYNTHESISED, [0, 0], "AAAA A")),
-            ("other2.example AAAA +do", ("NOERROR", SYNTHESISED, [0, 0], "AAAA A")),
-            ("other3.example A", ("NOERROR", "192.0.2.33", [0, 0], "A")),
-            ("ipv4only.arpa AAAA", ("NOERROR", "2001:db8:64::c000:aa", [0, 0], "")),
+            ("other1.example AAAA +cd", led_to("NOERROR", SYNTHESISED, [0, 0], "AAAA A")),
+            ("other2.example AAAA +do", led_to("NOERROR", SYNTHESISED, [0, 0], "AAAA A")),
+            ("other3.example A", led_to("NOERROR", "192.0.2.33", [0, 0], "A")),
+            ("ipv4only.arpa AAAA", led_to("NOERROR", "2001:db8:64::c000:aa", [0, 0], "")),
         ] {
-            bench.check(query, expected);
+            bench.check(query, &expected);
         }
     });
 }
@@ -195,11 +198,11 @@ fn names_with_rules_and_a_reload_are_the_sockets() {
         let (server, port) = start_all(link, &upstream, &tables);
         let mut bench = Bench { link, server: &server, upstream: &upstream, port };
         for (query, expected) in [
-            ("www.never.example AAAA", ("NOERROR", "", [0, 0], "AAAA")),
-            ("never.example AAAA", ("NOERROR", "", [0, 0], "AAAA")),
-            ("anever.example AAAA", ("NOERROR", SYNTHESISED, [1, 0], "AAAA A")),
+            ("www.never.example AAAA", led_to("NOERROR", "", [0, 0], "AAAA")),
+            ("never.example AAAA", led_to("NOERROR", "", [0, 0], "AAAA")),
+            ("anever.example AAAA", led_to("NOERROR", SYNTHESISED, [1, 0], "AAAA A")),
         ] {
-            bench.check(query, expected);
+            bench.check(query, &expected);
         }
         // Another prefix: nothing of before is given.
         let other = PREFIX.replace("64::", "65::");
@@ -293,12 +296,12 @@ fn failures_and_long_answers_are_the_sockets_while_they_have_them() {
         }
         let mut bench = Bench { link, server: &server, upstream: &upstream, port };
         let first = "2001:db8:64::c000:201";
-        bench.until_stored("broken.example AAAA", ("SERVFAIL", "", [0, 1], "AAAA AAAA A"));
+        bench.until_stored("broken.example AAAA", &led_to("SERVFAIL", "", [0, 1], "AAAA AAAA A"));
         // The reply to A is too long for the program.
-        bench.until_stored("long.example AAAA", ("NOERROR", first, [0, 1], "AAAA A AAAA A"));
+        bench.until_stored("long.example AAAA", &led_to("NOERROR", first, [0, 1], "AAAA A AAAA A"));
         for _ in 0..3 {
-            bench.check("broken.example AAAA", ("SERVFAIL", "", [0, 0], ""));
-            bench.check("long.example AAAA", ("NOERROR", first, [0, 0], ""));
+            bench.check("broken.example AAAA", &led_to("SERVFAIL", "", [0, 0], ""));
+            bench.check("long.example AAAA", &led_to("NOERROR", first, [0, 0], ""));
         }
     });
 }
