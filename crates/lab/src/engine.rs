@@ -298,9 +298,12 @@ mod tests {
         }
     }
 
+    /// Settings of a cell, and the engine of its certificate.
+    type Kept<'a> = (&'a [(&'a str, &'a str)], Option<EngineKind>);
+
     /// Options of a run that goes on, with cells of NSD.
-    fn going_on(cells: &[(&[(&str, &str)], Option<EngineKind>)]) -> RunOptions {
-        let cell = |(settings, engine): &(&[(&str, &str)], Option<EngineKind>)| {
+    fn going_on(cells: &[Kept<'_>]) -> RunOptions {
+        let cell = |(settings, engine): &Kept<'_>| {
             let settings =
                 settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
             let mut cell = CellRecord::new("nsd", settings.collect(), "search");

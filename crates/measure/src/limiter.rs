@@ -117,6 +117,7 @@ impl Void {
             | Void::Interrupted
             | Void::NothingSent
             | Void::UpdatesRanOut { .. }
+            | Void::TesterLost { .. }
             | Void::Other { .. } => Limiter::Unknown,
         }
     }

@@ -89,6 +89,11 @@ pub enum Void {
         /// Why it is void.
         why: Box<Void>,
     },
+    /// The Tester of a part was lost during the trial: it died, hung, was cut off or did not end its trial in time.
+    TesterLost {
+        /// What was seen of it.
+        why: String,
+    },
     /// A sentence from a record of schema 1, which had no types for reasons.
     Other {
         /// The sentence.
@@ -154,6 +159,7 @@ impl fmt::Display for Void {
                 bound.as_secs_f64() * 1e3
             ),
             Void::Part { part, why } => write!(f, "part {part}: {why}"),
+            Void::TesterLost { why } => write!(f, "the Tester was lost: {why}"),
             Void::Other { text } => f.write_str(text),
         }
     }
@@ -266,6 +272,11 @@ mod tests {
                 Void::Part { part: "2/3 (b.json)".into(), why: Box::new(Void::NothingSent) },
                 r#"{"reason":"part","part":"2/3 (b.json)","why":{"reason":"nothing-sent"}}"#,
                 "part 2/3 (b.json): nothing was sent",
+            ),
+            (
+                Void::TesterLost { why: "silent for 10s".into() },
+                r#"{"reason":"tester-lost","why":"silent for 10s"}"#,
+                "the Tester was lost: silent for 10s",
             ),
             (Void::Other { text: "why".into() }, r#"{"reason":"other","text":"why"}"#, "why"),
         ];
