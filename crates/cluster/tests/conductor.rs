@@ -122,7 +122,7 @@ impl Job {
 
     /// A load of 3,000 queries a second for a second.
     fn request(&self) -> TrialRequest {
-        let prefix = "10.0.0.0/16".parse().expect("a prefix");
+        let prefix = "10.0.0.0/8".parse().expect("a prefix");
         let names = Names {
             qtype: "A".to_owned(),
             expect: NamespaceExpect::Address,

@@ -17,7 +17,6 @@
 
 mod events;
 mod replayed;
-mod sweep;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -258,7 +257,7 @@ impl Clients {
             room_since: Nanos::ZERO,
             blocked: false,
             next_sweep: Nanos::ZERO,
-            sweep_every: sweep::interval(plan.plan.timeout, clients.len()),
+            sweep_every: events::interval(plan.plan.timeout, clients.len()),
             sweep_at: 0,
             clients,
             script: None,

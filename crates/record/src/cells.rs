@@ -5,7 +5,7 @@
 //!                   jq '.results[] | .shared as $shared | .trials[] | $shared * .'
 //! ```
 //!
-//! The conditions that are equal in all trials are there, and the names and the units of the samples.
+//! The conditions that most trials have are there, and the names and the units of the samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -87,16 +87,24 @@ fn share(cell: &mut Value) {
     cell[SHARED] = shared.into();
 }
 
-/// Moves the conditions that all trials have.
+/// Moves the conditions that most trials have; those in which a trial differs stay with it.
 fn share_conditions(trials: &mut [Value]) -> Map<String, Value> {
-    let mut shared =
-        trials[0].get(CONDITIONS).and_then(Value::as_object).cloned().unwrap_or_default();
-    shared.retain(|name, value| {
-        trials.iter().all(|trial| trial[CONDITIONS].get(name.as_str()) == Some(&*value))
-    });
+    let first = trials[0].get(CONDITIONS).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut shared = Map::new();
+    for name in first.keys() {
+        let of_all: Vec<_> = trials.iter().filter_map(|t| t.get(CONDITIONS)?.get(name)).collect();
+        let count = |value: &&&Value| of_all.iter().filter(|other| other == value).count();
+        // A trial cannot say that it has none.
+        if of_all.len() == trials.len()
+            && let Some(usual) = of_all.iter().max_by_key(count)
+            && count(&usual) > 1
+        {
+            shared.insert(name.clone(), (*usual).clone());
+        }
+    }
     for trial in trials {
         if let Some(own) = trial.get_mut(CONDITIONS).and_then(Value::as_object_mut) {
-            own.retain(|name, _| !shared.contains_key(name));
+            own.retain(|name, value| shared.get(name) != Some(&*value));
         }
     }
     shared

@@ -11,7 +11,7 @@
 //! byte where it starts. The tests compare the frames with those of `pcap-parser`. The formats are those of
 //! draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng, and of RFC 1761.
 
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use measure::Nanos;
@@ -23,14 +23,12 @@ mod dnstap;
 mod merge;
 mod pcapng;
 mod snoop;
+mod window;
 
 pub(crate) use dnstap::LINK as DNSTAP;
 pub use merge::Merge;
-
-/// Largest size of a frame in bytes: MAXIMUM_SNAPLEN of libpcap.
-pub(crate) const MAX_FRAME: usize = 256 << 10;
-/// Size of the read buffer in bytes; it holds the longest packet block.
-const WINDOW: usize = 1 << 20;
+pub(crate) use window::MAX_FRAME;
+use window::{Fault, Found, Order, Window};
 
 /// A frame of a capture.
 #[derive(Clone, Copy, Debug)]
@@ -123,20 +121,6 @@ impl CaptureError {
     }
 }
 
-/// An error without its place.
-#[derive(Debug)]
-enum Fault {
-    Cut(&'static str),
-    Damaged(String),
-    Broken(io::Error),
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Fault::Broken(error)
-    }
-}
-
 /// A capture reader.
 pub struct Capture {
     path: PathBuf,
@@ -169,15 +153,6 @@ enum Format {
     Pcapng(pcapng::Section),
     Snoop(snoop::Snoop),
     Dnstap(dnstap::Dnstap),
-}
-
-/// A frame in the window: its place, time and length.
-struct Found {
-    at: Nanos,
-    link: u16,
-    wire_len: u32,
-    start: usize,
-    len: usize,
 }
 
 impl Capture {
@@ -285,103 +260,6 @@ impl Capture {
             Fault::Damaged(what) => CaptureError::Damaged { path, at, what, frames },
             Fault::Broken(source) => CaptureError::Broken { path, at, source, frames },
         }
-    }
-}
-
-/// A read buffer that moves over the source.
-struct Window {
-    source: Source,
-    bytes: Box<[u8]>,
-    /// Offset of the current block.
-    at: usize,
-    /// Offset after the last byte read.
-    end: usize,
-    /// Number of bytes before the window.
-    before: u64,
-    /// Number of bytes to skip before the next block; the frame that was just returned is in them.
-    spent: usize,
-}
-
-impl Window {
-    fn new(source: Source) -> Self {
-        let bytes = vec![0; WINDOW].into_boxed_slice();
-        Window { source, bytes, at: 0, end: 0, before: 0, spent: 0 }
-    }
-
-    /// Returns the offset of the current block in the whole capture.
-    fn offset(&self) -> u64 {
-        self.before + self.at as u64
-    }
-
-    /// Moves to the end of the last block.
-    #[inline]
-    fn advance(&mut self) {
-        self.at += self.spent;
-        self.spent = 0;
-    }
-
-    /// Reads until `len` bytes of the block are available; returns whether they are. `len` is at most [`WINDOW`].
-    #[inline]
-    fn need(&mut self, len: usize) -> io::Result<bool> {
-        if self.end - self.at >= len { Ok(true) } else { self.fill(len) }
-    }
-
-    #[cold]
-    fn fill(&mut self, len: usize) -> io::Result<bool> {
-        self.bytes.copy_within(self.at..self.end, 0);
-        self.before += self.at as u64;
-        self.end -= self.at;
-        self.at = 0;
-        while self.end < len {
-            match self.source.read(&mut self.bytes[self.end..]) {
-                Ok(0) => return Ok(false),
-                Ok(read) => self.end += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
-    }
-
-    /// Returns the bytes of the block that are available.
-    #[inline]
-    fn block(&self) -> &[u8] {
-        &self.bytes[self.at..self.end]
-    }
-
-    /// Skips `len` bytes, which may be more than the window; returns whether they exist.
-    fn skip(&mut self, mut len: u64) -> io::Result<bool> {
-        while len > 0 {
-            let here = ((self.end - self.at) as u64).min(len);
-            self.at += here as usize;
-            len -= here;
-            if len > 0 && !self.need(1)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// The byte order of the numbers in a capture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Order {
-    big: bool,
-}
-
-impl Order {
-    /// Returns the four bytes at `at` as a number; panics if they are missing.
-    #[inline]
-    fn u32(self, bytes: &[u8], at: usize) -> u32 {
-        let word = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-        if self.big { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) }
-    }
-
-    /// Returns the two bytes at `at` as a number; panics if they are missing.
-    #[inline]
-    fn u16(self, bytes: &[u8], at: usize) -> u16 {
-        let word = [bytes[at], bytes[at + 1]];
-        if self.big { u16::from_be_bytes(word) } else { u16::from_le_bytes(word) }
     }
 }
 

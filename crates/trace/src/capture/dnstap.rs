@@ -8,7 +8,7 @@ use measure::Nanos;
 use wire::dnstap::Message;
 use wire::frame_stream::{Control, Split, split};
 
-use super::{Fault, Found, Window};
+use super::window::{Fault, Found, Window};
 
 /// The first bytes of a file: those of a control frame.
 pub(super) const MAGIC: [u8; 4] = [0; 4];

@@ -2,7 +2,7 @@
 
 use measure::Nanos;
 
-use super::{Fault, Found, MAX_FRAME, Order, WINDOW, Window};
+use super::window::{Fault, Found, MAX_FRAME, Order, WINDOW, Window};
 
 /// The first bytes of a section.
 pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];

@@ -2,7 +2,7 @@
 
 use measure::Nanos;
 
-use super::{Fault, Found, MAX_FRAME, Order, Window};
+use super::window::{Fault, Found, MAX_FRAME, Order, Window};
 
 /// The first bytes of a file.
 pub(super) const MAGIC: [u8; 4] = *b"snoo";
