@@ -20,7 +20,7 @@ TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_
 
 # Open MPI, and what builds its bindings.
 CLUSTER_PACKAGES = openmpi-bin:mpirun libopenmpi-dev:mpicc libclang-14-dev:/usr/lib/llvm-14/lib/libclang.so \
-	iproute2:ip tcpdump faketime
+	iproute2:ip tcpdump faketime procps:kill
 
 .PHONY: build demo test lint bench fuzz man deb cluster cluster-packages cluster-test clean help
 

@@ -28,6 +28,8 @@ use crate::tally::Tally;
 const LOOK: Duration = Duration::from_millis(100);
 /// Number of queries after which a server that has not answered any ends the comparison.
 const SILENCE: u64 = 256;
+/// Longest time that a query waits for its turn.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// One of the sides that are compared.
 #[derive(Clone, Debug)]
@@ -230,7 +232,9 @@ impl Shared<'_> {
                 Pace::Captured { speed } => entry.at.as_secs_f64() / speed,
             };
             *place += 1;
-            Ok(Some((entry, began + Duration::from_secs_f64(due))))
+            // What is due after a day is not waited for so long.
+            let due = Duration::try_from_secs_f64(due).unwrap_or(DAY).min(DAY);
+            Ok(Some((entry, began + due)))
         };
         let work = |worker: u16| -> io::Result<()> {
             let mut askers = Askers::new(&self.addresses(), self.diff.timeout, worker);

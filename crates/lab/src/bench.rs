@@ -260,6 +260,8 @@ impl<'a> LabBench<'a> {
 
     /// Stops the server; its CPU limit ends first, so that it can stop in time.
     fn stop_server(&mut self) {
+        // The account's group is in that of the limit.
+        self.accounts = Accounts::default();
         if let Some(running) = &mut self.server {
             running.limit = None;
             if let Some(server) = running.server.take() {

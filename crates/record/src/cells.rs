@@ -73,7 +73,7 @@ pub(crate) fn deserialize<'de, C: DeserializeOwned, D: Deserializer<'de>>(
     deserializer.deserialize_seq(Cells(PhantomData))
 }
 
-/// Moves what all trials of a cell have in common to `shared`; a single trial stays whole.
+/// Moves what trials of a cell have in common to `shared`; a single trial stays whole.
 fn share(cell: &mut Value) {
     let Some(trials) = cell.get_mut(TRIALS).and_then(Value::as_array_mut) else { return };
     if trials.len() < 2 {
@@ -97,7 +97,7 @@ fn share_conditions(trials: &mut [Value]) -> Map<String, Value> {
         // A trial cannot say that it has none.
         if of_all.len() == trials.len()
             && let Some(usual) = of_all.iter().max_by_key(count)
-            && count(&usual) > 1
+            && (count(&usual) == trials.len() || count(&usual) > 1 && !usual.is_object())
         {
             shared.insert(name.clone(), (*usual).clone());
         }
@@ -167,7 +167,7 @@ pub(crate) fn schema<C: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     let conditions = generator.subschema_for::<Conditions>();
     let probes = generator.subschema_for::<Samples>();
     let shared = json_schema!({
-        "description": "What all trials of the cell have in common: a trial is the JSON Merge Patch (RFC 7396) of it by the item of \
+        "description": "What most trials of the cell have in common: a trial is the JSON Merge Patch (RFC 7396) of it by the item of \
                         `trials`. Absent if there are fewer than two.",
         "type": "object",
         "properties": { "conditions": conditions, "probes": probes },

@@ -295,7 +295,7 @@ pub struct Drops {
     pub tester_send: u64,
 }
 
-/// Conditions of a trial. In a run, `shared` of the cell has those that are equal in all its trials.
+/// Conditions of a trial. In a run, `shared` of the cell has those that most of its trials have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = none_required)]
 pub struct Conditions {

@@ -223,10 +223,10 @@ mod tests {
         let places: [_; 3] = std::array::from_fn(|_| account.take_place(20_000).expect("room"));
         let small: Vec<Reservation> = std::iter::from_fn(|| account.take(100)).collect();
         assert_eq!((small.len(), account.take_place(20_000).is_none()), (400, true));
-        drop(places);
         let others: Vec<Reservation> = std::iter::from_fn(|| budget.take(60_000)).collect();
         assert_eq!(others.len(), (4_000_000 - 250_000 - 1_600_000) / 60_000);
         assert!(budget.take(100).is_some());
+        drop(places);
     }
 
     #[test]

@@ -179,6 +179,7 @@ fn connections_that_take_no_answers_give_way() {
     // None of them is idle: answers are under way on each.
     let ask = || {
         let mut tcp = connect([127, 0, 0, 9].into(), server.address());
+        tcp.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
         tcp.write_all(&client::frame(&Query::parse("friend.example A").octets)).ok()?;
         client::read_frame(&mut tcp)
     };

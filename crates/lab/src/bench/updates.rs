@@ -11,7 +11,7 @@ use record::{Durability, Transfers, TrialRequest, UpdateCheck, UpdateRun};
 
 use super::{LabBench, Running, Starts, failed};
 use crate::enter::Lab;
-use crate::probe::{Observed, Span};
+use crate::probe::{Accounts, Observed, Span};
 use crate::replication::syncs::{SyncTrace, syncs_per_second};
 use crate::replication::{Ground, Group, Member};
 use crate::testbed::{Host, Testbed};
@@ -143,6 +143,7 @@ impl Replication for LabBench<'_> {
         let mut server =
             member.start_again(ground.testbed, ground.lab, ground.dir).map_err(failed)?;
         self.group()?.wait(&mut server, ground).map_err(failed)?;
+        self.accounts = Accounts::default();
         if let Some(running) = &mut self.server {
             running.server = Some(server);
         }

@@ -91,8 +91,8 @@ pub(crate) fn run(args: &ClientsArgs) -> Result<(), Failure> {
 /// Reads the input if it is a population.
 fn saved(args: &ClientsArgs) -> Result<Option<Population>, Failure> {
     let [path] = &args.input.captures[..] else { return Ok(None) };
-    // The standard input is read once.
-    if path == Path::new("-") {
+    // The standard input and pipes are read once.
+    if path == Path::new("-") || !path.is_file() {
         return Ok(None);
     }
     let population = match population::open(path) {

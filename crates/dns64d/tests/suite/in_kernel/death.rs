@@ -13,7 +13,7 @@ const STAYS: &str = "after-death = \"answer\"\n";
 fn answers_are_given_until_their_ends_or_the_next_server() {
     Link::run(|link| {
         let script = Script::start(&[]);
-        script.others(domain::base::iana::Rtype::A, "$ 10 A 192.0.2.33");
+        script.others(domain::base::iana::Rtype::A, "$ 30 A 192.0.2.33");
         let upstream = ipv4_only();
         let tables = format!("{KERNEL}{STAYS}");
         let query = "www.example AAAA";
