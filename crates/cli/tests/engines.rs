@@ -265,7 +265,9 @@ fn a_server_with_programs_has_cells_of_its_own_as_root() {
             return skip::because("only root can become another user");
         }
         let ran = Ran::by(user, PROGRAMS, &[]);
-        if let Some(why) = ran.cannot() {
+        // That programs need root is what the other user is told.
+        let no_lab = |why: &String| user.is_empty() || why.contains("cannot get its namespaces");
+        if let Some(why) = ran.cannot().filter(no_lab) {
             return skip::because(why);
         }
         if ran.said().contains("not installed") {
