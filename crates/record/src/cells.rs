@@ -93,13 +93,16 @@ fn share_conditions(trials: &mut [Value]) -> Map<String, Value> {
     let mut shared = Map::new();
     for name in first.keys() {
         let of_all: Vec<_> = trials.iter().filter_map(|t| t.get(CONDITIONS)?.get(name)).collect();
-        let count = |value: &&&Value| of_all.iter().filter(|other| other == value).count();
+        let mut counts: BTreeMap<String, (usize, &Value)> = BTreeMap::new();
+        for value in &of_all {
+            counts.entry(value.to_string()).or_insert((0, value)).0 += 1;
+        }
         // A trial cannot say that it has none.
         if of_all.len() == trials.len()
-            && let Some(usual) = of_all.iter().max_by_key(count)
-            && (count(&usual) == trials.len() || count(&usual) > 1 && !usual.is_object())
+            && let Some((count, usual)) = counts.into_values().max_by_key(|(count, _)| *count)
+            && (count == trials.len() || count > 1 && !usual.is_object())
         {
-            shared.insert(name.clone(), (*usual).clone());
+            shared.insert(name.clone(), usual.clone());
         }
     }
     for trial in trials {
