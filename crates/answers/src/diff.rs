@@ -40,7 +40,7 @@ pub enum Side {
     Server {
         /// The server as the user named it.
         name: String,
-        /// Its address.
+        /// Address of the server.
         address: SocketAddr,
     },
 }

@@ -1,14 +1,17 @@
 //! `dnsdyno diff` against real servers, and against scripted ones.
 
+#[path = "kit/host.rs"]
+mod host;
 mod kit;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use host::{find, free_port};
 use kit::AuthDns;
 use measure::Nanos;
 use serde_json::Value;
@@ -40,23 +43,6 @@ fn check(name: &str, document: &Value) {
     let faults: Vec<String> =
         validator.iter_errors(document).map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert!(faults.is_empty(), "{name}: {faults:#?}");
-}
-
-fn find(program: &str) -> Option<PathBuf> {
-    let dirs = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
-    let more = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
-    dirs.into_iter().chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
-}
-
-/// A port that is free over UDP and TCP now.
-fn free_port() -> u16 {
-    loop {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("binds");
-        let port = udp.local_addr().expect("bound").port();
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// A server on a port of 127.0.0.1, ended when dropped.

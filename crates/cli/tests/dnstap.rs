@@ -1,12 +1,16 @@
 //! dnstap of real servers: what is read has the counts of the servers' own statistics.
 
+#[path = "kit/host.rs"]
+mod host;
+
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use host::free_port;
 use serde_json::Value;
 use wire::frame_stream::Control;
 
@@ -44,17 +48,6 @@ fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
     while !is() {
         assert!(began.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Returns a port of 127.0.0.1 that is free for UDP and TCP.
-fn free_port() -> u16 {
-    loop {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let address = udp.local_addr().expect("an address");
-        if TcpListener::bind(address).is_ok() {
-            return address.port();
-        }
     }
 }
 

@@ -2,12 +2,16 @@
 //!
 //! `DNSDYNO_UPDATES=10000 cargo test -p cli --test updates` sends as many as ISC-TN-2008-1 did.
 
-use std::net::{TcpListener, UdpSocket};
-use std::path::{Path, PathBuf};
+#[path = "kit/host.rs"]
+mod host;
+
+use std::net::UdpSocket;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use host::{find, free_port};
 use serde_json::Value;
 
 /// Secret of the key of the lab, which the adapters configure.
@@ -16,23 +20,6 @@ const SECRET: &str = "ZG5zZHluby1kbnNkeW5vLWRuc2R5bm8tZG5zZHlubw==";
 /// How many updates are sent to each primary.
 fn count() -> u64 {
     std::env::var("DNSDYNO_UPDATES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
-}
-
-fn find(program: &str) -> Option<PathBuf> {
-    let dirs = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
-    let more = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
-    dirs.into_iter().chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
-}
-
-/// A port that is free over UDP and TCP now.
-fn free_port() -> u16 {
-    loop {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("binds");
-        let port = udp.local_addr().expect("bound").port();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// A primary of the zone `test`, ended when dropped.

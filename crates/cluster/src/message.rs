@@ -53,13 +53,13 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "kebab-case")]
 pub enum Report {
-    /// It is there; the first report.
+    /// The Tester is there; its first report.
     Hello {
-        /// Its version.
+        /// Version of the Tester.
         version: String,
         /// Name of its host.
         host: String,
-        /// Its process.
+        /// Number of its process.
         pid: u32,
     },
     /// The trial can start.
@@ -76,7 +76,7 @@ pub enum Report {
         /// Why.
         why: String,
     },
-    /// It is alive; the counters of the running trial.
+    /// The Tester is alive; the counters of the running trial.
     Beat {
         /// Number of queries sent, replies in time, valid ones among them, queries without a reply in time, and queries
         /// without a valid one.
@@ -119,7 +119,7 @@ pub enum ToConductor {
 /// Error for octets that are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMessage {
-    /// It is longer than any message.
+    /// The message is longer than any that is sent.
     #[error("a message of {0} octets; {LONGEST} are the most")]
     TooLong(usize),
     /// It is neither a ping, a pong nor JSON of this version.

@@ -37,7 +37,7 @@ struct Share {
     before: Reading,
     /// Start by the Tester's clock.
     told: Nanos,
-    /// Its record, or why there is none.
+    /// Record of the Tester, or why there is none; absent until it comes.
     part: Option<Result<Box<Trial>, String>>,
 }
 

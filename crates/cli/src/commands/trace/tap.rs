@@ -249,11 +249,11 @@ fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
 
 /// How a connection ended.
 enum Finished {
-    /// With STOP.
+    /// The server sent STOP.
     Stopped,
-    /// By the end of the reading.
+    /// The reading ended.
     Over,
-    /// Without STOP.
+    /// The server closed it without STOP.
     Cut,
 }
 
