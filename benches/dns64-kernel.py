@@ -1,7 +1,8 @@
 """Lines of benches/dns64-kernel.
 
-dns64-kernel.py row RECORD RATE SERVER NAMES   a search: a line of the table; the rate that was found goes to the file RATE
-dns64-kernel.py split SOURCES TITLE            `perf script` on the standard input: shares of the time of each core
+dns64-kernel.py table RECORD          the table of a run
+dns64-kernel.py rates RECORD          a line for each cell with a capacity: server, mode, 80 % of its rate, names
+dns64-kernel.py split SOURCES TITLE   `perf script` on the standard input: shares of the time of each core
 """
 
 import collections
@@ -11,21 +12,40 @@ import re
 import sys
 
 
-def row(record, rate, server, names):
-    """Prints a line of the table from the record of a search."""
-    try:
-        result = json.load(open(record))["results"][0]
-    except (OSError, ValueError, LookupError):
-        sys.exit(f"{server}, {names}: no record")
-    found = result["median_qps"]
-    pathlib.Path(rate).write_text(str(found or 0))
-    trials = result["trials"]
-    void = sum(trial["void"] is not False for trial in trials)
-    passed = [t for t in trials if t["passed"] and t["void"] is False]
-    best = max(passed, key=lambda t: t["sent"] / t["duration_s"], default=None)
-    lost = f"{best['lost']} of {best['sent']}" if best else "-"
-    shown = "-" if found is None else (">= " if result["at_least"] else "") + f"{found:,.0f}"
-    print(f"| {server} | {names} | {shown} | {lost} | {result['limiter'] or '-'} | {void} of {len(trials)} |", flush=True)
+def cells(record):
+    """The results with their names and mode, in the order of the table."""
+    order = {"sockets": 1, "cache": 2, "all": 3}
+    results = json.load(open(record))["results"]
+    of = lambda r: (r["settings"]["names"] != "all different", r["server"] != "unbound", order[r["settings"]["mode"]])
+    return sorted(results, key=of)
+
+
+def table(record):
+    """Prints the table of the record of a run."""
+    print("| names | server | found, qps | over Unbound | limiter | void trials |\n|---|---|---|---|---|---|")
+    unbound = {}
+    for cell in cells(record):
+        names, mode, found = cell["settings"]["names"], cell["settings"]["mode"], cell["median_qps"]
+        trials = cell["trials"]
+        void = collections.Counter(trial["void"]["reason"] for trial in trials if trial["void"] is not False)
+        reasons = f" ({', '.join(f'{reason} {count}' for reason, count in void.most_common())})" if void else ""
+        shown = "-" if found is None else (">= " if cell["at_least"] else "") + f"{found:,.0f}"
+        if cell["server"] == "unbound":
+            unbound[names] = found
+            mode = "one thread"
+        times = f"{found / unbound[names]:.1f}" if found and unbound.get(names) else "-"
+        title = f"{cell['server']} {cell['server_version']}, {mode}"
+        void_of_all = f"{void.total()} of {len(trials)}{reasons}"
+        print(f"| {names} | {title} | {shown} | {times} | {cell['limiter'] or '-'} | {void_of_all} |")
+    print("", flush=True)
+
+
+def rates(record):
+    """Prints server, mode, 80 % of the rate that was found, and names of each cell that has one."""
+    for cell in cells(record):
+        if cell["median_qps"]:
+            settings = cell["settings"]
+            print(cell["server"], settings["mode"], round(cell["median_qps"] * 0.8), settings["names"])
 
 
 def functions(sources):
@@ -86,8 +106,10 @@ def split(sources, title):
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["row", record, rate, server, names]:
-            row(record, rate, server, names)
+        case ["table", record]:
+            table(record)
+        case ["rates", record]:
+            rates(record)
         case ["split", sources, title]:
             split(sources, title)
         case _:
