@@ -270,6 +270,22 @@ fn a_search_that_cannot_pass_says_so() {
 }
 
 #[test]
+fn a_search_uses_names_again_only_where_it_may() {
+    let auth = AuthDns::start(&[]);
+    let search =
+        ["search", auth.plain(), "--namespace", "10.0.0.0/24", "--type", "A", "--json", "-"];
+    let trials = ["--start", "2k", "--max", "2k", "--duration", "300ms", "--repeats", "1"];
+    let all = [&search[..], &trials].concat();
+    let (code, _, err) = dnsdyno(&all);
+    assert!(code == 2 && err.contains("600 queries are planned"), "{err}");
+    let (_, out, err) = dnsdyno(&[&all[..], &["--reuse-names"]].concat());
+    let run: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(run["results"][0]["trials"][0]["sent"], 600, "{err}");
+    let differs = run["results"][0]["differs"].to_string();
+    assert!(differs.contains("a trial of 600 queries had 256 names"), "{differs}");
+}
+
+#[test]
 fn lock_step_prints_the_table_of_seed_000() {
     let auth = AuthDns::start(&[]);
     let args = [

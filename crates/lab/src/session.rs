@@ -591,7 +591,7 @@ pub(crate) fn names(
     let size = asked.namespace.size();
     match (stream, role) {
         (Some(_), _) => NameBudget::new(u64::MAX, false),
-        (None, Role::Authoritative) => NameBudget::of_zone(size),
+        (None, Role::Authoritative) => NameBudget::repeating(size),
         (None, _) => NameBudget::new(size, may_reuse),
     }
 }

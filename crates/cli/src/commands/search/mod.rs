@@ -44,10 +44,13 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     }
     // Query files and generated names have no end: they may repeat names.
     let names = setup.names();
-    let mut names = NameBudget::new(
-        names.unwrap_or(u64::MAX),
-        names.is_none() || !args.rfc8219 || args.over != Over::Rate,
-    );
+    let mut names = match (names, args.workload.reuse_names) {
+        (Some(names), true) => NameBudget::repeating(names),
+        _ => NameBudget::new(
+            names.unwrap_or(u64::MAX),
+            names.is_none() || !args.rfc8219 || args.over != Over::Rate,
+        ),
+    };
     output::try_writing([&args.json])?;
     let mut job = args.hosts.start(testers.is_some())?;
     let testers = of_job(testers, &mut job);
