@@ -21,15 +21,18 @@
 //! buffers), and the result says which it was.
 
 mod adapter;
+mod afar;
 pub mod agent;
 pub mod authdns;
 mod bench;
 pub mod built_in;
 mod catalogue;
 mod configure;
+mod core_plan;
 mod cpus;
 pub mod detect;
 pub mod durability;
+mod elsewhere;
 mod engine;
 pub mod enter;
 pub mod exec;
@@ -55,6 +58,7 @@ mod run;
 mod rundir;
 mod self_test;
 mod server;
+mod server_host;
 mod session;
 mod short_link;
 pub mod signer;
@@ -69,6 +73,7 @@ pub mod zone_load;
 pub mod zonefile;
 
 pub use adapter::{Adapter, AdapterError};
+pub use afar::{DutHost, Elsewhere};
 pub use catalogue::Catalogue;
 pub use configure::{ConfigureError, configure};
 pub use cpus::{CpuList, CpuPlan};
@@ -81,7 +86,8 @@ pub use reserve::Reservation;
 pub use run::{Checked, Event, RunError, RunOptions, check, run_experiment};
 pub use rundir::RunDir;
 pub use server::{Installed, Server, ServerError, Service};
+pub use server_host::ServerHost;
 pub use short_link::{ShortLink, ShortLinkError};
-pub use testbed::{Host, Testbed, TestbedError, TestbedPlan};
+pub use testbed::{Host, Places, Testbed, TestbedError, TestbedPlan};
 pub use watch::{LiveUpdate, Watcher};
 pub use zone_load::{ZoneLoad, zone_load};

@@ -63,13 +63,13 @@ pub(crate) struct Setting {
 /// Addresses and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Place {
+pub struct Place {
     /// The IPv4 address.
-    pub(crate) v4: Ipv4Addr,
+    pub v4: Ipv4Addr,
     /// The IPv6 address.
-    pub(crate) v6: Ipv6Addr,
+    pub v6: Ipv6Addr,
     /// The port of both.
-    pub(crate) port: u16,
+    pub port: u16,
 }
 
 impl Setting {
