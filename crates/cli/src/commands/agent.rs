@@ -58,7 +58,7 @@ enum Watched<'a> {
     /// A server that the user runs.
     Known { name: String, pids: Vec<u32>, cpus: Option<CpuList> },
     /// What was started here.
-    Started(ServerHost<'a>),
+    Started(Box<ServerHost<'a>>),
 }
 
 impl Watched<'_> {
@@ -220,7 +220,7 @@ fn start() -> Result<(), Failure> {
         Err(error) => return refuse(error.to_string()),
     };
     let host = match ServerHost::new(&lab) {
-        Ok(host) => host,
+        Ok(host) => Box::new(host),
         Err(error) => return refuse(error.to_string()),
     };
     let group = std::env::var(GROUP).ok().and_then(|group| group.parse().ok());

@@ -366,6 +366,22 @@ mod tests {
     }
 
     #[test]
+    fn a_stopped_agent_goes_on_to_its_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let done = folder.path().join("done");
+        // The same shell executes the order to go on: its second word.
+        let script = format!(
+            r#"case "$2" in kill*) eval "$2"; exit;; esac
+            echo '{{"reply":"ready","version":"1","group":'$$'}}'; kill -STOP $$; cat >/dev/null; echo >{}"#,
+            done.display()
+        );
+        let mut remote = here(&script);
+        remote.shell.push("sh".to_owned());
+        drop(Agent::start(&remote, "1").expect("it is ready"));
+        assert!(done.exists());
+    }
+
+    #[test]
     fn an_interrupted_start_is_not_waited_for() {
         let mut agent =
             Agent::start(&here(&format!("{READY}; cat >/dev/null")), "1").expect("ready");

@@ -52,12 +52,23 @@ pub(super) struct Passed {
     pub(super) greeting: Greeting,
 }
 
+/// How long a line is waited for.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    deadline: Instant,
+    limit: Duration,
+}
+
 impl Line {
     /// Starts the agent on a host, of the version `version`. It makes no thread.
     ///
     /// # Errors
     /// If the host cannot be reached within some time, or the agent cannot do its task there.
     pub fn open(remote: &Remote, version: &str) -> Result<Self, AgentError> {
+        Self::open_within(remote, version, START)
+    }
+
+    fn open_within(remote: &Remote, version: &str, limit: Duration) -> Result<Self, AgentError> {
         let bring = |source| AgentError::Bring { host: remote.host.clone(), source };
         let mut own = match remote.program {
             Some(_) => None,
@@ -67,13 +78,13 @@ impl Line {
         let (shell, orders, replies) = Shell::launch(remote, size.map_err(bring)?)?;
         let host = remote.host.clone();
         let mut line = Line { orders, replies, greeting: Greeting::default(), host, shell };
-        let deadline = Instant::now() + START;
+        let patience = Patience { deadline: Instant::now() + limit, limit };
         line.block(false).map_err(bring)?;
         if let Some(own) = &mut own {
-            line.bring(own, deadline)?;
+            line.bring(own, patience)?;
         }
-        line.greeting = line.ready(version, deadline)?;
-        line.shell.group = Some(line.greeting.group);
+        line.greeting = line.ready(version, patience)?;
+        line.shell.prepare(remote, line.greeting.group);
         line.block(true).map_err(bring)?;
         Ok(line)
     }
@@ -87,7 +98,7 @@ impl Line {
     }
 
     /// Writes the program, as the first on the standard input there.
-    fn bring(&mut self, own: &mut File, deadline: Instant) -> Result<(), AgentError> {
+    fn bring(&mut self, own: &mut File, patience: Patience) -> Result<(), AgentError> {
         let mut buffer = vec![0; PART];
         loop {
             let read = own.read(&mut buffer);
@@ -102,7 +113,7 @@ impl Line {
                     Ok(written) => left = &left[written..],
                     Err(e) if e.kind() == ErrorKind::WouldBlock => {
                         let orders = PollFd::new(self.orders.as_fd(), PollFlags::POLLOUT);
-                        self.wait(orders, deadline)?;
+                        self.wait(orders, patience)?;
                     }
                     Err(e) if e.kind() == ErrorKind::Interrupted => {}
                     Err(_) => return Err(self.gone()),
@@ -112,7 +123,7 @@ impl Line {
     }
 
     /// Reads the first reply, and checks its version.
-    fn ready(&mut self, version: &str, deadline: Instant) -> Result<Greeting, AgentError> {
+    fn ready(&mut self, version: &str, patience: Patience) -> Result<Greeting, AgentError> {
         let (mut line, mut byte) = (Vec::new(), [0]);
         while line.last() != Some(&b'\n') && (line.len() as u64) < MOST {
             match self.replies.read(&mut byte) {
@@ -121,7 +132,7 @@ impl Line {
                 Ok(_) => line.push(byte[0]),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
                     let replies = PollFd::new(self.replies.as_fd(), PollFlags::POLLIN);
-                    self.wait(replies, deadline)?;
+                    self.wait(replies, patience)?;
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Err(self.gone()),
@@ -140,9 +151,9 @@ impl Line {
     }
 
     /// Waits until a pipe goes on.
-    fn wait(&self, pipe: PollFd<'_>, deadline: Instant) -> Result<(), AgentError> {
-        if Instant::now() >= deadline {
-            return Err(AgentError::Silent { host: self.host.clone(), limit: START });
+    fn wait(&self, pipe: PollFd<'_>, patience: Patience) -> Result<(), AgentError> {
+        if Instant::now() >= patience.deadline {
+            return Err(AgentError::Silent { host: self.host.clone(), limit: patience.limit });
         }
         // A signal only ends the step.
         let _ = poll(&mut [pipe], PollTimeout::from(STEP_MS));
@@ -184,4 +195,23 @@ impl Passed {
 /// Returns the beginning of a line, for an error.
 pub(super) fn shown(line: &str) -> String {
     crate::process::harmless(line.trim_end()).chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Task;
+
+    #[test]
+    fn a_host_that_does_not_take_the_program_is_not_waited_for() {
+        let remote = Remote {
+            host: "somewhere".to_owned(),
+            shell: ["sh", "-c", "exec sleep 600"].map(str::to_owned).to_vec(),
+            task: Task::Start,
+            program: None,
+        };
+        let opened = Line::open_within(&remote, "1", Duration::from_secs(1));
+        let error = opened.map(|_| ()).expect_err("nothing is read").to_string();
+        assert_eq!(error, "somewhere: the agent did not reply within 1s");
+    }
 }

@@ -1,5 +1,6 @@
 //! The remote shell: how an agent gets to its host, and how it ends.
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +11,8 @@ use crate::process::POLL;
 
 /// Time within which the remote shell must end by itself.
 const LEAVE: Duration = Duration::from_secs(3);
+/// Time within which a stopped agent must end that was told to go on.
+const GO_ON: Duration = Duration::from_secs(20);
 
 /// A host, what an agent does there, and how to get there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,9 +45,8 @@ pub enum Task {
 #[derive(Debug)]
 pub(super) struct Shell {
     child: Child,
-    remote: Remote,
-    /// Process group of the agent there; absent before it is there.
-    pub(super) group: Option<i32>,
+    /// A shell here that waits for a line, and then tells the agent to go on; absent before that is there.
+    waker: Option<Child>,
 }
 
 impl Shell {
@@ -60,14 +62,35 @@ impl Shell {
             .spawn()
             .map_err(|source| AgentError::Shell { shell: remote.words().0.to_owned(), source })?;
         let pipes = child.stdin.take().zip(child.stdout.take());
-        let shell = Shell { child, remote: remote.clone(), group: None };
+        let shell = Shell { child, waker: None };
         let gone = || AgentError::Gone { host: remote.host.clone() };
         pipes.map(|(orders, replies)| (shell, orders, replies)).ok_or_else(gone)
     }
 
-    /// Waits until it ends, at most for `LEAVE`.
-    fn ends(child: &mut Child) -> Option<ExitStatus> {
-        let deadline = Instant::now() + LEAVE;
+    /// Prepares what tells the agent to go on, by its process group there. It must wait from the beginning: when a lab has
+    /// ended, the process outside of it can start no other, since the pid namespace of its children has ended too.
+    pub(super) fn prepare(&mut self, remote: &Remote, group: i32) {
+        if group <= 1 {
+            return;
+        }
+        let (program, words) = remote.words();
+        let waker = Command::new("sh")
+            .args(["-c", "read -r _ && exec \"$@\" </dev/null", "sh", program])
+            .args(words)
+            .arg(&remote.host)
+            .arg(format!("kill -s CONT -- -{group}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        // Without it a stopped agent stays.
+        self.waker = waker.ok();
+    }
+
+    /// Waits until it ends, at most for `limit`.
+    fn ends(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + limit;
         loop {
             match child.try_wait() {
                 Ok(Some(status)) => return Some(status),
@@ -82,22 +105,23 @@ impl Drop for Shell {
     /// Waits for the end of the agent, which has read the end of its orders. One that was stopped (SIGSTOP) is told to go on,
     /// so that it reads that too.
     fn drop(&mut self) {
-        if Self::ends(&mut self.child).is_some() {
-            return;
-        }
-        if let Some(group) = self.group.filter(|group| *group > 1) {
-            let mut other = self.remote.command(&format!("kill -CONT -- -{group}"));
-            let other = other.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            if let Ok(mut other) = other.spawn() {
-                let _ = Self::ends(&mut other);
-                let _ = other.kill().and_then(|()| other.wait());
+        let stdin = self.waker.as_mut().and_then(|waker| waker.stdin.take());
+        if Self::ends(&mut self.child, LEAVE).is_none() {
+            let woken = stdin.is_some_and(|mut stdin| stdin.write_all(b"\n").is_ok());
+            if woken {
+                Self::ends(&mut self.child, GO_ON);
             }
-            if Self::ends(&mut self.child).is_some() {
-                return;
-            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        } else {
+            // Without a line it has nothing to do.
+            drop(stdin);
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(waker) = &mut self.waker {
+            Self::ends(waker, LEAVE);
+            let _ = waker.kill();
+            let _ = waker.wait();
+        }
     }
 }
 
@@ -147,7 +171,6 @@ fn script(remote: &Remote, size: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::io::Write;
 
     use super::*;
 
