@@ -165,12 +165,26 @@ impl Hosts {
     /// Waits until nothing is left on either host.
     fn nothing_is_left(&self) {
         let brought = || fs::read_dir(self.path("brought")).expect("readable").count();
-        let left = || (self.here("").len(), self.there("").len(), brought());
-        soon("processes and folders are gone", || (left() == (0, 0, 0)).then_some(()));
+        let all = || [self.here(""), self.there("")].concat();
+        let deadline = Instant::now() + SOON;
+        while !all().is_empty() || brought() > 0 {
+            let left: Vec<String> = all().into_iter().map(command_line).collect();
+            assert!(Instant::now() < deadline, "{} folders are left, and {left:?}", brought());
+            std::thread::sleep(Duration::from_millis(50));
+        }
         let temporary = self.path("tmp");
         let own = fs::read_dir(temporary).map_or(0, Iterator::count);
         assert_eq!(own, 0, "the Tester's temporary folder");
     }
+}
+
+/// The command line of a process, with its state.
+fn command_line(pid: u32) -> String {
+    let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&read("status")).into_owned();
+    let state =
+        status.lines().find(|line| line.starts_with("State")).unwrap_or_default().to_owned();
+    format!("{pid} {} {state}", String::from_utf8_lossy(&read("cmdline")).replace('\0', " "))
 }
 
 /// Joins two namespaces by a link.
@@ -281,11 +295,36 @@ fn servers_are_started_there_and_nothing_is_left() {
     hosts.nothing_is_left();
 
     // What is not there is not measured, and what the host lacks is said.
-    let output = hosts.run("short.toml").args(["--dut-cpus", "0,4095"]).output().expect("starts");
+    let output = hosts.run("short.toml").args(["--dut-cpus", "0,1000"]).output().expect("starts");
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("root@fd00:77::2: cores 0,4095: this process may use"), "{told}");
+    assert!(told.contains("root@fd00:77::2: cores 0,1000: this process may use"), "{told}");
     hosts.nothing_is_left();
+}
+
+#[test]
+fn zones_and_certificates_are_made_for_the_host() {
+    let Some(hosts) = Hosts::new() else { return };
+    if !Path::new("/usr/sbin/nsd").exists() {
+        skip::because("there is no nsd");
+        return;
+    }
+    let zone = experiment("load", 1, SHORT)
+        .replace("dns64", "authoritative")
+        .replace("unbound", "nsd")
+        .replace("0.0.0.0/2", "10.0.0.0/20");
+    let tls = experiment("load", 1, &format!("{SHORT}\ntester = {{ transport = \"tls\" }}"));
+    for (name, text) in [("zone.toml", zone), ("tls.toml", tls)] {
+        fs::write(hosts.path(name), text).expect("writes");
+        let output = hosts.run(name).output().expect("starts");
+        let run = hosts.result();
+        let cell = run.results.first().unwrap_or_else(|| panic!("{}", told(&output)));
+        for trial in cell.trials.iter().map(|one| &one.trial) {
+            assert!(trial.valid > 0 && trial.cpu.contains_key("dut"), "{trial:?}");
+        }
+        assert!(!cell.trials.is_empty(), "{}", told(&output));
+        hosts.nothing_is_left();
+    }
 }
 
 #[test]
