@@ -12,9 +12,8 @@ use experiment::{Circumstances, Method, OneHost, Visit};
 use measure::Path;
 use udp::sys::is_own_address;
 
-use crate::agent::Agent;
-use crate::bench::LabBench;
 use crate::bench::measurer::carried_by;
+use crate::bench::{Away, LabBench};
 use crate::netns::Namespace;
 use crate::query_stream::Prepared;
 use crate::ready::{Question, answers};
@@ -64,15 +63,15 @@ impl Session<'_> {
         }
         let names = names(&asked, settings.role, stream.as_ref(), true);
         let tester = &settings.tester;
-        let agent = self.options.dut.as_ref().map(|dut| Agent::start(dut, &self.options.version));
-        let agent = agent.transpose().map_err(|e| Shortfall::Failed(e.to_string()))?;
-        let note = if agent.is_some() { PROBED } else { NOT_SEEN };
+        let dut = self.options.elsewhere.agents.dut.clone();
+        let note = if dut.is_some() { PROBED } else { NOT_SEEN };
+        let away = Away { outside: Some(outside), dut, ..Away::default() };
         let path = if tester.gso { Path::HostOffload } else { Path::Wire };
         let tcp = !tester.transport.is_datagram();
         let loopback = OneHost { link: None, path, gso: tester.gso, gro: tester.gro, tcp };
         let differs = unlike_rfc8219(settings, stream.is_some());
         let started = Started {
-            bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, outside, agent)
+            bench: LabBench::elsewhere(self.lab, &self.testbed, self.dir, base, None, away)
                 .replaying(stream.and_then(|stream| stream.capture)),
             title: format!("{} at {target}", installed.adapter().title),
             version: None,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use experiment::{Experiment, estimate, self_test_estimate, visit_estimate};
-use lab::Checked;
 use lab::built_in::EXPERIMENTS;
+use lab::{Adapter, Checked};
 use measure::Nanos;
 use record::EngineChoice;
 use report::view::{Align, align, setting_words, span};
@@ -44,6 +44,7 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
                 let at = adapter.remote.map(|address| address.to_string());
                 format!("{} (at {})", adapter.name, at.unwrap_or_default())
             }
+            _ if checked.elsewhere => format!("{} (on the host of --dut)", adapter.name),
             Ok(_) => adapter.name.clone(),
             Err(_) => format!("{} (not installed; {})", adapter.name, adapter.remedy()),
         })
@@ -63,7 +64,8 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
     for input in &checked.inputs {
         println!("{}: {}, {}", input.key, input.path, input.words());
     }
-    let installed = checked.adapters.iter().filter(|adapter| adapter.program().is_ok()).count();
+    let is_there = |adapter: &&Adapter| checked.elsewhere || adapter.program().is_ok();
+    let installed = checked.adapters.iter().filter(is_there).count();
     let points = &experiment.points;
     println!(
         "cells: {installed} servers x {} points; order: {}",
