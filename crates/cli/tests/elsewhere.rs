@@ -499,6 +499,35 @@ fn a_link_that_is_down_ends_both_sides() {
 }
 
 #[test]
+fn the_hosts_of_several_testers_are_checked_first() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("hosts");
+    let said = |text: &str, words: &[&str]| {
+        fs::write(&file, text).expect("writes");
+        let mut command = Command::new(cargo_bin("dnsdyno"));
+        let output = command.args(words).arg("--hosts").arg(&file).output().expect("starts");
+        (output.status.code(), told(&output))
+    };
+    let run = ["run", "dns64-rfc8219", "--dry-run", "--servers", "unbound"];
+    let with = |more: &[&'static str]| [&run[..], more].concat();
+    let all = "tester a\ntester b\ndut root@c 192.0.2.1\nauth d\n";
+    assert_eq!(said(all, &run).0, Some(0));
+    for (text, words, why) in [
+        ("tester a\n", with(&[]), "--hosts: Unbound would run on this host"),
+        ("tester a\ndut b\n", with(&[]), "needs an AuthDNS that all of them reach"),
+        (all, with(&["--dut", "e"]), "--dut: the file of --hosts names this host too"),
+        (all, with(&["--engine", "kernel"]), "several Testers send with sockets"),
+        ("tester a\n", with(&["--dut-cpus", "0"]), "--dut-cpus needs the host of a server"),
+        ("tester a\n", with(&["--ssh", "ssh -4"]), "--ssh needs the host of a server"),
+        (all, vec!["load", "::1", "--name", "x.test"], "the roles `dut` and `auth` are for `run`"),
+        ("dut b\n", with(&[]), "hosts: it names no Tester"),
+    ] {
+        let (code, told) = said(text, &words);
+        assert!(code == Some(2) && told.contains(why), "{words:?}: {told}");
+    }
+}
+
+#[test]
 fn another_version_is_refused_before_anything_starts() {
     let Some(hosts) = Hosts::new() else { return };
     fs::write(hosts.path("x.toml"), experiment("load", 1, SHORT)).expect("writes");

@@ -344,3 +344,61 @@ fn two_testers_arrive_as_one() {
     println!("largest difference of the distributions: {:.2} %", distance(&one, &two) * 100.0);
     nothing_is_left(dir);
 }
+
+/// A search of RFC 8219, short: the self-test is at 2.2 times its highest rate.
+const EXPERIMENT: &str = r#"
+name = "many"
+title = "A DNS64 server, several Testers"
+role = "dns64"
+servers = ["unbound"]
+method = "search"
+repeats = 1
+workload = { namespace = "0.0.0.0/2" }
+search = { rule = "rfc8219", goal = "loss < 50%", start = "500", max = "1k", resolution = 0.3, duration = "60s" }
+"#;
+
+#[test]
+fn an_experiment_runs_on_four_hosts() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    if !std::path::Path::new("/usr/sbin/unbound").exists() {
+        skip::because("there is no unbound");
+        return;
+    }
+    // This one, two Testers, the AuthDNS, the server under test.
+    let Some(hosts) = Hosts::make(5) else { return };
+    let dir = hosts.dir.path();
+    let (file, experiment) = (dir.join("hosts"), dir.join("many.toml"));
+    let [a, b, auth, dut] = [2, 3, 4, 5].map(address);
+    let text = format!("tester {a}\ntester {b}\nauth root@{auth} {auth}\ndut root@{dut} {dut}\n");
+    std::fs::write(&file, text).expect("writes");
+    std::fs::write(&experiment, EXPERIMENT).expect("writes");
+    let program = assert_cmd::cargo::cargo_bin("dnsdyno");
+    assert!(program.exists(), "build it first: cargo build -p cli");
+    let mut command = hosts.on(1, program.to_str().expect("UTF-8"));
+    let mpirun = format!("mpirun {}", hosts.options().join(" "));
+    command.args(["run", "--wait", "--plain", "--no-store"]).arg(&experiment);
+    command.arg("--hosts").arg(&file).args(["--mpirun", &mpirun]);
+    command.arg("--cluster").arg(assert_cmd::cargo::cargo_bin("dnsdyno-cluster"));
+    command.arg("--ssh").arg(hosts.agent()).arg("--json").arg(kit::json(dir));
+    let output = command.env("DNSDYNO_TEST_TRIAL", "300ms").output().expect("starts");
+    let run: record::Run =
+        record::read(&kit::json(dir)).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
+    assert_eq!(run.plan.choices.testers, Some(2));
+    let cell = run.results.first().unwrap_or_else(|| panic!("{}", told(&output)));
+    // The self-test is of both Testers, and so is each trial; the agents saw the other hosts.
+    let certificate = cell.certificate.as_ref().unwrap_or_else(|| panic!("{}", told(&output)));
+    let tests = certificate.trials.iter().map(|one| &one.trial);
+    assert!(tests.len() > 0 && !cell.trials.is_empty(), "{}", told(&output));
+    for trial in tests.chain(cell.trials.iter().map(|one| &one.trial)) {
+        let parts = &trial.merged.as_ref().unwrap_or_else(|| panic!("{}", told(&output))).parts;
+        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        assert!(names.len() == 2 && names[0].starts_with("rank 1 (host host2, "), "{names:?}");
+        assert!(trial.cpu.contains_key("authdns"), "{:?}", trial.cpu);
+    }
+    assert!(cell.trials.iter().all(|one| one.trial.cpu.contains_key("dut")));
+    let notes = cell.notes.join(" ");
+    assert!(notes.contains("sent by 2 Testers together"), "{notes}");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(table.contains("unbound"), "{table}");
+    soon("all ranks have ended", || (kit::serving(&hosts) == 0).then_some(()));
+}

@@ -81,6 +81,18 @@ impl Session<'_> {
         self.afar.is_none() && variables::has_programs(adapter, point)
     }
 
+    /// Notes that several Testers sent the queries, if they did.
+    pub(crate) fn note_testers(&self, cell: &mut Cell) {
+        let Some(testers) = &self.options.elsewhere.testers else { return };
+        let note = format!(
+            "the queries were sent by {} Testers together; their parts are in each trial",
+            testers.count
+        );
+        if !cell.record.notes.contains(&note) {
+            cell.record.notes.push(note);
+        }
+    }
+
     /// Returns why a point cannot be measured on another host.
     fn bound_to_this_host(&self, adapter: &Adapter, point: &Point) -> Option<String> {
         let settings = &point.settings;
@@ -151,7 +163,9 @@ impl Session<'_> {
             target.set_port(transport_port(point.settings.tester.transport));
         }
         let dut = Some(afar.dut.clone());
-        let away = Away { outside: Some(outside), dut, auth, part: Some(part), limit, launched };
+        let (outside, part) = (Some(outside), Some(part));
+        let testers = self.options.elsewhere.job();
+        let away = Away { outside, dut, auth, part, limit, launched, testers };
         Ok(Raised { away, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
     }
 
@@ -238,6 +252,7 @@ impl Session<'_> {
         if !cell.record.notes.contains(&note) {
             cell.record.notes.push(note);
         }
+        self.note_testers(cell);
         let found = self.measure_started(v, cell, started, notify)?;
         self.visited(v, cell, &found, notify);
         Ok(())

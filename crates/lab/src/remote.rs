@@ -65,7 +65,8 @@ impl Session<'_> {
         let tester = &settings.tester;
         let dut = self.options.elsewhere.agents.dut.clone();
         let note = if dut.is_some() { PROBED } else { NOT_SEEN };
-        let away = Away { outside: Some(outside), dut, ..Away::default() };
+        let testers = self.options.elsewhere.job();
+        let away = Away { outside: Some(outside), dut, testers, ..Away::default() };
         let path = if tester.gso { Path::HostOffload } else { Path::Wire };
         let tcp = !tester.transport.is_datagram();
         let loopback = OneHost { link: None, path, gso: tester.gso, gro: tester.gro, tcp };
@@ -88,6 +89,7 @@ impl Session<'_> {
         if !cell.record.notes.iter().any(|other| other == note) {
             cell.record.notes.push(note.to_owned());
         }
+        self.note_testers(cell);
         self.visited(v, cell, &found, notify);
         Ok(())
     }

@@ -102,7 +102,8 @@ impl Hosts {
         format!("{}-{host}", self.prefix)
     }
 
-    fn agent(&self) -> PathBuf {
+    /// The remote shell.
+    pub(crate) fn agent(&self) -> PathBuf {
         self.dir.path().join("agent")
     }
 

@@ -62,7 +62,7 @@ impl Agent {
     /// Makes an agent of the line that this process has inherited.
     pub(super) fn inherited(passed: &Passed) -> Result<Self, AgentError> {
         let host = passed.host.clone();
-        let taken = passed.take();
+        let taken = passed.pipes.take();
         let (orders, replies) = taken.map_err(|_| AgentError::Gone { host: host.clone() })?;
         Ok(Self::with(host, passed.greeting.clone(), orders, replies, None))
     }

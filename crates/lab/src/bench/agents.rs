@@ -13,10 +13,10 @@ use crate::probe::procfs;
 use crate::server::Server;
 
 impl LabBench<'_> {
-    /// Tells the agents that a trial begins.
-    pub(super) fn begin_away(&self) -> Result<(), BenchError> {
+    /// Tells the agents that a trial begins after `time`.
+    pub(super) fn begin_away(&self, time: Duration) -> Result<(), BenchError> {
         for agent in self.away.dut.iter().chain(&self.away.auth) {
-            agent.lock().begin_in(Duration::ZERO).map_err(of_agent)?;
+            agent.lock().begin_in(time).map_err(of_agent)?;
         }
         Ok(())
     }

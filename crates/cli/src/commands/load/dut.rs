@@ -22,6 +22,7 @@ pub(crate) struct Watching {
 
 /// Refuses what has no trial to watch.
 pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
+    dut.check_host()?;
     if dut.is_given() && !dut.watches() {
         bail!("--dut needs --dut-process: the name of the server's processes there");
     }

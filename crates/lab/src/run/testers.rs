@@ -1,0 +1,146 @@
+//! What several Testers on other hosts can measure together: each trial is that of all of them, and this host sends nothing.
+
+use experiment::{Experiment, Method, Settings};
+use record::Run;
+
+use super::error::RunError;
+use crate::adapter::Adapter;
+use crate::afar::Elsewhere;
+
+/// Checks that the trials of an experiment can be those of the Testers of `elsewhere`, if there are any, and that a run goes on with
+/// as many as it began with (`resumed`); `certified` tells whether there is a certificate.
+///
+/// # Errors
+/// [`RunError::Testers`], or [`RunError::File`] with the place of a value that is for one Tester.
+pub(super) fn check(
+    experiment: &Experiment,
+    adapters: &[Adapter],
+    elsewhere: &Elsewhere,
+    resumed: Option<&Run>,
+    certified: bool,
+) -> Result<(), RunError> {
+    let refuse = |why| Err(RunError::Testers(why));
+    let count = elsewhere.testers.as_ref().map(|testers| testers.count);
+    if let Some(run) = resumed
+        && run.plan.choices.testers != count
+    {
+        let began = run.plan.choices.testers;
+        return refuse(match began {
+            Some(began) => format!("the run began with {began} Testers: give a file with as many"),
+            None => "the run began with this host as its Tester: leave it out".to_owned(),
+        });
+    }
+    if count.is_none() {
+        return Ok(());
+    }
+    let starts = elsewhere.starts();
+    if let Some(here) = adapters.iter().find(|adapter| adapter.remote.is_none() && !starts) {
+        return refuse(format!(
+            "{} would run on this host; several Testers measure servers of another one (`dut HOST` in the file, or --dut HOST), or one at an \
+             address (--remote NAME=ADDRESS)",
+            here.title
+        ));
+    }
+    if certified {
+        return refuse("a certificate is of one Tester: leave --certificate out".to_owned());
+    }
+    for point in &experiment.points {
+        if let Some((key, why)) = of_one_tester(&point.settings, starts) {
+            let why = format!("{why}; leave --hosts out");
+            return Err(RunError::File(experiment.bad(point, key, why)));
+        }
+    }
+    let search = experiment.common().search.as_ref();
+    let tests = search.is_some_and(|search| search.self_test);
+    if experiment.common().method == Method::Search && tests && elsewhere.remotes.auth.is_none() {
+        return refuse(
+            "the self-test of several Testers needs an AuthDNS that all of them reach: name its host (`auth HOST` in the file, or --auth \
+             HOST), or write `search.self-test = false`"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Returns the key of what only one Tester can do, and why; `starts` tells whether servers are started elsewhere.
+fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'static str)> {
+    let workload = &settings.workload;
+    if matches!(settings.method, Method::Lockstep | Method::Generators) {
+        return Some(("method", "lanes and generators are of one Tester"));
+    }
+    let files = [
+        ("workload.replay", workload.replay.is_some()),
+        ("workload.slice", workload.slice.is_some()),
+        ("workload.zone-file", workload.zone_file.is_some()),
+        ("workload.hosts", workload.hosts.is_some()),
+    ];
+    if let Some((key, _)) = files.into_iter().find(|(_, used)| *used) {
+        return Some((key, "zones, captures and slices of files are on this host only"));
+    }
+    if starts && settings.tester.transport.uses_tls() {
+        let why = "the authority of the certificate is known on this host only";
+        return Some(("tester.transport", why));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use record::{Choices, Plan};
+
+    use super::*;
+    use crate::afar::Testers;
+
+    const SEARCH: &str = "name = \"x\"\ntitle = \"X\"\nrole = \"dns64\"\nservers = [\"unbound\"]\nmethod = \"search\"\n\
+                          search = { goal = \"zero-loss\", start = \"1k\", max = \"2k\", resolution = 0.1, duration = \"1s\" }\n";
+
+    /// Two Testers, servers on another host, and the AuthDNS on a third one.
+    fn hosts(auth: Option<&str>) -> Elsewhere {
+        let host = record::DutHost { auth: auth.map(str::to_owned), ..record::DutHost::default() };
+        let testers = Some(Testers { count: 2, job: None });
+        Elsewhere { testers, ..Elsewhere::recorded(host) }
+    }
+
+    /// What is said of an experiment.
+    fn said(text: &str, hosts: &Elsewhere, resumed: Option<&Run>) -> String {
+        let experiment = Experiment::parse(text, Path::new("x.toml")).expect("an experiment");
+        let catalogue = crate::catalogue::Catalogue::load(None).expect("adapters");
+        let unbound = catalogue.get("unbound").expect("an adapter").clone();
+        let checked = check(&experiment, &[unbound], hosts, resumed, false);
+        checked.map_or_else(|e| e.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn what_several_testers_cannot_do_is_refused() {
+        let with = |more: &str| format!("{SEARCH}{more}\n");
+        let all = hosts(Some("auth.example"));
+        assert_eq!(said(SEARCH, &all, None), "");
+        assert!(said(SEARCH, &hosts(None), None).contains("`auth HOST` in the file"));
+        let untested = SEARCH.replace("}", ", self-test = false }");
+        assert_eq!(said(&untested, &hosts(None), None), "");
+        let tls = said(&with("tester = { transport = \"tls\" }"), &all, None);
+        assert!(tls.starts_with("x.toml:7:") && tls.contains("leave --hosts out"), "{tls}");
+        let zone = said(&with("workload = { hosts = 10 }"), &all, None);
+        assert!(zone.starts_with("x.toml:7:") && zone.contains("this host only"), "{zone}");
+        let here = said(SEARCH, &Elsewhere { dut: None, ..all }, None);
+        assert!(here.starts_with("--hosts: Unbound would run on this host"), "{here}");
+    }
+
+    #[test]
+    fn a_run_goes_on_with_as_many_testers() {
+        let began = |testers| {
+            let plan =
+                Plan { choices: Choices { testers, ..Choices::default() }, ..Plan::default() };
+            Run { plan, ..Run::default() }
+        };
+        let all = hosts(Some("auth.example"));
+        let goes_on = |testers, hosts: &Elsewhere| said(SEARCH, hosts, Some(&began(testers)));
+        assert_eq!(goes_on(Some(2), &all), "");
+        assert!(goes_on(Some(3), &all).contains("the run began with 3 Testers"));
+        assert!(goes_on(None, &all).contains("this host as its Tester"));
+        let alone = goes_on(Some(2), &Elsewhere::default());
+        assert!(alone.contains("the run began with 2 Testers"), "{alone}");
+    }
+}
