@@ -91,7 +91,12 @@ impl InKernel {
                 AfterDeath::Detach => cache.attach(device),
                 AfterDeath::Answer => cache.attach_to_stay(device),
             };
-            attached.context("kernel.device")?;
+            match attached {
+                Err(error @ KernelError::MayNotStay) => {
+                    return Err(error).context("kernel.after-death");
+                }
+                attached => attached.context("kernel.device")?,
+            }
         }
         let (queue, writer) = queue::queue(answers, seed, config.kernel.resolves());
         let serving = Serving {

@@ -60,6 +60,11 @@ impl Place {
         }
     }
 
+    /// Returns whether this user may look up programs, of which there is one at least.
+    pub(crate) fn may_look_up() -> bool {
+        matches!(loaded_programs().next(), Some(Ok(_)))
+    }
+
     /// Attaches a program of this name so that it stays, in place of one that an ended process has left.
     ///
     /// # Errors

@@ -374,8 +374,12 @@ impl KernelCache {
     /// and gives the answers that it has until their ends.
     ///
     /// # Errors
-    /// If the device is missing or has no native mode, or has another program.
+    /// If the device is missing or has no native mode, or has another program, or if this user may not look up programs, which the
+    /// next process has to.
     pub fn attach_to_stay(&mut self, device: &str) -> Result<(), KernelError> {
+        if !Place::may_look_up() {
+            return Err(KernelError::MayNotStay);
+        }
         let refused = |error| KernelError::cannot_attach(device, &error);
         let place = Place::of(device).map_err(refused)?;
         let program = self.program.program(self.name)?.fd();

@@ -17,6 +17,11 @@ pub enum KernelError {
         "this user may not load BPF programs: run as root, or with CAP_BPF and CAP_NET_ADMIN outside of containers"
     )]
     NotPermitted,
+    /// The user may not look up programs.
+    #[error(
+        "a program that stays after the end of its process needs root, or CAP_SYS_ADMIN: else the next process cannot tell that it may take its place"
+    )]
+    MayNotStay,
     /// The kernel refuses a program; what its verifier says stands below.
     #[error("the kernel refuses the program `{name}` ({why}); Linux 6.1 or newer is needed\n{log}")]
     Refused {

@@ -29,6 +29,14 @@ fn answers_are_given_until_their_ends_or_the_next_server() {
         assert_eq!(reply.answer[0].data, SYNTHESISED);
         wait_for("the end of the answer", || !link.is_answered(at(port), query));
         assert!(has_program());
+        // Who cannot look up what was left may leave nothing.
+        let restricted = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
+        let own = config(free_port(), "user = \"root\"", &tables);
+        let (code, said) = refused(&restricted, &own);
+        assert!(
+            code == Some(2) && said.contains("kernel.after-death: a program that stays"),
+            "{said}"
+        );
         // The next one has answers of its own, and goes with what it has attached.
         let (mut next, port) = start(upstream.address(), "", KERNEL);
         until_in_kernel(link, &next, port, query);
