@@ -170,11 +170,11 @@ fn a_matrix_with_too_many_points_is_refused() {
 #[test]
 fn estimates_grow_with_the_work_and_stop_at_the_budget() {
     let experiment = parse(GOOD);
-    let (one, two) = (estimate(&experiment, 1, |_| true), estimate(&experiment, 2, |_| true));
+    let (one, two) = (estimate(&experiment, |_| 1), estimate(&experiment, |_| 2));
     assert!(one > Nanos::from_secs(20 * 60 * 5) && two > one, "{one} {two}");
-    assert!(estimate(&experiment.clone().quick(), 1, |_| true) < Nanos::from_secs(120));
+    assert!(estimate(&experiment.clone().quick(), |_| 1) < Nanos::from_secs(120));
     let budget = parse(&GOOD.replace("repeats = 20", "repeats = 20\nbudget = \"1m\""));
-    assert_eq!(estimate(&budget, 1, |_| true), Nanos::from_secs(60));
+    assert_eq!(estimate(&budget, |_| 1), Nanos::from_secs(60));
 }
 
 /// Returns every built-in experiment, as its file stands.

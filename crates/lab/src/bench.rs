@@ -366,13 +366,9 @@ impl<'a> LabBench<'a> {
         Ok((tester, Spent { before, after, series, run_times, beside }))
     }
 
-    /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where it shares
-    /// its cores, since the kernel divides cores among groups before it does so among processes.
+    /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where this process
+    /// may not have one.
     fn account(&mut self, watched: &[(Host, u32)]) -> Option<Arc<Account>> {
-        let [tester, auth, dut] = Host::ALL.map(|host| self.testbed.cpus(host));
-        if dut.shares_with(tester) || dut.shares_with(auth) {
-            return None;
-        }
         let pids = watched.iter().filter(|(host, _)| *host == Host::Dut).map(|(_, pid)| *pid);
         self.accounts.of(pids.collect())
     }

@@ -201,6 +201,20 @@ impl Checked<'_> {
     pub fn cannot(&self, point: &Point) -> Option<String> {
         cpu_plan(&point.settings, &CpuList::allowed()).err()
     }
+
+    /// Returns the number of servers with a cell at a point, by its number: of those that are here, and none at a point that cannot
+    /// be measured.
+    pub fn servers_at(&self, point: usize) -> usize {
+        let points = &self.experiment.points;
+        let has_cell = |adapter: &&Adapter| {
+            let is_here = adapter.remote.is_some() || adapter.program().is_ok();
+            is_here && !variables::is_left_out(adapter, points, point)
+        };
+        match self.cannot(&points[point]) {
+            Some(_) => 0,
+            None => self.adapters.iter().filter(has_cell).count(),
+        }
+    }
 }
 
 /// Checks an experiment completely before anything is started.
