@@ -28,8 +28,10 @@ use crate::source;
 pub const MAX_CLIENTS: usize = 1 << 20;
 /// Largest number of queries; they take a gibibyte.
 pub const MAX_QUERIES: usize = 1 << 26;
-/// Largest size of all different messages together, in octets.
+/// Largest memory of all different messages together, in octets: of each its own, and [`MESSAGE_COST`].
 pub const MAX_OCTETS: usize = 1 << 30;
+/// Memory that a message takes besides its octets, about.
+const MESSAGE_COST: usize = 64;
 /// Shortest slice that is chosen without being asked for.
 const SHORTEST_SLICE: Nanos = Nanos::from_secs(1);
 
@@ -116,7 +118,8 @@ pub enum TooFew {
 pub struct Collector {
     population: Population,
     numbers: HashMap<IpAddr, u32>,
-    by_message: HashMap<Box<[u8]>, u32>,
+    /// The different messages with their numbers.
+    messages: HashMap<Box<[u8]>, u32>,
     octets: usize,
     /// Number of queries that were left out: cut, without a header, or beyond a limit.
     pub left_out: u64,
@@ -145,7 +148,7 @@ impl Collector {
         let known = self.numbers.get(&client).copied();
         if self.population.queries.len() == MAX_QUERIES
             || (known.is_none() && self.numbers.len() == MAX_CLIENTS)
-            || self.octets + message.bytes.len() > MAX_OCTETS
+            || self.octets + message.bytes.len() + MESSAGE_COST > MAX_OCTETS
         {
             self.full = true;
             return None;
@@ -158,13 +161,12 @@ impl Collector {
         });
         let mut octets: Box<[u8]> = message.bytes.into();
         octets[..2].fill(0);
-        let message_number = match self.by_message.get(&octets) {
+        let message_number = match self.messages.get(&octets) {
             Some(&known) => known,
             None => {
-                let next = self.population.messages.len() as u32;
-                self.octets += octets.len();
-                self.population.messages.push(octets.clone());
-                self.by_message.insert(octets, next);
+                let next = self.messages.len() as u32;
+                self.octets += octets.len() + MESSAGE_COST;
+                self.messages.insert(octets, next);
                 next
             }
         };
@@ -176,6 +178,10 @@ impl Collector {
     /// Returns the population; times count from the first query.
     pub fn finish(self) -> Population {
         let mut population = self.population;
+        population.messages.resize_with(self.messages.len(), Box::default);
+        for (octets, number) in self.messages {
+            population.messages[number as usize] = octets;
+        }
         // Frames of several cores, or of a server's threads, may be out of order.
         population.queries.sort_by_key(|entry| entry.at);
         let first = population.queries.first().map_or(Nanos::ZERO, |entry| entry.at);
