@@ -11,18 +11,21 @@
 
 mod behaviour;
 mod file;
+mod synthetic;
 
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use measure::{Nanos, Rng};
 use wire::Header;
 
 use crate::capture::{Capture, CaptureError};
-use crate::messages::Message;
+use crate::messages::{Message, Messages, Transport};
 use crate::source;
+
+pub use self::synthetic::{QUERIES_PER_VISIT, Synthetic};
 
 /// Largest number of clients.
 pub const MAX_CLIENTS: usize = 1 << 20;
@@ -111,6 +114,11 @@ pub enum TooFew {
     /// More than a population may have.
     #[error("{0} clients: a population has {MAX_CLIENTS} at most")]
     Most(usize),
+    /// More queries than a population may have.
+    #[error(
+        "{0} clients have too many queries: a population has {MAX_QUERIES} at most; take a shorter time"
+    )]
+    Queries(usize),
 }
 
 /// Collects the queries of a capture.
@@ -128,6 +136,14 @@ pub struct Collector {
 }
 
 impl Collector {
+    /// Collects the queries of a capture to its end, or to where it is damaged, which the error tells.
+    ///
+    /// # Errors
+    /// That of the capture; what was read before is collected.
+    pub fn read(&mut self, capture: &mut Capture, ports: &[u16]) -> Result<(), CaptureError> {
+        Messages::new(ports.to_vec()).read(capture, |message| self.add(message))
+    }
+
     /// Adds a message if it is a query.
     pub fn add(&mut self, message: &Message<'_>) {
         let Some(header) = Header::read(message.bytes) else {
@@ -214,6 +230,24 @@ impl Population {
         self.period
     }
 
+    /// Calls `visit` with each query, in the order of time, as a message over UDP from its client to an unspecified server.
+    pub fn messages(&self, mut visit: impl FnMut(&Message<'_>)) {
+        let destination = SocketAddr::from(([0, 0, 0, 0], 53));
+        for (number, query) in (1..).zip(self.queries()) {
+            visit(&Message {
+                frame: number,
+                at: query.at,
+                source: SocketAddr::new(self.clients[query.client as usize], 0),
+                destination,
+                transport: Transport::Udp,
+                fragmented: false,
+                cut: false,
+                len: query.message.len(),
+                bytes: query.message,
+            });
+        }
+    }
+
     /// Returns the time of the last query.
     fn span(&self) -> Nanos {
         self.queries.last().map_or(Nanos::ZERO, |entry| entry.at)
@@ -279,8 +313,9 @@ impl Population {
         (self.period.0 / length.0.max(1)).max(1)
     }
 
-    /// Returns the number of clients that slices of this length have together.
-    fn clients_in(&self, length: Nanos) -> usize {
+    /// Returns the number of clients that slices of this length have together; a longer one is all of the time.
+    pub fn clients_in(&self, length: Nanos) -> usize {
+        let length = length.min(self.period).max(Nanos(1));
         let whole = self.slices(length);
         let mut last = vec![u64::MAX; self.clients.len()];
         let mut found = 0;
