@@ -1,11 +1,15 @@
 //! The agent on the server's host, by a real sshd: here the host is this one, behind a login.
 
+#[path = "kit/host.rs"]
+mod host;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use host::{find, free_port};
 use record::Trial;
 use tempfile::TempDir;
 
@@ -44,11 +48,6 @@ fn soon<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
     }
 }
 
-fn free_port() -> u16 {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    socket.local_addr().expect("bound").port()
-}
-
 fn key(path: &Path) -> bool {
     let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
     Command::new("ssh-keygen").args(words).arg(path).status().is_ok_and(|status| status.success())
@@ -57,8 +56,7 @@ fn key(path: &Path) -> bool {
 impl Elsewhere {
     /// Starts sshd and server; `None` if this host has no sshd.
     fn start() -> Option<Self> {
-        let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"].map(PathBuf::from);
-        let Some(sshd) = sshd.iter().find(|path| path.exists()) else {
+        let Some(sshd) = find("sshd") else {
             skip::because("there is no sshd (package openssh-server)");
             return None;
         };

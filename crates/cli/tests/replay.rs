@@ -1,6 +1,7 @@
 //! Replays with the clients of a capture as real clients, over all transports, and populations.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -482,8 +483,18 @@ fn clients_are_characterised_and_their_addresses_hidden() {
     assert_eq!(open, hidden, "but for the addresses they are the same");
     // A population can be read again, but not be changed.
     let made = made.to_str().expect("UTF-8");
-    let (code, out, _) = dnsdyno(&["trace", "clients", made, "--clients", "7"]);
-    assert!(code == 0 && out.starts_with("7 clients with "), "{out}");
+    for path in [made, "-"] {
+        let mut command = Command::new(cargo_bin("dnsdyno"));
+        command.args(["trace", "clients", path, "--clients", "7"]);
+        let output = command.stdin(File::open(made).expect("written")).output().expect("starts");
+        let out = String::from_utf8(output.stdout).expect("UTF-8");
+        assert!(output.status.success() && out.starts_with("7 clients with "), "{path}: {out}");
+    }
+    // Also a capture may come from the standard input.
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    command.args(["trace", "clients", "-"]).stdin(File::open(&path).expect("written"));
+    let output = command.output().expect("starts");
+    assert!(output.stdout.starts_with(b"40 clients with 2000 queries in "), "{output:?}");
     let (code, _, err) = dnsdyno(&["trace", "clients", made, "--key", key]);
     assert!(code == 2 && err.contains("when it is made of a capture"), "{err}");
     // One that is cut is told as such, also by a load.

@@ -87,7 +87,7 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
     let connecting = f64::from(settings.tester.clients.unwrap_or(0)) / CONNECTIONS;
     let trial = |duration: Nanos| seconds(duration) + TRIAL + connecting;
     let measuring = match settings.method {
-        Method::Search => settings
+        Method::Search | Method::Clients => settings
             .search()
             .map_or(0.0, |s| expected_trials(&s) * (seconds(s.duration) * EARLY + TRIAL)),
         // 256 queries at some thousand a second and lane.

@@ -32,6 +32,7 @@ use serde::de::DeserializeOwned;
 use self::measurer::command;
 pub(crate) use self::upstream::Upstream;
 use crate::agent::{Agent, Conditions, judge};
+use crate::clients::Replayed;
 use crate::cpus::CpuList;
 use crate::enter::Lab;
 use crate::limit::{CpuLimit, LimitError};
@@ -40,7 +41,6 @@ use crate::probe::{
     Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, procfs, time_of_processes,
 };
 use crate::process::{Launch, Process, TimeLimit};
-use crate::query_stream::CaptureFile;
 use crate::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Testbed};
@@ -88,8 +88,8 @@ pub(crate) struct LabBench<'a> {
     // Whether names were used, forgotten by the server, and may be used again.
     names_forgotten: bool,
     watcher: Option<Watcher>,
-    // Capture that trials with a rate replay; absent without one.
-    capture: Option<CaptureFile>,
+    // What trials with a rate, or a number of clients, replay.
+    replayed: Option<Replayed>,
     // Network of the Measurer for a remote server; absent if the Measurer runs in the tester's host.
     outside: Option<Netns>,
     // Agent on the host of a remote server; absent if that is out of reach.
@@ -167,7 +167,7 @@ impl<'a> LabBench<'a> {
             overloaded: false,
             names_forgotten: false,
             watcher: None,
-            capture: None,
+            replayed: None,
             outside: None,
             agent: None,
             accounts: Accounts::default(),
@@ -208,9 +208,9 @@ impl<'a> LabBench<'a> {
         self
     }
 
-    /// Returns the bench whose trials with a rate replay `capture`, if that is given.
-    pub(crate) fn replaying(mut self, capture: Option<CaptureFile>) -> Self {
-        self.capture = capture;
+    /// Returns the bench whose trials with a number replay `replayed`, if that is given.
+    pub(crate) fn replaying(mut self, replayed: Option<Replayed>) -> Self {
+        self.replayed = replayed;
         self
     }
 
@@ -501,16 +501,16 @@ impl Bench for LabBench<'_> {
         let duration = self.shortened.unwrap_or(spec.duration);
         let spec = &TrialSpec { duration, ..spec.clone() };
         let settled = self.settle()?;
-        let request = self.request(spec);
+        let request = self.request(spec)?;
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
-        self.begins(Some(spec.pacing), sending);
+        self.begins(Some(request.pacing), sending);
         if let Some(agent) = &mut self.agent {
             agent.begin(limit).map_err(failed)?;
         }
         let (result, spent) = self.measure(&request, sending, limit)?;
-        let mut trial = self.conclude(result.trial, spent, spec.pacing);
+        let mut trial = self.conclude(result.trial, spent, request.pacing);
         self.add_agents_view(&mut trial, &request)?;
         trial.compact().map_err(failed)?;
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
@@ -551,7 +551,7 @@ impl Bench for LabBench<'_> {
             early_stop: false,
             first_name: spec.first_name,
             names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
-        });
+        })?;
         // A server that answers nothing costs one timeout for each query; the limit ends that.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
         let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;

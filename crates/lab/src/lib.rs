@@ -26,6 +26,7 @@ pub mod authdns;
 mod bench;
 pub mod built_in;
 mod catalogue;
+mod clients;
 mod configure;
 mod control_group;
 mod cpus;

@@ -27,6 +27,7 @@ pub use self::event::Event;
 use crate::adapter::Adapter;
 use crate::agent::Remote;
 use crate::catalogue::Catalogue;
+use crate::clients;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
 use crate::host::{Depth, fingerprint, read_cpu};
@@ -233,6 +234,10 @@ pub fn check<'e>(
     let streams = streams
         .map(|(point, asked)| QueryStream::new(experiment, point, &asked.namespace, &mut inputs));
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
+    for (point, stream) in experiment.points.iter().zip(&streams) {
+        let file = stream.as_ref().and_then(QueryStream::replayed);
+        clients::check(experiment, point, file)?;
+    }
     let inputs = inputs.into_files();
     if let Some(run) = &options.resumed {
         unchanged(&run.plan.inputs, &inputs).map_err(RunError::Changed)?;

@@ -290,8 +290,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
 pub(crate) fn tell(step: &Progress<'_>, over: Over) {
     match step {
         Progress::Trial(record) => {
-            let line = report::trial_line(record);
-            eprintln!("  {}", line.replacen(" qps", &format!(" {}", over.unit()), 1));
+            eprintln!("  {}", report::trial_line(record, over.unit()));
         }
         Progress::Search { repeat, repeats, trace } => {
             let verdict = over.words(&trace.capacity.verdict);
