@@ -86,7 +86,10 @@ fn the_most_clients_are_searched_over_udp_and_tcp() {
     std::fs::write(&file, EXPERIMENT).expect("writes");
     let (code, text, _) = run(dir.path(), &file, &["--dry-run"]);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("method: clients") && text.contains("cells: 1 servers x 2"), "{text}");
+    assert!(
+        text.contains("method: clients") && text.contains("cells: 2 (1 servers, 2 points)"),
+        "{text}"
+    );
     let (_, text, made_up) = run(dir.path(), &file, &["--wait"]);
     if text.contains("cannot get its namespaces") {
         return skip::because(text);

@@ -13,6 +13,7 @@ use record::request::{Names, NamespaceExpect, Query, Repeats, Workload};
 use wire::{Namespace, Pref64, Qtype};
 use zone::ZoneRecords;
 
+use crate::agent::Asked;
 use crate::bench::measurer::{base_request, of_clients};
 use crate::clients::Replayed;
 use crate::query_stream::Prepared;
@@ -172,6 +173,42 @@ impl QuestionPlan {
         }
     }
 
+    /// Returns the plan as text, for another host.
+    pub(crate) fn asked(&self) -> Asked {
+        Asked {
+            prefix: self.namespace.prefix().to_string(),
+            zone: self.namespace.zone().to_string(),
+            unpadded: !self.namespace.is_padded(),
+            qtype: self.qtype.to_string(),
+            pref64: self.pref64.to_string(),
+        }
+    }
+
+    /// Reads the plan that another host asks for.
+    ///
+    /// # Errors
+    /// The first value that is none.
+    pub(crate) fn of(asked: &Asked) -> Result<Self, String> {
+        let bad = |what: &str, found: &str, why: String| format!("{what} `{found}`: {why}");
+        let prefix = asked.prefix.parse().map_err(|e: wire::Ipv4PrefixError| {
+            bad("the namespace", &asked.prefix, e.to_string())
+        })?;
+        let zone = asked.zone.parse::<wire::Name>();
+        let zone = zone.map_err(|e| bad("the zone", &asked.zone, e.to_string()))?;
+        let namespace = Namespace::new(prefix, zone);
+        let namespace = namespace.map_err(|e| bad("the zone", &asked.zone, e.to_string()))?;
+        let pref64 = asked
+            .pref64
+            .parse()
+            .map_err(|e: wire::Pref64Error| bad("the prefix", &asked.pref64, e.to_string()))?;
+        let qtype = match asked.qtype.as_str() {
+            "A" => Qtype::A,
+            "AAAA" => Qtype::AAAA,
+            other => return Err(bad("the type", other, "it is A or AAAA".to_owned())),
+        };
+        Ok(Self { namespace: namespace.with_padding(!asked.unpadded), qtype, pref64 })
+    }
+
     /// Returns the expected answer for each name.
     pub(crate) fn ask(&self) -> Ask {
         if self.qtype == Qtype::A { Ask::A } else { Ask::Aaaa(self.pref64) }
@@ -206,4 +243,28 @@ impl QuestionPlan {
 /// Converts a prefix of `wire` for a request.
 fn net<T: FromStr<Err: std::fmt::Debug>>(prefix: &impl Display) -> T {
     prefix.to_string().parse().expect("a prefix reads as one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_there() {
+        let plan = QuestionPlan {
+            namespace: Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix")),
+            qtype: Qtype::AAAA,
+            pref64: "2001:db8:64::/96".parse().expect("a prefix"),
+        };
+        let asked = plan.asked();
+        assert_eq!(QuestionPlan::of(&asked), Ok(plan));
+        for wrong in [
+            Asked { prefix: "$(reboot)".to_owned(), ..asked.clone() },
+            Asked { zone: "a..b".to_owned(), ..asked.clone() },
+            Asked { pref64: "x".to_owned(), ..asked.clone() },
+            Asked { qtype: "TXT".to_owned(), ..asked },
+        ] {
+            assert!(QuestionPlan::of(&wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

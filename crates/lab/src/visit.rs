@@ -51,15 +51,16 @@ impl Session<'_> {
         let mut bench = bench.watched_by(self.options.watcher.clone());
         notify(Event::Serving(&started.title, started.version));
         cell.record.server_version = started.version.map(str::to_owned);
-        if let Some(server) = bench.server() {
-            cell.record.files = server.files().clone();
+        if let Some(files) = bench.files() {
+            cell.record.files = files.clone();
         }
-        let limit = settings.dut.cpu_limit.zip(bench.limited());
+        let limit = settings.dut.cpu_limit.zip(bench.limited().map(str::to_owned));
         let handicap = limit.map(|(cores, means)| {
             format!("the server was held to the time of {cores} cores by {means}")
         });
         let mut names = started.names;
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
+        note_memory(&mut cell.record, bench.memory_elsewhere());
         bench.stop();
         let found = survived(v, settings.repeats, cell, found)?;
         let circumstances =
@@ -154,6 +155,15 @@ impl Session<'_> {
     }
 }
 
+/// Notes the memory of a server elsewhere at the end of its last visit.
+fn note_memory(record: &mut CellRecord, memory: Option<u64>) {
+    const BEGINS: &str = "at the end of its last visit the server held ";
+    if let Some(bytes) = memory {
+        record.notes.retain(|note| !note.starts_with(BEGINS));
+        record.notes.push(format!("{BEGINS}{} MB of memory", bytes / 1_000_000));
+    }
+}
+
 /// Returns the findings of a visit. A server that has died makes its repeat void if there are others, each of which starts
 /// another server.
 fn survived(
@@ -233,6 +243,9 @@ impl Session<'_> {
             return Ok(());
         }
         let installed = self.installed(adapter, point)?;
+        if self.afar.is_some() {
+            return self.start_elsewhere_once(v, &installed);
+        }
         let (asked, stream) = (self.checked.questions[v.point], self.stream(v.point)?);
         let (service, _) = self.service(point, &asked, &installed, stream.as_ref())?;
         let _upstream = self.upstream(point, &asked, stream.as_ref())?;

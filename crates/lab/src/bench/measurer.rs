@@ -135,7 +135,7 @@ impl LabBench<'_> {
         if whole && matches!(request.engine, Engine::Udp) {
             request.sockets.gso = Gso::On;
         }
-        if self.outside.is_none() && self.has_sources(&request) {
+        if self.away.outside.is_none() && self.has_sources(&request) {
             request.sockets.source = sources(request.target.is_ipv4()).parse().ok();
             // No replies are joined on a wire-like path. A moderated link would only keep them for a joining socket, until
             // the kernel's next tick: 4 ms.
@@ -175,7 +175,7 @@ impl LabBench<'_> {
         if !matches!(pacing, Pacing::Constant { .. } | Pacing::Poisson { .. }) {
             return Engine::Udp;
         }
-        if self.outside.is_some() {
+        if self.away.outside.is_some() {
             return Engine::Kernel(InKernel::default());
         }
         let other = if self.server.is_some() { Host::Dut } else { Host::Auth };

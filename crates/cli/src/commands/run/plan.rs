@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use experiment::{Experiment, estimate, self_test_estimate, servers_at, visit_estimate};
+use lab::Checked;
 use lab::built_in::EXPERIMENTS;
-use lab::{Adapter, Checked};
 use measure::Nanos;
 use record::EngineChoice;
 use report::view::{Align, align, setting_words, span};
@@ -44,6 +44,7 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
                 let at = adapter.remote.map(|address| address.to_string());
                 format!("{} (at {})", adapter.name, at.unwrap_or_default())
             }
+            _ if checked.elsewhere => format!("{} (on the host of --dut)", adapter.name),
             Ok(_) => adapter.name.clone(),
             Err(_) => format!("{} (not installed; {})", adapter.name, adapter.remedy()),
         })
@@ -63,8 +64,7 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
     for input in &checked.inputs {
         println!("{}: {}, {}", input.key, input.path, input.words());
     }
-    let is_here = |adapter: &&Adapter| adapter.remote.is_some() || adapter.program().is_ok();
-    let installed = checked.adapters.iter().filter(is_here).count();
+    let installed = checked.adapters.iter().filter(|adapter| checked.reaches(adapter)).count();
     let points = &experiment.points;
     let cells: usize = (0..points.len()).map(|point| checked.servers_at(point)).sum();
     println!(
