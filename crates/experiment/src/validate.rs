@@ -99,6 +99,7 @@ fn common(s: &Settings) -> Result<(), Invalid> {
     }
     within(s.repeats, REPEATS, "repeats")?;
     s.budget.map_or(Ok(()), |budget| lasting(budget, "budget"))?;
+    s.tester.close_idle.map_or(Ok(()), |time| lasting(time, "tester.close-idle"))?;
     let variable = |name: &str| {
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(word)
