@@ -262,8 +262,7 @@ fn experiment(method: &str, repeats: u32, more: &str) -> String {
     )
 }
 
-// So many queries that the server's time is more than a tick of the kernel's clock.
-const SHORT: &str = r#"load = { rates = ["1k"], duration = "1s", timeout = "300ms" }"#;
+const SHORT: &str = r#"load = { rates = ["300"], duration = "500ms", timeout = "300ms" }"#;
 const LONG: &str = r#"load = { rates = ["300"], duration = "90s", timeout = "300ms" }"#;
 const RFC8219: &str = r#"search = { rule = "rfc8219", goal = "zero-loss", start = "500", max = "1k", resolution = 0.02, duration = "60s" }"#;
 
@@ -273,7 +272,8 @@ fn check_trials(run: &Run, told: &str) {
     assert!(!cell.trials.is_empty(), "{told}");
     for trial in cell.trials.iter().map(|one| &one.trial) {
         let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{:?}", trial.cpu));
-        assert!(dut.user_s + dut.system_s > 0.0 && !dut.cpus.is_empty(), "{dut:?}");
+        // Time in user mode and in the kernel is counted in ticks, of which a short trial may have none.
+        assert!(dut.busy > 0.0 && !dut.cpus.is_empty(), "{dut:?}");
         assert!(trial.cpu.contains_key("authdns"), "{:?}", trial.cpu);
     }
     assert!(cell.server_version.as_deref().is_some_and(|v| v.starts_with(char::is_numeric)));
