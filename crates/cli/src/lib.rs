@@ -29,6 +29,7 @@ use commands::{
 };
 use failure::Failure;
 
+pub use process::command_line;
 pub use testers::{Testers, TestersError};
 
 /// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?

@@ -1,5 +1,8 @@
 //! The agent on the server's host, by a real sshd: here the host is this one, behind a login.
 
+#[path = "kit/host.rs"]
+mod host;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use host::{find, free_port};
 use record::Trial;
 use tempfile::TempDir;
 
@@ -45,11 +49,6 @@ fn soon<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
     }
 }
 
-fn free_port() -> u16 {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    socket.local_addr().expect("bound").port()
-}
-
 fn key(path: &Path) -> bool {
     let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
     Command::new("ssh-keygen").args(words).arg(path).status().is_ok_and(|status| status.success())
@@ -63,8 +62,7 @@ impl Elsewhere {
 
     /// The same with further arguments of the server.
     fn with_server(more: &[&str]) -> Option<Self> {
-        let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"].map(PathBuf::from);
-        let Some(sshd) = sshd.iter().find(|path| path.exists()) else {
+        let Some(sshd) = find("sshd") else {
             skip::because("there is no sshd (package openssh-server)");
             return None;
         };

@@ -76,7 +76,10 @@ fn bad_input_gets_one_message_with_its_place() {
         (&["search", "127.0.0.1:1", "--goal", "p99 < 5"], "is not a goal"),
         (&["run", &toml], "bad.toml:4:"),
         (&["run", &key], "unknown field `repeat`"),
-        (&["run", "no-such-experiment"], "built in: auth-memory, auth-scaling, dns64-cached"),
+        (
+            &["run", "no-such-experiment"],
+            "built in: auth-memory, auth-scaling, client-maximum, dns64-cached",
+        ),
     ];
     for (args, part) in table {
         let (code, out, err) = dnsdyno(args);

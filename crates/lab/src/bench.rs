@@ -36,6 +36,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use self::away::Away;
 use self::measurer::command;
 pub(crate) use self::upstream::Upstream;
+use crate::clients::Replayed;
 use crate::cpus::CpuList;
 use crate::enter::Lab;
 use crate::limit::{CpuLimit, LimitError};
@@ -43,7 +44,6 @@ use crate::probe::{
     Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, time_of_processes,
 };
 use crate::process::{Launch, Process, TimeLimit};
-use crate::query_stream::CaptureFile;
 use crate::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Testbed};
@@ -91,8 +91,8 @@ pub(crate) struct LabBench<'a> {
     // Whether names were used, forgotten by the server, and may be used again.
     names_forgotten: bool,
     watcher: Option<Watcher>,
-    // Capture that trials with a rate replay; absent without one.
-    capture: Option<CaptureFile>,
+    // What trials with a rate, or a number of clients, replay.
+    replayed: Option<Replayed>,
     // What is on other hosts.
     away: Away,
     accounts: Accounts,
@@ -167,7 +167,7 @@ impl<'a> LabBench<'a> {
             overloaded: false,
             names_forgotten: false,
             watcher: None,
-            capture: None,
+            replayed: None,
             away: Away::default(),
             accounts: Accounts::default(),
             shortened: None,
@@ -207,9 +207,9 @@ impl<'a> LabBench<'a> {
         self
     }
 
-    /// Returns the bench whose trials with a rate replay `capture`, if that is given.
-    pub(crate) fn replaying(mut self, capture: Option<CaptureFile>) -> Self {
-        self.capture = capture;
+    /// Returns the bench whose trials with a number replay `replayed`, if that is given.
+    pub(crate) fn replaying(mut self, replayed: Option<Replayed>) -> Self {
+        self.replayed = replayed;
         self
     }
 
@@ -378,13 +378,9 @@ impl<'a> LabBench<'a> {
         Ok((tester, Spent { before, after, series, run_times, beside }))
     }
 
-    /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where it shares
-    /// its cores, since the kernel divides cores among groups before it does so among processes.
+    /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where this process
+    /// may not have one.
     fn account(&mut self, watched: &[(Host, u32)]) -> Option<Arc<Account>> {
-        let [tester, auth, dut] = Host::ALL.map(|host| self.testbed.cpus(host));
-        if dut.shares_with(tester) || dut.shares_with(auth) {
-            return None;
-        }
         let pids = watched.iter().filter(|(host, _)| *host == Host::Dut).map(|(_, pid)| *pid);
         self.accounts.of(pids.collect())
     }
@@ -478,17 +474,17 @@ impl Bench for LabBench<'_> {
         let duration = self.shortened.unwrap_or(spec.duration);
         let spec = &TrialSpec { duration, ..spec.clone() };
         let settled = self.settle()?;
-        let request = self.request(spec);
+        let request = self.request(spec)?;
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
-        self.begins(Some(spec.pacing), sending);
+        self.begins(Some(request.pacing), sending);
         let mut trial = match self.away.testers.clone() {
             Some(testers) => self.trial_of_testers(&testers, &request)?,
             None => {
                 self.begin_away(Duration::ZERO)?;
                 let (result, spent) = self.measure(&request, sending, limit)?;
-                self.conclude(result.trial, spent, spec.pacing)
+                self.conclude(result.trial, spent, request.pacing)
             }
         };
         self.end_away(&mut trial, &request)?;
@@ -531,7 +527,7 @@ impl Bench for LabBench<'_> {
             early_stop: false,
             first_name: spec.first_name,
             names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
-        });
+        })?;
         // A server that answers nothing costs one timeout for each query; the limit ends that.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
         self.begin_away(Duration::ZERO)?;

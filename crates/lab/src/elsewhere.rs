@@ -33,12 +33,9 @@ use crate::question_plan::QuestionPlan;
 use crate::ready::{Question, answers};
 use crate::run::Event;
 use crate::server::{Installed, transport_port};
-use crate::session::{Cell, Session, Shortfall, names};
+use crate::session::{Cell, Session, Shortfall};
 use crate::variables;
 use crate::visit::{Started, unlike_rfc8219};
-
-/// Settings that are out of reach where the hosts are real.
-const OUT_OF_REACH: [&str; 1] = ["link"];
 
 impl From<AgentError> for Shortfall {
     fn from(e: AgentError) -> Self {
@@ -100,14 +97,15 @@ impl Session<'_> {
             let why = "its programs in the kernel are for the links of the testbed";
             return Some(why.to_owned());
         }
-        if settings.method.replicates() || settings.method == Method::ZoneLoad {
+        let here = [Method::ZoneLoad, Method::Generators];
+        if settings.method.replicates() || here.contains(&settings.method) {
             return Some(format!("the method {} runs on this host only", settings.method.word()));
         }
         if settings.workload.has_zone() {
             return Some("a zone of its own is not brought to another host".to_owned());
         }
-        let named = OUT_OF_REACH.iter().find(|name| point.varied.contains_key(**name));
-        named.map(|name| format!("`{name}` is out of reach where the hosts are real"))
+        let varied = settings.host.link != self.checked.experiment.common().host.link;
+        varied.then(|| "links cannot be varied where the hosts are real".to_owned())
     }
 
     /// Starts a server elsewhere, with what it asks, and waits until the Tester gets right answers.
@@ -139,7 +137,7 @@ impl Session<'_> {
             threads: point.settings.dut.threads,
             cpus: Cores { count: point.settings.dut.cores, ..afar.cpus.clone() },
             transport: point.settings.tester.transport,
-            clients: point.settings.tester.clients.unwrap_or(1),
+            clients: point.settings.most_clients(),
             variables: variables::given(point),
             certificate,
             listen: afar.places.dut,
@@ -229,11 +227,13 @@ impl Session<'_> {
         let tcp = !tester.transport.is_datagram();
         let loopback = OneHost { link: None, path, gso: tester.gso, gro: tester.gro, tcp };
         let differs = unlike_rfc8219(settings, stream.is_some());
-        let names = names(&asked, settings.role, stream.as_ref(), false);
+        let names = asked.budget(settings.role, stream.as_ref(), false);
+        let seed = self.options.seed;
+        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let title = &installed.adapter().title;
         let started = Started {
             bench: LabBench::elsewhere(self.lab, &afar.testbed, self.dir, base, authdns, away)
-                .replaying(stream.and_then(|stream| stream.capture)),
+                .replaying(replayed),
             title: format!("{title} on {} at {target}", afar.host()),
             version: installed.version(),
             names,

@@ -27,6 +27,7 @@ pub mod authdns;
 mod bench;
 pub mod built_in;
 mod catalogue;
+mod clients;
 mod configure;
 mod control_group;
 mod core_plan;

@@ -7,14 +7,15 @@ use std::str::FromStr;
 
 use experiment::file::Role;
 use experiment::settings::AUTO;
-use experiment::{Experiment, FileError, Method, Point};
+use experiment::{Experiment, FileError, Method, NameBudget, Point};
 use record::TrialRequest;
 use record::request::{Names, NamespaceExpect, Query, Repeats, Workload};
 use wire::{Namespace, Pref64, Qtype};
 use zone::ZoneRecords;
 
 use crate::agent::Asked;
-use crate::bench::measurer::base_request;
+use crate::bench::measurer::{base_request, of_clients};
+use crate::clients::Replayed;
 use crate::query_stream::Prepared;
 use crate::ready::Ask;
 use crate::zonefile::{MOST_NAMES, check_size, most_names, namespace_of};
@@ -85,9 +86,8 @@ impl QuestionPlan {
         if settings.role == Role::Authoritative {
             return check_size(&self.namespace, most_names()).map_err(|e| e.to_string());
         }
-        let (Some(search), Method::Search) = (&settings.search, settings.method) else {
-            return Ok(());
-        };
+        let search = settings.search.as_ref().filter(|_| settings.method.searches());
+        let Some(search) = search else { return Ok(()) };
         let needed = search.start.queries_in(search.duration);
         (needed <= size).then_some(()).ok_or_else(|| {
             format!(
@@ -137,7 +137,40 @@ impl QuestionPlan {
             Workload::Namespace(names)
         };
         let workload = stream.map_or_else(namespace, |stream| stream.workload(!authoritative));
-        base_request(target, workload, &point.settings.tester, seed, authority)
+        let tester = &point.settings.tester;
+        if point.settings.method == Method::Clients {
+            return of_clients(target, workload, tester, seed, authority);
+        }
+        base_request(target, workload, tester, seed, authority)
+    }
+
+    /// Returns what the trials of `point` with a number replay; `None` if they replay nothing.
+    ///
+    /// # Errors
+    /// If a file with clients cannot be read, in words.
+    pub(crate) fn replayed(
+        &self,
+        point: &Point,
+        stream: Option<&Prepared>,
+        seed: u64,
+    ) -> Result<Option<Replayed>, String> {
+        Replayed::new(point, self.namespace, self.qtype, stream, seed)
+    }
+
+    /// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only
+    /// with `may_reuse`. Names of a stream are not counted.
+    pub(crate) fn budget(
+        &self,
+        role: Role,
+        stream: Option<&Prepared>,
+        may_reuse: bool,
+    ) -> NameBudget {
+        let size = self.namespace.size();
+        match (stream, role) {
+            (Some(_), _) => NameBudget::new(u64::MAX, false),
+            (None, Role::Authoritative) => NameBudget::repeating(size),
+            (None, _) => NameBudget::new(size, may_reuse),
+        }
     }
 
     /// Returns the plan as text, for another host.

@@ -19,7 +19,7 @@ use crate::query_stream::Prepared;
 use crate::ready::{Question, answers};
 use crate::run::Event;
 use crate::server::Installed;
-use crate::session::{Cell, Session, Shortfall, names};
+use crate::session::{Cell, Session, Shortfall};
 use crate::visit::{Started, unlike_rfc8219};
 
 /// Note on a server that is not in the lab.
@@ -61,7 +61,9 @@ impl Session<'_> {
             answers(&outside, target, &questions)
                 .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
         }
-        let names = names(&asked, settings.role, stream.as_ref(), true);
+        let names = asked.budget(settings.role, stream.as_ref(), true);
+        let seed = self.options.seed;
+        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let tester = &settings.tester;
         let dut = self.options.elsewhere.agents.dut.clone();
         let note = if dut.is_some() { PROBED } else { NOT_SEEN };
@@ -73,7 +75,7 @@ impl Session<'_> {
         let differs = unlike_rfc8219(settings, stream.is_some());
         let started = Started {
             bench: LabBench::elsewhere(self.lab, &self.testbed, self.dir, base, None, away)
-                .replaying(stream.and_then(|stream| stream.capture)),
+                .replaying(replayed),
             title: format!("{} at {target}", installed.adapter().title),
             version: None,
             names,

@@ -27,6 +27,7 @@ pub use self::event::Event;
 use crate::adapter::Adapter;
 use crate::afar::{Afar, Elsewhere};
 use crate::catalogue::Catalogue;
+use crate::clients;
 use crate::core_plan::{cpu_plan, given_plan};
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
@@ -205,6 +206,25 @@ impl Checked<'_> {
         }
         cpu_plan(&point.settings, &CpuList::allowed()).err()
     }
+
+    /// Returns whether a server can be measured as far as is known before the run: it runs already, or on another host, or is
+    /// installed here.
+    pub fn reaches(&self, adapter: &Adapter) -> bool {
+        self.elsewhere || adapter.remote.is_some() || adapter.program().is_ok()
+    }
+
+    /// Returns the number of servers with a cell at a point, by its number: of those that are here, and none at a point that cannot
+    /// be measured.
+    pub fn servers_at(&self, point: usize) -> usize {
+        let points = &self.experiment.points;
+        let has_cell = |adapter: &&Adapter| {
+            self.reaches(adapter) && !variables::is_left_out(adapter, points, point)
+        };
+        match self.cannot(&points[point]) {
+            Some(_) => 0,
+            None => self.adapters.iter().filter(has_cell).count(),
+        }
+    }
 }
 
 /// Checks an experiment completely before anything is started.
@@ -223,6 +243,10 @@ pub fn check<'e>(
     let streams = streams
         .map(|(point, asked)| QueryStream::new(experiment, point, &asked.namespace, &mut inputs));
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
+    for (point, stream) in experiment.points.iter().zip(&streams) {
+        let file = stream.as_ref().and_then(QueryStream::replayed);
+        clients::check(experiment, point, file)?;
+    }
     let inputs = inputs.into_files();
     if let Some(run) = &options.resumed {
         unchanged(&run.plan.inputs, &inputs).map_err(RunError::Changed)?;

@@ -9,7 +9,7 @@ use experiment::file::Role;
 use experiment::settings::{Idle, TesterSettings};
 use experiment::visit::Found;
 use experiment::{
-    BenchError, Circumstances, Method, NameBudget, OneHost, Point, Visit, visit_estimate, visits,
+    BenchError, Circumstances, Method, OneHost, Point, Visit, visit_estimate, visits,
 };
 use measure::{Link, Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
@@ -232,8 +232,9 @@ impl<'a> Session<'a> {
                 {
                     settings.entry("cores".to_owned()).or_insert(cores.to_string());
                 }
-                let method = point.settings.method.word();
-                let mut record = CellRecord::new(&adapter.name, settings, method);
+                let method = point.settings.method;
+                let mut record = CellRecord::new(&adapter.name, settings, method.recorded());
+                record.over = method.over().map(str::to_owned);
                 record.notes = variables::notes(adapter, point);
                 let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
                 let mut kept = Vec::new();
@@ -332,6 +333,9 @@ impl<'a> Session<'a> {
 
     /// Checks that the links are of the kind that was asked for, if one was.
     fn linked(&self, point: &Point) -> Result<(), String> {
+        if self.afar.is_some() {
+            return Ok(());
+        }
         match (self.testbed.link_refused(), self.options.asked_link(&point.settings)) {
             (Some(why), Some(link)) => Err(format!("no {link} links here: {why}")),
             _ => Ok(()),
@@ -493,7 +497,7 @@ impl<'a> Session<'a> {
         };
         let given = variables::given(point);
         let variables = installed
-            .variables(tester.transport, tester.clients.unwrap_or(1), given, certified.as_deref())
+            .variables(tester.transport, point.settings.most_clients(), given, certified.as_deref())
             .map_err(Shortfall::Cannot)?;
         let believed = certified.map(|dir| dir.join("ca.pem"));
         let zone_file = match stream.and_then(|stream| stream.zone.clone()) {
@@ -555,10 +559,11 @@ impl<'a> Session<'a> {
         let base = carried_by(self.engines[v.point], base);
         let limit = point.settings.dut.cpu_limit;
         let ground = Ground { testbed, lab, dir };
+        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;
         let differs = unlike_rfc8219(&point.settings, stream.is_some());
-        let names = names(&asked, role, stream.as_ref(), false);
-        let bench = bench.replaying(stream.and_then(|stream| stream.capture));
+        let names = asked.budget(role, stream.as_ref(), false);
+        let bench = bench.replaying(replayed);
         let started = Started {
             bench,
             title: installed.adapter().title.clone(),
@@ -578,21 +583,5 @@ impl<'a> Session<'a> {
         }
         self.visited(v, cell, &found, notify);
         Ok(())
-    }
-}
-
-/// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only
-/// with `may_reuse`. Names of a stream are not counted.
-pub(crate) fn names(
-    asked: &QuestionPlan,
-    role: Role,
-    stream: Option<&Prepared>,
-    may_reuse: bool,
-) -> NameBudget {
-    let size = asked.namespace.size();
-    match (stream, role) {
-        (Some(_), _) => NameBudget::new(u64::MAX, false),
-        (None, Role::Authoritative) => NameBudget::repeating(size),
-        (None, _) => NameBudget::new(size, may_reuse),
     }
 }

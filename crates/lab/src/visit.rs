@@ -66,7 +66,7 @@ impl Session<'_> {
         let circumstances =
             Circumstances { names: names.used(), shortened, ..started.circumstances };
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
-        if settings.method != Method::Search {
+        if !settings.method.searches() {
             // A search has them among its differences from RFC 8219.
             for note in names.used().differences() {
                 if !cell.record.notes.contains(&note) {
@@ -110,7 +110,8 @@ impl Session<'_> {
             .partition::<Vec<_>, _>(|trial| trial.repeat == v.repeat);
         cell.kept = later;
         // Only methods of plain trials can continue in the middle of a repeat.
-        let replayed = matches!(settings.method, Method::Search | Method::Load | Method::Closed);
+        let plain = matches!(settings.method, Method::Load | Method::Closed);
+        let replayed = plain || settings.method.searches();
         let kept = if replayed {
             kept
         } else {
@@ -199,9 +200,11 @@ pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String
         format!("{percent} % of the queries repeat one of {} names", w.repeat_names)
     });
     // Other methods than a search say already that they are none.
-    let server = server.filter(|_| settings.method == Method::Search);
-    let all: Vec<String> =
-        server.into_iter().chain(stream.then(|| why.to_owned())).chain(repeats).collect();
+    let server = server.filter(|_| settings.method.searches());
+    let clients = (settings.method == Method::Clients)
+        .then(|| "a search over clients that ask at their own times, instead of a rate".to_owned());
+    let stream = stream.then(|| why.to_owned());
+    let all: Vec<String> = server.into_iter().chain(clients).chain(stream).chain(repeats).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 

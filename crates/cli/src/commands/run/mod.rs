@@ -321,11 +321,13 @@ fn told(event: &Event<'_>) -> String {
         Event::Serving(server, version) => {
             format!("  {server} {}", version.unwrap_or("(version not known)"))
         }
-        Event::SelfTestTrial(record) | Event::Trial(_, record) => {
-            format!("  {}", report::trial_line(record))
+        Event::SelfTestTrial(record) => format!("  {}", report::trial_line(record, "qps")),
+        Event::Trial(cell, record) => {
+            format!("  {}", report::trial_line(record, cell.capacity_unit()))
         }
         Event::Visited { cell, repeat: (repeat, of), found } => {
-            format!("{}, {} of {of}: {}", cell_name(cell), repeat + 1, words(found))
+            let words = words(found, cell.capacity_unit());
+            format!("{}, {} of {of}: {words}", cell_name(cell), repeat + 1)
         }
         Event::Forgotten(cell, repeat) => {
             let name = cell_name(cell);
@@ -343,11 +345,12 @@ fn engine_words(engine: EngineKind) -> String {
     if engine == EngineKind::Kernel { format!(" with the engine {engine}") } else { String::new() }
 }
 
-/// Returns the findings of a visit as text.
-fn words(found: &Found) -> String {
+/// Returns the findings of a visit as text; `unit` is that of a search.
+fn words(found: &Found, unit: &str) -> String {
+    let with_unit = |text: &str| text.replace(" qps", &format!(" {unit}"));
     match found {
-        Found::Capacity(capacity) => capacity.verdict.clone(),
-        Found::Void(void) => format!("void: {}", void.why),
+        Found::Capacity(capacity) => with_unit(&capacity.verdict),
+        Found::Void(void) => format!("void: {}", with_unit(&void.why)),
         Found::Figures(figures) | Found::Replicated { figures, .. } => {
             let words: Vec<String> = figures
                 .iter()
