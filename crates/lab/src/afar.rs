@@ -194,7 +194,7 @@ impl Afar {
     /// Looks for the server there.
     ///
     /// # Errors
-    /// [`AgentError::Absent`] if it is not installed there.
+    /// [`AgentError::Cannot`] if it is not installed there.
     pub(crate) fn find(&self, adapter: &Adapter) -> Result<Installed, AgentError> {
         let version = self.dut.lock().find(&adapter.source)?;
         Ok(Installed::elsewhere(adapter, version))

@@ -41,7 +41,7 @@ impl From<AgentError> for Shortfall {
     fn from(e: AgentError) -> Self {
         match e {
             AgentError::Interrupted { .. } => Shortfall::Interrupted,
-            AgentError::Absent { .. } => Shortfall::Cannot(e.to_string()),
+            AgentError::Cannot { .. } => Shortfall::Cannot(e.to_string()),
             other => Shortfall::Failed(other.to_string()),
         }
     }

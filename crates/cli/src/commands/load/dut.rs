@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use lab::CpuList;
-use lab::agent::{Agent, Conditions, judge};
+use lab::agent::{Agent, Conditions, Reports, judge};
 use measure::Pacing;
 use record::{Trial, TrialRequest};
 
@@ -58,7 +58,7 @@ impl Watching {
     pub(crate) fn end(self, trial: &mut Trial) -> Result<(), Failure> {
         let Some(mut agent) = self.agent else { return Ok(()) };
         let seen = agent.end(trial.duration_s).map_err(Failure::run)?;
-        judge(trial, &seen, &self.conditions);
+        judge(trial, &Reports { dut: Some(&seen), authdns: None }, &self.conditions);
         if seen.alive {
             return Ok(());
         }
