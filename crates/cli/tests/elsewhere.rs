@@ -311,6 +311,20 @@ fn servers_are_started_there_and_nothing_is_left() {
 }
 
 #[test]
+fn cores_that_the_host_does_not_have_are_skipped() {
+    let Some(hosts) = Hosts::new() else { return };
+    let cores = format!("{SHORT}\nmatrix = {{ dut.cores = [1, 4000] }}");
+    fs::write(hosts.path("cores.toml"), experiment("load", 1, &cores)).expect("writes");
+    let output = hosts.run("cores.toml").output().expect("starts");
+    let (run, told) = (hosts.result(), told(&output));
+    check_trials(&run, &told);
+    let [skipped] = &run.skipped[..] else { panic!("{told}") };
+    assert!(skipped.why.contains("root@fd00:77::2: 4000 cores: there are"), "{}", skipped.why);
+    assert!(run.complete && output.status.success(), "{told}");
+    hosts.nothing_is_left();
+}
+
+#[test]
 fn zones_and_certificates_are_made_for_the_host() {
     let Some(hosts) = Hosts::new() else { return };
     if !Path::new("/usr/sbin/nsd").exists() {
@@ -515,7 +529,7 @@ fn the_hosts_of_several_testers_are_checked_first() {
     assert_eq!(said(all, &run).0, Some(0));
     for (text, words, why) in [
         ("tester a\n", with(&[]), "--hosts: Unbound would run on this host"),
-        ("tester a\ndut b\n", with(&[]), "needs an AuthDNS that all of them reach"),
+        ("tester a\ndut b\n", with(&[]), "need an AuthDNS that all of them reach"),
         (all, with(&["--dut", "e"]), "--dut: the file of --hosts names this host too"),
         (all, with(&["--engine", "kernel"]), "several Testers send with sockets"),
         ("tester a\n", with(&["--dut-cpus", "0"]), "--dut-cpus needs the host of a server"),

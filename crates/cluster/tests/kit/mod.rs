@@ -165,6 +165,15 @@ impl Hosts {
         pids.lines().filter_map(|pid| pid.trim().parse().ok()).collect()
     }
 
+    /// The number of datagrams over UDP that a host has received; 0 while nothing runs there.
+    pub(crate) fn datagrams(&self, host: usize) -> u64 {
+        let pid = self.processes(host).first().copied().unwrap_or_default();
+        let text = fs::read_to_string(format!("/proc/{pid}/net/snmp")).unwrap_or_default();
+        // A line of names, then one of values.
+        let values = text.lines().filter_map(|line| line.strip_prefix("Udp: ")).nth(1);
+        values.and_then(|values| values.split(' ').next()?.parse().ok()).unwrap_or_default()
+    }
+
     /// Open MPI's daemon on a host.
     pub(crate) fn daemon(&self, host: usize) -> Option<u32> {
         let is_daemon = |pid: &u32| program(*pid).is_some_and(|path| path.ends_with("orted"));

@@ -8,6 +8,9 @@
 //! dut         root@192.0.2.1   192.0.2.1,2001:db8::1     at most one; servers are started there
 //! auth        root@192.0.2.2                    at most one; the AuthDNS is started there
 //! ```
+//!
+//! There is one AuthDNS: the names of an experiment are in one zone, and a server that is asked for one of them asks the hosts of the
+//! zone, whatever its prefix.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,6 +18,11 @@ use std::str::FromStr;
 
 /// Largest number of hosts.
 const MOST: usize = 1_024;
+
+/// Why a second host of a role is refused.
+const TWICE: &str = "another line has this role already";
+/// Why a second AuthDNS, or one for a prefix, is refused.
+const ONE_AUTHDNS: &str = "one AuthDNS has all names: they are in one zone, and a server under test chooses whom it asks by zone, not by prefix";
 
 /// Hosts of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,9 +104,18 @@ impl FromStr for Hosts {
             };
             match role {
                 "tester" => testers.push(rank_host(host).map_err(bad)?),
-                "conductor" => set(&mut conductor, rank_host(host).map_err(bad)?).map_err(bad)?,
-                "dut" => set(&mut dut, part_host(host, addresses).map_err(bad)?).map_err(bad)?,
-                "auth" => set(&mut auth, part_host(host, addresses).map_err(bad)?).map_err(bad)?,
+                "conductor" => {
+                    set(&mut conductor, rank_host(host).map_err(bad)?).ok_or_else(|| bad(TWICE))?;
+                }
+                "dut" => {
+                    let found = part_host(host, addresses).map_err(bad)?;
+                    set(&mut dut, found).ok_or_else(|| bad(TWICE))?;
+                }
+                "auth" if addresses.contains('/') => return Err(bad(ONE_AUTHDNS)),
+                "auth" => {
+                    let found = part_host(host, addresses).map_err(bad)?;
+                    set(&mut auth, found).ok_or_else(|| bad(ONE_AUTHDNS))?;
+                }
                 _ => return Err(bad("the roles are `conductor`, `tester`, `dut` and `auth`")),
             }
             if testers.len() > MOST {
@@ -146,12 +163,9 @@ fn part_host(host: &str, addresses: &str) -> Result<PartHost, &'static str> {
     Ok(PartHost { host: host.to_owned(), addresses })
 }
 
-/// Sets the host of a role that has one host only.
-fn set<T>(host: &mut Option<T>, found: T) -> Result<(), &'static str> {
-    match host.replace(found) {
-        None => Ok(()),
-        Some(_) => Err("another line has this role already"),
-    }
+/// Sets the host of a role that has one host only; `None` if it has one already.
+fn set<T>(host: &mut Option<T>, found: T) -> Option<()> {
+    host.replace(found).is_none().then_some(())
 }
 
 /// Whether a text has only letters, digits and `signs`, and is no option.
@@ -187,6 +201,8 @@ mod tests {
             ("\nworker a", "line 2: `worker a`: the roles are"),
             ("conductor a\nconductor b", "line 2: `conductor b`: another line has this role"),
             ("dut a\ndut b", "line 2: `dut b`: another line has this role already"),
+            ("auth a\nauth b", "line 2: `auth b`: one AuthDNS has all names"),
+            ("auth a 10.0.0.0/9", "chooses whom it asks by zone, not by prefix"),
             ("dut a 192.0.2.1,x", "its addresses are of IP, with commas"),
             ("dut a 192.0.2.1 192.0.2.2", "write a role and a host"),
             ("dut -oProxyCommand=x", "a host is a name"),

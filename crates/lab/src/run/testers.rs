@@ -1,5 +1,6 @@
 //! What several Testers on other hosts can measure together: each trial is that of all of them, and this host sends nothing.
 
+use experiment::file::Role;
 use experiment::{Experiment, Method, Settings};
 use record::Run;
 
@@ -50,16 +51,23 @@ pub(super) fn check(
             return Err(RunError::File(experiment.bad(point, key, why)));
         }
     }
-    let search = experiment.common().search.as_ref();
-    let tests = search.is_some_and(|search| search.self_test);
-    if experiment.common().method == Method::Search && tests && elsewhere.remotes.auth.is_none() {
-        return refuse(
-            "the self-test of several Testers needs an AuthDNS that all of them reach: name its host (`auth HOST` in the file, or --auth \
-             HOST), or write `search.self-test = false`"
-                .to_owned(),
-        );
+    match elsewhere.remotes.auth {
+        Some(_) => Ok(()),
+        None => without_authdns(experiment.common(), starts).map_or(Ok(()), refuse),
     }
-    Ok(())
+}
+
+/// Returns why an AuthDNS on a host of its own is needed; `None` if it is not. On this host nobody would watch it, and no Tester reach it.
+fn without_authdns(common: &Settings, starts: bool) -> Option<String> {
+    let name_it = "name its host (`auth HOST` in the file, or --auth HOST)";
+    let tests = common.search.as_ref().is_some_and(|search| search.self_test);
+    if starts && common.role != Role::Authoritative {
+        let why = "several Testers need an AuthDNS that all of them reach, on a host where its CPU and drops are seen";
+        return Some(format!("{why}: {name_it}"));
+    }
+    let why = "the self-test of several Testers needs an AuthDNS that all of them reach";
+    let untested = "or write `search.self-test = false`";
+    (common.method == Method::Search && tests).then(|| format!("{why}: {name_it}, {untested}"))
 }
 
 /// Returns the key of what only one Tester can do, and why; `starts` tells whether servers are started elsewhere.
@@ -67,6 +75,9 @@ fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'s
     let workload = &settings.workload;
     if matches!(settings.method, Method::Lockstep | Method::Generators) {
         return Some(("method", "lanes and generators are of one Tester"));
+    }
+    if settings.method == Method::Clients {
+        return Some(("method", "the clients of a trial are in a file of this host"));
     }
     let files = [
         ("workload.replay", workload.replay.is_some()),
@@ -119,7 +130,16 @@ mod tests {
         assert_eq!(said(SEARCH, &all, None), "");
         assert!(said(SEARCH, &hosts(None), None).contains("`auth HOST` in the file"));
         let untested = SEARCH.replace("}", ", self-test = false }");
-        assert_eq!(said(&untested, &hosts(None), None), "");
+        assert!(said(&untested, &hosts(None), None).contains("its CPU and drops are seen"));
+        let authoritative = SEARCH.replace("dns64", "authoritative");
+        assert!(said(&authoritative, &hosts(None), None).contains("`search.self-test = false`"));
+        let authoritative = untested.replace("dns64", "authoritative");
+        assert_eq!(said(&authoritative, &hosts(None), None), "");
+        let clients = said(&SEARCH.replace("\"search\"", "\"clients\""), &all, None);
+        assert!(
+            clients.starts_with("x.toml:5:") && clients.contains("a file of this host"),
+            "{clients}"
+        );
         let tls = said(&with("tester = { transport = \"tls\" }"), &all, None);
         assert!(tls.starts_with("x.toml:7:") && tls.contains("leave --hosts out"), "{tls}");
         let zone = said(&with("workload = { hosts = 10 }"), &all, None);
