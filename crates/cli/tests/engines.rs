@@ -317,6 +317,28 @@ fn programs_of_a_server_need_links_that_run_them_on_its_core() {
 }
 
 #[test]
+fn one_core_bears_a_server_with_programs_and_what_measures_it() {
+    let whole = format!("{PROGRAMS}[cpus]\ntester = [0]\nauth = [0]\ndut = [0]\n");
+    let ran = Ran::by(&[], &whole, &["--link", "plain", "--servers", "dns64d"]);
+    if let Some(why) = ran.cannot() {
+        return skip::because(why);
+    }
+    if !is_root() || ran.said().contains("not installed") {
+        return skip::because("no dns64d, or not root");
+    }
+    assert_eq!(ran.cells().len(), 3, "{}", ran.said());
+    for cell in ran.cells() {
+        let programs = cell["settings"]["mode"] != "sockets";
+        let told = cell["notes"].to_string().contains("a lower bound of the server's");
+        assert_eq!(told, programs, "{cell}");
+        for trial in trials(cell) {
+            assert_eq!((&trial["sent"], &trial["lost"]), (&250.into(), &0.into()), "{cell}");
+            assert_eq!(trial["conditions"]["link"], "plain");
+        }
+    }
+}
+
+#[test]
 fn both_engines_send_the_queries_of_a_zone() {
     let ran = Ran::by(&[], LISTED, &["--link", "plain"]);
     if let Some(why) = ran.cannot() {
