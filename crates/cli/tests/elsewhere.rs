@@ -308,7 +308,8 @@ fn cores_that_the_host_does_not_have_are_skipped() {
     check_trials(&run, &told);
     let [skipped] = &run.skipped[..] else { panic!("{told}") };
     assert!(skipped.why.contains("root@fd00:77::2: 4000 cores: there are"), "{}", skipped.why);
-    assert!(run.complete && output.status.success(), "{told}");
+    // It is complete without them, unless the machine was busy.
+    assert_eq!(run.complete, run.results[0].void_repeats.is_empty(), "{told}");
     hosts.nothing_is_left();
 }
 

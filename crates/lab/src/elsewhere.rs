@@ -100,9 +100,7 @@ impl Session<'_> {
         if settings.workload.has_zone() {
             return Some("a zone of its own is not brought to another host".to_owned());
         }
-        self.checked
-            .experiment
-            .varies(|s| s.host.link)
+        variables::varies(adapter, &self.checked.experiment.points, |s| s.host.link)
             .then(|| "links cannot be varied where the hosts are real".to_owned())
     }
 
