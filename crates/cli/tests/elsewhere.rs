@@ -299,6 +299,21 @@ fn servers_are_started_there_and_nothing_is_left() {
 }
 
 #[test]
+fn cores_that_the_host_does_not_have_are_skipped() {
+    let Some(hosts) = Hosts::new() else { return };
+    let cores = format!("{SHORT}\nmatrix = {{ dut.cores = [1, 4000] }}");
+    fs::write(hosts.path("cores.toml"), experiment("load", 1, &cores)).expect("writes");
+    let output = hosts.run("cores.toml").output().expect("starts");
+    let (run, told) = (hosts.result(), told(&output));
+    check_trials(&run, &told);
+    let [skipped] = &run.skipped[..] else { panic!("{told}") };
+    assert!(skipped.why.contains("root@fd00:77::2: 4000 cores: there are"), "{}", skipped.why);
+    // It is complete without them, unless the machine was busy.
+    assert_eq!(run.complete, run.results[0].void_repeats.is_empty(), "{told}");
+    hosts.nothing_is_left();
+}
+
+#[test]
 fn zones_and_certificates_are_made_for_the_host() {
     let Some(hosts) = Hosts::new() else { return };
     if !Path::new("/usr/sbin/nsd").exists() {
@@ -485,6 +500,35 @@ fn a_link_that_is_down_ends_both_sides() {
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     assert!(told(&output).contains("the agent is gone"), "{}", told(&output));
     hosts.nothing_is_left();
+}
+
+#[test]
+fn the_hosts_of_several_testers_are_checked_first() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("hosts");
+    let said = |text: &str, words: &[&str]| {
+        fs::write(&file, text).expect("writes");
+        let mut command = Command::new(cargo_bin("dnsdyno"));
+        let output = command.args(words).arg("--hosts").arg(&file).output().expect("starts");
+        (output.status.code(), told(&output))
+    };
+    let run = ["run", "dns64-rfc8219", "--dry-run", "--servers", "unbound"];
+    let with = |more: &[&'static str]| [&run[..], more].concat();
+    let all = "tester a\ntester b\ndut root@c 192.0.2.1\nauth d\n";
+    assert_eq!(said(all, &run).0, Some(0));
+    for (text, words, why) in [
+        ("tester a\n", with(&[]), "--hosts: Unbound would run on this host"),
+        ("tester a\ndut b\n", with(&[]), "need an AuthDNS that all of them reach"),
+        (all, with(&["--dut", "e"]), "--dut: the file of --hosts names this host too"),
+        (all, with(&["--engine", "kernel"]), "several Testers send with sockets"),
+        ("tester a\n", with(&["--dut-cpus", "0"]), "--dut-cpus needs the host of a server"),
+        ("tester a\n", with(&["--ssh", "ssh -4"]), "--ssh needs the host of a server"),
+        (all, vec!["load", "::1", "--name", "x.test"], "the roles `dut` and `auth` are for `run`"),
+        ("dut b\n", with(&[]), "hosts: it names no Tester"),
+    ] {
+        let (code, told) = said(text, &words);
+        assert!(code == Some(2) && told.contains(why), "{words:?}: {told}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use engine::clock;
 use lab::job::{Answer, Ask};
 use load::Live;
 use measure::Nanos;
@@ -100,7 +101,7 @@ fn read_asks(
     asks
 }
 
-/// Writes the counters of a trial until the returned value is dropped; a signal stops the trial.
+/// Writes the start of a trial once it is agreed, and its counters, until the returned value is dropped; a signal stops the trial.
 fn show<W: Write + Send + 'static>(
     live: Arc<Live>,
     stop: Arc<AtomicBool>,
@@ -108,12 +109,17 @@ fn show<W: Write + Send + 'static>(
     output: Arc<Lines<W>>,
 ) -> Background<()> {
     Background::start(move |done| {
-        let mut next = Instant::now();
+        let (mut next, mut told) = (Instant::now(), false);
         while !done.load(Ordering::Relaxed) {
             if signalled.load(Ordering::Relaxed) {
                 stop.store(true, Ordering::Relaxed);
             }
             std::thread::park_timeout(NAP);
+            let agreed = Nanos(live.agreed_ns.load(Ordering::Relaxed));
+            if !told && agreed > Nanos::ZERO {
+                told = true;
+                output.write(&Answer::Starts { in_ns: agreed.since(clock::realtime()).0 });
+            }
             if Instant::now() < next {
                 continue;
             }

@@ -4,6 +4,7 @@ mod kit;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard};
 
@@ -13,6 +14,7 @@ use kit::{
 };
 use lab::CpuList;
 use measure::Nanos;
+use record::{Run, Trial};
 
 /// One job at a time: each wants the cores.
 static TURN: Mutex<()> = Mutex::new(());
@@ -32,12 +34,12 @@ fn auth_on(hosts: &Hosts, host: usize) -> AuthDns {
 }
 
 /// Waits until no rank of a job is left.
-fn nothing_is_left(dir: &std::path::Path) {
+fn nothing_is_left(dir: &Path) {
     soon("all ranks have ended", || ranks(dir).is_empty().then_some(()));
 }
 
 /// Starts a load of a minute on three ranks of this host, and waits until it is sent.
-fn long_load(dir: &std::path::Path, auth: &AuthDns) -> Child {
+fn long_load(dir: &Path, auth: &AuthDns) -> Child {
     let child = start(load(mpirun(3), dir, auth.address, 60));
     auth.wait_for(1_000);
     child
@@ -90,7 +92,7 @@ fn a_search_runs_on_all_testers() {
         .args(["--duration", "500ms", "--timeout", "200ms", "--repeats", "1", "--json"])
         .arg(&file);
     let output = command.output().expect("starts");
-    let run: record::Run = record::read(&file).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
+    let run: Run = record::read(&file).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
     let trials = &run.results[0].trials;
     assert!(trials.len() >= 2, "{}", told(&output));
     for one in trials {
@@ -344,5 +346,100 @@ fn two_testers_arrive_as_one() {
         merged.start_spread_us, merged.start_bound_us
     );
     show_gaps(&one, &two);
+    hosts.nothing_is_left();
+}
+
+/// The short form of RFC 8219's experiment by dnsdyno on the first host; the next ones are two Testers, the AuthDNS and the server.
+fn short_form(hosts: &Hosts) -> Command {
+    let dir = hosts.dir.path();
+    let file = dir.join("hosts");
+    let [a, b, auth, dut] = [2, 3, 4, 5].map(address);
+    let text = format!("tester {a}\ntester {b}\nauth root@{auth} {auth}\ndut root@{dut} {dut}\n");
+    std::fs::write(&file, text).expect("writes");
+    // At rates that all hosts together can do on a small machine.
+    let experiment = dir.join("dns64-rfc8219.toml");
+    let text = lab::built_in::experiment("dns64-rfc8219").expect("an experiment");
+    let text = text.replace("\"8k\"", "\"1k\"").replace("\"10k\"", "\"1k\"");
+    std::fs::write(&experiment, text.replace("\"500k\"", "\"2k\"")).expect("writes");
+    let program = cargo_bin("dnsdyno");
+    assert!(program.exists(), "build it first: cargo build -p cli");
+    let mut command = hosts.on(1, program.to_str().expect("UTF-8"));
+    let mpirun = format!("mpirun {}", hosts.options().join(" "));
+    command.arg("run").arg(&experiment);
+    command.args(["--quick", "--servers", "unbound", "--wait", "--plain"]);
+    command.arg("--hosts").arg(&file).args(["--mpirun", &mpirun]);
+    command.arg("--cluster").arg(cargo_bin("dnsdyno-cluster")).arg("--ssh").arg(hosts.agent());
+    command.arg("--json").arg(kit::json(dir)).env("DNSDYNO_STORE", dir.join("runs.db"));
+    command
+}
+
+#[test]
+fn a_run_that_is_killed_or_interrupted_leaves_nothing_on_any_host() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    if !Path::new("/usr/sbin/unbound").exists() {
+        skip::because("there is no unbound");
+        return;
+    }
+    for name in ["KILL", "INT"] {
+        let Some(hosts) = Hosts::make(5) else { return };
+        let mut child = start(short_form(&hosts));
+        let sent = || (hosts.datagrams(4) > 1_000).then_some(());
+        soon("the Testers send to the AuthDNS", sent);
+        signal(child.id(), name);
+        assert!(!child.wait().expect("ends").success(), "{name}");
+        hosts.nothing_is_left();
+    }
+}
+
+/// Checks a trial of the short form: it is that of both Testers, and the agents saw the hosts of `roles`.
+fn check_parts(trial: &Trial, roles: &[&str]) {
+    let merged = trial.merged.as_ref().unwrap_or_else(|| panic!("{trial:?}"));
+    let names: Vec<&str> = merged.parts.iter().map(|part| part.name.as_str()).collect();
+    assert!(names.len() == 2 && names[0].starts_with("rank 1 (host host2, "), "{names:?}");
+    assert!(names[1].starts_with("rank 2 (host host3, "), "{names:?}");
+    for role in roles {
+        let cpu = trial.cpu.get(*role).unwrap_or_else(|| panic!("{role}: {:?}", trial.cpu));
+        assert!(!cpu.cpus.is_empty(), "{role}: {cpu:?}");
+    }
+}
+
+#[test]
+fn the_short_form_of_rfc_8219_runs_on_four_hosts() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    if !Path::new("/usr/sbin/unbound").exists() {
+        skip::because("there is no unbound");
+        return;
+    }
+    // One more: it conducts.
+    let Some(hosts) = Hosts::make(5) else { return };
+    let dir = hosts.dir.path();
+    let mut command = short_form(&hosts);
+    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
+    let run: Run =
+        record::read(&kit::json(dir)).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
+    assert_eq!((run.results.len(), run.plan.choices.testers), (2, Some(2)), "{}", told(&output));
+    // The self-test is of both Testers and the AuthDNS, and each trial of all hosts.
+    let tests = run.results.iter().filter_map(|cell| cell.certificate.as_ref());
+    let tests: Vec<&Trial> = tests.flat_map(|c| c.trials.iter().map(|one| &one.trial)).collect();
+    assert!(!tests.is_empty(), "{}", told(&output));
+    tests.iter().for_each(|trial| check_parts(trial, &["authdns"]));
+    for cell in &run.results {
+        assert!(!cell.trials.is_empty(), "{}", told(&output));
+        cell.trials.iter().for_each(|one| check_parts(&one.trial, &["authdns", "dut"]));
+        let notes = cell.notes.join(" ");
+        assert!(notes.contains("sent by 2 Testers together"), "{notes}: {}", told(&output));
+    }
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{table}");
+    for part in ["Capacity", "unbound", "SHORTENED", "Testers: rank 2 (host host3, "] {
+        assert!(table.contains(part), "{part}: {table}{}", told(&output));
+    }
+    let page = dir.join("page.html");
+    let mut report = Command::new(cargo_bin("dnsdyno"));
+    report.args(["report", "last", "--output"]).arg(&page);
+    let report = report.env("DNSDYNO_STORE", dir.join("runs.db")).output().expect("starts");
+    assert!(report.status.success(), "{}", told(&report));
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("The Testers") && page.contains("rank 1 (host host2, "), "a section");
     hosts.nothing_is_left();
 }

@@ -13,6 +13,7 @@ use crate::authdns::Serves;
 use crate::core_plan::given_plan;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::Lab;
+use crate::job::SharedJob;
 use crate::question_plan::QuestionPlan;
 use crate::server::Installed;
 use crate::testbed::{PORT, Places, Testbed};
@@ -31,6 +32,17 @@ pub struct Elsewhere {
     pub remotes: Remotes,
     /// Agents on the hosts, once they are started.
     pub agents: Agents,
+    /// Testers on other hosts; absent if this host is the Tester.
+    pub testers: Option<Testers>,
+}
+
+/// Testers on other hosts, which run each trial together.
+#[derive(Clone, Debug)]
+pub struct Testers {
+    /// Number of them.
+    pub count: usize,
+    /// Their job, once it is started.
+    pub job: Option<SharedJob>,
 }
 
 /// Host of the server under test, as the user describes it.
@@ -68,7 +80,7 @@ impl Elsewhere {
             auth_addresses: host.auth_addresses,
             auth_cpus: CpuList::new(host.auth_cpus),
         };
-        Elsewhere { dut: Some(dut), remotes, agents: Agents::default() }
+        Elsewhere { dut: Some(dut), remotes, ..Elsewhere::default() }
     }
 
     /// Returns the hosts for the record, of which [`recorded`](Self::recorded) makes the same ones.
@@ -91,6 +103,11 @@ impl Elsewhere {
             auth_addresses: dut.auth_addresses.clone(),
             auth_cpus: listed(&dut.auth_cpus),
         })
+    }
+
+    /// Returns the job of the Testers; `None` if this host is the Tester.
+    pub(crate) fn job(&self) -> Option<SharedJob> {
+        self.testers.as_ref()?.job.clone()
     }
 
     /// Returns whether servers are started on another host.
@@ -177,7 +194,7 @@ impl Afar {
     /// Looks for the server there.
     ///
     /// # Errors
-    /// [`AgentError::Absent`] if it is not installed there.
+    /// [`AgentError::Cannot`] if it is not installed there.
     pub(crate) fn find(&self, adapter: &Adapter) -> Result<Installed, AgentError> {
         let version = self.dut.lock().find(&adapter.source)?;
         Ok(Installed::elsewhere(adapter, version))

@@ -32,7 +32,8 @@ pub use message::{
     Asked, AuthDnsPart, Certified, Collected, Cores, Greeting, Launched, Order, Part, Place, Reply,
     Seen, ServerPart, Source,
 };
+pub(crate) use parts::NotStarted;
 pub use processes::{allowed_cpus, named};
 pub use reached::own_addresses;
 pub use shell::{Remote, Task};
-pub use verdict::{Conditions, add_authdns, judge};
+pub use verdict::{Conditions, Reports, judge};

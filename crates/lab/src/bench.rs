@@ -12,6 +12,7 @@ mod conclude;
 mod generators;
 mod lost;
 pub(crate) mod measurer;
+mod testers;
 mod updates;
 mod upstream;
 
@@ -478,9 +479,14 @@ impl Bench for LabBench<'_> {
         let connecting = CONNECTING * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
         self.begins(Some(request.pacing), sending);
-        self.begin_away()?;
-        let (result, spent) = self.measure(&request, sending, limit)?;
-        let mut trial = self.conclude(result.trial, spent, request.pacing);
+        let mut trial = match self.away.testers.clone() {
+            Some(testers) => self.trial_of_testers(&testers, &request)?,
+            None => {
+                self.begin_away(Duration::ZERO)?;
+                let (result, spent) = self.measure(&request, sending, limit)?;
+                self.conclude(result.trial, spent, request.pacing)
+            }
+        };
         self.end_away(&mut trial, &request)?;
         trial.compact().map_err(failed)?;
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
@@ -524,7 +530,7 @@ impl Bench for LabBench<'_> {
         })?;
         // A server that answers nothing costs one timeout for each query; the limit ends that.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
-        self.begin_away()?;
+        self.begin_away(Duration::ZERO)?;
         let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
         result.trial = self.conclude(result.trial, spent, pacing);
         self.end_away(&mut result.trial, &request)?;

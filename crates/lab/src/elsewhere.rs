@@ -39,7 +39,7 @@ impl From<AgentError> for Shortfall {
     fn from(e: AgentError) -> Self {
         match e {
             AgentError::Interrupted { .. } => Shortfall::Interrupted,
-            AgentError::Absent { .. } => Shortfall::Cannot(e.to_string()),
+            AgentError::Cannot { .. } => Shortfall::Cannot(e.to_string()),
             other => Shortfall::Failed(other.to_string()),
         }
     }
@@ -76,6 +76,16 @@ impl Session<'_> {
         self.afar.is_none() && variables::has_programs(adapter, point)
     }
 
+    /// Notes that several Testers sent the queries, if they did.
+    pub(crate) fn note_testers(&self, cell: &mut Cell) {
+        let Some(testers) = &self.options.elsewhere.testers else { return };
+        let note = format!(
+            "the queries were sent by {} Testers together; their parts are in each trial",
+            testers.count
+        );
+        cell.record.note(note);
+    }
+
     /// Returns why a point cannot be measured on another host.
     fn bound_to_this_host(&self, adapter: &Adapter, point: &Point) -> Option<String> {
         let settings = &point.settings;
@@ -90,9 +100,7 @@ impl Session<'_> {
         if settings.workload.has_zone() {
             return Some("a zone of its own is not brought to another host".to_owned());
         }
-        self.checked
-            .experiment
-            .varies(|s| s.host.link)
+        variables::varies(adapter, &self.checked.experiment.points, |s| s.host.link)
             .then(|| "links cannot be varied where the hosts are real".to_owned())
     }
 
@@ -149,7 +157,9 @@ impl Session<'_> {
             target.set_port(transport_port(point.settings.tester.transport));
         }
         let dut = Some(afar.dut.clone());
-        let away = Away { outside: Some(outside), dut, auth, part: Some(part), limit, launched };
+        let (outside, part) = (Some(outside), Some(part));
+        let testers = self.options.elsewhere.job();
+        let away = Away { outside, dut, auth, part, limit, launched, testers };
         Ok(Raised { away, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
     }
 
@@ -228,6 +238,7 @@ impl Session<'_> {
             afar.host()
         );
         cell.record.note(note);
+        self.note_testers(cell);
         let found = self.measure_started(v, cell, started, notify)?;
         self.visited(v, cell, &found, notify);
         Ok(())

@@ -40,6 +40,8 @@ use crate::cpus::CpuList;
 const INSIDE: &str = "DNSDYNO_LAB_PARENT_FD";
 /// Environment variable of the inner process: the lines to the agents on other hosts.
 pub(crate) const LINES: &str = "DNSDYNO_LAB_AGENTS";
+/// Environment variable of the inner process: the pipes to a job of Testers.
+pub(crate) const JOB: &str = "DNSDYNO_LAB_JOB";
 
 /// Returns the numbers of the signals that end a command cleanly: SIGINT, SIGTERM and SIGHUP, without those that the caller of
 /// this process ignores (nohup).
@@ -201,7 +203,7 @@ pub(crate) fn program() -> PathBuf {
 
 /// Removes the variables of the inner process from a child's environment, so that a child can enter a lab itself.
 pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
-    command.env_remove(INSIDE).env_remove(LINES)
+    command.env_remove(INSIDE).env_remove(LINES).env_remove(JOB)
 }
 
 fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterError> {

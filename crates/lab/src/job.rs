@@ -5,24 +5,30 @@
 //!              <── answers ───────────────────     └─ssh─> dnsdyno-cluster serve, ranks 1..: the Testers
 //! ```
 //!
-//! The job ends when its standard input does, so nothing of it outlives this process.
+//! The job ends when its standard input does, so nothing of it outlives this process. A run in the lab has its job started by the
+//! process outside, as the user, and inherits the pipes.
 
 mod hosts;
 mod message;
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 use record::{Trial, TrialRequest};
 
-pub use hosts::{BadHosts, Hosts};
+use crate::enter::JOB;
+use crate::handover::Pipes;
+
+pub use hosts::{BadHosts, Hosts, PartHost};
 pub use message::{Answer, Ask};
 
 /// Time within which all ranks must have started.
@@ -76,6 +82,9 @@ pub enum JobError {
         /// Version of this program.
         wanted: String,
     },
+    /// The user interrupted the wait.
+    #[error("interrupted")]
+    Interrupted,
     /// The job has ended.
     #[error("the job of the Testers has ended: standard error says why")]
     Gone,
@@ -93,21 +102,59 @@ pub enum JobError {
     Failed(String),
 }
 
-/// A running job; it is ended when dropped.
+/// What is known of a trial while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The Testers start together after this time.
+    Starts(Duration),
+    /// Sums of the Testers' counters.
+    Counters([u64; 5]),
+}
+
+/// A job that was started, before it is used. Making one makes no thread, so that this process can still enter a lab.
 #[derive(Debug)]
+pub struct JobLine {
+    // They end before the starter is waited for.
+    asks: ChildStdin,
+    answers: ChildStdout,
+    starter: Starter,
+}
+
+/// The starter's process; when it is dropped, its standard input must be closed already.
+#[derive(Debug)]
+struct Starter(Child);
+
+/// A running job; it is ended when dropped.
 pub struct Job {
-    child: Child,
-    // Absent only at the end.
-    asks: Option<ChildStdin>,
+    // It ends before the starter is waited for, whose answers are read on meanwhile.
+    asks: Box<dyn Write + Send>,
+    /// Absent if the process outside of the lab has it.
+    starter: Option<Starter>,
     answers: Receiver<String>,
 }
 
-impl Job {
-    /// Starts a job of the version `version`, and waits until its ranks are there.
+/// A job that the parts of a run share.
+#[derive(Clone, Debug)]
+pub struct SharedJob(Arc<Mutex<Job>>);
+
+impl SharedJob {
+    /// Shares a job.
+    pub fn new(job: Job) -> Self {
+        SharedJob(Arc::new(Mutex::new(job)))
+    }
+
+    /// Returns the job; nobody else uses it meanwhile.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Job> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl JobLine {
+    /// Starts a job.
     ///
     /// # Errors
-    /// If it cannot be started.
-    pub fn start(plan: &JobPlan, version: &str) -> Result<Self, JobError> {
+    /// If the starter cannot be started.
+    pub fn open(plan: &JobPlan) -> Result<Self, JobError> {
         let words = plan.words();
         let unset = KEEPALIVE.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
         let mut child = Command::new(&words[0])
@@ -119,26 +166,108 @@ impl Job {
             .process_group(0)
             .spawn()
             .map_err(|source| JobError::Start { starter: words[0].clone(), source })?;
-        let (asks, out) = (child.stdin.take(), child.stdout.take());
-        let answers = read_lines(out);
-        let mut job = Job { child, asks, answers };
-        match job.answer(START)? {
-            Answer::Ready { version: found } if found == version => Ok(job),
-            Answer::Ready { version: found } => {
-                Err(JobError::Version { found, wanted: version.to_owned() })
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let starter = Starter(child);
+        let (asks, answers) = pipes.ok_or(JobError::Gone)?;
+        Ok(JobLine { asks, answers, starter })
+    }
+
+    /// Returns the variable with which the process in the lab, started next, finds the job.
+    ///
+    /// # Errors
+    /// If the pipes cannot be inherited.
+    pub fn variable(&self) -> io::Result<(&'static str, String)> {
+        let pipes = Pipes::pass(&self.asks, &self.answers)?;
+        Ok((JOB, serde_json::to_string(&pipes)?))
+    }
+}
+
+impl Drop for Starter {
+    /// Waits until the job has ended by itself, or ends it.
+    fn drop(&mut self) {
+        let group = Pid::from_raw(self.0.id() as i32);
+        for (limit, signal) in LEAVE.into_iter().zip([Signal::SIGTERM, Signal::SIGKILL]) {
+            let deadline = Instant::now() + limit;
+            while Instant::now() < deadline {
+                if !matches!(self.0.try_wait(), Ok(None)) {
+                    return;
+                }
+                std::thread::sleep(crate::process::POLL);
             }
-            other => Err(JobError::Strange(format!("{other:?}"))),
+            let _ = killpg(group, signal);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("starter", &self.starter).finish_non_exhaustive()
+    }
+}
+
+impl Job {
+    /// Starts a job of the version `version`, and waits until its ranks are there.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(plan: &JobPlan, version: &str) -> Result<Self, JobError> {
+        let JobLine { asks, answers, starter } = JobLine::open(plan)?;
+        let job = Self::with(asks, answers, Some(starter));
+        job.wait_until_ready(version, &AtomicBool::new(false))?;
+        Ok(job)
+    }
+
+    /// Returns the job of the version `version` that this process has inherited, if it has one; waits until its ranks are there, or
+    /// `interrupted` is set.
+    ///
+    /// # Errors
+    /// If it could not be started.
+    pub fn inherited(version: &str, interrupted: &AtomicBool) -> Result<Option<Self>, JobError> {
+        let Ok(text) = std::env::var(JOB) else { return Ok(None) };
+        let pipes: Pipes = serde_json::from_str(&text).map_err(|_| JobError::Gone)?;
+        let (asks, answers) = pipes.take().map_err(|_| JobError::Gone)?;
+        let job = Self::with(asks, answers, None);
+        job.wait_until_ready(version, interrupted)?;
+        Ok(Some(job))
+    }
+
+    fn with(
+        asks: impl Write + Send + 'static,
+        answers: impl Read + Send + 'static,
+        starter: Option<Starter>,
+    ) -> Self {
+        Job { asks: Box::new(asks), starter, answers: read_lines(answers) }
+    }
+
+    /// Waits until the ranks are there, and checks their version.
+    fn wait_until_ready(&self, version: &str, interrupted: &AtomicBool) -> Result<(), JobError> {
+        let deadline = Instant::now() + START;
+        loop {
+            match self.answer(LOOK) {
+                Ok(Answer::Ready { version: found }) if found == version => return Ok(()),
+                Ok(Answer::Ready { version: found }) => {
+                    return Err(JobError::Version { found, wanted: version.to_owned() });
+                }
+                Ok(other) => return Err(JobError::Strange(format!("{other:?}"))),
+                Err(JobError::Silent(_)) if interrupted.load(Ordering::Relaxed) => {
+                    return Err(JobError::Interrupted);
+                }
+                Err(JobError::Silent(_)) if Instant::now() < deadline => {}
+                Err(JobError::Silent(_)) => return Err(JobError::Silent(START)),
+                Err(error) => return Err(error),
+            }
         }
     }
 
-    /// Runs a trial of the request, which has no slice; `counters` gets the sums of the Testers' counters, `stop` ends it early.
+    /// Runs a trial of the request, which has no slice; `notify` is called with its progress, `stop` ends it early.
     ///
     /// # Errors
     /// If there is no trial.
     pub fn trial(
         &mut self,
         request: &TrialRequest,
-        counters: &mut dyn FnMut([u64; 5]),
+        notify: &mut dyn FnMut(Progress),
         stop: &AtomicBool,
     ) -> Result<Trial, JobError> {
         self.ask(&Ask::Trial { request: Box::new(request.clone()) })?;
@@ -149,7 +278,10 @@ impl Job {
                 self.ask(&Ask::Stop)?;
             }
             match self.answer(LOOK) {
-                Ok(Answer::Counters { counters: now }) => counters(now),
+                Ok(Answer::Starts { in_ns }) => {
+                    notify(Progress::Starts(Duration::from_nanos(in_ns)))
+                }
+                Ok(Answer::Counters { counters }) => notify(Progress::Counters(counters)),
                 Ok(Answer::Trial { trial }) => return Ok(*trial),
                 Ok(Answer::Refused { why }) => return Err(JobError::Refused(why)),
                 Ok(Answer::Failed { why }) => return Err(JobError::Failed(why)),
@@ -169,11 +301,10 @@ impl Job {
             ))
         })?;
         line.push(b'\n');
-        let asks = self.asks.as_mut().ok_or(JobError::Gone)?;
-        asks.write_all(&line).map_err(|_| JobError::Gone)
+        self.asks.write_all(&line).map_err(|_| JobError::Gone)
     }
 
-    fn answer(&mut self, limit: Duration) -> Result<Answer, JobError> {
+    fn answer(&self, limit: Duration) -> Result<Answer, JobError> {
         let line = self.answers.recv_timeout(limit).map_err(|error| match error {
             RecvTimeoutError::Timeout => JobError::Silent(limit),
             RecvTimeoutError::Disconnected => JobError::Gone,
@@ -182,31 +313,6 @@ impl Job {
             let shown = crate::process::harmless(line.trim_end());
             JobError::Strange(shown.chars().take(200).collect())
         })
-    }
-
-    /// Forgets what came while nobody asked.
-    pub fn drain(&mut self) {
-        while self.answers.try_recv().is_ok() {}
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        self.asks = None;
-        let group = Pid::from_raw(self.child.id() as i32);
-        for (limit, signal) in LEAVE.into_iter().zip([Signal::SIGTERM, Signal::SIGKILL]) {
-            let deadline = Instant::now() + limit;
-            while Instant::now() < deadline {
-                // Its output is read on, so that it never waits for that.
-                self.drain();
-                if !matches!(self.child.try_wait(), Ok(None)) {
-                    return;
-                }
-                std::thread::sleep(crate::process::POLL);
-            }
-            let _ = killpg(group, signal);
-        }
-        let _ = self.child.wait();
     }
 }
 
@@ -230,10 +336,9 @@ impl JobPlan {
 }
 
 /// Reads lines in a thread of its own, as far as they are wanted.
-fn read_lines(out: Option<ChildStdout>) -> Receiver<String> {
+fn read_lines(out: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = mpsc::sync_channel(WAITING);
     std::thread::spawn(move || {
-        let Some(out) = out else { return };
         let mut out = BufReader::new(out);
         loop {
             let mut line = String::new();
@@ -281,9 +386,16 @@ mod tests {
         assert!(error.contains("cannot start `/nonexistent/mpirun`"), "{error}");
         // It gets its arguments, and ends when its standard input does.
         let shown = format!("{ready}; printf '%s ' \"$@\" >&2; cat >/dev/null");
-        let mut job = Job::start(&plan(&shown), "1").expect("it is ready");
-        job.drain();
-        drop(job);
+        drop(Job::start(&plan(&shown), "1").expect("it is ready"));
+    }
+
+    #[test]
+    fn an_interrupted_start_is_not_waited_for() {
+        let JobLine { asks, answers, starter } =
+            JobLine::open(&plan("cat >/dev/null")).expect("starts");
+        let job = Job::with(asks, answers, Some(starter));
+        let error = job.wait_until_ready("1", &AtomicBool::new(true)).expect_err("interrupted");
+        assert!(matches!(error, JobError::Interrupted), "{error}");
     }
 
     #[test]
@@ -297,7 +409,7 @@ mod tests {
     fn a_trial_that_fails_is_told() {
         let script = |answer: &str| {
             format!(
-                r#"echo '{{"answer":"ready","version":"1"}}'; read ask; echo '{{"answer":"counters","counters":[1,2,3,4,5]}}'; echo '{answer}'; cat >/dev/null"#
+                r#"echo '{{"answer":"ready","version":"1"}}'; read ask; echo '{{"answer":"starts","in_ns":2000000}}'; echo '{{"answer":"counters","counters":[1,2,3,4,5]}}'; echo '{answer}'; cat >/dev/null"#
             )
         };
         let target = ([127, 0, 0, 1], 53).into();
@@ -314,10 +426,12 @@ mod tests {
         ] {
             let mut job = Job::start(&plan(&script(answer)), "1").expect("it is ready");
             let mut seen = Vec::new();
-            let trial = job.trial(&request, &mut |now| seen.push(now), &AtomicBool::new(false));
+            let mut notify = |progress| seen.push(progress);
+            let trial = job.trial(&request, &mut notify, &AtomicBool::new(false));
             let error = trial.map(|_| ()).expect_err(wanted).to_string();
             assert!(error.contains(wanted), "{error}");
-            assert_eq!(seen, [[1, 2, 3, 4, 5]]);
+            let starts = Progress::Starts(Duration::from_millis(2));
+            assert_eq!(seen, [starts, Progress::Counters([1, 2, 3, 4, 5])]);
         }
         // What no ask can hold is refused before it is written.
         let capture = OsStr::from_bytes(b"\xff").into();

@@ -40,6 +40,7 @@ pub mod enter;
 pub mod exec;
 mod features;
 mod generator;
+mod handover;
 pub mod host;
 pub mod job;
 mod leftovers;
@@ -77,7 +78,7 @@ pub mod zone_load;
 pub mod zonefile;
 
 pub use adapter::{Adapter, AdapterError};
-pub use afar::{DutHost, Elsewhere};
+pub use afar::{DutHost, Elsewhere, Testers};
 pub use catalogue::Catalogue;
 pub use configure::{ConfigureError, configure};
 pub use cpus::{CpuList, CpuPlan};

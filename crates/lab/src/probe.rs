@@ -25,15 +25,18 @@ mod usage;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use measure::Link;
-use measure::procfs::{CoreTimes, LinkCounters, SchedStat, UdpCounters, parse_cores, parse_links};
+use measure::procfs::{
+    CoreTimes, LinkCounters, SchedStat, UdpCounters, parse_cores, parse_links, parse_udp_sockets,
+};
 use nix::unistd::{SysconfVar, sysconf};
 use udp::sys::CoreRunTimes;
 
 use crate::cpus::CpuList;
-use crate::testbed::{Host, Testbed};
+use crate::testbed::{Host, PORT, Testbed};
 pub(crate) use account::{Account, Accounts};
 pub(crate) use ledger::{Ledger, RunTimes};
 pub use real_host::HostProbe;
@@ -101,6 +104,13 @@ impl Snapshot {
         for host in Host::ALL.into_iter().filter(|_| testbed.has_networks()) {
             networks[host.index()] = testbed.namespace(host).run(read_network)?;
         }
+        if !testbed.has_networks() {
+            // In one network with the Measurer it is known by its address.
+            let place = testbed.place(Host::Auth, Host::Dut, PORT);
+            let at: [SocketAddr; 2] =
+                [(place.v4, place.port).into(), (place.v6, place.port).into()];
+            networks[Host::Auth.index()].udp.in_errors = drops_at(&at);
+        }
         let kernel_threads = tasks::kernel_threads(testbed.host_proc());
         // At the same time as the work of the cores, of which it is taken off.
         let bare = Self::bare(kernel_threads);
@@ -153,6 +163,14 @@ fn read_network() -> Network {
         udp: UdpCounters::parse(&read("snmp"), &read("snmp6")),
         links: parse_links(&read("dev")),
     }
+}
+
+/// Returns the number of datagrams that sockets of this network namespace at the addresses `at` have dropped until now.
+fn drops_at(at: &[SocketAddr]) -> u64 {
+    let read = |name| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+    let sockets = ["udp", "udp6"].map(|name| parse_udp_sockets(&read(name).unwrap_or_default()));
+    let own = sockets.iter().flatten().filter(|socket| at.contains(&socket.local));
+    own.map(|socket| socket.drops).sum()
 }
 
 /// CPU time and losses of the testbed during a trial.
@@ -245,6 +263,23 @@ mod tests {
         let mut later = zero.clone();
         later.at += Duration::from_secs(3);
         (zero, later)
+    }
+
+    #[test]
+    fn drops_of_a_socket_are_found_by_its_address() {
+        let bound = || std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let (full, other) = (bound(), bound());
+        let at = |socket: &std::net::UdpSocket| [socket.local_addr().expect("bound")];
+        assert_eq!(drops_at(&at(&full)), 0);
+        // Nobody reads: its queue is full after some hundred.
+        for _ in 0..100_000 {
+            let _ = other.send_to(&[0; 1_000], at(&full)[0]);
+            if drops_at(&at(&full)) > 0 {
+                break;
+            }
+        }
+        assert!(drops_at(&at(&full)) > 0);
+        assert_eq!(drops_at(&at(&other)), 0);
     }
 
     #[test]

@@ -8,8 +8,9 @@
 //!
 //! Queries go only to an address that the user has named, in the experiment's file or by a flag.
 
-use experiment::{Experiment, Method, Visit};
+use experiment::{Method, Point, Visit};
 
+use crate::adapter::Adapter;
 use crate::bench::measurer::carried_by;
 use crate::bench::{Away, LabBench};
 use crate::netns::Namespace;
@@ -18,6 +19,7 @@ use crate::ready::{Question, answers};
 use crate::run::Event;
 use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
+use crate::variables::varies;
 use crate::visit::{Started, outside_testbed, unlike_rfc8219};
 
 /// Note on a server that is not in the lab.
@@ -27,13 +29,13 @@ const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and c
 const PROBED: &str = "the server is remote: an agent saw its processor, drops and stalls; its memory and configuration were not seen, \
                       nor was it started anew";
 
-/// Returns a setting of the server or its host that an experiment varies, and that nobody can change there.
-fn out_of_reach(experiment: &Experiment) -> Option<&'static str> {
+/// Returns a setting of the server or its host that its points vary, and that nobody can change there.
+fn out_of_reach(adapter: &Adapter, points: &[Point]) -> Option<&'static str> {
     [
-        ("number of cores", experiment.varies(|s| s.dut.cores)),
-        ("number of threads", experiment.varies(|s| s.dut.threads)),
-        ("CPU limit", experiment.varies(|s| s.dut.cpu_limit)),
-        ("link", experiment.varies(|s| s.host.link)),
+        ("number of cores", varies(adapter, points, |s| s.dut.cores)),
+        ("number of threads", varies(adapter, points, |s| s.dut.threads)),
+        ("CPU limit", varies(adapter, points, |s| s.dut.cpu_limit)),
+        ("link", varies(adapter, points, |s| s.host.link)),
     ]
     .into_iter()
     .find_map(|(name, varied)| varied.then_some(name))
@@ -55,7 +57,7 @@ impl Session<'_> {
             let why = "a remote server cannot be started: its zone is its own".to_owned();
             return Err(Shortfall::Cannot(why));
         }
-        if let Some(name) = out_of_reach(self.checked.experiment) {
+        if let Some(name) = out_of_reach(installed.adapter(), &self.checked.experiment.points) {
             return Err(Shortfall::Cannot(format!(
                 "the {name} of a remote server is out of reach"
             )));
@@ -76,7 +78,8 @@ impl Session<'_> {
         let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let dut = self.options.elsewhere.agents.dut.clone();
         let note = if dut.is_some() { PROBED } else { NOT_SEEN };
-        let away = Away { outside: Some(outside), dut, ..Away::default() };
+        let testers = self.options.elsewhere.job();
+        let away = Away { outside: Some(outside), dut, testers, ..Away::default() };
         let differs = unlike_rfc8219(settings, stream.is_some());
         let started = Started {
             bench: LabBench::elsewhere(self.lab, &self.testbed, self.dir, base, None, away)
@@ -90,6 +93,7 @@ impl Session<'_> {
         };
         let found = self.measure_started(v, cell, started, notify)?;
         cell.record.note(note);
+        self.note_testers(cell);
         self.visited(v, cell, &found, notify);
         Ok(())
     }

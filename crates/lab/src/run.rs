@@ -43,6 +43,7 @@ use crate::watch::Watcher;
 
 mod error;
 mod event;
+mod testers;
 
 /// Options of a run, from the command line.
 #[derive(Clone, Debug, Default)]
@@ -103,6 +104,7 @@ impl RunOptions {
             path: self.path,
             engine: self.engine,
             dut: self.elsewhere.record(),
+            testers: self.elsewhere.testers.as_ref().map(|testers| testers.count),
         }
     }
 
@@ -141,7 +143,8 @@ impl RunOptions {
         self.engine = choices.engine;
         let given = self.elsewhere.dut.is_some();
         if let Some(host) = choices.dut.filter(|_| !given) {
-            self.elsewhere = Elsewhere::recorded(host);
+            let testers = self.elsewhere.testers.take();
+            self.elsewhere = Elsewhere { testers, ..Elsewhere::recorded(host) };
         }
         if !choices.servers.is_empty() {
             self.only = choices.servers;
@@ -266,6 +269,9 @@ pub fn check<'e>(
         (Some(dut), _) if !dut.starts && elsewhere != 1 => return Err(RunError::Dut(elsewhere)),
         _ => {}
     }
+    let (resumed, given) = (options.resumed.as_deref(), options.certificate.is_some());
+    let hosts = &options.elsewhere;
+    testers::check(experiment, &adapters, hosts, resumed, given)?;
     if let Some(file) = &options.certificate {
         certified(file, experiment, &adapters, options).map_err(RunError::Certificate)?;
     }

@@ -167,7 +167,8 @@ impl Session<'_> {
         let auth = afar.start_authdns(serves, asked).map_err(|e| failed(e.to_string()))?;
         let Some(auth) = auth else { return Ok(None) };
         let outside = Some(Namespace::own().map_err(|e| failed(e.to_string()))?);
-        Ok(Some((afar, Away { outside, auth: Some(auth), ..Away::default() })))
+        let testers = self.options.elsewhere.job();
+        Ok(Some((afar, Away { outside, auth: Some(auth), testers, ..Away::default() })))
     }
 }
 

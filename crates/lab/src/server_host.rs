@@ -15,8 +15,8 @@ use wire::Name;
 
 use crate::adapter::AdapterError;
 use crate::agent::{
-    Asked, AuthDnsPart, Certified, Collected, Launched, Order, Part, Place, Reply, ServerPart,
-    Source,
+    Asked, AuthDnsPart, Certified, Collected, Launched, NotStarted, Order, Part, Place, Reply,
+    ServerPart, Source,
 };
 use crate::authdns;
 use crate::cpus::{CpuList, CpuPlan};
@@ -29,7 +29,7 @@ use crate::rundir::{RunDir, RunDirError};
 use crate::server::{Installed, Server, ServerError, Service};
 use crate::testbed::{PORT, Places, Testbed, TestbedError};
 use crate::zone_load::memory;
-use crate::zonefile::write_zone;
+use crate::zonefile::{ZoneError, write_zone};
 
 /// Time within which the AuthDNS must end.
 const GRACE: Duration = Duration::from_secs(5);
@@ -76,14 +76,11 @@ impl<'a> ServerHost<'a> {
         Some(match order {
             Order::Find { source } => match self.find(source) {
                 Ok(found) => Reply::Found { version: found.version().map(str::to_owned) },
-                Err(ServerError::Adapter(e @ AdapterError::NotInstalled { .. })) => {
-                    Reply::Absent { why: e.to_string() }
-                }
-                Err(e) => refused(e.to_string()),
+                Err(error) => not_started(error.into()),
             },
             Order::Start(part) => match self.start(part) {
                 Ok(launched) => Reply::Started(Box::new(launched)),
-                Err(why) => refused(why),
+                Err(why) => not_started(why),
             },
             Order::Collect => match self.collect() {
                 Some(collected) => Reply::Collected(Box::new(collected)),
@@ -129,7 +126,7 @@ impl<'a> ServerHost<'a> {
         }
     }
 
-    fn start(&mut self, part: &Part) -> Result<Launched, String> {
+    fn start(&mut self, part: &Part) -> Result<Launched, NotStarted> {
         self.stop();
         match part {
             Part::Server(part) => self.start_server(part),
@@ -137,20 +134,21 @@ impl<'a> ServerHost<'a> {
         }
     }
 
-    fn start_server(&mut self, part: &ServerPart) -> Result<Launched, String> {
-        let installed = self.find(&part.source).map_err(|e| e.to_string())?;
+    fn start_server(&mut self, part: &ServerPart) -> Result<Launched, NotStarted> {
+        let installed = self.find(&part.source)?;
         if let Some(why) =
             part.variables.iter().find_map(|(n, v)| installed.adapter().refuses(n, v))
         {
-            return Err(why);
+            return Err(why.into());
         }
         let plan = QuestionPlan::of(&part.asked)?;
         let cpus = part.cpus.of(self.lab.allowed_cpus())?;
         let testbed = self.testbed(&cpus, Places { dut: part.listen, auth: part.upstream })?;
         let certified = part.certificate.as_ref().map(|c| self.write_certificate(c)).transpose()?;
         let (transport, given) = (part.transport, part.variables.clone());
-        let variables =
-            installed.variables(transport, part.clients, given, certified.as_deref())?;
+        let variables = installed
+            .variables(transport, part.clients, given, certified.as_deref())
+            .map_err(NotStarted::Cannot)?;
         let authoritative = part.role == Role::Authoritative;
         let service = Service {
             role: part.role,
@@ -162,9 +160,7 @@ impl<'a> ServerHost<'a> {
             threads: part.threads,
             variables,
         };
-        let server = installed
-            .start(&service, &testbed, self.lab, self.dir.path())
-            .map_err(|e| e.to_string())?;
+        let server = installed.start(&service, &testbed, self.lab, self.dir.path())?;
         let limit = part.cpu_limit.map(|cores| {
             CpuLimit::apply(&server.pids(), cores, cpus.count()).map_err(|e| e.to_string())
         });
@@ -179,7 +175,7 @@ impl<'a> ServerHost<'a> {
         Ok(launched)
     }
 
-    fn start_authdns(&mut self, part: &AuthDnsPart) -> Result<Launched, String> {
+    fn start_authdns(&mut self, part: &AuthDnsPart) -> Result<Launched, NotStarted> {
         let plan = QuestionPlan::of(&part.asked)?;
         let cpus = part.cpus.of(self.lab.allowed_cpus())?;
         let testbed = self.testbed(&cpus, Places { dut: NOWHERE, auth: part.listen })?;
@@ -241,16 +237,39 @@ impl<'a> ServerHost<'a> {
     }
 
     /// Returns the zone file of the queried names; the last one is kept.
-    fn zone(&mut self, asked: &Asked, plan: &QuestionPlan) -> Result<PathBuf, String> {
+    fn zone(&mut self, asked: &Asked, plan: &QuestionPlan) -> Result<PathBuf, NotStarted> {
         if let Some((known, path)) = &self.zone
             && known == asked
         {
             return Ok(path.clone());
         }
         let path = self.dir.path().join("zone");
-        write_zone(Path::new(&path), &plan.namespace, plan.records()).map_err(|e| e.to_string())?;
+        let written = write_zone(Path::new(&path), &plan.namespace, plan.records());
+        written.map_err(|error| match error {
+            ZoneError::TooLarge { .. } => NotStarted::Cannot(error.to_string()),
+            other => NotStarted::Failed(other.to_string()),
+        })?;
         self.zone = Some((asked.clone(), path.clone()));
         Ok(path)
+    }
+}
+
+/// Returns the reply to an order to find or start what is not there.
+fn not_started(why: NotStarted) -> Reply {
+    match why {
+        NotStarted::Cannot(why) => Reply::Cannot { why },
+        NotStarted::Failed(why) => Reply::Refused { why },
+    }
+}
+
+impl From<ServerError> for NotStarted {
+    fn from(error: ServerError) -> Self {
+        match error {
+            ServerError::Adapter(AdapterError::NotInstalled { .. }) => {
+                NotStarted::Cannot(error.to_string())
+            }
+            other => NotStarted::Failed(other.to_string()),
+        }
     }
 }
 

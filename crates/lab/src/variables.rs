@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use experiment::{Experiment, FileError, Point};
+use experiment::{Experiment, FileError, Point, Settings};
 
 use crate::adapter::{Adapter, Variable};
 
@@ -51,6 +51,20 @@ pub(crate) fn is_left_out(adapter: &Adapter, points: &[Point], index: usize) -> 
     };
     let is_repeated = || settings != point.varied && points[..index].iter().any(repeats);
     !point.settings.measures(&adapter.name) || is_repeated()
+}
+
+/// Returns whether a setting differs between the points at which a server is measured, those with programs of its own in the kernel
+/// left out.
+pub(crate) fn varies<T: PartialEq>(
+    adapter: &Adapter,
+    points: &[Point],
+    setting: impl Fn(&Settings) -> T,
+) -> bool {
+    let measures = |point: &&Point| point.settings.measures(&adapter.name);
+    let own = points.iter().filter(measures).filter(|point| !has_programs(adapter, point));
+    let mut values = own.map(|point| setting(&point.settings));
+    let first = values.next();
+    values.any(|value| Some(value) != first)
 }
 
 /// Returns whether the server has programs in the kernel, attached to its devices, with the variables of a point.
@@ -109,6 +123,21 @@ mod tests {
         let error = check(&experiment("\"on\", 64"), &known).expect_err("64").to_string();
         assert_eq!(error, "x.toml:7:26: `64`: `cache` of X is on or off");
         assert!(check(&experiment("64"), &[adapter("")]).is_ok(), "nobody says what it may be");
+    }
+
+    #[test]
+    fn what_is_varied_for_others_is_not_varied() {
+        let catalogue = crate::catalogue::Catalogue::load(None).expect("adapters");
+        let text = crate::built_in::experiment("dns64-rfc8219").expect("an experiment");
+        let links = text.replace("variables.cache = \"off\"", "host.link = \"steered\"");
+        for (text, varied) in [(text.to_owned(), false), (links, true)] {
+            let experiment = Experiment::parse(&text, Path::new("x.toml")).expect("an experiment");
+            // Other links are for dns64d with programs in the kernel.
+            for name in ["unbound", "dns64d"] {
+                let adapter = catalogue.get(name).expect("an adapter");
+                assert_eq!(varies(adapter, &experiment.points, |s| s.host.link), varied, "{name}");
+            }
+        }
     }
 
     #[test]

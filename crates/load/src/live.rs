@@ -27,6 +27,8 @@ pub const LATENCY_BOUNDS: [Nanos; 25] = {
 /// Counters of a running trial. All workers add to the same counters about every millisecond.
 #[derive(Debug, Default)]
 pub struct Live {
+    /// Start that several Testers have agreed on, in nanoseconds since 1970; 0 without one, or before it is known.
+    pub agreed_ns: AtomicU64,
     /// Queries sent.
     pub sent: AtomicU64,
     /// Replies in time.

@@ -6,6 +6,7 @@
 //! hash map for each thread at each sample, several times a second.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// CPU time of a process, in clock ticks, from `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,6 +212,43 @@ fn snmp6_field(text: &str, table: &str, name: &str) -> u64 {
     text.lines().find_map(value).unwrap_or(0)
 }
 
+/// A UDP socket, from `/proc/net/udp` or `/proc/net/udp6`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpSocket {
+    /// Address and port that it is bound to.
+    pub local: SocketAddr,
+    /// Number of datagrams for it that were dropped: a full receive queue, no memory, a wrong checksum.
+    pub drops: u64,
+}
+
+/// Parses `/proc/net/udp` and `/proc/net/udp6`.
+pub fn parse_udp_sockets(text: &str) -> Vec<UdpSocket> {
+    let socket = |line: &str| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (ip, port) = fields.next()?.split_once(':')?;
+        let local = SocketAddr::new(parse_ip(ip)?, u16::from_str_radix(port, 16).ok()?);
+        Some(UdpSocket { local, drops: fields.nth(10)?.parse().ok()? })
+    };
+    text.lines().filter_map(socket).collect()
+}
+
+/// Parses an address: words of 32 bits, each a number of this machine's byte order.
+fn parse_ip(text: &str) -> Option<IpAddr> {
+    let word = |number: usize| {
+        let digits = text.get(8 * number..8 * (number + 1))?;
+        Some(u32::from_str_radix(digits, 16).ok()?.to_ne_bytes())
+    };
+    match text.len() {
+        8 => Some(Ipv4Addr::from(word(0)?).into()),
+        32 => {
+            let words = [word(0)?, word(1)?, word(2)?, word(3)?];
+            let octets: [u8; 16] = words.concat().try_into().ok()?;
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
+}
+
 /// Packets lost on one interface, from `/proc/net/dev`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
@@ -371,6 +409,24 @@ mod tests {
     }
 
     #[test]
+    fn reads_sockets() {
+        // The words are numbers of this machine's byte order.
+        let word = |octets: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(octets));
+        let (v4, zero) = (word([10, 9, 1, 2]), word([0; 4]));
+        let v6 = format!("{}{zero}{zero}{}", word([0xfd, 0, 0, 9]), word([0, 0, 0, 2]));
+        let text = format!(
+            "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n\
+             49: {v4}:0035 {zero}:0000 07 00000000:00000000 00:00000000 00000000     0        0 123 2 0000000000000000 17\n\
+             51: {v6}:14B4 {zero}{zero}{zero}{zero}:0000 07 00000000:00000000 00:00000000 00000000     0        0 124 2 0000000000000000 3\n"
+        );
+        let socket = |local: &str, drops| UdpSocket { local: local.parse().unwrap(), drops };
+        let wanted = [socket("10.9.1.2:53", 17), socket("[fd00:9::2]:5300", 3)];
+        assert_eq!(parse_udp_sockets(&text), wanted);
+        let short = "1: 0100007F:0035 00000000:0000 07\n2: 7F:35 0 1 2 3 4 5 6 7 8 9 10\n";
+        assert!(parse_udp_sockets(short).is_empty());
+    }
+
+    #[test]
     fn reads_links() {
         let text = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame\n\
                     to-dut: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n    lo:0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
@@ -421,6 +477,7 @@ mod tests {
             parse_system(&text);
             parse_core_run_times(&text);
             parse_usage_by_core(&text);
+            parse_udp_sockets(&text);
             UdpCounters::parse(&text, &text);
         }
 
@@ -433,6 +490,18 @@ mod tests {
             let wanted =
                 StatLine { ppid, group, foreground_group, user, system, children: 0, core: None };
             prop_assert_eq!(parse_stat(&text), Some(wanted));
+        }
+
+        #[test]
+        fn any_socket_line_is_read(v4 in any::<[u8; 4]>(), v6 in any::<[u8; 16]>(), port: u16, drops: u64) {
+            let hex = |octets: &[u8]| {
+                let words = octets.as_chunks::<4>().0.iter().map(|word| format!("{:08X}", u32::from_ne_bytes(*word)));
+                words.collect::<String>()
+            };
+            for (ip, words) in [(IpAddr::from(v4), hex(&v4)), (IpAddr::from(v6), hex(&v6))] {
+                let text = format!("1: {words}:{port:04X} 0:0 07 0:0 00:0 0 0 0 1 2 0 {drops}");
+                prop_assert_eq!(parse_udp_sockets(&text), [UdpSocket { local: (ip, port).into(), drops }]);
+            }
         }
 
         #[test]

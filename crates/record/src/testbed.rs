@@ -167,6 +167,9 @@ pub struct Choices {
     /// Host of the servers, where an agent starts them or probes the one at an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dut: Option<DutHost>,
+    /// Number of Testers on other hosts; absent if the host of the lab is the Tester.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub testers: Option<usize>,
 }
 
 /// Host of the servers, and how to get there.
@@ -285,6 +288,8 @@ impl Choices {
             words.insert("host of the server".to_owned(), dut);
             words.extend(auth.clone().map(|auth| ("host of the AuthDNS".to_owned(), auth)));
         }
+        let testers = self.testers.map(|count| format!("{count} on other hosts"));
+        words.extend(testers.map(|testers| ("Testers".to_owned(), testers)));
         if !self.servers.is_empty() {
             words.insert("servers".to_owned(), self.servers.join(", "));
         }

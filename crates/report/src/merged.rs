@@ -1,8 +1,83 @@
-//! What belongs to a trial of several Testers: the slice of one of them, or all parts of a merged one.
+//! What belongs to trials of several Testers: the slice of one of them, all parts of a merged one, and each Tester's share of a run.
 
-use record::{PartOutcome, Trial};
+use record::{Merged, PartOutcome, Run, Trial};
 
+use crate::view::number::counted;
 use crate::view::{thousands, time_us};
+
+/// What one of several Testers did in a run.
+#[derive(Clone, Debug, Default)]
+struct Share {
+    trials: usize,
+    void: usize,
+    sent: u64,
+    bad: u64,
+    /// Largest values of all trials: 99th percentile of the schedule errors, busy share of its cores, offset of its clock.
+    schedule_error_us: f64,
+    busy: f64,
+    clock_us: Option<f64>,
+}
+
+impl Share {
+    /// Adds a part of a trial that is void or is not: a rate that was met stands, though its parts left unevenly.
+    fn add(&mut self, part: &PartOutcome, is_void: bool) {
+        self.trials += 1;
+        self.void += usize::from(is_void && part.void.is_void());
+        self.sent += part.sent;
+        self.bad += part.bad;
+        self.schedule_error_us = self.schedule_error_us.max(part.schedule_error_p99_us);
+        self.busy = self.busy.max(part.busy);
+        let clock = part.clock.map(|clock| clock.offset_us.abs());
+        self.clock_us = self.clock_us.into_iter().chain(clock).reduce(f64::max);
+    }
+
+    fn line(&self, name: &str) -> String {
+        let clock = self.clock_us.map_or(String::new(), |us| {
+            format!(", its clock up to {} from the conductor's", time_us(us))
+        });
+        let void = match self.void {
+            0 => String::new(),
+            some => format!("; {} void by its part", counted(some, "trial is", "trials are")),
+        };
+        format!(
+            "{name}: {}, {} queries sent, {} without a valid reply, schedule error p99 up to {}, cores up to {:.0} % busy{clock}{void}",
+            counted(self.trials, "trial", "trials"),
+            thousands(self.sent as f64),
+            thousands(self.bad as f64),
+            time_us(self.schedule_error_us),
+            self.busy * 100.0
+        )
+    }
+}
+
+/// Returns a line on each of the Testers that shared the trials of a run, those of its self-test included, and one on their starts;
+/// none for one Tester.
+pub(crate) fn testers(run: &Run) -> Vec<String> {
+    let tests = run.results.iter().filter_map(|cell| cell.certificate.as_ref());
+    let tests = tests.flat_map(|certificate| &certificate.trials);
+    let trials = tests.chain(run.results.iter().flat_map(|cell| &cell.trials));
+    let all = trials.filter_map(|one| Some((one.trial.merged.as_ref()?, one.trial.void.is_void())));
+    let all: Vec<(&Merged, bool)> = all.collect();
+    let mut shares: Vec<(&str, Share)> = Vec::new();
+    for (part, is_void) in
+        all.iter().flat_map(|(merged, void)| merged.parts.iter().map(|p| (p, *void)))
+    {
+        match shares.iter_mut().find(|(name, _)| *name == part.name) {
+            Some((_, share)) => share.add(part, is_void),
+            None => {
+                let mut share = Share::default();
+                share.add(part, is_void);
+                shares.push((part.name.as_str(), share));
+            }
+        }
+    }
+    let mut lines: Vec<String> = shares.iter().map(|(name, share)| share.line(name)).collect();
+    let spread = all.iter().map(|(merged, _)| merged.start_spread_us).reduce(f64::max);
+    lines.extend(spread.map(|us| {
+        format!("they started up to {} apart, the errors of their clocks included", time_us(us))
+    }));
+    lines
+}
 
 /// Lines on the slice, the agreed start and the parts of a trial, as far as it has them.
 pub(crate) fn lines(t: &Trial, line: &mut impl FnMut(&str, String)) {
@@ -63,4 +138,71 @@ fn part(part: &PartOutcome) -> String {
         part.busy * 100.0,
         clock(part)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::Void;
+    use record::{CellRecord, PartClock, TrialRecord, Voidness};
+
+    use super::*;
+
+    fn part(name: &str, sent: u64, offset_us: f64, void: Option<Void>) -> PartOutcome {
+        let clock = PartClock { offset_us, drift_ppm: 0.0, offset_error_us: 1.0 };
+        PartOutcome {
+            name: name.to_owned(),
+            slice: Default::default(),
+            sent,
+            valid: sent - 1,
+            bad: 1,
+            start_us: 0.0,
+            clock_error_us: None,
+            schedule_error_p99_us: sent as f64,
+            busy: 0.25,
+            clock: Some(clock),
+            void: Voidness(void),
+            command: "load".to_owned(),
+        }
+    }
+
+    #[test]
+    fn each_tester_has_a_line() {
+        let text = include_str!("../../record/tests/fixtures/trial.json");
+        let trial: Trial = serde_json::from_str(text).expect("a trial");
+        let merged = |start_spread_us, parts: [PartOutcome; 2]| {
+            let merged = Merged { start_spread_us, start_bound_us: 100.0, parts: parts.into() };
+            let void = Voidness((start_spread_us > 8.0).then_some(Void::Interrupted));
+            let trial = Trial { merged: Some(merged), void, ..trial.clone() };
+            TrialRecord { repeat: 0, rate_qps: 1.0, trial }
+        };
+        let mut cell = CellRecord::new("unbound", Default::default(), "search");
+        let alone = Run { results: vec![cell.clone()], ..Run::default() };
+        assert!(testers(&alone).is_empty());
+        cell.trials = vec![
+            merged(
+                7.0,
+                [
+                    part("rank 1", 1_000, -3.0, None),
+                    part("rank 2", 999, 2.0, Some(Void::Interrupted)),
+                ],
+            ),
+            merged(
+                9.0,
+                [
+                    part("rank 1", 500, 2.0, None),
+                    part("rank 2", 499, -5.0, Some(Void::Interrupted)),
+                ],
+            ),
+        ];
+        let lines = testers(&Run { results: vec![cell], ..Run::default() });
+        assert!(
+            lines[0].starts_with("rank 1: 2 trials, 1,500 queries sent, 2 without"),
+            "{lines:?}"
+        );
+        assert!(
+            lines[1].contains("up to 5") && lines[1].ends_with("; 1 trial is void by its part"),
+            "{lines:?}"
+        );
+        assert!(lines[2].contains("up to 9") && lines.len() == 3, "{lines:?}");
+    }
 }

@@ -7,6 +7,7 @@ use record::{CellRecord, Certificate, Run};
 
 use crate::cells;
 use crate::checks::{certified, check_line};
+use crate::merged;
 use crate::spread::spread;
 use crate::view::Align::{Left, Right};
 use crate::view::conditions::Conditions;
@@ -35,6 +36,9 @@ pub fn run(run: &Run) -> String {
     }
     for (what, how) in run.plan.words() {
         let _ = writeln!(out, "{what}: {how}");
+    }
+    for line in merged::testers(run) {
+        let _ = writeln!(out, "Testers: {line}");
     }
     if let Some(file) = &run.plan.certificate {
         let _ = writeln!(out, "{}", certified(file));

@@ -1,5 +1,6 @@
 //! The host of a server that runs elsewhere: an agent there probes what the network does not show.
 
+use anyhow::bail;
 use clap::Args;
 use lab::CpuList;
 use lab::agent::{Remote, Task};
@@ -23,10 +24,10 @@ pub(crate) struct DutArgs {
     #[arg(long, value_name = "NAME", value_parser = remote::process, requires = "dut")]
     dut_process: Option<String>,
     /// A dnsdyno of the same version there, in place of bringing this one
-    #[arg(long, value_name = "PATH", value_parser = remote::program, requires = "dut")]
+    #[arg(long, value_name = "PATH", value_parser = remote::program)]
     dut_program: Option<String>,
     /// The remote shell, its words split at spaces [default: ssh, without asking for passwords]
-    #[arg(long, value_name = "COMMAND", requires = "dut")]
+    #[arg(long, value_name = "COMMAND")]
     ssh: Option<String>,
 }
 
@@ -34,6 +35,23 @@ impl DutArgs {
     /// Returns whether the server has a host that is probed.
     pub(crate) fn is_given(&self) -> bool {
         self.dut.is_some()
+    }
+
+    /// Refuses what says how a host is reached, if there is none.
+    pub(crate) fn check_host(&self) -> anyhow::Result<()> {
+        for (name, given) in
+            [("--dut-program", self.dut_program.is_some()), ("--ssh", self.ssh.is_some())]
+        {
+            if given && self.dut.is_none() {
+                bail!("{name} needs the host of a server: give --dut");
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the arguments with a host that is named elsewhere.
+    pub(crate) fn with_host(&self, host: &str) -> Self {
+        DutArgs { dut: Some(host.to_owned()), ..self.clone() }
     }
 
     /// Returns whether a server that runs there already is watched.

@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use anyhow::bail;
 use clap::Args;
-use lab::agent::{Agents, Remotes, Task};
+use lab::agent::{Remotes, Task};
+use lab::job::Hosts;
 use lab::{CpuList, DutHost, Elsewhere};
 
 use crate::arguments::dut::DutArgs;
@@ -25,7 +27,7 @@ pub(crate) struct ElsewhereArgs {
     )]
     dut_address: Vec<IpAddr>,
     /// Cores of that host for the server [default: all]
-    #[arg(long, value_name = "LIST", requires = "dut")]
+    #[arg(long, value_name = "LIST")]
     dut_cpus: Option<CpuList>,
     /// A third host for the AuthDNS, reached by ssh [default: it runs here]
     #[arg(long, value_name = "[USER@]HOST", value_parser = remote::host, requires = "dut", conflicts_with = "dut_process")]
@@ -41,11 +43,35 @@ pub(crate) struct ElsewhereArgs {
     )]
     auth_address: Vec<IpAddr>,
     /// Cores of that host for the AuthDNS [default: all]
-    #[arg(long, value_name = "LIST", requires = "auth")]
+    #[arg(long, value_name = "LIST")]
     auth_cpus: Option<CpuList>,
 }
 
 impl ElsewhereArgs {
+    /// Returns the arguments with the hosts that the file of --hosts names for the servers and the AuthDNS.
+    pub(crate) fn with(&self, file: Option<&Hosts>) -> anyhow::Result<Self> {
+        let mut all = self.clone();
+        if let Some(dut) = file.and_then(|file| file.dut.as_ref()) {
+            if self.dut.is_given() {
+                bail!("--dut: the file of --hosts names this host too");
+            }
+            all.dut = self.dut.with_host(&dut.host);
+            all.dut_address.clone_from(&dut.addresses);
+        }
+        if let Some(auth) = file.and_then(|file| file.auth.as_ref()) {
+            all.auth = Some(auth.host.clone());
+            all.auth_address.clone_from(&auth.addresses);
+        }
+        all.dut.check_host()?;
+        if all.dut_cpus.is_some() && !all.dut.is_given() {
+            bail!("--dut-cpus needs the host of a server: give --dut");
+        }
+        if all.auth_cpus.is_some() && all.auth.is_none() {
+            bail!("--auth-cpus needs the host of the AuthDNS: give --auth");
+        }
+        Ok(all)
+    }
+
     /// Returns the hosts and the ways to them, without agents yet.
     pub(crate) fn hosts(&self) -> Elsewhere {
         let dut = self.dut.is_given().then(|| DutHost {
@@ -55,7 +81,7 @@ impl ElsewhereArgs {
             auth_addresses: self.auth_address.clone(),
             auth_cpus: self.auth_cpus.clone(),
         });
-        Elsewhere { dut, remotes: self.remotes(), agents: Agents::default() }
+        Elsewhere { dut, remotes: self.remotes(), ..Elsewhere::default() }
     }
 
     /// Returns the ways to the hosts.

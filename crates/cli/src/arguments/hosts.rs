@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use lab::job::{Job, JobError, JobPlan};
+use lab::job::{Job, JobError, JobPlan, Progress};
 use load::Live;
 use measure::Nanos;
 use record::{Trial, TrialRequest};
@@ -24,7 +24,8 @@ const PROGRAM: &str = "dnsdyno-cluster";
 #[command(next_help_heading = "Several Testers")]
 pub(crate) struct HostsArgs {
     /// Run on the Testers of this file, as one: `tester HOST` on a line for each, and `conductor HOST` unless that is this host; by Open MPI
-    /// and `dnsdyno-cluster`, which is at the same path on all hosts
+    /// and `dnsdyno-cluster`, which is at the same path on all hosts. For `run` also `dut [USER@]HOST IP,...` and `auth [USER@]HOST IP,...`,
+    /// one of each: see --dut and --auth
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// Go on with so many Testers if others are lost [default: all]
@@ -46,10 +47,21 @@ impl HostsArgs {
 
     /// Starts the job of the Testers, if there are any; a command that is `conducted` already has its own.
     pub(crate) fn start(&self, conducted: bool) -> Result<Option<JobTesters>, Failure> {
-        let Some(file) = &self.hosts else { return Ok(None) };
-        if conducted {
+        if conducted && self.is_given() {
             return Err(Failure::input(anyhow!("--hosts: this job has its Testers already")));
         }
+        let Some(plan) = self.plan()? else { return Ok(None) };
+        if plan.hosts.dut.is_some() {
+            let why = "--hosts: the roles `dut` and `auth` are for `run`, which starts servers";
+            return Err(Failure::input(anyhow!(why)));
+        }
+        let job = Job::start(&plan, env!("CARGO_PKG_VERSION")).map_err(Failure::run)?;
+        Ok(Some(JobTesters(job)))
+    }
+
+    /// Returns the job of the Testers, which is not started yet, if there are any.
+    pub(crate) fn plan(&self) -> Result<Option<JobPlan>, Failure> {
+        let Some(file) = &self.hosts else { return Ok(None) };
         let name = file.display();
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"));
         let hosts = text.map_err(Failure::BadInput)?.parse();
@@ -69,8 +81,7 @@ impl HostsArgs {
         if plan.starter.is_empty() {
             return Err(Failure::input(anyhow!("--mpirun: it is empty")));
         }
-        let job = Job::start(&plan, env!("CARGO_PKG_VERSION")).map_err(Failure::run)?;
-        Ok(Some(JobTesters(job)))
+        Ok(Some(plan))
     }
 }
 
@@ -85,7 +96,8 @@ impl Testers for JobTesters {
         stop: &AtomicBool,
     ) -> Result<Trial, TestersError> {
         let shown = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
-        let mut show = |counters: [u64; 5]| {
+        let mut show = |progress: Progress| {
+            let Progress::Counters(counters) = progress else { return };
             shown
                 .into_iter()
                 .zip(counters)

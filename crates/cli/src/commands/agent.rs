@@ -130,10 +130,15 @@ impl Agent<'_> {
                 self.begin_if_due();
                 Reply::Begun
             }
-            Order::End { sending_s } => match self.trial.take() {
-                Some(trial) => Reply::Seen(Box::new(trial.end(sending_s))),
-                None => Reply::Refused { why: "no trial had begun".to_owned() },
-            },
+            Order::End { sending_s } => {
+                // A trial may end before it is due.
+                self.due = self.due.map(|due| due.min(Instant::now()));
+                self.begin_if_due();
+                match self.trial.take() {
+                    Some(trial) => Reply::Seen(Box::new(trial.end(sending_s))),
+                    None => Reply::Refused { why: "no trial had begun".to_owned() },
+                }
+            }
             _ => Reply::Refused { why: "this agent starts nothing: it watches".to_owned() },
         })
     }

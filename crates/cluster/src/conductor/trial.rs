@@ -67,6 +67,7 @@ impl<L: Link> Conductor<L> {
         let connecting = CONNECTING * (request.clients() / shares.len() as u32);
         let lead = self.limits.lead + connecting;
         let agreed = clock::realtime() + Nanos::from(lead);
+        live.agreed_ns.store(agreed.0, Ordering::Relaxed);
         for share in &mut shares {
             share.told = share.before.there(agreed);
             let (trial, at_ns) = (self.trial, share.told.0);

@@ -92,7 +92,8 @@ impl Hosts {
         format!("{}-{host}", self.prefix)
     }
 
-    fn agent(&self) -> PathBuf {
+    /// The remote shell.
+    pub(crate) fn agent(&self) -> PathBuf {
         self.dir.path().join("agent")
     }
 
@@ -150,6 +151,15 @@ impl Hosts {
         let found = Command::new("ip").args(["netns", "pids", &self.namespace(host)]).output();
         let pids = String::from_utf8_lossy(&found.expect("starts").stdout).into_owned();
         pids.lines().filter_map(|pid| pid.trim().parse().ok()).collect()
+    }
+
+    /// The number of datagrams over UDP that a host has received; 0 while nothing runs there.
+    pub(crate) fn datagrams(&self, host: usize) -> u64 {
+        let pid = self.processes(host).first().copied().unwrap_or_default();
+        let text = fs::read_to_string(format!("/proc/{pid}/net/snmp")).unwrap_or_default();
+        // A line of names, then one of values.
+        let values = text.lines().filter_map(|line| line.strip_prefix("Udp: ")).nth(1);
+        values.and_then(|values| values.split(' ').next()?.parse().ok()).unwrap_or_default()
     }
 
     /// Open MPI's daemon on a host.

@@ -62,7 +62,7 @@ impl Agent {
     /// Makes an agent of the line that this process has inherited.
     pub(super) fn inherited(passed: &Passed) -> Result<Self, AgentError> {
         let host = passed.host.clone();
-        let taken = passed.take();
+        let taken = passed.pipes.take();
         let (orders, replies) = taken.map_err(|_| AgentError::Gone { host: host.clone() })?;
         Ok(Self::with(host, passed.greeting.clone(), orders, replies, None))
     }
@@ -176,11 +176,10 @@ impl Agent {
     /// Looks for a server there; returns its version, if it prints one.
     ///
     /// # Errors
-    /// [`AgentError::Absent`] if it is not installed there.
+    /// [`AgentError::Cannot`] if it is not installed there.
     pub fn find(&mut self, source: &Source) -> Result<Option<String>, AgentError> {
         match self.ask(&Order::Find { source: source.clone() }, REPLY)? {
             Reply::Found { version } => Ok(version),
-            Reply::Absent { why } => Err(AgentError::Absent { host: self.host.clone(), why }),
             other => Err(self.strange(&other)),
         }
     }
@@ -188,7 +187,7 @@ impl Agent {
     /// Starts a part there, which answers on its host when this returns, within `limit`.
     ///
     /// # Errors
-    /// If it does not; with the end of its log.
+    /// If it does not; with the end of its log. [`AgentError::Cannot`] if its host is not for it.
     pub fn launch(&mut self, part: &Part, limit: Duration) -> Result<Launched, AgentError> {
         match self.ask(&Order::Start(part.clone()), limit)? {
             Reply::Started(launched) => Ok(*launched),
@@ -250,6 +249,7 @@ impl Agent {
         let host = || self.host.clone();
         match serde_json::from_str(&line) {
             Ok(Reply::Refused { why }) => Err(AgentError::Refused { host: host(), why }),
+            Ok(Reply::Cannot { why }) => Err(AgentError::Cannot { host: host(), why }),
             Ok(reply) => Ok(reply),
             Err(_) => Err(AgentError::Strange { host: host(), found: shown(&line) }),
         }
@@ -357,10 +357,13 @@ mod tests {
         let replies = r#"while read -r order; do case "$order" in
             *clock*) echo '{"reply":"clock","now_ns":1}';;
             *run-time*) echo '{"reply":"run-time","ran_ns":7}';;
+            *stop*) echo '{"reply":"cannot","why":"never"}';;
             *) echo '{"reply":"refused","why":"not now"}';; esac; done"#;
         let mut agent = Agent::start(&here(&format!("{READY}; {replies}")), "1").expect("ready");
         let error = agent.collect().expect_err("refused").to_string();
         assert_eq!(error, "somewhere: not now");
+        let error = agent.stop().expect_err("it cannot");
+        assert!(matches!(&error, AgentError::Cannot { why, .. } if why == "never"), "{error}");
         assert_eq!(agent.run_time().expect("a time"), 7);
         assert!(agent.compare_clocks().expect("a clock") > 0);
     }

@@ -24,7 +24,7 @@ pub enum AgentError {
         /// Error of the system.
         source: io::Error,
     },
-    /// The agent cannot carry out an order.
+    /// An order failed there.
     #[error("{host}: {why}")]
     Refused {
         /// The host.
@@ -32,9 +32,9 @@ pub enum AgentError {
         /// Why.
         why: String,
     },
-    /// The server is not installed there.
+    /// Its host cannot do it, whatever is tried: a server is not installed, or there are too few cores.
     #[error("{host}: {why}")]
-    Absent {
+    Cannot {
         /// The host.
         host: String,
         /// What is missing.

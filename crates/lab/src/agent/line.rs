@@ -8,20 +8,20 @@
 //! So ssh runs with the user's name, keys and known hosts also where the lab is in a user namespace. When the lab ends for any
 //! reason, the pipes end with it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::AsFd;
 use std::process::{ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::close;
 use serde::{Deserialize, Serialize};
 
 use super::error::AgentError;
 use super::message::{Greeting, Reply};
 use super::shell::{Remote, Shell};
+use crate::handover::Pipes;
 
 /// Time within which the agent must be there; a program of some tens of megabytes is brought meanwhile.
 const START: Duration = Duration::from_secs(120);
@@ -47,8 +47,7 @@ pub struct Line {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Passed {
     pub(super) host: String,
-    orders: RawFd,
-    replies: RawFd,
+    pub(super) pipes: Pipes,
     pub(super) greeting: Greeting,
 }
 
@@ -166,29 +165,8 @@ impl Line {
 
     /// Lets the next process that is started inherit the line.
     pub(super) fn pass(&self) -> io::Result<Passed> {
-        fcntl(&self.orders, FcntlArg::F_SETFD(FdFlag::empty()))?;
-        fcntl(&self.replies, FcntlArg::F_SETFD(FdFlag::empty()))?;
-        Ok(Passed {
-            host: self.host.clone(),
-            orders: self.orders.as_raw_fd(),
-            replies: self.replies.as_raw_fd(),
-            greeting: self.greeting.clone(),
-        })
-    }
-}
-
-impl Passed {
-    /// Opens the inherited pipes. Bare numbers would be inherited by every process of the lab too, so they are opened again.
-    pub(super) fn take(&self) -> io::Result<(File, File)> {
-        let path = |fd: RawFd| format!("/proc/self/fd/{fd}");
-        let orders = OpenOptions::new().write(true).open(path(self.orders))?;
-        let replies = File::open(path(self.replies))?;
-        for (inherited, own) in [(self.orders, &orders), (self.replies, &replies)] {
-            if inherited != own.as_raw_fd() && fs::read_link(path(inherited)).is_ok() {
-                close(inherited)?;
-            }
-        }
-        Ok((orders, replies))
+        let pipes = Pipes::pass(&self.orders, &self.replies)?;
+        Ok(Passed { host: self.host.clone(), pipes, greeting: self.greeting.clone() })
     }
 }
 

@@ -53,7 +53,7 @@ pub enum Order {
 pub enum Reply {
     /// The agent has started; its first message, which answers no order.
     Ready(Box<Greeting>),
-    /// The order cannot be carried out; the agent goes on.
+    /// The order failed; the agent goes on.
     Refused {
         /// Why.
         why: String,
@@ -77,8 +77,8 @@ pub enum Reply {
         /// Version of the server, if it prints one.
         version: Option<String>,
     },
-    /// The program is not installed.
-    Absent {
+    /// Its host cannot do it, whatever is tried: the program is not installed, or it has too few cores.
+    Cannot {
         /// What is missing, and what helps.
         why: String,
     },
@@ -213,7 +213,7 @@ mod tests {
             let all = [
                 Reply::Ready(Box::new(greeting)),
                 Reply::Refused { why: text.clone() },
-                Reply::Absent { why: text.clone() },
+                Reply::Cannot { why: text.clone() },
                 Reply::Found { version: Some(text.clone()) },
                 Reply::Clock { now_ns },
                 Reply::RunTime { ran_ns: now_ns },

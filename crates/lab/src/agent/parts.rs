@@ -84,6 +84,23 @@ pub struct Cores {
     pub count: Option<usize>,
 }
 
+/// Reason why a part was not started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotStarted {
+    /// This host cannot run it, whatever is tried: a run is complete without it.
+    #[error("{0}")]
+    Cannot(String),
+    /// It failed, or was asked for wrongly.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for NotStarted {
+    fn from(why: String) -> Self {
+        NotStarted::Failed(why)
+    }
+}
+
 /// Names that are queried, and the expected answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
@@ -118,18 +135,20 @@ impl Cores {
     /// Returns the cores, of those that are `allowed`.
     ///
     /// # Errors
-    /// If there are not so many, or one is not allowed.
-    pub(crate) fn of(&self, allowed: &CpuList) -> Result<CpuList, String> {
+    /// If one is not allowed; [`NotStarted::Cannot`] if there are not so many.
+    pub(crate) fn of(&self, allowed: &CpuList) -> Result<CpuList, NotStarted> {
         let listed = self.list.as_ref().and_then(|list| CpuList::new(list.iter().copied()));
         let all = listed.unwrap_or_else(|| allowed.clone());
         if !all.is_within(allowed) {
-            return Err(format!("cores {all}: this process may use {allowed}"));
+            return Err(format!("cores {all}: this process may use {allowed}").into());
         }
         let count = self.count.unwrap_or(all.count());
         if count == 0 || count > all.count() {
-            return Err(format!("{count} cores: there are {} ({all})", all.count()));
+            let why = format!("{count} cores: there are {} ({all})", all.count());
+            return Err(NotStarted::Cannot(why));
         }
-        CpuList::new(all.cpus().iter().take(count).copied()).ok_or_else(|| "no core".to_owned())
+        let some = CpuList::new(all.cpus().iter().take(count).copied());
+        some.ok_or_else(|| "no core".to_owned().into())
     }
 }
 
@@ -143,12 +162,14 @@ mod tests {
         let of = |list: Option<&[usize]>, count| {
             Cores { list: list.map(<[usize]>::to_vec), count }.of(&allowed)
         };
-        let cores = |cpus: &[usize]| CpuList::new(cpus.iter().copied()).ok_or(String::new());
+        let cores = |cpus: &[usize]| Ok(CpuList::new(cpus.iter().copied()).expect("cores"));
         assert_eq!(of(None, None), Ok(allowed.clone()));
         assert_eq!(of(None, Some(2)), cores(&[0, 1]));
         assert_eq!(of(Some(&[1, 4]), Some(1)), cores(&[1]));
-        for (list, count) in [(Some(&[2][..]), None), (None, Some(4)), (None, Some(0))] {
-            assert!(of(list, count).is_err(), "{list:?} {count:?}");
+        // A core that is not there was named by the user; a number of cores is one of the experiment's.
+        assert!(matches!(of(Some(&[2]), None), Err(NotStarted::Failed(_))));
+        for count in [0, 4] {
+            assert!(matches!(of(None, Some(count)), Err(NotStarted::Cannot(_))), "{count}");
         }
     }
 }

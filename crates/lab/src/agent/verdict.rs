@@ -1,7 +1,7 @@
-//! What the agent saw, in the record of a trial: the server's CPU and drops, and the verdict with them.
+//! What agents saw, in the record of a trial: the CPU and the drops of the server and of the AuthDNS, and the verdict with them.
 
 use measure::stall::{Side, WatchedCore};
-use measure::{Evidence, Goal, Stall, Warning};
+use measure::{Evidence, Goal, Limiter, Stall};
 use record::request::WaitFor;
 use record::{Trial, TrialRequest, Voidness};
 
@@ -10,6 +10,15 @@ use crate::verdict::{Verdict, server_busy, server_waited};
 
 /// Quantile of the latencies that is the round trip of a server that is not overloaded.
 const ROUND_TRIP: f64 = 0.05;
+
+/// What the agents on other hosts saw of a trial.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reports<'a> {
+    /// On the host of the server under test; absent without a server, in a self-test.
+    pub dut: Option<&'a Seen>,
+    /// On the host of the AuthDNS; absent if that is none of an agent.
+    pub authdns: Option<&'a Seen>,
+}
 
 /// What is known of a trial beside its record.
 #[derive(Clone, Debug, Default)]
@@ -39,59 +48,75 @@ impl Conditions {
     }
 }
 
-/// Adds what the agent on the AuthDNS' host saw to a trial; [`judge`] decides with it.
-pub fn add_authdns(trial: &mut Trial, seen: &Seen) {
-    trial.cpu.insert("authdns".to_owned(), seen.usage.record(&seen.cpus));
-    trial.drops.authdns_receive += seen.receive_drops;
-    for stall in &seen.disturbances.stalls {
-        trial.disturbances.add_stall(Stall { side: Side::AuthDns, ..*stall });
+/// Adds what the agents saw to a trial, and decides anew whether it is void and what limited it.
+pub fn judge(trial: &mut Trial, reports: &Reports<'_>, conditions: &Conditions) {
+    if let Some(seen) = reports.authdns {
+        add(trial, seen, "authdns", Side::AuthDns);
+        trial.drops.authdns_receive += seen.receive_drops;
     }
-    let watched = seen.disturbances.watched.iter();
-    let watched = watched.map(|core| WatchedCore { side: Side::AuthDns, ..*core });
-    trial.disturbances.watched.extend(watched);
-}
-
-/// Adds what the agent saw to a trial, and decides anew whether it is void and what limited it.
-pub fn judge(trial: &mut Trial, seen: &Seen, conditions: &Conditions) {
-    let evidence = evidence(trial, seen, conditions);
-    trial.cpu.insert("dut".to_owned(), seen.usage.record(&seen.cpus));
-    trial.drops.dut_receive += seen.receive_drops;
-    seen.disturbances.stalls.iter().for_each(|stall| trial.disturbances.add_stall(*stall));
-    trial.disturbances.watched.extend_from_slice(&seen.disturbances.watched);
-    let warnings: Vec<Warning> = evidence.server_warnings().into_iter().collect();
-    trial.warnings.extend(warnings);
+    if let Some(seen) = reports.dut {
+        add(trial, seen, "dut", Side::Dut);
+        trial.drops.dut_receive += seen.receive_drops;
+    }
+    let evidence = evidence(trial, reports, conditions);
+    trial.warnings.extend(evidence.server_warnings());
     if trial.void.is_void() {
         return;
     }
     let verdict = Verdict::new(trial.passed, &evidence);
-    (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
-    trial.void = Voidness(verdict.void.or_else(|| stalled(trial, conditions.goal.as_ref()?)));
-    if let Some(void) = &trial.void.0 {
+    let void = verdict.void.or_else(|| stalled(trial, conditions.goal.as_ref()?));
+    if let Some(void) = &void {
         (trial.limiter, trial.limiter_proof) = (void.limiter(), None);
+    } else if !ended_on_one_of_several(trial) {
+        (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
     }
+    trial.void = Voidness(void);
 }
 
-fn evidence(trial: &Trial, seen: &Seen, conditions: &Conditions) -> Evidence {
+/// Adds the CPU and the stalls of a role's host.
+fn add(trial: &mut Trial, seen: &Seen, role: &str, side: Side) {
+    trial.cpu.insert(role.to_owned(), seen.usage.record(&seen.cpus));
+    for stall in &seen.disturbances.stalls {
+        trial.disturbances.add_stall(Stall { side, ..*stall });
+    }
+    let watched = seen.disturbances.watched.iter();
+    trial.disturbances.watched.extend(watched.map(|core| WatchedCore { side, ..*core }));
+}
+
+/// Returns whether one of several Testers was at its end, which bounds all of them and does not show in their sums.
+fn ended_on_one_of_several(trial: &Trial) -> bool {
+    let of_a_tester =
+        [Limiter::TesterCpu, Limiter::TesterSchedule, Limiter::TesterDrops, Limiter::Link];
+    trial.merged.is_some() && of_a_tester.contains(&trial.limiter)
+}
+
+fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Evidence {
     let tester = trial.cpu.get("tester").cloned().unwrap_or_default();
-    let (usage, own) = (&seen.usage, !conditions.shared_core);
+    let (own, limit) = (!conditions.shared_core, conditions.cpu_limit);
     let authdns = trial.cpu.get("authdns");
     // Waiting while the AuthDNS uses the core does not count as starvation.
     let beside = authdns.filter(|_| !own).map(|authdns| authdns.busy);
     let run_delay = tester.run_delay.filter(|_| own || beside.is_some());
+    let thread = reports.authdns.map_or(0.0, |seen| seen.usage.busiest_thread);
+    let dut = reports.dut;
     Evidence {
         tester_busy: (!conditions.open_loop && !conditions.spins).then_some(tester.busy),
         tester_run_delay: run_delay.map(|delay| (delay - beside.unwrap_or(0.0)).max(0.0)),
         foreign_busy: tester.foreign.filter(|_| own),
         tester_drops: trial.drops.tester_receive,
-        authdns_busy: authdns.map(|authdns| authdns.busy),
+        authdns_busy: authdns.map(|authdns| authdns.busy.max(thread)),
         authdns_waited: authdns.filter(|_| !own).and_then(|authdns| authdns.run_delay),
         authdns_drops: trial.drops.authdns_receive,
         link_drops: trial.drops.link,
-        dut_busy: Some(server_busy(usage, seen.cpus.len(), conditions.cpu_limit)),
-        dut_foreign: Some(usage.foreign),
-        dut_waited: server_waited(usage, conditions.cpu_limit),
-        dut_drops: seen.receive_drops,
-        cpus: [tester.cpus, authdns.map_or(Vec::new(), |a| a.cpus.clone()), seen.cpus.clone()],
+        dut_busy: dut.map(|seen| server_busy(&seen.usage, seen.cpus.len(), limit)),
+        dut_foreign: dut.map(|seen| seen.usage.foreign),
+        dut_waited: dut.and_then(|seen| server_waited(&seen.usage, limit)),
+        dut_drops: dut.map_or(0, |seen| seen.receive_drops),
+        cpus: [
+            tester.cpus,
+            authdns.map_or(Vec::new(), |authdns| authdns.cpus.clone()),
+            dut.map_or(Vec::new(), |seen| seen.cpus.clone()),
+        ],
         complete: trial.sent > 0
             && trial.bad() == 0
             && trial.unresolved == 0
@@ -109,4 +134,105 @@ fn stalled(trial: &Trial, goal: &Goal) -> Option<measure::Void> {
     let allowed = goal.allowed_losses(trial.planned.max(trial.sent));
     let round_trip = trial.latency_from_send_us.histogram().ok()?.quantile(ROUND_TRIP);
     trial.disturbances.void(trial.bad(), allowed, round_trip)
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::stall::LostQuery;
+    use measure::{Disturbances, Histogram, LimiterProof, Nanos, Void};
+    use record::{Merged, Times};
+
+    use super::*;
+    use crate::probe::HostUse;
+
+    /// A trial of a self-test that lost a tenth of its queries, and its conditions.
+    fn lossy() -> (Trial, Conditions) {
+        let text = include_str!("../../../record/tests/fixtures/trial.json");
+        let mut trial: Trial = serde_json::from_str(text).expect("a trial");
+        (trial.planned, trial.sent, trial.answered, trial.valid) = (1_000, 1_000, 900, 900);
+        (trial.lost, trial.late, trial.unresolved, trial.passed) = (100, 0, 0, Some(false));
+        trial.invalid.clear();
+        trial.cpu.clear();
+        trial.warnings.clear();
+        trial.drops = Default::default();
+        trial.void = Voidness(None);
+        (trial.limiter, trial.limiter_proof) = (Limiter::Target, None);
+        (trial.merged, trial.disturbances) = (None, Disturbances::default());
+        let mut replies = Histogram::new();
+        replies.record(Nanos::from_millis(1));
+        trial.latency_from_send_us = Times::from(&replies);
+        let goal = Some(Goal::zero_loss());
+        (trial, Conditions { open_loop: true, goal, ..Conditions::default() })
+    }
+
+    /// A query that was lost, due after this time.
+    fn lost(due: Nanos) -> LostQuery {
+        let (port, address, seen_by_authdns) = (None, None, None);
+        LostQuery { due, sent: due, socket: 0, port, id: 0, address, seen_by_authdns }
+    }
+
+    /// What an agent saw of a host with two cores.
+    fn seen(busy: f64, receive_drops: u64) -> Seen {
+        let usage = HostUse { busy, ..HostUse::default() };
+        Seen { usage, cpus: vec![0, 1], receive_drops, alive: true, ..Seen::default() }
+    }
+
+    #[test]
+    fn a_self_test_is_judged_by_the_host_of_the_authdns() {
+        let thread = HostUse { busy: 0.5, busiest_thread: 1.0, ..HostUse::default() };
+        let table = [
+            (seen(0.3, 0), Limiter::Target),
+            (seen(0.3, 7), Limiter::AuthDns),
+            (seen(0.97, 0), Limiter::AuthDns),
+            (Seen { usage: thread, ..seen(0.0, 0) }, Limiter::AuthDns),
+        ];
+        for (seen, limiter) in table {
+            let (mut trial, conditions) = lossy();
+            judge(&mut trial, &Reports { authdns: Some(&seen), dut: None }, &conditions);
+            assert_eq!((trial.limiter, trial.void.is_void()), (limiter, false), "{seen:?}");
+            assert_eq!(trial.limiter_proof.is_some(), limiter == Limiter::AuthDns, "{seen:?}");
+            assert_eq!(trial.drops.authdns_receive, seen.receive_drops);
+            assert_eq!(trial.cpu["authdns"].cpus, [0, 1]);
+            assert!(!trial.cpu.contains_key("dut"));
+        }
+    }
+
+    #[test]
+    fn losses_while_the_authdns_stood_still_are_no_verdict() {
+        let (mut trial, conditions) = lossy();
+        let at = Nanos::from_secs(100);
+        trial.disturbances.started = at;
+        for number in 0..100 {
+            let due = Nanos::from_millis(500) + Nanos::from_micros(number);
+            trial.disturbances.add_lost(lost(due));
+        }
+        let mut seen = seen(0.3, 9);
+        let (side, length) = (Side::Dut, Nanos::from_millis(40));
+        let at = at + Nanos::from_millis(480);
+        seen.disturbances.add_stall(Stall { side, at, length });
+        judge(&mut trial, &Reports { authdns: Some(&seen), dut: None }, &conditions);
+        let Some(Void::Stalled { longest, .. }) = &trial.void.0 else { panic!("{trial:?}") };
+        assert_eq!(longest.side, Side::AuthDns);
+        assert_eq!((trial.limiter, &trial.limiter_proof), (Limiter::Unknown, &None));
+    }
+
+    #[test]
+    fn the_server_and_one_of_several_testers_are_named() {
+        let (auth, dut) = (seen(0.2, 0), seen(0.99, 4));
+        let reports = Reports { dut: Some(&dut), authdns: Some(&auth) };
+        let (mut trial, conditions) = lossy();
+        judge(&mut trial, &reports, &conditions);
+        assert_eq!((trial.limiter, trial.drops.dut_receive), (Limiter::Dut, 4));
+        assert!(matches!(
+            trial.limiter_proof,
+            Some(LimiterProof::ReceiveDrops { side: Side::Dut, .. })
+        ));
+        // The cores of one Tester were busy, which is not seen in the mean of all.
+        let (mut trial, _) = lossy();
+        let (start_spread_us, start_bound_us, parts) = (0.0, 1.0, Vec::new());
+        trial.merged = Some(Merged { start_spread_us, start_bound_us, parts });
+        trial.limiter = Limiter::TesterCpu;
+        judge(&mut trial, &reports, &conditions);
+        assert_eq!(trial.limiter, Limiter::TesterCpu);
+    }
 }

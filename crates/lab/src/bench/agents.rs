@@ -8,15 +8,18 @@ use record::{Trial, TrialRequest};
 
 use super::away::Away;
 use super::{LabBench, SETTLE, SETTLE_STEP, failed};
-use crate::agent::{AgentError, Conditions, Part, Seen, SharedAgent, add_authdns, judge};
+use crate::agent::{AgentError, Conditions, Part, Reports, Seen, SharedAgent, judge};
 use crate::probe::procfs;
 use crate::server::Server;
 
 impl LabBench<'_> {
-    /// Tells the agents that a trial begins.
-    pub(super) fn begin_away(&self) -> Result<(), BenchError> {
+    /// Tells the agents that a trial begins after `time`.
+    pub(super) fn begin_away(&self, time: Duration) -> Result<(), BenchError> {
+        let at = Instant::now() + time;
         for agent in self.away.dut.iter().chain(&self.away.auth) {
-            agent.lock().begin_in(Duration::ZERO).map_err(of_agent)?;
+            // What one of them takes to reply is none of the other's time.
+            let left = at.saturating_duration_since(Instant::now());
+            agent.lock().begin_in(left).map_err(of_agent)?;
         }
         Ok(())
     }
@@ -33,13 +36,15 @@ impl LabBench<'_> {
         trial: &mut Trial,
         request: &TrialRequest,
     ) -> Result<(), BenchError> {
-        if let Some(auth) = &self.away.auth {
-            add_authdns(trial, &seen(auth, trial.duration_s, "the AuthDNS")?);
-        }
-        if let Some(dut) = &self.away.dut {
-            let seen = seen(dut, trial.duration_s, "the server")?;
+        let saw = |agent: &Option<SharedAgent>, what| {
+            agent.as_ref().map(|agent| seen(agent, trial.duration_s, what)).transpose()
+        };
+        let (auth, dut) =
+            (saw(&self.away.auth, "the AuthDNS")?, saw(&self.away.dut, "the server")?);
+        if auth.is_some() || dut.is_some() {
             let cpu_limit = self.away.part.as_ref().and_then(Part::cpu_limit);
-            judge(trial, &seen, &Conditions { cpu_limit, ..Conditions::of(request) });
+            let reports = Reports { dut: dut.as_ref(), authdns: auth.as_ref() };
+            judge(trial, &reports, &Conditions { cpu_limit, ..Conditions::of(request) });
         }
         Ok(())
     }

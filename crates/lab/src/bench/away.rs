@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::agent::{Launched, Part, SharedAgent};
+use crate::job::SharedJob;
 use crate::netns::Namespace as Netns;
 
 /// What a bench has on other hosts.
@@ -20,6 +21,8 @@ pub(crate) struct Away {
     pub(crate) limit: Duration,
     /// How it was started.
     pub(crate) launched: Launched,
+    /// Testers that run the trials in place of the Measurer.
+    pub(crate) testers: Option<SharedJob>,
 }
 
 impl Away {

@@ -150,6 +150,11 @@ impl LabBench<'_> {
         };
         request.dut_cpus = cores(Host::Dut, self.server.is_some());
         request.auth_cpus = cores(Host::Auth, self.uses_auth());
+        if self.away.testers.is_some() {
+            // The AuthDNS is on none of their hosts, whatever its core.
+            (request.auth_cpus, request.sockets.shared_core) = (Vec::new(), false);
+            request.live = None;
+        }
         if request.sockets.shared_core && spec.pacing.is_open_loop() {
             // The AuthDNS needs the core while the Measurer waits. A Measurer that sleeps wakes late: 99 % of its
             // queries leave within 0.9 ms instead of 0.1 ms, measured at 10,000 qps into Unbound.

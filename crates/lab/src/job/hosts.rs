@@ -1,17 +1,28 @@
 //! The file with the hosts of a job: a role and a host on each line.
 //!
 //! ```text
-//! # role      host
-//! conductor   192.0.2.9        at most one; this host without it
-//! tester      192.0.2.11       one line for each Tester
+//! # role      host             addresses
+//! conductor   192.0.2.9                         at most one; this host without it
+//! tester      192.0.2.11                        one line for each Tester
 //! tester      192.0.2.12
+//! dut         root@192.0.2.1   192.0.2.1,2001:db8::1     at most one; servers are started there
+//! auth        root@192.0.2.2                    at most one; the AuthDNS is started there
 //! ```
+//!
+//! There is one AuthDNS: the names of an experiment are in one zone, and a server that is asked for one of them asks the hosts of the
+//! zone, whatever its prefix.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// Largest number of hosts.
 const MOST: usize = 1_024;
+
+/// Why a second host of a role is refused.
+const TWICE: &str = "another line has this role already";
+/// Why a second AuthDNS, or one for a prefix, is refused.
+const ONE_AUTHDNS: &str = "one AuthDNS has all names: they are in one zone, and a server under test chooses whom it asks by zone, not by prefix";
 
 /// Hosts of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +31,19 @@ pub struct Hosts {
     pub conductor: String,
     /// Hosts of the Testers; one that is named twice has two.
     pub testers: Vec<String>,
+    /// Host of the servers under test; absent if the file names none.
+    pub dut: Option<PartHost>,
+    /// Host of the AuthDNS; absent if the file names none.
+    pub auth: Option<PartHost>,
+}
+
+/// Host on which an agent starts a part of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartHost {
+    /// Name or address, with a user before `@` or without.
+    pub host: String,
+    /// Addresses at which the part is asked; those by which the remote shell reached the host if empty.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Error of a file with hosts: the line, and what is wrong.
@@ -38,6 +62,9 @@ pub enum BadHosts {
     /// There are no Testers.
     #[error("it names no Tester: write `tester HOST`, one line for each")]
     NoTester,
+    /// The AuthDNS has a host, and the servers that ask it have none.
+    #[error("it names a host for the AuthDNS and none for the servers: write `dut HOST` too")]
+    AuthAlone,
     /// There are too many.
     #[error("it names more than {MOST} Testers")]
     TooMany,
@@ -58,6 +85,7 @@ impl FromStr for Hosts {
     /// Reads the text of a file; what follows `#` on a line is left out.
     fn from_str(text: &str) -> Result<Self, BadHosts> {
         let (mut conductor, mut testers) = (None, Vec::new());
+        let (mut dut, mut auth) = (None, None);
         for (number, whole) in text.lines().enumerate() {
             let bad = |why| BadHosts::Line {
                 line: number + 1,
@@ -66,19 +94,29 @@ impl FromStr for Hosts {
             };
             let line = whole.split('#').next().unwrap_or_default();
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
-            let (role, host) = match words[..] {
+            let (role, host, addresses) = match words[..] {
                 [] => continue,
-                [role, host] => (role, host),
-                _ => return Err(bad("write a role and a host")),
+                [role, host] => (role, host, ""),
+                [role, host, addresses] if ["dut", "auth"].contains(&role) => {
+                    (role, host, addresses)
+                }
+                _ => return Err(bad("write a role and a host, and addresses of `dut` and `auth`")),
             };
-            if !is_host(host) {
-                return Err(bad("a host is a name or an address, without a user"));
-            }
             match role {
-                "tester" => testers.push(host.to_owned()),
-                "conductor" if conductor.is_none() => conductor = Some(host.to_owned()),
-                "conductor" => return Err(bad("there is a conductor already")),
-                _ => return Err(bad("the roles are `conductor` and `tester`")),
+                "tester" => testers.push(rank_host(host).map_err(bad)?),
+                "conductor" => {
+                    set(&mut conductor, rank_host(host).map_err(bad)?).ok_or_else(|| bad(TWICE))?;
+                }
+                "dut" => {
+                    let found = part_host(host, addresses).map_err(bad)?;
+                    set(&mut dut, found).ok_or_else(|| bad(TWICE))?;
+                }
+                "auth" if addresses.contains('/') => return Err(bad(ONE_AUTHDNS)),
+                "auth" => {
+                    let found = part_host(host, addresses).map_err(bad)?;
+                    set(&mut auth, found).ok_or_else(|| bad(ONE_AUTHDNS))?;
+                }
+                _ => return Err(bad("the roles are `conductor`, `tester`, `dut` and `auth`")),
             }
             if testers.len() > MOST {
                 return Err(BadHosts::TooMany);
@@ -87,20 +125,52 @@ impl FromStr for Hosts {
         if testers.is_empty() {
             return Err(BadHosts::NoTester);
         }
-        Ok(Hosts { conductor: conductor.unwrap_or_else(|| "localhost".to_owned()), testers })
+        if auth.is_some() && dut.is_none() {
+            return Err(BadHosts::AuthAlone);
+        }
+        let conductor = conductor.unwrap_or_else(|| "localhost".to_owned());
+        Ok(Hosts { conductor, testers, dut, auth })
     }
 }
 
 impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "conductor {}", self.conductor)?;
-        self.testers.iter().try_for_each(|host| writeln!(f, "tester {host}"))
+        self.testers.iter().try_for_each(|host| writeln!(f, "tester {host}"))?;
+        for (role, part) in [("dut", &self.dut), ("auth", &self.auth)] {
+            let Some(PartHost { host, addresses }) = part else { continue };
+            let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+            writeln!(f, "{role} {host} {}", addresses.join(","))?;
+        }
+        Ok(())
     }
 }
 
-/// Whether a text is a name or an address of a host: nothing that the starter or a shell reads otherwise.
-fn is_host(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+/// Reads the host of a rank: a name or an address, nothing that the starter or a shell reads otherwise.
+fn rank_host(text: &str) -> Result<String, &'static str> {
+    let why = "a host is a name or an address, without a user";
+    if is_plain(text, ".-_") { Ok(text.to_owned()) } else { Err(why) }
+}
+
+/// Reads the host of a part, and its addresses with commas between them.
+fn part_host(host: &str, addresses: &str) -> Result<PartHost, &'static str> {
+    if !is_plain(host, ".-_@:") {
+        return Err("a host is a name or an address, with a user before `@` or without");
+    }
+    let texts = addresses.split(',').filter(|_| !addresses.is_empty());
+    let addresses = texts.map(str::parse).collect::<Result<Vec<IpAddr>, _>>();
+    let addresses = addresses.map_err(|_| "its addresses are of IP, with commas between them")?;
+    Ok(PartHost { host: host.to_owned(), addresses })
+}
+
+/// Sets the host of a role that has one host only; `None` if it has one already.
+fn set<T>(host: &mut Option<T>, found: T) -> Option<()> {
+    host.replace(found).is_none().then_some(())
+}
+
+/// Whether a text has only letters, digits and `signs`, and is no option.
+fn is_plain(text: &str, signs: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
     text.len() <= 253 && !text.starts_with('-') && text.chars().all(plain)
 }
 
@@ -117,13 +187,26 @@ mod tests {
             .expect("hosts");
         assert_eq!(hosts.list(), "c,192.0.2.11,b.test");
         assert_eq!("tester a".parse::<Hosts>().expect("hosts").list(), "localhost,a");
+        let hosts = "dut root@fd00::1 fd00::1,192.0.2.1\ntester a\nauth b".parse::<Hosts>();
+        let hosts = hosts.expect("hosts");
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let part = |host: &str, addresses| Some(PartHost { host: host.to_owned(), addresses });
+        assert_eq!(hosts.dut, part("root@fd00::1", vec![ip("fd00::1"), ip("192.0.2.1")]));
+        assert_eq!((hosts.list(), hosts.auth), ("localhost,a".to_owned(), part("b", Vec::new())));
         for (text, why) in [
             ("", "it names no Tester"),
             ("conductor a", "it names no Tester"),
             ("tester", "line 1: `tester`: write a role and a host"),
             ("tester a b", "write a role and a host"),
             ("\nworker a", "line 2: `worker a`: the roles are"),
-            ("conductor a\nconductor b", "line 2: `conductor b`: there is a conductor already"),
+            ("conductor a\nconductor b", "line 2: `conductor b`: another line has this role"),
+            ("dut a\ndut b", "line 2: `dut b`: another line has this role already"),
+            ("auth a\nauth b", "line 2: `auth b`: one AuthDNS has all names"),
+            ("auth a 10.0.0.0/9", "chooses whom it asks by zone, not by prefix"),
+            ("dut a 192.0.2.1,x", "its addresses are of IP, with commas"),
+            ("dut a 192.0.2.1 192.0.2.2", "write a role and a host"),
+            ("dut -oProxyCommand=x", "a host is a name"),
+            ("tester a\nauth b", "a host for the AuthDNS and none for the servers"),
             ("tester user@a", "without a user"),
             ("tester -x", "a host is a name"),
             ("tester a,b", "a host is a name"),
@@ -138,13 +221,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(conductor in "[a-z][a-z0-9.-]{0,9}", testers in prop::collection::vec("[a-z0-9.]{1,9}", 1..5)) {
-            let hosts = Hosts { conductor, testers };
+        fn what_is_written_is_read_again(
+            conductor in "[a-z][a-z0-9.-]{0,9}", testers in prop::collection::vec("[a-z0-9.]{1,9}", 1..5),
+            host in prop::option::of("[a-z]{1,5}@[a-z0-9.:]{1,9}"), addresses: Vec<IpAddr>
+        ) {
+            let dut = host.map(|host| PartHost { host, addresses });
+            let hosts = Hosts { conductor, testers, auth: dut.clone(), dut };
             prop_assert_eq!(hosts.to_string().parse(), Ok(hosts));
         }
 
         #[test]
-        fn any_text_is_accepted_or_refused(text in "(.{0,12}|tester [a-z]{0,3}|conductor [a-z.]{0,3}|[ \n#]){0,6}") {
+        fn any_text_is_accepted_or_refused(text in "(.{0,12}|tester [a-z]{0,3}|conductor [a-z.]{0,3}|(dut|auth) [a-z@:]{0,3}|[ \n#]){0,6}") {
             if let Ok(hosts) = text.parse::<Hosts>() {
                 prop_assert_eq!(hosts.to_string().parse(), Ok(hosts), "{}", text);
             }

@@ -25,6 +25,11 @@ pub enum Answer {
         /// Version of the conductor.
         version: String,
     },
+    /// The Testers have agreed on the start of the trial.
+    Starts {
+        /// Time until then, in nanoseconds.
+        in_ns: u64,
+    },
     /// It is alive; the sums of the Testers' counters.
     Counters {
         /// Number of queries sent, replies in time, valid ones among them, queries without a reply in time, and queries
@@ -59,6 +64,7 @@ mod tests {
         fn what_is_said_is_understood(counters: [u64; 5], text: String) {
             let all = [
                 Answer::Ready { version: text.clone() },
+                Answer::Starts { in_ns: counters[0] },
                 Answer::Counters { counters },
                 Answer::Refused { why: text.clone() },
                 Answer::Failed { why: text },

@@ -33,6 +33,9 @@ pub enum RunError {
     /// The other hosts are not what the run needs.
     #[error("{0}")]
     Elsewhere(String),
+    /// Several Testers cannot measure this.
+    #[error("--hosts: {0}")]
+    Testers(String),
     /// The engine that was asked for cannot be had.
     #[error("the engine `kernel`: {0}; ask for `auto` to fall back to sockets")]
     Engine(String),
@@ -78,7 +81,7 @@ impl RunError {
                 true
             }
             RunError::NotInExperiment { .. } | RunError::Certificate(_) | RunError::Dut(_) => true,
-            RunError::Runs(_) | RunError::Elsewhere(_) => true,
+            RunError::Runs(_) | RunError::Elsewhere(_) | RunError::Testers(_) => true,
             RunError::Adapter(e) => !matches!(e, AdapterError::NotInstalled { .. }),
             RunError::Zone(e) => matches!(e, ZoneError::TooLarge { .. }),
             RunError::Testbed(e) => matches!(e, TestbedError::Cpus { .. }),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use lab::CpuList;
-use lab::agent::{Agent, Conditions, judge};
+use lab::agent::{Agent, Conditions, Reports, judge};
 use measure::Pacing;
 use record::{Trial, TrialRequest};
 
@@ -22,6 +22,7 @@ pub(crate) struct Watching {
 
 /// Refuses what has no trial to watch.
 pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
+    dut.check_host()?;
     if dut.is_given() && !dut.watches() {
         bail!("--dut needs --dut-process: the name of the server's processes there");
     }
@@ -57,7 +58,7 @@ impl Watching {
     pub(crate) fn end(self, trial: &mut Trial) -> Result<(), Failure> {
         let Some(mut agent) = self.agent else { return Ok(()) };
         let seen = agent.end(trial.duration_s).map_err(Failure::run)?;
-        judge(trial, &seen, &self.conditions);
+        judge(trial, &Reports { dut: Some(&seen), authdns: None }, &self.conditions);
         if seen.alive {
             return Ok(());
         }

@@ -12,6 +12,7 @@ use crate::arguments::address::parse_target;
 use crate::arguments::choice::choice;
 use crate::arguments::elsewhere::ElsewhereArgs;
 use crate::arguments::engine::ENGINE;
+use crate::arguments::hosts::HostsArgs;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::arguments::wait::WaitArgs;
 
@@ -27,6 +28,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
   The servers of another host, configured and started there over ssh; the AuthDNS runs here
     dnsdyno run dns64-rfc8219 --dut root@192.0.2.1 --dut-address 2001:db8::1,192.0.2.1
+
+  By several Testers at once: the file names hosts as `tester`, that of the servers as `dut`, and that of the AuthDNS as `auth`
+    dnsdyno run dns64-rfc8219 --hosts hosts.txt
 
   The last one was killed: what it had done is kept, the rest is done
     dnsdyno run --resume last
@@ -67,6 +71,8 @@ pub(crate) struct RunArgs {
     pub(crate) remote: Vec<(String, Custom)>,
     #[command(flatten)]
     pub(crate) elsewhere: ElsewhereArgs,
+    #[command(flatten)]
+    pub(crate) hosts: HostsArgs,
     /// Take this certificate of the Tester, from `verify` or `selftest`, made on this machine with the path, engine and
     /// transport of the trials, instead of a self-test; no rate is above it
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]

@@ -1,6 +1,7 @@
 //! `dnsdyno run`: an experiment in the lab.
 
 mod args;
+mod hosts;
 mod keeper;
 mod live;
 mod metrics;
@@ -10,15 +11,16 @@ mod trust;
 use std::path::Path;
 
 use experiment::{Experiment, Found};
-use lab::agent::{Agents, Lines};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
-use lab::{Checked, CpuList, Elsewhere, Entered, Event, RunOptions, run_experiment};
-use record::{CellRecord, CertificateFile, Check, EngineKind, HostFacts, Run, Store};
+use lab::job::JobPlan;
+use lab::{Checked, CpuList, Elsewhere, Entered, Event, RunOptions, Testers, run_experiment};
+use record::{CellRecord, CertificateFile, Check, EngineChoice, EngineKind, HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
 
 pub(crate) use self::args::{EXAMPLES, RunArgs};
+use self::hosts::Started;
 use self::keeper::Keeper;
 use self::live::{Board, View};
 use self::metrics::Listener;
@@ -43,7 +45,8 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
             if args.quick { experiment.quick() } else { experiment }
         }
     };
-    let options = options(&args, resumed)?;
+    let job = args.hosts.plan()?;
+    let options = options(&args, job.as_ref(), resumed)?;
     let checked = lab::check(&experiment, &options).map_err(failure)?;
     if args.dry_run {
         plan::show(&checked, options.engine);
@@ -61,22 +64,17 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     variables.extend(approved);
     // Held by the outer process until the inner one has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
-    // ssh runs outside, as the user; the process inside inherits the pipes.
-    let lines = match lab::is_inside() {
-        true => Lines::default(),
-        false => Lines::open(&options.elsewhere.remotes, &options.version).map_err(Failure::run)?,
-    };
-    variables.extend(lines.variables().map_err(Failure::run)?);
+    let started = Started::new(&options, job.as_ref())?;
+    variables.extend(started.variables().map_err(Failure::run)?);
     // From here on this is the first process of a pid namespace; the process outside only waits.
     let lab = match lab::enter_with(&variables, checked.network()).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,
         Entered::Outside(code) => {
-            drop(lines);
+            drop(started);
             return outside(code);
         }
     };
-    let agents = Agents::inherited(lab.interrupted()).map_err(Failure::run)?;
-    let elsewhere = Elsewhere { agents, ..options.elsewhere.clone() };
+    let elsewhere = hosts::inherited(&lab, &options)?;
     let store = if args.no_store { None } else { Some(args.store.open()?) };
     let board = Board::new();
     let viewed = live::is_wanted(args.plain);
@@ -134,20 +132,24 @@ fn again(run: &Run) -> Result<Experiment, Failure> {
 }
 
 /// Returns the options of the lab; a resumed run has those that it began with.
-fn options(args: &RunArgs, resumed: Option<Run>) -> Result<RunOptions, Failure> {
+fn options(
+    args: &RunArgs,
+    job: Option<&JobPlan>,
+    resumed: Option<Run>,
+) -> Result<RunOptions, Failure> {
     let mut options = RunOptions {
         servers_dir: args.servers_dir.clone(),
         only: args.servers.clone(),
         custom: args.custom.iter().chain(&args.remote).cloned().collect(),
         link: args.link,
         path: args.path,
-        engine: args.engine,
+        engine: engine(args)?,
         certificate: args
             .certificate
             .as_ref()
             .map(|path| CertificateFile::read(path).map_err(Failure::input))
             .transpose()?,
-        elsewhere: args.elsewhere.hosts(),
+        elsewhere: elsewhere(args, job)?,
         seed: args.seed,
         keep: args.keep,
         command: command_line(),
@@ -163,6 +165,26 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> Result<RunOptions, Failure> 
         options.go_on(run);
     }
     Ok(options)
+}
+
+/// Returns the engine that was asked for: slices of a load are sent by sockets.
+fn engine(args: &RunArgs) -> Result<Option<EngineChoice>, Failure> {
+    match (args.hosts.is_given(), args.engine) {
+        (false, engine) => Ok(engine),
+        (true, Some(EngineChoice::Kernel)) => {
+            let why = "--hosts: several Testers send with sockets; leave --engine kernel out";
+            Err(Failure::input(anyhow::anyhow!(why)))
+        }
+        (true, _) => Ok(Some(EngineChoice::Sockets)),
+    }
+}
+
+/// Returns the hosts that are elsewhere, without what is started there.
+fn elsewhere(args: &RunArgs, job: Option<&JobPlan>) -> Result<Elsewhere, Failure> {
+    let hosts = job.map(|job| &job.hosts);
+    let named = args.elsewhere.with(hosts).map_err(Failure::BadInput)?;
+    let testers = hosts.map(|hosts| Testers { count: hosts.testers.len(), job: None });
+    Ok(Elsewhere { testers, ..named.hosts() })
 }
 
 /// Measures the host before the run; `None` for a resumed run, which has the facts from its start.

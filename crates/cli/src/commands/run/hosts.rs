@@ -1,0 +1,50 @@
+//! What the process outside of the lab starts for the one inside: agents on other hosts, and a job of Testers. It has the user's
+//! own rights, keys and known hosts; the process inside inherits the pipes.
+
+use std::io;
+
+use lab::agent::{Agents, Lines};
+use lab::job::{Job, JobError, JobLine, JobPlan, SharedJob};
+use lab::{Elsewhere, Lab, RunOptions, Testers};
+
+use crate::failure::Failure;
+
+/// What was started for the process inside; it ends when this is dropped.
+#[derive(Default)]
+pub(super) struct Started {
+    lines: Lines,
+    job: Option<JobLine>,
+}
+
+impl Started {
+    /// Starts all that a run needs, if this is the process outside. It makes no thread.
+    pub(super) fn new(options: &RunOptions, job: Option<&JobPlan>) -> Result<Self, Failure> {
+        if lab::is_inside() {
+            return Ok(Self::default());
+        }
+        let remotes = &options.elsewhere.remotes;
+        let lines = Lines::open(remotes, &options.version).map_err(Failure::run)?;
+        let job = job.map(JobLine::open).transpose().map_err(Failure::run)?;
+        Ok(Started { lines, job })
+    }
+
+    /// Returns the variables with which the process inside, started next, finds all of it.
+    pub(super) fn variables(&self) -> io::Result<Vec<(&'static str, String)>> {
+        let mut variables = self.lines.variables()?;
+        variables.extend(self.job.as_ref().map(JobLine::variable).transpose()?);
+        Ok(variables)
+    }
+}
+
+/// Returns the hosts of a run with what this process has inherited.
+pub(super) fn inherited(lab: &Lab, options: &RunOptions) -> Result<Elsewhere, Failure> {
+    let (version, interrupted) = (&options.version, lab.interrupted());
+    let agents = Agents::inherited(interrupted).map_err(Failure::run)?;
+    let job = Job::inherited(version, interrupted).map_err(Failure::run)?.map(SharedJob::new);
+    let planned = options.elsewhere.testers.as_ref();
+    if planned.is_some() && job.is_none() {
+        return Err(Failure::run(JobError::Gone));
+    }
+    let testers = planned.map(|planned| Testers { job, ..planned.clone() });
+    Ok(Elsewhere { agents, testers, ..options.elsewhere.clone() })
+}
