@@ -183,8 +183,15 @@ impl Setup {
             dropped: unread + dropped.received,
             ..EngineCounters::default()
         };
-        let facts = UdpFacts {
-            sockets: tester.ports(),
+        let facts = self.facts(tester.ports());
+        let reports = reports(tally, counters, &spent, self.request.duration);
+        Ok(Ran { facts, before: use_before, reports })
+    }
+
+    /// Returns the facts of `ports` source ports, as those of sockets have them.
+    fn facts(&self, ports: usize) -> UdpFacts {
+        UdpFacts {
+            sockets: ports,
             gso: false,
             gro: false,
             timestamps: true,
@@ -193,9 +200,7 @@ impl Setup {
             // There is no queue of a socket.
             receive_buffer: self.request.sockets.buffer,
             send_buffer: self.request.sockets.buffer,
-        };
-        let reports = reports(tally, counters, &spent, self.request.duration);
-        Ok(Ran { facts, before: use_before, reports })
+        }
     }
 
     /// Checks that this user may load the programs, and that the device takes them.
