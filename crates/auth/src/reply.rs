@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     NoData,
     /// The name does not exist.
     NxDomain,
+    /// The servers of a zone below.
+    Referral,
     /// Another return code.
     Error,
 }

@@ -37,6 +37,7 @@ pub mod exec;
 mod features;
 mod generator;
 pub mod host;
+pub mod internet;
 pub mod job;
 mod leftovers;
 mod limit;
