@@ -18,6 +18,11 @@ const WINDOW: RangeInclusive<u32> = 1..=1 << 20;
 const LATER_STARTS: RangeInclusive<u32> = 0..=100;
 const REPEAT_NAMES: RangeInclusive<u64> = 1..=1 << 24;
 const HOSTS: RangeInclusive<u64> = 1..=100_000_000;
+/// Bounds of an Internet in a box: top-level domains, what is in each, all names, servers of domains.
+const TLDS: RangeInclusive<u32> = 1..=8_000;
+const BELOW: RangeInclusive<u32> = 1..=1 << 20;
+const NAMES: RangeInclusive<u64> = 256..=1 << 20;
+const NAME_SERVERS: RangeInclusive<u32> = 2..=48_000;
 const DELEGATIONS: RangeInclusive<u64> = 100..=200_000_000;
 const UPDATES: RangeInclusive<u64> = 1..=1_000_000;
 const THREADS: RangeInclusive<usize> = 1..=4_096;
@@ -29,6 +34,8 @@ const SHARE: RangeInclusive<f64> = 0.0..=1.0;
 /// Largest number of letters in the name of an experiment, and of rates of a load.
 const MAX_NAME: usize = 64;
 const MAX_RATES: usize = 1_000;
+/// Largest number of delays of an Internet in a box.
+const MAX_DELAYS: usize = 64;
 /// Largest number of lanes: they share the 256 queries of one dns64perf experiment.
 const MAX_LANES: u32 = measure::pacing::EXPERIMENT;
 
@@ -40,7 +47,7 @@ type Invalid = (&'static str, String);
 /// # Errors
 /// With the first value that cannot be accepted.
 pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
-    let checks = [common, workload, streams, search, methods, replication, machine, cpus];
+    let checks = [common, workload, streams, internet, search, methods, replication, machine, cpus];
     checks.iter().try_for_each(|check| check(s))
 }
 
@@ -160,6 +167,55 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
         w.replay.is_none() || !timed || s.tester.transport == Transport::Udp,
         "tester.transport",
         "a replay at the times of its capture is over udp; the method `closed` sends its queries over any transport",
+    )
+}
+
+/// Checks the Internet in a box, which is for one cold trial after each start of a resolver.
+fn internet(s: &Settings) -> Result<(), Invalid> {
+    let (w, Some(box_)) = (&s.workload, &s.workload.internet) else { return Ok(()) };
+    must(
+        w.queries.is_none() && w.replay.is_none() && !w.has_zone(),
+        "workload.internet",
+        "`internet` has its own zones and queries: leave out `queries`, `replay`, `zone-file` and `hosts`",
+    )?;
+    must(
+        s.role == Role::Resolver && s.method == Method::Closed,
+        "workload.internet",
+        "`internet` is for the role `resolver` and the method `closed`: resolvers start cold at its root",
+    )?;
+    must(
+        s.warm_up == Nanos::ZERO,
+        "warm-up",
+        "a resolver of an `internet` starts with an empty cache: leave out `warm-up`",
+    )?;
+    within(box_.tlds, TLDS, "workload.internet.tlds")?;
+    within(box_.domains, BELOW, "workload.internet.domains")?;
+    within(box_.hosts, BELOW, "workload.internet.hosts")?;
+    let names = u64::from(box_.tlds) * u64::from(box_.domains) * u64::from(box_.hosts);
+    let why = format!(
+        "`tlds` times `domains` times `hosts` are {names} names: {} to {}",
+        NAMES.start(),
+        NAMES.end()
+    );
+    must(NAMES.contains(&names), "workload.internet.hosts", why)?;
+    within(box_.queries, HOSTS, "workload.internet.queries")?;
+    within(box_.servers, NAME_SERVERS, "workload.internet.servers")?;
+    let shares = [
+        (box_.hit_rate, "workload.internet.hit-rate"),
+        (box_.missing, "workload.internet.missing"),
+        (box_.glueless, "workload.internet.glueless"),
+        (box_.wildcards, "workload.internet.wildcards"),
+        (box_.signed, "workload.internet.signed"),
+        (box_.loss, "workload.internet.loss"),
+        (box_.truncated, "workload.internet.truncated"),
+    ];
+    shares.into_iter().try_for_each(|(share, key)| within(share, SHARE, key))?;
+    let delays = box_.delays.len() <= MAX_DELAYS;
+    must(delays, "workload.internet.delays", format!("`delays` has {MAX_DELAYS} at most"))?;
+    must(
+        box_.loss + box_.truncated <= 1.0,
+        "workload.internet.truncated",
+        "`loss` and `truncated` sum to more than 1",
     )
 }
 

@@ -20,8 +20,8 @@ use crate::query_stream::Prepared;
 use crate::ready::{Question, answers};
 use crate::run::Event;
 use crate::server::Installed;
-use crate::session::{Cell, Session, Shortfall, names};
-use crate::visit::{Started, unlike_rfc8219};
+use crate::session::{Cell, Session, Shortfall};
+use crate::visit::{Started, names, unlike_rfc8219};
 
 /// Note on a server that is not in the lab.
 const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and configuration were not seen, nor was it \

@@ -9,7 +9,7 @@ use experiment::file::Role;
 use experiment::settings::{Idle, TesterSettings};
 use experiment::visit::Found;
 use experiment::{
-    BenchError, Circumstances, Method, NameBudget, OneHost, Point, Visit, visit_estimate, visits,
+    BenchError, Circumstances, Method, OneHost, Point, Visit, visit_estimate, visits,
 };
 use measure::{Link, Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
@@ -31,7 +31,7 @@ use crate::server::{Installed, ServerError, Service, transport_port};
 use crate::testbed::{Host, Testbed, address_v4, address_v6};
 use crate::tuning::Tuning;
 use crate::variables;
-use crate::visit::{Started, share_self_test, unlike_rfc8219};
+use crate::visit::{Started, names, share_self_test, unlike_rfc8219};
 use crate::zone_load::zone_load;
 use crate::zonefile::{ZoneError, write_zone};
 
@@ -346,7 +346,8 @@ impl<'a> Session<'a> {
         let lacks = |(name, value): (&String, &experiment::settings::Scalar)| {
             adapter.lacks(name, &value.0, version)
         };
-        if let Some(why) = point.settings.variables.iter().find_map(lacks) {
+        let lacking = point.settings.variables.iter().find_map(lacks);
+        if let Some(why) = lacking.or_else(|| variables::no_root(adapter, point)) {
             return Err(Shortfall::Cannot(why));
         }
         if adapter.speaks(transport, version) {
@@ -438,7 +439,8 @@ impl<'a> Session<'a> {
             return Ok(None);
         }
         let Some(name) = authority(&point.settings) else {
-            return self.authdns(point, asked).map(|process| Some(Upstream::AuthDns(process)));
+            let process = self.authdns(point, asked, stream);
+            return process.map(|process| Some(Upstream::AuthDns(process)));
         };
         let installed = self.companion(name)?;
         let service = Service {
@@ -457,14 +459,21 @@ impl<'a> Session<'a> {
     }
 
     /// Starts the AuthDNS that a resolver or DNS64 server queries.
-    fn authdns(&self, point: &Point, asked: &QuestionPlan) -> Result<Process, Shortfall> {
+    fn authdns(
+        &self,
+        point: &Point,
+        asked: &QuestionPlan,
+        stream: Option<&Prepared>,
+    ) -> Result<Process, Shortfall> {
         // A resolver synthesises nothing: every queried record must exist.
         let share = point.settings.workload.aaaa_share;
         let aaaa_share = if point.settings.role == Role::Resolver { 1.0 } else { share };
         let serves = Serves::Dut { aaaa_share };
         let (lab, testbed) = (self.lab, &self.testbed);
-        let started =
-            authdns::start(serves, &asked.namespace, asked.pref64, testbed, lab, self.dir);
+        let started = match stream.and_then(|stream| stream.internet.as_ref()) {
+            Some(internet) => authdns::start_internet(internet, testbed, lab, self.dir),
+            None => authdns::start(serves, &asked.namespace, asked.pref64, testbed, lab, self.dir),
+        };
         started.map_err(|e| Shortfall::Failed(e.to_string()))
     }
 
@@ -479,6 +488,9 @@ impl<'a> Session<'a> {
         let role = point.settings.role;
         let variables = point.settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone()));
         let mut variables: BTreeMap<String, String> = variables.collect();
+        if let Some(internet) = stream.and_then(|stream| stream.internet.as_ref()) {
+            variables.extend(internet.variables());
+        }
         let transport = point.settings.tester.transport;
         if !transport.is_datagram() {
             let clients = point.settings.tester.clients.unwrap_or(1);
@@ -557,6 +569,7 @@ impl<'a> Session<'a> {
         let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;
         let differs = unlike_rfc8219(&point.settings, stream.is_some());
         let names = names(&asked, role, stream.as_ref(), false);
+        let internet = stream.as_ref().and_then(|stream| stream.internet.clone());
         let bench = bench.replaying(stream.and_then(|stream| stream.capture));
         let started = Started {
             bench,
@@ -572,26 +585,14 @@ impl<'a> Session<'a> {
             conforms: true,
         };
         let found = self.measure_started(v, cell, started, notify)?;
-        if let Some(load) = loaded.filter(|_| !matches!(found, Found::Void(_))) {
+        let is_void = matches!(found, Found::Void(_));
+        if let Some(load) = loaded.filter(|_| !is_void) {
             load.add_to(&mut cell.record);
+        }
+        if let Some(internet) = internet.filter(|_| !is_void) {
+            internet.add_to(&mut cell.record, v.repeat);
         }
         self.visited(v, cell, &found, notify);
         Ok(())
-    }
-}
-
-/// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only
-/// with `may_reuse`. Names of a stream are not counted.
-pub(crate) fn names(
-    asked: &QuestionPlan,
-    role: Role,
-    stream: Option<&Prepared>,
-    may_reuse: bool,
-) -> NameBudget {
-    let size = asked.namespace.size();
-    match (stream, role) {
-        (Some(_), _) => NameBudget::new(u64::MAX, false),
-        (None, Role::Authoritative) => NameBudget::of_zone(size),
-        (None, _) => NameBudget::new(size, may_reuse),
     }
 }

@@ -28,6 +28,20 @@ pub(crate) fn check(experiment: &Experiment, adapters: &[Adapter]) -> Result<(),
     Ok(())
 }
 
+/// Variable of templates with the path of the root hints, for a resolver that starts at the root.
+pub(crate) const ROOT_HINTS: &str = "root_hints";
+
+/// Returns why a server cannot start at the root of an Internet in a box, if a point has one.
+pub(crate) fn no_root(adapter: &Adapter, point: &Point) -> Option<String> {
+    let can = adapter.remote.is_none() && adapter.knows_variable(ROOT_HINTS);
+    (point.settings.workload.internet.is_some() && !can).then(|| {
+        format!(
+            "{} does not start at the root of the lab: its adapter has no `{ROOT_HINTS}`",
+            adapter.title
+        )
+    })
+}
+
 /// Returns the settings of a server's cell at a point: the varied ones, without variables that its adapter lacks.
 pub(crate) fn cell_settings(adapter: &Adapter, point: &Point) -> BTreeMap<String, String> {
     let mut settings = point.varied.clone();

@@ -10,6 +10,8 @@ use measure::{Nanos, Pacing};
 use record::{CellRecord, VoidRepeat};
 
 use crate::bench::LabBench;
+use crate::query_stream::{ColdBox, Prepared};
+use crate::question_plan::QuestionPlan;
 use crate::run::Event;
 use crate::session::{Cell, Session, Shortfall};
 
@@ -172,6 +174,25 @@ fn survived(
             Ok(found)
         }
         failed => failed,
+    }
+}
+
+/// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only
+/// with `may_reuse`. Names of a stream are not counted, but a cold server is asked for those of an Internet in a box once.
+pub(crate) fn names(
+    asked: &QuestionPlan,
+    role: Role,
+    stream: Option<&Prepared>,
+    may_reuse: bool,
+) -> NameBudget {
+    let size = asked.namespace.size();
+    match (stream, role) {
+        (Some(stream), _) => {
+            let once = stream.internet.as_ref().map(ColdBox::queries);
+            NameBudget::new(once.unwrap_or(u64::MAX), false)
+        }
+        (None, Role::Authoritative) => NameBudget::of_zone(size),
+        (None, _) => NameBudget::new(size, may_reuse),
     }
 }
 

@@ -7,9 +7,9 @@ use wire::Name;
 
 use super::{Choice, Internet};
 
-/// Number of new names that are asked for before a name is repeated: its answer is there by then, unless more queries than these
-/// are outstanding.
-const GAP: u64 = 256;
+/// Largest number of new names that are asked for before a name is repeated: its answer is there by then, unless more queries
+/// than these are outstanding.
+const MAX_GAP: u64 = 4_096;
 /// Share of names that are asked for AAAA, the others for A.
 const AAAA: f64 = 0.25;
 
@@ -62,18 +62,29 @@ impl InternetQueries {
         self.count - (self.count as f64 * self.hit_rate).floor() as u64
     }
 
-    /// Checks that there are enough names.
+    /// Returns the number of new names between a name and its repetition, at least: an eighth of all.
+    fn gap(&self) -> u64 {
+        (self.names() / 8).clamp(1, MAX_GAP)
+    }
+
+    /// Returns how many of the first `count` queries were asked before. Names that could not be repeated at the beginning are made
+    /// up for.
+    pub fn repeated(&self, count: u64) -> u64 {
+        let due = (count as f64 * self.hit_rate).floor() as u64;
+        due.min(count.saturating_sub(self.gap()))
+    }
+
+    /// Checks that there are enough of `names` names.
     ///
     /// # Errors
     /// If there are too few.
-    pub fn check(&self, internet: &Internet) -> Result<(), TooFewNames> {
-        let (names, needed) = (internet.names().count() as u64, self.names().max(GAP));
-        let queries = self.count;
+    pub fn check(&self, names: u64) -> Result<(), TooFewNames> {
+        let (queries, needed) = (self.count, self.count - self.repeated(self.count));
         (needed <= names).then_some(()).ok_or(TooFewNames { queries, needed, names })
     }
 
     /// Writes the queries in the format of dnsperf, names in random order. Each has one type, so that a repeated name is a
-    /// repeated question. At every place of the file the share is right to one query, once 256 names were asked for.
+    /// repeated question. After an eighth of the file the share is right at every place, to one query.
     ///
     /// # Errors
     /// If writing to `out` fails.
@@ -88,10 +99,8 @@ impl InternetQueries {
         }
         let (mut written, mut new) = (WrittenQueries::default(), 0);
         for number in 1..=self.count {
-            // Names that could not be repeated at the beginning are made up for.
-            let due = (number as f64 * self.hit_rate).floor() as u64 > written.repeated;
-            let repeated = due && new >= GAP;
-            let place = if repeated { rng.below(new - GAP + 1) } else { new };
+            let repeated = self.repeated(number) > written.repeated;
+            let place = if repeated { rng.below(new - self.gap() + 1) } else { new };
             let name = names[place as usize];
             let is_aaaa = internet.plan().is_in(AAAA, name, Choice::AsksAaaa);
             writeln!(out, "{name} {}", if is_aaaa { "AAAA" } else { "A" })?;

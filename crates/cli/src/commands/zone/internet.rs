@@ -126,7 +126,8 @@ impl InternetArgs {
         }
         let (count, hit_rate, seed) = (self.count, self.hit_rate, self.seed);
         let queries = InternetQueries { count, hit_rate, seed };
-        queries.check(internet).map_err(|e| Failure::input(anyhow!("--queries: {e}")))?;
+        let names = internet.names().count() as u64;
+        queries.check(names).map_err(|e| Failure::input(anyhow!("--queries: {e}")))?;
         Ok(Some(queries))
     }
 }
