@@ -104,7 +104,8 @@ impl Internet {
         if self.text("auth.txt").is_empty() && told.contains("unshare") {
             return Err(format!("no network namespaces: {told}"));
         }
-        let files = ["auth.err", "resolver.txt", "ready.txt", "load.txt"].map(|name| self.text(name));
+        let files =
+            ["auth.err", "resolver.txt", "ready.txt", "load.txt"].map(|name| self.text(name));
         assert!(output.status.success(), "{told}{}", files.join("\n"));
         Ok(())
     }
@@ -184,7 +185,8 @@ fn unbound_resolves_from_the_root_and_hits_as_often_as_is_set() {
     let stats = internet.text("stats.txt");
     let value = |name: &str| {
         let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        line.and_then(|value| value.parse::<f64>().ok()).unwrap_or_else(|| panic!("{name}: {stats}"))
+        line.and_then(|value| value.parse::<f64>().ok())
+            .unwrap_or_else(|| panic!("{name}: {stats}"))
     };
     let hit_rate = value("total.num.cachehits") / value("total.num.queries");
     assert!((hit_rate - 0.5).abs() < 0.01, "{hit_rate}: {stats}");
@@ -252,10 +254,12 @@ fn what_cannot_be_served_is_said() {
         let output = output.expect("starts");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let make = ["zone", "internet", "--tlds", "1", "--domains", "2", "--hosts", "3", "--output", "box"];
+    let make =
+        ["zone", "internet", "--tlds", "1", "--domains", "2", "--hosts", "3", "--output", "box"];
     assert_eq!(run(&make).0, Some(0));
     let made = |more: &[&'static str]| [&make[..8], more].concat();
-    let served = |more: &[&'static str]| [&["auth", "--internet", "box", "--listen"][..], more].concat();
+    let served =
+        |more: &[&'static str]| [&["auth", "--internet", "box", "--listen"][..], more].concat();
     let table: [(Vec<&str>, &str); 7] = [
         (make.to_vec(), "exists already: choose another folder"),
         (made(&["--output", "new", "--queries", "q"]), "there are 6: ask for fewer"),

@@ -141,7 +141,9 @@ pub(crate) fn start_internet(
     let wait = if shares { "sleep" } else { "auto" };
     // The address that is asked says which server is: one socket has all.
     let any = format!("0.0.0.0:{PORT}");
-    command.extend(["--listen", &any, "--cpus", &cpus.to_string(), "--wait", wait].map(OsString::from));
+    command.extend(
+        ["--listen", &any, "--cpus", &cpus.to_string(), "--wait", wait].map(OsString::from),
+    );
     if testbed.path() == LinkPath::Wire {
         command.push("--no-gro".into());
     }

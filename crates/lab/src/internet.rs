@@ -226,7 +226,10 @@ mod tests {
         let files = fs::read_dir(dir.path().join("zones")).unwrap().count();
         assert_eq!(files, written.zones);
         let hints = fs::read_to_string(written.hints).unwrap();
-        assert!(hints.starts_with(". 3600000 NS a.root-servers.\na.root-servers. 3600000 A 10.53.0.1\n"));
+        assert!(
+            hints
+                .starts_with(". 3600000 NS a.root-servers.\na.root-servers. 3600000 A 10.53.0.1\n")
+        );
         let again = write_internet(&internet, dir.path()).unwrap_err().to_string();
         assert!(again.contains("zones exists already: choose another folder"), "{again}");
     }

@@ -27,8 +27,8 @@ use wire::{Name, Namespace, Qclass};
 use crate::replication::ZONE;
 
 pub(crate) use self::check::Inputs;
-use self::cold::check_internet;
 pub(crate) use self::cold::ColdBox;
+use self::cold::check_internet;
 pub(crate) use self::prepare::{CaptureFile, Prepared};
 
 /// Apex of a generated zone.

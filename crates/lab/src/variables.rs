@@ -167,11 +167,8 @@ mod tests {
             let text = SERVERS.iter().find(|(built_in, _)| *built_in == name).expect(name).1;
             let adapter = Adapter::parse(text, Path::new(name)).expect(name);
             for ds in ["", "12345 13 2 00ff"] {
-                let chosen = [
-                    (ROOT_HINTS, "/box/hints"),
-                    ("root_anchor", "/box/anchor"),
-                    ("root_ds", ds),
-                ];
+                let chosen =
+                    [(ROOT_HINTS, "/box/hints"), ("root_anchor", "/box/anchor"), ("root_ds", ds)];
                 let chosen = chosen.map(|(name, value)| (name.to_owned(), value.to_owned()));
                 let variables = adapter.with_defaults(&chosen.into());
                 let sample = Setting::sample(Role::Resolver, false, "9999", true);

@@ -130,7 +130,13 @@ impl Parsed {
     }
 }
 
-fn ask(internet: &InternetConfig, server: &str, qname: &str, qtype: Qtype, edns: Option<Edns>) -> Parsed {
+fn ask(
+    internet: &InternetConfig,
+    server: &str,
+    qname: &str,
+    qtype: Qtype,
+    edns: Option<Edns>,
+) -> Parsed {
     let query = QueryTemplate::new(&name(qname), qtype, false, false, edns.as_ref());
     let mut out = [0; MAX_DATAGRAM];
     let server = Some(server.parse().expect(server));
@@ -238,11 +244,28 @@ fn servers_refuse_what_is_not_theirs_and_all_is_logged() {
 /// A signed zone: a host, a delegation without and one with DS, and a wildcard below an empty name.
 fn signed() -> InternetConfig {
     let lines = [
-        "s SOA -", "s RRSIG SOA", "s NS ns.x", "s RRSIG NS", "s NSEC b.s", "s RRSIG NSEC",
-        "b.s A 198.18.0.1", "b.s RRSIG A", "b.s NSEC d.s", "b.s RRSIG NSEC",
-        "d.s NS ns.x", "d.s NSEC e.s", "d.s RRSIG NSEC",
-        "e.s NS ns.x", "e.s DS -", "e.s RRSIG DS", "e.s NSEC *.w.s", "e.s RRSIG NSEC",
-        "*.w.s A 198.18.0.2", "*.w.s RRSIG A", "*.w.s NSEC s", "*.w.s RRSIG NSEC",
+        "s SOA -",
+        "s RRSIG SOA",
+        "s NS ns.x",
+        "s RRSIG NS",
+        "s NSEC b.s",
+        "s RRSIG NSEC",
+        "b.s A 198.18.0.1",
+        "b.s RRSIG A",
+        "b.s NSEC d.s",
+        "b.s RRSIG NSEC",
+        "d.s NS ns.x",
+        "d.s NSEC e.s",
+        "d.s RRSIG NSEC",
+        "e.s NS ns.x",
+        "e.s DS -",
+        "e.s RRSIG DS",
+        "e.s NSEC *.w.s",
+        "e.s RRSIG NSEC",
+        "*.w.s A 198.18.0.2",
+        "*.w.s RRSIG A",
+        "*.w.s NSEC s",
+        "*.w.s RRSIG NSEC",
     ];
     let servers = zone("x", &["x SOA -", "x NS ns.x", "ns.x A 10.53.64.9"]);
     internet(vec![zone("s", &lines), servers])
@@ -302,13 +325,17 @@ fn a_long_answer_is_whole_over_a_stream_only() {
         let (mut out, server) = (vec![0; room], Some(Ipv4Addr::new(10, 53, 64, 9).into()));
         let reply = internet.reply(server, query.bytes(), carrier, &mut out);
         let parsed = Parsed::of(&out[..reply.len]);
-        assert_eq!((parsed.sections[0].len(), parsed.header.is_truncated()), (records, records == 0));
+        assert_eq!(
+            (parsed.sections[0].len(), parsed.header.is_truncated()),
+            (records, records == 0)
+        );
     }
 }
 
 #[test]
 fn each_server_has_one_of_the_delays() {
-    let internet = InternetConfig { delays: vec![Nanos(1), Nanos(2), Nanos(3)], ..internet(zones()) };
+    let internet =
+        InternetConfig { delays: vec![Nanos(1), Nanos(2), Nanos(3)], ..internet(zones()) };
     let mut counts = [0; 3];
     for number in 0..3_000 {
         let server = Some(IpAddr::V4(Ipv4Addr::from(0x0a35_4000 + number)));

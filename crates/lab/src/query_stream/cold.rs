@@ -170,7 +170,10 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 600);
         assert_eq!((made.queries(), made.root().to_string()), (600, "10.53.0.1".to_owned()));
         let arguments = made.arguments().join(" ");
-        assert!(arguments.ends_with("/internet --server-delays 1ms,20ms --fault truncate:0.01"), "{arguments}");
+        assert!(
+            arguments.ends_with("/internet --server-delays 1ms,20ms --fault truncate:0.01"),
+            "{arguments}"
+        );
         let variables = made.variables();
         assert!(variables[ROOT_HINTS].ends_with("/internet/hints"), "{variables:?}");
         assert_eq!((variables["root_anchor"].as_str(), variables["root_ds"].as_str()), ("", ""));

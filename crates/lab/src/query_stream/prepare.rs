@@ -65,7 +65,13 @@ impl Prepared {
         if let Some(settings) = &stream.internet {
             let queries = dir.join("queries");
             let internet = Some(ColdBox::new(settings, dir, &queries)?);
-            return Ok(Prepared { zone: None, apex: stream.apex, queries, capture: None, internet });
+            return Ok(Prepared {
+                zone: None,
+                apex: stream.apex,
+                queries,
+                capture: None,
+                internet,
+            });
         }
         let zone = stream.zone.as_ref().map(|source| whole(source, &stream.apex, dir));
         let (zone, range) = match (zone.transpose()?, stream.slice) {

@@ -249,7 +249,8 @@ impl Internet {
             if count > MAX_NAMES {
                 return Err(InternetError::TooManyNames);
             }
-            let tld = tlds.entry(tld).or_insert_with(|| Tld { number: 0, domains: BTreeMap::new() });
+            let tld =
+                tlds.entry(tld).or_insert_with(|| Tld { number: 0, domains: BTreeMap::new() });
             tld.domains.entry(domain).or_default().push(name);
         }
         if tlds.is_empty() {

@@ -67,7 +67,8 @@ fn check(internet: &Internet) {
     for asked in internet.names() {
         let domain = last_labels(asked, 2).expect("a domain");
         let star = domain.prepend(b"*").expect("a short name");
-        let has = |owner: &Name| all[&domain].iter().any(|record| record.0 == *owner && record.1 == A);
+        let has =
+            |owner: &Name| all[&domain].iter().any(|record| record.0 == *owner && record.1 == A);
         assert_eq!(internet.exists(asked), has(asked) || has(&star), "{asked}");
     }
 }
@@ -79,9 +80,8 @@ fn zones_of_made_names_fit_together() {
     check(&made);
     let missing = made.names().filter(|name| !made.exists(name)).count();
     assert!((60..140).contains(&missing), "{missing}");
-    let glueless = made.zones().filter(|zone| {
-        zone.labels().count() == 2 && made.provider(zone) != *zone
-    });
+    let glueless =
+        made.zones().filter(|zone| zone.labels().count() == 2 && made.provider(zone) != *zone);
     let glueless = glueless.count();
     assert!((15..45).contains(&glueless), "{glueless}");
     let again = Internet::new(plan(), synthetic(4, 25, 10)).expect("valid");
@@ -99,8 +99,17 @@ fn extreme_shares_are_possible() {
 #[test]
 fn names_of_a_capture_become_zones() {
     let asked = [
-        "WWW.Example.com", "www.example.com", "a.b.c.example.com", "example.com", "com", "wpad",
-        "ns1.example.com", "x.nic-servers.com", "a.root-servers", "*.example.org", "1.2.in-addr.arpa",
+        "WWW.Example.com",
+        "www.example.com",
+        "a.b.c.example.com",
+        "example.com",
+        "com",
+        "wpad",
+        "ns1.example.com",
+        "x.nic-servers.com",
+        "a.root-servers",
+        "*.example.org",
+        "1.2.in-addr.arpa",
     ];
     let internet = Internet::new(plan(), asked.map(name)).expect("valid");
     let names: Vec<String> = internet.names().map(ToString::to_string).collect();
@@ -181,7 +190,10 @@ fn queries_repeat_as_often_as_is_wanted() {
     }
     let many = InternetQueries { count: 20_000, hit_rate: 0.4, seed: 7 };
     let why = many.check(10_000).expect_err("too few names").to_string();
-    assert!(why.starts_with("20000 queries of this hit rate are for 12000 names, and there are 10000"), "{why}");
+    assert!(
+        why.starts_with("20000 queries of this hit rate are for 12000 names, and there are 10000"),
+        "{why}"
+    );
 }
 
 proptest! {

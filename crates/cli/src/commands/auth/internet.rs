@@ -101,7 +101,9 @@ impl LogFile {
         written.map_err(|e| Failure::run(anyhow!("cannot write the log {path}: {e}")))?;
         match self.lost.load(Ordering::Relaxed) {
             0 => Ok(()),
-            lost => Err(Failure::run(anyhow!("{lost} queries are not in the log {path}: it was too slow"))),
+            lost => Err(Failure::run(anyhow!(
+                "{lost} queries are not in the log {path}: it was too slow"
+            ))),
         }
     }
 }

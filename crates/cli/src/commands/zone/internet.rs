@@ -34,7 +34,13 @@ pub(crate) struct InternetArgs {
     #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["tlds", "domains", "hosts"])]
     capture: Vec<PathBuf>,
     /// Ports whose traffic in the capture is DNS
-    #[arg(long = "port", value_name = "LIST", value_delimiter = ',', default_value = "53", requires = "capture")]
+    #[arg(
+        long = "port",
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "53",
+        requires = "capture"
+    )]
     ports: Vec<u16>,
     /// Share (0 to 1) of the names that do not exist
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = parse_share)]
@@ -161,8 +167,8 @@ fn write_queries(
     path: &PathBuf,
 ) -> Result<(), Failure> {
     let written = queries.write(internet, &mut BufWriter::new(output(path)?));
-    let written = written
-        .map_err(|e| Failure::run(anyhow!("cannot write {}: {e}", path.display())))?;
+    let written =
+        written.map_err(|e| Failure::run(anyhow!("cannot write {}: {e}", path.display())))?;
     eprintln!(
         "{} queries: {:.1} % were asked before; of the other {}, {} are for names that do not exist",
         written.queries,
