@@ -56,7 +56,7 @@ pub enum InternetFolderError {
     #[error("the zone {zone}: {source}")]
     Sign {
         /// Name of the zone.
-        zone: Name,
+        zone: String,
         /// Error of the signer.
         source: SignError,
     },
@@ -65,7 +65,7 @@ pub enum InternetFolderError {
     Read(#[from] ZoneFileError),
     /// A signed zone has no key that its parent could name.
     #[error("the signer gave the zone {0} no key signing key")]
-    NoKey(Name),
+    NoKey(String),
 }
 
 /// Writes the zones of an Internet in a box, and signs those that are to be signed, with the first signer that is installed. The
@@ -132,7 +132,7 @@ fn sign(zone: &Name, path: &Path, keys: &Path, signer: Signer) -> Result<(), Int
         algorithm: Algorithm::EcdsaP256Sha256,
         denial: Denial::Nsec,
     };
-    signing.run().map_err(|source| InternetFolderError::Sign { zone: *zone, source })?;
+    signing.run().map_err(|source| InternetFolderError::Sign { zone: zone.to_string(), source })?;
     fs::rename(&output, path)
         .map_err(|source| InternetFolderError::Write { path: path.to_owned(), source })
 }
@@ -153,7 +153,7 @@ fn delegation_signer(zone: &Name, path: &Path) -> Result<String, InternetFolderE
             return Ok(format!("{tag} {algorithm} 2 {digest}"));
         }
     }
-    Err(InternetFolderError::NoKey(*zone))
+    Err(InternetFolderError::NoKey(zone.to_string()))
 }
 
 /// Returns the tag of a key from the data of its DNSKEY record (RFC 4034 appendix B).

@@ -11,7 +11,7 @@
 use wire::message::{HEADER, flag};
 use wire::name::strip_suffix;
 use wire::writer::Section;
-use wire::{Name, Owner, Qtype, Rcode, ReplyWriter};
+use wire::{Owner, Qtype, Rcode, ReplyWriter};
 
 use super::log::Verdict;
 use super::zone::{Found, Node, RrSet, Star, Zone};
@@ -80,7 +80,8 @@ impl Answer<'_, '_, '_> {
             None => self.deny(&[&node.name]),
         }
         self.addresses(servers);
-        Name::from_wire(&self.name[at..]).map_or(Verdict::Refused, Verdict::Referral)
+        // A name has at most 255 octets.
+        Verdict::Referral(at as u8)
     }
 
     /// Adds the SOA record, whose TTL is that of the negative answer (RFC 2308 section 3), and what denies names.

@@ -22,8 +22,8 @@ pub enum Verdict {
     NoData,
     /// The name does not exist.
     NxDomain,
-    /// The servers of a zone below, which has this name.
-    Referral(Name),
+    /// The servers of a zone below, whose name is that of the question from this octet on.
+    Referral(u8),
     /// An error: it has no zone for the name, or does not answer such queries.
     Refused,
 }
@@ -43,17 +43,18 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Verdict::Answer => f.write_str("answer"),
-            Verdict::NoData => f.write_str("nodata"),
-            Verdict::NxDomain => f.write_str("nxdomain"),
-            Verdict::Referral(zone) => write!(f, "referral {zone}"),
-            Verdict::Refused => f.write_str("refused"),
-        }
+        f.write_str(match self {
+            Verdict::Answer => "answer",
+            Verdict::NoData => "nodata",
+            Verdict::NxDomain => "nxdomain",
+            Verdict::Referral(_) => "referral",
+            Verdict::Refused => "refused",
+        })
     }
 }
 
-/// A query to a server of the Internet in a box. Its text is a line of the log: server, zone, name, type, verdict.
+/// A query to a server of the Internet in a box. Its text is a line of the log: server, zone, name, type, verdict, and the zone
+/// below if that is a referral.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedQuery {
     /// Address of the server.
@@ -68,13 +69,22 @@ pub struct LoggedQuery {
     pub verdict: Verdict,
 }
 
+impl LoggedQuery {
+    /// Returns the zone that the server referred to.
+    pub fn delegated(&self) -> Option<Name> {
+        let Verdict::Referral(at) = self.verdict else { return None };
+        Name::from_wire(self.name.as_wire().get(usize::from(at)..)?).ok()
+    }
+}
+
 impl fmt::Display for LoggedQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LoggedQuery { server, zone, name, qtype, verdict } = self;
         match zone {
-            Some(zone) => write!(f, "{server} {zone} {name} {qtype} {verdict}"),
-            None => write!(f, "{server} - {name} {qtype} {verdict}"),
+            Some(zone) => write!(f, "{server} {zone} {name} {qtype} {verdict}")?,
+            None => write!(f, "{server} - {name} {qtype} {verdict}")?,
         }
+        self.delegated().map_or(Ok(()), |zone| write!(f, " {zone}"))
     }
 }
 

@@ -271,12 +271,15 @@ fn signed() -> InternetConfig {
     internet(vec![zone("s", &lines), servers])
 }
 
+/// Name and type of a question; return code, answer section, and parts of the authority section of its reply.
+type Row = (&'static str, Qtype, u8, &'static [&'static str], &'static [&'static [&'static str]]);
+
 #[test]
 fn a_signed_zone_proves_what_it_says() {
     const SOA: [&str; 2] = ["s SOA", "s RRSIG"];
     let internet = signed();
     let edns = Edns { dnssec_ok: true, ..Edns::default() };
-    let table: [(&str, Qtype, u8, &[&str], &[&[&str]]); 10] = [
+    let table: [Row; 10] = [
         ("b.s", Qtype::A, 0, &["b.s A 198.18.0.1", "b.s RRSIG"], &[]),
         ("b.s", Qtype::AAAA, 0, &[], &[&SOA, &["b.s NSEC", "b.s RRSIG"]]),
         ("c.s", Qtype::A, 3, &[], &[&SOA, &["b.s NSEC", "b.s RRSIG", "s NSEC", "s RRSIG"]]),

@@ -41,26 +41,26 @@ pub enum ZonesError {
     )]
     Unsupported {
         /// Name of the zone.
-        zone: Name,
+        zone: String,
         /// Type of the record.
         rtype: Qtype,
     },
     /// A zone has no SOA record.
     #[error("the zone {0} has no SOA record at its apex")]
-    NoSoa(Name),
+    NoSoa(String),
     /// No name server of a zone has an address.
     #[error(
         "no name server of the zone {0} has an A record in any zone: a zone is served at the addresses of its name servers"
     )]
-    NoServer(Name),
+    NoServer(String),
     /// Two zones have the same name.
     #[error("the zone {0} is there twice")]
-    Twice(Name),
+    Twice(String),
     /// The records of one type at a name are too many.
     #[error("the records {rtype} at {name} have {octets} octets; at most {MAX_SET} are served")]
     TooLarge {
         /// Name of the records.
-        name: Name,
+        name: String,
         /// Type of the records.
         rtype: Qtype,
         /// Size of the records in octets.
@@ -86,7 +86,7 @@ impl ZoneBuilder {
         data: &[u8],
     ) -> Result<(), ZonesError> {
         if [Qtype::DNAME, Qtype::NSEC3, NSEC3PARAM].contains(&rtype) {
-            return Err(ZonesError::Unsupported { zone: self.apex, rtype });
+            return Err(ZonesError::Unsupported { zone: self.apex.to_string(), rtype });
         }
         let is_signature = rtype == Qtype::RRSIG;
         let covered = data.first_chunk().map(|number| Qtype(u16::from_be_bytes(*number)));
@@ -113,7 +113,7 @@ impl ZoneBuilder {
             // A signature of records that are not there proves nothing.
             sets.retain(|set| !set.data.is_empty());
             if let Some(large) = sets.iter().find(|set| size(set) > MAX_SET) {
-                let name = Name::from_wire(&name).unwrap_or(self.apex);
+                let name = Name::from_wire(&name).unwrap_or(self.apex).to_string();
                 let (rtype, octets) = (large.rtype, size(large));
                 return Err(ZonesError::TooLarge { name, rtype, octets });
             }
@@ -124,7 +124,7 @@ impl ZoneBuilder {
         if zone.nodes().first().is_none_or(|node| *node.name != *zone.apex())
             || zone.at_apex(Qtype::SOA).is_none()
         {
-            return Err(ZonesError::NoSoa(self.apex));
+            return Err(ZonesError::NoSoa(self.apex.to_string()));
         }
         Ok(zone)
     }
@@ -163,7 +163,7 @@ impl Zones {
         for builder in builders {
             let apex = builder.apex;
             if by_name.insert(Box::from(apex.as_wire()), zones.len()).is_some() {
-                return Err(ZonesError::Twice(apex));
+                return Err(ZonesError::Twice(apex.to_string()));
             }
             zones.push(builder.finish()?);
         }
@@ -174,7 +174,7 @@ impl Zones {
             let servers: Vec<Ipv4Addr> = known.flatten().copied().collect();
             if servers.is_empty() {
                 let apex = Name::from_wire(zone.apex()).unwrap_or(Name::ROOT);
-                return Err(ZonesError::NoServer(apex));
+                return Err(ZonesError::NoServer(apex.to_string()));
             }
             zone.serve_at(servers);
         }

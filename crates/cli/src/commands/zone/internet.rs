@@ -154,21 +154,10 @@ pub(crate) fn run(args: InternetArgs) -> Result<(), Failure> {
         began.elapsed().as_secs_f64(),
         written.hints.display()
     );
-    if let (Some(queries), Some(path)) = (queries, &args.queries) {
-        write_queries(&queries, &internet, path)?;
-    }
-    Ok(())
-}
-
-/// Writes a query file, and prints what it has.
-fn write_queries(
-    queries: &InternetQueries,
-    internet: &Internet,
-    path: &PathBuf,
-) -> Result<(), Failure> {
-    let written = queries.write(internet, &mut BufWriter::new(output(path)?));
-    let written =
-        written.map_err(|e| Failure::run(anyhow!("cannot write {}: {e}", path.display())))?;
+    let (Some(queries), Some(path)) = (queries, &args.queries) else { return Ok(()) };
+    let written = queries.write(&internet, &mut BufWriter::new(output(path)?));
+    let failed = |e: std::io::Error| Failure::run(anyhow!("cannot write {}: {e}", path.display()));
+    let written = written.map_err(failed)?;
     eprintln!(
         "{} queries: {:.1} % were asked before; of the other {}, {} are for names that do not exist",
         written.queries,
