@@ -4,6 +4,7 @@
 //! so that every key can be varied without code of its own.
 
 mod internet;
+mod method;
 mod slice;
 mod tester;
 mod workload;
@@ -21,6 +22,7 @@ use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
 pub use internet::InternetSettings;
+pub use method::Method;
 pub use slice::ZoneSlice;
 pub(crate) use workload::CLOSED_NAMES_PER_S;
 pub use workload::{AUTO, Workload};
@@ -56,7 +58,7 @@ pub struct Settings {
     /// Queries of the trials.
     #[serde(default)]
     pub workload: Workload,
-    /// Settings of the method `search`.
+    /// Settings of the methods `search` and `clients`.
     pub search: Option<SearchSettings>,
     /// Settings of the method `lockstep`.
     #[serde(default)]
@@ -99,6 +101,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns the largest number of clients of a trial, each of which has a connection.
+    pub fn most_clients(&self) -> u32 {
+        match (&self.search, self.method) {
+            (Some(search), Method::Clients) => search.max.get() as u32,
+            _ => self.tester.clients.unwrap_or(1),
+        }
+    }
+
     /// Returns whether a server is measured at this point of the matrix.
     pub fn measures(&self, server: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == server)
@@ -131,58 +141,6 @@ impl Role {
     }
 }
 
-/// Method by which cells are measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// The highest rate that meets a goal, by bracketing and bisection.
-    #[default]
-    Search,
-    /// dns64perf's lanes: each lane sends its next query when the last one is answered.
-    Lockstep,
-    /// Open loop at given rates.
-    Load,
-    /// Closed loop: a fixed number of queries outstanding, as dnsperf does it.
-    Closed,
-    /// The time that a server takes to load its zone, its memory, and its rate afterwards.
-    ZoneLoad,
-    /// Experiments of 256 queries by different generators.
-    Generators,
-    /// Updates to a primary as fast as it commits them, and whether they survive SIGKILL.
-    UpdateRate,
-    /// Queries to a secondary whose primary is updated.
-    QueryUnderUpdate,
-    /// Queries for a signed or unsigned zone, and the sizes of the replies.
-    SignedUnsigned,
-}
-
-impl Method {
-    /// Returns the word of the method in files and records.
-    pub fn word(self) -> &'static str {
-        match self {
-            Method::Search => "search",
-            Method::Lockstep => "lockstep",
-            Method::Load => "load",
-            Method::Closed => "closed",
-            Method::ZoneLoad => "zone-load",
-            Method::Generators => "generators",
-            Method::UpdateRate => "update-rate",
-            Method::QueryUnderUpdate => "query-under-update",
-            Method::SignedUnsigned => "signed-unsigned",
-        }
-    }
-
-    /// Returns whether the method's figure is a capacity, not how a server answers one load.
-    pub fn is_capacity(self) -> bool {
-        matches!(self, Method::Search | Method::Closed)
-    }
-
-    /// Returns whether the method uses a zone of delegations, its primary and its secondaries (`[replication]`).
-    pub fn replicates(self) -> bool {
-        matches!(self, Method::UpdateRate | Method::QueryUnderUpdate | Method::SignedUnsigned)
-    }
-}
-
 /// Order in which cells are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -195,7 +153,7 @@ pub enum Order {
     Grouped,
 }
 
-/// Settings of the search for the capacity.
+/// Settings of the search for the capacity. Its rates are numbers of clients for the method `clients`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchSettings {
@@ -411,6 +369,9 @@ pub struct TesterSettings {
     pub resume: bool,
     /// Whether queries are sent with the handshake of a resumed session (0-RTT).
     pub early_data: bool,
+    /// Time without a query after which a client closes its connection, in nanoseconds; never if absent.
+    #[serde(deserialize_with = "some_text")]
+    pub close_idle: Option<Nanos>,
 }
 
 impl Default for TesterSettings {
@@ -428,6 +389,7 @@ impl Default for TesterSettings {
             outstanding: None,
             resume: false,
             early_data: false,
+            close_idle: None,
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use measure::{Nanos, Transport, UpdateRate};
+use measure::{Nanos, OpenPacing, Transport, UpdateRate};
 use record::EngineChoice;
 
-use crate::search::RESOLUTION;
+use crate::search::{RESOLUTION, RuleName};
 use crate::settings::{
     MAX_SECONDARIES, Method, ReplicationSettings, Role, Settings, ZoneLoadSettings,
 };
@@ -31,6 +31,10 @@ const PORTS_PER_THREAD: RangeInclusive<u16> = 1..=4_096;
 /// Bounds of a limit of CPU time, in cores.
 const CPU_LIMIT: RangeInclusive<f64> = 0.01..=4_096.0;
 const SHARE: RangeInclusive<f64> = 0.0..=1.0;
+/// Bounds of the mean rate of a client, in queries a second.
+const CLIENT_RATES: RangeInclusive<f64> = 0.001..=1_000.0;
+/// Largest number of clients: that of a population.
+const MAX_CLIENTS: f64 = (1 << 20) as f64;
 /// Largest number of letters in the name of an experiment, and of rates of a load.
 const MAX_NAME: usize = 64;
 const MAX_RATES: usize = 1_000;
@@ -47,7 +51,9 @@ type Invalid = (&'static str, String);
 /// # Errors
 /// With the first value that cannot be accepted.
 pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
-    let checks = [common, workload, streams, internet, search, methods, replication, machine, cpus];
+    let checks = [
+        common, workload, streams, internet, search, clients, methods, replication, machine, cpus,
+    ];
     checks.iter().try_for_each(|check| check(s))
 }
 
@@ -102,6 +108,7 @@ fn common(s: &Settings) -> Result<(), Invalid> {
     }
     within(s.repeats, REPEATS, "repeats")?;
     s.budget.map_or(Ok(()), |budget| lasting(budget, "budget"))?;
+    s.tester.close_idle.map_or(Ok(()), |time| lasting(time, "tester.close-idle"))?;
     let variable = |name: &str| {
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(word)
@@ -172,7 +179,7 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
 
 /// Checks the Internet in a box, which is for one cold trial after each start of a resolver.
 fn internet(s: &Settings) -> Result<(), Invalid> {
-    let (w, Some(box_)) = (&s.workload, &s.workload.internet) else { return Ok(()) };
+    let (w, Some(internet)) = (&s.workload, &s.workload.internet) else { return Ok(()) };
     must(
         w.queries.is_none() && w.replay.is_none() && !w.has_zone(),
         "workload.internet",
@@ -188,32 +195,32 @@ fn internet(s: &Settings) -> Result<(), Invalid> {
         "warm-up",
         "a resolver of an `internet` starts with an empty cache: leave out `warm-up`",
     )?;
-    within(box_.tlds, TLDS, "workload.internet.tlds")?;
-    within(box_.domains, BELOW, "workload.internet.domains")?;
-    within(box_.hosts, BELOW, "workload.internet.hosts")?;
-    let names = u64::from(box_.tlds) * u64::from(box_.domains) * u64::from(box_.hosts);
+    within(internet.tlds, TLDS, "workload.internet.tlds")?;
+    within(internet.domains, BELOW, "workload.internet.domains")?;
+    within(internet.hosts, BELOW, "workload.internet.hosts")?;
+    let names = u64::from(internet.tlds) * u64::from(internet.domains) * u64::from(internet.hosts);
     let why = format!(
         "`tlds` times `domains` times `hosts` are {names} names: {} to {}",
         NAMES.start(),
         NAMES.end()
     );
     must(NAMES.contains(&names), "workload.internet.hosts", why)?;
-    within(box_.queries, HOSTS, "workload.internet.queries")?;
-    within(box_.servers, NAME_SERVERS, "workload.internet.servers")?;
+    within(internet.queries, HOSTS, "workload.internet.queries")?;
+    within(internet.servers, NAME_SERVERS, "workload.internet.servers")?;
     let shares = [
-        (box_.hit_rate, "workload.internet.hit-rate"),
-        (box_.missing, "workload.internet.missing"),
-        (box_.glueless, "workload.internet.glueless"),
-        (box_.wildcards, "workload.internet.wildcards"),
-        (box_.signed, "workload.internet.signed"),
-        (box_.loss, "workload.internet.loss"),
-        (box_.truncated, "workload.internet.truncated"),
+        (internet.hit_rate, "workload.internet.hit-rate"),
+        (internet.missing, "workload.internet.missing"),
+        (internet.glueless, "workload.internet.glueless"),
+        (internet.wildcards, "workload.internet.wildcards"),
+        (internet.signed, "workload.internet.signed"),
+        (internet.loss, "workload.internet.loss"),
+        (internet.truncated, "workload.internet.truncated"),
     ];
     shares.into_iter().try_for_each(|(share, key)| within(share, SHARE, key))?;
-    let delays = box_.delays.len() <= MAX_DELAYS;
+    let delays = internet.delays.len() <= MAX_DELAYS;
     must(delays, "workload.internet.delays", format!("`delays` has {MAX_DELAYS} at most"))?;
     must(
-        box_.loss + box_.truncated <= 1.0,
+        internet.loss + internet.truncated <= 1.0,
         "workload.internet.truncated",
         "`loss` and `truncated` sum to more than 1",
     )
@@ -222,9 +229,9 @@ fn internet(s: &Settings) -> Result<(), Invalid> {
 fn search(s: &Settings) -> Result<(), Invalid> {
     let Some(search) = &s.search else {
         return must(
-            s.method != Method::Search,
+            !s.method.searches(),
             "method",
-            "the method `search` needs a table `[search]` with goal, start, max, resolution and duration",
+            "the methods `search` and `clients` need a table `[search]` with goal, start, max, resolution and duration",
         );
     };
     within(search.resolution, RESOLUTION, "search.resolution")?;
@@ -236,6 +243,43 @@ fn search(s: &Settings) -> Result<(), Invalid> {
     must(search.start.get() <= search.max.get(), "search.max", "`max` is below `start`")?;
     lasting(search.duration, "search.duration")?;
     lasting(search.timeout, "search.timeout")
+}
+
+/// Checks what the method `clients` searches, and whose clients.
+fn clients(s: &Settings) -> Result<(), Invalid> {
+    let w = &s.workload;
+    within(w.client_rate, CLIENT_RATES, "workload.client-rate")?;
+    let (Some(search), Method::Clients) = (&s.search, s.method) else { return Ok(()) };
+    must(
+        search.max.get() <= MAX_CLIENTS,
+        "search.max",
+        format!("`max` is a number of clients, {MAX_CLIENTS} at most"),
+    )?;
+    must(
+        search.rule != RuleName::Mlrsearch,
+        "search.rule",
+        "`mlrsearch` adds up queries a second: over clients use `rfc8219` or `clean-windows`",
+    )?;
+    must(
+        s.tester.clients.is_none(),
+        "tester.clients",
+        "the method `clients` chooses their number; `search.start`, `min` and `max` bound it",
+    )?;
+    must(
+        s.tester.pacing == OpenPacing::Constant,
+        "tester.pacing",
+        "clients of the method `clients` ask at their own times",
+    )?;
+    must(
+        w.queries.is_none() && w.slice.is_none() && (w.replay.is_some() || !w.has_zone()),
+        "workload",
+        "the method `clients` has those of `replay`, a capture or a population, or clients that ask for names of the namespace",
+    )?;
+    must(
+        w.repeat_share == 0.0,
+        "workload.repeat-share",
+        "clients of the method `clients` repeat names by their popularity",
+    )
 }
 
 fn methods(s: &Settings) -> Result<(), Invalid> {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use experiment::settings::Scalar;
 use experiment::{Experiment, FileError, Point};
 
 use crate::adapter::{Adapter, Variable};
@@ -31,8 +32,14 @@ pub(crate) fn check(experiment: &Experiment, adapters: &[Adapter]) -> Result<(),
 /// Variable of templates with the path of the root hints, for a resolver that starts at the root.
 pub(crate) const ROOT_HINTS: &str = "root_hints";
 
+/// Returns why a version of a server cannot be measured at a point: it lacks a variable, or cannot start at the root.
+pub(crate) fn lacking(adapter: &Adapter, point: &Point, version: Option<&str>) -> Option<String> {
+    let lacks = |(name, value): (&String, &Scalar)| adapter.lacks(name, &value.0, version);
+    point.settings.variables.iter().find_map(lacks).or_else(|| no_root(adapter, point))
+}
+
 /// Returns why a server cannot start at the root of an Internet in a box, if a point has one.
-pub(crate) fn no_root(adapter: &Adapter, point: &Point) -> Option<String> {
+fn no_root(adapter: &Adapter, point: &Point) -> Option<String> {
     let can = adapter.remote.is_none() && adapter.knows_variable(ROOT_HINTS);
     (point.settings.workload.internet.is_some() && !can).then(|| {
         format!(
@@ -40,6 +47,11 @@ pub(crate) fn no_root(adapter: &Adapter, point: &Point) -> Option<String> {
             adapter.title
         )
     })
+}
+
+/// Returns the values that a point gives to variables.
+pub(crate) fn given(point: &Point) -> BTreeMap<String, String> {
+    point.settings.variables.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect()
 }
 
 /// Returns the settings of a server's cell at a point: the varied ones, without variables that its adapter lacks.
@@ -193,11 +205,11 @@ mod tests {
         };
         let usual = parse(text);
         let internet = parse(&format!("{text}[workload.internet]\nhit-rate = 0.25\n"));
-        assert_eq!(no_root(&adapter(""), &usual), None);
-        let why = no_root(&adapter(""), &internet).expect("it forwards");
+        assert_eq!(lacking(&adapter(""), &usual, None), None);
+        let why = lacking(&adapter(""), &internet, None).expect("it forwards");
         assert!(why.contains("X does not start at the root of the lab"), "{why}");
         let hints = "[variables.root_hints]\nvalues = [\"\"]";
-        assert_eq!(no_root(&adapter(hints), &internet), None);
+        assert_eq!(lacking(&adapter(hints), &internet, None), None);
     }
 
     #[test]

@@ -10,8 +10,6 @@ use measure::{Nanos, Pacing};
 use record::{CellRecord, VoidRepeat};
 
 use crate::bench::LabBench;
-use crate::query_stream::{ColdBox, Prepared};
-use crate::question_plan::QuestionPlan;
 use crate::run::Event;
 use crate::session::{Cell, Session, Shortfall};
 
@@ -53,21 +51,22 @@ impl Session<'_> {
         let mut bench = bench.watched_by(self.options.watcher.clone());
         notify(Event::Serving(&started.title, started.version));
         cell.record.server_version = started.version.map(str::to_owned);
-        if let Some(server) = bench.server() {
-            cell.record.files = server.files().clone();
+        if let Some(files) = bench.files() {
+            cell.record.files = files.clone();
         }
-        let limit = settings.dut.cpu_limit.zip(bench.limited());
+        let limit = settings.dut.cpu_limit.zip(bench.limited().map(str::to_owned));
         let handicap = limit.map(|(cores, means)| {
             format!("the server was held to the time of {cores} cores by {means}")
         });
         let mut names = started.names;
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
+        note_memory(&mut cell.record, bench.memory_elsewhere());
         bench.stop();
         let found = survived(v, settings.repeats, cell, found)?;
         let circumstances =
             Circumstances { names: names.used(), shortened, ..started.circumstances };
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
-        if settings.method != Method::Search {
+        if !settings.method.searches() {
             // A search has them among its differences from RFC 8219.
             for note in names.used().differences() {
                 if !cell.record.notes.contains(&note) {
@@ -111,7 +110,8 @@ impl Session<'_> {
             .partition::<Vec<_>, _>(|trial| trial.repeat == v.repeat);
         cell.kept = later;
         // Only methods of plain trials can continue in the middle of a repeat.
-        let replayed = matches!(settings.method, Method::Search | Method::Load | Method::Closed);
+        let plain = matches!(settings.method, Method::Load | Method::Closed);
+        let replayed = plain || settings.method.searches();
         let kept = if replayed {
             kept
         } else {
@@ -155,6 +155,15 @@ impl Session<'_> {
     }
 }
 
+/// Notes the memory of a server elsewhere at the end of its last visit.
+fn note_memory(record: &mut CellRecord, memory: Option<u64>) {
+    const BEGINS: &str = "at the end of its last visit the server held ";
+    if let Some(bytes) = memory {
+        record.notes.retain(|note| !note.starts_with(BEGINS));
+        record.notes.push(format!("{BEGINS}{} MB of memory", bytes / 1_000_000));
+    }
+}
+
 /// Returns the findings of a visit. A server that has died makes its repeat void if there are others, each of which starts
 /// another server.
 fn survived(
@@ -177,25 +186,6 @@ fn survived(
     }
 }
 
-/// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only
-/// with `may_reuse`. Names of a stream are not counted, but a cold server is asked for those of an Internet in a box once.
-pub(crate) fn names(
-    asked: &QuestionPlan,
-    role: Role,
-    stream: Option<&Prepared>,
-    may_reuse: bool,
-) -> NameBudget {
-    let size = asked.namespace.size();
-    match (stream, role) {
-        (Some(stream), _) => {
-            let once = stream.internet.as_ref().map(ColdBox::queries);
-            NameBudget::new(once.unwrap_or(u64::MAX), false)
-        }
-        (None, Role::Authoritative) => NameBudget::of_zone(size),
-        (None, _) => NameBudget::new(size, may_reuse),
-    }
-}
-
 /// Returns how the server and its queries differ from RFC 8219; `None` if they do not.
 pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String> {
     let server = match settings.role {
@@ -210,9 +200,11 @@ pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String
         format!("{percent} % of the queries repeat one of {} names", w.repeat_names)
     });
     // Other methods than a search say already that they are none.
-    let server = server.filter(|_| settings.method == Method::Search);
-    let all: Vec<String> =
-        server.into_iter().chain(stream.then(|| why.to_owned())).chain(repeats).collect();
+    let server = server.filter(|_| settings.method.searches());
+    let clients = (settings.method == Method::Clients)
+        .then(|| "a search over clients that ask at their own times, instead of a rate".to_owned());
+    let stream = stream.then(|| why.to_owned());
+    let all: Vec<String> = server.into_iter().chain(clients).chain(stream).chain(repeats).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
@@ -251,6 +243,9 @@ impl Session<'_> {
             return Ok(());
         }
         let installed = self.installed(adapter, point)?;
+        if self.afar.is_some() {
+            return self.start_elsewhere_once(v, &installed);
+        }
         let (asked, stream) = (self.checked.questions[v.point], self.stream(v.point)?);
         let (service, _) = self.service(point, &asked, &installed, stream.as_ref())?;
         let _upstream = self.upstream(point, &asked, stream.as_ref())?;

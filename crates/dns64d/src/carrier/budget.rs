@@ -12,6 +12,8 @@ const SMALL: usize = 4 << 10;
 /// The part of a memory that only connections and small messages may have, as a divisor: large answers that nobody reads
 /// leave it, so that clients who read come in and get theirs.
 const FOR_SMALL: usize = 16;
+/// The part of it that only small messages may have, as a divisor of the same memory: who has come in can ask.
+const FOR_MESSAGES: usize = 32;
 /// Number of accounts from which on those that are not in use are removed.
 const MANY_ACCOUNTS: usize = 64;
 
@@ -126,7 +128,15 @@ impl Account {
 
     /// Reserves memory for a connection of a client of the network in the same way.
     pub(crate) fn take_place(&self, octets: usize) -> Option<Reservation> {
-        self.take_of(octets, all)
+        self.take_of(octets, all_but_for_messages)
+    }
+
+    /// Reserves the memory of a connection that has ended for one that follows it: what that one had comes back when its task
+    /// is gone, which may be later.
+    pub(crate) fn follow(&self, octets: usize) -> Reservation {
+        self.used.fetch_add(octets, Ordering::Relaxed);
+        self.budget.0.used.fetch_add(octets, Ordering::Relaxed);
+        Reservation { budget: self.budget.clone(), account: Some(self.used.clone()), octets }
     }
 
     fn take_of(&self, octets: usize, open: fn(usize) -> usize) -> Option<Reservation> {
@@ -143,7 +153,7 @@ impl Account {
 
     /// Returns whether the network has no room for a connection of so many octets.
     pub(crate) fn is_full(&self, octets: usize) -> bool {
-        let share = self.budget.0.share.load(Ordering::Relaxed);
+        let share = all_but_for_messages(self.budget.0.share.load(Ordering::Relaxed));
         self.used.load(Ordering::Relaxed) + octets > share
     }
 }
@@ -155,6 +165,10 @@ fn open_to_message(octets: usize) -> fn(usize) -> usize {
 
 fn all_but_reserve(memory: usize) -> usize {
     memory - memory / FOR_SMALL
+}
+
+fn all_but_for_messages(memory: usize) -> usize {
+    memory - memory / FOR_MESSAGES
 }
 
 fn all(memory: usize) -> usize {
@@ -219,14 +233,19 @@ mod tests {
         let budget = Budget::new(4_000_000, 1_600_000);
         let account = budget.account(network(1));
         let large: Vec<Reservation> = std::iter::from_fn(|| account.take(60_000)).collect();
-        assert_eq!((large.len(), account.is_full(100_000)), (25, false));
-        let places: [_; 3] = std::array::from_fn(|_| account.take_place(20_000).expect("room"));
+        assert_eq!((large.len(), account.is_full(50_000)), (25, false));
+        let places: [_; 2] = std::array::from_fn(|_| account.take_place(20_000).expect("room"));
+        assert!(account.is_full(20_000) && account.take_place(20_000).is_none());
+        // One that follows another comes in, and asks.
+        let [ended, _] = places;
+        let follows = account.follow(20_000);
+        drop(ended);
         let small: Vec<Reservation> = std::iter::from_fn(|| account.take(100)).collect();
-        assert_eq!((small.len(), account.take_place(20_000).is_none()), (400, true));
+        assert_eq!(small.len(), 600);
         let others: Vec<Reservation> = std::iter::from_fn(|| budget.take(60_000)).collect();
         assert_eq!(others.len(), (4_000_000 - 250_000 - 1_600_000) / 60_000);
         assert!(budget.take(100).is_some());
-        drop(places);
+        drop(follows);
     }
 
     #[test]

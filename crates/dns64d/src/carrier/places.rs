@@ -198,14 +198,19 @@ impl Places {
         }
         let account = self.budget.account(network);
         let mut table = self.table(transport);
-        let Some(memory) = account.take_place(footprint(transport)) else {
-            // The next client, or the next one of the network that has its share, may have what it leaves.
-            let of = account.is_full(footprint(transport)).then_some(network);
-            let ended = table.end_idlest(of, now, FRESH);
-            drop(table);
-            self.count_displaced(transport, usize::from(ended));
-            self.refuse(transport, Refusal::Memory);
-            return Err(Refusal::Memory);
+        let octets = footprint(transport);
+        let memory = match account.take_place(octets) {
+            Some(memory) => memory,
+            None => {
+                // It follows another one: of its network, where that has its share.
+                let of = account.is_full(octets).then_some(network);
+                if !table.end_idlest(of, now, FRESH) {
+                    self.refuse(transport, Refusal::Memory);
+                    return Err(Refusal::Memory);
+                }
+                self.count_displaced(transport, 1);
+                account.follow(octets)
+            }
         };
         let room = table.make_room(network, limits, now, handshake);
         let ended = room.inspect_err(|why| self.refuse(transport, *why))?;

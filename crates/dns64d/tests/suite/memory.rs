@@ -189,3 +189,28 @@ fn connections_that_take_no_answers_give_way() {
     assert!((1..=4).contains(&displaced), "{displaced} gave way");
     drop(kept);
 }
+
+#[test]
+fn clients_come_in_where_others_of_their_network_have_its_memory() {
+    let (script, private) = (Script::start(&[]), Private::new());
+    let limits = "client-memory-share = 0.01\ntcp-connections-per-client = 1000";
+    let server = with_a_long_answer_and(&script, &private, limits);
+    let here = Ipv4Addr::LOCALHOST;
+    let refused = "dns64d_connections_refused_total{transport=\"tcp\",reason=\"memory\"}";
+    let displaced = "dns64d_connections_closed_total{transport=\"tcp\",reason=\"displaced\"}";
+    let mut kept = Vec::new();
+    wait_for("connections have the memory of their network", || {
+        kept.push(connect(here, server.address()));
+        server.metric(refused) + server.metric(displaced) > 0
+    });
+    // Until they may give way.
+    std::thread::sleep(Duration::from_millis(500));
+    let before = server.metric(displaced);
+    for n in 1..=10 {
+        let mut tcp = connect(here, server.address());
+        tcp.write_all(&client::frame(&Query::parse("friend.example A").octets)).expect("a place");
+        assert!(client::read_frame(&mut tcp).is_some(), "client {n} has its answer");
+        kept.push(tcp);
+    }
+    assert_eq!(server.metric(displaced), before + 10);
+}

@@ -1,5 +1,6 @@
 //! The files of a query stream as the servers and the Measurer use them.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -42,6 +43,11 @@ pub(crate) struct CaptureFile {
 }
 
 impl CaptureFile {
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the workload that sends the capture's queries at `qps` queries a second on average, and how long that
     /// takes.
     pub(crate) fn at(&self, qps: f64) -> (Workload, Nanos) {
@@ -110,6 +116,11 @@ impl Prepared {
         let (path, query) = (self.queries.clone(), Query::plain(recursion));
         let runs = self.internet.is_some().then_some(1);
         Workload::QueryFile { path, expect: Expect::Answered, query, runs, probability: None }
+    }
+
+    /// Returns the variables of a server's templates that it gives: those of an Internet in a box.
+    pub(crate) fn variables(&self) -> BTreeMap<String, String> {
+        self.internet.as_ref().map(ColdBox::variables).unwrap_or_default()
     }
 
     /// Returns the name of the zone that is served in place of the namespace's, the root for an Internet in a box; `None` if the

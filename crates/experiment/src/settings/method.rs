@@ -1,0 +1,73 @@
+//! The methods by which cells are measured, by their words.
+
+use serde::Deserialize;
+
+/// Method by which cells are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// The highest rate that meets a goal, by bracketing and bisection.
+    #[default]
+    Search,
+    /// The largest number of clients with which a goal is met, each with its own queries at their own times.
+    Clients,
+    /// dns64perf's lanes: each lane sends its next query when the last one is answered.
+    Lockstep,
+    /// Open loop at given rates.
+    Load,
+    /// Closed loop: a fixed number of queries outstanding, as dnsperf does it.
+    Closed,
+    /// The time that a server takes to load its zone, its memory, and its rate afterwards.
+    ZoneLoad,
+    /// Experiments of 256 queries by different generators.
+    Generators,
+    /// Updates to a primary as fast as it commits them, and whether they survive SIGKILL.
+    UpdateRate,
+    /// Queries to a secondary whose primary is updated.
+    QueryUnderUpdate,
+    /// Queries for a signed or unsigned zone, and the sizes of the replies.
+    SignedUnsigned,
+}
+
+impl Method {
+    /// Returns the word of the method in files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Method::Search => "search",
+            Method::Clients => "clients",
+            Method::Lockstep => "lockstep",
+            Method::Load => "load",
+            Method::Closed => "closed",
+            Method::ZoneLoad => "zone-load",
+            Method::Generators => "generators",
+            Method::UpdateRate => "update-rate",
+            Method::QueryUnderUpdate => "query-under-update",
+            Method::SignedUnsigned => "signed-unsigned",
+        }
+    }
+
+    /// Returns the word of the method in records: a search over clients is a search.
+    pub fn recorded(self) -> &'static str {
+        if self.searches() { Method::Search.word() } else { self.word() }
+    }
+
+    /// Returns whether the method is a search (`[search]`).
+    pub fn searches(self) -> bool {
+        matches!(self, Method::Search | Method::Clients)
+    }
+
+    /// Returns the unit of the numbers of its search if they are no queries a second.
+    pub fn over(self) -> Option<&'static str> {
+        (self == Method::Clients).then_some("clients")
+    }
+
+    /// Returns whether the method's figure is a capacity, not how a server answers one load.
+    pub fn is_capacity(self) -> bool {
+        self.searches() || self == Method::Closed
+    }
+
+    /// Returns whether the method uses a zone of delegations, its primary and its secondaries (`[replication]`).
+    pub fn replicates(self) -> bool {
+        matches!(self, Method::UpdateRate | Method::QueryUnderUpdate | Method::SignedUnsigned)
+    }
+}
