@@ -16,6 +16,12 @@ fn names() -> u64 {
     std::env::var("DNSDYNO_NAMES").ok().and_then(|n| n.parse().ok()).unwrap_or(3_000)
 }
 
+/// Returns the number of domains of each of ten top-level domains, and of names in each of them: a quarter more than are asked for.
+fn per_tld() -> (u64, u64) {
+    let domains = (names() / 1_000).max(30);
+    (domains, names() * 5 / 4 / (10 * domains) + 1)
+}
+
 /// Starts the box and then the resolver, which knows the hints, asks it all queries, and ends the box, whose log is complete then.
 const SCRIPT: &str = r#"
 set -e
@@ -51,16 +57,15 @@ struct Internet {
 }
 
 impl Internet {
-    /// Makes one; half of the queries repeat others.
-    fn new(signed: &str) -> Self {
+    /// Makes one with signed domains; half of the queries repeat others.
+    fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        let domains = (names() / 1_000).max(30);
-        let hosts = names() * 5 / 4 / (10 * domains) + 1;
+        let (domains, hosts) = per_tld();
         let numbers = [domains, hosts, names() * 2].map(|number| number.to_string());
         let [domains, hosts, count] = numbers.each_ref();
         let output = Command::new(cargo_bin("dnsdyno"))
             .args(["zone", "internet", "--tlds", "10", "--domains", domains, "--hosts", hosts])
-            .args(["--signed", signed, "--servers", "100", "--output", "box"])
+            .args(["--signed", "0.1", "--servers", "100", "--output", "box"])
             .args(["--queries", "queries", "--count", count, "--hit-rate", "0.5"])
             .current_dir(dir.path())
             .output()
@@ -161,23 +166,26 @@ fn installed(program: &str) -> Option<String> {
     path
 }
 
-/// Unbound's configuration in a folder, with more lines for the server.
-fn unbound(dir: &Path, more: &str) -> String {
+/// Unbound's configuration in a folder.
+fn unbound(dir: &Path) -> String {
     let dir = dir.display();
     format!(
         "server:\n directory: \"{dir}\"\n username: \"\"\n chroot: \"\"\n pidfile: \"\"\n use-syslog: no\n logfile: \"\"\n\
          \x20interface: 127.0.0.1\n port: 5300\n do-ip6: no\n root-hints: \"{dir}/box/hints\"\n msg-cache-size: 128m\n\
-         \x20rrset-cache-size: 256m\n prefetch: no\n aggressive-nsec: no\n extended-statistics: yes\n num-queries-per-thread: 1024\n{more}\
+         \x20rrset-cache-size: 256m\n prefetch: no\n aggressive-nsec: no\n extended-statistics: yes\n num-queries-per-thread: 1024\n\
+         \x20module-config: \"validator iterator\"\n trust-anchor-file: \"{dir}/box/anchor\"\n val-log-level: 2\n\
          remote-control:\n control-enable: yes\n control-interface: \"{dir}/control\"\n control-use-cert: no\n"
     )
 }
 
 #[test]
-fn unbound_resolves_from_the_root_and_hits_as_often_as_is_set() {
+fn unbound_validates_from_the_root_and_hits_as_often_as_is_set() {
     let Some(program) = installed("unbound") else { return };
-    let internet = Internet::new("0");
-    let more = " module-config: \"iterator\"\n";
-    internet.write("unbound.conf", &unbound(internet.path(), more));
+    if installed("dnssec-signzone").is_none() {
+        return;
+    }
+    let internet = Internet::new();
+    internet.write("unbound.conf", &unbound(internet.path()));
     if let Err(why) = internet.run(&[&program, "-d", "-p", "-c", "unbound.conf"]) {
         return skip::because(why);
     }
@@ -190,60 +198,82 @@ fn unbound_resolves_from_the_root_and_hits_as_often_as_is_set() {
     };
     let hit_rate = value("total.num.cachehits") / value("total.num.queries");
     assert!((hit_rate - 0.5).abs() < 0.01, "{hit_rate}: {stats}");
-}
-
-#[test]
-fn unbound_validates_from_the_root() {
-    let Some(program) = installed("unbound") else { return };
-    if installed("dnssec-signzone").is_none() {
-        return;
-    }
-    let internet = Internet::new("0.1");
-    let anchor = internet.path().join("box/anchor");
-    let more = format!(
-        " module-config: \"validator iterator\"\n trust-anchor-file: \"{}\"\n val-log-level: 2\n",
-        anchor.display()
-    );
-    internet.write("unbound.conf", &unbound(internet.path(), &more));
-    if let Err(why) = internet.run(&[&program, "-d", "-p", "-c", "unbound.conf"]) {
-        return skip::because(why);
-    }
-    internet.check();
-    let stats = internet.text("stats.txt");
-    let counts: BTreeMap<&str, &str> =
-        stats.lines().filter_map(|line| line.split_once('=')).collect();
     // The proofs that most domains are not signed are signed.
-    assert_eq!(counts.get("num.answer.bogus"), Some(&"0"), "{stats}");
-    let secure = counts.get("num.answer.secure").and_then(|count| count.parse::<u64>().ok());
-    assert!(secure.is_some_and(|count| count > 0), "{stats}");
+    assert_eq!(value("num.answer.bogus"), 0.0, "{stats}");
+    assert!(value("num.answer.secure") > 0.0, "{stats}");
 }
 
+/// Resolvers of the lab, one after the other; `DOMAINS`, `HOSTS` and `QUERIES` are numbers.
+const EXPERIMENT: &str = r#"
+name = "cold"
+title = "resolvers cold from the root"
+role = "resolver"
+servers = ["unbound", "bind9", "knot-resolver", "pdns-recursor", "dns64d-forward+unbound"]
+method = "closed"
+repeats = 1
+
+[closed]
+window = 64
+duration = "600s"
+timeout = "20s"
+
+[workload.internet]
+tlds = 10
+domains = DOMAINS
+hosts = HOSTS
+queries = QUERIES
+hit-rate = 0.5
+signed = 0.02
+servers = 100
+delays = ["0s", "1ms", "3ms"]
+"#;
+
 #[test]
-fn bind_resolves_and_validates_from_the_root() {
-    let Some(program) = installed("named") else { return };
+fn resolvers_of_the_lab_find_every_name_from_the_root() {
     if installed("dnssec-signzone").is_none() {
         return;
     }
-    let internet = Internet::new("0.1");
-    let anchor = internet.text("box/anchor");
-    let words: Vec<&str> = anchor.split_whitespace().collect();
-    let [".", _, "IN", "DS", tag, algorithm, kind, digest] = words[..] else {
-        panic!("no DS record: {anchor}");
+    let dir = tempfile::tempdir().expect("a folder");
+    let (domains, hosts) = per_tld();
+    let text = EXPERIMENT.replace("DOMAINS", &domains.to_string());
+    let text = text.replace("HOSTS", &hosts.to_string());
+    let text = text.replace("QUERIES", &(names() * 2).to_string());
+    std::fs::write(dir.path().join("x.toml"), text).expect("writes");
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .current_dir(dir.path())
+        .args(["run", "--wait", "x.toml", "--no-store", "--json", "x.json"])
+        .output()
+        .expect("starts");
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    let Ok(json) = std::fs::read_to_string(dir.path().join("x.json")) else {
+        assert!(told.contains("namespace"), "{told}");
+        return skip::because(told);
     };
-    let configuration = format!(
-        "options {{\n directory \"{dir}\"; pid-file none; session-keyfile \"{dir}/key\"; lock-file none;\n \
-         managed-keys-directory \"{dir}\"; listen-on port 5300 {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n \
-         allow-recursion {{ any; }}; allow-query-cache {{ any; }}; max-cache-size 400M; recursive-clients 10000;\n \
-         dnssec-validation yes; empty-zones-enable no; synth-from-dnssec no;\n}};\ncontrols {{ }};\n\
-         trust-anchors {{ \".\" static-ds {tag} {algorithm} {kind} \"{digest}\"; }};\n\
-         zone \".\" {{ type hint; file \"{dir}/box/hints\"; }};\n",
-        dir = internet.path().display(),
-    );
-    internet.write("named.conf", &configuration);
-    if let Err(why) = internet.run(&[&program, "-4", "-g", "-n", "1", "-c", "named.conf"]) {
-        return skip::because(why);
+    if names() > 10_000 {
+        eprintln!("{told}");
     }
-    internet.check();
+    let record: Value = serde_json::from_str(&json).expect("JSON");
+    let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for skipped in all(&record["skipped"]) {
+        assert!(skipped["why"].to_string().contains("not installed"), "{skipped}");
+        skip::because(&skipped["why"]);
+    }
+    for cell in all(&record["results"]) {
+        let (server, notes) = (&cell["server"], cell["notes"].to_string());
+        // On a busy machine a void trial is repeated, with another cold server.
+        for trial in all(&cell["trials"]) {
+            let queries = &Value::from(names() * 2);
+            assert_eq!((&trial["sent"], &trial["valid"]), (queries, queries), "{server}: {trial}");
+        }
+        assert!(notes.contains("50.0 % of its"), "{server}: {notes}");
+        assert!(!notes.contains("no server had named"), "{server}: {notes}");
+        let figure = |name: &str| cell["figures"][name]["values"][0].as_f64();
+        let hit_rate = figure("hit_rate").unwrap_or_else(|| panic!("{server}: {notes}"));
+        assert!((hit_rate - 50.0).abs() < 1.0, "{server}: {hit_rate} %");
+        // Half of them are answered by a server, and few ask for what is known of the way there.
+        let to_servers = figure("queries_to_servers").expect("beside it");
+        assert!((0.5..2.0).contains(&to_servers), "{server}: {to_servers}");
+    }
 }
 
 #[test]

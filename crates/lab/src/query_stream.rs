@@ -13,6 +13,7 @@
 mod check;
 mod cold;
 mod prepare;
+mod servers;
 
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
 //! An Internet in a box for resolvers that start cold at its root: its folder and queries, and what the AuthDNS and the resolvers
 //! are told about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{self, BufReader, BufWriter};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use experiment::settings::InternetSettings;
 use record::{CellRecord, Figure};
 use zone::internet::{Internet, InternetPlan, InternetQueries, WrittenQueries, synthetic};
 
+use super::servers::ServerQueries;
 use crate::internet::{InternetFolder, write_internet};
 use crate::testbed::INTERNET;
 use crate::variables::ROOT_HINTS;
@@ -26,6 +27,8 @@ pub(crate) struct ColdBox {
     anchor: String,
     names: usize,
     queries: WrittenQueries,
+    /// Path of the query file.
+    file: PathBuf,
 }
 
 /// Checks that there are names for the queries.
@@ -65,7 +68,7 @@ impl ColdBox {
         let internet = Internet::new(plan, names).map_err(|e| e.to_string())?;
         let dir = dir.join("internet");
         let folder = write_internet(&internet, &dir).map_err(|e| e.to_string())?;
-        let unusable = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
+        let unusable = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
         let queries = File::create(file)
             .and_then(|out| queries(settings).write(&internet, &mut BufWriter::new(out)))
             .map_err(|e| unusable(file, e))?;
@@ -74,7 +77,8 @@ impl ColdBox {
             None => String::new(),
         };
         let ([root, _], names) = (internet.roots(), internet.names().count());
-        Ok(ColdBox { settings: settings.clone(), dir, folder, root, anchor, names, queries })
+        let (settings, file) = (settings.clone(), file.to_owned());
+        Ok(ColdBox { settings, dir, folder, root, anchor, names, queries, file })
     }
 
     /// Returns the address of a server of the root.
@@ -89,8 +93,10 @@ impl ColdBox {
 
     /// Returns the arguments of `dnsdyno auth` that are about it.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let mut arguments = vec!["--internet".to_owned(), self.dir.display().to_string()];
+        let mut arguments = Vec::new();
         let mut option = |flag: &str, value: String| arguments.extend([flag.to_owned(), value]);
+        option("--internet", self.dir.display().to_string());
+        option("--log", self.log().display().to_string());
         let InternetSettings { delays, loss, truncated, .. } = &self.settings;
         if !delays.is_empty() {
             let delays: Vec<String> = delays.iter().map(ToString::to_string).collect();
@@ -120,19 +126,39 @@ impl ColdBox {
         .collect()
     }
 
-    /// Adds to a cell what its last repeat resolved, with the share of its queries that were asked before.
+    /// Returns the path of the AuthDNS's log.
+    fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// Adds to a cell what its last repeat resolved: the share of its queries that the server had in its cache, and how many
+    /// queries to servers each took. The AuthDNS has ended.
     pub(crate) fn add_to(&self, cell: &mut CellRecord, repeat: u32) {
-        let note = self.note();
-        if !cell.notes.contains(&note) {
-            cell.notes.push(note);
-        }
-        let trial = cell.trials.iter().rev().find(|trial| trial.repeat == repeat);
-        let Some(sent) = trial.map(|trial| trial.trial.sent).filter(|sent| *sent > 0) else {
-            return;
+        let trials = cell.trials.iter().filter(|trial| trial.repeat == repeat);
+        let sent = trials.map(|trial| trial.trial.sent).sum();
+        let note = match self.server_queries() {
+            Err(e) => Some(format!("the log of the AuthDNS cannot be read: {e}")),
+            Ok(asked) if asked.lost > 0 => Some(format!(
+                "the log of the AuthDNS lacks {} queries: what the cache had is not known",
+                asked.lost
+            )),
+            Ok(asked) => {
+                add_figures(&asked, sent, cell);
+                asked.astray()
+            }
         };
-        let hit_rate = 100.0 * queries(&self.settings).repeated(sent) as f64 / sent as f64;
-        let figure = cell.figures.entry("hit_rate".to_owned());
-        figure.or_insert_with(|| Figure::new("%", Vec::new())).values.push(hit_rate);
+        for note in [self.note()].into_iter().chain(note) {
+            if !cell.notes.contains(&note) {
+                cell.notes.push(note);
+            }
+        }
+    }
+
+    /// Returns what the AuthDNS was asked since it started.
+    fn server_queries(&self) -> io::Result<ServerQueries> {
+        let text = fs::read_to_string(&self.file)?;
+        let questions: HashSet<String> = text.lines().map(str::to_owned).collect();
+        ServerQueries::read(BufReader::new(File::open(self.log())?), &questions)
     }
 
     /// Returns what it is, in words.
@@ -144,6 +170,20 @@ impl ColdBox {
             "an Internet in a box of {names} names in {zones} zones, {signed} of them signed, resolved cold from its root: \
              {hit_rate:.1} % of its {queries} queries were asked before"
         )
+    }
+}
+
+/// Adds the figures of so many queries of the Measurer; none if there were none, or they were those of an earlier run.
+fn add_figures(asked: &ServerQueries, sent: u64, cell: &mut CellRecord) {
+    if asked.all == 0 || sent == 0 {
+        return;
+    }
+    let share = |count: u64| count as f64 / sent as f64;
+    let hit_rate = 100.0 * (1.0 - share(asked.missed)).max(0.0);
+    let per_query = share(asked.all);
+    for (name, unit, value) in [("hit_rate", "%", hit_rate), ("queries_to_servers", "", per_query)] {
+        let figure = cell.figures.entry(name.to_owned());
+        figure.or_insert_with(|| Figure::new(unit, Vec::new())).values.push(value);
     }
 }
 
@@ -171,7 +211,7 @@ mod tests {
         assert_eq!((made.queries(), made.root().to_string()), (600, "10.53.0.1".to_owned()));
         let arguments = made.arguments().join(" ");
         assert!(
-            arguments.ends_with("/internet --server-delays 1ms,20ms --fault truncate:0.01"),
+            arguments.ends_with("/internet/log --server-delays 1ms,20ms --fault truncate:0.01"),
             "{arguments}"
         );
         let variables = made.variables();
@@ -179,6 +219,25 @@ mod tests {
         assert_eq!((variables["root_anchor"].as_str(), variables["root_ds"].as_str()), ("", ""));
         assert!(made.note().contains("400 names in 23 zones, 0 of them signed"), "{}", made.note());
         assert!(made.note().contains("50.0 % of its 600"), "{}", made.note());
+        // Two queries of four reached a server of their zone, and it took six to know which.
+        let text = fs::read_to_string(&file).unwrap();
+        let line = |number: usize| text.lines().nth(number).unwrap();
+        let log: String = [0, 1].map(|n| format!("10.53.64.0 . {} answer\n", line(n))).concat();
+        fs::write(made.log(), format!("{log}{}", "10.53.0.1 . t0 A referral t0\n".repeat(4))).unwrap();
+        let asked = made.server_queries().unwrap();
+        let mut cell = CellRecord::new("unbound", BTreeMap::new(), "closed");
+        add_figures(&asked, 0, &mut cell);
+        assert!(cell.figures.is_empty());
+        add_figures(&asked, 4, &mut cell);
+        assert_eq!(cell.figures["hit_rate"].values, [50.0]);
+        assert_eq!(cell.figures["queries_to_servers"].values, [1.5]);
+        fs::write(made.log(), "10.53.1.1 - t0 A refused\n").unwrap();
+        made.add_to(&mut cell, 1);
+        assert_eq!((cell.figures["hit_rate"].values.len(), &cell.notes[0]), (1, &made.note()));
+        assert!(cell.notes[1].contains("1 went to one without a zone"), "{:?}", cell.notes);
+        fs::write(made.log(), "lost 2\n").unwrap();
+        made.add_to(&mut cell, 1);
+        assert!(cell.notes[2].contains("lacks 2 queries"), "{:?}", cell.notes);
         let many = InternetSettings { queries: 10_000, ..settings };
         assert!(check_internet(&many).unwrap_err().contains("there are 400"));
     }

@@ -36,7 +36,8 @@ pub(crate) struct InternetArgs {
     /// Delays of replies (UDP), such as 1ms,5ms,20ms: each server has one of them, chosen by its address
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "internet")]
     server_delays: Vec<Nanos>,
-    /// Write a line for each query (- for the standard output): server, zone, name, type, verdict
+    /// Write a line for each query (- for the standard output): server, zone, name, type, verdict; the last line says how many are
+    /// missing, if some are
     #[arg(long, value_name = "FILE", requires = "internet")]
     log: Option<PathBuf>,
 }
@@ -71,8 +72,13 @@ impl InternetArgs {
         let mut out = BufWriter::new(output(path)?);
         let (log, queries) = Log::new();
         let lost = log.lost();
+        let missing = lost.clone();
         let writer = std::thread::spawn(move || {
             queries.into_iter().try_for_each(|query| writeln!(out, "{query}"))?;
+            match missing.load(Ordering::Relaxed) {
+                0 => {}
+                lost => writeln!(out, "lost {lost}")?,
+            }
             out.flush()
         });
         Ok(Some(LogFile { log, lost, writer, path: path.clone() }))
