@@ -51,9 +51,8 @@ type Invalid = (&'static str, String);
 /// # Errors
 /// With the first value that cannot be accepted.
 pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
-    let checks = [
-        common, workload, streams, internet, search, clients, methods, replication, machine, cpus,
-    ];
+    let checks =
+        [common, workload, streams, internet, search, clients, methods, replication, machine, cpus];
     checks.iter().try_for_each(|check| check(s))
 }
 

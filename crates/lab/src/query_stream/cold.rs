@@ -181,7 +181,8 @@ fn add_figures(asked: &ServerQueries, sent: u64, cell: &mut CellRecord) {
     let share = |count: u64| count as f64 / sent as f64;
     let hit_rate = 100.0 * (1.0 - share(asked.missed)).max(0.0);
     let per_query = share(asked.all);
-    for (name, unit, value) in [("hit_rate", "%", hit_rate), ("queries_to_servers", "", per_query)] {
+    for (name, unit, value) in [("hit_rate", "%", hit_rate), ("queries_to_servers", "", per_query)]
+    {
         let figure = cell.figures.entry(name.to_owned());
         figure.or_insert_with(|| Figure::new(unit, Vec::new())).values.push(value);
     }
@@ -223,7 +224,8 @@ mod tests {
         let text = fs::read_to_string(&file).unwrap();
         let line = |number: usize| text.lines().nth(number).unwrap();
         let log: String = [0, 1].map(|n| format!("10.53.64.0 . {} answer\n", line(n))).concat();
-        fs::write(made.log(), format!("{log}{}", "10.53.0.1 . t0 A referral t0\n".repeat(4))).unwrap();
+        fs::write(made.log(), format!("{log}{}", "10.53.0.1 . t0 A referral t0\n".repeat(4)))
+            .unwrap();
         let asked = made.server_queries().unwrap();
         let mut cell = CellRecord::new("unbound", BTreeMap::new(), "closed");
         add_figures(&asked, 0, &mut cell);
