@@ -7,6 +7,7 @@ mod host;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
@@ -48,6 +49,12 @@ kill $auth
 wait $auth
 "#;
 
+/// Waits until no other test has a resolver: together they are too much for a small machine.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A box in a folder: what its query file has.
 struct Internet {
     dir: tempfile::TempDir,
@@ -57,15 +64,15 @@ struct Internet {
 }
 
 impl Internet {
-    /// Makes one with signed domains; half of the queries repeat others.
-    fn new() -> Self {
+    /// Makes one with this share of signed domains; half of the queries repeat others.
+    fn new(signed: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let (domains, hosts) = per_tld();
         let numbers = [domains, hosts, names() * 2].map(|number| number.to_string());
         let [domains, hosts, count] = numbers.each_ref();
         let output = Command::new(cargo_bin("dnsdyno"))
             .args(["zone", "internet", "--tlds", "10", "--domains", domains, "--hosts", hosts])
-            .args(["--signed", "0.1", "--servers", "100", "--output", "box"])
+            .args(["--signed", signed, "--servers", "100", "--output", "box"])
             .args(["--queries", "queries", "--count", count, "--hit-rate", "0.5"])
             .current_dir(dir.path())
             .output()
@@ -87,16 +94,12 @@ impl Internet {
         std::fs::read_to_string(self.path().join(name)).unwrap_or_default()
     }
 
-    /// Writes a file of the resolver.
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path().join(name), text).expect("writes");
-    }
-
     /// Runs the script with the command of a resolver.
     ///
     /// # Errors
     /// If this host has no namespaces.
     fn run(&self, resolver: &[&str]) -> Result<(), String> {
+        let _alone = alone();
         let output = Command::new("unshare")
             .args(["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"])
             .args(["--mount-proc", "bash", "-c", SCRIPT])
@@ -123,7 +126,8 @@ impl Internet {
         assert_eq!((&load["sent"], &load["valid"]), (all, all), "{}", self.text("load.txt"));
         let log = self.text("log");
         let (mut referred, mut last) = (BTreeSet::from(["."]), BTreeMap::<&str, u64>::new());
-        let (mut found, mut final_ones, mut at_root) = (BTreeSet::new(), 0, 0);
+        let (mut found, mut missing) = (BTreeSet::new(), BTreeSet::new());
+        let (mut final_ones, mut at_root) = (0, 0);
         for line in log.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             let (zone, question) = (words[1], format!("{} {}", words[2], words[3]));
@@ -134,14 +138,21 @@ impl Internet {
             if words[4] == "referral" {
                 referred.insert(words[5]);
                 *last.entry(words[5]).or_default() += 1;
-            } else if self.asked.contains(&question) {
+                continue;
+            }
+            if words[4] == "nxdomain" {
+                missing.insert(words[2]);
+            }
+            if self.asked.contains(&question) {
                 found.insert(question);
                 final_ones += 1;
             }
         }
-        assert_eq!(found, self.asked, "each question reaches the servers of its zone");
         for question in &self.asked {
             let (name, _) = question.split_once(' ').expect("name and type");
+            // With a smaller query (RFC 9156) a resolver may find out that there is no such name, of whatever type.
+            let is_known = found.contains(question) || missing.contains(name);
+            assert!(is_known, "{question} did not reach the servers of its zone");
             let labels: Vec<&str> = name.split('.').collect();
             for count in 1..=2 {
                 let zone = labels[labels.len() - count..].join(".");
@@ -154,6 +165,12 @@ impl Internet {
         assert!(most.is_some_and(|(_, count)| *count < names() / 10), "{most:?}");
         let hit_rate = 1.0 - final_ones as f64 / self.queries as f64;
         assert!((hit_rate - 0.5).abs() < 0.01, "{hit_rate}");
+        println!(
+            "{} queries for {} names: hit rate {hit_rate:.4}, {} queries to servers, {at_root} of them to the root's",
+            self.queries,
+            self.asked.len(),
+            log.lines().count()
+        );
     }
 }
 
@@ -166,30 +183,55 @@ fn installed(program: &str) -> Option<String> {
     path
 }
 
-/// Unbound's configuration in a folder.
-fn unbound(dir: &Path) -> String {
+/// Lets a resolver find all names of a box with this share of signed domains, and checks what it asked; `files` makes its files.
+/// Returns the box; `None` if the resolver, the signer or namespaces are missing.
+fn resolve(
+    signed: &str,
+    program: &str,
+    arguments: &[&str],
+    files: impl FnOnce(&Internet) -> Vec<(&'static str, String)>,
+) -> Option<Internet> {
+    let program = installed(program)?;
+    if signed != "0" {
+        installed("dnssec-signzone")?;
+    }
+    let internet = Internet::new(signed);
+    for (name, text) in files(&internet) {
+        std::fs::write(internet.path().join(name), text).expect("writes");
+    }
+    if let Err(why) = internet.run(&[&[program.as_str()][..], arguments].concat()) {
+        skip::because(why);
+        return None;
+    }
+    internet.check();
+    Some(internet)
+}
+
+/// Unbound's configuration in a folder, for a port, with more lines for the server.
+fn unbound(dir: &Path, port: u16, more: &str) -> String {
     let dir = dir.display();
     format!(
         "server:\n directory: \"{dir}\"\n username: \"\"\n chroot: \"\"\n pidfile: \"\"\n use-syslog: no\n logfile: \"\"\n\
-         \x20interface: 127.0.0.1\n port: 5300\n do-ip6: no\n root-hints: \"{dir}/box/hints\"\n msg-cache-size: 128m\n\
-         \x20rrset-cache-size: 256m\n prefetch: no\n aggressive-nsec: no\n extended-statistics: yes\n num-queries-per-thread: 1024\n\
-         \x20module-config: \"validator iterator\"\n trust-anchor-file: \"{dir}/box/anchor\"\n val-log-level: 2\n\
+         \x20interface: 127.0.0.1\n port: {port}\n do-ip6: no\n root-hints: \"{dir}/box/hints\"\n msg-cache-size: 128m\n\
+         \x20rrset-cache-size: 256m\n prefetch: no\n aggressive-nsec: no\n extended-statistics: yes\n num-queries-per-thread: 1024\n{more}\
          remote-control:\n control-enable: yes\n control-interface: \"{dir}/control\"\n control-use-cert: no\n"
     )
 }
 
 #[test]
 fn unbound_validates_from_the_root_and_hits_as_often_as_is_set() {
-    let Some(program) = installed("unbound") else { return };
-    if installed("dnssec-signzone").is_none() {
+    let files = |internet: &Internet| {
+        let anchor = internet.path().join("box/anchor");
+        let more = format!(
+            " module-config: \"validator iterator\"\n trust-anchor-file: \"{}\"\n val-log-level: 2\n",
+            anchor.display()
+        );
+        vec![("unbound.conf", unbound(internet.path(), 5300, &more))]
+    };
+    let Some(internet) = resolve("0.1", "unbound", &["-d", "-p", "-c", "unbound.conf"], files)
+    else {
         return;
-    }
-    let internet = Internet::new();
-    internet.write("unbound.conf", &unbound(internet.path()));
-    if let Err(why) = internet.run(&[&program, "-d", "-p", "-c", "unbound.conf"]) {
-        return skip::because(why);
-    }
-    internet.check();
+    };
     let stats = internet.text("stats.txt");
     let value = |name: &str| {
         let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
@@ -201,6 +243,77 @@ fn unbound_validates_from_the_root_and_hits_as_often_as_is_set() {
     // The proofs that most domains are not signed are signed.
     assert_eq!(value("num.answer.bogus"), 0.0, "{stats}");
     assert!(value("num.answer.secure") > 0.0, "{stats}");
+}
+
+/// Returns the data of the DS record of the root of a box.
+fn anchor(internet: &Internet) -> String {
+    let text = internet.text("box/anchor");
+    text.split_once(" DS ").expect("a DS record").1.trim().to_owned()
+}
+
+#[test]
+fn bind_resolves_and_validates_from_the_root() {
+    let files = |internet: &Internet| {
+        let anchor = anchor(internet);
+        let (numbers, digest) = anchor.rsplit_once(' ').expect("a digest");
+        let configuration = format!(
+            "options {{\n directory \"{dir}\"; pid-file none; session-keyfile \"{dir}/key\"; lock-file none;\n \
+             managed-keys-directory \"{dir}\"; listen-on port 5300 {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n \
+             allow-recursion {{ any; }}; allow-query-cache {{ any; }}; max-cache-size 400M; recursive-clients 10000;\n \
+             dnssec-validation yes; empty-zones-enable no; synth-from-dnssec no;\n}};\ncontrols {{ }};\n\
+             trust-anchors {{ \".\" static-ds {numbers} \"{digest}\"; }};\n\
+             zone \".\" {{ type hint; file \"{dir}/box/hints\"; }};\n",
+            dir = internet.path().display(),
+        );
+        vec![("named.conf", configuration)]
+    };
+    resolve("0.1", "named", &["-4", "-g", "-n", "1", "-c", "named.conf"], files);
+}
+
+#[test]
+fn powerdns_recursor_resolves_and_validates_from_the_root() {
+    let files = |internet: &Internet| {
+        let dir = internet.path().display().to_string();
+        let configuration = format!(
+            "socket-dir={dir}\nwrite-pid=no\ndisable-syslog=yes\nloglevel=3\nquiet=yes\nsecurity-poll-suffix=\n\
+             local-address=127.0.0.1\nlocal-port=5300\nthreads=1\ndont-query=\nserve-rfc1918=no\nexport-etc-hosts=no\n\
+             hint-file={dir}/box/hints\ndnssec=validate\nlua-config-file={dir}/anchor.lua\naggressive-nsec-cache-size=0\n"
+        );
+        let trust = format!("clearTA(\".\")\naddTA(\".\", \"{}\")\n", anchor(internet));
+        vec![("recursor.conf", configuration), ("anchor.lua", trust)]
+    };
+    resolve("0.1", "pdns_recursor", &["--config-dir=.", "--daemon=no"], files);
+}
+
+#[test]
+fn knot_resolver_resolves_from_the_root() {
+    // It always synthesises answers from proofs that it has (RFC 8198): no domain is signed.
+    let files = |_: &Internet| {
+        let configuration = "net.ipv6 = false\nnet.listen('127.0.0.1', 5300, { kind = 'dns' })\nmodules.unload('priming')\n\
+             modules.unload('ta_update')\nmodules.unload('ta_signal_query')\nmodules.unload('detect_time_skew')\n\
+             modules.unload('detect_time_jump')\ntrust_anchors.remove('.')\nmodules.load('hints')\n\
+             hints.root_file('box/hints')\ncache.size = 200 * MB\nlog_level('err')\n";
+        vec![("kresd.conf", configuration.to_owned())]
+    };
+    resolve("0", "kresd", &["-n", "-c", "kresd.conf", "."], files);
+}
+
+#[test]
+fn dns64d_before_unbound_asks_for_each_question_once() {
+    let Some(unbound_path) = installed("unbound") else { return };
+    let files = |internet: &Internet| {
+        let more = " module-config: \"iterator\"\n";
+        let configuration = "[server]\nlisten = [\"127.0.0.1:5300\"]\nuser = \"root\"\nlog = \"warn\"\n[[dns64]]\nprefix = \"2001:db8:64::/96\"\n\
+                             [upstream]\nservers = [\"127.0.0.1:5301\"]\n[cache]\nsize = \"128MiB\"\n[limits]\nclient-share = 1.0\n\
+                             client-memory-share = 1.0\n[metrics]\nlisten = \"\"\n";
+        let unbound = unbound(internet.path(), 5301, more);
+        vec![("unbound.conf", unbound), ("dns64d.toml", configuration.to_owned())]
+    };
+    let both = format!(
+        "{unbound_path} -d -p -c unbound.conf & exec {} --config dns64d.toml",
+        cargo_bin("dns64d").display()
+    );
+    resolve("0", "bash", &["-c", &both], files);
 }
 
 /// Resolvers of the lab, one after the other; `DOMAINS`, `HOSTS` and `QUERIES` are numbers.
@@ -239,6 +352,7 @@ fn resolvers_of_the_lab_find_every_name_from_the_root() {
     let text = text.replace("HOSTS", &hosts.to_string());
     let text = text.replace("QUERIES", &(names() * 2).to_string());
     std::fs::write(dir.path().join("x.toml"), text).expect("writes");
+    let _alone = alone();
     let output = Command::new(cargo_bin("dnsdyno"))
         .current_dir(dir.path())
         .args(["run", "--wait", "x.toml", "--no-store", "--json", "x.json"])
@@ -249,9 +363,7 @@ fn resolvers_of_the_lab_find_every_name_from_the_root() {
         assert!(told.contains("namespace"), "{told}");
         return skip::because(told);
     };
-    if names() > 10_000 {
-        eprintln!("{told}");
-    }
+    println!("{told}");
     let record: Value = serde_json::from_str(&json).expect("JSON");
     let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
     for skipped in all(&record["skipped"]) {
@@ -261,18 +373,21 @@ fn resolvers_of_the_lab_find_every_name_from_the_root() {
     for cell in all(&record["results"]) {
         let (server, notes) = (&cell["server"], cell["notes"].to_string());
         // On a busy machine a void trial is repeated, with another cold server.
-        for trial in all(&cell["trials"]) {
+        let trials = all(&cell["trials"]);
+        for trial in trials.iter().filter(|trial| trial["void"] == false) {
             let queries = &Value::from(names() * 2);
             assert_eq!((&trial["sent"], &trial["valid"]), (queries, queries), "{server}: {trial}");
         }
-        assert!(notes.contains("50.0 % of its"), "{server}: {notes}");
+        let is_whole = all(&cell["void_repeats"]).is_empty();
+        assert_eq!(notes.contains("50.0 % of its"), is_whole, "{server}: {notes}");
         assert!(!notes.contains("no server had named"), "{server}: {notes}");
         let figure = |name: &str| cell["figures"][name]["values"][0].as_f64();
-        let hit_rate = figure("hit_rate").unwrap_or_else(|| panic!("{server}: {notes}"));
-        assert!((hit_rate - 50.0).abs() < 1.0, "{server}: {hit_rate} %");
+        let (hit_rate, to_servers) = (figure("hit_rate"), figure("queries_to_servers"));
+        assert_eq!((hit_rate.is_some(), to_servers.is_some()), (is_whole, is_whole), "{notes}");
+        assert!(hit_rate.is_none_or(|rate| (rate - 50.0).abs() < 1.0), "{server}: {hit_rate:?} %");
         // Half of them are answered by a server, and few ask for what is known of the way there.
-        let to_servers = figure("queries_to_servers").expect("beside it");
-        assert!((0.5..2.0).contains(&to_servers), "{server}: {to_servers}");
+        let usual = to_servers.is_none_or(|count| (0.5..2.0).contains(&count));
+        assert!(usual, "{server}: {to_servers:?}");
     }
 }
 
