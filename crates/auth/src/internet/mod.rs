@@ -28,8 +28,7 @@ use wire::{Name, Qclass, Qtype, Query, Rcode, ReplyWriter};
 use self::answer::Answer;
 pub use self::log::{Log, LoggedQuery, Verdict};
 pub use self::zones::{ZoneBuilder, Zones, ZonesError};
-use crate::reply::{Kind, Reply};
-use crate::responder::EDNS_UDP_SIZE;
+use crate::reply::{EDNS_UDP_SIZE, Kind, Reply};
 
 /// Largest size of a reply in a datagram, in octets: that of the OPT record.
 pub(crate) const MAX_DATAGRAM: usize = EDNS_UDP_SIZE as usize;
