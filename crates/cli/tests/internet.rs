@@ -29,7 +29,7 @@ set -e
 export PATH=$PATH:/usr/sbin:/sbin
 ip link set lo up
 ip route add local 10.53.0.0/16 dev lo
-"$0" auth --internet box --listen 0.0.0.0:53 --server-delays 0s,1ms,3ms --log log >auth.txt 2>auth.err &
+"$0" auth --internet box --listen 0.0.0.0:53 --server-delays 0s,1ms,3ms $FAULTS --log log >auth.txt 2>auth.err &
 auth=$!
 until grep -q ready auth.txt; do kill -0 $auth; sleep 0.05; done
 "$@" >resolver.txt 2>&1 &
@@ -94,17 +94,18 @@ impl Internet {
         std::fs::read_to_string(self.path().join(name)).unwrap_or_default()
     }
 
-    /// Runs the script with the command of a resolver.
+    /// Runs the script with the command of a resolver, and with further arguments of the AuthDNS.
     ///
     /// # Errors
     /// If this host has no namespaces.
-    fn run(&self, resolver: &[&str]) -> Result<(), String> {
+    fn run(&self, resolver: &[&str], faults: &str) -> Result<(), String> {
         let _alone = alone();
         let output = Command::new("unshare")
             .args(["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"])
             .args(["--mount-proc", "bash", "-c", SCRIPT])
             .arg(cargo_bin("dnsdyno"))
             .args(resolver)
+            .env("FAULTS", faults)
             .current_dir(self.path())
             .output()
             .expect("unshare (package util-linux)");
@@ -118,12 +119,17 @@ impl Internet {
         Ok(())
     }
 
-    /// Checks what the resolver answered and what it asked: every query has a right answer, delegations are followed from the
-    /// root as RFC 1034 section 5.3.3 says, and a repeated question is answered from the cache.
-    fn check(&self) {
+    /// Checks that every query has a right answer.
+    fn check_answers(&self) {
         let load: Value = serde_json::from_str(&self.text("load.json")).expect("JSON");
         let all = &self.queries.into();
         assert_eq!((&load["sent"], &load["valid"]), (all, all), "{}", self.text("load.txt"));
+    }
+
+    /// Checks what the resolver answered and what it asked: every query has a right answer, delegations are followed from the
+    /// root as RFC 1034 section 5.3.3 says, and a repeated question is answered from the cache.
+    fn check(&self) {
+        self.check_answers();
         let log = self.text("log");
         let (mut referred, mut last) = (BTreeSet::from(["."]), BTreeMap::<&str, u64>::new());
         let (mut found, mut missing) = (BTreeSet::new(), BTreeSet::new());
@@ -199,7 +205,7 @@ fn resolve(
     for (name, text) in files(&internet) {
         std::fs::write(internet.path().join(name), text).expect("writes");
     }
-    if let Err(why) = internet.run(&[&[program.as_str()][..], arguments].concat()) {
+    if let Err(why) = internet.run(&[&[program.as_str()][..], arguments].concat(), "") {
         skip::because(why);
         return None;
     }
@@ -243,6 +249,30 @@ fn unbound_validates_from_the_root_and_hits_as_often_as_is_set() {
     // The proofs that most domains are not signed are signed.
     assert_eq!(value("num.answer.bogus"), 0.0, "{stats}");
     assert!(value("num.answer.secure") > 0.0, "{stats}");
+}
+
+#[test]
+fn lost_replies_are_asked_for_again_and_truncated_ones_over_tcp() {
+    let Some(program) = installed("unbound") else { return };
+    let internet = Internet::new("0");
+    let text = unbound(internet.path(), 5300, " module-config: \"iterator\"\n");
+    std::fs::write(internet.path().join("unbound.conf"), text).expect("writes");
+    let command = [&program, "-d", "-p", "-c", "unbound.conf"];
+    if let Err(why) = internet.run(&command, "--loss 0.01 --fault truncate:0.2") {
+        return skip::because(why);
+    }
+    internet.check_answers();
+    let (stats, told) = (internet.text("stats.txt"), internet.text("auth.txt"));
+    let over_tcp = stats.lines().find_map(|line| line.strip_prefix("num.query.tcpout="));
+    let over_tcp: u64 = over_tcp.and_then(|count| count.parse().ok()).unwrap_or_default();
+    assert!(over_tcp > names() / 10, "{stats}");
+    // The log has the queries of both transports.
+    let count: u64 = told
+        .lines()
+        .find_map(|line| line.split_once(" queries:")?.0.parse().ok())
+        .expect("a count");
+    let logged = internet.text("log").lines().count() as u64;
+    assert!(logged >= count + over_tcp, "{logged} of {count} and {over_tcp}");
 }
 
 /// Returns the data of the DS record of the root of a box.
