@@ -7,15 +7,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use host::{find, free_port};
+use host::{find, free_port, soon, ssh_key};
 use record::Trial;
 use tempfile::TempDir;
-
-/// Time within which something must have happened that happens soon.
-const SOON: Duration = Duration::from_secs(30);
 
 /// An sshd for this user, a server, and a folder for what is brought.
 struct Elsewhere {
@@ -37,23 +34,6 @@ impl Drop for Elsewhere {
     }
 }
 
-/// Waits until `found` returns something.
-fn soon<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn key(path: &Path) -> bool {
-    let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
-    Command::new("ssh-keygen").args(words).arg(path).status().is_ok_and(|status| status.success())
-}
-
 impl Elsewhere {
     /// Starts sshd and server; `None` if this host has no sshd.
     fn start() -> Option<Self> {
@@ -68,7 +48,7 @@ impl Elsewhere {
         };
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = |name: &str| dir.path().join(name);
-        assert!(key(&path("host")) && key(&path("user")), "ssh-keygen makes keys");
+        assert!(ssh_key(&path("host")) && ssh_key(&path("user")), "ssh-keygen makes keys");
         fs::create_dir(path("brought")).expect("a folder");
         // As root it wants this folder, which its service makes.
         let _ = fs::create_dir("/run/sshd");

@@ -1,5 +1,8 @@
 //! Servers that a run starts on another host: here the hosts are network namespaces, joined by a link, with a real sshd in one.
 
+#[path = "kit/host.rs"]
+mod host;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -7,11 +10,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use host::{SOON, soon, ssh_key};
 use record::Run;
 use tempfile::TempDir;
 
-/// Time within which something must have happened that happens soon.
-const SOON: Duration = Duration::from_secs(120);
 /// Addresses of the server's host, and further ones of it for an AuthDNS.
 const DUT: &str = "fd00:77::2,10.77.0.2";
 const AUTH: &str = "fd00:77::3,10.77.0.3";
@@ -40,18 +42,6 @@ impl Held {
 /// The network namespace of a process.
 fn network(pid: u32) -> Option<u64> {
     fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|ns| ns.ino())
-}
-
-/// Waits until `found` returns something.
-fn soon<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Two hosts: the Tester's, and that of the server with an sshd.
@@ -218,9 +208,7 @@ fn join(here: u32, there: u32) {
 /// Starts an sshd on a host; returns it with the remote shell that reaches it.
 fn start_sshd(dir: &Path, host: u32) -> (Held, String) {
     for key in ["host", "user"] {
-        let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
-        let made = Command::new("ssh-keygen").args(words).arg(dir.join(key)).status();
-        assert!(made.is_ok_and(|status| status.success()), "ssh-keygen makes keys");
+        assert!(ssh_key(&dir.join(key)), "ssh-keygen makes keys");
     }
     for folder in ["brought", "tmp"] {
         fs::create_dir(dir.join(folder)).expect("a folder");

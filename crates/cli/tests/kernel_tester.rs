@@ -158,6 +158,9 @@ fn the_kernel_sends_and_judges_as_sockets_do() {
         assert_eq!(trial["conditions"]["engine"], "kernel", "{name}");
         assert_eq!(trial["series"][0]["sent"], sent, "{name}");
         assert_eq!(trial["rcodes"]["NOERROR"], sent, "{name}");
+        let tester = &trial["cpu"]["tester"];
+        let shares = ["busy", "foreign"].map(|share| tester[share].as_f64().expect("a share"));
+        assert!(shares[0] + shares[1] < 1.15, "what loads the programs is no stranger: {tester}");
     }
     assert!(
         ran.text("xdp.txt").contains("20000 of them in the kernel, 0 of which"),

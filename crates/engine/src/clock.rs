@@ -20,6 +20,11 @@ pub fn thread_cpu_time() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Returns the CPU time that this process has used, with its threads that have ended.
+pub fn process_cpu_time() -> Nanos {
+    read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 #[inline]
 fn read(id: ClockId) -> Nanos {
     let time = clock_gettime(id).expect("the clocks used here exist on every Linux");

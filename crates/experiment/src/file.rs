@@ -133,6 +133,12 @@ impl Experiment {
         &self.points[0].settings
     }
 
+    /// Returns whether a setting differs between points.
+    pub fn varies<T: PartialEq>(&self, setting: impl Fn(&Settings) -> T) -> bool {
+        let first = setting(self.common());
+        self.points.iter().any(|point| setting(&point.settings) != first)
+    }
+
     /// Returns an error about the value at `key` (with dots) of a point, with its place.
     pub fn bad(&self, point: &Point, key: &str, why: String) -> FileError {
         bad_at(&self.text, &self.path, point.place_of(key), why)

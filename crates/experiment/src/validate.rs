@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use measure::{Nanos, OpenPacing, Transport, UpdateRate};
+use measure::{Link, Nanos, OpenPacing, Path, Transport, UpdateRate};
 use record::EngineChoice;
 
 use crate::search::{RESOLUTION, RuleName};
@@ -443,9 +443,16 @@ fn cpus(s: &Settings) -> Result<(), Invalid> {
     }
     let others = [&s.cpus.tester, &s.cpus.auth, &s.cpus.updates];
     let overlap = s.cpus.dut.iter().any(|cpu| others.iter().any(|list| list.contains(cpu)));
+    // There programs work off each packet where it was sent, all on one core (docs/kernel.md).
+    let one_core = s.cpus.dut.len() == 1 && others[..2].iter().all(|list| **list == s.cpus.dut);
+    let chain = one_core
+        && s.tester.engine == EngineChoice::Kernel
+        && s.host.link == Some(Link::Plain)
+        && s.host.path == Path::Wire;
     must(
-        !overlap,
+        !overlap || chain,
         "cpus.dut",
-        "`cpus` gives the server a core of the Tester's: neither would be measured alone",
+        "`cpus` gives the server a core of the Tester's: neither would be measured alone. Only for a server with programs in the kernel may all \
+         be on one core, with `tester.engine` = \"kernel\" and `host.link` = \"plain\"",
     )
 }

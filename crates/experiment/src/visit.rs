@@ -299,9 +299,7 @@ pub fn add_visit(
         Found::Capacity(capacity) => cell.capacities.push(capacity),
         Found::Figures(figures) => add_figures(&mut cell.figures, figures),
         Found::Replicated { figures, secondaries, limiter, notes } => {
-            let new = notes.into_iter().filter(|note| !cell.notes.contains(note));
-            let new: Vec<String> = new.collect();
-            cell.notes.extend(new);
+            notes.into_iter().for_each(|note| cell.note(note));
             add_figures(&mut cell.figures, figures);
             for (secondary, figures) in cell.secondaries.iter_mut().zip(secondaries) {
                 add_figures(&mut secondary.figures, figures);

@@ -135,11 +135,21 @@ fn a_starved_tester_is_never_a_capacity() {
             && all.ends_with("void at every rate down to 1000 qps (tester-cpu)"),
         "{all}"
     );
-    // The Tester can do 30,000: the last passing rate is a lower bound, and rates below the void one are not tried.
-    let some = run(&search(), |rate| if rate > 30_000.0 { Fate::Void } else { Fate::Pass });
+    // The Tester can do 33,000: the highest passing rate is a lower bound.
+    let coarse = Search { resolution: 0.1, ..search() };
+    let some = run(&coarse, |rate| if rate > 33_000.0 { Fate::Void } else { Fate::Pass });
     assert_eq!(
         some,
-        "10000+ 20000+ 40000? 40000? 40000? => at least 20000 qps; Tester-limited at 40000 qps (tester-cpu)"
+        "10000+ 20000+ 40000? 40000? 40000? 30000+ 35000? 35000? 35000? 32500+ => at least 32500 qps; \
+         Tester-limited at 35000 qps (tester-cpu)"
+    );
+    // The server can do 25,000: it is what is found below a rate at which the Tester is void.
+    let server =
+        run(&coarse, |rate| if rate > 33_000.0 { Fate::Void } else { below(25_000.0)(rate) });
+    assert!(
+        server.starts_with("10000+ 20000+ 40000? 40000? 40000? 30000- ")
+            && server.ends_with(" => 25000 qps, limited by dut; 27500 qps failed"),
+        "{server}"
     );
     let slow =
         run(

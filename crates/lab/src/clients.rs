@@ -159,7 +159,7 @@ impl Clients {
 /// slow as is asked for; `file` has the clients if there is one.
 ///
 /// # Errors
-/// With the key that is to be changed.
+/// If a setting of the experiment does not fit; the error names its key.
 pub(crate) fn check(
     experiment: &Experiment,
     point: &Point,

@@ -1,8 +1,37 @@
 //! The cores of each host, by the settings of an experiment.
 
 use experiment::Settings;
+use measure::Link;
 
 use crate::cpus::{CpuList, CpuPlan};
+
+/// Why a server with programs in the kernel needs moderated links, or one core for all hosts.
+const NOT_ITS_CORE: &str = "over other links than `moderated` the server's programs would run on the core of the Tester; plain links \
+                            will do if all hosts have the same one core in `[cpus]`";
+/// Why a server without programs needs a core of its own.
+const NO_PROGRAMS: &str = "without programs in the kernel the server needs a core of its own, beside a Tester that never sleeps";
+/// Note on a server with programs in the kernel that shares one core with Tester and AuthDNS.
+const ONE_CORE: &str = "Tester, AuthDNS and server share one core, which does all work for a query in turn: the rate is a lower bound \
+                        of the server's";
+
+/// Returns a note on a server, with programs in the kernel or without, whose programs run on the core of the Tester.
+///
+/// # Errors
+/// If neither would be measured, in words.
+pub(crate) fn shared_core(
+    programs: bool,
+    link: Link,
+    plan: &CpuPlan,
+) -> Result<Option<&'static str>, String> {
+    let one_core = plan.all().len() == 1;
+    match (programs, link) {
+        (true, Link::Moderated) => Ok(None),
+        (true, Link::Plain) if one_core => Ok(Some(ONE_CORE)),
+        (true, _) => Err(NOT_ITS_CORE.to_owned()),
+        (false, _) if one_core && CpuList::allowed().count() > 1 => Err(NO_PROGRAMS.to_owned()),
+        (false, _) => Ok(None),
+    }
+}
 
 /// Returns the cores of each host: those of `[cpus]`, or `cores` cores for the server beside those of the Tester.
 ///

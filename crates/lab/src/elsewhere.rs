@@ -15,9 +15,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use experiment::file::Role;
-use experiment::{Circumstances, Method, OneHost, Point, Settings, Visit};
-use measure::Path;
-use udp::sys::is_own_address;
+use experiment::{Method, Point, Settings, Visit};
 
 use crate::adapter::Adapter;
 use crate::afar::{Afar, RESERVE};
@@ -35,7 +33,7 @@ use crate::run::Event;
 use crate::server::{Installed, transport_port};
 use crate::session::{Cell, Session, Shortfall};
 use crate::variables;
-use crate::visit::{Started, unlike_rfc8219};
+use crate::visit::{Started, outside_testbed, unlike_rfc8219};
 
 impl From<AgentError> for Shortfall {
     fn from(e: AgentError) -> Self {
@@ -92,8 +90,10 @@ impl Session<'_> {
         if settings.workload.has_zone() || settings.workload.internet.is_some() {
             return Some("zones of its own are not brought to another host".to_owned());
         }
-        let varied = settings.host.link != self.checked.experiment.common().host.link;
-        varied.then(|| "links cannot be varied where the hosts are real".to_owned())
+        self.checked
+            .experiment
+            .varies(|s| s.host.link)
+            .then(|| "links cannot be varied where the hosts are real".to_owned())
     }
 
     /// Starts a server elsewhere, with what it asks, and waits until the Tester gets right answers.
@@ -208,10 +208,6 @@ impl Session<'_> {
         let Raised { away, authdns, target, believed } = raised;
         let base = asked.request(point, stream.as_ref(), self.options.seed, target, believed);
         let base = carried_by(self.engines[v.point], base);
-        let tester = &settings.tester;
-        let path = if tester.gso { Path::HostOffload } else { Path::Wire };
-        let tcp = !tester.transport.is_datagram();
-        let loopback = OneHost { link: None, path, gso: tester.gso, gro: tester.gro, tcp };
         let differs = unlike_rfc8219(settings, stream.is_some());
         let names = asked.budget(settings.role, stream.as_ref(), false);
         let seed = self.options.seed;
@@ -223,11 +219,7 @@ impl Session<'_> {
             title: format!("{title} on {} at {target}", afar.host()),
             version: installed.version(),
             names,
-            circumstances: Circumstances {
-                over_ipv6: target.is_ipv6(),
-                one_host: is_own_address(target).then_some(loopback),
-                ..Circumstances::default()
-            },
+            circumstances: outside_testbed(target, &settings.tester),
             differs,
             conforms: true,
         };
@@ -235,9 +227,7 @@ impl Session<'_> {
             "the server ran on another host, {}, started there and probed by an agent",
             afar.host()
         );
-        if !cell.record.notes.contains(&note) {
-            cell.record.notes.push(note);
-        }
+        cell.record.note(note);
         let found = self.measure_started(v, cell, started, notify)?;
         self.visited(v, cell, &found, notify);
         Ok(())

@@ -147,9 +147,7 @@ impl Session<'_> {
             }
             let settings = &self.checked.experiment.points[point].settings;
             if self.options.asked_engine(settings) == EngineChoice::Auto {
-                let new = self.no_kernel.iter().filter(|why| !record.notes.contains(why));
-                let new: Vec<String> = new.cloned().collect();
-                record.notes.extend(new);
+                self.no_kernel.iter().for_each(|why| record.note(why));
             }
         }
     }

@@ -63,7 +63,7 @@ pub enum JobError {
     /// The starter cannot be started.
     #[error("cannot start `{starter}`: {source}; install Open MPI, or give its path with --mpirun")]
     Start {
-        /// Its program.
+        /// Program that starts the job.
         starter: String,
         /// Error of the system.
         source: io::Error,

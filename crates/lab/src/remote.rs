@@ -8,9 +8,7 @@
 //!
 //! Queries go only to an address that the user has named, in the experiment's file or by a flag.
 
-use experiment::{Circumstances, Method, OneHost, Visit};
-use measure::Path;
-use udp::sys::is_own_address;
+use experiment::{Experiment, Method, Visit};
 
 use crate::bench::measurer::carried_by;
 use crate::bench::{Away, LabBench};
@@ -20,7 +18,7 @@ use crate::ready::{Question, answers};
 use crate::run::Event;
 use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
-use crate::visit::{Started, unlike_rfc8219};
+use crate::visit::{Started, outside_testbed, unlike_rfc8219};
 
 /// Note on a server that is not in the lab.
 const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and configuration were not seen, nor was it \
@@ -28,8 +26,18 @@ const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and c
 /// Note on a server that an agent probed.
 const PROBED: &str = "the server is remote: an agent saw its processor, drops and stalls; its memory and configuration were not seen, \
                       nor was it started anew";
-/// Settings of a server or its host that cannot be varied here.
-const OUT_OF_REACH: [&str; 4] = ["cores", "threads", "cpu-limit", "link"];
+
+/// Returns a setting of the server or its host that an experiment varies, and that nobody can change there.
+fn out_of_reach(experiment: &Experiment) -> Option<&'static str> {
+    [
+        ("number of cores", experiment.varies(|s| s.dut.cores)),
+        ("number of threads", experiment.varies(|s| s.dut.threads)),
+        ("CPU limit", experiment.varies(|s| s.dut.cpu_limit)),
+        ("link", experiment.varies(|s| s.host.link)),
+    ]
+    .into_iter()
+    .find_map(|(name, varied)| varied.then_some(name))
+}
 
 impl Session<'_> {
     /// Measures a server at its address with the method of the experiment.
@@ -47,8 +55,10 @@ impl Session<'_> {
             let why = "a remote server cannot be started: its zone is its own".to_owned();
             return Err(Shortfall::Cannot(why));
         }
-        if let Some(name) = OUT_OF_REACH.iter().find(|name| point.varied.contains_key(**name)) {
-            return Err(Shortfall::Cannot(format!("`{name}` of a remote server is out of reach")));
+        if let Some(name) = out_of_reach(self.checked.experiment) {
+            return Err(Shortfall::Cannot(format!(
+                "the {name} of a remote server is out of reach"
+            )));
         }
         let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
         let (asked, outside) = (self.checked.questions[v.point], Namespace::own().map_err(failed)?);
@@ -64,13 +74,9 @@ impl Session<'_> {
         let names = asked.budget(settings.role, stream.as_ref(), true);
         let seed = self.options.seed;
         let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
-        let tester = &settings.tester;
         let dut = self.options.elsewhere.agents.dut.clone();
         let note = if dut.is_some() { PROBED } else { NOT_SEEN };
         let away = Away { outside: Some(outside), dut, ..Away::default() };
-        let path = if tester.gso { Path::HostOffload } else { Path::Wire };
-        let tcp = !tester.transport.is_datagram();
-        let loopback = OneHost { link: None, path, gso: tester.gso, gro: tester.gro, tcp };
         let differs = unlike_rfc8219(settings, stream.is_some());
         let started = Started {
             bench: LabBench::elsewhere(self.lab, &self.testbed, self.dir, base, None, away)
@@ -78,18 +84,12 @@ impl Session<'_> {
             title: format!("{} at {target}", installed.adapter().title),
             version: None,
             names,
-            circumstances: Circumstances {
-                over_ipv6: target.is_ipv6(),
-                one_host: is_own_address(target).then_some(loopback),
-                ..Circumstances::default()
-            },
+            circumstances: outside_testbed(target, &settings.tester),
             differs,
             conforms: settings.method == Method::Search,
         };
         let found = self.measure_started(v, cell, started, notify)?;
-        if !cell.record.notes.iter().any(|other| other == note) {
-            cell.record.notes.push(note.to_owned());
-        }
+        cell.record.note(note);
         self.visited(v, cell, &found, notify);
         Ok(())
     }

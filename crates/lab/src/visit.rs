@@ -1,13 +1,18 @@
 //! A visit to a server that has started: warm-up, method, findings; and a first start of each server before the self-test, so that
 //! one that cannot start is known at once, and not after minutes.
 
+use std::net::SocketAddr;
+
 use experiment::file::Role;
+use experiment::settings::TesterSettings;
 use experiment::visit::{Found, Replay, add_visit};
 use experiment::{
-    Bench, BenchError, Circumstances, Method, NameBudget, Settings, TrialSpec, Visit, visit,
+    Bench, BenchError, Circumstances, Method, NameBudget, OneHost, Settings, TrialSpec, Visit,
+    visit,
 };
-use measure::{Nanos, Pacing};
+use measure::{Nanos, Pacing, Path};
 use record::{CellRecord, VoidRepeat};
+use udp::sys::is_own_address;
 
 use crate::bench::LabBench;
 use crate::run::Event;
@@ -68,11 +73,7 @@ impl Session<'_> {
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
         if !settings.method.searches() {
             // A search has them among its differences from RFC 8219.
-            for note in names.used().differences() {
-                if !cell.record.notes.contains(&note) {
-                    cell.record.notes.push(note);
-                }
-            }
+            names.used().differences().into_iter().for_each(|note| cell.record.note(note));
         }
         cell.record.differs.extend(handicap.into_iter().chain(started.differs));
         cell.record.conforming = started.conforms && cell.record.differs.is_empty();
@@ -206,6 +207,23 @@ pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String
     let stream = stream.then(|| why.to_owned());
     let all: Vec<String> = server.into_iter().chain(clients).chain(stream).chain(repeats).collect();
     (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// Returns the circumstances of trials against a server outside the testbed, at `target`: on another host, or on this one behind the
+/// loopback.
+pub(crate) fn outside_testbed(target: SocketAddr, tester: &TesterSettings) -> Circumstances {
+    let loopback = OneHost {
+        link: None,
+        path: if tester.gso { Path::HostOffload } else { Path::Wire },
+        gso: tester.gso,
+        gro: tester.gro,
+        tcp: !tester.transport.is_datagram(),
+    };
+    Circumstances {
+        over_ipv6: target.is_ipv6(),
+        one_host: is_own_address(target).then_some(loopback),
+        ..Circumstances::default()
+    }
 }
 
 impl Session<'_> {

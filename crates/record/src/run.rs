@@ -176,6 +176,14 @@ impl CellRecord {
         }
     }
 
+    /// Adds a note, once.
+    pub fn note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
     /// Returns whether this is the cell of `server` at `settings`.
     pub fn is(&self, server: &str, settings: &BTreeMap<String, String>) -> bool {
         self.server == server && self.settings == *settings

@@ -28,6 +28,7 @@ use wire::{Expect, Qtype};
 use crate::agreed::Agreed;
 use crate::error::{Invalid, TesterError};
 use crate::kernel_setup::KernelSetup;
+use crate::run::{Ran, UseOfCores};
 use crate::setup::Setup;
 use crate::sockets::addresses;
 use crate::worker::{Report, Spent};
@@ -131,7 +132,7 @@ impl Setup {
         cpus: &[Option<usize>],
         live: &Arc<Live>,
         stop: &AtomicBool,
-    ) -> Result<(UdpFacts, Vec<Report>), TesterError> {
+    ) -> Result<Ran, TesterError> {
         let cpus: Vec<usize> = cpus.iter().copied().flatten().collect();
         let plan = self.kernel_plan(kernel, &cpus)?;
         let mut tester = KernelTester::load(&plan)?;
@@ -154,6 +155,8 @@ impl Setup {
             live.clone(),
             start,
         );
+        // To load the programs takes a second of a core; it is no use of the trial's time.
+        let use_before = UseOfCores::now();
         let (collected, spent) = std::thread::scope(|scope| {
             let threads: Vec<_> =
                 cpus.iter().map(|&cpu| scope.spawn(move || generate(tester, cpu))).collect();
@@ -191,7 +194,8 @@ impl Setup {
             receive_buffer: self.request.sockets.buffer,
             send_buffer: self.request.sockets.buffer,
         };
-        Ok((facts, reports(tally, counters, &spent, self.request.duration)))
+        let reports = reports(tally, counters, &spent, self.request.duration);
+        Ok(Ran { facts, before: use_before, reports })
     }
 
     /// Checks that this user may load the programs, and that the device takes them.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use engine::{Engine, WaitMode, drive};
+use engine::{Engine, WaitMode, clock, drive};
 use load::lockstep::experiment_times;
 use load::{Live, LockStep, LockStepResult, Measurer, Replayer};
 use measure::Nanos;
@@ -111,15 +111,14 @@ impl Setup {
         sys::raise_open_files();
         let cpus = self.worker_cpus();
         let workers = cpus.len();
-        let (use_of_cores, drops) = (UseOfCores::now(), host::udp_receive_drops());
+        let drops = host::udp_receive_drops();
         let watch = CoreWatch::start(self.watched_cores(&cpus));
-        let (facts, mut reports) = match (&self.kernel, &self.connections) {
+        let start = || Start::of(workers, agreed);
+        let Ran { facts, before, mut reports } = match (&self.kernel, &self.connections) {
             (Some(kernel), _) => self.run_in_kernel(kernel, agreed, &cpus, live, stop)?,
-            (None, None) => self.run_datagrams(Start::of(workers, agreed), &cpus, live, stop)?,
+            (None, None) => self.run_datagrams(start(), &cpus, live, stop)?,
             (None, Some(connections)) => {
-                let start = Start::of(workers, agreed);
-                let reports = self.run_connections(connections, &start, &cpus, live, stop)?;
-                (connections.facts(self.request.slice, workers), reports)
+                self.run_connections(connections, &start(), &cpus, live, stop)?
             }
         };
         let mut pinned: Vec<usize> = cpus.into_iter().flatten().collect();
@@ -130,7 +129,7 @@ impl Setup {
             facts,
             agreed: agreed.zip(started).map(|(agreed, started)| agreed.record(started)),
             disturbances: watch.end(),
-            foreign: use_of_cores.foreign(&pinned, &reports),
+            foreign: before.foreign(&pinned),
             pinned,
             queue_drops: host::udp_receive_drops().saturating_sub(drops),
             interrupted: stop.load(std::sync::atomic::Ordering::Relaxed),
@@ -157,7 +156,7 @@ impl Setup {
         cpus: &[Option<usize>],
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
-    ) -> Result<(UdpFacts, Vec<Report>), TesterError> {
+    ) -> Result<Ran, TesterError> {
         let workers = cpus.len();
         let engines = self.engines(workers)?;
         let facts = engines[0].facts();
@@ -169,6 +168,7 @@ impl Setup {
         };
         let start = Arc::new(start);
         let wait = self.wait_mode();
+        let before = UseOfCores::now();
         let threads: Vec<_> = engines
             .into_iter()
             .zip(roles)
@@ -178,7 +178,7 @@ impl Setup {
                 std::thread::spawn(move || worker(engine, role, cpu, wait, &start, &stop))
             })
             .collect();
-        Ok((facts, gather(threads)?))
+        Ok(Ran { facts, before, reports: gather(threads)? })
     }
 
     fn run_connections(
@@ -188,13 +188,15 @@ impl Setup {
         cpus: &[Option<usize>],
         live: &Arc<Live>,
         stop: &AtomicBool,
-    ) -> Result<Vec<Report>, TesterError> {
+    ) -> Result<Ran, TesterError> {
+        let facts = connections.facts(self.request.slice, cpus.len());
         let workers = cpus.len() as u32;
         let wait = self.wait_mode();
         let clients = (0..workers)
             .map(|w| connections.clients(&self.workload, self.plan(w, workers, 0), live.clone()));
         let clients = clients.collect::<Result<Vec<_>, _>>()?;
-        std::thread::scope(|scope| {
+        let before = UseOfCores::now();
+        let reports: Result<Vec<Report>, TesterError> = std::thread::scope(|scope| {
             let threads: Vec<_> = clients
                 .into_iter()
                 .zip(cpus)
@@ -205,8 +207,18 @@ impl Setup {
                 })
                 .collect();
             threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect()
-        })
+        });
+        Ok(Ran { facts, before, reports: reports? })
     }
+}
+
+/// What the workers of a trial did.
+pub(crate) struct Ran {
+    pub(crate) facts: UdpFacts,
+    /// Use of the cores when all was prepared, before the workers began.
+    pub(crate) before: UseOfCores,
+    /// A report of each worker; that of the first has the tally where the kernel sends.
+    pub(crate) reports: Vec<Report>,
 }
 
 /// Runs the thread of one worker.
@@ -254,28 +266,30 @@ fn gather(
 }
 
 /// How long each core was used until now, by two clocks.
-struct UseOfCores {
+pub(crate) struct UseOfCores {
     at: Instant,
     /// Ticks: all uses, but a process that wakes up by timers may be taken for busy the whole tick.
     ticks: BTreeMap<usize, CoreTimes>,
     /// Run times of processes to the nanosecond, with the interrupts during them; by core.
     run: BTreeMap<usize, u64>,
+    /// CPU time of this process, all of its threads.
+    own: Nanos,
 }
 
 impl UseOfCores {
-    fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let run = sys::CoreRunTimes::read().unwrap_or_default().by_core;
-        UseOfCores { at: Instant::now(), ticks: host::cores(), run }
+        UseOfCores { at: Instant::now(), ticks: host::cores(), run, own: clock::process_cpu_time() }
     }
 
     /// Returns the share (0 to 1) of the `pinned` cores that other processes and the hypervisor used since then: the
-    /// lesser of the two clocks.
-    fn foreign(&self, pinned: &[usize], reports: &[Report]) -> Option<f64> {
+    /// lesser of the two clocks. What threads of this process did on other cores makes it less, never more.
+    fn foreign(&self, pinned: &[usize]) -> Option<f64> {
         if pinned.is_empty() {
             return None;
         }
-        let (now, own) = (Self::now(), reports.iter().map(|report| report.spent.cpu.as_secs_f64()));
-        let own: f64 = own.sum();
+        let now = Self::now();
+        let own = now.own.since(self.own).as_secs_f64();
         let used = host::sum(&now.ticks, Some(pinned)).since(&host::sum(&self.ticks, Some(pinned)));
         let by_ticks = used.processes() as f64 - own * host::TICKS_PER_S;
         let by_ticks = by_ticks.max(0.0) / used.total().max(1) as f64;

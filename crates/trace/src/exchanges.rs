@@ -60,9 +60,9 @@ enum State {
     Open,
     /// It has its reply.
     Answered,
-    /// Its reply is truncated: it is left out.
+    /// The reply is truncated: the exchange is left out.
     Truncated,
-    /// It was sent again: it is left out.
+    /// The query was sent again: the exchange is left out.
     Repeated,
 }
 

@@ -1,10 +1,15 @@
-//! What a test needs of its host: programs and ports.
+//! What a test needs of its host: programs, ports and keys, and time for other processes.
 
 // Each test uses a part of the kit.
 #![allow(dead_code)]
 
 use std::net::{TcpListener, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Time within which something must have happened that happens soon.
+pub(crate) const SOON: Duration = Duration::from_secs(120);
 
 /// Finds a program, also one for the administrator.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
@@ -22,4 +27,22 @@ pub(crate) fn free_port() -> u16 {
             return address.port();
         }
     }
+}
+
+/// Waits until `found` returns something; fails with `what` after two minutes.
+pub(crate) fn soon<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Makes a pair of keys for ssh without a passphrase; returns false where there is no ssh-keygen.
+pub(crate) fn ssh_key(path: &Path) -> bool {
+    let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
+    Command::new("ssh-keygen").args(words).arg(path).status().is_ok_and(|status| status.success())
 }

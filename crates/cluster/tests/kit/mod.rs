@@ -1,6 +1,8 @@
 //! Hosts for the ranks of a job: network namespaces on a switch, or this host alone.
 
 mod authdns;
+#[path = "../../../cli/tests/kit/host.rs"]
+mod host;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,7 +10,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
@@ -16,23 +17,10 @@ use record::Trial;
 use tempfile::TempDir;
 
 pub(crate) use authdns::AuthDns;
+pub(crate) use host::soon;
 
-/// Time within which something must have happened that happens soon.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// Network of the hosts; their number is the last octet of their address.
 const NETWORK: &str = "10.77.0";
-
-/// Waits until `found` returns something.
-pub(crate) fn soon<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 /// Whether Open MPI is here; a test that needs it is skipped without it.
 pub(crate) fn has_mpi() -> bool {

@@ -197,26 +197,29 @@ impl Places {
             return Err(Refusal::Draining);
         }
         let account = self.budget.account(network);
-        let mut table = self.table(transport);
         let octets = footprint(transport);
-        let memory = match account.take_place(octets) {
-            Some(memory) => memory,
-            None => {
-                // It follows another one: of its network, where that has its share.
-                let of = account.is_full(octets).then_some(network);
-                if !table.end_idlest(of, now, FRESH) {
-                    self.refuse(transport, Refusal::Memory);
-                    return Err(Refusal::Memory);
+        let mut table = self.table(transport);
+        let mut ended = table.end_idle(limits, now);
+        // Nobody gives way before all that the newcomer needs is found.
+        let room = table.find_room(network, limits, now, handshake).and_then(|mut ends| {
+            let memory = match account.take_place(octets) {
+                Some(memory) => memory,
+                None => {
+                    // It follows another one: of its network, where that has its share.
+                    let of = account.is_full(octets).then_some(network);
+                    ends.push(table.idlest(of, now, FRESH).ok_or(Refusal::Memory)?);
+                    account.follow(octets)
                 }
-                self.count_displaced(transport, 1);
-                account.follow(octets)
-            }
-        };
-        let room = table.make_room(network, limits, now, handshake);
-        let ended = room.inspect_err(|why| self.refuse(transport, *why))?;
-        let (number, state) = table.insert(network, now, handshake);
+            };
+            Ok((ends, memory))
+        });
+        let taken = room.map(|(ends, memory)| {
+            ended += ends.into_iter().filter(|number| table.end(*number)).count();
+            (table.insert(network, now, handshake), memory)
+        });
         drop(table);
         self.count_displaced(transport, ended);
+        let ((number, state), memory) = taken.inspect_err(|why| self.refuse(transport, *why))?;
         self.traffic(transport).accepted.fetch_add(1, Ordering::Relaxed);
         let places = self.clone();
         let closed = Closed::Error;

@@ -3,7 +3,7 @@
 //! ```text
 //! start passes: double until a rate fails      start fails: halve until a rate passes
 //!        └────────────── passed < capacity < failed ──────────────┘
-//!                 bisect until failed - passed <= resolution
+//!                 bisect until failed - passed <= resolution, and towards a rate at which the Tester stayed void likewise
 //!                 try the failing end once more: it may have failed by a stall
 //! ```
 
@@ -79,20 +79,19 @@ pub(super) fn run(
     Ok(bracket.verdict(min))
 }
 
-/// Returns the next rate to try; `None` if the bracket is narrow enough, or the Tester cannot go higher.
+/// Returns the next rate to try; `None` if the bracket is narrow enough.
 fn next_rate(search: &Search, bracket: &Bracket, min: f64, max: f64) -> Option<f64> {
     let failed = bracket.failed.map(|(rate, _)| rate);
     let void = bracket.void.map(|(rate, _)| rate);
     match (bracket.passed, failed, void) {
-        // A void rate says nothing about lower rates, and the Tester cannot reach higher ones.
-        (Some(passed), failed, Some(void)) if failed.is_none_or(|failed| failed > void) => {
-            let next = (passed * 2.0).min(max);
-            (failed.is_none() && next < void).then_some(next)
+        // The Tester has reached a higher rate, so that something disturbed it here: lower rates are no answer to that.
+        (Some(_), Some(failed), Some(void)) if failed > void => None,
+        // A void rate says nothing about lower ones, of which some may fail by the server.
+        (Some(passed), None, Some(void)) => {
+            let doubled = (passed * 2.0).min(max);
+            if doubled < void { Some(doubled) } else { between(passed, void, search.resolution) }
         }
-        (Some(passed), Some(failed), _) => {
-            let close = failed - passed <= (passed * search.resolution).max(1.0);
-            (!close).then(|| ((passed + failed) / 2.0).round())
-        }
+        (Some(passed), Some(failed), _) => between(passed, failed, search.resolution),
         (Some(passed), None, _) => (passed < max).then(|| (passed * 2.0).min(max)),
         // No rate has passed yet: lower rates may pass, and then bound the capacity from below.
         (None, failed, void) => {
@@ -100,4 +99,10 @@ fn next_rate(search: &Search, bracket: &Bracket, min: f64, max: f64) -> Option<f
             (lowest > min).then(|| (lowest / 2.0).round().max(min))
         }
     }
+}
+
+/// Returns the middle of two rates; `None` if they are as close as `resolution`, a share of the lower one.
+fn between(passed: f64, above: f64, resolution: f64) -> Option<f64> {
+    let close = above - passed <= (passed * resolution).max(1.0);
+    (!close).then(|| ((passed + above) / 2.0).round())
 }

@@ -6,8 +6,8 @@
 //! | [`Rule::Mlrsearch`] | as many short trials as it takes until no further one can change the verdict | quick forms |
 //! | [`Rule::CleanWindows`] | the share of one-second windows without loss, bracket and bisection | hosts that stall |
 //!
-//! A void trial is run again and never counts as a failure: a rate at which the Tester stays void ends the search,
-//! and the highest passing rate below it is a lower bound, limited by the Tester. Every trial is kept: for some
+//! A void trial is run again and never counts as a failure: a rate at which the Tester stays void is followed by lower ones,
+//! and if none of them fails, the highest that passes is a lower bound, limited by the Tester. Every trial is kept: for some
 //! servers a higher rate passes although a lower one fails (NLnet Labs), and the trace shows it. docs/method.md
 //! compares the rules.
 

@@ -9,7 +9,7 @@ pub enum AgentError {
     /// The remote shell cannot be started.
     #[error("cannot start `{shell}`: {source}")]
     Shell {
-        /// Its program.
+        /// Program of the remote shell.
         shell: String,
         /// Error of the system.
         source: io::Error,

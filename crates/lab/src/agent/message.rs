@@ -51,7 +51,7 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum Reply {
-    /// It is there; the first reply, without an order.
+    /// The agent has started; its first message, which answers no order.
     Ready(Box<Greeting>),
     /// The order cannot be carried out; the agent goes on.
     Refused {
@@ -111,11 +111,11 @@ pub struct Greeting {
 /// A part that was started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Launched {
-    /// Its configuration files as used, by name.
+    /// Configuration files of the server as it read them, by name.
     pub files: BTreeMap<String, String>,
-    /// Seconds from its start to its first correct answer.
+    /// Seconds from the server's start to its first correct answer.
     pub loaded_s: f64,
-    /// Its cores.
+    /// Cores that the server may use.
     pub cpus: Vec<usize>,
     /// Means of its CPU limit, in words; absent without a limit.
     pub limited: Option<String>,

@@ -104,7 +104,7 @@ pub struct Asked {
 pub struct Certified {
     /// Certificate.
     pub certificate: String,
-    /// Its key.
+    /// Private key of the certificate, as PEM.
     pub key: String,
 }
 

@@ -70,15 +70,17 @@ impl Idlest {
         self.0.push(Reverse((time, number)));
     }
 
-    /// Returns the connection that is idle for the longest time if that is since `before` or earlier.
-    fn pop(&mut self, open: &HashMap<u64, Open>, before: u64, now: u64) -> Option<u64> {
+    /// Returns the connection that is idle for the longest time if that is since `before` or earlier. It stays in the heap.
+    fn first(&mut self, open: &HashMap<u64, Open>, before: u64, now: u64) -> Option<u64> {
         loop {
             let Reverse((time, number)) = *self.0.peek()?;
             if time > before {
                 return None;
             }
-            self.0.pop();
-            let Some(Open { state, .. }) = open.get(&number) else { continue };
+            let Some(Open { state, .. }) = open.get(&number) else {
+                self.0.pop();
+                continue;
+            };
             let last = match state.unread_ms.load(Ordering::Relaxed) {
                 READS if state.pending.load(Ordering::Relaxed) > 0 => now,
                 READS => state.last_ms.load(Ordering::Relaxed),
@@ -87,51 +89,49 @@ impl Idlest {
             if last <= time {
                 return Some(number);
             }
+            self.0.pop();
             self.0.push(Reverse((last, number)));
         }
     }
 }
 
 impl Table {
-    /// Makes room for a connection of a network; returns how many others end for it.
-    pub(super) fn make_room(
+    /// Ends connections that are idle for too long: from half of the places on, less and less time is enough. Returns their
+    /// number.
+    pub(super) fn end_idle(&mut self, limits: &LimitsConfig, now: u64) -> usize {
+        let (most, half) = (limits.tcp_connections, limits.tcp_connections / 2);
+        if self.open.len() <= half {
+            return 0;
+        }
+        let left = most.saturating_sub(self.open.len()) as f64 / (most - half) as f64;
+        let idle = Duration::from(limits.tcp_idle).mul_f64(left.max(LEAST_IDLE)).max(FRESH);
+        (0..ENDED_AT_ONCE).take_while(|_| self.end_idlest(None, now, idle)).count()
+    }
+
+    /// Finds room for a connection of a network; returns those that must end for it.
+    ///
+    /// # Errors
+    /// The reason for which there is no room.
+    pub(super) fn find_room(
         &mut self,
         network: IpAddr,
         limits: &LimitsConfig,
         now: u64,
         handshake: bool,
-    ) -> Result<usize, Refusal> {
-        let mut ended = 0;
+    ) -> Result<Vec<u64>, Refusal> {
         let most = limits.tcp_connections;
-        let half = most / 2;
-        // From half of the places on, connections may be idle for less time.
-        if self.open.len() > half {
-            let left = most.saturating_sub(self.open.len()) as f64 / (most - half) as f64;
-            let idle = Duration::from(limits.tcp_idle).mul_f64(left.max(LEAST_IDLE)).max(FRESH);
-            while ended < ENDED_AT_ONCE && self.end_idlest(None, now, idle) {
-                ended += 1;
-            }
+        let mut ends = Vec::new();
+        if handshake && self.handshaking >= (most / 4).max(1) {
+            ends.push(self.oldest_handshake(now).ok_or(Refusal::Handshakes)?);
         }
         let of_network = self.networks.get(&network).map_or(0, |network| network.count);
         if of_network >= limits.tcp_connections_per_client {
-            if !self.end_idlest(Some(network), now, FRESH) {
-                return Err(Refusal::Network);
-            }
-            ended += 1;
+            ends.push(self.idlest(Some(network), now, FRESH).ok_or(Refusal::Network)?);
         }
-        if self.open.len() >= most {
-            if !self.end_idlest(None, now, FRESH) {
-                return Err(Refusal::Full);
-            }
-            ended += 1;
+        if self.open.len() >= most && ends.is_empty() {
+            ends.push(self.idlest(None, now, FRESH).ok_or(Refusal::Full)?);
         }
-        if handshake && self.handshaking >= (most / 4).max(1) {
-            if !self.end_oldest_handshake(now) {
-                return Err(Refusal::Handshakes);
-            }
-            ended += 1;
-        }
-        Ok(ended)
+        Ok(ends)
     }
 
     /// Ends the connection, of a network or of all, that is idle for the longest time, if that is `least`. Returns whether
@@ -142,32 +142,41 @@ impl Table {
         now: u64,
         least: Duration,
     ) -> bool {
-        let Some(before) = now.checked_sub(least.as_millis() as u64) else { return false };
-        let idlest = match network {
-            None => Some(&mut self.idlest),
-            Some(network) => self.networks.get_mut(&network).map(|network| &mut network.idlest),
-        };
-        let found = idlest.and_then(|idlest| idlest.pop(&self.open, before, now));
-        found.is_some_and(|number| self.end(number))
+        self.idlest(network, now, least).is_some_and(|number| self.end(number))
     }
 
-    /// Ends the oldest handshake, if it is not fresh. Returns whether there was one.
-    fn end_oldest_handshake(&mut self, now: u64) -> bool {
+    /// Returns the connection, of a network or of all, that is idle for the longest time, if that is `least`.
+    pub(super) fn idlest(
+        &mut self,
+        network: Option<IpAddr>,
+        now: u64,
+        least: Duration,
+    ) -> Option<u64> {
+        let before = now.checked_sub(least.as_millis() as u64)?;
+        let idlest = match network {
+            None => &mut self.idlest,
+            Some(network) => &mut self.networks.get_mut(&network)?.idlest,
+        };
+        idlest.first(&self.open, before, now)
+    }
+
+    /// Returns the oldest handshake, if it is not fresh.
+    fn oldest_handshake(&mut self, now: u64) -> Option<u64> {
         while let Some(&number) = self.handshakes.front() {
             let state = self.open.get(&number).map(|open| &open.state);
             match state.filter(|state| state.handshaking.load(Ordering::Relaxed)) {
                 None => drop(self.handshakes.pop_front()),
                 Some(state) => {
                     let since = now.saturating_sub(state.last_ms.load(Ordering::Relaxed));
-                    return since >= FRESH.as_millis() as u64 && self.end(number);
+                    return (since >= FRESH.as_millis() as u64).then_some(number);
                 }
             }
         }
-        false
+        None
     }
 
     /// Ends a connection; its place is free from now on.
-    fn end(&mut self, number: u64) -> bool {
+    pub(super) fn end(&mut self, number: u64) -> bool {
         let Some(state) = self.remove(number) else { return false };
         state.end.cancel();
         true
@@ -234,8 +243,15 @@ mod tests {
 
     /// Takes a place of a network at a time; returns its number and state.
     fn take(table: &mut Table, n: u8, now: u64) -> Result<(u64, Arc<State>), Refusal> {
-        table.make_room(network(n), &limits(), now, false)?;
-        Ok(table.insert(network(n), now, false))
+        come(table, n, now, false)
+    }
+
+    /// The same with a handshake or without one.
+    fn come(table: &mut Table, n: u8, now: u64, tls: bool) -> Result<(u64, Arc<State>), Refusal> {
+        table.end_idle(&limits(), now);
+        let ends = table.find_room(network(n), &limits(), now, tls)?;
+        assert!(ends.into_iter().all(|number| table.end(number)));
+        Ok(table.insert(network(n), now, tls))
     }
 
     #[test]
@@ -298,19 +314,27 @@ mod tests {
     #[test]
     fn handshakes_are_limited_and_the_oldest_ends() {
         let mut table = Table::default();
-        let mut begin = |n: u8, now| {
-            table.make_room(network(n), &limits(), now, true)?;
-            Ok(table.insert(network(n), now, true).1)
-        };
-        let first = begin(1, 0).expect("room");
-        begin(2, 10).expect("room");
-        assert_eq!(begin(3, 20).err(), Some(Refusal::Handshakes));
-        begin(3, 400).expect("the oldest ends");
+        let (_, first) = come(&mut table, 1, 0, true).expect("room");
+        come(&mut table, 2, 10, true).expect("room");
+        assert_eq!(come(&mut table, 3, 20, true).err(), Some(Refusal::Handshakes));
+        come(&mut table, 3, 400, true).expect("the oldest ends");
         assert!(first.end.is_cancelled());
         assert_eq!(table.handshaking, 2);
         let states: Vec<_> = table.open.values().map(|open| open.state.clone()).collect();
         states.iter().for_each(|state| table.end_handshake(state));
         states.iter().for_each(|state| table.end_handshake(state));
         assert_eq!(table.handshaking, 0);
+    }
+    #[test]
+    fn nobody_gives_way_to_one_that_is_refused() {
+        let mut table = Table::default();
+        let idle: Vec<_> = (0..4).map(|_| take(&mut table, 1, 0).expect("room")).collect();
+        for n in 2..4 {
+            come(&mut table, n, 1_000, true).expect("room");
+        }
+        // Its network is full of idle connections, but the handshakes are fresh.
+        assert_eq!(come(&mut table, 1, 1_050, true).err(), Some(Refusal::Handshakes));
+        assert!(idle.iter().all(|(_, state)| !state.end.is_cancelled()));
+        assert_eq!(table.open.len(), 6);
     }
 }
