@@ -7,6 +7,7 @@ use wire::{Namespace, Pref64};
 
 use crate::behaviour::{Capacity, Late, Latency, Stall};
 use crate::faults::FaultSpec;
+use crate::internet::InternetConfig;
 
 /// Largest TTL in seconds (RFC 2181 section 8).
 pub(crate) const MAX_TTL: u32 = i32::MAX as u32;
@@ -55,6 +56,8 @@ pub struct AuthConfig {
     pub faults: Vec<FaultSpec>,
     /// Whether it remembers which names were asked for, and says so in class CH.
     pub remember: bool,
+    /// The Internet in a box, in place of the namespace.
+    pub internet: Option<InternetConfig>,
 }
 
 impl AuthConfig {
@@ -79,18 +82,22 @@ impl AuthConfig {
             loss: 0.0,
             faults: Vec::new(),
             remember: false,
+            internet: None,
         }
     }
 
     /// Returns whether replies depend on the time at which queries arrive, so that the kernel should say it.
     pub fn is_timed(&self) -> bool {
-        let delayed = self.delay > Nanos::ZERO || self.latency.is_some() || self.late.is_some();
+        let of_servers = self.internet.as_ref().is_some_and(|box_| !box_.delays.is_empty());
+        let delayed = of_servers || self.delay > Nanos::ZERO;
+        let delayed = delayed || self.latency.is_some() || self.late.is_some();
         delayed || self.capacity.is_some() || self.stall.is_some()
     }
 
-    /// Returns whether each reply is correct and sent at once, and nothing is remembered.
+    /// Returns whether each reply is that of the namespace, correct and sent at once, and nothing is remembered.
     pub fn is_plain(&self) -> bool {
-        !self.is_timed() && self.loss == 0.0 && self.faults.is_empty() && !self.remember
+        let is_usual = self.internet.is_none() && self.faults.is_empty() && !self.remember;
+        is_usual && !self.is_timed() && self.loss == 0.0
     }
 
     /// Checks the shares and the TTLs.

@@ -5,18 +5,18 @@ use std::collections::VecDeque;
 use engine::{Destination, Next, TxBatch};
 use measure::Nanos;
 
-use crate::responder::MAX_REPLY;
-
 /// Largest number of replies in a lane: 100 ms at 650,000 per second. When the lane is full, new replies are dropped.
 const MAX_DELAYED: usize = 1 << 16;
+/// Size of a usual reply, in octets; larger ones make the memory of a lane grow.
+const USUAL: usize = 128;
 
 /// A delayed reply.
 #[derive(Debug)]
 struct DelayedReply {
     due: Nanos,
     to: Destination,
+    /// Its size in octets.
     len: usize,
-    bytes: [u8; MAX_REPLY],
 }
 
 /// Replies with the same delay, in the order in which they are due.
@@ -24,6 +24,8 @@ struct DelayedReply {
 struct Lane {
     delay: Nanos,
     replies: VecDeque<DelayedReply>,
+    /// The octets of all replies, one after the other. Their memory grows to what the lane has held at once.
+    octets: VecDeque<u8>,
 }
 
 /// The queue of delayed replies; not used if it has no lane.
@@ -33,10 +35,13 @@ pub(crate) struct DelayQueue {
 }
 
 impl DelayQueue {
-    /// Returns a queue with a lane for each delay, and memory for its largest number of replies.
+    /// Returns a queue with a lane for each delay, and memory for its largest number of usual replies.
     pub(crate) fn new(delays: &[Nanos]) -> Self {
-        let lane =
-            |delay: &Nanos| Lane { delay: *delay, replies: VecDeque::with_capacity(MAX_DELAYED) };
+        let lane = |delay: &Nanos| Lane {
+            delay: *delay,
+            replies: VecDeque::with_capacity(MAX_DELAYED),
+            octets: VecDeque::with_capacity(MAX_DELAYED * USUAL),
+        };
         DelayQueue { lanes: delays.iter().map(lane).collect() }
     }
 
@@ -52,12 +57,11 @@ impl DelayQueue {
         if lane.replies.len() == MAX_DELAYED {
             return false;
         }
-        let mut bytes = [0; MAX_REPLY];
-        bytes[..reply.len()].copy_from_slice(reply);
         // The kernel's times of two sockets may be out of order by microseconds.
         let last = lane.replies.back().map_or(Nanos::ZERO, |reply| reply.due);
         let due = (from + lane.delay).max(last);
-        lane.replies.push_back(DelayedReply { due, to, len: reply.len(), bytes });
+        lane.replies.push_back(DelayedReply { due, to, len: reply.len() });
+        lane.octets.extend(reply);
         true
     }
 
@@ -71,14 +75,20 @@ impl DelayQueue {
             if reply.due > now {
                 return Next::At(reply.due);
             }
+            let (to, len) = (reply.to, reply.len);
             let fill = |out: &mut [u8]| {
-                out.copy_from_slice(&reply.bytes[..reply.len]);
-                reply.len
+                // The octets may be in two parts of the ring.
+                let (first, second) = lane.octets.as_slices();
+                let split = first.len().min(len);
+                out[..split].copy_from_slice(&first[..split]);
+                out[split..].copy_from_slice(&second[..len - split]);
+                len
             };
-            if !tx.push(reply.to, reply.len, fill) {
+            if !tx.push(to, len, fill) {
                 return Next::Now;
             }
             lane.replies.pop_front();
+            lane.octets.drain(..len);
         }
     }
 }

@@ -11,12 +11,16 @@
 //! the address 10.1.2.3, which the name contains. Unlike FakeDNS it answers as RFCs require: SOA and NS, NODATA and
 //! NXDOMAIN with the SOA that defines the negative TTL, reverse names, EDNS, and FORMERR for malformed queries. On
 //! request it delays, drops or falsifies replies, stalls, or answers at a known rate, to test a DUT and a Tester.
+//!
+//! For resolvers that start at the root it is an Internet in a box instead (`internet`): zones of files, each at the addresses of
+//! its name servers.
 
 mod asked;
 mod behaviour;
 mod config;
 mod delay;
 mod faults;
+mod internet;
 mod prebuilt;
 mod records;
 mod reply;
@@ -28,6 +32,7 @@ mod zone;
 pub use behaviour::{BehaviourError, Capacity, Late, Latency, Stall};
 pub use config::{AaaaPolicy, AuthConfig, ConfigError};
 pub use faults::{Fault, FaultError, FaultSpec};
+pub use internet::{InternetConfig, Log, LoggedQuery, Verdict, ZoneBuilder, Zones, ZonesError};
 pub use prebuilt::Prebuilt;
 pub use responder::MAX_REPLY;
 pub use server::{Auth, AuthCounters};

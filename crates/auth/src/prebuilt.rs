@@ -4,7 +4,7 @@ use wire::Name;
 
 use crate::config::{AaaaPolicy, AuthConfig};
 use crate::records::Records;
-use crate::responder::EDNS_UDP_SIZE;
+use crate::reply::EDNS_UDP_SIZE;
 use crate::zone::Zones;
 
 /// Number of different hashes of addresses.

@@ -5,6 +5,9 @@ use std::net::Ipv4Addr;
 use wire::extend::ReplyOptions;
 use wire::message::HEADER;
 
+/// UDP payload size in the OPT record of replies, in octets (the size of DNS flag day 2020).
+pub(crate) const EDNS_UDP_SIZE: u16 = 1_232;
+
 /// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -16,6 +19,8 @@ pub(crate) enum Kind {
     NoData,
     /// The name does not exist.
     NxDomain,
+    /// The servers of a zone below.
+    Referral,
     /// Another return code.
     Error,
 }

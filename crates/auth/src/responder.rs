@@ -22,13 +22,11 @@ use wire::{Qclass, Qtype, Query, Rcode, ReplyWriter};
 use crate::asked::Asked;
 use crate::config::AuthConfig;
 use crate::records::Records;
-use crate::reply::{Kind, Reply};
+use crate::reply::{EDNS_UDP_SIZE, Kind, Reply};
 use crate::zone::{Located, Node, Zones};
 
 /// Largest size of a reply in octets; a test checks it with the longest names.
 pub const MAX_REPLY: usize = 512;
-/// UDP payload size in the OPT record of replies, in octets (the size of DNS flag day 2020).
-pub(crate) const EDNS_UDP_SIZE: u16 = 1_232;
 
 /// The zones and their records.
 #[derive(Debug)]

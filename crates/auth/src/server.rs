@@ -6,6 +6,7 @@
 //!           the socket
 //! ```
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use engine::{Destination, Next, Role, RxBatch, TxBatch};
@@ -18,6 +19,7 @@ use crate::behaviour::{Late, Latency};
 use crate::config::AuthConfig;
 use crate::delay::DelayQueue;
 use crate::faults::{EvenShare, Fault, FaultSpec, Faults};
+use crate::internet::{Carrier, InternetConfig, MAX_DATAGRAM, MAX_STREAMED};
 use crate::reply::{Kind, Reply};
 use crate::responder::{MAX_REPLY, Responder};
 use crate::shared::Shared;
@@ -33,6 +35,8 @@ pub struct AuthCounters {
     pub nodata: u64,
     /// Number of NXDOMAIN replies.
     pub nxdomain: u64,
+    /// Number of referrals to zones below, of the Internet in a box.
+    pub referrals: u64,
     /// Number of replies with another return code.
     pub errors: u64,
     /// Number of messages without a reply: responses, and messages shorter than a header.
@@ -54,6 +58,7 @@ impl AuthCounters {
         self.answers += other.answers;
         self.nodata += other.nodata;
         self.nxdomain += other.nxdomain;
+        self.referrals += other.referrals;
         self.errors += other.errors;
         self.ignored += other.ignored;
         self.faults += other.faults;
@@ -70,6 +75,7 @@ impl AuthCounters {
             Kind::Answer => &mut self.answers,
             Kind::NoData => &mut self.nodata,
             Kind::NxDomain => &mut self.nxdomain,
+            Kind::Referral => &mut self.referrals,
             Kind::Error => &mut self.errors,
         };
         *counter += 1;
@@ -92,6 +98,11 @@ impl Lanes {
 
     /// Returns the choice, and the delay of each lane; no lanes where every reply is sent at once.
     fn new(config: &AuthConfig) -> (Self, Vec<Nanos>) {
+        let of_servers = config.internet.as_ref().filter(|box_| !box_.delays.is_empty());
+        if let Some(internet) = of_servers {
+            let never = EvenShare::new(0.0);
+            return (Lanes { low: never, slow: 0, late: never }, internet.delays.clone());
+        }
         let (share, low, high) = match config.latency {
             Some(Latency::Bimodal { share, low, high }) => (share, low, high),
             None => (1.0, config.delay, config.delay),
@@ -122,6 +133,8 @@ impl Lanes {
 #[derive(Debug)]
 pub struct Auth {
     responder: Responder,
+    /// The Internet in a box, which answers in place of the responder.
+    internet: Option<InternetConfig>,
     faults: Faults,
     lanes: Lanes,
     delayed: DelayQueue,
@@ -156,6 +169,7 @@ impl Auth {
         let (lanes, delays) = Lanes::new(&config);
         Auth {
             responder: Responder::new(&config),
+            internet: config.internet,
             // Loss comes first, so that its distances are exactly even.
             faults: Faults::new([loss].into_iter().chain(config.faults)),
             lanes,
@@ -176,19 +190,26 @@ impl Auth {
     /// no reply.
     #[inline]
     pub fn answer(&mut self, message: &[u8], out: &mut [u8]) -> Option<usize> {
-        let reply = self.reply(message, out);
+        let reply = self.reply(None, Carrier::Datagram, message, out);
         self.counters.queries += 1;
         self.counters.count(reply.kind);
         (reply.len > 0).then_some(reply.len)
     }
 
     /// Appends the correct reply to a message from a stream, with the requested options; appends nothing if there is no
-    /// reply. `idle` is the idle timeout of the connection in units of 100 ms; `None` if it is not announced.
+    /// reply. `server` is the address of this end; `idle` is the idle timeout of the connection in units of 100 ms, `None` if it
+    /// is not announced.
     #[inline]
-    pub fn answer_stream(&mut self, message: &[u8], idle: Option<u16>, out: &mut Vec<u8>) {
-        let at = out.len();
-        out.resize(at + MAX_REPLY, 0);
-        let reply = self.reply(message, &mut out[at..]);
+    pub fn answer_stream(
+        &mut self,
+        server: Option<IpAddr>,
+        message: &[u8],
+        idle: Option<u16>,
+        out: &mut Vec<u8>,
+    ) {
+        let (at, room) = (out.len(), self.room(MAX_STREAMED));
+        out.resize(at + room, 0);
+        let reply = self.reply(server, Carrier::Stream, message, &mut out[at..]);
         self.counters.queries += 1;
         self.counters.count(reply.kind);
         let mut len = reply.len;
@@ -196,16 +217,31 @@ impl Auth {
             let keepalive = reply.options.keepalive.and(idle);
             let options = ReplyOptions { keepalive, ..reply.options };
             if !options.is_empty() {
-                out.resize(at + MAX_REPLY + MAX_REPLY_OPTIONS, 0);
+                out.resize(at + room + MAX_REPLY_OPTIONS, 0);
                 len = options.add(&mut out[at..], opt, len, usize::MAX);
             }
         }
         out.truncate(at + len);
     }
 
-    /// Writes the correct reply to a message, and remembers its name.
+    /// Returns the room for a reply in octets: `most` for one of the Internet in a box.
     #[inline]
-    fn reply(&self, message: &[u8], out: &mut [u8]) -> Reply {
+    fn room(&self, most: usize) -> usize {
+        if self.internet.is_some() { most } else { MAX_REPLY }
+    }
+
+    /// Writes the correct reply to a message to `server`, and remembers its name.
+    #[inline]
+    fn reply(
+        &self,
+        server: Option<IpAddr>,
+        carrier: Carrier,
+        message: &[u8],
+        out: &mut [u8],
+    ) -> Reply {
+        if let Some(internet) = &self.internet {
+            return internet.reply(server, message, carrier, out);
+        }
         let reply = self.responder.reply(message, out);
         match (&self.asked, reply.host) {
             (Some(asked), Some(address)) => asked.note(address),
@@ -220,8 +256,8 @@ impl Auth {
     /// Writes the reply to a datagram, correct or with a fault; returns its length (0 for no reply) and whether it is
     /// sent twice.
     #[inline]
-    fn respond(&mut self, message: &[u8], out: &mut [u8]) -> (usize, bool) {
-        let reply = self.reply(message, out);
+    fn respond(&mut self, to: Destination, message: &[u8], out: &mut [u8]) -> (usize, bool) {
+        let reply = self.reply(server(to), Carrier::Datagram, message, out);
         self.counters.count(reply.kind);
         match self.faults.next(&reply) {
             None => (reply.len, false),
@@ -235,27 +271,35 @@ impl Auth {
     /// Replies to one datagram without delay.
     #[inline]
     fn serve(&mut self, to: Destination, message: &[u8], tx: &mut TxBatch) {
-        let mut twice = false;
-        let mut pushed = tx.push(to, MAX_REPLY, |out| {
+        let (mut twice, room) = (false, self.room(MAX_DATAGRAM));
+        let mut pushed = tx.push(to, room, |out| {
             let len;
-            (len, twice) = self.respond(message, out);
+            (len, twice) = self.respond(to, message, out);
             len
         });
         if twice {
-            pushed &= tx.push(to, MAX_REPLY, |out| self.responder.reply(message, out).len);
+            let again =
+                |out: &mut [u8]| self.reply(server(to), Carrier::Datagram, message, out).len;
+            pushed &= tx.push(to, room, again);
         }
         self.counters.overflow += u64::from(!pushed);
     }
 
     /// Replies to one datagram after the delay of its lane, for a query of the time `from`.
     fn serve_delayed(&mut self, from: Nanos, to: Destination, message: &[u8]) {
-        let mut out = [0; MAX_REPLY];
-        let (len, twice) = self.respond(message, &mut out);
+        let (mut out, room) = ([0; MAX_DATAGRAM], self.room(MAX_DATAGRAM));
+        let (len, twice) = self.respond(to, message, &mut out[..room]);
         if len == 0 {
             return;
         }
-        let lane = self.lanes.next();
-        self.counters.late += u64::from(lane == Lanes::LATE);
+        let lane = match &self.internet {
+            Some(internet) if !internet.delays.is_empty() => internet.lane(server(to)),
+            _ => {
+                let lane = self.lanes.next();
+                self.counters.late += u64::from(lane == Lanes::LATE);
+                lane
+            }
+        };
         for _ in 0..1 + u8::from(twice) {
             self.counters.overflow += u64::from(!self.delayed.push(lane, from, to, &out[..len]));
         }
@@ -276,6 +320,14 @@ impl Auth {
             Next::At(due) => Next::At(due.min(stalls_at)),
             other => other,
         }
+    }
+}
+
+/// Returns the address that a reply comes from: the one that was asked, at a wildcard address.
+fn server(to: Destination) -> Option<IpAddr> {
+    match to {
+        Destination::Peer { from, .. } => from,
+        Destination::Connected(_) => None,
     }
 }
 

@@ -3,9 +3,11 @@
 //! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
 //! so that every key can be varied without code of its own.
 
+mod internet;
 mod method;
 mod slice;
 mod tester;
+mod text_values;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -20,8 +22,11 @@ use serde::{Deserialize, Serialize};
 use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
+pub use internet::InternetSettings;
 pub use method::Method;
 pub use slice::ZoneSlice;
+pub(crate) use text_values::text;
+use text_values::{some_text, texts};
 pub(crate) use workload::CLOSED_NAMES_PER_S;
 pub use workload::{AUTO, Workload};
 
@@ -529,31 +534,9 @@ fn yes() -> bool {
     true
 }
 
-/// Reads a value written as text, such as `"5s"`.
-pub(crate) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-}
-
 /// Reads a value written as text or as a number, such as `8`.
 fn scalar_text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Scalar::deserialize(deserializer)?.0.parse().map_err(D::Error::custom)
-}
-
-/// Reads an optional value written as text.
-fn some_text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    text(deserializer).map(Some)
-}
-
-/// Reads a list of values written as text.
-fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }

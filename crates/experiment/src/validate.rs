@@ -18,6 +18,11 @@ const WINDOW: RangeInclusive<u32> = 1..=1 << 20;
 const LATER_STARTS: RangeInclusive<u32> = 0..=100;
 const REPEAT_NAMES: RangeInclusive<u64> = 1..=1 << 24;
 const HOSTS: RangeInclusive<u64> = 1..=100_000_000;
+/// Bounds of an Internet in a box: top-level domains, what is in each, all names, servers of domains.
+const TLDS: RangeInclusive<u32> = 1..=8_000;
+const BELOW: RangeInclusive<u32> = 1..=1 << 20;
+const NAMES: RangeInclusive<u64> = 256..=1 << 20;
+const NAME_SERVERS: RangeInclusive<u32> = 2..=48_000;
 const DELEGATIONS: RangeInclusive<u64> = 100..=200_000_000;
 const UPDATES: RangeInclusive<u64> = 1..=1_000_000;
 const THREADS: RangeInclusive<usize> = 1..=4_096;
@@ -33,6 +38,8 @@ const MAX_CLIENTS: f64 = (1 << 20) as f64;
 /// Largest number of letters in the name of an experiment, and of rates of a load.
 const MAX_NAME: usize = 64;
 const MAX_RATES: usize = 1_000;
+/// Largest number of delays of an Internet in a box.
+const MAX_DELAYS: usize = 64;
 /// Largest number of lanes: they share the 256 queries of one dns64perf experiment.
 const MAX_LANES: u32 = measure::pacing::EXPERIMENT;
 
@@ -44,7 +51,8 @@ type Invalid = (&'static str, String);
 /// # Errors
 /// With the first value that cannot be accepted.
 pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
-    let checks = [common, workload, streams, search, clients, methods, replication, machine, cpus];
+    let checks =
+        [common, workload, streams, internet, search, clients, methods, replication, machine, cpus];
     checks.iter().try_for_each(|check| check(s))
 }
 
@@ -165,6 +173,55 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
         w.replay.is_none() || !timed || s.tester.transport == Transport::Udp,
         "tester.transport",
         "a replay at the times of its capture is over udp; the method `closed` sends its queries over any transport",
+    )
+}
+
+/// Checks the Internet in a box, which is for one cold trial after each start of a resolver.
+fn internet(s: &Settings) -> Result<(), Invalid> {
+    let (w, Some(internet)) = (&s.workload, &s.workload.internet) else { return Ok(()) };
+    must(
+        w.queries.is_none() && w.replay.is_none() && !w.has_zone(),
+        "workload.internet",
+        "`internet` has its own zones and queries: leave out `queries`, `replay`, `zone-file` and `hosts`",
+    )?;
+    must(
+        s.role == Role::Resolver && s.method == Method::Closed,
+        "workload.internet",
+        "`internet` is for the role `resolver` and the method `closed`: resolvers start cold at its root",
+    )?;
+    must(
+        s.warm_up == Nanos::ZERO,
+        "warm-up",
+        "a resolver of an `internet` starts with an empty cache: leave out `warm-up`",
+    )?;
+    within(internet.tlds, TLDS, "workload.internet.tlds")?;
+    within(internet.domains, BELOW, "workload.internet.domains")?;
+    within(internet.hosts, BELOW, "workload.internet.hosts")?;
+    let names = u64::from(internet.tlds) * u64::from(internet.domains) * u64::from(internet.hosts);
+    let why = format!(
+        "`tlds` times `domains` times `hosts` are {names} names: {} to {}",
+        NAMES.start(),
+        NAMES.end()
+    );
+    must(NAMES.contains(&names), "workload.internet.hosts", why)?;
+    within(internet.queries, HOSTS, "workload.internet.queries")?;
+    within(internet.servers, NAME_SERVERS, "workload.internet.servers")?;
+    let shares = [
+        (internet.hit_rate, "workload.internet.hit-rate"),
+        (internet.missing, "workload.internet.missing"),
+        (internet.glueless, "workload.internet.glueless"),
+        (internet.wildcards, "workload.internet.wildcards"),
+        (internet.signed, "workload.internet.signed"),
+        (internet.loss, "workload.internet.loss"),
+        (internet.truncated, "workload.internet.truncated"),
+    ];
+    shares.into_iter().try_for_each(|(share, key)| within(share, SHARE, key))?;
+    let delays = internet.delays.len() <= MAX_DELAYS;
+    must(delays, "workload.internet.delays", format!("`delays` has {MAX_DELAYS} at most"))?;
+    must(
+        internet.loss + internet.truncated <= 1.0,
+        "workload.internet.truncated",
+        "`loss` and `truncated` sum to more than 1",
     )
 }
 

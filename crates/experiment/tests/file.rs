@@ -49,6 +49,29 @@ fn a_good_file_and_its_quick_form() {
 }
 
 #[test]
+fn an_internet_in_a_box_is_for_cold_resolvers() {
+    const BOX: &str = "name = \"x\"\ntitle = \"X\"\nrole = \"resolver\"\nservers = [\"unbound\"]\nmethod = \"closed\"\n\
+                       [workload.internet]\nhit-rate = 0.25\ndelays = [\"0s\", \"5ms\"]\n";
+    let settings = parse(BOX).common().workload.internet.clone().expect("an Internet in a box");
+    assert_eq!((settings.hit_rate, settings.tlds), (0.25, 20));
+    assert_eq!(settings.delays, [Nanos::ZERO, Nanos::from_millis(5)]);
+    for (from, to, why) in [
+        ("\"resolver\"", "\"dns64\"", "for the role `resolver` and the method `closed`"),
+        ("\"closed\"", "\"lockstep\"", "for the role `resolver` and the method `closed`"),
+        ("[workload", "warm-up = \"1s\"\n[workload", "leave out `warm-up`"),
+        ("[workload", "[workload]\nhosts = 5\n[workload", "has its own zones and queries"),
+        ("0.25", "1.25", "`hit-rate` is a number from 0 to 1"),
+        ("hit-rate = 0.25", "hosts = 1000000", "times `hosts` are 2000000000 names"),
+        ("hit-rate = 0.25", "servers = 1", "`servers` is a number from 2 to 48000"),
+        ("hit-rate = 0.25", "loss = 0.6\ntruncated = 0.6", "sum to more than 1"),
+        ("hit-rate", "hit-ratio", "unknown field `hit-ratio`"),
+    ] {
+        let got = error(&BOX.replace(from, to));
+        assert!(got.starts_with("x.toml:") && got.contains(why), "{got}");
+    }
+}
+
+#[test]
 fn keys_of_a_method_stand_in_its_table_and_repeats_outside() {
     let repeats = GOOD
         .replace("repeats = 20\n", "")

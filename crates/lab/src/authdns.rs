@@ -11,10 +11,12 @@ use experiment::{Point, VerifyPlan};
 use measure::Path as LinkPath;
 use record::EngineKind;
 use serde::{Deserialize, Serialize};
-use wire::{Namespace, Pref64};
+use wire::{Name, Namespace, Pref64};
 
 use crate::enter::{Lab, program};
+use crate::netns::Namespace as Netns;
 use crate::process::{Launch, Process, ProcessError};
+use crate::query_stream::ColdBox;
 use crate::ready::{Ask, Over, Question, wait_ready};
 use crate::testbed::{Host, PORT, Testbed};
 
@@ -122,19 +124,66 @@ pub fn start(
     if serves == Serves::Truth {
         command.extend(VerifyPlan::behaviour().arguments().into_iter().map(OsString::from));
     }
-    let mut process = Process::start(&Launch {
+    let launch = Launch {
         name,
         namespace: testbed.namespace(Host::Auth),
         cpus,
         dir,
         command,
         environment: Vec::new(),
-    })?;
-    let questions = Question::ends(namespace, Ask::A);
+    };
     let client = testbed.namespace(serves.client());
-    for address in serves.addresses(testbed) {
+    ready(&launch, client, &serves.addresses(testbed), &Question::ends(namespace, Ask::A), lab)
+}
+
+/// Starts an AuthDNS that is an Internet in a box for the server under test, and waits until a server of its root answers.
+///
+/// # Errors
+/// If it does not start; with the end of its log.
+pub(crate) fn start_internet(
+    internet: &ColdBox,
+    testbed: &Testbed,
+    lab: &Lab,
+    dir: &Path,
+) -> Result<Process, ProcessError> {
+    let cpus = testbed.cpus(Host::Auth);
+    let shares = cpus.shares_with(testbed.cpus(Host::Tester));
+    let mut command: Vec<OsString> = vec![program().into(), "auth".into()];
+    command.extend(internet.arguments().into_iter().map(OsString::from));
+    let wait = if shares { "sleep" } else { "auto" };
+    // The address that is asked says which server is: one socket has all.
+    let any = format!("0.0.0.0:{PORT}");
+    command.extend(
+        ["--listen", &any, "--cpus", &cpus.to_string(), "--wait", wait].map(OsString::from),
+    );
+    if testbed.path() == LinkPath::Wire {
+        command.push("--no-gro".into());
+    }
+    let launch = Launch {
+        name: "authdns-internet",
+        namespace: testbed.namespace(Host::Auth),
+        cpus,
+        dir,
+        command,
+        environment: Vec::new(),
+    };
+    let root = SocketAddr::new(internet.root().into(), PORT);
+    let client = testbed.namespace(Host::Dut);
+    ready(&launch, client, &[root], &[Question::soa(&Name::ROOT)], lab)
+}
+
+/// Starts an AuthDNS, and waits until it answers the questions of `client` at all addresses.
+fn ready(
+    launch: &Launch<'_>,
+    client: &Netns,
+    addresses: &[SocketAddr],
+    questions: &[Question],
+    lab: &Lab,
+) -> Result<Process, ProcessError> {
+    let mut process = Process::start(launch)?;
+    for address in addresses {
         let interrupted = lab.interrupted();
-        wait_ready(&mut process, client, address, Over::Udp, &questions, READY, interrupted)?;
+        wait_ready(&mut process, client, *address, Over::Udp, questions, READY, interrupted)?;
     }
     process.hold_to_cpus()?;
     Ok(process)

@@ -504,7 +504,7 @@ impl Bench for LabBench<'_> {
         if self.away.outside.is_some() {
             return self.restart_away();
         }
-        if self.server.is_some() && self.names().is_some_and(|names| !names.reuse) {
+        if self.server.is_some() && self.asks_once() {
             self.stop_server();
             self.start_server().map_err(failed)?;
             self.names_forgotten = true;

@@ -97,8 +97,8 @@ impl Session<'_> {
         if settings.method.replicates() || here.contains(&settings.method) {
             return Some(format!("the method {} runs on this host only", settings.method.word()));
         }
-        if settings.workload.has_zone() {
-            return Some("a zone of its own is not brought to another host".to_owned());
+        if settings.workload.has_zone() || settings.workload.internet.is_some() {
+            return Some("zones of its own are not brought to another host".to_owned());
         }
         variables::varies(adapter, &self.checked.experiment.points, |s| s.host.link)
             .then(|| "links cannot be varied where the hosts are real".to_owned())

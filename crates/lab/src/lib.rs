@@ -42,6 +42,7 @@ mod features;
 mod generator;
 mod handover;
 pub mod host;
+pub mod internet;
 pub mod job;
 mod leftovers;
 mod limit;

@@ -3,6 +3,7 @@
 //! ```text
 //!   before the run   each file is read: its names fit the zone, its hash is recorded ──> QueryStream
 //!   first visit      zone file, or hosts ──slice──> zone ──> servers
+//!                    Internet in a box ──> zones ──> AuthDNS; queries ──> Measurer
 //!                    query file, capture, or names of the zone ──slice──> query file, capture ──> Measurer
 //! ```
 //!
@@ -10,12 +11,14 @@
 //! its queries in their order.
 
 mod check;
+mod cold;
 mod prepare;
+mod servers;
 
 use std::path::{Path, PathBuf};
 
 use experiment::file::Role;
-use experiment::settings::ZoneSlice;
+use experiment::settings::{InternetSettings, ZoneSlice};
 use experiment::{Experiment, FileError, Point};
 use measure::Nanos;
 use record::InputFile;
@@ -26,6 +29,8 @@ use wire::{Name, Namespace, Qclass};
 use crate::replication::ZONE;
 
 pub(crate) use self::check::Inputs;
+pub(crate) use self::cold::ColdBox;
+use self::cold::check_internet;
 pub(crate) use self::prepare::{CaptureFile, Prepared};
 
 /// Apex of a generated zone.
@@ -34,7 +39,7 @@ const HOSTS_ZONE: &str = "example.test";
 pub(crate) const PORTS: [u16; 1] = [53];
 
 /// Stream of queries of one point of the matrix, whose files were read and found good.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueryStream {
     queries: Option<PathBuf>,
     replay: Option<PathBuf>,
@@ -42,6 +47,8 @@ pub(crate) struct QueryStream {
     slice: Option<ZoneSlice>,
     /// Zone that the queried names are in.
     apex: Name,
+    /// Internet in a box, in place of all files.
+    internet: Option<InternetSettings>,
 }
 
 /// Origin of a zone.
@@ -68,6 +75,9 @@ impl QueryStream {
             return Ok(None);
         }
         let bad = |key: &str, why| experiment.bad(point, &format!("workload.{key}"), why);
+        if let Some(internet) = &w.internet {
+            check_internet(internet).map_err(|why| bad("internet", why))?;
+        }
         let absolute = |path: &Option<PathBuf>, key| {
             let path =
                 path.as_ref().map(|path| std::path::absolute(experiment.folder().join(path)));
@@ -78,6 +88,7 @@ impl QueryStream {
         let usual =
             if method.replicates() { ZONE.parse().expect("a name") } else { *namespace.zone() };
         let (zone, apex) = match (file, w.hosts) {
+            _ if w.internet.is_some() => (None, Name::ROOT),
             (Some(path), _) => {
                 let apex = inputs.zone(&path).map_err(|why| bad("zone-file", why))?;
                 (Some(ZoneSource::File(path)), apex)
@@ -87,7 +98,8 @@ impl QueryStream {
             }
             (None, None) => (None, usual),
         };
-        let stream = Self { queries, replay, zone, slice: w.slice, apex };
+        let internet = w.internet.clone();
+        let stream = Self { queries, replay, zone, slice: w.slice, apex, internet };
         let fit = |outside: check::Outside| stream.misfit(&outside, namespace, point);
         if let Some(path) = &stream.queries {
             let found = inputs.queries(path, &apex).map_err(|why| bad("queries", why))?;

@@ -16,7 +16,7 @@ use zone::ZoneRecords;
 use crate::agent::Asked;
 use crate::bench::measurer::{base_request, of_clients};
 use crate::clients::Replayed;
-use crate::query_stream::Prepared;
+use crate::query_stream::{ColdBox, Prepared};
 use crate::ready::Ask;
 use crate::zonefile::{MOST_NAMES, check_size, most_names, namespace_of};
 
@@ -158,7 +158,7 @@ impl QuestionPlan {
     }
 
     /// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only
-    /// with `may_reuse`. Names of a stream are not counted.
+    /// with `may_reuse`. Names of a stream are not counted, but a cold server is asked for those of an Internet in a box once.
     pub(crate) fn budget(
         &self,
         role: Role,
@@ -167,7 +167,10 @@ impl QuestionPlan {
     ) -> NameBudget {
         let size = self.namespace.size();
         match (stream, role) {
-            (Some(_), _) => NameBudget::new(u64::MAX, false),
+            (Some(stream), _) => {
+                let once = stream.internet.as_ref().map(ColdBox::queries);
+                NameBudget::new(once.unwrap_or(u64::MAX), false)
+            }
             (None, Role::Authoritative) => NameBudget::repeating(size),
             (None, _) => NameBudget::new(size, may_reuse),
         }

@@ -351,10 +351,7 @@ impl<'a> Session<'a> {
             return Err(Shortfall::Cannot(NOT_ROOT.to_owned()));
         }
         let (transport, version) = (point.settings.tester.transport, installed.version());
-        let lacks = |(name, value): (&String, &experiment::settings::Scalar)| {
-            adapter.lacks(name, &value.0, version)
-        };
-        if let Some(why) = point.settings.variables.iter().find_map(lacks) {
+        if let Some(why) = variables::lacking(adapter, point, version) {
             return Err(Shortfall::Cannot(why));
         }
         if adapter.speaks(transport, version) {
@@ -452,7 +449,8 @@ impl<'a> Session<'a> {
             return Ok(None);
         }
         let Some(name) = authority(&point.settings) else {
-            return self.authdns(point, asked).map(|process| Some(Upstream::AuthDns(process)));
+            let process = self.authdns(point, asked, stream);
+            return process.map(|process| Some(Upstream::AuthDns(process)));
         };
         let installed = self.companion(name)?;
         let service = Service {
@@ -471,11 +469,17 @@ impl<'a> Session<'a> {
     }
 
     /// Starts the AuthDNS that a resolver or DNS64 server queries.
-    fn authdns(&self, point: &Point, asked: &QuestionPlan) -> Result<Process, Shortfall> {
-        let serves = Serves::of(point);
-        let (lab, testbed) = (self.lab, &self.testbed);
-        let started =
-            authdns::start(serves, &asked.namespace, asked.pref64, testbed, lab, self.dir);
+    fn authdns(
+        &self,
+        point: &Point,
+        asked: &QuestionPlan,
+        stream: Option<&Prepared>,
+    ) -> Result<Process, Shortfall> {
+        let (lab, testbed, serves) = (self.lab, &self.testbed, Serves::of(point));
+        let started = match stream.and_then(|stream| stream.internet.as_ref()) {
+            Some(internet) => authdns::start_internet(internet, testbed, lab, self.dir),
+            None => authdns::start(serves, &asked.namespace, asked.pref64, testbed, lab, self.dir),
+        };
         started.map_err(|e| Shortfall::Failed(e.to_string()))
     }
 
@@ -493,7 +497,8 @@ impl<'a> Session<'a> {
             true => Some(self.certified()?),
             false => None,
         };
-        let given = variables::given(point);
+        let mut given = variables::given(point);
+        given.extend(stream.map(Prepared::variables).unwrap_or_default());
         let variables = installed
             .variables(tester.transport, point.settings.most_clients(), given, certified.as_deref())
             .map_err(Shortfall::Cannot)?;
@@ -561,6 +566,7 @@ impl<'a> Session<'a> {
         let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;
         let differs = unlike_rfc8219(&point.settings, stream.is_some());
         let names = asked.budget(role, stream.as_ref(), false);
+        let internet = stream.and_then(|stream| stream.internet);
         let bench = bench.replaying(replayed);
         let started = Started {
             bench,
@@ -576,8 +582,12 @@ impl<'a> Session<'a> {
             conforms: true,
         };
         let found = self.measure_started(v, cell, started, notify)?;
-        if let Some(load) = loaded.filter(|_| !matches!(found, Found::Void(_))) {
+        let is_void = matches!(found, Found::Void(_));
+        if let Some(load) = loaded.filter(|_| !is_void) {
             load.add_to(&mut cell.record);
+        }
+        if let Some(internet) = internet.filter(|_| !is_void) {
+            internet.add_to(&mut cell.record, v.repeat);
         }
         self.visited(v, cell, &found, notify);
         Ok(())

@@ -10,7 +10,8 @@
 //! | tester - auth | 10.9.2.1 - 10.9.2.2 | fd00:9:2::1 - fd00:9:2::2 | the self-test |
 //!
 //! The tester also owns every address of `SOURCES_V4` and `SOURCES_V6`, and the two other hosts have routes to
-//! them: a load may have many client addresses.
+//! them: a load may have many client addresses. So does the auth host own `INTERNET`, for the dut: each server of an Internet in a
+//! box has an address there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,6 +37,9 @@ pub const PORT: u16 = 53;
 pub(crate) const SOURCES_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 9, 128, 0), 17);
 /// IPv6 source addresses of the tester beyond its links' own, with the prefix length.
 pub(crate) const SOURCES_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd00, 9, 0xffff, 0, 0, 0, 0, 0), 64);
+
+/// Addresses of the servers of an Internet in a box, with the prefix length.
+pub(crate) const INTERNET: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 53, 0, 0), 16);
 
 /// A host of the testbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -220,7 +224,8 @@ impl Testbed {
                     (IpAddr::V4(SOURCES_V4.0), SOURCES_V4.1),
                     (IpAddr::V6(SOURCES_V6.0), SOURCES_V6.1),
                 ],
-                _ => &[],
+                Host::Auth => &[(IpAddr::V4(INTERNET.0), INTERNET.1)],
+                Host::Dut => &[],
             };
             links::loopback(testbed.namespace(host), owned)?;
         }
@@ -453,13 +458,14 @@ fn check_cpus(plan: &CpuPlan, allowed: &CpuList) -> Result<(), TestbedError> {
 
 /// Returns the settings of `host`'s end of its link to `other`.
 fn end(host: Host, other: Host) -> End {
-    let routes = if other == Host::Tester {
-        vec![
-            ((IpAddr::V4(SOURCES_V4.0), SOURCES_V4.1), IpAddr::V4(address_v4(other, host))),
+    let gateway = || IpAddr::V4(address_v4(other, host));
+    let routes = match (host, other) {
+        (_, Host::Tester) => vec![
+            ((IpAddr::V4(SOURCES_V4.0), SOURCES_V4.1), gateway()),
             ((IpAddr::V6(SOURCES_V6.0), SOURCES_V6.1), IpAddr::V6(address_v6(other, host))),
-        ]
-    } else {
-        Vec::new()
+        ],
+        (Host::Dut, Host::Auth) => vec![((IpAddr::V4(INTERNET.0), INTERNET.1), gateway())],
+        _ => Vec::new(),
     };
     let addresses = |host, other| {
         let followers = if host == Host::Dut { MAX_SECONDARIES } else { 0 };
@@ -505,8 +511,12 @@ mod tests {
     }
 
     #[test]
-    fn only_the_tester_has_clients_behind_it() {
-        assert!(end(Host::Dut, Host::Auth).routes.is_empty());
+    fn clients_are_behind_the_tester_and_an_internet_behind_the_authdns() {
+        let routes = end(Host::Dut, Host::Auth).routes;
+        let internet: Net = ("10.53.0.0".parse().unwrap(), 16);
+        assert_eq!(routes, [(internet, "10.9.1.2".parse().unwrap())]);
+        assert!(end(Host::Auth, Host::Dut).routes.is_empty());
+        assert!(end(Host::Tester, Host::Auth).routes.is_empty());
         let routes = end(Host::Dut, Host::Tester).routes;
         assert_eq!(routes[1].1.to_string(), "fd00:9::1");
     }

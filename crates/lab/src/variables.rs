@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use experiment::settings::Scalar;
 use experiment::{Experiment, FileError, Point, Settings};
 
 use crate::adapter::{Adapter, Variable};
@@ -26,6 +27,26 @@ pub(crate) fn check(experiment: &Experiment, adapters: &[Adapter]) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Variable of templates with the path of the root hints, for a resolver that starts at the root.
+pub(crate) const ROOT_HINTS: &str = "root_hints";
+
+/// Returns why a version of a server cannot be measured at a point: it lacks a variable, or cannot start at the root.
+pub(crate) fn lacking(adapter: &Adapter, point: &Point, version: Option<&str>) -> Option<String> {
+    let lacks = |(name, value): (&String, &Scalar)| adapter.lacks(name, &value.0, version);
+    point.settings.variables.iter().find_map(lacks).or_else(|| no_root(adapter, point))
+}
+
+/// Returns why a server cannot start at the root of an Internet in a box, if a point has one.
+fn no_root(adapter: &Adapter, point: &Point) -> Option<String> {
+    let can = adapter.remote.is_none() && adapter.knows_variable(ROOT_HINTS);
+    (point.settings.workload.internet.is_some() && !can).then(|| {
+        format!(
+            "{} does not start at the root of the lab: its adapter has no `{ROOT_HINTS}`",
+            adapter.title
+        )
+    })
 }
 
 /// Returns the values that a point gives to variables.
@@ -97,8 +118,12 @@ pub(crate) fn notes(adapter: &Adapter, point: &Point) -> Vec<String> {
 mod tests {
     use std::path::Path;
 
+    use experiment::file::Role;
+
     use super::*;
     use crate::adapter::tests::GOOD;
+    use crate::built_in::SERVERS;
+    use crate::template::{Setting, render};
 
     fn experiment(values: &str) -> Experiment {
         let text = format!(
@@ -175,6 +200,45 @@ mod tests {
         assert!(!has_programs(&y, &points[1]));
         let error = parse(&text.replace("[\"x\"]", "[\"z\"]")).expect_err("unknown").to_string();
         assert_eq!(error, "x.toml:10:8: `servers` does not name z");
+    }
+
+    #[test]
+    fn resolvers_start_at_the_root_and_validate_if_it_is_signed() {
+        for name in ["unbound", "bind9", "knot-resolver", "pdns-recursor"] {
+            let text = SERVERS.iter().find(|(built_in, _)| *built_in == name).expect(name).1;
+            let adapter = Adapter::parse(text, Path::new(name)).expect(name);
+            for ds in ["", "12345 13 2 00ff"] {
+                let chosen =
+                    [(ROOT_HINTS, "/box/hints"), ("root_anchor", "/box/anchor"), ("root_ds", ds)];
+                let chosen = chosen.map(|(name, value)| (name.to_owned(), value.to_owned()));
+                let variables = adapter.with_defaults(&chosen.into());
+                let sample = Setting::sample(Role::Resolver, false, "9999", true);
+                let setting = Setting { variables, ..sample };
+                let rendered =
+                    adapter.files.iter().map(|file| render(file.text.get_ref(), &setting));
+                let text = rendered.collect::<Result<String, _>>().expect(name);
+                assert!(text.contains("/box/hints"), "{name}: {text}");
+                assert!(!text.contains("dns64perf.test"), "{name} forwards: {text}");
+                let validates = text.contains("00ff") || text.contains("/box/anchor");
+                assert_eq!(validates, !ds.is_empty(), "{name}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_without_root_hints_has_no_cell_with_an_internet() {
+        let text = "name = \"x\"\ntitle = \"X\"\nrole = \"resolver\"\nservers = [\"x\"]\nmethod = \"closed\"\n";
+        let parse = |text: &str| {
+            let mut experiment = Experiment::parse(text, Path::new("x.toml")).expect("valid");
+            experiment.points.remove(0)
+        };
+        let usual = parse(text);
+        let internet = parse(&format!("{text}[workload.internet]\nhit-rate = 0.25\n"));
+        assert_eq!(lacking(&adapter(""), &usual, None), None);
+        let why = lacking(&adapter(""), &internet, None).expect("it forwards");
+        assert!(why.contains("X does not start at the root of the lab"), "{why}");
+        let hints = "[variables.root_hints]\nvalues = [\"\"]";
+        assert_eq!(lacking(&adapter(hints), &internet, None), None);
     }
 
     #[test]

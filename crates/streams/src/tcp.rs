@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -125,8 +125,8 @@ pub enum Listener {
 /// Transport of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
-    /// One of the frames of a TCP or TLS connection.
-    Frame,
+    /// One of the frames of a TCP or TLS connection, to this address of ours.
+    Frame(Option<IpAddr>),
     /// Its own stream: HTTP, QUIC.
     Stream,
 }
@@ -226,8 +226,9 @@ async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
     service: &Service<F>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let local = stream.local_addr().ok().map(|address| address.ip());
     match tls {
-        None => connection(stream, Vec::new(), service).await,
+        None => connection(stream, local, Vec::new(), service).await,
         Some(tls) => {
             let accepted = timeout(service.limits.idle, tls.accept(stream)).await;
             let mut stream = accepted.map_err(io::Error::from)??;
@@ -240,15 +241,16 @@ async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
                 let limits = service.limits.streams();
                 return serve::http2(stream, early, client, limits, service).await.map(drop);
             }
-            connection(&mut stream, early, service).await?;
+            connection(&mut stream, local, early, service).await?;
             timeout(service.limits.idle, stream.shutdown()).await.map_err(io::Error::from)?
         }
     }
 }
 
-/// Serves one connection, message by message; `input` holds the bytes received so far.
+/// Serves one connection to the address `local`, message by message; `input` holds the bytes received so far.
 async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    local: Option<IpAddr>,
     mut input: Vec<u8>,
     service: &Service<F>,
 ) -> io::Result<()> {
@@ -267,7 +269,7 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
             answered += 1;
             reply.clear();
             if service.faults.next() != Some(Fault::Close) {
-                service.answer.borrow_mut()(message, Carried::Frame, &mut reply);
+                service.answer.borrow_mut()(message, Carried::Frame(local), &mut reply);
             }
             let len = u16::try_from(reply.len())
                 .map_err(|_| io::Error::other("a reply longer than 65535 bytes"))?;

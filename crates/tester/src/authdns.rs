@@ -158,8 +158,11 @@ fn serve_connections(
     // In the unit of the option edns-tcp-keepalive, 100 ms (RFC 7828).
     let idle_100ms = u16::try_from(IDLE.as_millis() / 100).ok();
     let answer = move |message: &[u8], carried: Carried, reply: &mut Vec<u8>| {
-        let idle = idle_100ms.filter(|_| carried == Carried::Frame);
-        auth.answer_stream(message, idle, reply);
+        let (server, idle) = match carried {
+            Carried::Frame(server) => (server, idle_100ms),
+            Carried::Stream => (None, None),
+        };
+        auth.answer_stream(server, message, idle, reply);
     };
     std::thread::spawn(move || {
         tcp::serve(listeners, limits, answer, faults, move || stop.load(Ordering::Relaxed))

@@ -4,10 +4,12 @@
 //!   seed ──> labels ──> generate ──> zone file ──> reader ──> stats
 //!                                                    ├──────> slice ──> k zone files
 //!                                                    └──────> queries ──> query file
+//!   names ──> internet ──> the zone files of an Internet in a box, query file
 //! ```
 //!
 //! No part of this crate keeps a whole zone in memory: a file of 50 million delegations is written and read in constant
-//! memory. Samples, the name servers that slices share, and the names of a zone in no order have a stated bound.
+//! memory. Samples, the name servers that slices share, the names of a zone in no order, and those of an Internet in a box have a
+//! stated bound.
 //!
 //! All parts use the canonical order of RFC 4034 section 6.1, as `wire` compares it: generated zones are sorted by it,
 //! slices are ranges of it, and the same ranges assign queries to the slices that answer them.
@@ -17,6 +19,7 @@ pub mod compare;
 mod data_text;
 mod expand;
 mod generate;
+pub mod internet;
 pub mod labels;
 pub mod queries;
 mod rdata;

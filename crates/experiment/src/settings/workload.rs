@@ -6,7 +6,7 @@ use measure::Qps;
 use measure::pacing::EXPERIMENT;
 use serde::Deserialize;
 
-use super::{LoadSettings, Method, Settings, ZoneSlice, some_text};
+use super::{InternetSettings, LoadSettings, Method, Settings, ZoneSlice, some_text};
 use crate::names::most_names;
 
 /// Queries of the trials.
@@ -37,6 +37,8 @@ pub struct Workload {
     pub zone_file: Option<PathBuf>,
     /// Number of hosts of a generated zone in place of the namespace's, with generated queries.
     pub hosts: Option<u64>,
+    /// Internet in a box in place of the namespace, with generated queries; its resolvers start at the root.
+    pub internet: Option<InternetSettings>,
     /// Part of the zone; its queries are those for the names of this part.
     #[serde(deserialize_with = "some_text")]
     pub slice: Option<ZoneSlice>,
@@ -54,7 +56,8 @@ impl Workload {
 
     /// Returns whether the queries are a stream of a file, a capture or a zone, not the namespace's names.
     pub fn is_stream(&self) -> bool {
-        self.queries.is_some() || self.replay.is_some() || self.has_zone()
+        let has_file = self.queries.is_some() || self.replay.is_some();
+        has_file || self.has_zone() || self.internet.is_some()
     }
 }
 
@@ -74,6 +77,7 @@ impl Default for Workload {
             replay: None,
             zone_file: None,
             hosts: None,
+            internet: None,
             slice: None,
             authority: "nsd".into(),
             client_rate: 1.0,

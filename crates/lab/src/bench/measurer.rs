@@ -195,6 +195,15 @@ impl LabBench<'_> {
         }
     }
 
+    /// Returns whether a server is asked for a name once only, as long as its cache may have it.
+    pub(super) fn asks_once(&self) -> bool {
+        match &self.base.workload {
+            Workload::Namespace(names) => !names.reuse,
+            Workload::QueryFile { runs, .. } => runs.is_some(),
+            _ => false,
+        }
+    }
+
     /// Returns the namespace of the queried names.
     pub(super) fn namespace(&self) -> Result<Namespace, BenchError> {
         let names = self.names().ok_or_else(|| failed("this workload has no namespace"))?;

@@ -1,5 +1,6 @@
 //! The files of a query stream as the servers and the Measurer use them.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use wire::{LabelRange, Name};
 use zone::slice::Slicer;
 use zone::{LeafZone, NameServer};
 
-use super::{PORTS, QueryStream, ZoneSource, each_query, internet, mean_rate};
+use super::{ColdBox, PORTS, QueryStream, ZoneSource, each_query, internet, mean_rate};
 use crate::testbed::{Host, address_v4, address_v6};
 use crate::zonefile::{cut_zone, write_queries};
 
@@ -29,6 +30,8 @@ pub(crate) struct Prepared {
     pub(crate) queries: PathBuf,
     /// Capture; absent if the queries are not replayed.
     pub(crate) capture: Option<CaptureFile>,
+    /// Internet in a box; absent if the names are not those of one.
+    pub(crate) internet: Option<ColdBox>,
 }
 
 /// A capture to replay.
@@ -65,6 +68,17 @@ impl Prepared {
     /// If a file cannot be read or written, or the slice has no query, in words.
     pub(crate) fn new(stream: &QueryStream, dir: &Path) -> Result<Self, String> {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        if let Some(settings) = &stream.internet {
+            let queries = dir.join("queries");
+            let internet = Some(ColdBox::new(settings, dir, &queries)?);
+            return Ok(Prepared {
+                zone: None,
+                apex: stream.apex,
+                queries,
+                capture: None,
+                internet,
+            });
+        }
         let zone = stream.zone.as_ref().map(|source| whole(source, &stream.apex, dir));
         let (zone, range) = match (zone.transpose()?, stream.slice) {
             (Some(zone), Some(slice)) => {
@@ -93,18 +107,26 @@ impl Prepared {
                 (queries, None)
             }
         };
-        Ok(Prepared { zone, apex: stream.apex, queries, capture })
+        Ok(Prepared { zone, apex: stream.apex, queries, capture, internet: None })
     }
 
-    /// Returns the workload of closed loops and lanes: the queries in their order, again from the start at the end.
+    /// Returns the workload of closed loops and lanes: the queries in their order, again from the start at the end unless the
+    /// server's cache would have all by then.
     pub(crate) fn workload(&self, recursion: bool) -> Workload {
         let (path, query) = (self.queries.clone(), Query::plain(recursion));
-        Workload::QueryFile { path, expect: Expect::Answered, query, runs: None, probability: None }
+        let runs = self.internet.is_some().then_some(1);
+        Workload::QueryFile { path, expect: Expect::Answered, query, runs, probability: None }
     }
 
-    /// Returns the name of the zone that is served in place of the namespace's; `None` if that is served.
+    /// Returns the variables of a server's templates that it gives: those of an Internet in a box.
+    pub(crate) fn variables(&self) -> BTreeMap<String, String> {
+        self.internet.as_ref().map(ColdBox::variables).unwrap_or_default()
+    }
+
+    /// Returns the name of the zone that is served in place of the namespace's, the root for an Internet in a box; `None` if the
+    /// namespace's is served.
     pub(crate) fn origin(&self) -> Option<Name> {
-        self.zone.as_ref().map(|_| self.apex)
+        (self.zone.is_some() || self.internet.is_some()).then_some(self.apex)
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("a_missing_core_is_named", || within(hosts::a_missing_core_is_named)),
     ("unbound_serves", || within_or(|lab| servers::starts(lab, "unbound"))),
     ("dns64d_serves", || within_or(|lab| servers::starts(lab, "dns64d"))),
+    ("dns64d_forward_serves", || within_or(|lab| servers::starts(lab, "dns64d-forward+unbound"))),
     ("dns64_threads_serves", || within_or(|lab| servers::starts(lab, "dns64-threads"))),
     ("pdns_recursor_serves", || within_or(|lab| servers::starts(lab, "pdns-recursor"))),
     ("dnsmasq_serves", || within_or(|lab| servers::starts(lab, "dnsmasq"))),

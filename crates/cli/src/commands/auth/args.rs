@@ -33,6 +33,11 @@ pub(crate) const EXAMPLES: &str = "Examples:
   One in the kernel, for millions of queries a second that arrive at eth1
     dnsdyno auth --listen [fd00:9::2]:53 --engine kernel --device eth1
 
+  The Internet in a box, for a resolver on this host that has box/hints and asks 10.53.0.0/16 there; servers are 0 to 40 ms away
+    dnsdyno zone internet --output box
+    ip route add local 10.53.0.0/16 dev lo
+    dnsdyno auth --internet box --listen 0.0.0.0:53 --server-delays 0s,2ms,10ms,40ms --log box/log
+
   Answers that come twice (one in a hundred) or after the timeout of the Tester (one in a thousand)
     dnsdyno auth --listen [::1]:5353 --duplicate 0.01 --late 0.001:2s";
 
@@ -151,6 +156,8 @@ pub(crate) struct AuthArgs {
     /// End after this time [default: on SIGINT or SIGTERM]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
+    #[command(flatten)]
+    pub(crate) internet: super::internet::InternetArgs,
 }
 
 /// What answers queries over UDP.

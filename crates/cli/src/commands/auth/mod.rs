@@ -2,12 +2,13 @@
 
 mod args;
 mod in_kernel;
+mod internet;
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ::auth::{AaaaPolicy, AuthConfig, Fault, FaultSpec};
+use ::auth::{AaaaPolicy, AuthConfig, AuthCounters, Fault, FaultSpec};
 use clap::{Args as _, FromArgMatches as _};
 use streams::http::{ALPN_H2, ALPN_H3};
 use streams::tls::{ALPN_DOQ, ALPN_DOT, Authority, Identity, ServerTls, TlsError};
@@ -16,6 +17,7 @@ use udp::{UdpOptions, sys};
 use wire::Namespace;
 
 pub(crate) use self::args::{AuthArgs, EXAMPLES};
+use self::internet::LogFile;
 use crate::failure::Failure;
 use crate::process::interruption;
 
@@ -65,7 +67,12 @@ fn own_identity(
 }
 
 pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
-    let config = config(&args)?;
+    let mut config = config(&args)?;
+    args.internet.check_listen(&args.listen)?;
+    let log = args.internet.log()?;
+    if let (Some(internet), Some(log)) = (&mut config.internet, &log) {
+        internet.log = Some(log.log());
+    }
     sys::raise_open_files();
     let stop = interruption()?;
     let listen = AuthListen {
@@ -87,11 +94,11 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     let listening: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     let encrypted: String =
         server.encrypted().iter().map(|(address, name)| format!(", {address} ({name})")).collect();
-    println!(
-        "ready: {} on {} (UDP and TCP){encrypted}",
-        config.namespace.prefix(),
-        listening.join(", ")
-    );
+    let what = match &config.internet {
+        Some(internet) => format!("{} zones", internet.zones.count()),
+        None => config.namespace.prefix().to_string(),
+    };
+    println!("ready: {what} on {} (UDP and TCP){encrypted}", listening.join(", "));
     let began = Instant::now();
     let limit = args.duration.map(Duration::from);
     while !stop.load(Ordering::Relaxed)
@@ -101,6 +108,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let stream_faults = server.stream_faults();
+    let internet = config.internet.take().is_some();
     let mut c = server.stop()?;
     if let Some(kernel) = in_kernel {
         let counters = kernel.counters().map_err(Failure::run)?;
@@ -110,6 +118,18 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
             counters.queries, counters.passed
         );
     }
+    show(&c);
+    if internet {
+        println!("{} referrals to zones below", c.referrals);
+    }
+    if let Some(plan) = args.stream_fault {
+        println!("{} faults over streams ({plan})", stream_faults.load(Ordering::Relaxed));
+    }
+    log.map_or(Ok(()), LogFile::finish)
+}
+
+/// Prints what the AuthDNS has counted.
+fn show(c: &AuthCounters) {
     println!(
         "{} queries: {} answers, {} without data, {} NXDOMAIN, {} errors, {} ignored; {} faults, {} late, {} over the capacity, {} over the limit",
         c.queries,
@@ -123,10 +143,6 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         c.over_capacity,
         c.overflow
     );
-    if let Some(plan) = args.stream_fault {
-        println!("{} faults over streams ({plan})", stream_faults.load(Ordering::Relaxed));
-    }
-    Ok(())
 }
 
 /// Returns the configuration of an AuthDNS with these arguments of `dnsdyno auth`.
@@ -155,6 +171,7 @@ fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
         loss: args.loss,
         faults: args.fault.iter().copied().chain(duplicate).collect(),
         remember: args.remember,
+        internet: args.internet.config()?,
         ..AuthConfig::new(namespace)
     };
     config.validate().map_err(Failure::input)?;

@@ -4,10 +4,12 @@ use clap::{Args, Subcommand};
 
 mod files;
 mod generate;
+mod internet;
 mod sign;
 
 use self::files::{CompareArgs, QueriesArgs, SliceArgs, StatsArgs};
 use self::generate::GenerateArgs;
+use self::internet::InternetArgs;
 use self::sign::SignArgs;
 use crate::failure::Failure;
 
@@ -32,6 +34,8 @@ enum ZoneCommand {
     Compare(CompareArgs),
     /// Sign a zone with an installed signer
     Sign(SignArgs),
+    /// Write the zones of an Internet in a box: the root, top-level domains and domains, of made names or those of captures
+    Internet(InternetArgs),
 }
 
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -46,7 +50,14 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno zone slice tld.zone --parts 3 --queries tld.queries --output tld
 
   The same zone signed
-    dnsdyno zone sign tld.zone --output tld.signed.zone";
+    dnsdyno zone sign tld.zone --output tld.signed.zone
+
+  An Internet in a box of 100,000 names, one domain in ten signed, for `dnsdyno auth --internet box`, and queries of which a
+  cache can answer half
+    dnsdyno zone internet --tlds 20 --domains 100 --hosts 50 --signed 0.1 --queries box.queries --hit-rate 0.5 --output box
+
+  One of the names that clients asked for
+    dnsdyno zone internet --capture day.pcap --missing 0.3 --output box";
 
 pub(crate) fn run(args: ZoneArgs) -> Result<(), Failure> {
     match args.command {
@@ -56,5 +67,6 @@ pub(crate) fn run(args: ZoneArgs) -> Result<(), Failure> {
         ZoneCommand::Queries(args) => files::queries(args),
         ZoneCommand::Compare(args) => files::compare(&args),
         ZoneCommand::Sign(args) => sign::run(args),
+        ZoneCommand::Internet(args) => internet::run(args),
     }
 }

@@ -1,0 +1,116 @@
+//! What the servers of the Internet in a box were asked, query by query.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use wire::{Name, Qtype};
+
+use crate::reply::Kind;
+
+/// Largest number of queries that wait for the reader of the log; further ones are counted as lost.
+const WAITING: usize = 1 << 14;
+
+/// What a server said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Records of its zone.
+    Answer,
+    /// The name has no records of the type.
+    NoData,
+    /// The name does not exist.
+    NxDomain,
+    /// The servers of a zone below, whose name is that of the question from this octet on.
+    Referral(u8),
+    /// An error: it has no zone for the name, or does not answer such queries.
+    Refused,
+}
+
+impl Verdict {
+    /// Returns the kind of the reply.
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            Verdict::Answer => Kind::Answer,
+            Verdict::NoData => Kind::NoData,
+            Verdict::NxDomain => Kind::NxDomain,
+            Verdict::Referral(_) => Kind::Referral,
+            Verdict::Refused => Kind::Error,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Answer => "answer",
+            Verdict::NoData => "nodata",
+            Verdict::NxDomain => "nxdomain",
+            Verdict::Referral(_) => "referral",
+            Verdict::Refused => "refused",
+        })
+    }
+}
+
+/// A query to a server of the Internet in a box. Its text is a line of the log: server, zone, name, type, verdict, and the zone
+/// below if that is a referral.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedQuery {
+    /// Address of the server.
+    pub server: Ipv4Addr,
+    /// Zone that it answered from; `None` if it has none for the name.
+    pub zone: Option<Name>,
+    /// Name of the question.
+    pub name: Name,
+    /// Type of the question.
+    pub qtype: Qtype,
+    /// What the server said.
+    pub verdict: Verdict,
+}
+
+impl LoggedQuery {
+    /// Returns the zone that the server referred to.
+    pub fn delegated(&self) -> Option<Name> {
+        let Verdict::Referral(at) = self.verdict else { return None };
+        Name::from_wire(self.name.as_wire().get(usize::from(at)..)?).ok()
+    }
+}
+
+impl fmt::Display for LoggedQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LoggedQuery { server, zone, name, qtype, verdict } = self;
+        match zone {
+            Some(zone) => write!(f, "{server} {zone} {name} {qtype} {verdict}")?,
+            None => write!(f, "{server} - {name} {qtype} {verdict}")?,
+        }
+        self.delegated().map_or(Ok(()), |zone| write!(f, " {zone}"))
+    }
+}
+
+/// The log of all workers. It never lets a worker wait.
+#[derive(Clone, Debug)]
+pub struct Log {
+    queries: SyncSender<LoggedQuery>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Log {
+    /// Returns a log, and the queries of it, which end when the log and its clones are dropped.
+    pub fn new() -> (Self, Receiver<LoggedQuery>) {
+        let (queries, logged) = sync_channel(WAITING);
+        (Log { queries, lost: Arc::default() }, logged)
+    }
+
+    /// Returns the counter of queries that are missing, since their reader was too slow.
+    pub fn lost(&self) -> Arc<AtomicU64> {
+        self.lost.clone()
+    }
+
+    /// Notes a query.
+    pub(super) fn note(&self, query: LoggedQuery) {
+        if self.queries.try_send(query).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

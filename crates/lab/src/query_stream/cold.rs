@@ -1,0 +1,246 @@
+//! An Internet in a box for resolvers that start cold at its root: its folder and queries, and what the AuthDNS and the resolvers
+//! are told about it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use experiment::settings::InternetSettings;
+use record::{CellRecord, Figure};
+use zone::internet::{Internet, InternetPlan, InternetQueries, WrittenQueries, synthetic};
+
+use super::servers::ServerQueries;
+use crate::internet::{InternetFolder, write_internet};
+use crate::testbed::INTERNET;
+use crate::variables::ROOT_HINTS;
+
+/// An Internet in a box, ready to be served.
+#[derive(Clone, Debug)]
+pub(crate) struct ColdBox {
+    settings: InternetSettings,
+    dir: PathBuf,
+    folder: InternetFolder,
+    root: Ipv4Addr,
+    /// Text of the root's DS record; empty if it is not signed.
+    anchor: String,
+    names: usize,
+    queries: WrittenQueries,
+    /// Path of the query file.
+    file: PathBuf,
+}
+
+/// Checks that there are names for the queries.
+///
+/// # Errors
+/// If there are too few, in words.
+pub(crate) fn check_internet(settings: &InternetSettings) -> Result<(), String> {
+    let InternetSettings { tlds, domains, hosts, .. } = *settings;
+    let names = u64::from(tlds) * u64::from(domains) * u64::from(hosts);
+    queries(settings).check(names).map_err(|e| e.to_string())
+}
+
+fn queries(settings: &InternetSettings) -> InternetQueries {
+    InternetQueries { count: settings.queries, hit_rate: settings.hit_rate, seed: 1 }
+}
+
+impl ColdBox {
+    /// Makes the zones below the directory `dir`, and writes the queries to `file`.
+    ///
+    /// # Errors
+    /// If a file cannot be written or a zone not be signed, in words.
+    pub(crate) fn new(
+        settings: &InternetSettings,
+        dir: &Path,
+        file: &Path,
+    ) -> Result<Self, String> {
+        let plan = InternetPlan {
+            missing: settings.missing,
+            glueless: settings.glueless,
+            wildcards: settings.wildcards,
+            signed: settings.signed,
+            servers: settings.servers,
+            first: INTERNET.0,
+            ..InternetPlan::default()
+        };
+        let names = synthetic(settings.tlds, settings.domains, settings.hosts);
+        let internet = Internet::new(plan, names).map_err(|e| e.to_string())?;
+        let dir = dir.join("internet");
+        let folder = write_internet(&internet, &dir).map_err(|e| e.to_string())?;
+        let unusable = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
+        let queries = File::create(file)
+            .and_then(|out| queries(settings).write(&internet, &mut BufWriter::new(out)))
+            .map_err(|e| unusable(file, e))?;
+        let anchor = match &folder.anchor {
+            Some(path) => fs::read_to_string(path).map_err(|e| unusable(path, e))?,
+            None => String::new(),
+        };
+        let ([root, _], names) = (internet.roots(), internet.names().count());
+        let (settings, file) = (settings.clone(), file.to_owned());
+        Ok(ColdBox { settings, dir, folder, root, anchor, names, queries, file })
+    }
+
+    /// Returns the address of a server of the root.
+    pub(crate) fn root(&self) -> Ipv4Addr {
+        self.root
+    }
+
+    /// Returns the number of queries.
+    pub(crate) fn queries(&self) -> u64 {
+        self.queries.queries
+    }
+
+    /// Returns the arguments of `dnsdyno auth` that are about it.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let mut option = |flag: &str, value: String| arguments.extend([flag.to_owned(), value]);
+        option("--internet", self.dir.display().to_string());
+        option("--log", self.log().display().to_string());
+        let InternetSettings { delays, loss, truncated, .. } = &self.settings;
+        if !delays.is_empty() {
+            let delays: Vec<String> = delays.iter().map(ToString::to_string).collect();
+            option("--server-delays", delays.join(","));
+        }
+        if *loss > 0.0 {
+            option("--loss", loss.to_string());
+        }
+        if *truncated > 0.0 {
+            option("--fault", format!("truncate:{truncated}"));
+        }
+        arguments
+    }
+
+    /// Returns the variables of a resolver's templates: paths of the root hints and of the root's DS record, and the data of that.
+    pub(crate) fn variables(&self) -> BTreeMap<String, String> {
+        let path = |path: &Path| path.display().to_string();
+        let data = self.anchor.split_once(" DS ").map_or("", |(_, data)| data.trim());
+        let anchor = self.folder.anchor.as_deref().map(path).unwrap_or_default();
+        [
+            (ROOT_HINTS, path(&self.folder.hints)),
+            ("root_anchor", anchor),
+            ("root_ds", data.to_owned()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+    }
+
+    /// Returns the path of the AuthDNS's log.
+    fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// Adds to a cell what its last repeat resolved: the share of its queries that the server had in its cache, and how many
+    /// queries to servers each took. The AuthDNS has ended.
+    pub(crate) fn add_to(&self, cell: &mut CellRecord, repeat: u32) {
+        let trials = cell.trials.iter().filter(|trial| trial.repeat == repeat);
+        let sent = trials.map(|trial| trial.trial.sent).sum();
+        let note = match self.server_queries() {
+            Err(e) => Some(format!("the log of the AuthDNS cannot be read: {e}")),
+            Ok(asked) if asked.lost > 0 => Some(format!(
+                "the log of the AuthDNS lacks {} queries: what the cache had is not known",
+                asked.lost
+            )),
+            Ok(asked) => {
+                add_figures(&asked, sent, cell);
+                asked.astray()
+            }
+        };
+        for note in [self.note()].into_iter().chain(note) {
+            if !cell.notes.contains(&note) {
+                cell.notes.push(note);
+            }
+        }
+    }
+
+    /// Returns what the AuthDNS was asked since it started.
+    fn server_queries(&self) -> io::Result<ServerQueries> {
+        let text = fs::read_to_string(&self.file)?;
+        let questions: HashSet<String> = text.lines().map(str::to_owned).collect();
+        ServerQueries::read(BufReader::new(File::open(self.log())?), &questions)
+    }
+
+    /// Returns what it is, in words.
+    fn note(&self) -> String {
+        let InternetFolder { zones, signed, .. } = &self.folder;
+        let (names, queries) = (self.names, self.queries.queries);
+        let hit_rate = self.queries.hit_rate() * 100.0;
+        format!(
+            "an Internet in a box of {names} names in {zones} zones, {signed} of them signed, resolved cold from its root: \
+             {hit_rate:.1} % of its {queries} queries were asked before"
+        )
+    }
+}
+
+/// Adds the figures of so many queries of the Measurer; none if there were none, or they were those of an earlier run.
+fn add_figures(asked: &ServerQueries, sent: u64, cell: &mut CellRecord) {
+    if asked.all == 0 || sent == 0 {
+        return;
+    }
+    let share = |count: u64| count as f64 / sent as f64;
+    let hit_rate = 100.0 * (1.0 - share(asked.missed)).max(0.0);
+    let per_query = share(asked.all);
+    for (name, unit, value) in [("hit_rate", "%", hit_rate), ("queries_to_servers", "", per_query)]
+    {
+        let figure = cell.figures.entry(name.to_owned());
+        figure.or_insert_with(|| Figure::new(unit, Vec::new())).values.push(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_box_says_how_it_is_served_and_resolved() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = InternetSettings {
+            tlds: 2,
+            domains: 10,
+            hosts: 20,
+            queries: 600,
+            hit_rate: 0.5,
+            delays: vec!["1ms".parse().unwrap(), "20ms".parse().unwrap()],
+            truncated: 0.01,
+            ..InternetSettings::default()
+        };
+        check_internet(&settings).unwrap();
+        let file = dir.path().join("queries");
+        let made = ColdBox::new(&settings, dir.path(), &file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 600);
+        assert_eq!((made.queries(), made.root().to_string()), (600, "10.53.0.1".to_owned()));
+        let arguments = made.arguments().join(" ");
+        assert!(
+            arguments.ends_with("/internet/log --server-delays 1ms,20ms --fault truncate:0.01"),
+            "{arguments}"
+        );
+        let variables = made.variables();
+        assert!(variables[ROOT_HINTS].ends_with("/internet/hints"), "{variables:?}");
+        assert_eq!((variables["root_anchor"].as_str(), variables["root_ds"].as_str()), ("", ""));
+        assert!(made.note().contains("400 names in 23 zones, 0 of them signed"), "{}", made.note());
+        assert!(made.note().contains("50.0 % of its 600"), "{}", made.note());
+        // Two queries of four reached a server of their zone, and it took six to know which.
+        let text = fs::read_to_string(&file).unwrap();
+        let line = |number: usize| text.lines().nth(number).unwrap();
+        let log: String = [0, 1].map(|n| format!("10.53.64.0 . {} answer\n", line(n))).concat();
+        fs::write(made.log(), format!("{log}{}", "10.53.0.1 . t0 A referral t0\n".repeat(4)))
+            .unwrap();
+        let asked = made.server_queries().unwrap();
+        let mut cell = CellRecord::new("unbound", BTreeMap::new(), "closed");
+        add_figures(&asked, 0, &mut cell);
+        assert!(cell.figures.is_empty());
+        add_figures(&asked, 4, &mut cell);
+        assert_eq!(cell.figures["hit_rate"].values, [50.0]);
+        assert_eq!(cell.figures["queries_to_servers"].values, [1.5]);
+        fs::write(made.log(), "10.53.1.1 - t0 A refused\n").unwrap();
+        made.add_to(&mut cell, 1);
+        assert_eq!((cell.figures["hit_rate"].values.len(), &cell.notes[0]), (1, &made.note()));
+        assert!(cell.notes[1].contains("1 went to one without a zone"), "{:?}", cell.notes);
+        fs::write(made.log(), "lost 2\n").unwrap();
+        made.add_to(&mut cell, 1);
+        assert!(cell.notes[2].contains("lacks 2 queries"), "{:?}", cell.notes);
+        let many = InternetSettings { queries: 10_000, ..settings };
+        assert!(check_internet(&many).unwrap_err().contains("there are 400"));
+    }
+}
