@@ -55,6 +55,9 @@ pub struct AuthConfig {
     pub faults: Vec<FaultSpec>,
     /// Whether it remembers which names were asked for, and says so in class CH.
     pub remember: bool,
+    /// Whether it has the names that drills ask for: a large answer, delegations to many servers without addresses, and forged
+    /// signatures.
+    pub traps: bool,
 }
 
 impl AuthConfig {
@@ -79,6 +82,7 @@ impl AuthConfig {
             loss: 0.0,
             faults: Vec::new(),
             remember: false,
+            traps: false,
         }
     }
 
@@ -88,9 +92,10 @@ impl AuthConfig {
         delayed || self.capacity.is_some() || self.stall.is_some()
     }
 
-    /// Returns whether each reply is correct and sent at once, and nothing is remembered.
+    /// Returns whether each reply is correct and sent at once, nothing is remembered, and there are no names for drills.
     pub fn is_plain(&self) -> bool {
-        !self.is_timed() && self.loss == 0.0 && self.faults.is_empty() && !self.remember
+        let faultless = self.loss == 0.0 && self.faults.is_empty();
+        !self.is_timed() && faultless && !self.remember && !self.traps
     }
 
     /// Checks the shares and the TTLs.

@@ -21,6 +21,7 @@ use crate::faults::{EvenShare, Fault, FaultSpec, Faults};
 use crate::reply::{Kind, Reply};
 use crate::responder::{MAX_REPLY, Responder};
 use crate::shared::Shared;
+use crate::traps::MAX_LARGE_REPLY;
 
 /// Counters of an AuthDNS. Replies with a fault count as the correct reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,6 +129,8 @@ pub struct Auth {
     shared: Arc<Shared>,
     /// Names that were asked for, if they are remembered.
     asked: Option<Arc<Asked>>,
+    /// Largest size of a reply over a stream, in octets.
+    stream_room: usize,
     /// End of the stall of the last call; in the past outside of a stall.
     paused_until: Nanos,
     counters: AuthCounters,
@@ -162,6 +165,7 @@ impl Auth {
             delayed: DelayQueue::new(&delays),
             shared,
             asked,
+            stream_room: if config.traps { MAX_LARGE_REPLY } else { MAX_REPLY },
             paused_until: Nanos::ZERO,
             counters: AuthCounters::default(),
         }
@@ -176,7 +180,7 @@ impl Auth {
     /// no reply.
     #[inline]
     pub fn answer(&mut self, message: &[u8], out: &mut [u8]) -> Option<usize> {
-        let reply = self.reply(message, out);
+        let reply = self.reply(message, out, MAX_REPLY);
         self.counters.queries += 1;
         self.counters.count(reply.kind);
         (reply.len > 0).then_some(reply.len)
@@ -187,8 +191,8 @@ impl Auth {
     #[inline]
     pub fn answer_stream(&mut self, message: &[u8], idle: Option<u16>, out: &mut Vec<u8>) {
         let at = out.len();
-        out.resize(at + MAX_REPLY, 0);
-        let reply = self.reply(message, &mut out[at..]);
+        out.resize(at + self.stream_room, 0);
+        let reply = self.reply(message, &mut out[at..], self.stream_room);
         self.counters.queries += 1;
         self.counters.count(reply.kind);
         let mut len = reply.len;
@@ -196,17 +200,17 @@ impl Auth {
             let keepalive = reply.options.keepalive.and(idle);
             let options = ReplyOptions { keepalive, ..reply.options };
             if !options.is_empty() {
-                out.resize(at + MAX_REPLY + MAX_REPLY_OPTIONS, 0);
+                out.resize(at + self.stream_room + MAX_REPLY_OPTIONS, 0);
                 len = options.add(&mut out[at..], opt, len, usize::MAX);
             }
         }
         out.truncate(at + len);
     }
 
-    /// Writes the correct reply to a message, and remembers its name.
+    /// Writes the correct reply to a message, of at most `limit` octets, and remembers its name.
     #[inline]
-    fn reply(&self, message: &[u8], out: &mut [u8]) -> Reply {
-        let reply = self.responder.reply(message, out);
+    fn reply(&self, message: &[u8], out: &mut [u8], limit: usize) -> Reply {
+        let reply = self.responder.reply(message, out, limit);
         match (&self.asked, reply.host) {
             (Some(asked), Some(address)) => asked.note(address),
             (Some(asked), None) if reply.kind == Kind::Error => {
@@ -221,7 +225,7 @@ impl Auth {
     /// sent twice.
     #[inline]
     fn respond(&mut self, message: &[u8], out: &mut [u8]) -> (usize, bool) {
-        let reply = self.reply(message, out);
+        let reply = self.reply(message, out, MAX_REPLY);
         self.counters.count(reply.kind);
         match self.faults.next(&reply) {
             None => (reply.len, false),
@@ -242,7 +246,8 @@ impl Auth {
             len
         });
         if twice {
-            pushed &= tx.push(to, MAX_REPLY, |out| self.responder.reply(message, out).len);
+            pushed &=
+                tx.push(to, MAX_REPLY, |out| self.responder.reply(message, out, MAX_REPLY).len);
         }
         self.counters.overflow += u64::from(!pushed);
     }

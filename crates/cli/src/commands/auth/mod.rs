@@ -155,6 +155,7 @@ fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
         loss: args.loss,
         faults: args.fault.iter().copied().chain(duplicate).collect(),
         remember: args.remember,
+        traps: args.traps,
         ..AuthConfig::new(namespace)
     };
     config.validate().map_err(Failure::input)?;
