@@ -3,8 +3,11 @@
 //! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
 //! so that every key can be varied without code of its own.
 
+mod drill;
+mod method;
 mod slice;
 mod tester;
+mod values;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -19,7 +22,11 @@ use serde::{Deserialize, Serialize};
 use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
+pub use drill::DrillSettings;
+pub use method::Method;
 pub use slice::ZoneSlice;
+pub(crate) use values::text;
+use values::{one_second, some_text, texts};
 pub(crate) use workload::CLOSED_NAMES_PER_S;
 pub use workload::{AUTO, Workload};
 
@@ -61,6 +68,8 @@ pub struct Settings {
     pub lockstep: LockStepSettings,
     /// Settings of the method `load`.
     pub load: Option<LoadSettings>,
+    /// Settings of the method `drill`.
+    pub drill: Option<DrillSettings>,
     /// Settings of the method `closed`, of the rate of `zone-load`, and of queries beside updates.
     #[serde(default)]
     pub closed: ClosedSettings,
@@ -126,58 +135,6 @@ impl Role {
             Role::Resolver => "resolver",
             Role::Authoritative => "authoritative",
         }
-    }
-}
-
-/// Method by which cells are measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// The highest rate that meets a goal, by bracketing and bisection.
-    #[default]
-    Search,
-    /// dns64perf's lanes: each lane sends its next query when the last one is answered.
-    Lockstep,
-    /// Open loop at given rates.
-    Load,
-    /// Closed loop: a fixed number of queries outstanding, as dnsperf does it.
-    Closed,
-    /// The time that a server takes to load its zone, its memory, and its rate afterwards.
-    ZoneLoad,
-    /// Experiments of 256 queries by different generators.
-    Generators,
-    /// Updates to a primary as fast as it commits them, and whether they survive SIGKILL.
-    UpdateRate,
-    /// Queries to a secondary whose primary is updated.
-    QueryUnderUpdate,
-    /// Queries for a signed or unsigned zone, and the sizes of the replies.
-    SignedUnsigned,
-}
-
-impl Method {
-    /// Returns the word of the method in files and records.
-    pub fn word(self) -> &'static str {
-        match self {
-            Method::Search => "search",
-            Method::Lockstep => "lockstep",
-            Method::Load => "load",
-            Method::Closed => "closed",
-            Method::ZoneLoad => "zone-load",
-            Method::Generators => "generators",
-            Method::UpdateRate => "update-rate",
-            Method::QueryUnderUpdate => "query-under-update",
-            Method::SignedUnsigned => "signed-unsigned",
-        }
-    }
-
-    /// Returns whether the method's figure is a capacity, not how a server answers one load.
-    pub fn is_capacity(self) -> bool {
-        matches!(self, Method::Search | Method::Closed)
-    }
-
-    /// Returns whether the method uses a zone of delegations, its primary and its secondaries (`[replication]`).
-    pub fn replicates(self) -> bool {
-        matches!(self, Method::UpdateRate | Method::QueryUnderUpdate | Method::SignedUnsigned)
     }
 }
 
@@ -487,12 +444,15 @@ pub struct CpuPlan {
     pub dut: Vec<usize>,
     /// Cores of the sender of updates; those of `auth`, where the primary runs, if empty.
     pub updates: Vec<usize>,
+    /// Cores of the attacker of a drill; those of `auth` if empty.
+    pub attacker: Vec<usize>,
 }
 
 impl Default for CpuPlan {
     /// Returns the plan for two cores: the Tester, both of its parts, on core 0, the server on core 1.
     fn default() -> Self {
-        CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1], updates: Vec::new() }
+        let (updates, attacker) = (Vec::new(), Vec::new());
+        CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1], updates, attacker }
     }
 }
 
@@ -558,20 +518,8 @@ fn default_repeats() -> u32 {
     5
 }
 
-/// Returns the timeout of RFC 8219.
-fn one_second() -> Nanos {
-    Nanos::from_secs(1)
-}
-
 fn yes() -> bool {
     true
-}
-
-/// Reads a value written as text, such as `"5s"`.
-pub(crate) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 /// Reads a value written as text or as a number, such as `8`.
@@ -579,19 +527,4 @@ fn scalar_text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Scalar::deserialize(deserializer)?.0.parse().map_err(D::Error::custom)
-}
-
-/// Reads an optional value written as text.
-fn some_text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    text(deserializer).map(Some)
-}
-
-/// Reads a list of values written as text.
-fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use measure::{Nanos, Transport, UpdateRate};
-use record::EngineChoice;
+use record::{AttackKind, EngineChoice};
 
 use crate::search::RESOLUTION;
 use crate::settings::{
@@ -26,6 +26,11 @@ const PORTS_PER_THREAD: RangeInclusive<u16> = 1..=4_096;
 /// Bounds of a limit of CPU time, in cores.
 const CPU_LIMIT: RangeInclusive<f64> = 0.01..=4_096.0;
 const SHARE: RangeInclusive<f64> = 0.0..=1.0;
+/// Bounds of the rate of an attack and of its connections at a time.
+const ATTACK_RATE: RangeInclusive<f64> = 1.0..=1_000_000.0;
+const ATTACK_CONNECTIONS: RangeInclusive<u32> = 1..=50_000;
+/// Longest part of a drill.
+const LONGEST_PART: Nanos = Nanos::from_secs(600);
 /// Largest number of letters in the name of an experiment, and of rates of a load.
 const MAX_NAME: usize = 64;
 const MAX_RATES: usize = 1_000;
@@ -40,7 +45,7 @@ type Invalid = (&'static str, String);
 /// # Errors
 /// With the first value that cannot be accepted.
 pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
-    let checks = [common, workload, streams, search, methods, replication, machine, cpus];
+    let checks = [common, workload, streams, search, methods, drill, replication, machine, cpus];
     checks.iter().try_for_each(|check| check(s))
 }
 
@@ -221,6 +226,49 @@ fn methods(s: &Settings) -> Result<(), Invalid> {
     )
 }
 
+fn drill(s: &Settings) -> Result<(), Invalid> {
+    let Some(d) = &s.drill else {
+        return must(
+            s.method != Method::Drill,
+            "method",
+            "the method `drill` needs a table `[drill]` with attack, queries, rate, before, during and after",
+        );
+    };
+    for (key, time) in
+        [("drill.before", d.before), ("drill.during", d.during), ("drill.after", d.after)]
+    {
+        let whole = time.0 % Nanos::from_secs(1).0 == 0;
+        let why = format!("`{}` is whole seconds, from 1s to {LONGEST_PART}", last(key));
+        must(whole && time != Nanos::ZERO && time <= LONGEST_PART, key, why)?;
+    }
+    lasting(d.timeout, "drill.timeout")?;
+    within(d.rate.get(), ATTACK_RATE, "drill.rate")?;
+    within(d.connections, ATTACK_CONNECTIONS, "drill.connections")?;
+    must(
+        s.method != Method::Drill || !s.workload.is_stream(),
+        "workload",
+        "a drill asks for names of the namespace, each once, beside the attack",
+    )?;
+    must(
+        !(d.attack.needs_authdns() && s.role == Role::Authoritative),
+        "drill.attack",
+        format!("`{}` needs replies of the AuthDNS: the role is dns64 or resolver", d.attack),
+    )?;
+    let transport = s.tester.transport;
+    let (spoken, why) = match d.attack {
+        AttackKind::HalfHandshakes | AttackKind::Handshakes => (
+            matches!(transport, Transport::Tls | Transport::Https),
+            "handshakes over TCP are attacked where the queries are over tls or https",
+        ),
+        AttackKind::Initials => (
+            matches!(transport, Transport::Quic | Transport::Http3),
+            "handshakes of QUIC are attacked where the queries are over quic or http3",
+        ),
+        _ => (true, ""),
+    };
+    must(spoken, "tester.transport", why)
+}
+
 fn replication(s: &Settings) -> Result<(), Invalid> {
     let (r, method) = (&s.replication, s.method);
     if !method.replicates() {
@@ -342,7 +390,7 @@ fn cpus(s: &Settings) -> Result<(), Invalid> {
     for (key, list) in lists {
         must(!list.is_empty(), key, "`cpus` gives each of tester, auth and dut a core")?;
     }
-    let others = [&s.cpus.tester, &s.cpus.auth, &s.cpus.updates];
+    let others = [&s.cpus.tester, &s.cpus.auth, &s.cpus.updates, &s.cpus.attacker];
     let overlap = s.cpus.dut.iter().any(|cpu| others.iter().any(|list| list.contains(cpu)));
     must(
         !overlap,

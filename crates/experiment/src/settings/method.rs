@@ -1,0 +1,58 @@
+//! The methods by which cells are measured, by their words.
+
+use serde::Deserialize;
+
+/// Method by which cells are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// The highest rate that meets a goal, by bracketing and bisection.
+    #[default]
+    Search,
+    /// dns64perf's lanes: each lane sends its next query when the last one is answered.
+    Lockstep,
+    /// Open loop at given rates.
+    Load,
+    /// Closed loop: a fixed number of queries outstanding, as dnsperf does it.
+    Closed,
+    /// The time that a server takes to load its zone, its memory, and its rate afterwards.
+    ZoneLoad,
+    /// Experiments of 256 queries by different generators.
+    Generators,
+    /// Updates to a primary as fast as it commits them, and whether they survive SIGKILL.
+    UpdateRate,
+    /// Queries to a secondary whose primary is updated.
+    QueryUnderUpdate,
+    /// Queries for a signed or unsigned zone, and the sizes of the replies.
+    SignedUnsigned,
+    /// A legitimate load, and an attack in its middle.
+    Drill,
+}
+
+impl Method {
+    /// Returns the word of the method in files and records.
+    pub fn word(self) -> &'static str {
+        match self {
+            Method::Search => "search",
+            Method::Lockstep => "lockstep",
+            Method::Load => "load",
+            Method::Closed => "closed",
+            Method::ZoneLoad => "zone-load",
+            Method::Generators => "generators",
+            Method::UpdateRate => "update-rate",
+            Method::QueryUnderUpdate => "query-under-update",
+            Method::SignedUnsigned => "signed-unsigned",
+            Method::Drill => "drill",
+        }
+    }
+
+    /// Returns whether the method's figure is a capacity, not how a server answers one load.
+    pub fn is_capacity(self) -> bool {
+        matches!(self, Method::Search | Method::Closed)
+    }
+
+    /// Returns whether the method uses a zone of delegations, its primary and its secondaries (`[replication]`).
+    pub fn replicates(self) -> bool {
+        matches!(self, Method::UpdateRate | Method::QueryUnderUpdate | Method::SignedUnsigned)
+    }
+}
