@@ -26,6 +26,8 @@ pub enum Serves {
     Dut {
         /// Share (0 to 1) of the names with AAAA records.
         aaaa_share: f64,
+        /// Whether it has the names that drills ask for.
+        drilled: bool,
     },
     /// The Measurer itself, for a self-test: every name has an AAAA record.
     SelfTest,
@@ -95,13 +97,16 @@ pub fn start(
     option("--wait", if shares { "sleep" } else { "auto" }.to_owned());
     match serves {
         Serves::SelfTest | Serves::Truth => option("--aaaa", "always".to_owned()),
-        Serves::Dut { aaaa_share } if aaaa_share > 0.0 => {
+        Serves::Dut { aaaa_share, .. } if aaaa_share > 0.0 => {
             option("--aaaa-share", aaaa_share.to_string());
         }
         Serves::Dut { .. } => {}
     }
     if !in_kernel {
         command.push("--remember".into());
+    }
+    if matches!(serves, Serves::Dut { drilled: true, .. }) {
+        command.push("--traps".into());
     }
     if testbed.path() == LinkPath::Wire {
         // As for the Measurer: nothing is joined there.

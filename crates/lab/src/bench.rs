@@ -7,9 +7,11 @@
 //! ```
 
 mod conclude;
+mod drill;
 mod generators;
 mod lost;
 pub(crate) mod measurer;
+mod settle;
 mod updates;
 mod upstream;
 
@@ -17,11 +19,12 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use experiment::settings::Generator;
 use experiment::{
-    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, Replication, TrialSpec,
+    Bench, BenchError, DrillSpec, Drilled, GeneratorSpec, GeneratorTimes, LockStepSpec,
+    Replication, TrialSpec,
 };
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Warning};
@@ -32,12 +35,13 @@ use serde::de::DeserializeOwned;
 use self::measurer::command;
 pub(crate) use self::upstream::Upstream;
 use crate::agent::{Agent, Conditions, judge};
+use crate::attack::Attacker;
 use crate::cpus::CpuList;
 use crate::enter::Lab;
 use crate::limit::{CpuLimit, LimitError};
 use crate::netns::Namespace as Netns;
 use crate::probe::{
-    Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, procfs, time_of_processes,
+    Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, time_of_processes,
 };
 use crate::process::{Launch, Process, TimeLimit};
 use crate::query_stream::CaptureFile;
@@ -59,10 +63,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const LOCKSTEP: Duration = Duration::from_secs(60);
 /// Duration that the interval of a lock-step load's samples is computed from: its real one is the result.
 const LOCKSTEP_SAMPLED: Nanos = Nanos::from_secs(10);
-/// Time within which a server must recover from an overload, and interval between checks. The server is idle if it ran
-/// for less than a twentieth of the interval.
+/// Time within which a server must recover from an overload.
 const SETTLE: Duration = Duration::from_secs(10);
-const SETTLE_STEP: Duration = Duration::from_millis(100);
 
 /// Number of samples of a trial, if their interval is within [`SAMPLING`].
 const SAMPLES: u32 = 20;
@@ -81,6 +83,10 @@ pub(crate) struct LabBench<'a> {
     server: Option<Running<'a>>,
     // The primary and the secondaries beside the server.
     group: Option<Group>,
+    // The attacker of a drill while it runs, its cores if they are not those of the auth host, and how many there were.
+    attacker: Option<Attacker>,
+    attacker_cpus: Option<CpuList>,
+    attacks: u64,
     // CPU time that the server may use, in cores; absent without a limit.
     cpu_limit: Option<f64>,
     // Whether the server may still have work from the last trial.
@@ -163,6 +169,9 @@ impl<'a> LabBench<'a> {
             authdns: None,
             server: None,
             group: None,
+            attacker: None,
+            attacker_cpus: None,
+            attacks: 0,
             cpu_limit: None,
             overloaded: false,
             names_forgotten: false,
@@ -303,13 +312,16 @@ impl<'a> LabBench<'a> {
 
     /// Returns the processes beside the server, by role.
     fn companions(&self) -> Vec<Companions> {
-        self.group.as_ref().map_or_else(Vec::new, |group| group.companions(self.testbed))
+        let group = self.group.iter().flat_map(|group| group.companions(self.testbed));
+        group.chain(self.attacker.iter().map(Attacker::companion)).collect()
     }
 
     /// Starts a sampler of every role for a trial of `duration`, on the Tester's cores.
     fn sampler(&self, watched: &[(Host, u32)], tester: u32, duration: Duration) -> Sampler {
         let role = |role, host: Host, also: Option<u32>| {
-            let pids = watched.iter().filter(|(other, _)| *other == host).map(|(_, pid)| *pid);
+            // The attacker of a drill runs beside the Measurer.
+            let of = |other: Host| other == host && host != Host::Tester;
+            let pids = watched.iter().filter(|(other, _)| of(*other)).map(|(_, pid)| *pid);
             let pids: Vec<u32> = pids.chain(also).collect();
             let cpus = self.testbed.cpus(host).clone();
             (!pids.is_empty()).then_some(Watched { role, pids, children_only: false, cpus })
@@ -467,31 +479,6 @@ impl<'a> LabBench<'a> {
         Ok(())
     }
 
-    /// Waits until the server has finished the work that an overload left: queries in its receive queue, and its own
-    /// queries upstream. RFC 2544 section 23 waits 2 s and 5 s for that; this waits until the server is idle, at most
-    /// [`SETTLE`]. Returns whether it is idle.
-    fn settle(&mut self) -> Result<bool, BenchError> {
-        let Some(pid) =
-            self.server.iter().find_map(|running| running.server.as_ref()).map(Server::pid)
-        else {
-            return Ok(true);
-        };
-        let deadline = Instant::now() + SETTLE;
-        while std::mem::take(&mut self.overloaded) {
-            let before = procfs::run_time(pid);
-            std::thread::sleep(SETTLE_STEP);
-            let ran = procfs::run_time(pid).saturating_sub(before);
-            self.overloaded = ran > SETTLE_STEP.as_nanos() as u64 / 20;
-            if self.is_interrupted() {
-                return Err(BenchError::Interrupted);
-            }
-            if Instant::now() >= deadline {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     fn is_interrupted(&self) -> bool {
         self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -562,6 +549,10 @@ impl Bench for LabBench<'_> {
         result.trial = self.conclude(result.trial, spent, pacing);
         result.trial.compact().map_err(failed)?;
         Ok(LockStepRow::new(spec.lanes, result))
+    }
+
+    fn drill(&mut self, spec: &DrillSpec) -> Result<Drilled, BenchError> {
+        self.attacked(spec)
     }
 
     fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {

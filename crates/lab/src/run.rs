@@ -26,6 +26,7 @@ pub use self::error::RunError;
 pub use self::event::Event;
 use crate::adapter::Adapter;
 use crate::agent::Remote;
+use crate::attack;
 use crate::catalogue::Catalogue;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
@@ -231,6 +232,7 @@ pub fn check<'e>(
     }
     let adapters = chosen(experiment, options, &catalogue)?;
     variables::check(experiment, &adapters)?;
+    attack::check(experiment, &adapters)?;
     let companions = companions(experiment, &adapters, &catalogue)?;
     let elsewhere = adapters.iter().filter(|adapter| adapter.remote.is_some()).count();
     if options.dut.is_some() && elsewhere != 1 {

@@ -461,7 +461,8 @@ impl<'a> Session<'a> {
         // A resolver synthesises nothing: every queried record must exist.
         let share = point.settings.workload.aaaa_share;
         let aaaa_share = if point.settings.role == Role::Resolver { 1.0 } else { share };
-        let serves = Serves::Dut { aaaa_share };
+        let drilled = point.settings.method == Method::Drill;
+        let serves = Serves::Dut { aaaa_share, drilled };
         let (lab, testbed) = (self.lab, &self.testbed);
         let started =
             authdns::start(serves, &asked.namespace, asked.pref64, testbed, lab, self.dir);
