@@ -74,10 +74,11 @@ cluster: cluster-packages ## build dnsdyno-cluster for many hosts (target/releas
 	$(CARGO) build --release --locked --package cluster --features mpi
 	$(MAKE) cluster-test
 
+# The whole workspace, so that the other crates have the features of `make lint` and `make test` and are not built again.
+# `several_testers` is a test of cli: with it comes the program dnsdyno, which starts jobs.
 cluster-test:
-	$(CARGO) build --locked --package cli
-	$(CARGO) clippy --locked --package cluster --features mpi --all-targets -- -D warnings
-	$(CARGO) test --locked --package cluster --features mpi
+	$(CARGO) clippy --workspace --all-targets --locked --features cluster/mpi -- -D warnings
+	$(CARGO) test --workspace --locked --features cluster/mpi --test mpi --test several_testers
 
 cluster-packages:
 	scripts/install-packages $(CLUSTER_PACKAGES)

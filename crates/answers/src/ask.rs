@@ -45,23 +45,24 @@ impl Askers {
         let until = Instant::now() + self.timeout;
         let sent: Vec<io::Result<()>> =
             self.servers.iter_mut().map(|server| server.send(&query)).collect();
-        let mut came = Vec::with_capacity(sent.len());
+        let mut over_udp = Vec::with_capacity(sent.len());
         for (server, sent) in self.servers.iter_mut().zip(sent) {
             let received = sent.and_then(|()| server.receive(self.id, until, &mut self.buffer));
-            came.push(match received {
-                Ok(len) if is_truncated(&self.buffer[..len]) => {
-                    outcome(over_tcp(server.server, &query, self.timeout), true)
-                }
-                received => {
-                    if received.is_err() {
-                        // A late reply must not meet a later query.
-                        server.socket = None;
-                    }
-                    outcome(received.map(|len| self.buffer[..len].to_vec()), false)
-                }
-            });
+            if received.is_err() {
+                // A late reply must not meet a later query.
+                server.socket = None;
+            }
+            over_udp.push(received.map(|len| self.buffer[..len].to_vec()));
         }
-        came
+        // A server that is asked again does not keep those after it waiting beyond their time.
+        let servers = self.servers.iter().map(|server| server.server);
+        let replies = over_udp.into_iter().zip(servers).map(|(received, server)| match received {
+            Ok(message) if is_truncated(&message) => {
+                outcome(over_tcp(server, &query, self.timeout), true)
+            }
+            received => outcome(received, false),
+        });
+        replies.collect()
     }
 }
 
@@ -94,6 +95,7 @@ impl Asker {
             Some(socket) => socket,
             none => none.insert(connected(self.server)?),
         };
+        socket.set_nonblocking(false)?;
         // An error of an earlier query may come now.
         socket.send(query).or_else(|_| socket.send(query)).map(drop)
     }
@@ -103,13 +105,19 @@ impl Asker {
         let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
         let mut late = 0;
         loop {
-            socket.set_read_timeout(Some(left(until)))?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // What came in time still counts, however long the servers before took; nothing else is waited for.
+                socket.set_nonblocking(true)?;
+            } else {
+                socket.set_read_timeout(Some(left))?;
+            }
             match socket.recv(buffer) {
                 Ok(len) if is_reply(&buffer[..len], id) => return Ok(len),
-                // What came in time still counts, however long the servers before took.
-                Ok(_) if Instant::now() >= until => late += 1,
+                Ok(_) if left.is_zero() => late += 1,
                 Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock && !left.is_zero() => {}
                 Err(e) => return Err(e),
             }
             if late == MAX_LATE {
@@ -240,5 +248,33 @@ mod tests {
             matches!(&came[0], Raw::Message { bytes, tcp: true } if bytes.len() == QUERY.len()),
             "{came:?}"
         );
+    }
+
+    #[test]
+    fn a_reply_after_the_timeout_is_none_however_long_another_server_takes() {
+        let timeout = Duration::from_millis(800);
+        // The first answers over UDP before the timeout, and over TCP after the second has answered too late.
+        let first = server(|reply| {
+            std::thread::sleep(Duration::from_millis(400));
+            reply[2] |= 2;
+        });
+        let listener = TcpListener::bind(first).expect("binds");
+        let second = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let address = second.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            let (len, client) = second.recv_from(&mut buffer).expect("a query");
+            let (mut stream, _) = listener.accept().expect("a connection");
+            std::thread::sleep(Duration::from_millis(600));
+            buffer[2] |= 0x80;
+            second.send_to(&buffer[..len], client).expect("sent");
+            let mut query = [0; 2 + QUERY.len()];
+            stream.read_exact(&mut query).expect("a query");
+            query[4] |= 0x80;
+            stream.write_all(&query).expect("written");
+        });
+        let came = Askers::new(&[first, address], timeout, 1).ask(QUERY);
+        assert!(matches!(&came[0], Raw::Message { tcp: true, .. }), "{came:?}");
+        assert_eq!(came[1], Raw::Timeout);
     }
 }

@@ -24,8 +24,6 @@ use crate::spool::{Entry, Raw, Spool, SpoolReader, SpoolWriter};
 use crate::stable::Pairs;
 use crate::tally::Tally;
 
-/// Interval at which a waiting worker checks whether it must end.
-const LOOK: Duration = Duration::from_millis(100);
 /// Number of queries after which a server that has not answered any ends the comparison.
 const SILENCE: u64 = 256;
 /// Longest time that a query waits for its turn.
@@ -205,14 +203,7 @@ impl Shared<'_> {
 
     /// Waits until a query is due; false when all is over before.
     fn wait(&self, due: Instant) -> bool {
-        while !self.is_over() {
-            let left = due.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            std::thread::sleep(left.min(LOOK));
-        }
-        false
+        zone::wait_until(due, || self.is_over())
     }
 
     /// Lets the workers handle all queries of a file, each when it is due.

@@ -29,6 +29,7 @@ use commands::{
 };
 use failure::Failure;
 
+pub use process::command_line;
 pub use testers::{Testers, TestersError};
 
 /// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?
@@ -61,7 +62,7 @@ enum Command {
     Auth(Box<auth::AuthArgs>),
     /// Run an experiment in the lab: real servers in network namespaces, no root needed
     #[command(after_help = run::EXAMPLES)]
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// List the servers that the lab can drive, and which are installed; write the configuration of one
     #[command(after_help = servers::EXAMPLES)]
     Servers(servers::ServersArgs),
@@ -177,7 +178,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Selftest(args) => selftest::run(*args),
         Command::Verify(args) => verify::run(&args),
         Command::Auth(args) => auth::run(*args),
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run::run(*args),
         Command::Update(args) => update::run(*args),
         Command::Zone(args) => zone::run(*args),
         Command::Trace(args) => trace::run(*args),

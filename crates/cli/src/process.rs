@@ -26,7 +26,12 @@ pub(crate) fn outside(code: u8) -> Result<(), Failure> {
     if code == 0 { Ok(()) } else { Err(Failure::Verdict(code)) }
 }
 
-/// Returns the command line as the user wrote it.
-pub(crate) fn command_line() -> String {
-    std::env::args().collect::<Vec<_>>().join(" ")
+/// Returns the words of the command line; what is not UTF-8 in them is replaced.
+pub(crate) fn words() -> impl Iterator<Item = String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned())
+}
+
+/// Returns the command line as the user wrote it, for records and messages.
+pub fn command_line() -> String {
+    words().collect::<Vec<_>>().join(" ")
 }

@@ -1,11 +1,16 @@
 //! The agent on the server's host, by a real sshd: here the host is this one, behind a login.
 
+#[path = "kit/host.rs"]
+mod host;
+
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use host::{find, free_port};
 use record::Trial;
 use tempfile::TempDir;
 
@@ -44,11 +49,6 @@ fn soon<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
     }
 }
 
-fn free_port() -> u16 {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    socket.local_addr().expect("bound").port()
-}
-
 fn key(path: &Path) -> bool {
     let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
     Command::new("ssh-keygen").args(words).arg(path).status().is_ok_and(|status| status.success())
@@ -57,8 +57,12 @@ fn key(path: &Path) -> bool {
 impl Elsewhere {
     /// Starts sshd and server; `None` if this host has no sshd.
     fn start() -> Option<Self> {
-        let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd"].map(PathBuf::from);
-        let Some(sshd) = sshd.iter().find(|path| path.exists()) else {
+        Self::with_server(&[])
+    }
+
+    /// The same with further arguments of the server.
+    fn with_server(more: &[&str]) -> Option<Self> {
+        let Some(sshd) = find("sshd") else {
             skip::because("there is no sshd (package openssh-server)");
             return None;
         };
@@ -89,6 +93,7 @@ impl Elsewhere {
         let target = format!("127.0.0.1:{at}");
         let server = Command::new(&program)
             .args(["auth", "--listen", &target, "--aaaa", "always"])
+            .args(more)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -182,6 +187,24 @@ fn the_agent_sees_the_server_and_leaves_nothing() {
     elsewhere.nothing_is_left();
 }
 
+#[test]
+fn the_wait_for_an_agreed_start_is_not_counted() {
+    // It uses its core all the time, so that its CPU time tells how long was counted.
+    let Some(elsewhere) = Elsewhere::with_server(&["--wait", "spin"]) else { return };
+    const AHEAD_S: u64 = 20;
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let at = format!("@{}", now.as_secs() + AHEAD_S);
+    let mut command = elsewhere.load(&elsewhere.name, 1);
+    command.args(["--start-at", &at, "--clock-bound", "unchecked"]);
+    let output = command.output().expect("starts");
+    let trial = elsewhere.trial();
+    let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{}", told(&output)));
+    let used_s = dut.user_s + dut.system_s;
+    assert!(used_s > 0.1 && used_s < AHEAD_S as f64 / 2.0, "{dut:?}");
+    elsewhere.nothing_is_left();
+}
+
 /// A load at one rate.
 const EXPERIMENT: &str = r#"
 name = "elsewhere"
@@ -202,12 +225,22 @@ timeout = "200ms"
 
 #[test]
 fn a_run_probes_the_host_of_a_server_at_an_address() {
-    let Some(elsewhere) = Elsewhere::start() else { return };
+    let Some(mut elsewhere) = Elsewhere::start() else { return };
     let file = elsewhere.dir.path().join("x.toml");
     fs::write(&file, EXPERIMENT).expect("writes");
     let file = file.to_str().expect("UTF-8");
     let server = format!("mine={}", elsewhere.target);
     let words = ["run", "--wait", "--trust", file, "--remote", &server];
+    // ssh runs where the user is: in no namespace of the lab, also if that needs one for its rights.
+    let (told_by, shell) =
+        (elsewhere.dir.path().join("namespaces"), elsewhere.dir.path().join("ssh-told"));
+    let says = format!(
+        "#!/bin/sh\nreadlink /proc/self/ns/user /proc/self/ns/pid >{}\nexec \"$@\"\n",
+        told_by.display()
+    );
+    fs::write(&shell, says).expect("writes");
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).expect("sets");
+    elsewhere.ssh = format!("{} {}", shell.display(), elsewhere.ssh);
     let output = elsewhere.dnsdyno(&words, &elsewhere.name).output().expect("starts");
     if told(&output).contains("cannot get its namespaces") {
         skip::because(told(&output));
@@ -223,6 +256,10 @@ fn a_run_probes_the_host_of_a_server_at_an_address() {
     }
     let notes = cell.notes.join(" ");
     assert!(notes.contains("an agent saw its processor"), "{notes}");
+    let own =
+        ["user", "pid"].map(|ns| fs::read_link(format!("/proc/self/ns/{ns}")).expect("a link"));
+    let own: String = own.iter().map(|ns| format!("{}\n", ns.display())).collect();
+    assert_eq!(fs::read_to_string(&told_by).expect("it ran"), own);
     elsewhere.nothing_is_left();
     // Nothing says whose host it is.
     let others =

@@ -76,7 +76,10 @@ fn bad_input_gets_one_message_with_its_place() {
         (&["search", "127.0.0.1:1", "--goal", "p99 < 5"], "is not a goal"),
         (&["run", &toml], "bad.toml:4:"),
         (&["run", &key], "unknown field `repeat`"),
-        (&["run", "no-such-experiment"], "built in: auth-memory, auth-scaling, dns64-cached"),
+        (
+            &["run", "no-such-experiment"],
+            "built in: auth-memory, auth-scaling, client-maximum, dns64-cached",
+        ),
     ];
     for (args, part) in table {
         let (code, out, err) = dnsdyno(args);
@@ -267,6 +270,22 @@ fn a_search_that_cannot_pass_says_so() {
     // Where something else uses the cores the search is void, and says so.
     let void = result["void_repeats"].as_array().map_or(0, Vec::len) as u64;
     assert_eq!(result["repeats"].as_u64().map(|searches| searches + void), Some(1), "{result}");
+}
+
+#[test]
+fn a_search_uses_names_again_only_where_it_may() {
+    let auth = AuthDns::start(&[]);
+    let search =
+        ["search", auth.plain(), "--namespace", "10.0.0.0/24", "--type", "A", "--json", "-"];
+    let trials = ["--start", "2k", "--max", "2k", "--duration", "300ms", "--repeats", "1"];
+    let all = [&search[..], &trials].concat();
+    let (code, _, err) = dnsdyno(&all);
+    assert!(code == 2 && err.contains("600 queries are planned"), "{err}");
+    let (_, out, err) = dnsdyno(&[&all[..], &["--reuse-names"]].concat());
+    let run: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(run["results"][0]["trials"][0]["sent"], 600, "{err}");
+    let differs = run["results"][0]["differs"].to_string();
+    assert!(differs.contains("a trial of 600 queries had 256 names"), "{differs}");
 }
 
 #[test]

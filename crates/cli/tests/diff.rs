@@ -112,10 +112,14 @@ fn adapter(name: &str, set: &[String], file: &str, more: &str, probe: Qtype) -> 
     serve(dir, &command, port, "www.dns64perf.test", probe)
 }
 
-/// Starts NSD with these lines of the zone `dns64perf.test`; `None` where it is not installed.
+/// Starts NSD with these lines of the zone `dns64perf.test`; `None` where it is not installed, or there is no IPv6.
 fn nsd(lines: &str) -> Option<Server> {
     if find("nsd").is_none() {
         skip::because("nsd is not installed");
+        return None;
+    }
+    if UdpSocket::bind("[::1]:0").is_err() {
+        skip::because("there is no ::1, at which servers of adapters listen too");
         return None;
     }
     let zone = tempfile::NamedTempFile::new().expect("a file");
@@ -452,6 +456,17 @@ fn dns64d(upstream: &str) -> Option<Server> {
     Some(serve(dir, &command, port, "www.dns64perf.test", Qtype::AAAA))
 }
 
+/// Returns whether a program says that it is of this version, which the documentation is about.
+fn is_of_version(program: &str, option: &str, version: &str) -> bool {
+    let output = Command::new(find(program).expect("installed")).arg(option).output();
+    let said = output.expect("starts").stdout;
+    let same = String::from_utf8_lossy(&said).contains(version);
+    if !same {
+        skip::because(format_args!("the differences explained are those of {version}"));
+    }
+    same
+}
+
 #[test]
 fn three_dns64_servers_differ_in_what_the_documentation_explains() {
     if let Some(missing) = ["unbound", "named"].into_iter().find(|program| find(program).is_none())
@@ -483,6 +498,11 @@ fn three_dns64_servers_differ_in_what_the_documentation_explains() {
     for server in record["servers"].as_array().expect("servers") {
         assert!(server["replies"].as_u64() > Some(390), "{record:#}");
         assert!(server["over_tcp"].as_u64() > Some(0), "{record:#}");
+    }
+    if !is_of_version("unbound", "-V", "Version 1.17.")
+        || !is_of_version("named", "-v", "BIND 9.18.")
+    {
+        return;
     }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diff.md");
     let page = std::fs::read_to_string(page).expect("a page");

@@ -124,6 +124,17 @@ fn wait_for_frames() {
     std::thread::sleep(Duration::from_secs(6));
 }
 
+/// Starts a server that answers by itself, and asks it; `None` if it is not installed.
+fn asked(command: &mut Command, port: u16) -> Option<Running> {
+    let Some(server) = Running::start(command) else {
+        skip::because(format_args!("{} is not installed", command.get_program().display()));
+        return None;
+    };
+    wait_until_it_serves(port);
+    ask(port);
+    Some(server)
+}
+
 /// Waits until a server answers a query over UDP.
 fn wait_until_it_serves(port: u16) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -190,12 +201,10 @@ fn a_socket_has_the_counts_of_unbound() {
     let config = unbound(dir.path(), port);
     let socket = dir.path().join("tap");
     let tap = Tap::start(dir.path(), socket.to_str().expect("UTF-8"));
-    let Some(mut server) = Running::start(Command::new("unbound").args(["-d", "-c"]).arg(&config))
+    let Some(mut server) = asked(Command::new("unbound").args(["-d", "-c"]).arg(&config), port)
     else {
-        return skip::because("unbound is not installed");
+        return;
     };
-    wait_until_it_serves(port);
-    ask(port);
     let wanted = counts_of_unbound(&config);
     wait_for_frames();
     server.end("-TERM");
@@ -218,12 +227,10 @@ fn a_file_of_fstrm_capture_has_the_counts_of_unbound_and_its_part_is_kept() {
         return skip::because("fstrm_capture is not installed");
     };
     wait_for("the reader listens", || socket.exists());
-    let Some(mut server) = Running::start(Command::new("unbound").args(["-d", "-c"]).arg(&config))
+    let Some(mut server) = asked(Command::new("unbound").args(["-d", "-c"]).arg(&config), port)
     else {
-        return skip::because("unbound is not installed");
+        return;
     };
-    wait_until_it_serves(port);
-    ask(port);
     let wanted = counts_of_unbound(&config);
     wait_for_frames();
     server.end("-TERM");
@@ -266,11 +273,7 @@ fn a_file_has_the_counts_of_bind() {
     std::fs::write(&config, text).expect("written");
     let mut command = Command::new("named");
     command.args(["-g", "-n", "2", "-c"]).arg(&config).stderr(Stdio::null());
-    let Some(mut server) = Running::start(&mut command) else {
-        return skip::because("named is not installed");
-    };
-    wait_until_it_serves(port);
-    ask(port);
+    let Some(mut server) = asked(&mut command, port) else { return };
     let body = page(pages, "/json/v1/server", "").expect("statistics");
     let own: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
     let of = |key: &str| own["nsstats"][key].as_u64().unwrap_or(0);
@@ -302,11 +305,7 @@ fn a_tcp_socket_has_the_counts_of_dnsdist() {
     let tap = Tap::start(dir.path(), &format!("127.0.0.1:{taps}"));
     let mut command = Command::new("dnsdist");
     command.args(["--supervised", "--disable-syslog", "-C"]).arg(&config).stderr(Stdio::null());
-    let Some(mut server) = Running::start(&mut command) else {
-        return skip::because("dnsdist is not installed");
-    };
-    wait_until_it_serves(port);
-    ask(port);
+    let Some(mut server) = asked(&mut command, port) else { return };
     let body = page(pages, "/jsonstat?command=stats", "X-API-Key: key\r\n").expect("statistics");
     let own: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
     let of = |key: &str| own[key].as_u64().unwrap_or(0);

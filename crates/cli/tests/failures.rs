@@ -2,6 +2,8 @@
 //! they count themselves beside what `load` says. nginx, HAProxy, CoreDNS, aioquic and h2load are referees where they are
 //! installed.
 
+#[path = "kit/host.rs"]
+mod host;
 mod kit;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use host::{find, free_port};
 use kit::AuthDns;
 use serde_json::{Value, json};
 
@@ -252,16 +255,11 @@ impl Drop for Referee {
 
 /// Whether a program is there; says so where it is not.
 fn installed(program: &str, package: &str) -> bool {
-    let found = ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(program).exists());
+    let found = find(program).is_some();
     if !found {
         skip::because(format!("{program} is not installed (Debian: {package})"));
     }
     found
-}
-
-/// A port that nobody has at the moment.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port()
 }
 
 /// Starts nginx in front of the AuthDNS, with more directives in its server; it logs a status a line into `status.log`.

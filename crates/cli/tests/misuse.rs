@@ -3,7 +3,9 @@
 
 mod kit;
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
@@ -264,6 +266,16 @@ fn a_search_varies_clients_or_connections() {
         "rfc8219",
     ]);
     assert!(out.contains("median qps"), "{out}{err}");
+}
+
+#[test]
+fn names_that_are_not_utf_8_are_shown_as_far_as_they_are() {
+    let name = OsStr::from_bytes(b"no\xffwhere.txt");
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    let output = command.args(["load", "::1", "--queries"]).arg(name).output().expect("starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("cannot read the query file no\u{fffd}where.txt"), "{told}");
 }
 
 #[test]

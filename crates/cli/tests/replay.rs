@@ -1,6 +1,7 @@
 //! Replays with the clients of a capture as real clients, over all transports, and populations.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -392,6 +393,36 @@ fn what_fails_for_a_client_changes_neither_its_order_nor_other_clients() {
     }
 }
 
+#[test]
+fn slices_of_a_replay_over_connections_are_merged() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("capture.pcap");
+    let counts = capture(&path, 5, 400, Nanos::from_secs(1));
+    let servers = Servers::start();
+    let slice = |number: u32| {
+        let args = format!(
+            "--replay {} --transport tcp --slice {number}/2 --timeout 60s --connect-timeout 60s",
+            path.display()
+        );
+        let part = load(&servers.address("tcp"), &args);
+        assert_eq!(part["sent"], part["planned"], "{part}");
+        let file = dir.path().join(format!("{number}.json"));
+        std::fs::write(&file, part.to_string()).expect("written");
+        (part["sent"].as_u64().expect("a number"), file.to_str().expect("UTF-8").to_owned())
+    };
+    let [(first, a), (second, b)] = [1, 2].map(slice);
+    // The first client has most of the queries.
+    assert!(first + second == 400 && first.abs_diff(second) > 2, "{first} {second}");
+    assert_eq!(servers.take(), wanted(&counts, 1), "each client is of one slice");
+    let whole = dir.path().join("whole.json");
+    let json = whole.to_str().expect("UTF-8");
+    // They were sent one after the other.
+    let (_, out, err) = dnsdyno(&["merge", &a, &b, "--start-bound", "1h", "--json", json]);
+    let trial: record::Trial = record::read(&whole).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+    assert_eq!((trial.planned, trial.sent, trial.valid), (400, 400, 400), "{out}");
+    assert_eq!(trial.connections.map(|all| (all.clients, all.established)), Some((5, 5)));
+}
+
 /// Writes a population of a capture; returns its path and the statistics.
 fn population(dir: &Path, capture: &str, args: &[&str]) -> (PathBuf, Value) {
     let path = dir.join("made.population");
@@ -482,8 +513,18 @@ fn clients_are_characterised_and_their_addresses_hidden() {
     assert_eq!(open, hidden, "but for the addresses they are the same");
     // A population can be read again, but not be changed.
     let made = made.to_str().expect("UTF-8");
-    let (code, out, _) = dnsdyno(&["trace", "clients", made, "--clients", "7"]);
-    assert!(code == 0 && out.starts_with("7 clients with "), "{out}");
+    for path in [made, "-"] {
+        let mut command = Command::new(cargo_bin("dnsdyno"));
+        command.args(["trace", "clients", path, "--clients", "7"]);
+        let output = command.stdin(File::open(made).expect("written")).output().expect("starts");
+        let out = String::from_utf8(output.stdout).expect("UTF-8");
+        assert!(output.status.success() && out.starts_with("7 clients with "), "{path}: {out}");
+    }
+    // Also a capture may come from the standard input.
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    command.args(["trace", "clients", "-"]).stdin(File::open(&path).expect("written"));
+    let output = command.output().expect("starts");
+    assert!(output.stdout.starts_with(b"40 clients with 2000 queries in "), "{output:?}");
     let (code, _, err) = dnsdyno(&["trace", "clients", made, "--key", key]);
     assert!(code == 2 && err.contains("when it is made of a capture"), "{err}");
     // One that is cut is told as such, also by a load.

@@ -1,13 +1,17 @@
-//! What the conductor does at the end of a trial: it reads the parts of 2 to 64 Testers and merges them; their sizes are printed
-//! first.
+//! What a conductor does for 2 to 64 Testers: a trial with all of them, and of that the end, when it reads the parts and merges them.
+//! The sizes of the messages are printed first.
 //!
 //! `cargo bench -p cluster`; `cargo test` runs it once. The part is recorded: a second of a load of this host's Measurer against
-//! the AuthDNS in the same process.
+//! the AuthDNS in the same process. The Testers of a trial are one thread, which reports that part for each of them at once.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use auth::AuthConfig;
+use cluster::memory::{MemoryLink, links};
 use cluster::message::{Order, Report, ToConductor, ToTester};
+use cluster::{Conductor, Limits, Link};
 use divan::{AllocProfiler, Bencher};
 use load::Live;
 use measure::{Nanos, Pacing, Qps, Slice, StartAt};
@@ -71,17 +75,79 @@ fn record_part() -> (Trial, TrialRequest) {
     (trial, request)
 }
 
+/// Makes the message with the part of a slice, for the first trial.
+fn done(slice: Slice) -> Vec<u8> {
+    let mut part = Box::new(RECORDED.0.clone());
+    part.conditions.slice = slice;
+    let at = StartAt::of_unix(Nanos::from_secs(1_795_408_200));
+    part.conditions.agreed_start =
+        Some(AgreedStart { at, error_us: 1.0, clock_error_us: Some(20.0) });
+    ToConductor::Report(Report::Done { trial: 1, part }).encode()
+}
+
 /// Makes the messages with the parts of `count` Testers.
 fn messages(count: u32) -> Vec<Vec<u8>> {
-    let message = |number: u32| {
-        let mut part = Box::new(RECORDED.0.clone());
-        part.conditions.slice = Slice::new(number, count).expect("a slice");
-        let at = StartAt::of_unix(Nanos::from_secs(1_795_408_200));
-        part.conditions.agreed_start =
-            Some(AgreedStart { at, error_us: 1.0, clock_error_us: Some(20.0) });
-        ToConductor::Report(Report::Done { trial: 1, part }).encode()
+    let slices = (1..=count).filter_map(|number| Slice::new(number, count));
+    slices.map(done).collect()
+}
+
+/// Plays all Testers until each of them is told to leave.
+fn play(mut testers: Vec<MemoryLink>) {
+    for link in &mut testers {
+        let (version, host) = ("1".to_owned(), "here".to_owned());
+        let hello = Report::Hello { version, host, pid: std::process::id() };
+        link.send(0, &ToConductor::Report(hello).encode());
+    }
+    // The part of each Tester is made once: that of another trial has another number.
+    let mut parts = vec![String::new(); testers.len()];
+    let mut staying = testers.len();
+    while staying > 0 {
+        for (link, part) in testers.iter_mut().zip(&mut parts) {
+            let Some((_, message)) = link.poll() else { continue };
+            let reply = match ToTester::decode(&message).expect("an order") {
+                ToTester::Ping(number) => {
+                    ToConductor::Pong { number, at: engine::clock::realtime() }.encode()
+                }
+                ToTester::Order(Order::Prepare { trial, request, .. }) => {
+                    if part.is_empty() {
+                        *part = String::from_utf8(done(request.slice)).expect("JSON");
+                    }
+                    ToConductor::Report(Report::Prepared { trial }).encode()
+                }
+                ToTester::Order(Order::Start { trial, .. }) => {
+                    part.replacen("\"trial\":1,", &format!("\"trial\":{trial},"), 1).into_bytes()
+                }
+                ToTester::Order(Order::Stop { .. } | Order::Stay) => continue,
+                ToTester::Order(Order::End) => {
+                    staying -= 1;
+                    continue;
+                }
+            };
+            link.send(0, &reply);
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Runs a trial with `count` Testers, from the slices to the merged record.
+#[divan::bench(args = [2, 8, 64])]
+fn conduct(bencher: Bencher, count: usize) {
+    let mut own = links(count + 1);
+    let testers = own.split_off(1);
+    let testers = std::thread::spawn(move || play(testers));
+    let limits = Limits { lead: Duration::ZERO, ..Limits::default() };
+    let own = own.pop().expect("the conductor's link");
+    let mut conductor = Conductor::gather(own, "1", "load", limits);
+    let (live, stop) = (Live::default(), AtomicBool::new(false));
+    let mut trial = || {
+        let trial = conductor.trial(&RECORDED.1, &live, &stop).expect("a trial");
+        trial.merged.expect("its parts").parts.len()
     };
-    (1..=count).map(message).collect()
+    // All parts are made in this one.
+    assert_eq!(trial(), count);
+    bencher.bench_local(trial);
+    conductor.end();
+    testers.join().expect("all leave");
 }
 
 /// Reads the parts and merges them.

@@ -72,8 +72,7 @@ fn main() -> ExitCode {
         // A rank that exits with another code ends the whole job.
         return link.close(ExitCode::SUCCESS, true);
     }
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let conductor = Conductor::gather(link, VERSION, &command, limits);
+    let conductor = Conductor::gather(link, VERSION, &cli::command_line(), limits);
     if words.get(1).is_some_and(|word| word == "serve") {
         let input = BufReader::new(std::io::stdin());
         let conductor =

@@ -57,6 +57,17 @@ enum Work {
     Running(Running),
 }
 
+impl Work {
+    /// Waits until its thread has ended; nobody wants its result.
+    fn wait(self) {
+        match self {
+            Work::Preparing { thread, .. } => drop(thread.join()),
+            Work::Running(running) => drop(running.thread.join()),
+            Work::Idle | Work::Prepared { .. } => {}
+        }
+    }
+}
+
 /// A running trial.
 #[derive(Debug)]
 struct Running {
@@ -144,9 +155,14 @@ impl<L: Link> TesterRank<L> {
         false
     }
 
+    /// Prepares a trial, after what is being done has ended: two at once would share cores and ports.
     fn prepare(&mut self, trial: u64, request: TrialRequest, command: String) {
         self.stop();
-        let thread = std::thread::spawn(move || Setup::new(request, command));
+        let before = std::mem::replace(&mut self.work, Work::Idle);
+        let thread = std::thread::spawn(move || {
+            before.wait();
+            Setup::new(request, command)
+        });
         self.work = Work::Preparing { trial, thread };
     }
 

@@ -1,6 +1,8 @@
 //! A conductor and its Testers as threads: the Testers are real, and query an AuthDNS on this host.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -12,6 +14,8 @@ use cluster::message::{Order, Report, ToConductor, ToTester};
 use cluster::{Conductor, Limits, Link, NoTrial, TesterRank};
 use load::Live;
 use measure::{Nanos, Pacing, Void};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use record::request::{Names, NamespaceExpect, Query, Sockets, Workload};
 use record::{Trial, TrialRequest};
 use tester::{AuthListen, AuthServer, udp_options};
@@ -122,20 +126,7 @@ impl Job {
 
     /// A load of 3,000 queries a second for a second.
     fn request(&self) -> TrialRequest {
-        let prefix = "10.0.0.0/8".parse().expect("a prefix");
-        let names = Names {
-            qtype: "A".to_owned(),
-            expect: NamespaceExpect::Address,
-            query: Query::plain(false),
-            ..Names::embedded(
-                prefix,
-                "dns64perf.test".to_owned(),
-                "64:ff9b::/96".parse().expect("a prefix"),
-            )
-        };
-        let rate = measure::Qps::new(3_000.0).expect("a rate");
-        let pacing = Pacing::Constant { rate };
-        TrialRequest::new(self.server, Workload::Namespace(names), pacing)
+        request(self.server, Workload::Namespace(names()))
     }
 
     fn trial(&mut self, request: &TrialRequest) -> Result<Trial, NoTrial> {
@@ -152,6 +143,24 @@ impl Job {
         self.conductor.end();
         self.testers.into_iter().for_each(|tester| tester.join().expect("leaves"));
     }
+}
+
+/// The names of a load.
+fn names() -> Names {
+    let prefix = "10.0.0.0/8".parse().expect("a prefix");
+    let pref64 = "64:ff9b::/96".parse().expect("a prefix");
+    Names {
+        qtype: "A".to_owned(),
+        expect: NamespaceExpect::Address,
+        query: Query::plain(false),
+        ..Names::embedded(prefix, "dns64perf.test".to_owned(), pref64)
+    }
+}
+
+/// A load of 3,000 queries a second for a second.
+fn request(server: SocketAddr, workload: Workload) -> TrialRequest {
+    let rate = measure::Qps::new(3_000.0).expect("a rate");
+    TrialRequest::new(server, workload, Pacing::Constant { rate })
 }
 
 #[test]
@@ -229,14 +238,66 @@ fn a_tester_that_is_lost_in_a_trial_makes_it_void() {
 #[test]
 fn a_request_that_a_tester_refuses_is_bad_input() {
     let mut job = Job::start(&[Fault::None; 2], None);
-    let mut request = job.request();
-    request.pacing = Pacing::LockStep { threads: 2, experiments: 1 };
-    let error = job.trial(&request).expect_err("a lock-step load is of one host");
+    let pacing = Pacing::LockStep { threads: 2, experiments: 1 };
+    let locked = TrialRequest { pacing, ..job.request() };
+    let error = job.trial(&locked).expect_err("a lock-step load is of one host");
     let NoTrial::Refused(why) = error else { panic!("{error:?}") };
     assert!(why.contains("rank ") && why.contains("lock-step"), "{why}");
+    // What no message can hold is refused before any of them gets it.
+    let capture = OsStr::from_bytes(b"no\xffwhere.pcap").into();
+    let replay = Workload::Replay { capture, speed: 1.0, ports: vec![53], loops: 1 };
+    let error = job.trial(&request(job.server, replay)).expect_err("not UTF-8");
+    let NoTrial::Refused(why) = error else { panic!("{error:?}") };
+    assert!(why.contains("UTF-8"), "{why}");
     // They are there for the next one.
     assert_eq!(job.trial(&job.request()).expect("a trial").sent, 3_000);
     job.end();
+}
+
+/// Waits for the next report, a sign of life only if `beats`.
+fn report(own: &mut MemoryLink, beats: bool) -> Report {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        let Some((_, message)) = own.poll() else {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        match ToConductor::decode(&message).expect("a message") {
+            ToConductor::Report(Report::Hello { .. }) => {}
+            ToConductor::Report(Report::Beat { .. }) if !beats => {}
+            ToConductor::Report(report) => return report,
+            pong => panic!("{pong:?}"),
+        }
+    }
+    panic!("the Tester reported nothing");
+}
+
+#[test]
+fn a_trial_is_prepared_after_the_one_before_it_has_ended() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let capture = dir.path().join("capture");
+    mkfifo(&capture, Mode::S_IRWXU).expect("a FIFO");
+    let mut all = links(2);
+    let (link, mut own) = (all.pop().expect("of rank 1"), all.pop().expect("of rank 0"));
+    let tester = TesterRank::new(link, "1", "here", Arc::default());
+    let tester = std::thread::spawn(move || drop(tester.serve()));
+    let target = "127.0.0.1:9".parse().expect("an address");
+    // The first one reads a FIFO that nobody writes to yet.
+    let replay =
+        Workload::Replay { capture: capture.clone(), speed: 1.0, ports: vec![53], loops: 1 };
+    for (trial, workload) in [(1, replay), (2, Workload::Namespace(names()))] {
+        let request = Box::new(request(target, workload));
+        let order = Order::Prepare { trial, request, command: String::new() };
+        own.send(1, &ToTester::Order(order).encode());
+    }
+    for _ in 0..2 {
+        let report = report(&mut own, true);
+        assert!(matches!(report, Report::Beat { .. }), "{report:?}");
+    }
+    std::fs::write(&capture, "no capture").expect("writes");
+    assert_eq!(report(&mut own, false), Report::Prepared { trial: 2 });
+    own.send(1, &ToTester::Order(Order::End).encode());
+    tester.join().expect("leaves");
 }
 
 #[test]

@@ -72,8 +72,9 @@ pub(crate) struct Background {
 }
 
 impl InKernel {
-    /// Loads the program and attaches it to all devices, if the configuration says so; it answers nothing yet. This needs rights that
-    /// the server gives away afterwards.
+    /// Loads the program and attaches it to all devices, if the configuration says so; it answers nothing yet. What former servers
+    /// have left there, or where it would answer in place of this one, is removed. This needs rights that the server gives away
+    /// afterwards.
     ///
     /// # Errors
     /// If this user may not, or a device is missing, has no native mode or another program; the error names the setting.
@@ -82,17 +83,13 @@ impl InKernel {
         listen: &[SocketAddr],
     ) -> anyhow::Result<(Self, Option<Background>)> {
         if !config.kernel.is_on() {
+            clear_left(&config.kernel.device, listen);
             return Ok((InKernel(None), None));
         }
         let seed = OsRng.try_next_u64().context("the system gives no random numbers")?;
         let Program { mut cache, answers, counters, resolver } = load(config, seed)?;
-        for device in &config.kernel.device {
-            let attached = match config.kernel.after_death {
-                AfterDeath::Detach => cache.attach(device),
-                AfterDeath::Answer => cache.attach_to_stay(device),
-            };
-            attached.context("kernel.device")?;
-        }
+        attach(&mut cache, config)?;
+        clear_left(&[], listen);
         let (queue, writer) = queue::queue(answers, seed, config.kernel.resolves());
         let serving = Serving {
             listen: listen.to_vec(),
@@ -323,6 +320,40 @@ pub(crate) fn load(config: &Config, seed: u64) -> anyhow::Result<Program> {
     }
     let (cache, answers, counters) = KernelCache::load(answers, seed).context("kernel.mode")?;
     Ok(Program { cache, answers, counters, resolver: None })
+}
+
+/// Attaches the program to all devices, in place of those that former servers have left there.
+///
+/// # Errors
+/// If a device is missing, has no native mode or another program, or if the program may not stay; the error names the setting.
+fn attach(cache: &mut KernelCache, config: &Config) -> anyhow::Result<()> {
+    for device in &config.kernel.device {
+        let attached = match config.kernel.after_death {
+            AfterDeath::Detach => cache.attach(device),
+            AfterDeath::Answer => cache.attach_to_stay(device),
+        };
+        match attached {
+            Err(error @ KernelError::MayNotStay) => {
+                return Err(error).context("kernel.after-death");
+            }
+            attached => attached.context("kernel.device")?,
+        }
+    }
+    if config.kernel.after_death == AfterDeath::Answer {
+        let devices = config.kernel.device.join(", ");
+        tracing::info!("kernel: after the end answers stay on {devices} (kernel.after-death)");
+    }
+    Ok(())
+}
+
+/// Removes the programs that former servers have left on these devices, or that answer at one of these addresses.
+fn clear_left(devices: &[String], listen: &[SocketAddr]) {
+    match kernel::clear_left(devices, listen) {
+        Ok(cleared) => cleared.iter().for_each(|device| {
+            tracing::info!("kernel: removed the program that a former server had left on {device}");
+        }),
+        Err(error) => tracing::warn!("kernel: {error}"),
+    }
 }
 
 /// Returns a generator of random numbers with a seed of the system.

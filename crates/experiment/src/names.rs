@@ -80,9 +80,9 @@ impl NameBudget {
         NameBudget { size, next: 0, reuse, used: NameUse::default() }
     }
 
-    /// Makes a budget of the `size` names of an authoritative server's zone, which may be used again within a trial too;
-    /// [`used`](Self::used) then tells it.
-    pub fn of_zone(size: u64) -> Self {
+    /// Makes a budget of `size` names, those of an authoritative server's zone say, which may be used again within a trial
+    /// too; [`used`](Self::used) then tells it.
+    pub fn repeating(size: u64) -> Self {
         NameBudget { reuse: Reuse::Always, ..Self::new(size, true) }
     }
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_zone_tells_each_reuse_of_its_names() {
-        let mut names = NameBudget::of_zone(65_536);
+        let mut names = NameBudget::repeating(65_536);
         assert_eq!((names.take(60_000), names.used()), (Ok(0), NameUse::default()));
         assert!(names.used().differences().is_empty() && !names.is_short_of(u64::MAX));
         assert_eq!(names.take(6_000), Ok(0));
@@ -185,7 +185,7 @@ mod tests {
         ];
         assert_eq!(names.used().differences(), wanted);
         // One trial alone does not use names of others.
-        let mut alone = NameBudget::of_zone(100);
+        let mut alone = NameBudget::repeating(100);
         assert_eq!((alone.take(1_000), alone.used().again), (Ok(0), false));
     }
 }

@@ -90,7 +90,7 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
     let connecting = f64::from(settings.tester.clients.unwrap_or(0)) / CONNECTIONS;
     let trial = |duration: Nanos| seconds(duration) + TRIAL + connecting;
     let measuring = match settings.method {
-        Method::Search => settings
+        Method::Search | Method::Clients => settings
             .search()
             .map_or(0.0, |s| expected_trials(&s) * (seconds(s.duration) * EARLY + TRIAL)),
         // 256 queries at some thousand a second and lane.
@@ -177,17 +177,21 @@ pub fn self_test_estimate(experiment: &Experiment) -> Nanos {
     }
 }
 
-/// Estimates the duration of the visits to `servers` servers at the points for which `can` is true, within the
-/// experiment's budget.
-pub fn estimate(experiment: &Experiment, servers: usize, can: impl Fn(&Point) -> bool) -> Nanos {
+/// Returns how many of the servers that an experiment names are measured at a point, by its number.
+pub fn servers_at(experiment: &Experiment, point: usize) -> usize {
+    let settings = &experiment.points[point].settings;
+    experiment.common().servers.iter().filter(|server| settings.measures(server)).count()
+}
+
+/// Estimates the duration of all visits within the experiment's budget; `servers` returns how many servers are visited at a
+/// point, by its number.
+pub fn estimate(experiment: &Experiment, servers: impl Fn(usize) -> usize) -> Nanos {
     let common = experiment.common();
-    let points = experiment.points.iter().filter(|point| can(point));
-    let of_point = |p: &Point| {
-        let servers = if p.settings.only.is_empty() { servers } else { p.settings.only.len() };
-        let visits = f64::from(p.settings.repeats) * servers as f64;
-        visit_estimate(&p.settings).as_secs_f64() * visits
+    let of_point = |(number, point): (usize, &Point)| {
+        let visits = f64::from(point.settings.repeats) * servers(number) as f64;
+        visit_estimate(&point.settings).as_secs_f64() * visits
     };
-    let all = points.map(of_point).sum::<f64>();
+    let all = experiment.points.iter().enumerate().map(of_point).sum::<f64>();
     let whole = span(all + self_test_estimate(experiment).as_secs_f64());
     common.budget.map_or(whole, |budget| budget.min(whole))
 }
@@ -223,6 +227,21 @@ mod tests {
             let of = |point| all.iter().filter(|v| v.point == point).map(|v| v.repeat).max();
             assert_eq!((all.len(), of(0), of(1)), (8, Some(2), Some(0)), "{order:?}");
         }
+    }
+
+    #[test]
+    fn a_point_takes_the_time_of_its_servers() {
+        let text = "name = \"x\"\ntitle = \"X\"\nrole = \"dns64\"\nservers = [\"x\", \"y\", \"z\"]\nmethod = \"closed\"\n\
+                    repeats = 2\n[[matrix.way]]\nname = \"usual\"\n[[matrix.way]]\nname = \"programs\"\nonly = [\"x\"]\n";
+        let experiment = Experiment::parse(text, std::path::Path::new("x.toml")).expect("valid");
+        assert_eq!([0, 1].map(|point| servers_at(&experiment, point)), [3, 1]);
+        let visit = visit_estimate(experiment.common()).as_secs_f64();
+        let visits = |servers: &dyn Fn(usize) -> usize| {
+            (estimate(&experiment, servers).as_secs_f64() / visit).round() as u32
+        };
+        assert_eq!(visits(&|point| servers_at(&experiment, point)), 8);
+        // Of one server that the second point is not for.
+        assert_eq!(visits(&|point| 1 - point), 2);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct Settings {
     /// Queries of the trials.
     #[serde(default)]
     pub workload: Workload,
-    /// Settings of the method `search`.
+    /// Settings of the methods `search` and `clients`.
     pub search: Option<SearchSettings>,
     /// Settings of the method `lockstep`.
     #[serde(default)]
@@ -106,6 +106,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns the largest number of clients of a trial, each of which has a connection.
+    pub fn most_clients(&self) -> u32 {
+        match (&self.search, self.method) {
+            (Some(search), Method::Clients) => search.max.get() as u32,
+            _ => self.tester.clients.unwrap_or(1),
+        }
+    }
+
     /// Returns whether a server is measured at this point of the matrix.
     pub fn measures(&self, server: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == server)
@@ -150,7 +158,7 @@ pub enum Order {
     Grouped,
 }
 
-/// Settings of the search for the capacity.
+/// Settings of the search for the capacity. Its rates are numbers of clients for the method `clients`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchSettings {
@@ -366,6 +374,9 @@ pub struct TesterSettings {
     pub resume: bool,
     /// Whether queries are sent with the handshake of a resumed session (0-RTT).
     pub early_data: bool,
+    /// Time without a query after which a client closes its connection, in nanoseconds; never if absent.
+    #[serde(deserialize_with = "some_text")]
+    pub close_idle: Option<Nanos>,
 }
 
 impl Default for TesterSettings {
@@ -383,6 +394,7 @@ impl Default for TesterSettings {
             outstanding: None,
             resume: false,
             early_data: false,
+            close_idle: None,
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use measure::{Nanos, Transport, UpdateRate};
+use measure::{Nanos, OpenPacing, Transport, UpdateRate};
 use record::{AttackKind, EngineChoice};
 
-use crate::search::RESOLUTION;
+use crate::search::{RESOLUTION, RuleName};
 use crate::settings::{
     MAX_SECONDARIES, Method, ReplicationSettings, Role, Settings, ZoneLoadSettings,
 };
@@ -31,6 +31,10 @@ const ATTACK_RATE: RangeInclusive<f64> = 1.0..=1_000_000.0;
 const ATTACK_CONNECTIONS: RangeInclusive<u32> = 1..=50_000;
 /// Longest part of a drill.
 const LONGEST_PART: Nanos = Nanos::from_secs(600);
+/// Bounds of the mean rate of a client, in queries a second.
+const CLIENT_RATES: RangeInclusive<f64> = 0.001..=1_000.0;
+/// Largest number of clients: that of a population.
+const MAX_CLIENTS: f64 = (1 << 20) as f64;
 /// Largest number of letters in the name of an experiment, and of rates of a load.
 const MAX_NAME: usize = 64;
 const MAX_RATES: usize = 1_000;
@@ -45,7 +49,8 @@ type Invalid = (&'static str, String);
 /// # Errors
 /// With the first value that cannot be accepted.
 pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
-    let checks = [common, workload, streams, search, methods, drill, replication, machine, cpus];
+    let checks =
+        [common, workload, streams, search, clients, methods, drill, replication, machine, cpus];
     checks.iter().try_for_each(|check| check(s))
 }
 
@@ -100,6 +105,7 @@ fn common(s: &Settings) -> Result<(), Invalid> {
     }
     within(s.repeats, REPEATS, "repeats")?;
     s.budget.map_or(Ok(()), |budget| lasting(budget, "budget"))?;
+    s.tester.close_idle.map_or(Ok(()), |time| lasting(time, "tester.close-idle"))?;
     let variable = |name: &str| {
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(word)
@@ -171,9 +177,9 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
 fn search(s: &Settings) -> Result<(), Invalid> {
     let Some(search) = &s.search else {
         return must(
-            s.method != Method::Search,
+            !s.method.searches(),
             "method",
-            "the method `search` needs a table `[search]` with goal, start, max, resolution and duration",
+            "the methods `search` and `clients` need a table `[search]` with goal, start, max, resolution and duration",
         );
     };
     within(search.resolution, RESOLUTION, "search.resolution")?;
@@ -185,6 +191,43 @@ fn search(s: &Settings) -> Result<(), Invalid> {
     must(search.start.get() <= search.max.get(), "search.max", "`max` is below `start`")?;
     lasting(search.duration, "search.duration")?;
     lasting(search.timeout, "search.timeout")
+}
+
+/// Checks what the method `clients` searches, and whose clients.
+fn clients(s: &Settings) -> Result<(), Invalid> {
+    let w = &s.workload;
+    within(w.client_rate, CLIENT_RATES, "workload.client-rate")?;
+    let (Some(search), Method::Clients) = (&s.search, s.method) else { return Ok(()) };
+    must(
+        search.max.get() <= MAX_CLIENTS,
+        "search.max",
+        format!("`max` is a number of clients, {MAX_CLIENTS} at most"),
+    )?;
+    must(
+        search.rule != RuleName::Mlrsearch,
+        "search.rule",
+        "`mlrsearch` adds up queries a second: over clients use `rfc8219` or `clean-windows`",
+    )?;
+    must(
+        s.tester.clients.is_none(),
+        "tester.clients",
+        "the method `clients` chooses their number; `search.start`, `min` and `max` bound it",
+    )?;
+    must(
+        s.tester.pacing == OpenPacing::Constant,
+        "tester.pacing",
+        "clients of the method `clients` ask at their own times",
+    )?;
+    must(
+        w.queries.is_none() && w.slice.is_none() && (w.replay.is_some() || !w.has_zone()),
+        "workload",
+        "the method `clients` has those of `replay`, a capture or a population, or clients that ask for names of the namespace",
+    )?;
+    must(
+        w.repeat_share == 0.0,
+        "workload.repeat-share",
+        "clients of the method `clients` repeat names by their popularity",
+    )
 }
 
 fn methods(s: &Settings) -> Result<(), Invalid> {

@@ -91,7 +91,7 @@ impl Visiting<'_> {
     /// Runs the method; returns [`BenchError::Void`] if its trials stay void.
     fn make(mut self) -> Result<Found, BenchError> {
         match self.settings.method {
-            Method::Search => self.search(),
+            Method::Search | Method::Clients => self.search(),
             Method::Lockstep => self.lockstep(),
             Method::Load => self.load(),
             // The owner of the bench knows the loading time; the rate is measured afterwards.
@@ -313,8 +313,11 @@ pub fn add_visit(
         }
     }
     match settings.search() {
-        Some(search) if settings.method == Method::Search => {
+        Some(search) if settings.method.searches() => {
             sum_up(cell, &search, settings.repeats, circumstances);
+            if let Some(unit) = settings.method.over() {
+                cell.set_over(unit);
+            }
         }
         // Only a search finds a capacity; the limiter of the trials is reported too.
         _ => {

@@ -159,6 +159,29 @@ fn errors_have_their_place() {
 }
 
 #[test]
+fn the_method_clients_refuses_what_is_not_about_clients() {
+    let text = GOOD.replace("[search]", "method = \"clients\"\n[search]");
+    let experiment = parse(&text);
+    let settings = experiment.common();
+    assert_eq!((settings.method.recorded(), settings.most_clients()), ("search", 1_000_000));
+    let table = [
+        ("search.rule = \"mlrsearch\"", "over clients use `rfc8219`"),
+        ("[tester]\nclients = 5", "`clients` chooses their number"),
+        ("[tester]\npacing = \"poisson\"", "ask at their own times"),
+        ("[workload]\nqueries = \"x\"", "a capture or a population"),
+        ("[workload]\nhosts = 10", "a capture or a population"),
+        ("[workload]\nrepeat-share = 0.5", "by their popularity"),
+        ("[workload]\nclient-rate = 0.0", "`client-rate` is a number from 0.001 to 1000"),
+    ];
+    for (more, part) in table {
+        let error = error(&format!("{text}\n{more}\n"));
+        assert!(error.contains(part), "{more}: {error}");
+    }
+    let many = error(&text.replace("max = \"1M\"", "max = \"2M\""));
+    assert!(many.contains("`max` is a number of clients, 1048576 at most"), "{many}");
+}
+
+#[test]
 fn a_matrix_with_too_many_points_is_refused() {
     let many = (1..=20).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
     let text = format!(
@@ -170,11 +193,11 @@ fn a_matrix_with_too_many_points_is_refused() {
 #[test]
 fn estimates_grow_with_the_work_and_stop_at_the_budget() {
     let experiment = parse(GOOD);
-    let (one, two) = (estimate(&experiment, 1, |_| true), estimate(&experiment, 2, |_| true));
+    let (one, two) = (estimate(&experiment, |_| 1), estimate(&experiment, |_| 2));
     assert!(one > Nanos::from_secs(20 * 60 * 5) && two > one, "{one} {two}");
-    assert!(estimate(&experiment.clone().quick(), 1, |_| true) < Nanos::from_secs(120));
+    assert!(estimate(&experiment.clone().quick(), |_| 1) < Nanos::from_secs(120));
     let budget = parse(&GOOD.replace("repeats = 20", "repeats = 20\nbudget = \"1m\""));
-    assert_eq!(estimate(&budget, 1, |_| true), Nanos::from_secs(60));
+    assert_eq!(estimate(&budget, |_| 1), Nanos::from_secs(60));
 }
 
 /// Returns every built-in experiment, as its file stands.

@@ -70,7 +70,7 @@ fn run(method: &str, void: impl FnMut(usize) -> bool) -> CellRecord {
          [workload]\nnamespace = \"0.0.0.0/2\"\n{}",
         match method {
             "load" => "[load]\nrates = [\"1k\", \"2k\", \"4k\"]\nduration = \"1s\"\n",
-            "search" =>
+            "search" | "clients" =>
                 "[search]\ngoal = \"zero-loss\"\nstart = \"1k\"\nmin = \"1k\"\nmax = \"1k\"\nresolution = 0.1\nduration = \"1s\"\n",
             _ => "",
         }
@@ -78,7 +78,7 @@ fn run(method: &str, void: impl FnMut(usize) -> bool) -> CellRecord {
     let experiment =
         Experiment::parse(&text, Path::new("x.toml")).unwrap_or_else(|e| panic!("{e}"));
     let settings = experiment.common();
-    let mut cell = CellRecord::new("a", Default::default(), method);
+    let mut cell = CellRecord::new("a", Default::default(), settings.method.recorded());
     let mut bench = Disturbed { void, trials: 0 };
     let mut names = NameBudget::new(1 << 30, false);
     for repeat in 0..4 {
@@ -125,6 +125,20 @@ fn a_repeat_that_stays_void_gives_no_figure_and_the_others_do() {
     "#);
     assert_eq!(load.void_rates(1), [1_000.0, 2_000.0, 4_000.0]);
     assert_eq!(load.void_rates(0), [0.0; 0]);
+}
+
+#[test]
+fn a_search_over_clients_is_recorded_as_a_search_with_its_unit() {
+    let cell = run("clients", |trial| (1..4).contains(&trial));
+    assert_eq!((&*cell.method, cell.capacity_unit()), ("search", "clients"));
+    assert_eq!((cell.repeats, cell.found_qps()), (3, vec![1_000.0; 3]));
+    let verdict = "at least 1000 clients: the search's own upper bound passed";
+    assert_eq!(cell.capacities[0].verdict, verdict);
+    let why = &cell.void_repeats[0].why;
+    assert!(why.starts_with("void at every rate down to 1000 clients (tester-cpu); "), "{why}");
+    // All void.
+    let cell = run("clients", |_| true);
+    assert!(!cell.has_figure() && cell.repeats_made() == 4);
 }
 
 #[test]

@@ -490,3 +490,12 @@ static __always_inline __u32 truncate(__u8 *b, __u32 at, __u16 opt, __u16 opt_si
 	put_opt(b, at, opt_size, dnssec_ok << 7, 0);
 	return at + OPT_FIXED;
 }
+
+// Attached nowhere: it is there as long as the process that loaded it with another program, which may stay on a device.
+SEC("xdp")
+int dns64d_alive(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&config, &zero) ? XDP_PASS : XDP_ABORTED;
+}

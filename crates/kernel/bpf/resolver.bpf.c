@@ -1005,7 +1005,8 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	from = udp->source;
 	len = bpf_ntohs(udp->len) - sizeof(*udp);
 	message = sizeof(struct ethhdr) + p->ip_len + sizeof(*udp);
-	if (p->len != len + sizeof(*udp) || bpf_xdp_load_bytes(ctx, message, &id, sizeof(id)))
+	// The kernel drops what has no checksum over IPv6 (RFC 8200 section 8.1).
+	if (p->len != len + sizeof(*udp) || (p->v6 && !udp->check) || bpf_xdp_load_bytes(ctx, message, &id, sizeof(id)))
 		return XDP_PASS;
 	slot = slot_of(port, id);
 	at = deadline_of(slot);

@@ -10,7 +10,8 @@
 //            user space, which judges it as it judges those of its sockets. All other packets are passed up.
 // Bounds:    frames of at most 511 octets, messages of at most 4,000, names of four numbers with leading zeros (15 characters) or
 //            listed questions of at most 259 octets; replies of at most 16 records; the slots, ports and seconds of the maps. Expiry
-//            takes at most two slots a run, so that it keeps up with any rate. Late departures are told as spans, not each.
+//            takes at most two slots a run, so that it keeps up with any rate. Late departures are told as spans, not each. Spans
+//            and stalls for which the ring has no room are told later, joined: none is missed, and the schedule ends after them.
 //
 // A slot of the flight table is written by its generator and may be read on another core: its first word (due time, state) changes
 // by compare-and-exchange only. Counters and times belong to cores, and are summed up by user space.
@@ -115,6 +116,7 @@ struct generator {
 	__u64 next, oldest;	// sequence number of the next query, and of the first one that may be outstanding
 	__u64 last, cursor;	// time of the last run, and that of the schedule
 	__u64 late_from, late_until, late_worst, late_queries;	// a span of late departures that has not been told yet
+	__u64 stall_from, stall_until;	// a stall that has not been told yet; 0: none
 };
 
 struct counts {
@@ -530,14 +532,29 @@ static __always_inline __u32 compose(struct xdp_md *ctx, struct config *c, struc
 	return len - sizeof(*udp);
 }
 
-// Tells the span of late departures that is kept, if there is one.
-static __always_inline void tell_late(struct generator *g, struct scratch *s)
+// Tells the span of late departures that is kept, if there is one; returns whether none is kept any more. Without room it is kept,
+// and later departures are added to it.
+static __always_inline int tell_late(struct generator *g, struct scratch *s)
 {
 	if (!g->late_queries)
-		return;
+		return 1;
 	s->event.key = g->late_queries > 0xffffffff ? 0xffffffff : g->late_queries;
-	tell(s, DEPARTURE, g->late_from, g->late_until, g->late_worst);
+	if (tell(s, DEPARTURE, g->late_from, g->late_until, g->late_worst))
+		return 0;
 	g->late_queries = 0;
+	return 1;
+}
+
+// Tells that the generator did not run for a while, if it did not. Without room the stall is kept, and a later one is added to it.
+static __always_inline void tell_stall(struct generator *g, struct scratch *s, __u64 now)
+{
+	if (now - g->last >= MIN_STALL) {
+		if (!g->stall_from)
+			g->stall_from = g->last;
+		g->stall_until = now;
+	}
+	if (g->stall_from && !tell(s, STALL, 0, g->stall_from, g->stall_until))
+		g->stall_from = 0;
 }
 
 // Notes a late departure: an event for each would make a generator that is late later still.
@@ -573,13 +590,12 @@ int generate(struct xdp_md *ctx)
 	now = bpf_ktime_get_ns();
 	if (now < c->start)
 		return XDP_DROP;
-	if (now - g->last >= MIN_STALL)
-		tell(s, STALL, 0, g->last, now);
+	tell_stall(g, s, now);
 	if (expire(c, g, n, s, now))
 		expire(c, g, n, s, now);
 	if (g->taken >= g->planned || g->due >= g->end || *(volatile __u32 *)&c->stopped) {
-		tell_late(g, s);
-		n->finished = 1;
+		if (tell_late(g, s) && !g->stall_from)
+			n->finished = 1;
 		g->last = now;
 		return XDP_DROP;
 	}
@@ -917,8 +933,8 @@ int check(struct xdp_md *ctx)
 	if (port >= c->ports)
 		return XDP_PASS;
 	now = bpf_ktime_get_ns();
-	// The lengths of UDP and IP agree in a packet that a socket gets.
-	if (bpf_ntohs(udp->len) != size) {
+	// In a packet that a socket gets the lengths of UDP and IP agree, and over IPv6 it has a checksum (RFC 8200 section 8.1).
+	if (bpf_ntohs(udp->len) != size || (c->v6 && !udp->check)) {
 		n->unexpected++;
 		return XDP_DROP;
 	}

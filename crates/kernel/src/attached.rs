@@ -1,124 +1,214 @@
-//! Programs that stay on a device after the end of their process, and what is left there of a process that has ended.
+//! Programs that stay on a device after the end of their process, and those that processes have left at their end.
 //!
 //! A program that is attached by a link of BPF ([`Loaded::attach`](crate::program::Loaded::attach)) goes with its process. One that
-//! is attached over netlink stays until another one takes its place, or until somebody removes it (`ip link set DEVICE xdp off`). A
-//! process that may attach to a device of its own has a name in the network namespace, so that its successor knows whether the
-//! program there is one that was left:
+//! is attached over netlink stays until another one takes its place, or until somebody removes it (`ip link set DEVICE xdp off`).
+//! Whether its process lives is told by a second program, which is attached nowhere and goes with the process however that ends. A
+//! map that both have shows that they belong together; nobody else can have it, so that no other user can pretend to live.
 //!
 //! ```text
-//!   Place::of ──> abstract socket, as long as the process lives
-//!      └────────> program on the device, of our name, without a living owner ──> replaced or removed
+//!   process ──┬──> program on a device ──┐
+//!             └──> dns64d_alive ─────────┴──> map "config"
 //! ```
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use aya::programs::{ProgramFd, loaded_programs};
-use netlink_packet_core::NLM_F_ACK;
+use aya::maps::{Map, MapData, MapInfo};
+use aya::programs::{ProgramFd, ProgramInfo, loaded_programs};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp};
-use nix::net::if_::if_nametoindex;
 
 use crate::tester::ask;
 
+/// Names of the programs that may stay.
+const NAMES: [&[u8]; 2] = [b"dns64d_cache", b"dns64d_resolver"];
+/// Name of the program that is there as long as its process.
+pub(crate) const ALIVE: &str = "dns64d_alive";
 /// Flags of an attachment (linux/if_link.h): only if there is no program, in the native mode, in place of an expected one.
 const IF_NONE: u32 = 1;
 const NATIVE: u32 = 1 << 2;
 const REPLACE: u32 = 1 << 4;
 /// File descriptor that stands for no program.
 const NO_PROGRAM: i32 = -1;
+/// CAP_SYS_ADMIN, as a bit of the rights of a process (linux/capability.h).
+const SYS_ADMIN: u64 = 1 << 21;
 
-/// A device of this process.
-#[derive(Debug)]
-pub(crate) struct Place {
-    index: u32,
-    /// The sign that this process lives; `None` if another one has the device.
-    sign: Option<UnixDatagram>,
+/// The number of a program on a device, and that of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OnDevice {
+    pub(crate) device: u32,
+    id: u32,
 }
 
-impl Place {
-    /// Takes a device, for programs of a name.
-    ///
-    /// # Errors
-    /// If there is no such device.
-    pub(crate) fn of(device: &str) -> io::Result<Self> {
-        let index = if_nametoindex(device)?;
-        let name = SocketAddr::from_abstract_name(format!("dnsdyno/xdp/{index}"))?;
-        Ok(Place { index, sign: UnixDatagram::bind_addr(&name).ok() })
-    }
+/// A program that an ended process has left on a device.
+pub(crate) struct Left {
+    pub(crate) device: u32,
+    program: ProgramFd,
+    /// Numbers of its maps.
+    maps: Vec<u32>,
+}
 
-    /// Removes a program of this name that an ended process has left.
+impl Left {
+    /// Removes the program from its device.
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub(crate) fn clear(&self, name: &str) -> io::Result<()> {
-        match self.left(name)? {
-            Some(left) => self.set(None, Some(left.as_fd())),
-            None => Ok(()),
-        }
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        remove(self.device, &self.program)
     }
 
-    /// Attaches a program of this name so that it stays, in place of one that an ended process has left.
-    ///
-    /// # Errors
-    /// If the device has no native mode, or another program.
-    pub(crate) fn attach(&self, name: &str, program: &ProgramFd) -> io::Result<()> {
-        let left = self.left(name)?;
-        self.set(Some(program.as_fd()), left.as_ref().map(AsFd::as_fd))
-    }
-
-    /// Returns the program of this name that an ended process has left. Only root can look it up.
-    fn left(&self, name: &str) -> io::Result<Option<ProgramFd>> {
-        if self.sign.is_none() {
-            return Ok(None);
-        }
-        let Some(id) = self.program()? else { return Ok(None) };
-        let mut programs = loaded_programs().filter_map(Result::ok);
-        let left = programs.find(|p| p.id() == id && p.name_as_str() == Some(name));
-        Ok(left.and_then(|left| left.fd().ok()))
-    }
-
-    /// Returns the number of the program on the device.
-    fn program(&self) -> io::Result<Option<u32>> {
-        let mut found = None;
-        ask(RouteNetlinkMessage::GetLink(self.message(Vec::new())), 0, |message| {
-            let RouteNetlinkMessage::NewLink(link) = message else { return };
-            for attribute in &link.attributes {
-                let LinkAttribute::Xdp(parts) = attribute else { continue };
-                found = found.or(parts.iter().find_map(|part| match part {
-                    LinkXdp::ProgId(id) => Some(*id),
-                    _ => None,
-                }));
-            }
-        })?;
-        Ok(found)
-    }
-
-    /// Attaches a program, or none, in place of another one, or of none.
-    fn set(
-        &self,
-        program: Option<BorrowedFd<'_>>,
-        expected: Option<BorrowedFd<'_>>,
-    ) -> io::Result<()> {
-        let mut parts = vec![LinkXdp::Fd(program.map_or(NO_PROGRAM, |fd| fd.as_raw_fd()))];
-        let flags = match expected {
-            Some(fd) => {
-                parts.push(LinkXdp::ExpectedFd(fd.as_raw_fd() as u32));
-                REPLACE
-            }
-            None => IF_NONE,
+    /// Returns one of its maps; `None` if it has none of this name, or the user may not open it.
+    pub(crate) fn map(&self, name: &str) -> Option<Map> {
+        let has_name = |id: &&u32| {
+            let info = MapInfo::from_id(**id);
+            info.is_ok_and(|info| info.name() == name.as_bytes())
         };
-        parts.push(LinkXdp::Flags(NATIVE | flags));
-        let message = self.message(vec![LinkAttribute::Xdp(parts)]);
-        ask(RouteNetlinkMessage::SetLink(message), NLM_F_ACK, |_| ())
+        let id = self.maps.iter().find(has_name)?;
+        Map::from_map_data(MapData::from_id(*id).ok()?).ok()
+    }
+}
+
+/// Attaches a program so that it stays, in place of one that an ended process has left.
+///
+/// # Errors
+/// If the device has no native mode, or another program.
+pub(crate) fn attach(device: u32, program: &ProgramFd) -> io::Result<()> {
+    let left = left(&on_devices(Some(device))?);
+    let expected = left.first().map(|left| left.program.as_fd());
+    set(device, Some(program.as_fd()), expected)
+}
+
+/// Removes a program that an ended process has left on a device, if there is one.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub(crate) fn clear(device: u32) -> io::Result<()> {
+    left(&on_devices(Some(device))?).iter().try_for_each(Left::remove)
+}
+
+/// Removes a program from a device.
+///
+/// # Errors
+/// If the kernel refuses it, or the device has another program.
+pub(crate) fn remove(device: u32, program: &ProgramFd) -> io::Result<()> {
+    set(device, None, Some(program.as_fd()))
+}
+
+/// Returns the programs on a device, or on all devices of this network namespace.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub(crate) fn on_devices(device: Option<u32>) -> io::Result<Vec<OnDevice>> {
+    let flags = if device.is_some() { 0 } else { NLM_F_DUMP };
+    let request = RouteNetlinkMessage::GetLink(message(device.unwrap_or(0), Vec::new()));
+    let mut found = Vec::new();
+    ask(request, flags, |message| {
+        let RouteNetlinkMessage::NewLink(link) = message else { return };
+        let device = link.header.index;
+        let id = link.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::Xdp(parts) => parts.iter().find_map(|part| match part {
+                LinkXdp::ProgId(id) => Some(*id),
+                _ => None,
+            }),
+            _ => None,
+        });
+        found.extend(id.map(|id| OnDevice { device, id }));
+    })?;
+    Ok(found)
+}
+
+/// Returns those of the programs on devices that ended processes have left. Only root can look them up: nobody else gets any.
+pub(crate) fn left(on_devices: &[OnDevice]) -> Vec<Left> {
+    if on_devices.is_empty() {
+        return Vec::new();
+    }
+    // A process loads the program that shows its life before it attaches the other one: all that live are among these.
+    let loaded: Vec<ProgramInfo> = loaded_programs().filter_map(Result::ok).collect();
+    let signs = loaded.iter().filter(|program| program.name() == ALIVE.as_bytes());
+    let living: BTreeSet<u32> = signs.flat_map(|sign| maps_of(sign).unwrap_or_default()).collect();
+    let left = |at: &OnDevice| {
+        let program = loaded.iter().find(|p| p.id() == at.id && NAMES.contains(&p.name()))?;
+        let maps = maps_of(program)?;
+        let has_ended = maps.iter().all(|map| !living.contains(map));
+        let program = program.fd().ok().filter(|_| has_ended)?;
+        Some(Left { device: at.device, program, maps })
+    };
+    on_devices.iter().filter_map(left).collect()
+}
+
+/// Returns the numbers of a program's maps; `None` if it has gone.
+fn maps_of(program: &ProgramInfo) -> Option<Vec<u32>> {
+    program.map_ids().ok().flatten()
+}
+
+/// Returns whether this user may look up programs, of which there is one at least.
+pub(crate) fn may_look_up() -> bool {
+    matches!(loaded_programs().next(), Some(Ok(_)))
+}
+
+/// Returns whether this process has the right to look up programs, without trying: a sandbox may end a process that tries.
+pub(crate) fn has_right() -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    has_sys_admin(&status)
+}
+
+/// Returns whether a process with this `/proc/PID/status` has CAP_SYS_ADMIN.
+fn has_sys_admin(status: &str) -> bool {
+    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let rights = rights.and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok());
+    rights.is_some_and(|rights| rights & SYS_ADMIN != 0)
+}
+
+/// Attaches a program, or none, in place of another one, or of none.
+fn set(
+    device: u32,
+    program: Option<BorrowedFd<'_>>,
+    expected: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let mut parts = vec![LinkXdp::Fd(program.map_or(NO_PROGRAM, |fd| fd.as_raw_fd()))];
+    let flags = match expected {
+        Some(fd) => {
+            parts.push(LinkXdp::ExpectedFd(fd.as_raw_fd() as u32));
+            REPLACE
+        }
+        None => IF_NONE,
+    };
+    parts.push(LinkXdp::Flags(NATIVE | flags));
+    let message = message(device, vec![LinkAttribute::Xdp(parts)]);
+    ask(RouteNetlinkMessage::SetLink(message), NLM_F_ACK, |_| ())
+}
+
+fn message(device: u32, attributes: Vec<LinkAttribute>) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = device;
+    message.attributes = attributes;
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_right_is_read_from_the_effective_set() {
+        let status = |effective: &str| format!("Name:\tx\nCapPrm:\tffff\nCapEff:\t{effective}\n");
+        assert!(has_sys_admin(&status("000001ffffffffff")));
+        assert!(has_sys_admin(&status("0000000000200000")));
+        // CAP_BPF and CAP_NET_ADMIN.
+        assert!(!has_sys_admin(&status("0000008000001000")));
+        assert!(!has_sys_admin("") && !has_sys_admin(&status("none")));
     }
 
-    fn message(&self, attributes: Vec<LinkAttribute>) -> LinkMessage {
-        let mut message = LinkMessage::default();
-        message.header.index = self.index;
-        message.attributes = attributes;
-        message
+    proptest! {
+        #[test]
+        fn any_status_has_the_right_or_not(text in "(CapEff:)?[ -~\t\n]{0,60}", mask in any::<u64>()) {
+            has_sys_admin(&text);
+            let has = mask & SYS_ADMIN != 0;
+            prop_assert_eq!(has_sys_admin(&format!("CapEff:\t{mask:016x}\n")), has);
+        }
     }
 }

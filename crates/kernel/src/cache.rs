@@ -6,16 +6,18 @@
 //!      └────Serving───> maps "config", "listen", "clients" <────┘
 //! ```
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, MapData};
+use aya::programs::ProgramFd;
 use aya::util::nr_cpus;
 use measure::Nanos;
+use nix::net::if_::if_nametoindex;
 use wire::Qtype;
 use wire::message::{HEADER, Header, Record, flag};
 
-use crate::attached::Place;
+use crate::attached::{self, ALIVE};
 use crate::draws::{self, ResolverDraws};
 use crate::error::KernelError;
 use crate::layout::Layout;
@@ -27,7 +29,7 @@ static CACHE: &[u8] = aya::include_bytes_aligned!("../bpf/cache.bpf.o");
 static RESOLVER: &[u8] = aya::include_bytes_aligned!("../bpf/resolver.bpf.o");
 /// Sizes of the structures in `bpf/cache.h`, in octets.
 const CONFIG: usize = 48;
-const PLACE: usize = 20;
+pub(crate) const PLACE: usize = 20;
 const CLIENT: usize = 24;
 const KEY: usize = 16;
 const ENTRY: usize = 784;
@@ -282,8 +284,10 @@ pub struct KernelCache {
     program: Loaded,
     /// Name of the program.
     name: &'static str,
-    /// The devices to which it is attached.
-    places: Vec<Place>,
+    /// Numbers of the devices on which it is to stay.
+    stays_on: Vec<u32>,
+    /// Whether its maps have all of what is served.
+    is_whole: bool,
     config: Array<MapData, [u8; CONFIG]>,
     listen: HashMap<MapData, [u8; PLACE], u32>,
     clients: LpmTrie<MapData, [u8; 16], [u8; CLIENT]>,
@@ -352,8 +356,10 @@ impl KernelCache {
         let answers = AnswerMap(HashMap::try_from(program.take("answers")?)?);
         let counters = CounterMap(Array::try_from(program.take("counters")?)?);
         program.load(name)?;
-        let places = Vec::new();
-        let cache = KernelCache { program, name, places, config, listen, clients, seed };
+        program.load(ALIVE)?;
+        let (stays_on, is_whole) = (Vec::new(), false);
+        let cache =
+            KernelCache { program, name, stays_on, is_whole, config, listen, clients, seed };
         Ok((cache, answers, counters))
     }
 
@@ -363,26 +369,32 @@ impl KernelCache {
     /// # Errors
     /// If the device is missing or has no native mode, or has another program.
     pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
-        let refused = |error| KernelError::cannot_attach(device, &error);
-        let place = Place::of(device).map_err(refused)?;
-        place.clear(self.name).map_err(refused)?;
-        self.places.push(place);
+        let index = index_of(device)?;
+        // With a program that cannot be removed the kernel refuses this one, and says why.
+        let _ = attached::clear(index);
         self.program.attach(self.name, device)
     }
 
-    /// Works as [`attach`](Self::attach), but the program stays after the end of this process, until another process attaches one,
-    /// and gives the answers that it has until their ends.
+    /// Works as [`attach`](Self::attach), but the program stays after the end of this process if it has [served](Self::serve), until
+    /// another process attaches one, and gives the answers that it has until their ends.
     ///
     /// # Errors
-    /// If the device is missing or has no native mode, or has another program.
+    /// If the device is missing or has no native mode, or has another program, or if this user may not look up programs, which the
+    /// next process has to.
     pub fn attach_to_stay(&mut self, device: &str) -> Result<(), KernelError> {
-        let refused = |error| KernelError::cannot_attach(device, &error);
-        let place = Place::of(device).map_err(refused)?;
-        let program = self.program.program(self.name)?.fd();
-        let program = program.map_err(|error| KernelError::program(self.name, error))?;
-        place.attach(self.name, program).map_err(refused)?;
-        self.places.push(place);
+        if !attached::may_look_up() {
+            return Err(KernelError::MayNotStay);
+        }
+        let index = index_of(device)?;
+        let attached = attached::attach(index, self.fd()?);
+        attached.map_err(|error| KernelError::cannot_attach(device, &error))?;
+        self.stays_on.push(index);
         Ok(())
+    }
+
+    fn fd(&self) -> Result<&ProgramFd, KernelError> {
+        let fd = self.program.program(self.name)?.fd();
+        fd.map_err(|error| KernelError::program(self.name, error))
     }
 
     /// Returns the seed with which answers are encoded.
@@ -397,15 +409,13 @@ impl KernelCache {
     pub fn serve(&mut self, serving: &Serving, generation: u64) -> Result<(), KernelError> {
         // A query must not meet one half of the new rules.
         self.configure(serving, 0)?;
+        self.is_whole = false;
         let places: Vec<_> = self.listen.keys().collect::<Result<_, _>>()?;
         places.iter().try_for_each(|place| self.listen.remove(place))?;
         let networks: Vec<_> = self.clients.keys().collect::<Result<_, _>>()?;
         networks.iter().try_for_each(|network| self.clients.remove(network))?;
         for address in &serving.listen {
-            let mut place = Layout::<PLACE>::new();
-            place.put(16, &octets(address.ip()));
-            place.put(2 + 2, &address.port().to_be_bytes());
-            self.listen.insert(place.finish(), 1, 0)?;
+            self.listen.insert(place(*address), 1, 0)?;
         }
         for network in &serving.clients {
             let above = if network.address.is_ipv4() { 96 } else { 0 };
@@ -416,16 +426,17 @@ impl KernelCache {
             client.put_u32(network.plain.map_or(0, |block| block + 1));
             self.clients.insert(&key, client.finish(), 0)?;
         }
+        self.is_whole = true;
         self.configure(serving, generation)
     }
 
-    /// Gives answers of this generation only.
+    /// Gives answers of this generation only; none if the maps do not have all of what is [served](Self::serve).
     ///
     /// # Errors
     /// If the kernel refuses it.
     pub fn configure(&mut self, serving: &Serving, generation: u64) -> Result<(), KernelError> {
         let mut config = Layout::<CONFIG>::new();
-        config.put_u64(generation);
+        config.put_u64(if self.is_whole { generation } else { 0 });
         config.put_u64(self.seed);
         config.put(2, &serving.max_udp_size.to_ne_bytes());
         config.put(2, &serving.edns_udp_size.to_ne_bytes());
@@ -451,6 +462,17 @@ impl KernelCache {
     /// If the kernel cannot run it.
     pub fn verdict(&mut self, frame: &[u8], out: &mut [u8]) -> Result<(u32, usize), KernelError> {
         self.program.run(self.name, frame, out)
+    }
+}
+
+impl Drop for KernelCache {
+    /// Removes the program of a server that did not start: it has no answers that it may give.
+    fn drop(&mut self) {
+        let Ok(program) = self.fd() else { return };
+        for device in self.stays_on.iter().filter(|_| !self.is_whole) {
+            // The device may have gone, or the right to change it.
+            let _ = attached::remove(*device, program);
+        }
     }
 }
 
@@ -496,6 +518,28 @@ pub(crate) fn sums<const N: usize>(
 fn cores() -> Result<u32, KernelError> {
     let cores = nr_cpus().map_err(|(path, error)| KernelError::Cores { path, error })?;
     Ok(cores as u32)
+}
+
+/// Returns the number of a device.
+///
+/// # Errors
+/// If there is no such device.
+fn index_of(device: &str) -> Result<u32, KernelError> {
+    if_nametoindex(device).map_err(|error| KernelError::cannot_attach(device, &error))
+}
+
+/// Returns `struct place`.
+pub(crate) fn place(address: SocketAddr) -> [u8; PLACE] {
+    let mut place = Layout::<PLACE>::new();
+    place.put(16, &octets(address.ip()));
+    place.put(2 + 2, &address.port().to_be_bytes());
+    place.finish()
+}
+
+/// Returns the address in `struct place`.
+pub(crate) fn address_of(place: &[u8; PLACE]) -> SocketAddr {
+    let [ip @ .., high, low, _, _] = *place;
+    SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), u16::from_be_bytes([high, low]))
 }
 
 /// Returns the octets of an address; IPv4 is mapped to IPv6.

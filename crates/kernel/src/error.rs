@@ -17,6 +17,11 @@ pub enum KernelError {
         "this user may not load BPF programs: run as root, or with CAP_BPF and CAP_NET_ADMIN outside of containers"
     )]
     NotPermitted,
+    /// The user may not look up programs.
+    #[error(
+        "a program that stays after the end of its process needs root, or CAP_SYS_ADMIN: else the next process cannot tell that it may take its place"
+    )]
+    MayNotStay,
     /// The kernel refuses a program; what its verifier says stands below.
     #[error("the kernel refuses the program `{name}` ({why}); Linux 6.1 or newer is needed\n{log}")]
     Refused {
@@ -29,9 +34,19 @@ pub enum KernelError {
     },
     /// The device does not exist or has no native XDP.
     #[error(
-        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not), and no other program (`ip link set {device} xdp off` removes one)"
+        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not), an MTU that fits into a page (1500 does), and no other program (`ip link set {device} xdp off` removes one)"
     )]
     Attach {
+        /// Name of the device.
+        device: String,
+        /// The cause.
+        why: String,
+    },
+    /// What a former server has left on a device cannot be removed.
+    #[error(
+        "a program on {device} that a former server may have left is not removed: {why}; `ip link set {device} xdp off` removes it"
+    )]
+    Left {
         /// Name of the device.
         device: String,
         /// The cause.

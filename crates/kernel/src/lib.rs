@@ -20,6 +20,7 @@ mod cache;
 mod draws;
 mod error;
 mod layout;
+mod left;
 mod program;
 mod resolver;
 pub mod tester;
@@ -31,6 +32,7 @@ pub use cache::{
 };
 pub use draws::{Draw, ResolverDraws};
 pub use error::KernelError;
+pub use left::clear_left;
 pub use resolver::{
     Embedding, Handed, MAX_BLOCKS, MAX_RULES, Resolved, ResolverCounters, ResolverRules,
     ResolverWork, Rules, Upstream,

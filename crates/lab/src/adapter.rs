@@ -16,6 +16,7 @@ use measure::Transport;
 use serde::Deserialize;
 use toml::Spanned;
 
+pub use self::source::Source;
 pub(crate) use self::tables::{
     FileTemplate, Listen, Ready, ReplicationTable, Start, Stop, Variable, VersionQuery,
 };
@@ -23,6 +24,7 @@ use crate::replication::part::Part;
 use crate::template::{self, Setting};
 
 mod program;
+mod source;
 mod tables;
 
 /// Adapter of one server.
@@ -54,6 +56,9 @@ pub struct Adapter {
     /// Address and port of a server that the user runs; only in adapters made by [`Adapter::custom`].
     #[serde(skip)]
     pub remote: Option<SocketAddr>,
+    /// Text that it was made of.
+    #[serde(skip)]
+    pub(crate) source: Source,
     /// Package that contains the server.
     pub package: String,
     /// Command that builds it, if no package contains it.
@@ -163,6 +168,7 @@ impl Adapter {
         let adapter: Self = toml::from_str(text).map_err(|e| {
             bad(e.span().map_or(0, |span| span.start), e.message().replace('\n', "; "))
         })?;
+        let adapter = Adapter { source: Source::File(text.to_owned()), ..adapter };
         if let Some(why) = adapter.invalid() {
             return Err(bad(0, why));
         }
@@ -200,6 +206,7 @@ impl Adapter {
             front: false,
             behind: None,
             remote: custom.address,
+            source: Source::custom(name, role, custom),
             package: String::new(),
             build: None,
             binaries: vec!["sh".to_owned()],
@@ -422,7 +429,12 @@ impl Adapter {
 
     /// Makes a front with `behind` behind it: a server with the roles of `behind`.
     pub(crate) fn before(&self, behind: &Adapter) -> Self {
+        let text = match &self.source {
+            Source::File(text) => text.clone(),
+            Source::Front(..) | Source::Custom(_) => String::new(),
+        };
         Adapter {
+            source: Source::Front(text, Box::new(behind.source.clone())),
             name: format!("{}+{}", self.name, behind.name),
             title: format!("{} before {}", self.title, behind.title),
             roles: behind.roles.clone(),

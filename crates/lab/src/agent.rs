@@ -1,20 +1,38 @@
-//! The agent on the host of a server that the user runs: it probes there what the network does not show.
+//! The agent on another host: it probes there what the network does not show, and starts there what a run needs.
 //!
 //! ```text
 //!  Tester's host                                  the server's host
-//!  dnsdyno load --dut user@host ──ssh──> sh: this program in a temporary folder ──> dnsdyno agent
+//!  dnsdyno run --dut user@host ──ssh──> sh: this program in a temporary folder ──> dnsdyno agent
+//!      start ───────────────────────────────────────────────> the server, in a pid namespace that ends with the agent
 //!      begin ───────────────────────────────────────────────> counters, watchers of the cores
 //!      trial ═════════════ queries ═════════════════════════> the server
 //!      end   ───────────────────────────────────────────────> counters ──> CPU, drops, stalls
 //!      end of the standard input, also when the link breaks ─> ends; the folder is removed
 //! ```
+//!
+//! A server that the user runs is watched only. What is started is the adapter of this program's own version, with the values
+//! of its host: one source of truth, on whichever host it is read.
 
 mod client;
+mod error;
+mod line;
+mod lines;
 mod message;
+mod parts;
 mod processes;
+mod reached;
+mod shell;
 mod verdict;
 
-pub use client::{Agent, AgentError, Remote};
-pub use message::{Order, Reply, Seen};
+pub use client::Agent;
+pub use error::AgentError;
+pub use line::Line;
+pub use lines::{Agents, Lines, Remotes, SharedAgent};
+pub use message::{
+    Asked, AuthDnsPart, Certified, Collected, Cores, Greeting, Launched, Order, Part, Place, Reply,
+    Seen, ServerPart, Source,
+};
 pub use processes::{allowed_cpus, named};
-pub use verdict::{Conditions, judge};
+pub use reached::own_addresses;
+pub use shell::{Remote, Task};
+pub use verdict::{Conditions, add_authdns, judge};

@@ -31,6 +31,9 @@ pub(crate) const ATTACKER: &str = "attacker";
 const END: Duration = Duration::from_secs(10);
 /// Device of a host to itself.
 const LOOPBACK: &str = "lo";
+/// What may be attacked, in words.
+pub(crate) const ONLY_HERE: &str =
+    "drills are for servers that the lab starts in its own namespaces";
 
 /// Checks that `target` is the server under test of a lab, and that the network of this process leads nowhere else.
 ///
@@ -58,11 +61,7 @@ fn devices<'a>(v4: &'a str, v6: &'a str) -> Vec<&'a str> {
 
 /// Checks a target in a network with routes to these devices.
 fn check_target(target: SocketAddr, devices: &[&str]) -> Result<(), String> {
-    let refused = |why: &str| {
-        Err(format!(
-            "{target} is not attacked, since {why}: drills are for servers that the lab starts in its own namespaces"
-        ))
-    };
+    let refused = |why: &str| Err(format!("{target} is not attacked, since {why}: {ONLY_HERE}"));
     if !is_dut(target.ip()) {
         return refused("it is not the server under test of a lab");
     }
@@ -75,23 +74,26 @@ fn check_target(target: SocketAddr, devices: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Checks that an experiment attacks no server outside of the lab.
+/// Checks that an experiment attacks no server outside of the lab: one at an address, or, with `elsewhere`, one that is started on
+/// another host.
 ///
 /// # Errors
 /// If it does, with the place of its method and the server.
-pub(crate) fn check(experiment: &Experiment, adapters: &[Adapter]) -> Result<(), FileError> {
-    let outside = adapters.iter().find_map(|adapter| Some((adapter, adapter.remote?)));
-    for point in &experiment.points {
-        if let (Method::Drill, Some((adapter, address))) = (point.settings.method, outside) {
-            let why = format!(
-                "{} at {address} is not attacked, since it is outside of the lab: drills are for servers that the lab starts \
-                 in its own namespaces",
-                adapter.name
-            );
-            return Err(experiment.bad(point, "method", why));
-        }
-    }
-    Ok(())
+pub(crate) fn check(
+    experiment: &Experiment,
+    adapters: &[Adapter],
+    elsewhere: bool,
+) -> Result<(), FileError> {
+    let drill = experiment.points.iter().find(|point| point.settings.method == Method::Drill);
+    let Some(point) = drill else { return Ok(()) };
+    let running = adapters.iter().find_map(|adapter| Some((&adapter.name, adapter.remote?)));
+    let outside = match running {
+        Some((name, address)) => format!("{name} at {address}"),
+        None if elsewhere => "a server on another host (--dut)".to_owned(),
+        None => return Ok(()),
+    };
+    let why = format!("{outside} is not attacked, since it is outside of the lab: {ONLY_HERE}");
+    Err(experiment.bad(point, "method", why))
 }
 
 /// Returns the cores of the attacker that `[cpus]` names; `None` for those of the auth host.

@@ -6,21 +6,24 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use experiment::VerifyPlan;
+use experiment::file::Role;
+use experiment::{Method, Point, VerifyPlan};
 use measure::Path as LinkPath;
 use record::EngineKind;
+use serde::{Deserialize, Serialize};
 use wire::{Namespace, Pref64};
 
 use crate::enter::{Lab, program};
 use crate::process::{Launch, Process, ProcessError};
 use crate::ready::{Ask, Over, Question, wait_ready};
-use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
+use crate::testbed::{Host, PORT, Testbed};
 
 /// Time within which the AuthDNS must answer.
 const READY: Duration = Duration::from_secs(10);
 
 /// Client of an AuthDNS.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Serves {
     /// The server under test; a share of the names has AAAA records of their own.
     Dut {
@@ -36,6 +39,14 @@ pub enum Serves {
 }
 
 impl Serves {
+    /// Returns what the server under test is served at a point: a resolver synthesises nothing, so that every queried record
+    /// must exist.
+    pub(crate) fn of(point: &Point) -> Self {
+        let share = point.settings.workload.aaaa_share;
+        let aaaa_share = if point.settings.role == Role::Resolver { 1.0 } else { share };
+        Serves::Dut { aaaa_share, drilled: point.settings.method == Method::Drill }
+    }
+
     /// Returns the host on whose link it listens.
     fn client(self) -> Host {
         match self {
@@ -50,10 +61,11 @@ impl Serves {
     }
 
     /// Returns the addresses on which it listens, IPv6 first.
-    pub fn addresses(self) -> [SocketAddr; 2] {
+    pub fn addresses(self, testbed: &Testbed) -> [SocketAddr; 2] {
+        let place = testbed.place(Host::Auth, self.client(), PORT);
         [
-            SocketAddr::new(IpAddr::V6(address_v6(Host::Auth, self.client())), PORT),
-            SocketAddr::new(IpAddr::V4(address_v4(Host::Auth, self.client())), PORT),
+            SocketAddr::new(IpAddr::V6(place.v6), place.port),
+            SocketAddr::new(IpAddr::V4(place.v4), place.port),
         ]
     }
 }
@@ -82,7 +94,7 @@ pub fn start(
     };
     let mut command: Vec<OsString> = vec![program().into(), "auth".into()];
     let mut option = |flag: &str, value: String| command.extend([flag.into(), value.into()]);
-    for address in serves.addresses() {
+    for address in serves.addresses(testbed) {
         option("--listen", address.to_string());
     }
     option("--namespace", namespace.prefix().to_string());
@@ -125,7 +137,7 @@ pub fn start(
     })?;
     let questions = Question::ends(namespace, Ask::A);
     let client = testbed.namespace(serves.client());
-    for address in serves.addresses() {
+    for address in serves.addresses(testbed) {
         let interrupted = lab.interrupted();
         wait_ready(&mut process, client, address, Over::Udp, &questions, READY, interrupted)?;
     }

@@ -6,15 +6,17 @@
 //!                     │ watched: the server under test and the AuthDNS must run until its end
 //! ```
 
+mod agents;
+mod away;
 mod conclude;
 mod drill;
 mod generators;
 mod lost;
 pub(crate) mod measurer;
-mod settle;
 mod updates;
 mod upstream;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,19 +34,18 @@ use nix::sys::signal::Signal;
 use record::{LockStepRow, Series, Trial, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 
+pub(crate) use self::away::Away;
 use self::measurer::command;
 pub(crate) use self::upstream::Upstream;
-use crate::agent::{Agent, Conditions, judge};
 use crate::attack::Attacker;
+use crate::clients::Replayed;
 use crate::cpus::CpuList;
 use crate::enter::Lab;
 use crate::limit::{CpuLimit, LimitError};
-use crate::netns::Namespace as Netns;
 use crate::probe::{
     Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, time_of_processes,
 };
 use crate::process::{Launch, Process, TimeLimit};
-use crate::query_stream::CaptureFile;
 use crate::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::{Host, Testbed};
@@ -63,8 +64,10 @@ const GRACE: Duration = Duration::from_secs(5);
 const LOCKSTEP: Duration = Duration::from_secs(60);
 /// Duration that the interval of a lock-step load's samples is computed from: its real one is the result.
 const LOCKSTEP_SAMPLED: Nanos = Nanos::from_secs(10);
-/// Time within which a server must recover from an overload.
+/// Time within which a server must recover from an overload, and interval between checks. The server is idle if it ran
+/// for less than a twentieth of the interval.
 const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE_STEP: Duration = Duration::from_millis(100);
 
 /// Number of samples of a trial, if their interval is within [`SAMPLING`].
 const SAMPLES: u32 = 20;
@@ -94,12 +97,10 @@ pub(crate) struct LabBench<'a> {
     // Whether names were used, forgotten by the server, and may be used again.
     names_forgotten: bool,
     watcher: Option<Watcher>,
-    // Capture that trials with a rate replay; absent without one.
-    capture: Option<CaptureFile>,
-    // Network of the Measurer for a remote server; absent if the Measurer runs in the tester's host.
-    outside: Option<Netns>,
-    // Agent on the host of a remote server; absent if that is out of reach.
-    agent: Option<Agent>,
+    // What trials with a rate, or a number of clients, replay.
+    replayed: Option<Replayed>,
+    // What is on other hosts.
+    away: Away,
     accounts: Accounts,
     // Duration of every trial, set by a test.
     shortened: Option<Nanos>,
@@ -146,17 +147,16 @@ impl<'a> LabBench<'a> {
         Self { authdns, ..Self::bare(lab, testbed, dir, base) }
     }
 
-    /// Makes a bench of the Measurer against a server that the user runs, queried from the network `outside`, and probed by
-    /// `agent` if there is one.
-    pub(crate) fn remote(
+    /// Makes a bench of the Measurer against a server on another host, which asks `authdns` if that is here.
+    pub(crate) fn elsewhere(
         lab: &'a Lab,
         testbed: &'a Testbed,
         dir: &'a Path,
         base: TrialRequest,
-        outside: Netns,
-        agent: Option<Agent>,
+        authdns: Option<Upstream>,
+        away: Away,
     ) -> Self {
-        Self { outside: Some(outside), agent, ..Self::bare(lab, testbed, dir, base) }
+        Self { authdns, away, ..Self::bare(lab, testbed, dir, base) }
     }
 
     /// Makes a bench of the Measurer alone.
@@ -176,9 +176,8 @@ impl<'a> LabBench<'a> {
             overloaded: false,
             names_forgotten: false,
             watcher: None,
-            capture: None,
-            outside: None,
-            agent: None,
+            replayed: None,
+            away: Away::default(),
             accounts: Accounts::default(),
             shortened: None,
         }
@@ -217,9 +216,9 @@ impl<'a> LabBench<'a> {
         self
     }
 
-    /// Returns the bench whose trials with a rate replay `capture`, if that is given.
-    pub(crate) fn replaying(mut self, capture: Option<CaptureFile>) -> Self {
-        self.capture = capture;
+    /// Returns the bench whose trials with a number replay `replayed`, if that is given.
+    pub(crate) fn replaying(mut self, replayed: Option<Replayed>) -> Self {
+        self.replayed = replayed;
         self
     }
 
@@ -284,9 +283,21 @@ impl<'a> LabBench<'a> {
         self.server.as_ref()?.server.as_ref()
     }
 
+    /// Returns the configuration files of the server; `None` if it was not started by this bench.
+    pub(crate) fn files(&self) -> Option<&BTreeMap<String, String>> {
+        let there = self.away.part.as_ref().map(|_| &self.away.launched.files);
+        self.server().map(Server::files).or(there)
+    }
+
     /// Returns the means of the server's CPU limit, in words; `None` without a limit.
-    pub(crate) fn limited(&self) -> Option<&'static str> {
-        Some(self.server.as_ref()?.limit.as_ref()?.means())
+    pub(crate) fn limited(&self) -> Option<&str> {
+        let here = self.server.as_ref().and_then(|running| running.limit.as_ref());
+        here.map(CpuLimit::means).or(self.away.launched.limited.as_deref())
+    }
+
+    /// Returns the resident memory of a server that was started elsewhere, in bytes.
+    pub(crate) fn memory_elsewhere(&self) -> Option<u64> {
+        self.away.memory()
     }
 
     /// Stops the server as its adapter says, and the AuthDNS.
@@ -298,6 +309,7 @@ impl<'a> LabBench<'a> {
         if let Some(authdns) = self.authdns {
             authdns.stop();
         }
+        self.away.stop();
     }
 
     /// Returns the processes whose CPU time is read, each with its host.
@@ -356,7 +368,7 @@ impl<'a> LabBench<'a> {
         let mut reader = Reader::new(self.watcher.clone(), self.live_file());
         let launch = Launch {
             name: "tester",
-            namespace: self.outside.as_ref().unwrap_or(self.testbed.namespace(Host::Tester)),
+            namespace: self.away.outside.as_ref().unwrap_or(self.testbed.namespace(Host::Tester)),
             cpus: self.testbed.cpus(Host::Tester),
             dir: self.dir,
             command,
@@ -378,13 +390,9 @@ impl<'a> LabBench<'a> {
         Ok((tester, Spent { before, after, series, run_times, beside }))
     }
 
-    /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where it shares
-    /// its cores, since the kernel divides cores among groups before it does so among processes.
+    /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where this process
+    /// may not have one.
     fn account(&mut self, watched: &[(Host, u32)]) -> Option<Arc<Account>> {
-        let [tester, auth, dut] = Host::ALL.map(|host| self.testbed.cpus(host));
-        if dut.shares_with(tester) || dut.shares_with(auth) {
-            return None;
-        }
         let pids = watched.iter().filter(|(host, _)| *host == Host::Dut).map(|(_, pid)| *pid);
         self.accounts.of(pids.collect())
     }
@@ -421,21 +429,6 @@ impl<'a> LabBench<'a> {
         self.result(command(&file), &input, &file, duration, limit)
     }
 
-    /// Adds what an agent on the server's host saw during the trial, which has just ended.
-    fn add_agents_view(
-        &mut self,
-        trial: &mut Trial,
-        request: &TrialRequest,
-    ) -> Result<(), BenchError> {
-        let Some(agent) = &mut self.agent else { return Ok(()) };
-        let seen = agent.end(trial.duration_s).map_err(failed)?;
-        if !seen.alive {
-            return Err(failed("the server's process ended during the trial"));
-        }
-        judge(trial, &seen, &Conditions::of(request));
-        Ok(())
-    }
-
     /// Returns whether an AuthDNS, or a primary, runs in the auth host.
     fn uses_auth(&self) -> bool {
         self.authdns.is_some() || self.group.as_ref().is_some_and(Group::uses_auth)
@@ -470,6 +463,7 @@ impl<'a> LabBench<'a> {
             if let Some(group) = &mut self.group {
                 group.check().map_err(failed)?;
             }
+            self.check_away()?;
             if time_limit.is_over() {
                 return Err(failed(tester.late("end its trial", limit)));
             }
@@ -492,17 +486,15 @@ impl Bench for LabBench<'_> {
         let duration = self.shortened.unwrap_or(spec.duration);
         let spec = &TrialSpec { duration, ..spec.clone() };
         let settled = self.settle()?;
-        let request = self.request(spec);
+        let request = self.request(spec)?;
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
-        self.begins(Some(spec.pacing), sending);
-        if let Some(agent) = &mut self.agent {
-            agent.begin(limit).map_err(failed)?;
-        }
+        self.begins(Some(request.pacing), sending);
+        self.begin_away()?;
         let (result, spent) = self.measure(&request, sending, limit)?;
-        let mut trial = self.conclude(result.trial, spent, spec.pacing);
-        self.add_agents_view(&mut trial, &request)?;
+        let mut trial = self.conclude(result.trial, spent, request.pacing);
+        self.end_away(&mut trial, &request)?;
         trial.compact().map_err(failed)?;
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         if !settled {
@@ -516,8 +508,8 @@ impl Bench for LabBench<'_> {
     }
 
     fn forget_names(&mut self) -> Result<bool, BenchError> {
-        if self.outside.is_some() {
-            return Ok(false);
+        if self.away.outside.is_some() {
+            return self.restart_away();
         }
         if self.server.is_some() && self.names().is_some_and(|names| !names.reuse) {
             self.stop_server();
@@ -542,11 +534,13 @@ impl Bench for LabBench<'_> {
             early_stop: false,
             first_name: spec.first_name,
             names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
-        });
+        })?;
         // A server that answers nothing costs one timeout for each query; the limit ends that.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
+        self.begin_away()?;
         let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
         result.trial = self.conclude(result.trial, spent, pacing);
+        self.end_away(&mut result.trial, &request)?;
         result.trial.compact().map_err(failed)?;
         Ok(LockStepRow::new(spec.lanes, result))
     }

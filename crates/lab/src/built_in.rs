@@ -16,7 +16,7 @@ pub fn experiment(name: &str) -> Option<&'static str> {
 mod tests {
     use std::path::Path;
 
-    use ::experiment::{Experiment, estimate};
+    use ::experiment::{Experiment, estimate, servers_at};
 
     use super::*;
     use crate::run::{RunOptions, check};
@@ -42,10 +42,22 @@ mod tests {
     fn the_short_forms_end_within_minutes() {
         for (name, experiment) in experiments() {
             let quick = experiment.quick();
-            let servers = quick.common().servers.len();
-            let minutes = estimate(&quick, servers, |_| true).as_secs_f64() / 60.0;
+            let time = estimate(&quick, |point| servers_at(&quick, point));
+            let minutes = time.as_secs_f64() / 60.0;
             assert!(minutes < 12.0, "{name} takes {minutes:.1} minutes");
         }
+    }
+
+    #[test]
+    fn points_for_other_servers_have_no_cell() {
+        let (_, experiment) = experiments().find(|(name, _)| *name == "dns64-rfc8219").unwrap();
+        let options = RunOptions { only: vec!["unbound".to_owned()], ..RunOptions::default() };
+        let checked = check(&experiment, &options).expect("it is valid");
+        let points = || experiment.points.iter().enumerate();
+        let others = points().filter(|(_, point)| !point.settings.measures("unbound"));
+        let cells: Vec<usize> = others.map(|(number, _)| checked.servers_at(number)).collect();
+        assert!(!cells.is_empty() && cells.iter().all(|cells| *cells == 0), "{cells:?}");
+        assert!(points().all(|(number, _)| checked.servers_at(number) <= 1));
     }
 
     #[test]

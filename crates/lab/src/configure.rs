@@ -16,10 +16,11 @@ use serde_json::{Map, Value};
 use wire::namespace::DEFAULT_ZONE;
 
 use crate::adapter::Adapter;
+use crate::place::Place;
 use crate::replication::part::{KEY, Part, Signing};
 use crate::replication::prepare;
 use crate::server::{Installed, ServerError};
-use crate::template::{Place, Setting};
+use crate::template::Setting;
 use crate::testbed::PORT;
 
 /// Port of the upstream server if no other is assigned.

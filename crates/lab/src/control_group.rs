@@ -3,7 +3,7 @@
 //! | version | folder | who may |
 //! |---|---|---|
 //! | 2 | `/sys/fs/cgroup` (it has `cgroup.controllers`) | root |
-//! | 1 | `/sys/fs/cgroup/CONTROLLER` | root |
+//! | 1 | `/sys/fs/cgroup/CONTROLLER`; version 2 may stand beside it, without controllers, in `/sys/fs/cgroup/unified` | root |
 
 use std::fs;
 use std::io;
@@ -16,6 +16,10 @@ use nix::errno::Errno;
 const ROOT: &str = "/sys/fs/cgroup";
 /// File of a group with the numbers of its processes; a number written to it moves that process there.
 const PROCESSES: &str = "cgroup.procs";
+/// Folder of version 2 beside version 1.
+const BESIDE: &str = "unified";
+/// Files of a group to which the kernel gives a share of the cores of its own, in version 1 and 2.
+const SHARES: [&str; 2] = ["cpu.shares", "cpu.weight"];
 /// Begin of the names of groups.
 const PREFIX: &str = "dnsdyno-";
 /// Age of a group up to which it is not swept.
@@ -35,11 +39,18 @@ impl ControlGroup {
         Self::below(&hierarchy(controller))
     }
 
-    /// Makes a group below that of the process `pid`, so that limits of that one hold in it too.
-    pub(crate) fn around(controller: &str, pid: u32) -> Option<Self> {
+    /// Makes a group that counts the CPU time of its processes and changes nothing for them: below that of the process `pid`, so that
+    /// limits of that one hold in it too, and without a share of the cores, by which the kernel would divide the cores among groups
+    /// before it does so among processes. `None` where there is no such group.
+    pub(crate) fn for_counting(pid: u32) -> Option<Self> {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let place = place(&groups, if is_unified() { "" } else { controller })?;
-        Self::below(&hierarchy(controller).join(place.trim_start_matches('/')))
+        let places = counting_places(&groups, is_unified());
+        places.iter().find_map(|place| Self::below(place).filter(|group| !group.has_share()))
+    }
+
+    /// Whether the kernel gives the group a share of the cores.
+    fn has_share(&self) -> bool {
+        SHARES.iter().any(|name| self.0.join(name).exists())
     }
 
     fn below(parent: &Path) -> Option<Self> {
@@ -108,12 +119,27 @@ fn hierarchy(controller: &str) -> PathBuf {
     if is_unified() { root } else { root.join(controller) }
 }
 
-/// Finds the group of a controller in `/proc/PID/cgroup`; the one of version 2 has no controllers there.
-fn place<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
+/// Finds the group of a controller in `/proc/PID/cgroup`, and all controllers of its hierarchy; version 2 has none there.
+fn entry<'a>(groups: &'a str, controller: &str) -> Option<(Vec<&'a str>, &'a str)> {
     groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|one| one == controller).then_some(path)
+        let controllers: Vec<_> = controllers.split(',').collect();
+        controllers.contains(&controller).then_some((controllers, path))
     })
+}
+
+/// Returns the folders of those of a process's groups (`/proc/PID/cgroup`) below which groups count CPU time, the best first. In
+/// version 1 `cpuacct` is often one with `cpu`, whose groups have shares; version 2 counts without a controller.
+fn counting_places(groups: &str, is_unified: bool) -> Vec<PathBuf> {
+    let alone = entry(groups, "cpuacct").filter(|(all, _)| !all.contains(&"cpu"));
+    let of_version_1 = alone.map(|(_, path)| ("cpuacct", path));
+    let beside = if is_unified { "" } else { BESIDE };
+    let of_version_2 = entry(groups, "").map(|(_, path)| (beside, path));
+    let places = of_version_1.into_iter().chain(of_version_2);
+    let folder = |(hierarchy, path): (&str, &str)| {
+        Path::new(ROOT).join(hierarchy).join(path.trim_start_matches('/'))
+    };
+    places.map(folder).collect()
 }
 
 /// Removes the groups of labs that were killed: the kernel removes no group with a process in it. Young ones may be those of a lab
@@ -162,10 +188,10 @@ mod tests {
         let path = group.path().to_owned();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         group.add(child.id()).unwrap();
-        // In a container the names in `/proc` may be those of its host.
-        if let Some(inner) = ControlGroup::around("cpu", child.id()) {
-            assert_eq!(inner.path().parent(), Some(path.as_path()));
-        }
+        let inner = ControlGroup::below(&path).expect("a group in the group");
+        inner.add(child.id()).unwrap();
+        drop(inner);
+        assert!(group.get(PROCESSES).unwrap().contains(&child.id().to_string()));
         drop(group);
         assert!(!path.exists());
         child.kill().unwrap();
@@ -173,16 +199,49 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_count_have_no_share_of_the_cores() {
+        let Some(group) = ControlGroup::for_counting(std::process::id()) else {
+            skip::because("no control groups for this user");
+            return;
+        };
+        assert!(!group.has_share());
+        if !is_unified() {
+            assert!(ControlGroup::new("cpu").is_some_and(|group| group.has_share()));
+        }
+    }
+
+    #[test]
     fn the_group_of_a_controller_is_found() {
         let groups = "4:memory:/a/b\n2:cpu,cpuacct:/c\n1:name=systemd:/d\n0::/e\n";
-        let found = ["memory", "cpuacct", "", "pids"].map(|controller| place(groups, controller));
-        assert_eq!(found, [Some("/a/b"), Some("/c"), Some("/e"), None]);
+        let found = ["memory", "cpuacct", "", "pids"].map(|controller| entry(groups, controller));
+        let paths = found.map(|entry| entry.map(|(_, path)| path));
+        assert_eq!(paths, [Some("/a/b"), Some("/c"), Some("/e"), None]);
+    }
+
+    #[test]
+    fn time_is_counted_where_no_core_is_divided() {
+        let separate = "2:cpuacct:/c\n1:cpu:/d\n0::/e\n";
+        let joined = "2:cpu,cpuacct:/c\n0::/e\n";
+        // Groups of a process, whether version 2 is the only one, and the folders.
+        let table = [
+            (separate, false, &["cpuacct/c", "unified/e"][..]),
+            (joined, false, &["unified/e"]),
+            ("2:cpuacct,cpu:/c\n", false, &[]),
+            ("0::/e/f\n", true, &["e/f"]),
+            ("", true, &[]),
+        ];
+        for (groups, is_unified, expected) in table {
+            let expected: Vec<_> = expected.iter().map(|path| Path::new(ROOT).join(path)).collect();
+            assert_eq!(counting_places(groups, is_unified), expected, "{groups}");
+        }
     }
 
     proptest::proptest! {
         #[test]
         fn any_text_has_a_group_or_none(text in "[ -~\n:,]{0,200}", controller in "[a-z]{0,3}") {
-            place(&text, &controller);
+            entry(&text, &controller);
+            let places = counting_places(&text, controller.is_empty());
+            proptest::prop_assert!(places.iter().all(|place| place.starts_with(ROOT)));
         }
     }
 }

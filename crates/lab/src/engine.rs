@@ -10,7 +10,7 @@ use experiment::{BenchError, Experiment, FileError, Point, Settings};
 use measure::Path;
 use record::{CellRecord, Certificate, Check, EngineChoice, EngineKind};
 
-use crate::enter::NOT_ROOT;
+use crate::enter::{NOT_ROOT, Network};
 use crate::run::{Event, RunError, RunOptions};
 use crate::session::{Cell, Session};
 
@@ -186,7 +186,7 @@ impl Session<'_> {
             Some(NOT_ROOT)
         } else if self.options.path == Some(Path::HostOffload) {
             Some("datagrams cross the links within messages")
-        } else if self.checked.adapters.iter().any(|adapter| adapter.remote.is_some()) {
+        } else if self.checked.network() == Network::Outside {
             Some("a server is elsewhere: ask for the engine `kernel` by its name there")
         } else {
             None

@@ -38,6 +38,8 @@ use crate::cpus::CpuList;
 
 /// Environment variable of the inner process: the descriptor that closes when the outer process ends.
 const INSIDE: &str = "DNSDYNO_LAB_PARENT_FD";
+/// Environment variable of the inner process: the lines to the agents on other hosts.
+pub(crate) const LINES: &str = "DNSDYNO_LAB_AGENTS";
 
 /// Returns the numbers of the signals that end a command cleanly: SIGINT, SIGTERM and SIGHUP, without those that the caller of
 /// this process ignores (nohup).
@@ -197,9 +199,9 @@ pub(crate) fn program() -> PathBuf {
     fs::read_link(&itself).ok().filter(same).unwrap_or(itself)
 }
 
-/// Removes the variable of the inner process from a child's environment, so that a child can enter a lab itself.
+/// Removes the variables of the inner process from a child's environment, so that a child can enter a lab itself.
 pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
-    command.env_remove(INSIDE)
+    command.env_remove(INSIDE).env_remove(LINES)
 }
 
 fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterError> {

@@ -33,6 +33,12 @@ const SILENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
 /// Time within which the job must end by itself; then within which it must after a signal.
 const LEAVE: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(4)];
+/// Settings with which Open MPI's daemon on a host that is cut off ends within half a minute; others know nothing of them.
+const KEEPALIVE: [(&str, &str); 3] = [
+    ("OMPI_MCA_oob_tcp_keepalive_time", "10"),
+    ("OMPI_MCA_oob_tcp_keepalive_intvl", "5"),
+    ("OMPI_MCA_oob_tcp_keepalive_probes", "3"),
+];
 /// Number of answers that wait to be read.
 const WAITING: usize = 64;
 /// Longest answer, in octets.
@@ -103,8 +109,10 @@ impl Job {
     /// If it cannot be started.
     pub fn start(plan: &JobPlan, version: &str) -> Result<Self, JobError> {
         let words = plan.words();
+        let unset = KEEPALIVE.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
         let mut child = Command::new(&words[0])
             .args(&words[1..])
+            .envs(unset)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Ctrl-C is for this process, which then ends the trial in order.
@@ -155,7 +163,11 @@ impl Job {
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<(), JobError> {
-        let mut line = serde_json::to_vec(ask).expect("an ask is plain data");
+        let mut line = serde_json::to_vec(ask).map_err(|why| {
+            JobError::Refused(format!(
+                "the load cannot be sent to other hosts: {why}; give its files names in UTF-8"
+            ))
+        })?;
         line.push(b'\n');
         let asks = self.asks.as_mut().ok_or(JobError::Gone)?;
         asks.write_all(&line).map_err(|_| JobError::Gone)
@@ -236,6 +248,9 @@ fn read_lines(out: Option<ChildStdout>) -> Receiver<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     /// A plan whose starter is a shell script.
@@ -304,5 +319,14 @@ mod tests {
             assert!(error.contains(wanted), "{error}");
             assert_eq!(seen, [[1, 2, 3, 4, 5]]);
         }
+        // What no ask can hold is refused before it is written.
+        let capture = OsStr::from_bytes(b"\xff").into();
+        let ports = vec![53];
+        let workload = record::request::Workload::Replay { capture, speed: 1.0, ports, loops: 1 };
+        let request = TrialRequest { workload, ..request };
+        let mut job = Job::start(&plan(&script("")), "1").expect("it is ready");
+        let trial = job.trial(&request, &mut |_| {}, &AtomicBool::new(false));
+        let error = trial.map(|_| ()).expect_err("not UTF-8").to_string();
+        assert!(error.contains("UTF-8"), "{error}");
     }
 }

@@ -38,6 +38,11 @@ impl Namespace {
         Ok(Self { name: "own", file: File::open("/proc/thread-self/ns/net")?, own: true })
     }
 
+    /// Returns whether this process is in it.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own
+    }
+
     /// Returns the name for messages.
     pub fn name(&self) -> &'static str {
         self.name

@@ -98,7 +98,7 @@ impl Snapshot {
             processes[host.index()].add_tree(&table, pid);
         }
         let mut networks: [Network; 3] = Default::default();
-        for host in Host::ALL {
+        for host in Host::ALL.into_iter().filter(|_| testbed.has_networks()) {
             networks[host.index()] = testbed.namespace(host).run(read_network)?;
         }
         let kernel_threads = tasks::kernel_threads(testbed.host_proc());

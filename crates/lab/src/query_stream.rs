@@ -19,7 +19,8 @@ use experiment::settings::ZoneSlice;
 use experiment::{Experiment, FileError, Point};
 use measure::Nanos;
 use record::InputFile;
-use trace::{Capture, Dns, Message, Messages, Question};
+use trace::population::{self, Input};
+use trace::{Dns, Message, Messages, Question};
 use wire::{Name, Namespace, Qclass};
 
 use crate::replication::ZONE;
@@ -30,7 +31,7 @@ pub(crate) use self::prepare::{CaptureFile, Prepared};
 /// Apex of a generated zone.
 const HOSTS_ZONE: &str = "example.test";
 /// Ports whose traffic in a capture is DNS.
-const PORTS: [u16; 1] = [53];
+pub(crate) const PORTS: [u16; 1] = [53];
 
 /// Stream of queries of one point of the matrix, whose files were read and found good.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +102,11 @@ impl QueryStream {
         Ok(Some(stream))
     }
 
+    /// Returns the capture or population that is replayed, if one is.
+    pub(crate) fn replayed(&self) -> Option<&Path> {
+        self.replay.as_deref()
+    }
+
     /// Returns what is wrong with a query for a name outside of the zone, and what to do about it.
     fn misfit(&self, outside: &check::Outside, namespace: &Namespace, point: &Point) -> String {
         let apex = &self.apex;
@@ -129,15 +135,21 @@ impl QueryStream {
     }
 }
 
-/// Calls `each` with every query of a capture.
+/// Calls `each` with every query of a capture or a population.
 fn each_query(path: &Path, mut each: impl FnMut(&Message<'_>, &Dns)) -> Result<(), String> {
-    let mut capture = Capture::open(path).map_err(|e| e.to_string())?;
-    let read = Messages::new(PORTS.to_vec()).read(&mut capture, |message| {
+    let mut query = |message: &Message<'_>| {
         if let Some(dns) = Dns::read(message.bytes).filter(|dns| !dns.is_response()) {
             each(message, &dns);
         }
-    });
-    read.map_err(|e| e.to_string())
+    };
+    match population::open(path).map_err(|e| e.to_string())? {
+        Input::Population(population) => population.messages(query),
+        Input::Capture(mut capture) => {
+            let read = Messages::new(PORTS.to_vec()).read(&mut capture, &mut query);
+            read.map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the question of a query if it is of the class IN.

@@ -7,13 +7,15 @@ use std::str::FromStr;
 
 use experiment::file::Role;
 use experiment::settings::AUTO;
-use experiment::{Experiment, FileError, Method, Point};
+use experiment::{Experiment, FileError, Method, NameBudget, Point};
 use record::TrialRequest;
 use record::request::{Names, NamespaceExpect, Query, Repeats, Workload};
 use wire::{Namespace, Pref64, Qtype};
 use zone::ZoneRecords;
 
-use crate::bench::measurer::base_request;
+use crate::agent::Asked;
+use crate::bench::measurer::{base_request, of_clients};
+use crate::clients::Replayed;
 use crate::query_stream::Prepared;
 use crate::ready::Ask;
 use crate::zonefile::{MOST_NAMES, check_size, most_names, namespace_of};
@@ -84,9 +86,8 @@ impl QuestionPlan {
         if settings.role == Role::Authoritative {
             return check_size(&self.namespace, most_names()).map_err(|e| e.to_string());
         }
-        let (Some(search), Method::Search) = (&settings.search, settings.method) else {
-            return Ok(());
-        };
+        let search = settings.search.as_ref().filter(|_| settings.method.searches());
+        let Some(search) = search else { return Ok(()) };
         let needed = search.start.queries_in(search.duration);
         (needed <= size).then_some(()).ok_or_else(|| {
             format!(
@@ -136,7 +137,76 @@ impl QuestionPlan {
             Workload::Namespace(names)
         };
         let workload = stream.map_or_else(namespace, |stream| stream.workload(!authoritative));
-        base_request(target, workload, &point.settings.tester, seed, authority)
+        let tester = &point.settings.tester;
+        if point.settings.method == Method::Clients {
+            return of_clients(target, workload, tester, seed, authority);
+        }
+        base_request(target, workload, tester, seed, authority)
+    }
+
+    /// Returns what the trials of `point` with a number replay; `None` if they replay nothing.
+    ///
+    /// # Errors
+    /// If a file with clients cannot be read, in words.
+    pub(crate) fn replayed(
+        &self,
+        point: &Point,
+        stream: Option<&Prepared>,
+        seed: u64,
+    ) -> Result<Option<Replayed>, String> {
+        Replayed::new(point, self.namespace, self.qtype, stream, seed)
+    }
+
+    /// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only
+    /// with `may_reuse`. Names of a stream are not counted.
+    pub(crate) fn budget(
+        &self,
+        role: Role,
+        stream: Option<&Prepared>,
+        may_reuse: bool,
+    ) -> NameBudget {
+        let size = self.namespace.size();
+        match (stream, role) {
+            (Some(_), _) => NameBudget::new(u64::MAX, false),
+            (None, Role::Authoritative) => NameBudget::repeating(size),
+            (None, _) => NameBudget::new(size, may_reuse),
+        }
+    }
+
+    /// Returns the plan as text, for another host.
+    pub(crate) fn asked(&self) -> Asked {
+        Asked {
+            prefix: self.namespace.prefix().to_string(),
+            zone: self.namespace.zone().to_string(),
+            unpadded: !self.namespace.is_padded(),
+            qtype: self.qtype.to_string(),
+            pref64: self.pref64.to_string(),
+        }
+    }
+
+    /// Reads the plan that another host asks for.
+    ///
+    /// # Errors
+    /// The first value that is none.
+    pub(crate) fn of(asked: &Asked) -> Result<Self, String> {
+        let bad = |what: &str, found: &str, why: String| format!("{what} `{found}`: {why}");
+        let prefix = asked.prefix.parse().map_err(|e: wire::Ipv4PrefixError| {
+            bad("the namespace", &asked.prefix, e.to_string())
+        })?;
+        let zone = asked.zone.parse::<wire::Name>();
+        let zone = zone.map_err(|e| bad("the zone", &asked.zone, e.to_string()))?;
+        let namespace = Namespace::new(prefix, zone);
+        let namespace = namespace.map_err(|e| bad("the zone", &asked.zone, e.to_string()))?;
+        let pref64 = asked
+            .pref64
+            .parse()
+            .map_err(|e: wire::Pref64Error| bad("the prefix", &asked.pref64, e.to_string()))?;
+        let qtype = match asked.qtype.as_str() {
+            "A" => Qtype::A,
+            "AAAA" => Qtype::AAAA,
+            other => return Err(bad("the type", other, "it is A or AAAA".to_owned())),
+        };
+        Ok(Self { namespace: namespace.with_padding(!asked.unpadded), qtype, pref64 })
     }
 
     /// Returns the expected answer for each name.
@@ -173,4 +243,28 @@ impl QuestionPlan {
 /// Converts a prefix of `wire` for a request.
 fn net<T: FromStr<Err: std::fmt::Debug>>(prefix: &impl Display) -> T {
     prefix.to_string().parse().expect("a prefix reads as one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_there() {
+        let plan = QuestionPlan {
+            namespace: Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix")),
+            qtype: Qtype::AAAA,
+            pref64: "2001:db8:64::/96".parse().expect("a prefix"),
+        };
+        let asked = plan.asked();
+        assert_eq!(QuestionPlan::of(&asked), Ok(plan));
+        for wrong in [
+            Asked { prefix: "$(reboot)".to_owned(), ..asked.clone() },
+            Asked { zone: "a..b".to_owned(), ..asked.clone() },
+            Asked { pref64: "x".to_owned(), ..asked.clone() },
+            Asked { qtype: "TXT".to_owned(), ..asked },
+        ] {
+            assert!(QuestionPlan::of(&wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

@@ -12,15 +12,14 @@ use experiment::{Circumstances, Method, OneHost, Visit};
 use measure::Path;
 use udp::sys::is_own_address;
 
-use crate::agent::Agent;
-use crate::bench::LabBench;
 use crate::bench::measurer::carried_by;
+use crate::bench::{Away, LabBench};
 use crate::netns::Namespace;
 use crate::query_stream::Prepared;
 use crate::ready::{Question, answers};
 use crate::run::Event;
 use crate::server::Installed;
-use crate::session::{Cell, Session, Shortfall, names};
+use crate::session::{Cell, Session, Shortfall};
 use crate::visit::{Started, unlike_rfc8219};
 
 /// Note on a server that is not in the lab.
@@ -62,18 +61,20 @@ impl Session<'_> {
             answers(&outside, target, &questions)
                 .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
         }
-        let names = names(&asked, settings.role, stream.as_ref(), true);
+        let names = asked.budget(settings.role, stream.as_ref(), true);
+        let seed = self.options.seed;
+        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let tester = &settings.tester;
-        let agent = self.options.dut.as_ref().map(|dut| Agent::start(dut, &self.options.version));
-        let agent = agent.transpose().map_err(|e| Shortfall::Failed(e.to_string()))?;
-        let note = if agent.is_some() { PROBED } else { NOT_SEEN };
+        let dut = self.options.elsewhere.agents.dut.clone();
+        let note = if dut.is_some() { PROBED } else { NOT_SEEN };
+        let away = Away { outside: Some(outside), dut, ..Away::default() };
         let path = if tester.gso { Path::HostOffload } else { Path::Wire };
         let tcp = !tester.transport.is_datagram();
         let loopback = OneHost { link: None, path, gso: tester.gso, gro: tester.gro, tcp };
         let differs = unlike_rfc8219(settings, stream.is_some());
         let started = Started {
-            bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, outside, agent)
-                .replaying(stream.and_then(|stream| stream.capture)),
+            bench: LabBench::elsewhere(self.lab, &self.testbed, self.dir, base, None, away)
+                .replaying(replayed),
             title: format!("{} at {target}", installed.adapter().title),
             version: None,
             names,

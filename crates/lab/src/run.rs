@@ -17,7 +17,7 @@ use experiment::{BenchError, Custom, Experiment, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    CertificateFile, Choices, CustomHow, CustomServer, DutHost, EngineChoice, HostFacts, InputFile,
+    CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts, InputFile,
     PacketSteering, Plan, Run, SCHEMA, TestbedFacts, Tested,
 };
 use udp::sys::is_own_address;
@@ -25,9 +25,11 @@ use udp::sys::is_own_address;
 pub use self::error::RunError;
 pub use self::event::Event;
 use crate::adapter::Adapter;
-use crate::agent::Remote;
+use crate::afar::{Afar, Elsewhere};
 use crate::attack;
 use crate::catalogue::Catalogue;
+use crate::clients;
+use crate::core_plan::{cpu_plan, given_plan};
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
 use crate::host::{Depth, fingerprint, read_cpu};
@@ -73,8 +75,8 @@ pub struct RunOptions {
     /// Function that makes a certification authority and a certificate for names and addresses: it writes `ca.pem`,
     /// `server.pem` and `server.key` into a directory. If absent, no server can use TLS.
     pub certify: Option<Certify>,
-    /// Host of the server at an address, where an agent probes it; absent if that is out of reach.
-    pub dut: Option<Remote>,
+    /// Hosts that are elsewhere.
+    pub elsewhere: Elsewhere,
     /// Watcher of the trials while they run.
     pub watcher: Option<Watcher>,
     /// Earlier part of this run, if it was interrupted.
@@ -101,12 +103,7 @@ impl RunOptions {
             link: self.link,
             path: self.path,
             engine: self.engine,
-            dut: self.dut.as_ref().map(|dut| DutHost {
-                host: dut.host.clone(),
-                process: dut.process.clone(),
-                shell: dut.shell.clone(),
-                program: dut.program.clone(),
-            }),
+            dut: self.elsewhere.record(),
         }
     }
 
@@ -128,7 +125,7 @@ impl RunOptions {
     }
 
     /// Sets the options to those of an interrupted run, which is to be continued: its servers, also the custom ones,
-    /// its seed, its links, its engine, and the host of a server at an address unless another one is given.
+    /// its seed, its links, its engine, and the hosts that are elsewhere unless others are given.
     pub fn go_on(&mut self, run: Run) {
         let choices = run.plan.choices.clone();
         let custom = choices.custom.into_iter().map(|server| match server.how {
@@ -143,14 +140,10 @@ impl RunOptions {
         self.link = choices.link.or_else(|| steered.map(PacketSteering::link));
         self.path = choices.path.or_else(|| steered.map(|_| Path::HostOffload));
         self.engine = choices.engine;
-        let dut = choices.dut.map(|dut| Remote {
-            host: dut.host,
-            shell: dut.shell,
-            process: dut.process,
-            cpus: None,
-            program: dut.program,
-        });
-        self.dut = self.dut.take().or(dut);
+        let given = self.elsewhere.dut.is_some();
+        if let Some(host) = choices.dut.filter(|_| !given) {
+            self.elsewhere = Elsewhere::recorded(host);
+        }
         if !choices.servers.is_empty() {
             self.only = choices.servers;
         }
@@ -174,19 +167,25 @@ pub struct Checked<'e> {
     pub(crate) streams: Vec<Option<QueryStream>>,
     /// Files with queries and zones that it names.
     pub inputs: Vec<InputFile>,
+    /// Whether the servers are started on another host.
+    pub elsewhere: bool,
 }
 
 impl Checked<'_> {
     /// Returns the network that the lab must be in for its servers: a remote server is outside.
     pub fn network(&self) -> Network {
         let remote = self.adapters.iter().any(|adapter| adapter.remote.is_some());
-        if remote { Network::Outside } else { Network::Own }
+        if remote || self.elsewhere { Network::Outside } else { Network::Own }
     }
 
     /// Returns the cores that its hosts use, at all points of the matrix.
     pub fn cores(&self) -> CpuList {
-        let allowed = CpuList::allowed();
-        let points = &self.experiment.points;
+        let (allowed, points) = (CpuList::allowed(), &self.experiment.points);
+        if self.elsewhere {
+            let plans = points.iter().map(|point| given_plan(&point.settings));
+            let here = plans.flat_map(|plan| CpuPlan { dut: plan.tester.clone(), ..plan }.all());
+            return CpuList::new(here).unwrap_or(allowed);
+        }
         let plans = points.iter().filter_map(|point| cpu_plan(&point.settings, &allowed).ok());
         CpuList::new(plans.flat_map(|plan| plan.all())).unwrap_or(allowed)
     }
@@ -200,7 +199,29 @@ impl Checked<'_> {
 
     /// Returns why a point cannot be measured on this host, as far as that is known before the run.
     pub fn cannot(&self, point: &Point) -> Option<String> {
+        if self.elsewhere {
+            return None;
+        }
         cpu_plan(&point.settings, &CpuList::allowed()).err()
+    }
+
+    /// Returns whether a server can be measured as far as is known before the run: it runs already, or on another host, or is
+    /// installed here.
+    pub fn reaches(&self, adapter: &Adapter) -> bool {
+        self.elsewhere || adapter.remote.is_some() || adapter.program().is_ok()
+    }
+
+    /// Returns the number of servers with a cell at a point, by its number: of those that are here, and none at a point that cannot
+    /// be measured.
+    pub fn servers_at(&self, point: usize) -> usize {
+        let points = &self.experiment.points;
+        let has_cell = |adapter: &&Adapter| {
+            self.reaches(adapter) && !variables::is_left_out(adapter, points, point)
+        };
+        match self.cannot(&points[point]) {
+            Some(_) => 0,
+            None => self.adapters.iter().filter(has_cell).count(),
+        }
     }
 }
 
@@ -220,6 +241,10 @@ pub fn check<'e>(
     let streams = streams
         .map(|(point, asked)| QueryStream::new(experiment, point, &asked.namespace, &mut inputs));
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
+    for (point, stream) in experiment.points.iter().zip(&streams) {
+        let file = stream.as_ref().and_then(QueryStream::replayed);
+        clients::check(experiment, point, file)?;
+    }
     let inputs = inputs.into_files();
     if let Some(run) = &options.resumed {
         unchanged(&run.plan.inputs, &inputs).map_err(RunError::Changed)?;
@@ -232,16 +257,22 @@ pub fn check<'e>(
     }
     let adapters = chosen(experiment, options, &catalogue)?;
     variables::check(experiment, &adapters)?;
-    attack::check(experiment, &adapters)?;
+    attack::check(experiment, &adapters, options.elsewhere.starts())?;
     let companions = companions(experiment, &adapters, &catalogue)?;
     let elsewhere = adapters.iter().filter(|adapter| adapter.remote.is_some()).count();
-    if options.dut.is_some() && elsewhere != 1 {
-        return Err(RunError::Dut(elsewhere));
+    let running = adapters.iter().find(|adapter| adapter.remote.is_some());
+    match (&options.elsewhere.dut, running) {
+        (Some(dut), Some(adapter)) if dut.starts => {
+            return Err(RunError::Runs(adapter.title.clone()));
+        }
+        (Some(dut), _) if !dut.starts && elsewhere != 1 => return Err(RunError::Dut(elsewhere)),
+        _ => {}
     }
     if let Some(file) = &options.certificate {
         certified(file, experiment, &adapters, options).map_err(RunError::Certificate)?;
     }
-    Ok(Checked { experiment, adapters, companions, questions, streams, inputs })
+    let elsewhere = options.elsewhere.starts();
+    Ok(Checked { experiment, adapters, companions, questions, streams, inputs, elsewhere })
 }
 
 /// Checks that a certificate is for the trials at every point of an experiment.
@@ -260,6 +291,7 @@ fn certified(
             let path = match adapter.remote {
                 Some(address) if is_own_address(address) && tester.gso => Path::HostOffload,
                 Some(_) => Path::Wire,
+                None if options.elsewhere.starts() => Path::Wire,
                 None => path,
             };
             let transport = tester.transport.to_string();
@@ -283,7 +315,11 @@ pub fn run_experiment(
     let mut dir = RunDir::create()?;
     let idle = IdlePolling::hold();
     let (started, began) = (SystemTime::now(), Instant::now());
-    let cpus = cpu_plan(common, lab.allowed_cpus()).unwrap_or_else(|_| given_plan(common));
+    let cpus = match options.elsewhere.starts() {
+        true => options.elsewhere.plan(common),
+        false => cpu_plan(common, lab.allowed_cpus()).unwrap_or_else(|_| given_plan(common)),
+    };
+    let afar = Afar::new(lab, &options.elsewhere, common).map_err(RunError::Elsewhere)?;
     let link = options.link_of(common, lab.privileged());
     let path = options.path.unwrap_or(common.host.path);
     let plan = TestbedPlan { cpus, link, path };
@@ -299,7 +335,13 @@ pub fn run_experiment(
             command: options.command.clone(),
             started_unix_s: started.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
             choices: options.choices(),
-            testbed: Some(describe(&testbed, lab, checked.experiment, idle.is_some())),
+            testbed: Some(describe(
+                &testbed,
+                lab,
+                checked.experiment,
+                idle.is_some(),
+                afar.as_ref(),
+            )),
             host: options.host.clone(),
             certificate: options.certificate.as_ref().map(CertificateFile::without_trials),
             folder: checked.folder(),
@@ -310,7 +352,7 @@ pub fn run_experiment(
         ..Run::default()
     };
     notify(Event::Begun(&run.plan));
-    let mut session = Session::new(lab, checked, options, testbed, dir.path(), idle);
+    let mut session = Session::new(lab, checked, options, testbed, dir.path(), idle, afar);
     let ended = session.run(&mut run, notify);
     run.elapsed_s = began.elapsed().as_secs_f64();
     drop(session);
@@ -407,36 +449,12 @@ fn chosen(
     for name in wanted {
         let adapter = catalogue.get(name)?;
         adapter.check_role(common.role)?;
-        if options.only.contains(name) {
+        if options.only.contains(name) && !options.elsewhere.starts() {
             adapter.program()?;
         }
         adapters.push(adapter.clone());
     }
     Ok(adapters)
-}
-
-/// Returns the cores of each host: those of `[cpus]`, or `cores` cores for the server beside those of the Tester.
-///
-/// # Errors
-/// If this host has too few cores, in words.
-pub(crate) fn cpu_plan(settings: &Settings, allowed: &CpuList) -> Result<CpuPlan, String> {
-    let Some(cores) = settings.dut.cores else { return Ok(given_plan(settings)) };
-    let plan = CpuPlan::spread(allowed, cores);
-    if plan.dut.count() < cores || plan.dut_shares() {
-        let have = allowed.count();
-        return Err(format!(
-            "{cores} cores for the server: this host has {have}, and the Tester needs one of them"
-        ));
-    }
-    Ok(plan)
-}
-
-/// Returns the cores of each host by `[cpus]`.
-fn given_plan(settings: &Settings) -> CpuPlan {
-    // A checked experiment names a core for each.
-    let list = |cpus: &[usize]| CpuList::new(cpus.iter().copied()).unwrap_or(CpuList::allowed());
-    let cpus = &settings.cpus;
-    CpuPlan { tester: list(&cpus.tester), auth: list(&cpus.auth), dut: list(&cpus.dut) }
 }
 
 /// Returns the facts of the testbed for the record.
@@ -445,15 +463,16 @@ fn describe(
     lab: &Lab,
     experiment: &Experiment,
     idle_polling: bool,
+    afar: Option<&Afar>,
 ) -> TestbedFacts {
     let cpu = read_cpu();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     let cpus = |host| testbed.cpus(host).cpus().to_vec();
     let vary = experiment.points.iter().any(|point| point.settings.dut.cores.is_some());
     TestbedFacts {
-        network: Some(Where::Namespaces),
+        network: Some(Where::Namespaces).filter(|_| afar.is_none()),
         user: Some(if lab.privileged() { User::Root } else { User::UserNamespace }),
-        link: Some(testbed.link()),
+        link: Some(testbed.link()).filter(|_| afar.is_none()),
         link_refused: testbed.link_refused().map(str::to_owned),
         path: Some(testbed.path()),
         virtual_machine: cpu.virtual_machine,
@@ -461,7 +480,11 @@ fn describe(
         idle_polling,
         tester_cpus: cpus(Host::Tester),
         auth_cpus: cpus(Host::Auth),
-        dut_cpus: if vary { Vec::new() } else { cpus(Host::Dut) },
+        dut_cpus: match afar {
+            _ if vary => Vec::new(),
+            Some(afar) => afar.dut_cpus(),
+            None => cpus(Host::Dut),
+        },
         dut_cpus_vary: vary,
         kernel: kernel.map(|release| release.trim().to_owned()),
         cpu: cpu.model,
@@ -504,14 +527,9 @@ mod tests {
         assert_eq!(again.link_of(&experiment.points[0].settings, true), Link::Plain);
     }
 
-    fn host(name: &str) -> Remote {
-        Remote {
-            host: name.to_owned(),
-            shell: vec!["ssh".to_owned(), "-4".to_owned()],
-            process: "nsd".to_owned(),
-            cpus: None,
-            program: Some("/opt/dnsdyno".to_owned()),
-        }
+    fn host(name: &str) -> Elsewhere {
+        let host = record::DutHost { host: name.to_owned(), ..record::DutHost::default() };
+        Elsewhere::recorded(host)
     }
 
     #[test]
@@ -526,7 +544,7 @@ mod tests {
             link: Some(Link::Steered),
             path: Some(Path::HostOffload),
             engine: Some(EngineChoice::Auto),
-            dut: Some(host("server.example")),
+            elsewhere: host("server.example"),
             ..RunOptions::default()
         };
         let plan = Plan { choices: began.choices(), ..Plan::default() };
@@ -537,12 +555,13 @@ mod tests {
         assert_eq!(again.custom, began.custom);
         assert_eq!((again.seed, again.link, again.path), (7, began.link, began.path));
         assert_eq!(again.engine, began.engine);
-        assert_eq!(again.dut, began.dut);
+        assert_eq!(again.elsewhere.remotes, began.elsewhere.remotes);
         assert!(again.resumed.is_some());
         // One that is given now comes first: the host may have another name meanwhile.
-        let mut moved = RunOptions { dut: Some(host("other.example")), ..RunOptions::default() };
+        let other = host("other.example");
+        let mut moved = RunOptions { elsewhere: other.clone(), ..RunOptions::default() };
         moved.go_on(run);
-        assert_eq!(moved.dut, Some(host("other.example")));
+        assert_eq!(moved.elsewhere.remotes, other.remotes);
 
         for (steering, link) in [
             (PacketSteering::On { virtual_machine: true }, Link::Steered),

@@ -6,11 +6,13 @@ use experiment::{Bench, BenchError, Method, VerifyPlan, certify};
 use measure::{Nanos, Qps, Transport};
 use record::request::Workload;
 use record::{Certificate, Check, EngineKind, TrialRecord};
-use wire::{Namespace, Qtype};
+use wire::{Namespace as Names, Qtype};
 
+use crate::afar::Afar;
 use crate::authdns::{self, Serves};
-use crate::bench::LabBench;
 use crate::bench::measurer::{base_request, carried_by};
+use crate::bench::{Away, LabBench};
+use crate::netns::Namespace;
 use crate::question_plan::QuestionPlan;
 use crate::run::{Event, RunError};
 use crate::session::Session;
@@ -132,21 +134,44 @@ impl Session<'_> {
         let (point, asked) = (&self.checked.experiment.points[0], &self.checked.questions[0]);
         let (namespace, pref64) = (namespace(), asked.pref64);
         let (testbed, dir) = (&self.testbed, self.dir);
-        let authdns = authdns::start(serves, &namespace, pref64, testbed, self.lab, dir)?;
         let mut tester = point.settings.tester.clone();
         // The AuthDNS is asked as a server asks it, however its clients do.
         tester.transport = Transport::Udp;
         let asked = QuestionPlan { namespace, qtype: Qtype::AAAA, pref64 };
-        let (target, workload) =
-            (serves.addresses()[0], Workload::Namespace(asked.names(false, false)));
-        let base = base_request(target, workload, &tester, self.options.seed, None);
-        let base = carried_by(engine, base);
-        let bench = LabBench::self_test(self.lab, testbed, dir, base, authdns);
+        let base = |target| {
+            let workload = Workload::Namespace(asked.names(false, false));
+            carried_by(engine, base_request(target, workload, &tester, self.options.seed, None))
+        };
+        let bench = match self.away_authdns(serves, &asked)? {
+            Some((afar, away)) => {
+                let (here, base) = (&afar.testbed, base(afar.authdns_address()));
+                LabBench::elsewhere(self.lab, here, dir, base, None, away)
+            }
+            None => {
+                let authdns = authdns::start(serves, &namespace, pref64, testbed, self.lab, dir)?;
+                let base = base(serves.addresses(testbed)[0]);
+                LabBench::self_test(self.lab, testbed, dir, base, authdns)
+            }
+        };
         Ok(bench.watched_by(self.options.watcher.clone()))
+    }
+
+    /// Starts an AuthDNS on the third host for the Measurer, if the servers ask one there.
+    fn away_authdns(
+        &self,
+        serves: Serves,
+        asked: &QuestionPlan,
+    ) -> Result<Option<(&Afar, Away)>, RunError> {
+        let Some(afar) = &self.afar else { return Ok(None) };
+        let failed = |why: String| RunError::SelfTest(BenchError::Failed(why));
+        let auth = afar.start_authdns(serves, asked).map_err(|e| failed(e.to_string()))?;
+        let Some(auth) = auth else { return Ok(None) };
+        let outside = Some(Namespace::own().map_err(|e| failed(e.to_string()))?);
+        Ok(Some((afar, Away { outside, auth: Some(auth), ..Away::default() })))
     }
 }
 
 /// Returns the names of a self-test.
-fn namespace() -> Namespace {
-    Namespace::with_default_zone(NAMES.parse().expect("a prefix of IPv4"))
+fn namespace() -> Names {
+    Names::with_default_zone(NAMES.parse().expect("a prefix of IPv4"))
 }

@@ -10,30 +10,28 @@ use std::time::{Duration, Instant};
 
 use experiment::file::Role;
 use measure::Transport;
-use nix::sys::resource::{Resource, getrlimit};
 use wire::{Name, Namespace, Pref64};
 
 use crate::adapter::{Adapter, AdapterError, FileTemplate};
 use crate::detect::detect;
 use crate::enter::Lab;
 use crate::leftovers;
+use crate::place::Place;
 use crate::process::{Launch, Process, ProcessError};
 use crate::ready::{Ask, Over, Question, wait_ready};
 use crate::reserve::default_buffer;
-use crate::template::{self, Place, Setting};
+use crate::template::{self, Setting};
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
 use crate::zonefile::reverse_zone;
 
 mod running;
+mod task;
 
 use self::running::Part;
 pub use self::running::Server;
 
 /// Port of a server behind another one.
 const PORT_BEHIND: u16 = 5300;
-/// Smallest number of connections that a server is configured for, and number of its other open files.
-const CONNECTIONS: u64 = 1_000;
-const OTHER_FILES: u64 = 500;
 /// Time within which a server must print its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// Size of all caches: an eighth of the available memory, at most 512 MB. That is enough for some hundred thousand
@@ -147,8 +145,7 @@ impl Stage<'_> {
 
     /// Returns its addresses, with its port.
     fn listening(&self, port: u16) -> Place {
-        let (host, client) = (self.host, self.client());
-        Place { v4: address_v4(host, client), v6: address_v6(host, client), port }
+        self.testbed.place(self.host, self.client(), port)
     }
 }
 
@@ -159,8 +156,7 @@ impl Installed {
     /// If it is not installed, or does not run.
     pub fn find(adapter: &Adapter, testbed: &Testbed, dir: &Path) -> Result<Self, ServerError> {
         if adapter.remote.is_some() {
-            let (adapter, program) = (adapter.clone(), PathBuf::new());
-            return Ok(Self { adapter, program, version: None, behind: None });
+            return Ok(Self::elsewhere(adapter, None));
         }
         let program = unconfined(&adapter.program()?, dir)?;
         let mut command = vec![program.clone().into_os_string()];
@@ -184,6 +180,11 @@ impl Installed {
         Ok(Self { adapter: adapter.clone(), program, version, behind })
     }
 
+    /// Makes one of a server that an agent has found on another host.
+    pub(crate) fn elsewhere(adapter: &Adapter, version: Option<String>) -> Self {
+        Self { adapter: adapter.clone(), program: PathBuf::new(), version, behind: None }
+    }
+
     /// Finds the server's program and its version outside of the lab, without the server behind it.
     ///
     /// # Errors
@@ -201,25 +202,6 @@ impl Installed {
     /// Returns its version, if it prints one.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
-    }
-
-    /// Returns the number of connections that it must accept if each of `clients` has one: some more, since a closed
-    /// one may still count when the next is opened.
-    ///
-    /// # Errors
-    /// If a process may not open so many files here, in words.
-    pub fn connections(&self, clients: u32) -> Result<u64, String> {
-        let open_files = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
-        let (clients, each) = (u64::from(clients), self.adapter.files_per_connection.max(1));
-        let needed = clients * each + OTHER_FILES;
-        if needed > open_files {
-            return Err(format!(
-                "{clients} connections: {} needs {needed} open files for them, and a process may have {open_files} here (ulimit -Hn)",
-                self.adapter.title
-            ));
-        }
-        let wanted = clients + clients / 50 + 100;
-        Ok(wanted.max(CONNECTIONS).min((open_files - OTHER_FILES) / each))
     }
 
     /// Starts it in the DUT's host, from scratch, and waits until it answers correctly.
@@ -468,11 +450,7 @@ impl Installed {
         let threads = service.threads.unwrap_or(cpus.count());
         let zone = service.origin.as_ref().unwrap_or(service.namespace.zone()).to_string();
         let zone_file = service.zone_file.as_ref().map(|path| path.display().to_string());
-        let upstream = Place {
-            v4: address_v4(Host::Auth, Host::Dut),
-            v6: address_v6(Host::Auth, Host::Dut),
-            port: PORT,
-        };
+        let upstream = testbed.place(Host::Auth, Host::Dut, PORT);
         Setting {
             role: service.role,
             cpus: cpus.to_string(),

@@ -9,7 +9,7 @@ use experiment::file::Role;
 use experiment::settings::{Idle, TesterSettings};
 use experiment::visit::Found;
 use experiment::{
-    BenchError, Circumstances, Method, NameBudget, OneHost, Point, Visit, visit_estimate, visits,
+    BenchError, Circumstances, Method, OneHost, Point, Visit, visit_estimate, visits,
 };
 use measure::{Link, Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
@@ -17,6 +17,7 @@ use wire::Namespace;
 use zone::ZoneRecords;
 
 use crate::adapter::{Adapter, AdapterError};
+use crate::afar::Afar;
 use crate::authdns::{self, Serves};
 use crate::bench::measurer::carried_by;
 use crate::bench::{LabBench, Upstream};
@@ -26,9 +27,9 @@ use crate::query_stream::{Prepared, QueryStream};
 use crate::question_plan::QuestionPlan;
 use crate::replication::{Ground, Made};
 use crate::reserve::IdlePolling;
-use crate::run::{Checked, Event, RunError, RunOptions, authority, cpu_plan};
+use crate::run::{Checked, Event, RunError, RunOptions, authority};
 use crate::server::{Installed, ServerError, Service, transport_port};
-use crate::testbed::{Host, Testbed, address_v4, address_v6};
+use crate::testbed::{Host, PORT, Testbed};
 use crate::tuning::Tuning;
 use crate::variables;
 use crate::visit::{Started, share_self_test, unlike_rfc8219};
@@ -94,6 +95,8 @@ pub(crate) struct Session<'a> {
     pub(crate) certificates: Vec<Certificate>,
     // Why the kernel does not carry the trials of points that leave the choice to the lab.
     pub(crate) no_kernel: Option<String>,
+    // Host of servers that are started elsewhere; absent if all are here.
+    pub(crate) afar: Option<Afar>,
 }
 
 impl<'a> Session<'a> {
@@ -104,6 +107,7 @@ impl<'a> Session<'a> {
         testbed: Testbed,
         dir: &'a Path,
         idle: Option<IdlePolling>,
+        afar: Option<Afar>,
     ) -> Self {
         let (installed, zones, made) = (BTreeMap::new(), Vec::new(), Made::new());
         let (streams, began) = (Vec::new(), Instant::now());
@@ -123,6 +127,7 @@ impl<'a> Session<'a> {
             engines,
             certificates,
             no_kernel,
+            afar,
         }
     }
 
@@ -223,12 +228,13 @@ impl<'a> Session<'a> {
             for adapter in &self.checked.adapters {
                 let mut settings = variables::cell_settings(adapter, point);
                 if adapter.remote.is_none()
-                    && let Ok(plan) = cpu_plan(&point.settings, self.lab.allowed_cpus())
+                    && let Some(cores) = self.server_cores(&point.settings)
                 {
-                    settings.entry("cores".to_owned()).or_insert(plan.dut.count().to_string());
+                    settings.entry("cores".to_owned()).or_insert(cores.to_string());
                 }
-                let method = point.settings.method.word();
-                let mut record = CellRecord::new(&adapter.name, settings, method);
+                let method = point.settings.method;
+                let mut record = CellRecord::new(&adapter.name, settings, method.recorded());
+                record.over = method.over().map(str::to_owned);
                 record.notes = variables::notes(adapter, point);
                 let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
                 let mut kept = Vec::new();
@@ -285,14 +291,14 @@ impl<'a> Session<'a> {
         let point = &self.checked.experiment.points[v.point];
         let adapter = &self.checked.adapters[v.server];
         let installed = self.installed(adapter, point)?;
-        let plan = cpu_plan(&point.settings, self.lab.allowed_cpus()).map_err(Shortfall::Cannot)?;
+        let plan = self.plan_here(&point.settings).map_err(Shortfall::Cannot)?;
         if plan != *self.testbed.cpu_plan() {
             self.testbed.move_to(plan, self.dir).map_err(|e| Shortfall::Cannot(e.to_string()))?;
         }
         let host = &point.settings.host;
         let link = self.options.link_of(&point.settings, self.lab.privileged());
         self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
-        let programs = variables::has_programs(adapter, point);
+        let programs = self.has_programs(adapter, point);
         if programs && self.testbed.link() != Link::Moderated {
             return Err(Shortfall::Cannot(NOT_ITS_CORE.to_owned()));
         }
@@ -301,6 +307,7 @@ impl<'a> Session<'a> {
         self.idle(host.idle)?;
         let tuning = Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)?;
         let outcome = match self.linked(point) {
+            Ok(()) if self.afar.is_some() => self.measure_elsewhere(v, cell, &installed, notify),
             Ok(()) if point.settings.method.replicates() => {
                 self.measure_group(v, cell, &installed, notify)
             }
@@ -326,6 +333,9 @@ impl<'a> Session<'a> {
 
     /// Checks that the links are of the kind that was asked for, if one was.
     fn linked(&self, point: &Point) -> Result<(), String> {
+        if self.afar.is_some() {
+            return Ok(());
+        }
         match (self.testbed.link_refused(), self.options.asked_link(&point.settings)) {
             (Some(why), Some(link)) => Err(format!("no {link} links here: {why}")),
             _ => Ok(()),
@@ -339,7 +349,7 @@ impl<'a> Session<'a> {
         point: &Point,
     ) -> Result<Installed, Shortfall> {
         let installed = self.find(adapter)?;
-        if variables::has_programs(adapter, point) && !self.lab.privileged() {
+        if self.has_programs(adapter, point) && !self.lab.privileged() {
             return Err(Shortfall::Cannot(NOT_ROOT.to_owned()));
         }
         let (transport, version) = (point.settings.tester.transport, installed.version());
@@ -360,6 +370,11 @@ impl<'a> Session<'a> {
     pub(crate) fn find(&mut self, adapter: &Adapter) -> Result<Installed, Shortfall> {
         if let Some(installed) = self.installed.get(&adapter.name) {
             return Ok(installed.clone());
+        }
+        if let Some(afar) = &self.afar {
+            let installed = afar.find(adapter)?;
+            self.installed.insert(adapter.name.clone(), installed.clone());
+            return Ok(installed);
         }
         match Installed::find(adapter, &self.testbed, self.dir) {
             Ok(installed) => {
@@ -398,7 +413,7 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the directory with the certification authority of this run and the certificate of all its servers.
-    fn certified(&self) -> Result<PathBuf, Shortfall> {
+    pub(crate) fn certified(&self) -> Result<PathBuf, Shortfall> {
         let dir = self.dir.join("certificates");
         if dir.join("server.key").is_file() {
             return Ok(dir);
@@ -408,8 +423,9 @@ impl<'a> Session<'a> {
             .certify
             .ok_or_else(|| Shortfall::Cannot("this run can make no certificates".to_owned()))?;
         std::fs::create_dir_all(&dir).map_err(|e| Shortfall::Failed(e.to_string()))?;
-        let v4 = address_v4(Host::Dut, Host::Tester).to_string();
-        let v6 = address_v6(Host::Dut, Host::Tester).to_string();
+        let there = self.afar.as_ref().map_or(&self.testbed, |afar| &afar.testbed);
+        let place = there.place(Host::Dut, Host::Tester, PORT);
+        let (v4, v6) = (place.v4.to_string(), place.v6.to_string());
         certify(&dir, &[&v6, &v4]).map_err(Shortfall::Failed)?;
         Ok(dir)
     }
@@ -458,11 +474,7 @@ impl<'a> Session<'a> {
 
     /// Starts the AuthDNS that a resolver or DNS64 server queries.
     fn authdns(&self, point: &Point, asked: &QuestionPlan) -> Result<Process, Shortfall> {
-        // A resolver synthesises nothing: every queried record must exist.
-        let share = point.settings.workload.aaaa_share;
-        let aaaa_share = if point.settings.role == Role::Resolver { 1.0 } else { share };
-        let drilled = point.settings.method == Method::Drill;
-        let serves = Serves::Dut { aaaa_share, drilled };
+        let serves = Serves::of(point);
         let (lab, testbed) = (self.lab, &self.testbed);
         let started =
             authdns::start(serves, &asked.namespace, asked.pref64, testbed, lab, self.dir);
@@ -478,24 +490,16 @@ impl<'a> Session<'a> {
         stream: Option<&Prepared>,
     ) -> Result<(Service, Option<PathBuf>), Shortfall> {
         let role = point.settings.role;
-        let variables = point.settings.variables.iter().map(|(k, v)| (k.clone(), v.0.clone()));
-        let mut variables: BTreeMap<String, String> = variables.collect();
-        let transport = point.settings.tester.transport;
-        if !transport.is_datagram() {
-            let clients = point.settings.tester.clients.unwrap_or(1);
-            let room = installed.connections(clients).map_err(Shortfall::Cannot)?;
-            variables.entry("connections".to_owned()).or_insert(room.to_string());
-        }
-        let believed = if !transport.uses_tls() {
-            None
-        } else {
-            let dir = self.certified()?;
-            let path = |file: &str| dir.join(file).display().to_string();
-            variables.insert("transport".to_owned(), transport.to_string());
-            variables.insert("certificate".to_owned(), path("server.pem"));
-            variables.insert("key".to_owned(), path("server.key"));
-            Some(dir.join("ca.pem"))
+        let tester = &point.settings.tester;
+        let certified = match tester.transport.uses_tls() {
+            true => Some(self.certified()?),
+            false => None,
         };
+        let given = variables::given(point);
+        let variables = installed
+            .variables(tester.transport, point.settings.most_clients(), given, certified.as_deref())
+            .map_err(Shortfall::Cannot)?;
+        let believed = certified.map(|dir| dir.join("ca.pem"));
         let zone_file = match stream.and_then(|stream| stream.zone.clone()) {
             _ if role != Role::Authoritative => None,
             Some(zone) => Some(zone),
@@ -555,10 +559,11 @@ impl<'a> Session<'a> {
         let base = carried_by(self.engines[v.point], base);
         let limit = point.settings.dut.cpu_limit;
         let ground = Ground { testbed, lab, dir };
+        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;
         let differs = unlike_rfc8219(&point.settings, stream.is_some());
-        let names = names(&asked, role, stream.as_ref(), false);
-        let bench = bench.replaying(stream.and_then(|stream| stream.capture));
+        let names = asked.budget(role, stream.as_ref(), false);
+        let bench = bench.replaying(replayed);
         let started = Started {
             bench,
             title: installed.adapter().title.clone(),
@@ -578,21 +583,5 @@ impl<'a> Session<'a> {
         }
         self.visited(v, cell, &found, notify);
         Ok(())
-    }
-}
-
-/// Returns the names for the trials of a visit; in later trials a server with a cache gets those of earlier ones only
-/// with `may_reuse`. Names of a stream are not counted.
-pub(crate) fn names(
-    asked: &QuestionPlan,
-    role: Role,
-    stream: Option<&Prepared>,
-    may_reuse: bool,
-) -> NameBudget {
-    let size = asked.namespace.size();
-    match (stream, role) {
-        (Some(_), _) => NameBudget::new(u64::MAX, false),
-        (None, Role::Authoritative) => NameBudget::of_zone(size),
-        (None, _) => NameBudget::new(size, may_reuse),
     }
 }

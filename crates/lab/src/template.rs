@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use experiment::file::Role;
 
+use crate::place::Place;
 use crate::replication::part::Part;
 
 /// Variables of an adapter's templates. In addition there is `since("1.2")`: whether the server's version is at least
@@ -60,18 +61,6 @@ pub(crate) struct Setting {
     /// Variables of the experiment's `[variables]`; a template gives each a default.
     #[serde(flatten)]
     pub(crate) variables: BTreeMap<String, String>,
-}
-
-/// Addresses and a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Place {
-    /// The IPv4 address.
-    pub(crate) v4: Ipv4Addr,
-    /// The IPv6 address.
-    pub(crate) v6: Ipv6Addr,
-    /// The port of both.
-    pub(crate) port: u16,
 }
 
 impl Setting {

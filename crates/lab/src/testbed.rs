@@ -28,6 +28,7 @@ use crate::enter::Lab;
 use crate::link_mode;
 use crate::links::{self, End, Hardware, LinkError, Net};
 use crate::netns::Namespace;
+use crate::place::Place;
 
 /// Port of servers and of the AuthDNS.
 pub const PORT: u16 = 53;
@@ -130,6 +131,15 @@ pub struct TestbedPlan {
     pub path: Path,
 }
 
+/// Addresses of real hosts, in place of those of the links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Addresses of the server under test; its port is that of its adapter.
+    pub dut: Place,
+    /// Addresses and port of the AuthDNS.
+    pub auth: Place,
+}
+
 /// Hosts and links, up and connected.
 #[derive(Debug)]
 pub struct Testbed {
@@ -142,6 +152,8 @@ pub struct Testbed {
     path: Path,
     // Whether the ends of all links receive frames that programs send.
     frames: bool,
+    // Addresses of this host and of the AuthDNS' host where the hosts are real ones; absent on links of the testbed.
+    places: Option<Places>,
     // Why the links are not of the requested kind.
     link_refused: Option<String>,
     refused: Vec<String>,
@@ -196,6 +208,7 @@ impl Testbed {
             link: Link::Plain,
             path: Path::HostOffload,
             frames: false,
+            places: None,
             link_refused: None,
             refused: Vec::new(),
         };
@@ -219,6 +232,47 @@ impl Testbed {
         }
         testbed.set_links(plan.link, plan.path, dir);
         Ok(testbed)
+    }
+
+    /// Makes a testbed of this host alone, in its own network: parts that are started in it are at `places`, and others
+    /// are on other hosts.
+    ///
+    /// # Errors
+    /// If the network cannot be read.
+    pub fn here(lab: &Lab, cpus: CpuPlan, places: Places) -> Result<Self, TestbedError> {
+        let allowed = lab.allowed_cpus().clone();
+        let own = |name| move |source| TestbedError::Namespace { name, source };
+        let make = |host: Host| Namespace::own().map_err(own(host.name()));
+        let hosts = [make(Host::Tester)?, make(Host::Auth)?, make(Host::Dut)?];
+        let testbed = Self {
+            hosts,
+            cpus,
+            allowed,
+            host_proc: lab.host_proc(),
+            link: Link::Plain,
+            path: Path::Wire,
+            frames: false,
+            places: Some(places),
+            link_refused: None,
+            refused: Vec::new(),
+        };
+        testbed.step_aside();
+        Ok(testbed)
+    }
+
+    /// Returns the addresses of a server in `host` for the queries of `client`, with its port: that of a real AuthDNS is its
+    /// own.
+    pub(crate) fn place(&self, host: Host, client: Host, port: u16) -> Place {
+        match (&self.places, host) {
+            (None, _) => Place { v4: address_v4(host, client), v6: address_v6(host, client), port },
+            (Some(places), Host::Auth) => places.auth,
+            (Some(places), Host::Dut | Host::Tester) => Place { port, ..places.dut },
+        }
+    }
+
+    /// Returns whether its hosts have networks of their own, whose counters are theirs alone.
+    pub(crate) fn has_networks(&self) -> bool {
+        self.places.is_none()
     }
 
     /// Returns the namespace of a host.

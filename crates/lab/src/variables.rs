@@ -28,6 +28,11 @@ pub(crate) fn check(experiment: &Experiment, adapters: &[Adapter]) -> Result<(),
     Ok(())
 }
 
+/// Returns the values that a point gives to variables.
+pub(crate) fn given(point: &Point) -> BTreeMap<String, String> {
+    point.settings.variables.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect()
+}
+
 /// Returns the settings of a server's cell at a point: the varied ones, without variables that its adapter lacks.
 pub(crate) fn cell_settings(adapter: &Adapter, point: &Point) -> BTreeMap<String, String> {
     let mut settings = point.varied.clone();

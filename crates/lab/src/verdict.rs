@@ -3,7 +3,7 @@
 use measure::{Evidence, Limiter, LimiterProof, Void};
 use record::Trial;
 
-use crate::probe::Observed;
+use crate::probe::{HostUse, Observed};
 use crate::testbed::{Host, Testbed};
 
 /// What the probes say of a trial.
@@ -48,6 +48,21 @@ pub(crate) struct Known<'a> {
     pub(crate) open_loop: bool,
 }
 
+/// Returns the share (0 to 1) of what a server may use that it used on its `cores`. A server with one busy thread is at its limit,
+/// however many cores it has; one that has used up the time of `cpu_limit` cores that it is given, too.
+pub(crate) fn server_busy(server: &HostUse, cores: usize, cpu_limit: Option<f64>) -> f64 {
+    match cpu_limit {
+        Some(limit) => (server.busy * cores as f64 / limit).min(1.0),
+        None => server.busy.max(server.busiest_thread),
+    }
+}
+
+/// Returns the share (0 to 1) of the trial in which a server waited for others; `None` if that is not known, or the server is held
+/// to its share and waits by design.
+pub(crate) fn server_waited(server: &HostUse, cpu_limit: Option<f64>) -> Option<f64> {
+    server.waited.filter(|_| cpu_limit.is_none())
+}
+
 /// Collects the probes' evidence of a trial.
 pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) -> Evidence {
     let (tester, auth) = (observed.usage(Host::Tester), observed.usage(Host::Auth));
@@ -67,17 +82,13 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         authdns_busy: Some(auth.busy.max(auth.busiest_thread)),
         authdns_waited: known.shared.then_some(auth.run_delay),
         authdns_drops: drops(Host::Auth),
-        // A server with one busy thread is at its limit, however many cores it has; one that has used up what it is
-        // given, too.
-        dut_busy: of_server(match known.cpu_limit {
-            Some(cores) => {
-                (dut.busy * known.testbed.cpus(Host::Dut).count() as f64 / cores).min(1.0)
-            }
-            None => dut.busy.max(dut.busiest_thread),
-        }),
+        dut_busy: of_server(server_busy(
+            dut,
+            known.testbed.cpus(Host::Dut).count(),
+            known.cpu_limit,
+        )),
         dut_foreign: of_server(dut.foreign),
-        // A server that is held to its share waits by design.
-        dut_waited: dut.waited.filter(|_| known.has_server && known.cpu_limit.is_none()),
+        dut_waited: server_waited(dut, known.cpu_limit).filter(|_| known.has_server),
         dut_drops: drops(Host::Dut),
         link_drops: observed.link_drops,
         cpus: Host::ALL.map(|host| known.testbed.cpus(host).cpus().to_vec()),
@@ -91,6 +102,16 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_is_held_to_its_share_waits_by_design() {
+        let server =
+            HostUse { busy: 0.25, busiest_thread: 0.3, waited: Some(0.6), ..HostUse::default() };
+        let found = |limit| (server_busy(&server, 2, limit), server_waited(&server, limit));
+        assert_eq!(found(None), (0.3, Some(0.6)));
+        // Half a core of two is all that it has.
+        assert_eq!(found(Some(0.5)), (1.0, None));
+    }
 
     #[test]
     fn a_disturbed_failure_is_no_verdict() {

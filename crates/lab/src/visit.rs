@@ -54,21 +54,22 @@ impl Session<'_> {
         let mut bench = bench.watched_by(self.options.watcher.clone());
         notify(Event::Serving(&started.title, started.version));
         cell.record.server_version = started.version.map(str::to_owned);
-        if let Some(server) = bench.server() {
-            cell.record.files = server.files().clone();
+        if let Some(files) = bench.files() {
+            cell.record.files = files.clone();
         }
-        let limit = settings.dut.cpu_limit.zip(bench.limited());
+        let limit = settings.dut.cpu_limit.zip(bench.limited().map(str::to_owned));
         let handicap = limit.map(|(cores, means)| {
             format!("the server was held to the time of {cores} cores by {means}")
         });
         let mut names = started.names;
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
+        note_memory(&mut cell.record, bench.memory_elsewhere());
         bench.stop();
         let found = survived(v, settings.repeats, cell, found)?;
         let circumstances =
             Circumstances { names: names.used(), shortened, ..started.circumstances };
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
-        if settings.method != Method::Search {
+        if !settings.method.searches() {
             // A search has them among its differences from RFC 8219.
             for note in names.used().differences() {
                 if !cell.record.notes.contains(&note) {
@@ -112,7 +113,8 @@ impl Session<'_> {
             .partition::<Vec<_>, _>(|trial| trial.repeat == v.repeat);
         cell.kept = later;
         // Only methods of plain trials can continue in the middle of a repeat.
-        let replayed = matches!(settings.method, Method::Search | Method::Load | Method::Closed);
+        let plain = matches!(settings.method, Method::Load | Method::Closed);
+        let replayed = plain || settings.method.searches();
         let kept = if replayed {
             kept
         } else {
@@ -156,6 +158,15 @@ impl Session<'_> {
     }
 }
 
+/// Notes the memory of a server elsewhere at the end of its last visit.
+fn note_memory(record: &mut CellRecord, memory: Option<u64>) {
+    const BEGINS: &str = "at the end of its last visit the server held ";
+    if let Some(bytes) = memory {
+        record.notes.retain(|note| !note.starts_with(BEGINS));
+        record.notes.push(format!("{BEGINS}{} MB of memory", bytes / 1_000_000));
+    }
+}
+
 /// Returns the findings of a visit. A server that has died makes its repeat void if there are others, each of which starts
 /// another server.
 fn survived(
@@ -192,9 +203,11 @@ pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String
         format!("{percent} % of the queries repeat one of {} names", w.repeat_names)
     });
     // Other methods than a search say already that they are none.
-    let server = server.filter(|_| settings.method == Method::Search);
-    let all: Vec<String> =
-        server.into_iter().chain(stream.then(|| why.to_owned())).chain(repeats).collect();
+    let server = server.filter(|_| settings.method.searches());
+    let clients = (settings.method == Method::Clients)
+        .then(|| "a search over clients that ask at their own times, instead of a rate".to_owned());
+    let stream = stream.then(|| why.to_owned());
+    let all: Vec<String> = server.into_iter().chain(clients).chain(stream).chain(repeats).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
@@ -233,6 +246,9 @@ impl Session<'_> {
             return Ok(());
         }
         let installed = self.installed(adapter, point)?;
+        if self.afar.is_some() {
+            return self.start_elsewhere_once(v, &installed);
+        }
         let (asked, stream) = (self.checked.questions[v.point], self.stream(v.point)?);
         let (service, _) = self.service(point, &asked, &installed, stream.as_ref())?;
         let _upstream = self.upstream(point, &asked, stream.as_ref())?;

@@ -15,7 +15,7 @@ use record::{CellRecord, Figure, Series};
 
 use crate::enter::Lab;
 use crate::probe::{Sampler, Watched, procfs};
-use crate::server::{Installed, Server, ServerError, Service};
+use crate::server::{Installed, ServerError, Service};
 use crate::testbed::{Host, Testbed};
 use measure::procfs::{parse_memory, parse_proportional};
 
@@ -84,7 +84,7 @@ pub fn zone_load(
     if let Some(zone) = &service.zone_file {
         figure("zone_file", "B", fs::metadata(zone).map_or(0, |m| m.len()) as f64);
     }
-    for (name, bytes) in memory(&server) {
+    for (name, bytes) in memory(&server.pids()) {
         figure(name, "B", bytes as f64);
     }
     for _ in 0..later {
@@ -98,9 +98,9 @@ pub fn zone_load(
     Ok(load)
 }
 
-/// Returns the memory of the server's processes, in bytes.
-fn memory(server: &Server) -> [(&'static str, u64); 3] {
-    let pids: Vec<u32> = server.pids().into_iter().flat_map(procfs::tree).collect();
+/// Returns the memory of a server's processes, in bytes.
+pub(crate) fn memory(pids: &[u32]) -> [(&'static str, u64); 3] {
+    let pids: Vec<u32> = pids.iter().copied().flat_map(procfs::tree).collect();
     let read = |file: &'static str| {
         let texts = pids
             .iter()

@@ -167,6 +167,15 @@ impl CellRecord {
         self.over.as_deref().unwrap_or("qps")
     }
 
+    /// Names what its searches vary, by its unit, where that is not the rate.
+    pub fn set_over(&mut self, unit: &str) {
+        self.over = Some(unit.to_owned());
+        let verdicts = self.capacities.iter_mut().map(|capacity| &mut capacity.verdict);
+        for text in verdicts.chain(self.void_repeats.iter_mut().map(|void| &mut void.why)) {
+            *text = text.replace(" qps", &format!(" {unit}"));
+        }
+    }
+
     /// Returns whether this is the cell of `server` at `settings`.
     pub fn is(&self, server: &str, settings: &BTreeMap<String, String>) -> bool {
         self.server == server && self.settings == *settings

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use measure::{Link, Path};
 use schemars::JsonSchema;
@@ -164,23 +164,39 @@ pub struct Choices {
     /// Engine of the queries, instead of the experiment's choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineChoice>,
-    /// Host of the server at an address, where an agent probes it.
+    /// Host of the servers, where an agent starts them or probes the one at an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dut: Option<DutHost>,
 }
 
-/// Host of a server at an address, and how to get there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Host of the servers, and how to get there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DutHost {
     /// Name or address, with a user before `@` or without.
     pub host: String,
-    /// Name of the server's processes there.
-    pub process: String,
+    /// Name of the processes of a server that runs there; absent if servers are started there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub process: Option<String>,
     /// Words of the remote shell before the host.
     pub shell: Vec<String>,
     /// Program of the same version there, in place of bringing this one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub program: Option<String>,
+    /// Addresses that are queried; those by which the shell reached the host if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub addresses: Vec<IpAddr>,
+    /// Cores of the server; all that it may use there if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cpus: Vec<usize>,
+    /// Host of the AuthDNS, reached by the same shell; absent if the AuthDNS runs on the Tester's host.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub auth: Option<String>,
+    /// Addresses at which the servers ask the AuthDNS; those of its host if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub auth_addresses: Vec<IpAddr>,
+    /// Cores of the AuthDNS on a host of its own; all that it may use there if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub auth_cpus: Vec<usize>,
 }
 
 /// A custom server of the user.
@@ -261,9 +277,14 @@ impl Choices {
         words.extend(self.link.map(|link| ("asked link".to_owned(), link.to_string())));
         words.extend(self.path.map(|path| ("asked path".to_owned(), path.to_string())));
         words.extend(self.engine.map(|e| ("asked engine".to_owned(), e.to_string())));
-        let dut = self.dut.as_ref();
-        let dut = dut.map(|dut| format!("{}, processes {}", dut.host, dut.process));
-        words.extend(dut.map(|dut| ("host of the server".to_owned(), dut)));
+        if let Some(DutHost { host, process, auth, .. }) = &self.dut {
+            let dut = match process {
+                Some(process) => format!("{host}, processes {process}"),
+                None => host.clone(),
+            };
+            words.insert("host of the server".to_owned(), dut);
+            words.extend(auth.clone().map(|auth| ("host of the AuthDNS".to_owned(), auth)));
+        }
         if !self.servers.is_empty() {
             words.insert("servers".to_owned(), self.servers.join(", "));
         }

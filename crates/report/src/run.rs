@@ -13,7 +13,7 @@ use crate::view::conditions::Conditions;
 use crate::view::limiter::proofs;
 use crate::view::name::{long_name, repeats, short_name, void_notes};
 use crate::view::number::counted;
-use crate::view::search::{each_search, interrupted, latency_us, rate};
+use crate::view::search::{each_search, interrupted, latency_us, of_udp, rate};
 use crate::view::table::varied;
 use crate::view::{align, skipped_name, thousands, time_us};
 
@@ -64,17 +64,23 @@ fn capacities(out: &mut String, run: &Run, results: &[&CellRecord]) {
     let unit = results.iter().find_map(|r| r.over.as_deref()).unwrap_or("qps");
     let (median, each) = (format!("median {unit}"), format!("each search, {unit}"));
     heads.push(&median);
+    let of_udp: Vec<Option<String>> =
+        results.iter().map(|r| of_udp(r, results.iter().copied())).collect();
+    let compared = of_udp.iter().any(Option::is_some);
+    heads.extend(compared.then_some("of UDP"));
     heads.extend(percentiles.then_some(["1st pct", "99th pct"]).into_iter().flatten());
     heads.extend(["p50", "p99", "searches", "limiter", "RFC 8219", &each]);
     let heads: Vec<String> = heads.into_iter().map(str::to_owned).collect();
-    let rows = results.iter().map(|r| {
+    let rows = results.iter().zip(of_udp).map(|(r, of_udp)| {
         let mut row = vec![long_name(r, varied.iter())];
         row.extend(conditions.values(run, r));
+        row.push(rate(r.median_qps, r.at_least, "-"));
+        row.extend(compared.then(|| of_udp.unwrap_or_else(|| "-".to_owned())));
         row.extend(of_cell(r, percentiles));
         row
     });
     let table: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
-    let numbers = if percentiles { 6 } else { 4 };
+    let numbers = 4 + if percentiles { 2 } else { 0 } + usize::from(compared);
     let mut sides = vec![Left; 1 + conditions.columns.len()];
     sides.extend(vec![Right; numbers]);
     sides.push(Left);
@@ -97,13 +103,13 @@ fn capacities(out: &mut String, run: &Run, results: &[&CellRecord]) {
     }
 }
 
-/// Returns the figures of one cell.
+/// Returns the figures of one cell but its median.
 fn of_cell(r: &CellRecord, percentiles: bool) -> Vec<String> {
     let qps = |qps: Option<f64>| rate(qps, r.at_least, "-");
     let latency = |q| latency_us(r, q).map_or_else(|| "-".to_owned(), time_us);
     let limiters = r.limiters().to_string();
-    let mut row = vec![qps(r.median_qps)];
-    row.extend(percentiles.then(|| [qps(r.p01_qps), qps(r.p99_qps)]).into_iter().flatten());
+    let percentiles = percentiles.then(|| [qps(r.p01_qps), qps(r.p99_qps)]);
+    let mut row: Vec<String> = percentiles.into_iter().flatten().collect();
     row.extend([
         latency(0.5),
         latency(0.99),

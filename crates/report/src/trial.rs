@@ -297,7 +297,7 @@ fn times(t: &Times) -> String {
 }
 
 /// Formats a trial of a search in one line.
-pub fn trial_line(r: &TrialRecord) -> String {
+pub fn trial_line(r: &TrialRecord, unit: &str) -> String {
     let t = &r.trial;
     let verdict = match (&t.void.0, t.passed) {
         (Some(why), _) => format!("void: {why}"),
@@ -322,5 +322,6 @@ pub fn trial_line(r: &TrialRecord) -> String {
             format!("{failed}lost {}{invalid} of {}{behind} ({limiter})", t.lost, t.sent)
         }
     };
-    format!("{:>11} qps  p99 {:>9}  {verdict}", thousands(r.rate_qps), time_us(t.latency_us.p99))
+    let (number, p99) = (thousands(r.rate_qps), time_us(t.latency_us.p99));
+    format!("{number:>11} {unit}  p99 {p99:>9}  {verdict}")
 }

@@ -186,7 +186,7 @@ impl Setup {
         setup.workload.use_names(spec.first_name, spec.names);
         if let Workload::Namespace(names) = &mut setup.request.workload {
             // Also for a Tester elsewhere, which gets only the request.
-            (names.first, names.names) = (names.first + spec.first_name, Some(spec.names));
+            (names.first, names.names) = (names.first + spec.first_name, setup.workload.names());
         }
         setup
     }

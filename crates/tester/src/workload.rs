@@ -193,11 +193,11 @@ impl WorkloadPlan {
         }
     }
 
-    /// Skips `first` names, and uses `names` names from there; for a namespace.
+    /// Skips `first` names, and uses `names` names from there, or all if there are fewer; for a namespace.
     pub(crate) fn use_names(&mut self, first: u64, names: u64) {
         if let WorkloadPlan::Namespace(spec) | WorkloadPlan::Repeating(spec, _) = self {
             spec.first += first;
-            spec.names = names;
+            spec.names = names.min(spec.names);
         }
     }
 

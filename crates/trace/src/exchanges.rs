@@ -1,6 +1,7 @@
 //! Queries of a capture with the octets of their replies, in the order of the queries.
 //!
-//! A reply belongs to the last query with its addresses and ports, transport, id and question, at most 10 s before it. At most
+//! A reply belongs to the last query with its addresses and ports, transport, id and question, at most 10 s before it. A query that is
+//! sent again before its reply is one query, at the time of its last copy. At most
 //! 65,536 queries and 64 MiB wait for replies and for the queries before them; the oldest then goes without one.
 
 use std::collections::{HashMap, VecDeque};
@@ -38,6 +39,8 @@ pub struct LeftOut {
     pub malformed: u64,
     /// Number of queries with a truncated reply: the client asks again over TCP.
     pub truncated: u64,
+    /// Number of queries that the client sent again before their reply.
+    pub repeated: u64,
 }
 
 /// The fields that a query and its reply share: client, server, whether TCP, id, question with the name in lower case.
@@ -47,9 +50,20 @@ type Key = (SocketAddr, SocketAddr, bool, u16, Name, Qtype, Qclass);
 struct Waiting {
     key: Key,
     exchange: Exchange,
-    /// Whether the reply has come; that of a truncated one is left out.
-    answered: bool,
-    truncated: bool,
+    state: State,
+}
+
+/// What has become of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It waits for its reply.
+    Open,
+    /// It has its reply.
+    Answered,
+    /// Its reply is truncated: it is left out.
+    Truncated,
+    /// It was sent again: it is left out.
+    Repeated,
 }
 
 /// A matcher of queries and replies.
@@ -99,16 +113,21 @@ impl Exchanges {
     }
 
     fn query(&mut self, key: Key, message: &Message<'_>) {
-        self.open.insert(key, self.first + self.waiting.len() as u64);
+        let before = self.open.insert(key, self.first + self.waiting.len() as u64);
+        if let Some(query) =
+            before.and_then(|number| self.waiting.get_mut((number - self.first) as usize))
+        {
+            query.state = State::Repeated;
+        }
         self.octets += message.bytes.len();
         let exchange = Exchange { at: message.at, query: message.bytes.to_vec(), reply: None };
-        self.waiting.push_back(Waiting { key, exchange, answered: false, truncated: false });
+        self.waiting.push_back(Waiting { key, exchange, state: State::Open });
     }
 
     fn reply(&mut self, key: &Key, bytes: &[u8], truncated: bool) {
         let Some(number) = self.open.remove(key) else { return };
         let Some(query) = self.waiting.get_mut((number - self.first) as usize) else { return };
-        (query.answered, query.truncated) = (true, truncated);
+        query.state = if truncated { State::Truncated } else { State::Answered };
         query.exchange.reply = Some(bytes.to_vec());
         self.octets += bytes.len();
     }
@@ -126,7 +145,7 @@ impl Exchanges {
 
     /// Calls `visit` with the answered queries before the first that waits.
     fn release(&mut self, visit: &mut impl FnMut(Exchange)) {
-        while self.waiting.front().is_some_and(|query| query.answered) {
+        while self.waiting.front().is_some_and(|query| query.state != State::Open) {
             self.pop(visit);
         }
     }
@@ -140,10 +159,10 @@ impl Exchanges {
         self.first += 1;
         let reply = query.exchange.reply.as_ref().map_or(0, Vec::len);
         self.octets -= query.exchange.query.len() + reply;
-        if query.truncated {
-            self.left_out.truncated += 1;
-        } else {
-            visit(query.exchange);
+        match query.state {
+            State::Open | State::Answered => visit(query.exchange),
+            State::Truncated => self.left_out.truncated += 1,
+            State::Repeated => self.left_out.repeated += 1,
         }
         true
     }
@@ -192,10 +211,13 @@ mod tests {
             (2, 1, bytes(7, b'b', 0x81)),
             (2, 2, bytes(7, b'B', 0x85)),
             (2, 1, bytes(7, b'a', 0x81)),
-            // Sent twice: the reply is that of the second.
+            // Sent twice: one query. After its reply, and after 10 s, it is another.
             (3, 1, bytes(9, b'c', 1)),
             (4, 1, bytes(9, b'c', 1)),
             (5, 1, bytes(9, b'c', 0x81)),
+            (6, 1, bytes(9, b'c', 1)),
+            (16, 1, bytes(9, b'c', 1)),
+            (17, 1, bytes(9, b'c', 0x81)),
         ]);
         let shown: Vec<_> = found
             .iter()
@@ -204,11 +226,12 @@ mod tests {
         let wanted = [
             (1.0, 'a', Some(0x81)),
             (1.0, 'b', Some(0x85)),
-            (3.0, 'c', None),
             (4.0, 'c', Some(0x81)),
+            (6.0, 'c', None),
+            (16.0, 'c', Some(0x81)),
         ];
         assert_eq!(shown, wanted);
-        assert_eq!(left_out, LeftOut::default());
+        assert_eq!(left_out, LeftOut { repeated: 1, ..LeftOut::default() });
     }
 
     #[test]
@@ -223,12 +246,12 @@ mod tests {
             (12, 1, vec![1, 2]),
         ]);
         assert_eq!((found.len(), &found[0].reply), (1, &None));
-        assert_eq!(left_out, LeftOut { other_opcodes: 1, malformed: 1, truncated: 1 });
+        assert_eq!(left_out, LeftOut { other_opcodes: 1, malformed: 1, truncated: 1, repeated: 0 });
     }
 
     proptest! {
         #[test]
-        fn every_query_comes_out_once(
+        fn every_query_comes_out_once_unless_it_is_sent_again(
             messages in prop::collection::vec((0u64..40, 0u16..3, 0u8..3, b'a'..b'd', prop::bool::ANY), 0..60),
         ) {
             let mut messages: Vec<_> = messages
@@ -236,13 +259,15 @@ mod tests {
                 .map(|(at, client, id, name, reply)| (at, client, bytes(id, name, if reply { 0x81 } else { 1 })))
                 .collect();
             messages.sort_by_key(|(at, ..)| *at);
-            let (found, _) = run(&messages);
-            let queries: Vec<_> = messages.iter().filter(|(.., bytes)| bytes[2] == 1).collect();
-            prop_assert_eq!(found.len(), queries.len());
-            for (exchange, (at, _, bytes)) in found.iter().zip(queries) {
-                prop_assert_eq!((exchange.at, &exchange.query), (Nanos::from_secs(*at), bytes));
+            let (found, left_out) = run(&messages);
+            let queries = messages.iter().filter(|(.., bytes)| bytes[2] == 1);
+            prop_assert_eq!(found.len() as u64 + left_out.repeated, queries.clone().count() as u64);
+            // They are a part of the queries, in their order.
+            let mut queries = queries.map(|(at, _, bytes)| (Nanos::from_secs(*at), bytes));
+            for exchange in &found {
+                prop_assert!(queries.any(|query| query == (exchange.at, &exchange.query)));
                 if let Some(reply) = &exchange.reply {
-                    prop_assert_eq!((reply[1], reply[13]), (bytes[1], bytes[13]));
+                    prop_assert_eq!((reply[1], reply[13]), (exchange.query[1], exchange.query[13]));
                 }
             }
         }

@@ -11,25 +11,30 @@
 
 mod behaviour;
 mod file;
+mod synthetic;
 
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use measure::{Nanos, Rng};
 use wire::Header;
 
 use crate::capture::{Capture, CaptureError};
-use crate::messages::Message;
+use crate::messages::{Message, Messages, Transport};
 use crate::source;
+
+pub use self::synthetic::{QUERIES_PER_VISIT, Synthetic};
 
 /// Largest number of clients.
 pub const MAX_CLIENTS: usize = 1 << 20;
 /// Largest number of queries; they take a gibibyte.
 pub const MAX_QUERIES: usize = 1 << 26;
-/// Largest size of all different messages together, in octets.
+/// Largest memory of all different messages together, in octets: of each its own, and [`MESSAGE_COST`].
 pub const MAX_OCTETS: usize = 1 << 30;
+/// Memory that a message takes besides its octets, about.
+const MESSAGE_COST: usize = 64;
 /// Shortest slice that is chosen without being asked for.
 const SHORTEST_SLICE: Nanos = Nanos::from_secs(1);
 
@@ -109,6 +114,11 @@ pub enum TooFew {
     /// More than a population may have.
     #[error("{0} clients: a population has {MAX_CLIENTS} at most")]
     Most(usize),
+    /// More queries than a population may have.
+    #[error(
+        "{0} clients have too many queries: a population has {MAX_QUERIES} at most; take a shorter time"
+    )]
+    Queries(usize),
 }
 
 /// Collects the queries of a capture.
@@ -116,7 +126,8 @@ pub enum TooFew {
 pub struct Collector {
     population: Population,
     numbers: HashMap<IpAddr, u32>,
-    by_message: HashMap<Box<[u8]>, u32>,
+    /// The different messages with their numbers.
+    messages: HashMap<Box<[u8]>, u32>,
     octets: usize,
     /// Number of queries that were left out: cut, without a header, or beyond a limit.
     pub left_out: u64,
@@ -125,6 +136,14 @@ pub struct Collector {
 }
 
 impl Collector {
+    /// Collects the queries of a capture to its end, or to where it is damaged, which the error tells.
+    ///
+    /// # Errors
+    /// That of the capture; what was read before is collected.
+    pub fn read(&mut self, capture: &mut Capture, ports: &[u16]) -> Result<(), CaptureError> {
+        Messages::new(ports.to_vec()).read(capture, |message| self.add(message))
+    }
+
     /// Adds a message if it is a query.
     pub fn add(&mut self, message: &Message<'_>) {
         let Some(header) = Header::read(message.bytes) else {
@@ -145,7 +164,7 @@ impl Collector {
         let known = self.numbers.get(&client).copied();
         if self.population.queries.len() == MAX_QUERIES
             || (known.is_none() && self.numbers.len() == MAX_CLIENTS)
-            || self.octets + message.bytes.len() > MAX_OCTETS
+            || self.octets + message.bytes.len() + MESSAGE_COST > MAX_OCTETS
         {
             self.full = true;
             return None;
@@ -158,13 +177,12 @@ impl Collector {
         });
         let mut octets: Box<[u8]> = message.bytes.into();
         octets[..2].fill(0);
-        let message_number = match self.by_message.get(&octets) {
+        let message_number = match self.messages.get(&octets) {
             Some(&known) => known,
             None => {
-                let next = self.population.messages.len() as u32;
-                self.octets += octets.len();
-                self.population.messages.push(octets.clone());
-                self.by_message.insert(octets, next);
+                let next = self.messages.len() as u32;
+                self.octets += octets.len() + MESSAGE_COST;
+                self.messages.insert(octets, next);
                 next
             }
         };
@@ -176,6 +194,10 @@ impl Collector {
     /// Returns the population; times count from the first query.
     pub fn finish(self) -> Population {
         let mut population = self.population;
+        population.messages.resize_with(self.messages.len(), Box::default);
+        for (octets, number) in self.messages {
+            population.messages[number as usize] = octets;
+        }
         // Frames of several cores, or of a server's threads, may be out of order.
         population.queries.sort_by_key(|entry| entry.at);
         let first = population.queries.first().map_or(Nanos::ZERO, |entry| entry.at);
@@ -206,6 +228,24 @@ impl Population {
     /// Returns the length of the time that the population covers: after it a replay begins again.
     pub fn period(&self) -> Nanos {
         self.period
+    }
+
+    /// Calls `visit` with each query, in the order of time, as a message over UDP from its client to an unspecified server.
+    pub fn messages(&self, mut visit: impl FnMut(&Message<'_>)) {
+        let destination = SocketAddr::from(([0, 0, 0, 0], 53));
+        for (number, query) in (1..).zip(self.queries()) {
+            visit(&Message {
+                frame: number,
+                at: query.at,
+                source: SocketAddr::new(self.clients[query.client as usize], 0),
+                destination,
+                transport: Transport::Udp,
+                fragmented: false,
+                cut: false,
+                len: query.message.len(),
+                bytes: query.message,
+            });
+        }
     }
 
     /// Returns the time of the last query.
@@ -273,8 +313,9 @@ impl Population {
         (self.period.0 / length.0.max(1)).max(1)
     }
 
-    /// Returns the number of clients that slices of this length have together.
-    fn clients_in(&self, length: Nanos) -> usize {
+    /// Returns the number of clients that slices of this length have together; a longer one is all of the time.
+    pub fn clients_in(&self, length: Nanos) -> usize {
+        let length = length.min(self.period).max(Nanos(1));
         let whole = self.slices(length);
         let mut last = vec![u64::MAX; self.clients.len()];
         let mut found = 0;

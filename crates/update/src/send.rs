@@ -23,8 +23,6 @@ use crate::connection::Connection;
 use crate::outcome::{NOERROR, rcode_name};
 use crate::{Key, Outcome, Tally, TsigError, Update, UpdateReader};
 
-/// Interval at which a waiting worker checks whether it must end.
-const LOOK: Duration = Duration::from_millis(100);
 /// Number of successive updates without a reply after which the primary counts as ended.
 const SILENCE: u32 = 5;
 /// RCODEs that every further update would get too.
@@ -218,14 +216,7 @@ impl<R: BufRead> Shared<'_, R> {
 
     /// Waits until an update is due; false when all is over before.
     fn wait(&self, due: Instant) -> bool {
-        while !self.is_over() {
-            let left = due.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            std::thread::sleep(left.min(LOOK));
-        }
-        false
+        zone::wait_until(due, || self.is_over())
     }
 
     /// Kills the primary when its time has come.

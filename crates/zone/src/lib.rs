@@ -24,6 +24,7 @@ mod reader;
 pub mod slice;
 pub mod stats;
 mod text;
+mod wait;
 mod words;
 mod writer;
 
@@ -31,5 +32,6 @@ pub use background_writer::BackgroundWriter;
 pub use data_text::data_text;
 pub use generate::{Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords};
 pub use reader::{Notes, Reader, Record, ZoneFileError};
+pub use wait::wait_until;
 pub use words::period;
 pub use writer::ZoneWriter;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use lab::CpuList;
-use lab::agent::Remote;
+use lab::agent::{Remote, Task};
 
 use crate::arguments::remote;
 
@@ -14,9 +14,10 @@ const SSH: &str =
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "The server's host")]
 pub(crate) struct DutArgs {
-    /// The host of a server that runs elsewhere, reached by ssh: this program is brought there and probes the server's CPU, the
-    /// drops and the stalls of its cores, so that the limiter can be named
-    #[arg(long, value_name = "[USER@]HOST", value_parser = remote::host, requires = "dut_process")]
+    /// The host of a server elsewhere, reached by ssh: this program is brought there and probes the server's CPU, the drops and
+    /// the stalls of its cores, so that the limiter can be named; `run` without --dut-process also configures and starts its
+    /// servers there
+    #[arg(long, value_name = "[USER@]HOST", value_parser = remote::host)]
     dut: Option<String>,
     /// Name of the server's processes there, as `ps -eo comm` shows it
     #[arg(long, value_name = "NAME", value_parser = remote::process, requires = "dut")]
@@ -35,16 +36,22 @@ impl DutArgs {
         self.dut.is_some()
     }
 
-    /// Returns the host, where the server has the cores `cpus` (those on which it may run if that is `None`).
+    /// Returns whether a server that runs there already is watched.
+    pub(crate) fn watches(&self) -> bool {
+        self.dut_process.is_some()
+    }
+
+    /// Returns the host, where a server that is watched has the cores `cpus` (those on which it may run if that is `None`).
     pub(crate) fn remote(&self, cpus: Option<&CpuList>) -> Option<Remote> {
-        let (host, process) = (self.dut.clone()?, self.dut_process.clone()?);
+        let watch =
+            |process: &String| Task::Watch { process: process.clone(), cpus: cpus.cloned() };
+        Some(self.to(self.dut.clone()?, self.dut_process.as_ref().map_or(Task::Start, watch)))
+    }
+
+    /// Returns the way to a host for a task.
+    pub(crate) fn to(&self, host: String, task: Task) -> Remote {
         let shell = self.ssh.as_deref().unwrap_or(SSH);
-        Some(Remote {
-            host,
-            shell: shell.split_whitespace().map(str::to_owned).collect(),
-            process,
-            cpus: cpus.cloned(),
-            program: self.dut_program.clone(),
-        })
+        let shell = shell.split_whitespace().map(str::to_owned).collect();
+        Remote { host, shell, task, program: self.dut_program.clone() }
     }
 }

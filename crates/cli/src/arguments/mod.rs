@@ -4,6 +4,7 @@ pub(crate) mod address;
 pub(crate) mod certificate;
 pub(crate) mod choice;
 pub(crate) mod dut;
+pub(crate) mod elsewhere;
 pub(crate) mod engine;
 pub(crate) mod fields;
 pub(crate) mod hosts;

@@ -1,130 +1,279 @@
-//! `dnsdyno agent`: watches a server on this host for a Tester elsewhere, which starts it by ssh.
+//! `dnsdyno agent`: watches a server on this host for a Tester elsewhere, or starts one for it; the Tester starts it by ssh.
 
 use std::io::{self, BufRead, Read, Write};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TrySendError};
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use lab::CpuList;
-use lab::agent::{Order, Reply, Seen, allowed_cpus, named};
+use lab::agent::{Greeting, Order, Reply, Seen, allowed_cpus, named, own_addresses};
 use lab::probe::HostProbe;
+use lab::{CpuList, Entered, Network, ServerHost};
 use measure::stall::Side;
+use nix::unistd::getpgrp;
 use tester::CoreWatch;
 
 use crate::arguments::remote;
 use crate::failure::Failure;
+use crate::process::outside;
 
-pub(crate) const NOTES: &str = "`dnsdyno load --dut HOST` starts it on the server's host and removes it. It reads orders from its \
-standard input, one line of JSON each, and ends with it, or when no order comes for a minute beyond the expected end of a trial.";
+pub(crate) const NOTES: &str = "`dnsdyno load --dut HOST` and `dnsdyno run --dut HOST` start it on the server's host and remove it. \
+It reads orders from its standard input, one line of JSON each, and ends with it, or when nothing is heard of the Tester for half a \
+minute. With --start what it has started ends with it, however it ends.";
 
-/// Time within which the first order must come, and each one outside of trials.
-const IDLE: Duration = Duration::from_secs(60);
-/// Longest time of a trial, in seconds: a year and a day.
+/// Time within which the first order must come: the program may still be brought to other hosts.
+const FIRST: Duration = Duration::from_secs(300);
+/// Time within which the next sign of the Tester must come.
+const IDLE: Duration = Duration::from_secs(30);
+/// Longest step of a wait.
+const STEP: Duration = Duration::from_millis(500);
+/// Longest time until a trial begins, in seconds: a year and a day.
 const MOST_S: f64 = 366.0 * 86_400.0;
+
+/// Environment variable of the process in the lab: the process group of the one outside.
+const GROUP: &str = "DNSDYNO_AGENT_GROUP";
 
 /// Number of orders that wait to be carried out.
 const WAITING: usize = 16;
 /// Longest order, in bytes.
-const LONGEST: u64 = 4_096;
+const LONGEST: u64 = 1 << 20;
 
 /// `dnsdyno agent`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AgentArgs {
-    /// Name of the server's processes
-    #[arg(long, value_name = "NAME", value_parser = remote::process)]
-    process: String,
+    /// Watch a running server: the name of its processes
+    #[arg(long, value_name = "NAME", value_parser = remote::process, required_unless_present = "start")]
+    process: Option<String>,
+    /// Start what the Tester asks for, in a pid namespace that ends with this process
+    #[arg(long, conflicts_with_all = ["process", "cpus"])]
+    start: bool,
     /// The server's cores [default: those on which its processes may run]
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuList>,
 }
 
-/// A server, and what watches it during a trial.
-struct Watched {
-    pids: Vec<u32>,
-    cpus: CpuList,
-    running: Option<(HostProbe, CoreWatch)>,
+/// What is watched during a trial.
+enum Watched<'a> {
+    /// A server that the user runs.
+    Known { name: String, pids: Vec<u32>, cpus: Option<CpuList> },
+    /// What was started here.
+    Started(Box<ServerHost<'a>>),
 }
 
-impl Watched {
-    /// Finds the server.
-    fn new(args: &AgentArgs) -> Result<Self, String> {
-        let pids = named(&args.process);
+impl Watched<'_> {
+    /// Finds the server that the user runs.
+    fn known(name: &str, cpus: Option<&CpuList>) -> Result<Self, String> {
+        let (pids, name) = (named(name), name.to_owned());
         if pids.is_empty() {
-            return Err(format!(
-                "no process is named `{}` (as `ps -eo comm` shows it)",
-                args.process
-            ));
+            return Err(format!("no process is named `{name}` (as `ps -eo comm` shows it)"));
         }
-        let cpus = args.cpus.clone().or_else(|| allowed_cpus(&pids));
-        Ok(Watched { cpus: cpus.unwrap_or_else(CpuList::allowed), pids, running: None })
+        Ok(Watched::Known { name, pids, cpus: cpus.cloned() })
     }
 
-    /// Carries out an order; returns the reply, and how long to wait for the next order.
-    fn reply(&mut self, order: &Order) -> (Reply, Duration) {
-        match *order {
-            Order::Clock => (Reply::Clock { now_ns: engine::clock::monotonic().0 }, IDLE),
-            Order::Begin { at_most_s } => {
-                let probe = HostProbe::begin(self.pids.clone(), self.cpus.clone());
-                let cores = self.cpus.cpus().iter().map(|cpu| (Side::Dut, *cpu));
-                self.running = Some((probe, CoreWatch::start(cores)));
-                (Reply::Begun, Duration::from_secs_f64(at_most_s.clamp(0.0, MOST_S)) + IDLE)
+    /// Returns its processes, and its cores.
+    fn place(&self) -> (Vec<u32>, CpuList) {
+        match self {
+            Watched::Known { pids, cpus, .. } => {
+                let cpus = cpus.clone().or_else(|| allowed_cpus(pids));
+                (pids.clone(), cpus.unwrap_or_else(CpuList::allowed))
             }
-            Order::End { sending_s } => match self.running.take() {
-                Some((probe, watch)) => {
-                    (Reply::Seen(Box::new(self.seen(probe, watch, sending_s))), IDLE)
-                }
-                None => (Reply::Refused { why: "no trial had begun".to_owned() }, IDLE),
-            },
+            Watched::Started(host) => (host.pids(), host.cpus()),
         }
     }
 
-    fn seen(&self, probe: HostProbe, watch: CoreWatch, sending_s: f64) -> Seen {
-        let disturbances = watch.end();
-        let (usage, receive_drops) = probe.end(sending_s, &disturbances.watched);
-        let alive = self.pids.iter().all(|pid| lab::probe::procfs::read_stat(*pid).is_some());
-        Seen { usage, cpus: self.cpus.cpus().to_vec(), receive_drops, disturbances, alive }
+    /// Looks for the server again, if it was started anew since the last trial.
+    fn look_again(&mut self) {
+        if let Watched::Known { name, pids, .. } = self
+            && !alive(pids)
+        {
+            *pids = named(name);
+        }
+    }
+}
+
+/// Returns whether all processes run.
+fn alive(pids: &[u32]) -> bool {
+    !pids.is_empty() && pids.iter().all(|pid| lab::probe::procfs::read_stat(*pid).is_some())
+}
+
+/// A trial that is watched.
+struct Trial {
+    pids: Vec<u32>,
+    cpus: CpuList,
+    probe: HostProbe,
+    cores: CoreWatch,
+}
+
+/// The agent: what it watches, and whether a trial runs.
+struct Agent<'a> {
+    watched: Watched<'a>,
+    /// When a trial will begin.
+    due: Option<Instant>,
+    trial: Option<Trial>,
+}
+
+impl Agent<'_> {
+    /// Carries out an order; returns the reply, if it has one.
+    fn reply(&mut self, order: &Order) -> Option<Reply> {
+        if let Watched::Started(host) = &mut self.watched
+            && let Some(reply) = host.reply(order)
+        {
+            return Some(reply);
+        }
+        Some(match *order {
+            Order::Alive => return None,
+            Order::Clock => Reply::Clock { now_ns: engine::clock::monotonic().0 },
+            Order::Begin { in_s } => {
+                let time = Duration::from_secs_f64(in_s.clamp(0.0, MOST_S));
+                (self.trial, self.due) = (None, Some(Instant::now() + time));
+                self.begin_if_due();
+                Reply::Begun
+            }
+            Order::End { sending_s } => match self.trial.take() {
+                Some(trial) => Reply::Seen(Box::new(trial.end(sending_s))),
+                None => Reply::Refused { why: "no trial had begun".to_owned() },
+            },
+            _ => Reply::Refused { why: "this agent starts nothing: it watches".to_owned() },
+        })
+    }
+
+    /// Begins to watch a trial, when it is time.
+    fn begin_if_due(&mut self) {
+        if self.due.is_none_or(|due| Instant::now() < due) {
+            return;
+        }
+        self.due = None;
+        self.watched.look_again();
+        let (pids, cpus) = self.watched.place();
+        let probe = HostProbe::begin(pids.clone(), cpus.clone());
+        let sides = cpus.cpus().iter().map(|cpu| (Side::Dut, *cpu));
+        let cores = CoreWatch::start(sides);
+        self.trial = Some(Trial { pids, cpus, probe, cores });
+    }
+
+    /// Returns how long the next order is waited for at the most.
+    fn step(&self) -> Duration {
+        let due = self.due.map(|due| due.saturating_duration_since(Instant::now()));
+        due.map_or(STEP, |due| due.min(STEP))
+    }
+
+    /// Carries out orders until the Tester is gone, or the user ends this process.
+    fn serve(&mut self, orders: &Receiver<Heard>, ended: &AtomicBool) -> Result<(), Failure> {
+        let (mut heard, mut patience) = (Instant::now(), FIRST);
+        while !ended.load(Ordering::Relaxed) {
+            let order = orders.recv_timeout(self.step());
+            self.begin_if_due();
+            let order = match order {
+                Ok(order) => order,
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() < patience => continue,
+                // The Tester has gone, or its link.
+                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return Ok(()),
+            };
+            let reply = match order {
+                Ok(order) => self.reply(&order),
+                Err(why) => Some(Reply::Refused { why: format!("this is no order: {why}") }),
+            };
+            if let Some(reply) = reply {
+                say(&reply).map_err(Failure::run)?;
+            }
+            (heard, patience) = (Instant::now(), IDLE);
+        }
+        Ok(())
+    }
+}
+
+impl Trial {
+    fn end(self, sending_s: f64) -> Seen {
+        let disturbances = self.cores.end();
+        let (usage, receive_drops) = self.probe.end(sending_s, &disturbances.watched);
+        let (alive, cpus) = (alive(&self.pids), self.cpus.cpus().to_vec());
+        Seen { usage, cpus, receive_drops, disturbances, alive }
     }
 }
 
 pub(crate) fn run(args: &AgentArgs) -> Result<(), Failure> {
-    let mut watched = match Watched::new(args) {
+    let Some(process) = &args.process else { return start() };
+    let watched = match Watched::known(process, args.cpus.as_ref()) {
         Ok(watched) => watched,
-        Err(why) => {
-            say(&Reply::Refused { why }).map_err(Failure::run)?;
-            return Err(Failure::Silent);
-        }
+        Err(why) => return refuse(why),
     };
+    let (pids, cpus) = watched.place();
+    let greeting = Greeting {
+        processes: pids.len(),
+        cpus: cpus.cpus().to_vec(),
+        group: getpgrp().as_raw(),
+        ..greeting()
+    };
+    let ended = Arc::new(AtomicBool::new(false));
+    say(&Reply::Ready(Box::new(greeting))).map_err(Failure::run)?;
+    Agent { watched, due: None, trial: None }.serve(&orders(ended.clone()), &ended)
+}
+
+/// Starts parts for the Tester, in a pid namespace.
+fn start() -> Result<(), Failure> {
+    // Numbers of processes mean something else inside.
+    let group = (GROUP, getpgrp().as_raw().to_string());
+    let lab = match lab::enter_with(&[group], Network::Outside) {
+        Ok(Entered::Inside(lab)) => lab,
+        Ok(Entered::Outside(code)) => return outside(code),
+        Err(error) => return refuse(error.to_string()),
+    };
+    let host = match ServerHost::new(&lab) {
+        Ok(host) => Box::new(host),
+        Err(error) => return refuse(error.to_string()),
+    };
+    let group = std::env::var(GROUP).ok().and_then(|group| group.parse().ok());
+    let greeting = Greeting {
+        cpus: lab.allowed_cpus().cpus().to_vec(),
+        root: lab.privileged(),
+        group: group.unwrap_or_default(),
+        ..greeting()
+    };
+    say(&Reply::Ready(Box::new(greeting))).map_err(Failure::run)?;
+    // A start that is under way ends when the Tester is gone.
+    let ended = lab.interrupted().clone();
+    let orders = orders(ended.clone());
+    Agent { watched: Watched::Started(host), due: None, trial: None }.serve(&orders, &ended)
+}
+
+/// Returns what every agent says of itself.
+fn greeting() -> Greeting {
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    say(&Reply::Ready { version, processes: watched.pids.len() }).map_err(Failure::run)?;
+    Greeting { version, addresses: own_addresses(), ..Greeting::default() }
+}
+
+/// Says why there is nothing to do.
+fn refuse(why: String) -> Result<(), Failure> {
+    say(&Reply::Refused { why }).map_err(Failure::run)?;
+    Err(Failure::Silent)
+}
+
+/// An order as it came, or what is wrong with it.
+type Heard = Result<Order, String>;
+
+/// Reads orders on a thread; `ended` is set at their end, also while an order is carried out.
+fn orders(ended: Arc<AtomicBool>) -> Receiver<Heard> {
     let (sender, orders) = mpsc::sync_channel(WAITING);
     std::thread::spawn(move || {
         let mut input = io::stdin().lock();
         loop {
             let mut line = String::new();
-            match input.by_ref().take(LONGEST).read_line(&mut line) {
-                Ok(1..) if sender.send(line).is_ok() => {}
-                _ => return,
+            let Ok(1..) = input.by_ref().take(LONGEST).read_line(&mut line) else { break };
+            let sent = match serde_json::from_str(&line) {
+                // One that waits says as much as several.
+                Ok(Order::Alive) => {
+                    !matches!(sender.try_send(Ok(Order::Alive)), Err(TrySendError::Disconnected(_)))
+                }
+                order => sender.send(order.map_err(|e| e.to_string())).is_ok(),
+            };
+            if !sent {
+                break;
             }
         }
+        ended.store(true, Ordering::Relaxed);
     });
-    let mut patience = IDLE;
-    loop {
-        let line = match orders.recv_timeout(patience) {
-            Ok(line) => line,
-            // The Tester has gone, or its link.
-            Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return Ok(()),
-        };
-        let reply = match serde_json::from_str(&line) {
-            Ok(order) => {
-                let (reply, until) = watched.reply(&order);
-                // Orders for the time do not shorten a trial.
-                patience = if order == Order::Clock { patience } else { until };
-                reply
-            }
-            Err(error) => Reply::Refused { why: format!("this is no order: {error}") },
-        };
-        say(&reply).map_err(Failure::run)?;
-    }
+    orders
 }
 
 /// Writes a reply.

@@ -175,7 +175,7 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {
         for cell in run.results.iter().filter(|_| args.trials) {
             writeln!(out, "\n{}", report::view::cell_name(cell))?;
             for trial in &cell.trials {
-                writeln!(out, "  {}", report::trial_line(trial))?;
+                writeln!(out, "  {}", report::trial_line(trial, cell.capacity_unit()))?;
             }
         }
         if !args.files {

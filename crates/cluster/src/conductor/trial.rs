@@ -52,6 +52,12 @@ impl<L: Link> Conductor<L> {
         live: &Live,
         stop: &AtomicBool,
     ) -> Result<Trial, NoTrial> {
+        if let Err(why) = serde_json::to_vec(request) {
+            let why = format!(
+                "the load cannot be sent to other hosts: {why}; give its files names in UTF-8"
+            );
+            return Err(NoTrial::Refused(why));
+        }
         let mut shares = loop {
             self.enough()?;
             if let Some(shares) = self.ready(request, stop)? {

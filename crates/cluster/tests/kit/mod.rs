@@ -1,7 +1,6 @@
 //! Hosts for the ranks of a job: network namespaces on a switch, or this host alone.
 
-// Each test uses a part of it.
-#![allow(dead_code)]
+mod authdns;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,8 +11,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use measure::Nanos;
 use record::Trial;
 use tempfile::TempDir;
+
+pub(crate) use authdns::AuthDns;
 
 /// Time within which something must have happened that happens soon.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -154,6 +156,90 @@ impl Hosts {
         command.args(["--map-by", "node"]);
         command
     }
+
+    /// The processes on a host.
+    fn processes(&self, host: usize) -> Vec<u32> {
+        let found = Command::new("ip").args(["netns", "pids", &self.namespace(host)]).output();
+        let pids = String::from_utf8_lossy(&found.expect("starts").stdout).into_owned();
+        pids.lines().filter_map(|pid| pid.trim().parse().ok()).collect()
+    }
+
+    /// Open MPI's daemon on a host.
+    pub(crate) fn daemon(&self, host: usize) -> Option<u32> {
+        let is_daemon = |pid: &u32| program(*pid).is_some_and(|path| path.ends_with("orted"));
+        self.processes(host).into_iter().find(is_daemon)
+    }
+
+    /// Takes the link of a host down, at the switch.
+    pub(crate) fn cut_off(&self, host: usize) {
+        let (switch, port) = (self.namespace(0), format!("p{host}"));
+        run(&["ip", "-n", &switch, "link", "set", "dev", &port, "down"]);
+    }
+
+    /// Waits until no process is left on any host.
+    pub(crate) fn nothing_is_left(&self) {
+        soon("all processes on the hosts have ended", || {
+            (1..=self.count).all(|host| self.processes(host).is_empty()).then_some(())
+        });
+    }
+
+    /// Starts a capture of what reaches a host, into a file of this name.
+    pub(crate) fn capture(&self, host: usize, name: &str) -> Capture {
+        let file = self.dir.path().join(name);
+        let mut command = self.on(host, "tcpdump");
+        command.args([
+            "-Z",
+            "root",
+            "-i",
+            "eth0",
+            "-Q",
+            "in",
+            "-B",
+            "65536",
+            "-s",
+            "200",
+            "--immediate-mode",
+        ]);
+        // Each packet is in the file as soon as tcpdump has read it.
+        command
+            .args(["--time-stamp-precision", "nano", "-U", "-w"])
+            .arg(&file)
+            .args(["udp", "port", "53"]);
+        let capture = Capture { process: start(command), file };
+        soon("the capture has begun", || capture.file.exists().then_some(()));
+        capture
+    }
+}
+
+/// A capture that tcpdump writes; it ends when dropped.
+pub(crate) struct Capture {
+    process: Child,
+    file: PathBuf,
+}
+
+impl Capture {
+    /// Waits until `count` queries to `server` are in the capture, and ends it; returns when they arrived.
+    pub(crate) fn end(mut self, server: SocketAddr, count: u64) -> Vec<Nanos> {
+        let read = || {
+            let mut capture = trace::Capture::open(&self.file)?;
+            trace::Served::read(&mut capture, server).map(|served| served.arrivals)
+        };
+        // At a signal tcpdump ends without the packets that it has not read yet. The last one in the file may be half there.
+        soon("all queries are in the capture", || {
+            let arrivals = read().ok()?;
+            (arrivals.len() as u64 >= count).then_some(())
+        });
+        signal(self.process.id(), "INT");
+        self.process.wait().expect("ends");
+        read().expect("a whole capture")
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 impl Drop for Hosts {
@@ -193,7 +279,7 @@ pub(crate) fn arguments(
     command.args(["load", &target.to_string()]);
     command.args([
         "--namespace",
-        "10.0.0.0/16",
+        "10.0.0.0/8",
         "--type",
         "A",
         "--rate",
@@ -237,15 +323,19 @@ pub(crate) fn rank(dir: &Path, rank: usize) -> Option<u32> {
 
 /// The processes of all ranks of the job that writes into `dir`.
 pub(crate) fn ranks(dir: &Path) -> Vec<u32> {
-    let program = cargo_bin("dnsdyno-cluster");
+    let rank = Some(cargo_bin("dnsdyno-cluster"));
     let of_job = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).into_owned();
-        let runs = fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
-        runs && line.contains(&json(dir).display().to_string())
+        program(*pid) == rank && line.contains(&json(dir).display().to_string())
     };
     let entries = fs::read_dir("/proc").expect("readable").flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(of_job).collect()
+}
+
+/// The program that a process runs.
+fn program(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
 /// Sends a signal, by its name without SIG.
@@ -253,22 +343,16 @@ pub(crate) fn signal(pid: u32, name: &str) {
     run(&["kill", &format!("-{name}"), &pid.to_string()]);
 }
 
-/// Waits until a trial runs: its queries reach the AuthDNS some seconds after the ranks have started.
-pub(crate) fn running(dir: &Path) {
-    soon("the ranks are there", || (ranks(dir).len() > 1).then_some(()));
-    std::thread::sleep(Duration::from_secs(6));
-}
-
-/// Number of ranks on the hosts that serve a dnsdyno.
-pub(crate) fn serving(hosts: &Hosts) -> usize {
-    let program = cargo_bin("dnsdyno-cluster");
-    let of = |host: usize| {
-        let found = Command::new("ip").args(["netns", "pids", &hosts.namespace(host)]).output();
-        let found = found.expect("starts").stdout;
-        let pids = String::from_utf8_lossy(&found).into_owned();
-        let runs =
-            |pid: &&str| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
-        pids.lines().filter(runs).count()
-    };
-    (1..=hosts.count).map(of).sum()
+/// The library that gives a program another clock; `None` without it.
+pub(crate) fn libfaketime() -> Option<PathBuf> {
+    // Debian has a folder for each architecture.
+    let folders =
+        fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    let folders = folders.chain(["/usr/lib", "/usr/lib64"].map(PathBuf::from));
+    let found =
+        folders.map(|folder| folder.join("faketime/libfaketime.so.1")).find(|path| path.exists());
+    if found.is_none() {
+        skip::because("there is no libfaketime (package faketime)");
+    }
+    found
 }

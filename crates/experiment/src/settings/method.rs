@@ -9,6 +9,8 @@ pub enum Method {
     /// The highest rate that meets a goal, by bracketing and bisection.
     #[default]
     Search,
+    /// The largest number of clients with which a goal is met, each with its own queries at their own times.
+    Clients,
     /// dns64perf's lanes: each lane sends its next query when the last one is answered.
     Lockstep,
     /// Open loop at given rates.
@@ -30,10 +32,11 @@ pub enum Method {
 }
 
 impl Method {
-    /// Returns the word of the method in files and records.
+    /// Returns the word of the method in files.
     pub fn word(self) -> &'static str {
         match self {
             Method::Search => "search",
+            Method::Clients => "clients",
             Method::Lockstep => "lockstep",
             Method::Load => "load",
             Method::Closed => "closed",
@@ -46,9 +49,24 @@ impl Method {
         }
     }
 
+    /// Returns the word of the method in records: a search over clients is a search.
+    pub fn recorded(self) -> &'static str {
+        if self.searches() { Method::Search.word() } else { self.word() }
+    }
+
+    /// Returns whether the method is a search (`[search]`).
+    pub fn searches(self) -> bool {
+        matches!(self, Method::Search | Method::Clients)
+    }
+
+    /// Returns the unit of the numbers of its search if they are no queries a second.
+    pub fn over(self) -> Option<&'static str> {
+        (self == Method::Clients).then_some("clients")
+    }
+
     /// Returns whether the method's figure is a capacity, not how a server answers one load.
     pub fn is_capacity(self) -> bool {
-        matches!(self, Method::Search | Method::Closed)
+        self.searches() || self == Method::Closed
     }
 
     /// Returns whether the method uses a zone of delegations, its primary and its secondaries (`[replication]`).

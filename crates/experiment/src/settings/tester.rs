@@ -6,9 +6,10 @@ use record::Certificate;
 use super::{Method, Settings};
 
 impl Settings {
-    /// Returns these settings with a search that stays within the Tester's certified rate.
+    /// Returns these settings with a search that stays within the Tester's certified rate; a number of clients is no rate.
     pub fn within(&self, certificate: Option<&Certificate>) -> Settings {
         let mut settings = self.clone();
+        let certificate = certificate.filter(|_| self.method == Method::Search);
         let certified =
             certificate.and_then(|c| Qps::new(c.certified_qps)).filter(|q| q.get() > 0.0);
         if let (Some(search), Some(certified)) = (&mut settings.search, certified)

@@ -42,6 +42,8 @@ pub struct Workload {
     pub slice: Option<ZoneSlice>,
     /// Server that has the zone behind a resolver or a DNS64 server, by the name of its adapter.
     pub authority: String,
+    /// Mean rate of a client of the method `clients`, in queries a second, if there is no `replay` with clients.
+    pub client_rate: f64,
 }
 
 impl Workload {
@@ -74,6 +76,7 @@ impl Default for Workload {
             hosts: None,
             slice: None,
             authority: "nsd".into(),
+            client_rate: 1.0,
         }
     }
 }
@@ -89,7 +92,9 @@ impl Settings {
         let most = |rate: Qps, duration| most_names(self.tester.pacing.at(rate), duration);
         let experiments = |count: u32| u64::from(count) * u64::from(EXPERIMENT);
         match self.method {
-            Method::Search => self.search.as_ref().map_or(0, |s| most(s.max, s.duration)),
+            Method::Search | Method::Clients => {
+                self.search.as_ref().map_or(0, |s| most(s.max, s.duration))
+            }
             Method::Load => {
                 let of = |load: &LoadSettings| {
                     load.rates.iter().map(|rate| most(*rate, load.duration)).max().unwrap_or(0)

@@ -11,7 +11,7 @@ use crate::layout::Layout;
 /// Size of `struct config` in `bpf/tester.bpf.c`.
 pub(crate) const CONFIG: usize = 720;
 /// Number of words of `struct generator`.
-pub(crate) const GENERATOR: usize = 20;
+pub(crate) const GENERATOR: usize = 22;
 /// First source port: below those that Linux gives to others.
 pub(crate) const FIRST_PORT: u16 = 16_384;
 /// Size of the frame in `struct config`.
@@ -164,6 +164,8 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
         0,
         clock,
         clock,
+        0,
+        0,
         0,
         0,
         0,

@@ -1,6 +1,6 @@
 //! The program of the cache against a model of it: which queries get which replies.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
 use engine::clock::monotonic;
@@ -19,6 +19,8 @@ const GENERATION: u64 = 5;
 const ANSWERS: u64 = 300;
 const MAX_UDP_SIZE: u16 = 1_232;
 const EDNS_UDP_SIZE: u16 = 1_232;
+/// Number of client networks for which the map has room.
+const MOST_CLIENTS: u32 = 65_536;
 /// An extended error (RFC 8914).
 const OPTIONS: &[u8] = &[0, 15, 0, 2, 0, 29];
 
@@ -360,8 +362,21 @@ fn nothing_is_answered_without_a_generation() {
     let v6 = answers(&mut model, true);
     assert!(!v6.is_empty() && v6.iter().all(|reply| reply[14..16] == [0x6b, 0x80]));
     // Without their network no client is permitted.
-    model.kernel.serve(&Serving { clients: Vec::new(), ..serving }, GENERATION).expect("it serves");
+    let nobody = Serving { clients: Vec::new(), ..serving.clone() };
+    model.kernel.serve(&nobody, GENERATION).expect("it serves");
     assert!(answers(&mut model, false).is_empty());
+    // Rules for which there is no room are not applied in part, nor in a later generation.
+    let of = |number: u32| ClientNetwork {
+        address: Ipv4Addr::from_bits(u32::from_be_bytes(CLIENT4) + number).into(),
+        prefix_len: 32,
+        ..clients()[2]
+    };
+    let too_many = Serving { clients: (0..=MOST_CLIENTS).map(of).collect(), ..serving.clone() };
+    assert!(model.kernel.serve(&too_many, GENERATION).is_err());
+    model.kernel.configure(&too_many, GENERATION).expect("it can be set");
+    assert!(answers(&mut model, false).is_empty());
+    model.kernel.serve(&serving, GENERATION).expect("it serves");
+    assert!(!answers(&mut model, false).is_empty());
 }
 
 #[test]

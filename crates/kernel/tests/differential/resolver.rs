@@ -16,7 +16,7 @@ use wire::{Name, Qtype, Query};
 
 use crate::auth::server;
 use crate::fuzz::change;
-use crate::kit::{Random, loaded, message, queries};
+use crate::kit::{ETHERNET, Random, loaded, message, queries};
 
 const GENERATION: u64 = 3;
 /// The prefix, and where it has the IPv4 address.
@@ -519,6 +519,10 @@ fn replies_of_the_server_before_are_taken_as_its_own() {
     let out = model.run(&own).expect("the second query");
     // To the server that is asked now.
     let second = model.sent(&out);
+    // Over IPv6 what has no checksum is no reply.
+    let mut unchecked = model.reply_with(&second, SERVFAIL, &[]);
+    unchecked[ETHERNET + 40 + 6..][..2].fill(0);
+    assert_eq!((model.run(&unchecked), model.kernel.work.handed()), (None, None));
     assert!(model.run(&model.reply_with(&second, 0, &[(MAPPED, 60)])).is_some());
     // What is handed over names its server: as asked, as before, and when none is asked any more.
     let mut handed = |model: &mut Model, name: &str, change: &dyn Fn(&mut Model)| {

@@ -475,6 +475,82 @@ fn late_departures_are_told_as_spans() {
     assert_eq!((spans, late), (1, 3_000));
 }
 
+/// Octets of replies, and numbers of them, that fill the ring of events (16 MiB): long ones, and short ones for the rest.
+const LONG_REPLIES: (usize, usize) = (3_000, 5_600);
+const SHORT_REPLIES: (usize, usize) = (2, 400);
+
+/// What a generator has told.
+#[derive(Debug, Default)]
+struct Told {
+    /// Number of queries that left late, and how late the least late span was.
+    late: u64,
+    worst: Option<Nanos>,
+    /// Start and end of each stall.
+    stalls: Vec<(Nanos, Nanos)>,
+}
+
+/// Lets the generator run once when nothing is due any more, and takes all events.
+fn told(tester: &KernelTester) -> Told {
+    assert_eq!(tester.generate_once().expect("runs"), None);
+    let mut told = Told::default();
+    tester.events(usize::MAX, |event| match event {
+        Event::Departures { queries, worst, .. } => {
+            told.late += queries;
+            told.worst = Some(told.worst.map_or(worst, |least| least.min(worst)));
+        }
+        Event::Stall { from, until } => told.stalls.push((from, until)),
+        _ => {}
+    });
+    told
+}
+
+#[test]
+fn what_finds_no_room_is_told_later() {
+    let case = case("10.0.0.2:53", NamespaceExpect::Address, None, &["10.0.0.1"]);
+    let mut plan = case.plan.clone();
+    let queries = (LONG_REPLIES.1 + SHORT_REPLIES.1) as u64;
+    plan.duration = Nanos::from_millis(queries / 50);
+    let Some(tester) = loaded(&plan) else { return };
+    for (len, replies) in [LONG_REPLIES, SHORT_REPLIES] {
+        for _ in 0..replies {
+            let frame = next_frame(&tester);
+            let mut reply = query(&frame, plan.target).message;
+            reply.resize(len, 0);
+            assert!(tester.check_once(&reply_frame(&frame, false, &reply)).expect("runs"));
+        }
+        assert!(tester.counts().expect("counts").unread > 0, "the ring is full");
+    }
+    // The schedule is over, and the generator stands still; the first time there may be room for this, but for nothing else.
+    let (mut standing, mut moving) = (Nanos::ZERO, Nanos::ZERO);
+    for _ in 0..2 {
+        standing = engine::clock::monotonic();
+        std::thread::sleep(Duration::from_millis(5));
+        moving = engine::clock::monotonic();
+        assert_eq!(tester.generate_once().expect("runs"), None);
+    }
+    assert_eq!(tester.counts().expect("counts").finished, 0);
+    told(&tester);
+    let told = told(&tester);
+    assert!(told.late == queries && told.worst >= Some(Nanos::from_secs(9)), "{told:?}");
+    let covers = |(from, until): &(Nanos, Nanos)| *from <= standing && *until >= moving;
+    assert!(told.stalls.iter().any(covers), "{told:?}");
+    assert_eq!(tester.counts().expect("counts").finished, 1);
+}
+
+#[test]
+fn replies_over_ipv6_have_a_checksum() {
+    let expect = NamespaceExpect::Embedded(pref64());
+    let case = case("[fd00::2]:53", expect, None, &["fd00::1"]);
+    let Some(tester) = loaded(&case.plan) else { return };
+    let frame = next_frame(&tester);
+    let message = query(&frame, case.plan.target).message;
+    let mut reply = reply_frame(&frame, true, &message);
+    reply[ETHERNET + 40 + 6..][..2].fill(0);
+    assert!(tester.check_once(&reply).expect("runs"));
+    assert_eq!(tester.counts().expect("counts").unexpected, 1);
+    tester.events(10, |event| assert!(!matches!(event, Event::Reply(_)), "{event:?}"));
+}
+
 #[test]
 fn random_gaps_are_exponential() {
     let rate = 1_000_000.0;

@@ -1,189 +1,147 @@
-//! The Tester's side: starts the agent by a remote shell, gives it orders, ends it.
+//! The Tester's side: gives the agent orders, and ends it.
 
-use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-use super::message::{Order, Reply, Seen};
-use crate::cpus::CpuList;
+use super::error::AgentError;
+use super::line::{Line, MOST, Passed, shown};
+use super::message::{Collected, Greeting, Launched, Order, Part, Reply, Seen, Source};
+use super::shell::{Remote, Shell};
 
-/// Time within which the agent must be there; a program of some tens of megabytes is brought meanwhile.
-const START: Duration = Duration::from_secs(120);
 /// Time within which it must reply.
 const REPLY: Duration = Duration::from_secs(20);
-/// Time within which the remote shell must end by itself.
-const LEAVE: Duration = Duration::from_secs(3);
-/// Time that the agent waits for the next order after the expected end of a trial.
-const RESERVE: Duration = Duration::from_secs(60);
+/// Time within which it must stop what it has started.
+const STOP: Duration = Duration::from_secs(60);
+/// Interval between signs that the Tester is still there; an agent that misses them ends.
+const ALIVE: Duration = Duration::from_secs(5);
+/// Longest step of a wait.
+const STEP: Duration = Duration::from_millis(100);
 /// Number of times that the clocks are compared; the shortest round trip counts.
 const CLOCKS: usize = 8;
-/// Number of replies that wait to be read.
+/// Number of orders and of replies that wait.
 const WAITING: usize = 16;
-/// Longest reply, in bytes.
-const MOST: u64 = 1 << 20;
 
-/// A host with a server on it, and how to get there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// Name or address, with a user before `@` or without.
-    pub host: String,
-    /// Words of the remote shell before the host.
-    pub shell: Vec<String>,
-    /// Name of the server's processes.
-    pub process: String,
-    /// Cores of the server; those on which it may run if absent.
-    pub cpus: Option<CpuList>,
-    /// Program of the same version there; if absent this one is brought, and removed at the end.
-    pub program: Option<String>,
-}
-
-/// Error of an agent.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// The remote shell cannot be started.
-    #[error("cannot start `{shell}`: {source}")]
-    Shell {
-        /// Its program.
-        shell: String,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// The program cannot be read or brought.
-    #[error(
-        "cannot bring this program to {host}: {source}; give the path of one there with --dut-program"
-    )]
-    Bring {
-        /// The host.
-        host: String,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// The agent found no server.
-    #[error("{host}: {why}")]
-    Refused {
-        /// The host.
-        host: String,
-        /// Why.
-        why: String,
-    },
-    /// The program there is of another version.
-    #[error(
-        "{host}: the agent has version {found}, this program {wanted}; leave --dut-program out to bring this one"
-    )]
-    Version {
-        /// The host.
-        host: String,
-        /// Version of the agent.
-        found: String,
-        /// Version of this program.
-        wanted: String,
-    },
-    /// The link broke, or the agent ended.
-    #[error("{host}: the agent is gone: the remote shell ended, or the link broke")]
-    Gone {
-        /// The host.
-        host: String,
-    },
-    /// The agent does not reply.
-    #[error("{host}: the agent did not reply within {0:?}", .limit)]
-    Silent {
-        /// The host.
-        host: String,
-        /// Time limit.
-        limit: Duration,
-    },
-    /// The reply is none.
-    #[error("{host}: this is no reply of an agent: {found}")]
-    Strange {
-        /// The host.
-        host: String,
-        /// What came.
-        found: String,
-    },
-}
-
-/// A running agent; it is ended when dropped.
+/// A running agent; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Agent {
     host: String,
-    child: Child,
+    greeting: Greeting,
     /// Absent only at the end.
-    orders: Option<ChildStdin>,
+    orders: Option<SyncSender<Vec<u8>>>,
     replies: Receiver<String>,
+    /// Set at the end of its replies.
+    ended: Arc<AtomicBool>,
+    /// Set when the user interrupts the Tester.
+    interrupted: Option<Arc<AtomicBool>>,
+    /// How long it was waited for in vain: a late reply would be taken for that to another order.
+    lost: Option<Duration>,
+    /// Absent if another process has started it.
+    _shell: Option<Shell>,
 }
 
 impl Agent {
     /// Starts the agent on a host, of the version `version`.
     ///
     /// # Errors
-    /// If the host cannot be reached, or has no such server.
+    /// If the host cannot be reached, or the agent cannot do its task there.
     pub fn start(remote: &Remote, version: &str) -> Result<Self, AgentError> {
-        let own = match remote.program {
-            Some(_) => None,
-            None => Some(
-                fs::read(PathBuf::from("/proc/self/exe"))
-                    .map_err(|source| AgentError::Bring { host: remote.host.clone(), source })?,
-            ),
-        };
-        let mut agent = Self::launch(remote, own.as_ref().map(Vec::len))?;
-        if let (Some(program), Some(orders)) = (own, &mut agent.orders)
-            && orders.write_all(&program).is_err()
-        {
-            return Err(agent.gone());
-        }
-        match agent.reply(START)? {
-            Reply::Ready { version: found, .. } if found == version => Ok(agent),
-            Reply::Ready { version: found, .. } => Err(AgentError::Version {
-                host: agent.host.clone(),
-                found,
-                wanted: version.to_owned(),
-            }),
-            other => Err(agent.strange(&other)),
-        }
+        Line::open(remote, version).map(Self::over)
     }
 
-    /// Starts the remote shell; a program of `size` bytes will be the first on its standard input.
-    fn launch(remote: &Remote, size: Option<usize>) -> Result<Self, AgentError> {
-        let (program, words) =
-            remote.shell.split_first().map_or(("ssh", &[][..]), |(p, w)| (p.as_str(), w));
-        let mut child = Command::new(program)
-            .args(words)
-            .arg(&remote.host)
-            .arg(script(remote, size))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|source| AgentError::Shell { shell: program.to_owned(), source })?;
-        let (orders, out) = (child.stdin.take(), child.stdout.take());
-        let (sender, replies) = mpsc::sync_channel(WAITING);
+    /// Makes an agent of its line.
+    pub fn over(line: Line) -> Self {
+        let Line { orders, replies, greeting, host, shell } = line;
+        Self::with(host, greeting, orders, replies, Some(shell))
+    }
+
+    /// Makes an agent of the line that this process has inherited.
+    pub(super) fn inherited(passed: &Passed) -> Result<Self, AgentError> {
+        let host = passed.host.clone();
+        let taken = passed.take();
+        let (orders, replies) = taken.map_err(|_| AgentError::Gone { host: host.clone() })?;
+        Ok(Self::with(host, passed.greeting.clone(), orders, replies, None))
+    }
+
+    fn with(
+        host: String,
+        greeting: Greeting,
+        mut orders: impl Write + Send + 'static,
+        replies: impl Read + Send + 'static,
+        shell: Option<Shell>,
+    ) -> Self {
+        let (sender, waiting) = mpsc::sync_channel::<Vec<u8>>(WAITING);
         std::thread::spawn(move || {
-            let mut out = BufReader::new(
-                out.into_iter()
-                    .fold(Box::new(io::empty()) as Box<dyn Read + Send>, |_, out| Box::new(out)),
-            );
+            let alive = line_of(&Order::Alive);
             loop {
-                let mut line = String::new();
-                match out.by_ref().take(MOST).read_line(&mut line) {
-                    Ok(1..) if sender.send(line).is_ok() => {}
-                    _ => return,
+                let line = match waiting.recv_timeout(ALIVE) {
+                    Ok(line) => line,
+                    Err(RecvTimeoutError::Timeout) => alive.clone(),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                };
+                if orders.write_all(&line).is_err() {
+                    return;
                 }
             }
         });
-        Ok(Agent { host: remote.host.clone(), child, orders, replies })
+        let (heard, received) = mpsc::sync_channel(WAITING);
+        let ended = Arc::new(AtomicBool::new(false));
+        let at_end = ended.clone();
+        std::thread::spawn(move || {
+            let mut replies = BufReader::new(replies);
+            loop {
+                let mut line = String::new();
+                match replies.by_ref().take(MOST).read_line(&mut line) {
+                    Ok(1..) if heard.send(line).is_ok() => {}
+                    _ => return at_end.store(true, Ordering::Relaxed),
+                }
+            }
+        });
+        Agent {
+            host,
+            greeting,
+            orders: Some(sender),
+            replies: received,
+            ended,
+            interrupted: None,
+            lost: None,
+            _shell: shell,
+        }
     }
 
-    /// Tells it that a trial begins, which ends within `at_most`.
+    /// Lets `flag` interrupt waits for the agent.
+    pub fn heed(&mut self, flag: &Arc<AtomicBool>) {
+        self.interrupted = Some(Arc::clone(flag));
+    }
+
+    /// Returns the name of its host.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns what it said of itself.
+    pub fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    /// Checks that it is still there, as far as that shows without asking it.
+    ///
+    /// # Errors
+    /// If the remote shell has ended, or the link is known to be broken.
+    pub fn check(&self) -> Result<(), AgentError> {
+        if self.ended.load(Ordering::Relaxed) { Err(self.gone()) } else { Ok(()) }
+    }
+
+    /// Tells it that a trial begins after `time`.
     ///
     /// # Errors
     /// If the agent is gone.
-    pub fn begin(&mut self, at_most: Duration) -> Result<(), AgentError> {
-        self.order(&Order::Begin { at_most_s: (at_most + RESERVE).as_secs_f64() })?;
-        match self.reply(REPLY)? {
+    pub fn begin_in(&mut self, time: Duration) -> Result<(), AgentError> {
+        match self.ask(&Order::Begin { in_s: time.as_secs_f64() }, REPLY)? {
             Reply::Begun => Ok(()),
             other => Err(self.strange(&other)),
         }
@@ -195,8 +153,7 @@ impl Agent {
     /// If the agent is gone.
     pub fn end(&mut self, sending_s: f64) -> Result<Seen, AgentError> {
         let ahead_ns = self.compare_clocks()?;
-        self.order(&Order::End { sending_s })?;
-        match self.reply(REPLY)? {
+        match self.ask(&Order::End { sending_s }, REPLY)? {
             Reply::Seen(mut seen) => {
                 seen.move_clock(ahead_ns);
                 Ok(*seen)
@@ -205,14 +162,73 @@ impl Agent {
         }
     }
 
-    /// Returns by how much this host's clock is ahead of the agent's, by the shortest of some round trips.
-    fn compare_clocks(&mut self) -> Result<i64, AgentError> {
+    /// Returns how long the server's own process ran until now, in nanoseconds.
+    ///
+    /// # Errors
+    /// If the agent is gone.
+    pub fn run_time(&mut self) -> Result<u64, AgentError> {
+        match self.ask(&Order::RunTime, REPLY)? {
+            Reply::RunTime { ran_ns } => Ok(ran_ns),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Looks for a server there; returns its version, if it prints one.
+    ///
+    /// # Errors
+    /// [`AgentError::Absent`] if it is not installed there.
+    pub fn find(&mut self, source: &Source) -> Result<Option<String>, AgentError> {
+        match self.ask(&Order::Find { source: source.clone() }, REPLY)? {
+            Reply::Found { version } => Ok(version),
+            Reply::Absent { why } => Err(AgentError::Absent { host: self.host.clone(), why }),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Starts a part there, which answers on its host when this returns, within `limit`.
+    ///
+    /// # Errors
+    /// If it does not; with the end of its log.
+    pub fn launch(&mut self, part: &Part, limit: Duration) -> Result<Launched, AgentError> {
+        match self.ask(&Order::Start(part.clone()), limit)? {
+            Reply::Started(launched) => Ok(*launched),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Returns how the part is.
+    ///
+    /// # Errors
+    /// If the agent is gone, or has started none.
+    pub fn collect(&mut self) -> Result<Collected, AgentError> {
+        match self.ask(&Order::Collect, REPLY)? {
+            Reply::Collected(collected) => Ok(*collected),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Stops the part.
+    ///
+    /// # Errors
+    /// If the agent is gone.
+    pub fn stop(&mut self) -> Result<(), AgentError> {
+        match self.ask(&Order::Stop, STOP)? {
+            Reply::Stopped => Ok(()),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Returns by how much this host's clock is ahead of the agent's, in nanoseconds, by the shortest of some round trips.
+    ///
+    /// # Errors
+    /// If the agent is gone.
+    pub fn compare_clocks(&mut self) -> Result<i64, AgentError> {
         let mut best: Option<(u64, i64)> = None;
         for _ in 0..CLOCKS {
             let before = monotonic();
-            self.order(&Order::Clock)?;
-            let Reply::Clock { now_ns } = self.reply(REPLY)? else {
-                return Err(self.strange(&Reply::Begun));
+            let now_ns = match self.ask(&Order::Clock, REPLY)? {
+                Reply::Clock { now_ns } => now_ns,
+                other => return Err(self.strange(&other)),
             };
             let trip = monotonic().saturating_sub(before);
             let ahead = (before + trip / 2) as i64 - now_ns as i64;
@@ -221,24 +237,47 @@ impl Agent {
         Ok(best.map_or(0, |(_, ahead)| ahead))
     }
 
-    fn order(&mut self, order: &Order) -> Result<(), AgentError> {
-        let mut line = serde_json::to_string(order).expect("an order is plain data");
-        line.push('\n');
-        let sent =
-            self.orders.as_mut().is_some_and(|orders| orders.write_all(line.as_bytes()).is_ok());
-        if sent { Ok(()) } else { Err(self.gone()) }
-    }
-
-    fn reply(&mut self, limit: Duration) -> Result<Reply, AgentError> {
-        let line = self.replies.recv_timeout(limit).map_err(|error| match error {
-            RecvTimeoutError::Timeout => AgentError::Silent { host: self.host.clone(), limit },
-            RecvTimeoutError::Disconnected => self.gone(),
-        })?;
+    /// Gives it an order, and returns its reply, which must come within `limit`.
+    fn ask(&mut self, order: &Order, limit: Duration) -> Result<Reply, AgentError> {
+        if let Some(limit) = self.lost {
+            return Err(AgentError::Silent { host: self.host.clone(), limit });
+        }
+        let sent = self.orders.as_ref().map(|orders| orders.try_send(line_of(order)));
+        if !matches!(sent, Some(Ok(()))) {
+            return Err(self.gone());
+        }
+        let line = self.reply(limit)?;
         let host = || self.host.clone();
         match serde_json::from_str(&line) {
             Ok(Reply::Refused { why }) => Err(AgentError::Refused { host: host(), why }),
             Ok(reply) => Ok(reply),
             Err(_) => Err(AgentError::Strange { host: host(), found: shown(&line) }),
+        }
+    }
+
+    /// Waits for the next line.
+    fn reply(&mut self, limit: Duration) -> Result<String, AgentError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // The clocks are compared in the first step of a wait.
+            match self.replies.recv_timeout(left.min(STEP)) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let host = || self.host.clone();
+            if self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+                && limit > REPLY
+            {
+                let error = AgentError::Interrupted { host: host() };
+                self.lost = Some(limit);
+                return Err(error);
+            }
+            if left.is_zero() {
+                self.lost = Some(limit);
+                return Err(AgentError::Silent { host: self.host.clone(), limit });
+            }
         }
     }
 
@@ -252,16 +291,17 @@ impl Agent {
 }
 
 impl Drop for Agent {
-    /// Closes the agent's standard input, at which it ends and its files are removed; kills a remote shell that stays.
+    /// Closes the agent's standard input, at which it ends and its files are removed.
     fn drop(&mut self) {
         self.orders = None;
-        let deadline = Instant::now() + LEAVE;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(crate::process::POLL);
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
+}
+
+/// Returns an order as a line.
+fn line_of(order: &Order) -> Vec<u8> {
+    let mut line = serde_json::to_vec(order).expect("an order is plain data");
+    line.push(b'\n');
+    line
 }
 
 /// Reads `CLOCK_MONOTONIC`, in nanoseconds.
@@ -270,43 +310,25 @@ fn monotonic() -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
-/// Returns the beginning of a line, for an error.
-fn shown(line: &str) -> String {
-    crate::process::harmless(line.trim_end()).chars().take(200).collect()
-}
-
-/// Returns the command for the remote shell. Its only single quotes are around it: names were checked.
-fn script(remote: &Remote, size: Option<usize>) -> String {
-    let cpus = remote.cpus.as_ref().map_or(String::new(), |cpus| format!(" --cpus {cpus}"));
-    let agent = format!("agent --process {}{cpus}", remote.process);
-    match (size, &remote.program) {
-        (Some(size), _) => format!(
-            "exec sh -c 'umask 077; d=$(mktemp -d) || exit 1; trap \"rm -rf \\\"\\$d\\\"\" EXIT; \
-             trap \"exit 1\" HUP INT TERM PIPE; \
-             head -c {size} > \"$d/dnsdyno\" && chmod 700 \"$d/dnsdyno\" && \"$d/dnsdyno\" {agent}'"
-        ),
-        (None, program) => format!("exec {} {agent}", program.as_deref().unwrap_or("dnsdyno")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::Task;
 
     /// A remote shell that runs `script` here.
     fn here(script: &str) -> Remote {
         Remote {
             host: "somewhere".to_owned(),
             shell: ["sh", "-c", script].map(str::to_owned).to_vec(),
-            process: "x".to_owned(),
-            cpus: None,
+            task: Task::Watch { process: "x".to_owned(), cpus: None },
             program: Some("dnsdyno".to_owned()),
         }
     }
 
+    const READY: &str = r#"echo '{"reply":"ready","version":"1","processes":1}'"#;
+
     #[test]
     fn agents_that_are_none_are_told() {
-        let ready = r#"echo '{"reply":"ready","version":"1","processes":1}'"#;
         let table = [
             ("exit 3".to_owned(), "the agent is gone"),
             ("echo hello".to_owned(), "this is no reply of an agent: hello"),
@@ -314,15 +336,15 @@ mod tests {
                 r#"echo '{"reply":"refused","why":"no process x"}'"#.to_owned(),
                 "somewhere: no process x",
             ),
-            (ready.replace("\"1\"", "\"0\""), "the agent has version 0, this program 1"),
-            (r#"echo '{"reply":"begun"}'"#.to_owned(), "no reply of an agent: Begun"),
+            (READY.replace("\"1\"", "\"0\""), "the agent has version 0, this program 1"),
+            (r#"echo '{"reply":"begun"}'"#.to_owned(), "no reply of an agent: "),
         ];
         for (script, why) in table {
             let error = Agent::start(&here(&script), "1").map(|_| ()).expect_err(why).to_string();
             assert!(error.contains(why), "{error}");
         }
-        let mut agent = Agent::start(&here(ready), "1").expect("it is ready");
-        let error = agent.begin(Duration::ZERO).expect_err("it has ended").to_string();
+        let mut agent = Agent::start(&here(READY), "1").expect("it is ready");
+        let error = agent.begin_in(Duration::ZERO).expect_err("it has ended").to_string();
         assert!(error.contains("the agent is gone"), "{error}");
         let mut nowhere = here("");
         nowhere.shell = vec!["/nonexistent/ssh".to_owned()];
@@ -331,26 +353,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_brought_is_removed() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let program = "#!/bin/sh\necho \"$0 $*\"; cat\n";
-        let remote = Remote { program: None, ..here("true") };
-        let mut child = Command::new("sh")
-            .env("TMPDIR", dir.path())
-            .args(["-c", &script(&remote, Some(program.len()))])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut orders = child.stdin.take().expect("a pipe");
-        orders
-            .write_all(program.as_bytes())
-            .and_then(|()| orders.write_all(b"orders\n"))
-            .expect("writes");
-        drop(orders);
-        let output = child.wait_with_output().expect("ends");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(said.contains("/dnsdyno agent --process x\norders\n"), "{said}");
-        assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 0);
+    fn an_agent_that_refuses_goes_on() {
+        let replies = r#"while read -r order; do case "$order" in
+            *clock*) echo '{"reply":"clock","now_ns":1}';;
+            *run-time*) echo '{"reply":"run-time","ran_ns":7}';;
+            *) echo '{"reply":"refused","why":"not now"}';; esac; done"#;
+        let mut agent = Agent::start(&here(&format!("{READY}; {replies}")), "1").expect("ready");
+        let error = agent.collect().expect_err("refused").to_string();
+        assert_eq!(error, "somewhere: not now");
+        assert_eq!(agent.run_time().expect("a time"), 7);
+        assert!(agent.compare_clocks().expect("a clock") > 0);
+    }
+
+    #[test]
+    fn a_stopped_agent_goes_on_to_its_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let done = folder.path().join("done");
+        // The same shell executes the order to go on: its second word.
+        let script = format!(
+            r#"case "$2" in kill*) eval "$2"; exit;; esac
+            echo '{{"reply":"ready","version":"1","group":'$$'}}'; kill -STOP $$; cat >/dev/null; echo >{}"#,
+            done.display()
+        );
+        let mut remote = here(&script);
+        remote.shell.push("sh".to_owned());
+        drop(Agent::start(&remote, "1").expect("it is ready"));
+        assert!(done.exists());
+    }
+
+    #[test]
+    fn an_interrupted_start_is_not_waited_for() {
+        let mut agent =
+            Agent::start(&here(&format!("{READY}; cat >/dev/null")), "1").expect("ready");
+        agent.heed(&Arc::new(AtomicBool::new(true)));
+        let error = agent.stop().expect_err("interrupted");
+        assert!(matches!(error, AgentError::Interrupted { .. }), "{error}");
+        let error = agent.run_time().expect_err("its reply would be another's");
+        assert!(matches!(error, AgentError::Silent { .. }), "{error}");
     }
 }

@@ -1,40 +1,59 @@
 //! What Tester and agent say to each other: a line of JSON each.
+//!
+//! ```text
+//!  every agent            Clock, Begin, End, RunTime; Alive keeps it from ending and has no reply
+//!  one that starts parts  Find, Start, Collect, Stop
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use measure::{Disturbances, Nanos};
 use serde::{Deserialize, Serialize};
 
+pub use super::parts::{Asked, AuthDnsPart, Certified, Cores, Part, Place, ServerPart, Source};
 use crate::probe::HostUse;
 
 /// Order of the Tester.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub enum Order {
+    /// The Tester is still there; without a reply.
+    Alive,
     /// Tell the time.
     Clock,
     /// A trial begins.
     Begin {
-        /// Longest time until the next order, in seconds; after it the agent ends.
-        at_most_s: f64,
+        /// Time until then, in seconds.
+        in_s: f64,
     },
     /// The trial has ended.
     End {
         /// Duration of sending, in seconds.
         sending_s: f64,
     },
+    /// Tell how long the server's own process ran until now.
+    RunTime,
+    /// Look for the program of an adapter.
+    Find {
+        /// Adapter.
+        source: Source,
+    },
+    /// Start a part from scratch, in place of the one that runs.
+    Start(Part),
+    /// Tell how the part is.
+    Collect,
+    /// Stop the part.
+    Stop,
 }
 
 /// Reply of the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum Reply {
-    /// It has found the server; the first reply, without an order.
-    Ready {
-        /// Its version.
-        version: String,
-        /// Number of processes of the server, without their children.
-        processes: usize,
-    },
-    /// There is nothing to watch.
+    /// It is there; the first reply, without an order.
+    Ready(Box<Greeting>),
+    /// The order cannot be carried out; the agent goes on.
     Refused {
         /// Why.
         why: String,
@@ -48,6 +67,69 @@ pub enum Reply {
     Begun,
     /// What it saw during the trial.
     Seen(Box<Seen>),
+    /// How long the server's own process ran.
+    RunTime {
+        /// That time.
+        ran_ns: u64,
+    },
+    /// The program is there.
+    Found {
+        /// Version of the server, if it prints one.
+        version: Option<String>,
+    },
+    /// The program is not installed.
+    Absent {
+        /// What is missing, and what helps.
+        why: String,
+    },
+    /// The part runs and answers on its host.
+    Started(Box<Launched>),
+    /// How the part is.
+    Collected(Box<Collected>),
+    /// No part runs any more.
+    Stopped,
+}
+
+/// What an agent says of itself. Other versions say less or more; the version is what counts then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Greeting {
+    /// Version of its program.
+    pub version: String,
+    /// Number of processes of the server that it watches, without their children.
+    pub processes: usize,
+    /// Addresses of its host, that by which it was reached first; empty if it does not know.
+    pub addresses: Vec<IpAddr>,
+    /// Cores that it may use.
+    pub cpus: Vec<usize>,
+    /// Whether it is the root of its machine.
+    pub root: bool,
+    /// Number of its process group.
+    pub group: i32,
+}
+
+/// A part that was started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Launched {
+    /// Its configuration files as used, by name.
+    pub files: BTreeMap<String, String>,
+    /// Seconds from its start to its first correct answer.
+    pub loaded_s: f64,
+    /// Its cores.
+    pub cpus: Vec<usize>,
+    /// Means of its CPU limit, in words; absent without a limit.
+    pub limited: Option<String>,
+}
+
+/// How a part is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Collected {
+    /// Whether its processes still run.
+    pub alive: bool,
+    /// The end of its log.
+    pub log: Vec<String>,
+    /// Resident memory of its processes, in bytes.
+    pub memory: u64,
 }
 
 /// What an agent saw on the server's host during a trial.
@@ -76,26 +158,84 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use measure::Stall;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use experiment::file::Role;
     use measure::stall::Side;
+    use measure::{Stall, Transport};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::authdns::Serves;
+
+    fn parts(text: &str, number: u16, share: f64) -> [Part; 2] {
+        let asked = Asked {
+            prefix: text.to_owned(),
+            zone: text.to_owned(),
+            unpadded: number == 0,
+            qtype: "A".to_owned(),
+            pref64: text.to_owned(),
+        };
+        let place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: number };
+        let cpus = Cores { list: Some(vec![usize::from(number)]), count: None };
+        let server = ServerPart {
+            source: Source::File(text.to_owned()),
+            role: Role::Dns64,
+            asked: asked.clone(),
+            threads: Some(usize::from(number)),
+            cpus: cpus.clone(),
+            transport: Transport::Tls,
+            clients: u32::from(number),
+            variables: [(text.to_owned(), text.to_owned())].into(),
+            certificate: Some(Certified { certificate: text.to_owned(), key: text.to_owned() }),
+            listen: place,
+            upstream: place,
+            cpu_limit: Some(share),
+        };
+        let serves = Serves::Dut { aaaa_share: share, drilled: number == 0 };
+        [
+            Part::Server(Box::new(server)),
+            Part::AuthDns(AuthDnsPart { serves, asked, listen: place, cpus }),
+        ]
+    }
 
     proptest! {
         #[test]
-        fn what_is_said_is_understood(now_ns: u64, seconds in 0.0..1e9, busy in 0.0..1.0, alive: bool, text: String) {
+        fn what_is_said_is_understood(
+            now_ns: u64, number: u16, seconds in 0.0..1e9, busy in 0.0..1.0, alive: bool, text: String
+        ) {
             let usage = HostUse { busy, waited: Some(busy), ..HostUse::default() };
             let seen = Seen { usage, cpus: vec![0, 3], alive, ..Seen::default() };
-            let ready = Reply::Ready { version: text.clone(), processes: 1 };
-            let all = [ready, Reply::Refused { why: text }, Reply::Clock { now_ns }, Reply::Begun, Reply::Seen(Box::new(seen))];
+            let greeting = Greeting { version: text.clone(), root: alive, ..Greeting::default() };
+            let files = [(text.clone(), text.clone())].into();
+            let launched = Launched { files, loaded_s: seconds, cpus: vec![1], limited: None };
+            let collected = Collected { alive, log: vec![text.clone()], memory: now_ns };
+            let all = [
+                Reply::Ready(Box::new(greeting)),
+                Reply::Refused { why: text.clone() },
+                Reply::Absent { why: text.clone() },
+                Reply::Found { version: Some(text.clone()) },
+                Reply::Clock { now_ns },
+                Reply::RunTime { ran_ns: now_ns },
+                Reply::Begun,
+                Reply::Stopped,
+                Reply::Seen(Box::new(seen)),
+                Reply::Started(Box::new(launched)),
+                Reply::Collected(Box::new(collected)),
+            ];
             for reply in all {
                 let line = serde_json::to_string(&reply).expect("JSON");
                 prop_assert!(!line.contains('\n'));
                 prop_assert_eq!(serde_json::from_str::<Reply>(&line).expect("a reply"), reply);
             }
-            for order in [Order::Clock, Order::Begin { at_most_s: seconds }, Order::End { sending_s: seconds }] {
+            let simple = [
+                Order::Alive, Order::Clock, Order::Begin { in_s: seconds }, Order::End { sending_s: seconds },
+                Order::RunTime, Order::Find { source: Source::File(text.clone()) }, Order::Collect, Order::Stop,
+            ];
+            let starts = parts(&text, number, busy).map(Order::Start);
+            for order in simple.into_iter().chain(starts) {
                 let line = serde_json::to_string(&order).expect("JSON");
+                prop_assert!(!line.contains('\n'));
                 prop_assert_eq!(serde_json::from_str::<Order>(&line).expect("an order"), order);
             }
         }

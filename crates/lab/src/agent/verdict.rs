@@ -1,11 +1,12 @@
 //! What the agent saw, in the record of a trial: the server's CPU and drops, and the verdict with them.
 
-use measure::{Evidence, Goal, Warning};
+use measure::stall::{Side, WatchedCore};
+use measure::{Evidence, Goal, Stall, Warning};
 use record::request::WaitFor;
 use record::{Trial, TrialRequest, Voidness};
 
 use super::message::Seen;
-use crate::verdict::Verdict;
+use crate::verdict::{Verdict, server_busy, server_waited};
 
 /// Quantile of the latencies that is the round trip of a server that is not overloaded.
 const ROUND_TRIP: f64 = 0.05;
@@ -21,6 +22,8 @@ pub struct Conditions {
     pub shared_core: bool,
     /// The goal of the trial.
     pub goal: Option<Goal>,
+    /// Number of cores whose time the server may have at the most, if that is limited.
+    pub cpu_limit: Option<f64>,
 }
 
 impl Conditions {
@@ -31,8 +34,21 @@ impl Conditions {
             spins: request.sockets.wait == WaitFor::Spin,
             shared_core: request.sockets.shared_core,
             goal: request.goal.clone(),
+            cpu_limit: None,
         }
     }
+}
+
+/// Adds what the agent on the AuthDNS' host saw to a trial; [`judge`] decides with it.
+pub fn add_authdns(trial: &mut Trial, seen: &Seen) {
+    trial.cpu.insert("authdns".to_owned(), seen.usage.record(&seen.cpus));
+    trial.drops.authdns_receive += seen.receive_drops;
+    for stall in &seen.disturbances.stalls {
+        trial.disturbances.add_stall(Stall { side: Side::AuthDns, ..*stall });
+    }
+    let watched = seen.disturbances.watched.iter();
+    let watched = watched.map(|core| WatchedCore { side: Side::AuthDns, ..*core });
+    trial.disturbances.watched.extend(watched);
 }
 
 /// Adds what the agent saw to a trial, and decides anew whether it is void and what limited it.
@@ -58,24 +74,30 @@ pub fn judge(trial: &mut Trial, seen: &Seen, conditions: &Conditions) {
 fn evidence(trial: &Trial, seen: &Seen, conditions: &Conditions) -> Evidence {
     let tester = trial.cpu.get("tester").cloned().unwrap_or_default();
     let (usage, own) = (&seen.usage, !conditions.shared_core);
+    let authdns = trial.cpu.get("authdns");
+    // Waiting while the AuthDNS uses the core does not count as starvation.
+    let beside = authdns.filter(|_| !own).map(|authdns| authdns.busy);
+    let run_delay = tester.run_delay.filter(|_| own || beside.is_some());
     Evidence {
         tester_busy: (!conditions.open_loop && !conditions.spins).then_some(tester.busy),
-        tester_run_delay: tester.run_delay.filter(|_| own),
+        tester_run_delay: run_delay.map(|delay| (delay - beside.unwrap_or(0.0)).max(0.0)),
         foreign_busy: tester.foreign.filter(|_| own),
         tester_drops: trial.drops.tester_receive,
-        // A server with one busy thread is at its limit, however many cores it has.
-        dut_busy: Some(usage.busy.max(usage.busiest_thread)),
+        authdns_busy: authdns.map(|authdns| authdns.busy),
+        authdns_waited: authdns.filter(|_| !own).and_then(|authdns| authdns.run_delay),
+        authdns_drops: trial.drops.authdns_receive,
+        link_drops: trial.drops.link,
+        dut_busy: Some(server_busy(usage, seen.cpus.len(), conditions.cpu_limit)),
         dut_foreign: Some(usage.foreign),
-        dut_waited: usage.waited,
+        dut_waited: server_waited(usage, conditions.cpu_limit),
         dut_drops: seen.receive_drops,
-        cpus: [tester.cpus, Vec::new(), seen.cpus.clone()],
+        cpus: [tester.cpus, authdns.map_or(Vec::new(), |a| a.cpus.clone()), seen.cpus.clone()],
         complete: trial.sent > 0
             && trial.bad() == 0
             && trial.unresolved == 0
             && conditions.open_loop
             && trial.passed != Some(false)
             && trial.is_sustained(),
-        ..Evidence::default()
     }
 }
 

@@ -83,7 +83,8 @@ impl LabBench<'_> {
             (trial.limiter, trial.limiter_proof) = (void.limiter(), None);
             trial.void = Voidness(Some(void));
         }
-        trial.conditions.link = Some(self.testbed.link());
+        let outside = self.away.outside.is_some();
+        trial.conditions.link = Some(self.testbed.link()).filter(|_| !outside);
         trial.conditions.path = Some(self.testbed.path());
         trial
     }

@@ -17,7 +17,7 @@ use record::{Attack, AttackKind, AttackRequest, TrialRequest};
 use wire::namespace::{BOMB, KEYTRAP, LARGE};
 
 use super::{CONNECTING, LabBench, RESERVE, failed};
-use crate::attack::{Attacker, Place, is_dut};
+use crate::attack::{Attacker, ONLY_HERE, Place, is_dut};
 use crate::cpus::CpuList;
 use crate::testbed::{PORT, SOURCES_V4, SOURCES_V6};
 
@@ -47,7 +47,7 @@ impl LabBench<'_> {
         self.settle()?;
         self.attacks += 1;
         let place = Place::on(self.attacker_cpus.as_ref(), self.testbed);
-        let mut request = self.request(&spec.load);
+        let mut request = self.request(&spec.load)?;
         let connecting = CONNECTING * request.clients();
         let lead = LEAD + connecting;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(failed)?;
@@ -83,12 +83,10 @@ impl LabBench<'_> {
     /// Checks that the server is in the lab: nothing else is ever attacked.
     fn check_target(&self) -> Result<(), BenchError> {
         let target = self.base.target.ip();
-        if self.outside.is_none() && self.server.is_some() && is_dut(target) {
+        if self.away.outside.is_none() && self.server.is_some() && is_dut(target) {
             return Ok(());
         }
-        Err(failed(format!(
-            "{target} is not attacked: drills are for servers that the lab starts in its own namespaces"
-        )))
+        Err(failed(format!("{target} is not attacked: {ONLY_HERE}")))
     }
 
     /// Returns the namespace's names that the load asks for.

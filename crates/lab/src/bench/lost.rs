@@ -31,7 +31,7 @@ impl LabBench<'_> {
             Some(_) => (Host::Dut, Serves::Dut { aaaa_share: 0.0, drilled: false }),
             None => (Host::Tester, Serves::SelfTest),
         };
-        let [_, server] = serves.addresses();
+        let [_, server] = serves.addresses(self.testbed);
         let addresses: Vec<Option<Ipv4Addr>> = lost.iter().map(|lost| lost.address).collect();
         let ask = || remembered(server, &namespace, &addresses);
         let Ok(Ok(seen)) = self.testbed.namespace(client).run(ask) else { return };

@@ -10,9 +10,9 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use experiment::TrialSpec;
 use experiment::settings::TesterSettings;
-use measure::{Pacing, Path as LinkPath};
+use experiment::{BenchError, TrialSpec};
+use measure::{Pacing, Path as LinkPath, Transport};
 use record::request::{
     Close, Connecting, Engine, Gso, HardwareAddress, Http, HttpMethod, InKernel, Names, Sockets,
     Tls, WaitFor, Workload,
@@ -21,6 +21,7 @@ use record::{EngineKind, TrialRequest};
 use wire::Namespace;
 
 use super::{LabBench, failed};
+use crate::clients::Replayed;
 use crate::enter::program;
 use crate::exec::MEASURE_COMMAND;
 use crate::testbed::{Host, SOURCES_V4, SOURCES_V6, hardware};
@@ -57,6 +58,20 @@ pub(crate) fn base_request(
     TrialRequest { engine, sockets, seed, ..TrialRequest::new(target, workload, pacing) }
 }
 
+/// Makes the base request of trials of clients, each with connections of its own, or with a port over UDP.
+pub(crate) fn of_clients(
+    target: SocketAddr,
+    workload: Workload,
+    tester: &TesterSettings,
+    seed: u64,
+    authority: Option<PathBuf>,
+) -> TrialRequest {
+    // A trial leaves thousands of connections behind, whose ports the next one needs.
+    let connecting = Connecting { close: Close::Reset, ..connecting(tester, authority) };
+    let engine = Engine::Streams(Box::new(connecting));
+    TrialRequest { engine, ..base_request(target, workload, tester, seed, None) }
+}
+
 /// Returns a base request whose queries at a rate over UDP are carried by `engine`.
 pub(crate) fn carried_by(engine: EngineKind, base: TrialRequest) -> TrialRequest {
     match engine {
@@ -85,6 +100,7 @@ fn connecting(tester: &TesterSettings, authority: Option<PathBuf>) -> Connecting
         clients: tester.clients.unwrap_or(usual.clients),
         queries_per_connection,
         outstanding: tester.outstanding,
+        close_idle: tester.close_idle,
         close: if reset { Close::Reset } else { Close::Fin },
         // Knot Resolver 5 refuses requests that are interleaved with the bodies of others.
         http: usual.http.map(|http| Http { method: HttpMethod::Get, ..http }),
@@ -100,14 +116,17 @@ fn connecting(tester: &TesterSettings, authority: Option<PathBuf>) -> Connecting
 
 impl LabBench<'_> {
     /// Returns the request for one trial.
-    pub(super) fn request(&self, spec: &TrialSpec) -> TrialRequest {
+    ///
+    /// # Errors
+    /// If the clients that it wants cannot be had.
+    pub(super) fn request(&self, spec: &TrialSpec) -> Result<TrialRequest, BenchError> {
         let mut request = self.base.clone();
         request.set_trial(spec);
         if let Workload::Namespace(names) = &mut request.workload {
             (names.first, names.names) = range(names, spec);
         }
-        if let (Some(capture), Some(rate)) = (&self.capture, spec.pacing.peak_rate()) {
-            (request.workload, request.duration) = capture.at(rate.get());
+        if let (Some(replayed), Some(number)) = (&self.replayed, spec.pacing.peak_rate()) {
+            replayed.set(number, &mut request, spec, self.dir).map_err(failed)?;
         }
         if matches!(request.engine, Engine::Kernel(_)) {
             request.engine = self.in_kernel(spec.pacing);
@@ -116,7 +135,7 @@ impl LabBench<'_> {
         if whole && matches!(request.engine, Engine::Udp) {
             request.sockets.gso = Gso::On;
         }
-        if self.outside.is_none() && !matches!(request.engine, Engine::Streams(_)) {
+        if self.away.outside.is_none() && self.has_sources(&request) {
             request.sockets.source = sources(request.target.is_ipv4()).parse().ok();
             // No replies are joined on a wire-like path. A moderated link would only keep them for a joining socket, until
             // the kernel's next tick: 4 ms.
@@ -136,7 +155,19 @@ impl LabBench<'_> {
             // queries leave within 0.9 ms instead of 0.1 ms, measured at 10,000 qps into Unbound.
             request.sockets.wait = WaitFor::Yield;
         }
-        request
+        Ok(request)
+    }
+
+    /// Returns whether a request's queries come from many addresses: over UDP, and of clients that each have their own. Over QUIC an
+    /// address is a socket with large buffers, which clients share.
+    fn has_sources(&self, request: &TrialRequest) -> bool {
+        match &request.engine {
+            Engine::Udp | Engine::Kernel(_) => true,
+            Engine::Streams(connecting) => {
+                let clients = self.replayed.as_ref().is_some_and(Replayed::has_clients);
+                clients && !connecting.any(Transport::uses_quic)
+            }
+        }
     }
 
     /// Returns the engine of a trial for which the kernel was chosen: sockets warm a server up, since the programs send at a rate.
@@ -144,7 +175,7 @@ impl LabBench<'_> {
         if !matches!(pacing, Pacing::Constant { .. } | Pacing::Poisson { .. }) {
             return Engine::Udp;
         }
-        if self.outside.is_some() {
+        if self.away.outside.is_some() {
             return Engine::Kernel(InKernel::default());
         }
         let other = if self.server.is_some() { Host::Dut } else { Host::Auth };
@@ -160,7 +191,7 @@ impl LabBench<'_> {
     }
 
     /// Returns the namespace of the queried names.
-    pub(super) fn namespace(&self) -> Result<Namespace, experiment::BenchError> {
+    pub(super) fn namespace(&self) -> Result<Namespace, BenchError> {
         let names = self.names().ok_or_else(|| failed("this workload has no namespace"))?;
         let prefix = names.prefix.to_string().parse().map_err(failed)?;
         let namespace = Namespace::new(prefix, names.zone.parse().map_err(failed)?);

@@ -37,7 +37,7 @@ impl Upstream {
     }
 
     /// Stops it.
-    pub(super) fn stop(self) {
+    pub(crate) fn stop(self) {
         match self {
             Upstream::AuthDns(mut process) => {
                 process.stop(Signal::SIGTERM, GRACE);

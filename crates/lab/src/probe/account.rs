@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::procfs;
-use crate::control_group::{self, ControlGroup};
+use crate::control_group::ControlGroup;
 
 /// Number of times that new processes are looked for: one may start another while it is moved.
 const LOOKS: u32 = 3;
@@ -17,9 +17,9 @@ pub(crate) struct Account(ControlGroup);
 
 impl Account {
     /// Opens an account of the processes `pids` and of all that they start; `None` where this process may not make
-    /// control groups, or a process cannot be moved.
+    /// control groups, where the kernel would give the group a share of the cores, or if a process cannot be moved.
     pub(crate) fn open(pids: &[u32]) -> Option<Self> {
-        let group = ControlGroup::around("cpuacct", *pids.first()?)?;
+        let group = ControlGroup::for_counting(*pids.first()?)?;
         let mut moved = BTreeSet::new();
         for _ in 0..LOOKS {
             let table = procfs::Table::read();
@@ -35,8 +35,8 @@ impl Account {
 
     /// Returns how long the processes ran since they are in the account.
     pub(super) fn spent(&self) -> Option<Duration> {
-        if !control_group::is_unified() {
-            return self.0.get("cpuacct.usage")?.trim().parse().ok().map(Duration::from_nanos);
+        if let Some(used) = self.0.get("cpuacct.usage") {
+            return used.trim().parse().ok().map(Duration::from_nanos);
         }
         let text = self.0.get("cpu.stat")?;
         let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;

@@ -40,6 +40,11 @@ pub(crate) struct CaptureFile {
 }
 
 impl CaptureFile {
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the workload that sends the capture's queries at `qps` queries a second on average, and how long that
     /// takes.
     pub(crate) fn at(&self, qps: f64) -> (Workload, Nanos) {

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::part::Part;
 use crate::enter::Lab;
+use crate::place::Place;
 use crate::server::{Installed, Instance, Server, ServerError};
-use crate::template::{Place, Setting};
+use crate::template::Setting;
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
 
 /// The file of a primary's zone, beside its configuration.

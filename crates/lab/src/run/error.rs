@@ -25,6 +25,14 @@ pub enum RunError {
         "--dut is the host of one server at an address, and {0} of the servers have an address; choose one with --servers"
     )]
     Dut(usize),
+    /// Servers are to be started on another host, and one has an address already.
+    #[error(
+        "--dut without --dut-process starts the servers on that host, and {0} runs at an address already: choose others with --servers, or say --dut-process"
+    )]
+    Runs(String),
+    /// The other hosts are not what the run needs.
+    #[error("{0}")]
+    Elsewhere(String),
     /// The engine that was asked for cannot be had.
     #[error("the engine `kernel`: {0}; ask for `auto` to fall back to sockets")]
     Engine(String),
@@ -70,6 +78,7 @@ impl RunError {
                 true
             }
             RunError::NotInExperiment { .. } | RunError::Certificate(_) | RunError::Dut(_) => true,
+            RunError::Runs(_) | RunError::Elsewhere(_) => true,
             RunError::Adapter(e) => !matches!(e, AdapterError::NotInstalled { .. }),
             RunError::Zone(e) => matches!(e, ZoneError::TooLarge { .. }),
             RunError::Testbed(e) => matches!(e, TestbedError::Cpus { .. }),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::adapter::Stop;
-use crate::process::{Process, ProcessError};
+use crate::process::{LogTail, Process, ProcessError};
 
 /// A running server.
 #[derive(Debug)]
@@ -41,6 +41,11 @@ impl Server {
     /// Returns the numbers of its process and of those behind it.
     pub fn pids(&self) -> Vec<u32> {
         self.parts.iter().map(|part| part.process.pid()).collect()
+    }
+
+    /// Returns the last lines of its own output.
+    pub(crate) fn tail(&self) -> LogTail {
+        self.parts[0].process.tail()
     }
 
     /// Returns its configuration files as used, by name.

@@ -308,10 +308,10 @@ fn clocks_that_nobody_looked_at_are_told() {
     assert!((starts.parts[1].start_us - 4_000.0).abs() < 1.0, "{:?}", starts.parts[1]);
 }
 
-#[test]
-fn connections_are_added_by_transport() {
+/// Connections of so many clients, one of which failed.
+fn connections(clients: u32, reason: &str) -> Connections {
     let times = Times::from(&Histogram::new());
-    let connections = |clients: u32, reason: &str| Connections {
+    Connections {
         clients,
         outstanding: clients,
         established: 10,
@@ -320,9 +320,35 @@ fn connections_are_added_by_transport() {
         connect_us: times.clone(),
         handshake_us: times.clone(),
         first_query_us: times.clone(),
-        steady_us: times.clone(),
+        steady_us: times,
         ..Connections::default()
+    }
+}
+
+#[test]
+fn clients_that_replay_their_own_queries_are_counted_instead_of_these() {
+    let replayed = |counts: [u64; 2], clients: Option<[u32; 2]>| {
+        let mut parts = vec![part("1/2", counts[0]), part("2/2", counts[1])];
+        for (number, part) in parts.iter_mut().enumerate() {
+            part.trial.conditions.pacing = "replay at 1x".to_owned();
+            part.trial.connections = clients.map(|clients| connections(clients[number], "refused"));
+        }
+        merge(parts, &MergeTerms::default(), "1", "merge").map_err(|why| why.to_string())
     };
+    let found = replayed([900, 100], Some([6, 5])).expect("one load");
+    assert_eq!((found.planned, found.sent), (1_000, 1_000));
+    assert_eq!(found.connections.map(|all| all.clients), Some(11));
+    // Slices of a replay over UDP have every second query.
+    for (clients, wanted) in
+        [(None, "planned queries `900` and `100`"), (Some([6, 1]), "clients `6` and `1`")]
+    {
+        let why = replayed([900, 100], clients).map(|_| ()).expect_err(wanted);
+        assert!(why.contains(wanted), "{why}");
+    }
+}
+
+#[test]
+fn connections_are_added_by_transport() {
     let mut parts = vec![part("1/2", 100), part("2/2", 100)];
     for (part, (clients, reason)) in parts.iter_mut().zip([(3, "refused"), (2, "timeout")]) {
         let of_tls = connections(1, reason);

@@ -1,6 +1,6 @@
 //! Whether parts are all the slices of one load.
 
-use measure::Slice;
+use measure::{Pacing, Slice};
 
 use super::part::{LostPart, MergeError, Part};
 use crate::trial::{Conditions, Trial};
@@ -83,9 +83,20 @@ fn unlike_duration(a: &Trial, b: &Trial) -> Option<(&'static str, String, String
     (whole(a) && whole(b) && differ).then(|| ("duration in seconds", seconds(a), seconds(b)))
 }
 
-/// Numbers of planned queries that differ by more than the rounding of each worker.
+/// Numbers that differ by more than the rounding of each worker: of planned queries, or of clients if these replay queries of
+/// their own, of which one may have many more than another.
 fn unlike_number(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)> {
     let rounded = (a.conditions.workers + b.conditions.workers) as u64;
-    let differ = a.planned.abs_diff(b.planned) > rounded;
-    differ.then(|| ("planned queries", a.planned.to_string(), b.planned.to_string()))
+    let (what, a, b) = match (replayed_clients(a), replayed_clients(b)) {
+        (Some(a), Some(b)) => ("clients", a, b),
+        _ => ("planned queries", a.planned, b.planned),
+    };
+    (a.abs_diff(b) > rounded).then(|| (what, a.to_string(), b.to_string()))
+}
+
+/// Returns the number of clients that replay the queries of a recording, each its own; `None` for other loads.
+fn replayed_clients(trial: &Trial) -> Option<u64> {
+    // Only a replay has no pacing.
+    let is_replay = Pacing::described(&trial.conditions.pacing).is_none();
+    trial.connections.as_ref().filter(|_| is_replay).map(|connections| connections.clients.into())
 }

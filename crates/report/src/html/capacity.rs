@@ -11,7 +11,7 @@ use super::plot::{Axis, Line, Picture, Plot, Point, Scale};
 use crate::view::limiter::{limiter_names, proofs};
 use crate::view::name::repeats;
 use crate::view::number::range;
-use crate::view::search::{each_search, latency_rate, latency_us, met, rate, sustained};
+use crate::view::search::{each_search, latency_rate, latency_us, met, of_udp, rate, sustained};
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
@@ -21,6 +21,9 @@ const MAX_TRACES: usize = 24;
 /// Note below the plot of capacities.
 const NOTE: &str = "Dots: the searches. Error bars: the smallest and the largest of them, from 20 searches on their 1st and 99th percentile. \
                     Hollow: a lower bound, the server was not the limit.";
+
+/// Head of the column of the capacities in comparison to that over UDP.
+const OF_UDP: &str = "of UDP";
 
 /// Returns what the capacities count, in words: queries/s, or what the searches vary.
 fn counted(unit: &str) -> &str {
@@ -106,6 +109,9 @@ fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
     let median = median_head(searched);
     let mut heads = cells.heads();
     heads.push(&median);
+    let of_udp = |r: &CellRecord| of_udp(r, searched.iter().map(|cell| cell.record));
+    let compared = searched.iter().any(|cell| of_udp(cell.record).is_some());
+    heads.extend(compared.then_some(OF_UDP));
     heads
         .extend(percentiles.then_some(["1st percentile", "99th percentile"]).into_iter().flatten());
     heads.extend([
@@ -119,7 +125,10 @@ fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
     ]);
     let rows: Vec<Markup> = searched
         .iter()
-        .map(|cell| html! { (cells.named(cell)) (row(cell.record, &median, percentiles)) })
+        .map(|cell| {
+            let share = compared.then(|| of_udp(cell.record).unwrap_or_else(|| "–".to_owned()));
+            html! { (cells.named(cell)) (row(cell.record, &median, share, percentiles)) }
+        })
         .collect();
     let caption = "Capacity of each server and setting";
     table(caption, &cells.conditions.heading, Narrow::Cards, &heads, &rows)
@@ -132,7 +141,7 @@ fn median_head(searched: &[&Cell<'_>]) -> String {
 }
 
 /// Renders the figures of one cell.
-fn row(r: &CellRecord, median: &str, percentiles: bool) -> Markup {
+fn row(r: &CellRecord, median: &str, of_udp: Option<String>, percentiles: bool) -> Markup {
     let deviation = stats::std_dev(&r.found_qps());
     let at = latency_rate(r)
         .map(|rate| format!("at {} {}", thousands(rate), counted(r.capacity_unit())));
@@ -145,6 +154,9 @@ fn row(r: &CellRecord, median: &str, percentiles: bool) -> Markup {
         td.n data-h=(median) data-v=[r.median_qps] {
             (qps(r, r.median_qps))
             @if r.capacities.len() > 1 { small { "each: " (each) } }
+        }
+        @if let Some(share) = of_udp {
+            td.n data-h=(OF_UDP) { (share.replace(">=", "≥").replace("<=", "≤")) }
         }
         @if percentiles {
             (number_cell("1st percentile", r.p01_qps, qps(r, r.p01_qps)))
@@ -219,6 +231,5 @@ fn trace(cell: &Cell<'_>) -> Picture {
 
 /// Describes a trial of a search, with what the search varies.
 fn said(cell: &CellRecord, t: &record::TrialRecord) -> String {
-    let line = crate::trial_line(t);
-    line.trim().replacen(" qps", &format!(" {}", cell.capacity_unit()), 1)
+    crate::trial_line(t, cell.capacity_unit()).trim().to_owned()
 }

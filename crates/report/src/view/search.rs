@@ -17,6 +17,40 @@ pub(crate) fn each_search(cell: &CellRecord) -> String {
     cell.capacities.iter().map(value).collect::<Vec<_>>().join("; ")
 }
 
+/// Setting that names the transport of a cell, and the transport that the others are compared with.
+const TRANSPORT: &str = "transport";
+const UDP: &str = "udp";
+
+/// Returns the capacity of a cell in percent of that of the same server over UDP, all other settings alike; `None` without one of the
+/// two, and where both are lower bounds.
+pub(crate) fn of_udp<'a>(
+    cell: &CellRecord,
+    mut cells: impl Iterator<Item = &'a CellRecord>,
+) -> Option<String> {
+    let other = |cell: &CellRecord| {
+        let mut settings = cell.settings.clone();
+        (settings.remove(TRANSPORT), settings)
+    };
+    let (transport, settings) = other(cell);
+    transport?;
+    let base = cells.find(|base| {
+        let (over, others) = other(base);
+        base.server == cell.server
+            && base.over == cell.over
+            && over.as_deref() == Some(UDP)
+            && others == settings
+    })?;
+    let percent = 100.0 * cell.median_qps? / base.median_qps.filter(|udp| *udp > 0.0)?;
+    let sign = match (cell.at_least, base.at_least) {
+        _ if std::ptr::eq(cell, base) => "",
+        (false, false) => "",
+        (true, false) => ">= ",
+        (false, true) => "<= ",
+        (true, true) => return None,
+    };
+    Some(format!("{sign}{percent:.0} %"))
+}
+
 /// Returns a quantile (0 to 1) of the latency of the trials that represent a cell, in microseconds: of several searches those at
 /// the rate nearest to the median, since latencies at different rates do not add up to one.
 pub(crate) fn latency_us(cell: &CellRecord, quantile: f64) -> Option<f64> {
@@ -90,4 +124,34 @@ pub(crate) fn sustained(cell: &CellRecord) -> Option<String> {
     let (count, all) = known
         .fold((0, 0), |(count, all), numbers| (count + u32::from(numbers.is_sustained()), all + 1));
     (all > 0).then(|| format!("{count} of {all}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacities_are_compared_with_that_over_udp() {
+        let cell = |server: &str, transport: &str, threads: &str, qps: f64, at_least: bool| {
+            let settings = [(TRANSPORT, transport), ("threads", threads)];
+            let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let mut cell = CellRecord::new(server, settings.into(), "search");
+            (cell.median_qps, cell.at_least) = (Some(qps), at_least);
+            cell
+        };
+        let cells = [
+            cell("a", "tls", "1", 400.0, false),
+            cell("a", "udp", "1", 1_000.0, false),
+            cell("a", "udp", "2", 2_000.0, true),
+            cell("a", "tcp", "2", 500.0, false),
+            cell("a", "tls", "2", 500.0, true),
+            cell("a", "https", "1", 100.0, true),
+            cell("b", "tls", "1", 100.0, false),
+            CellRecord::new("a", Default::default(), "search"),
+        ];
+        let shown: Vec<_> =
+            cells.iter().map(|cell| of_udp(cell, cells.iter()).unwrap_or_default()).collect();
+        let wanted = ["40 %", "100 %", "100 %", "<= 25 %", "", ">= 10 %", "", ""];
+        assert_eq!(shown, wanted);
+    }
 }

@@ -18,7 +18,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use measure::Nanos;
 
-use super::{Entry, MAX_CLIENTS, MAX_OCTETS, MAX_QUERIES, Population};
+use super::{Entry, MAX_CLIENTS, MAX_OCTETS, MAX_QUERIES, MESSAGE_COST, Population};
 use crate::capture::CaptureError;
 
 /// The first line.
@@ -129,9 +129,11 @@ impl<R: Read> Reader<R> {
         population.messages.reserve(messages.min(ROOM));
         for _ in 0..messages {
             let message = self.message()?;
-            octets += message.len();
+            octets += message.len() + MESSAGE_COST;
             if octets > MAX_OCTETS {
-                return damaged(format!("more than {MAX_OCTETS} octets of messages"));
+                return damaged(format!(
+                    "messages that take more than {MAX_OCTETS} octets of memory"
+                ));
             }
             population.messages.push(message);
         }

@@ -125,7 +125,7 @@ impl Queries {
     }
 
     /// Reads the queries of captures, at most `count`, with their replies if these are `captured`; queries with a truncated
-    /// reply are left out, since the client asks again over TCP.
+    /// reply are left out, since the client asks again over TCP, and those that are sent again before their reply.
     pub(super) fn of_captures(
         captures: Vec<PathBuf>,
         ports: Vec<u16>,
@@ -158,6 +158,7 @@ impl Queries {
             (left_out.other_opcodes, "of another opcode than QUERY"),
             (left_out.malformed, "malformed, cut short or without a question"),
             (left_out.truncated, "with a truncated reply"),
+            (left_out.repeated, "sent again before their reply, of which the last is asked"),
         ] {
             if number > 0 {
                 eprintln!("queries of the capture that are not asked, {what}: {number}");

@@ -35,7 +35,7 @@ use self::data::Form;
 use self::verbose::Texts;
 use crate::failure::Failure;
 use crate::output::print;
-use crate::process::{command_line, interruption};
+use crate::process::{self, command_line, interruption};
 
 /// Names of the tools, which are commands of this program and names by which it may be called.
 const TOOLS: [&str; 3] = ["dnsperf", "resperf", "kxdpgun"];
@@ -225,7 +225,7 @@ fn response_codes(trial: &Trial) -> String {
 
 /// Returns the words behind the name of a tool on the command line.
 fn words_of(tool: &str) -> String {
-    let words = std::env::args().skip_while(|word| !word.ends_with(tool)).skip(1);
+    let words = process::words().skip_while(|word| !word.ends_with(tool)).skip(1);
     words.collect::<Vec<_>>().join(" ")
 }
 

@@ -11,8 +11,8 @@ use record::{Trial, TrialRequest};
 use crate::arguments::dut::DutArgs;
 use crate::failure::Failure;
 
-/// Time that a trial takes beside its sending and its last timeout.
-const RESERVE: Duration = Duration::from_secs(60);
+/// Time before an agreed start at which the agent begins to count.
+const AHEAD: f64 = 0.5;
 
 /// An agent that watches a trial; none without a host.
 pub(crate) struct Watching {
@@ -22,6 +22,9 @@ pub(crate) struct Watching {
 
 /// Refuses what has no trial to watch.
 pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
+    if dut.is_given() && !dut.watches() {
+        bail!("--dut needs --dut-process: the name of the server's processes there");
+    }
     if dut.is_given() && !pacing.is_timed() {
         bail!("--dut: a lock-step load is not watched elsewhere");
     }
@@ -29,7 +32,7 @@ pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
 }
 
 impl Watching {
-    /// Starts the agent, which watches the server on `cpus` from now on.
+    /// Starts the agent, which watches the server on `cpus` from the start of the trial on.
     pub(crate) fn start(
         dut: &DutArgs,
         request: &TrialRequest,
@@ -40,11 +43,10 @@ impl Watching {
             return Ok(Watching { agent: None, conditions });
         };
         let mut agent = Agent::start(&remote, env!("CARGO_PKG_VERSION")).map_err(Failure::run)?;
-        // TAI is ahead of UTC by seconds, which only make the agent more patient.
-        let at = request.start_at.and_then(|at| at.unix(Some(0)));
-        let until_start = at.map_or(0.0, |at| (at.as_secs_f64() - tester::unix_now()).max(0.0));
-        let trial = Duration::from(request.duration) + Duration::from(request.timeout) + RESERVE;
-        agent.begin(trial + Duration::from_secs_f64(until_start)).map_err(Failure::run)?;
+        let at = request.start_at.and_then(|at| at.unix(udp::sys::clock_state().tai_offset));
+        let until_start = at.map_or(0.0, |at| at.as_secs_f64() - tester::unix_now() - AHEAD);
+        let wait = Duration::from_secs_f64(until_start.max(0.0));
+        agent.begin_in(wait).map_err(Failure::run)?;
         Ok(Watching { agent: Some(agent), conditions })
     }
 

@@ -10,7 +10,7 @@ use record::EngineChoice;
 
 use crate::arguments::address::parse_target;
 use crate::arguments::choice::choice;
-use crate::arguments::dut::DutArgs;
+use crate::arguments::elsewhere::ElsewhereArgs;
 use crate::arguments::engine::ENGINE;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::arguments::wait::WaitArgs;
@@ -24,6 +24,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
   As root, with the engine that is certified for more: programs in the kernel, or sockets
     dnsdyno run dns64-rfc8219 --quick --engine auto
+
+  The servers of another host, configured and started there over ssh; the AuthDNS runs here
+    dnsdyno run dns64-rfc8219 --dut root@192.0.2.1 --dut-address 2001:db8::1,192.0.2.1
 
   The last one was killed: what it had done is kept, the rest is done
     dnsdyno run --resume last
@@ -63,7 +66,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
     pub(crate) remote: Vec<(String, Custom)>,
     #[command(flatten)]
-    pub(crate) dut: DutArgs,
+    pub(crate) elsewhere: ElsewhereArgs,
     /// Take this certificate of the Tester, from `verify` or `selftest`, made on this machine with the path, engine and
     /// transport of the trials, instead of a self-test; no rate is above it
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]

@@ -10,9 +10,10 @@ mod trust;
 use std::path::Path;
 
 use experiment::{Experiment, Found};
+use lab::agent::{Agents, Lines};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
-use lab::{Checked, CpuList, Entered, Event, RunOptions, run_experiment};
+use lab::{Checked, CpuList, Elsewhere, Entered, Event, RunOptions, run_experiment};
 use record::{CellRecord, CertificateFile, Check, EngineKind, HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
@@ -60,16 +61,27 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     variables.extend(approved);
     // Held by the outer process until the inner one has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
+    // ssh runs outside, as the user; the process inside inherits the pipes.
+    let lines = match lab::is_inside() {
+        true => Lines::default(),
+        false => Lines::open(&options.elsewhere.remotes, &options.version).map_err(Failure::run)?,
+    };
+    variables.extend(lines.variables().map_err(Failure::run)?);
     // From here on this is the first process of a pid namespace; the process outside only waits.
     let lab = match lab::enter_with(&variables, checked.network()).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,
-        Entered::Outside(code) => return outside(code),
+        Entered::Outside(code) => {
+            drop(lines);
+            return outside(code);
+        }
     };
+    let agents = Agents::inherited(lab.interrupted()).map_err(Failure::run)?;
+    let elsewhere = Elsewhere { agents, ..options.elsewhere.clone() };
     let store = if args.no_store { None } else { Some(args.store.open()?) };
     let board = Board::new();
     let viewed = live::is_wanted(args.plain);
     let watcher = (viewed || listener.is_some()).then(|| board.watcher());
-    let options = RunOptions { host: fingerprint(&options), watcher, ..options.clone() };
+    let options = RunOptions { host: fingerprint(&options), watcher, elsewhere, ..options.clone() };
     metrics::serve(listener, &board)?;
     let view = if viewed { open_view(&board, &lab, &checked) } else { None };
     let (store, json) = (store.as_ref(), args.json.as_deref());
@@ -80,6 +92,9 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
 fn cores_are_here(checked: &Checked<'_>) -> Result<(), Failure> {
     let (plan, allowed) = (&checked.experiment.common().cpus, CpuList::allowed());
     for (host, wanted) in [("tester", &plan.tester), ("auth", &plan.auth), ("dut", &plan.dut)] {
+        if checked.elsewhere && host == "dut" {
+            continue;
+        }
         if let Some(cpu) = wanted.iter().find(|cpu| !allowed.cpus().contains(cpu)) {
             let why =
                 format!("cpus.{host}: there is no core {cpu} for this process: it has {allowed}");
@@ -132,7 +147,7 @@ fn options(args: &RunArgs, resumed: Option<Run>) -> Result<RunOptions, Failure> 
             .as_ref()
             .map(|path| CertificateFile::read(path).map_err(Failure::input))
             .transpose()?,
-        dut: args.dut.remote(None),
+        elsewhere: args.elsewhere.hosts(),
         seed: args.seed,
         keep: args.keep,
         command: command_line(),
@@ -284,11 +299,13 @@ fn told(event: &Event<'_>) -> String {
         Event::Serving(server, version) => {
             format!("  {server} {}", version.unwrap_or("(version not known)"))
         }
-        Event::SelfTestTrial(record) | Event::Trial(_, record) => {
-            format!("  {}", report::trial_line(record))
+        Event::SelfTestTrial(record) => format!("  {}", report::trial_line(record, "qps")),
+        Event::Trial(cell, record) => {
+            format!("  {}", report::trial_line(record, cell.capacity_unit()))
         }
         Event::Visited { cell, repeat: (repeat, of), found } => {
-            format!("{}, {} of {of}: {}", cell_name(cell), repeat + 1, words(found))
+            let words = words(found, cell.capacity_unit());
+            format!("{}, {} of {of}: {words}", cell_name(cell), repeat + 1)
         }
         Event::Forgotten(cell, repeat) => {
             let name = cell_name(cell);
@@ -306,11 +323,12 @@ fn engine_words(engine: EngineKind) -> String {
     if engine == EngineKind::Kernel { format!(" with the engine {engine}") } else { String::new() }
 }
 
-/// Returns the findings of a visit as text.
-fn words(found: &Found) -> String {
+/// Returns the findings of a visit as text; `unit` is that of a search.
+fn words(found: &Found, unit: &str) -> String {
+    let with_unit = |text: &str| text.replace(" qps", &format!(" {unit}"));
     match found {
-        Found::Capacity(capacity) => capacity.verdict.clone(),
-        Found::Void(void) => format!("void: {}", void.why),
+        Found::Capacity(capacity) => with_unit(&capacity.verdict),
+        Found::Void(void) => format!("void: {}", with_unit(&void.why)),
         Found::Figures(figures) | Found::Replicated { figures, .. } => {
             let words: Vec<String> = figures
                 .iter()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use experiment::{Experiment, estimate, self_test_estimate, visit_estimate};
+use experiment::{Experiment, estimate, self_test_estimate, servers_at, visit_estimate};
 use lab::Checked;
 use lab::built_in::EXPERIMENTS;
 use measure::Nanos;
@@ -27,7 +27,7 @@ pub(crate) fn list() {
 }
 
 fn time(experiment: &Experiment) -> String {
-    let time = estimate(experiment, experiment.common().servers.len(), |_| true);
+    let time = estimate(experiment, |point| servers_at(experiment, point));
     span(time.as_secs_f64())
 }
 
@@ -44,6 +44,7 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
                 let at = adapter.remote.map(|address| address.to_string());
                 format!("{} (at {})", adapter.name, at.unwrap_or_default())
             }
+            _ if checked.elsewhere => format!("{} (on the host of --dut)", adapter.name),
             Ok(_) => adapter.name.clone(),
             Err(_) => format!("{} (not installed; {})", adapter.name, adapter.remedy()),
         })
@@ -63,10 +64,11 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
     for input in &checked.inputs {
         println!("{}: {}, {}", input.key, input.path, input.words());
     }
-    let installed = checked.adapters.iter().filter(|adapter| adapter.program().is_ok()).count();
+    let installed = checked.adapters.iter().filter(|adapter| checked.reaches(adapter)).count();
     let points = &experiment.points;
+    let cells: usize = (0..points.len()).map(|point| checked.servers_at(point)).sum();
     println!(
-        "cells: {installed} servers x {} points; order: {}",
+        "cells: {cells} ({installed} servers, {} points); order: {}",
         points.len(),
         common.order.word()
     );
@@ -96,6 +98,6 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
     if let Some(budget) = common.budget {
         println!("time budget: {budget}; no repeat is begun after it");
     }
-    let all = estimate(experiment, installed, |point| checked.cannot(point).is_none());
+    let all = estimate(experiment, |point| checked.servers_at(point));
     println!("about {} in all", span(all.as_secs_f64()));
 }

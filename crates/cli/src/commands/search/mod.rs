@@ -42,12 +42,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     if let Some(file) = &certificate {
         stay_within(&mut search, &varied, file)?;
     }
-    // Query files and generated names have no end: they may repeat names.
-    let names = setup.names();
-    let mut names = NameBudget::new(
-        names.unwrap_or(u64::MAX),
-        names.is_none() || !args.rfc8219 || args.over != Over::Rate,
-    );
+    let mut names = names(&args, setup.names());
     output::try_writing([&args.json])?;
     let mut job = args.hosts.start(testers.is_some())?;
     let testers = of_job(testers, &mut job);
@@ -98,6 +93,16 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     }
     written.and(keeping.finish(&run.results[0], run.complete))?;
     outcome(error, run.results[0].median_qps.is_some())
+}
+
+/// Returns the names for the trials, of which there are `size`; `None` for query files and generated names, which have no end:
+/// they may repeat names.
+fn names(args: &SearchArgs, size: Option<u64>) -> NameBudget {
+    match size {
+        None => NameBudget::new(u64::MAX, true),
+        Some(size) if args.workload.reuse_names => NameBudget::repeating(size),
+        Some(size) => NameBudget::new(size, !args.rfc8219 || args.over != Over::Rate),
+    }
 }
 
 /// Returns the outcome of a search that ended with an error or not, and found a capacity or not.
@@ -287,8 +292,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
 pub(crate) fn tell(step: &Progress<'_>, over: Over) {
     match step {
         Progress::Trial(record) => {
-            let line = report::trial_line(record);
-            eprintln!("  {}", line.replacen(" qps", &format!(" {}", over.unit()), 1));
+            eprintln!("  {}", report::trial_line(record, over.unit()));
         }
         Progress::Search { repeat, repeats, trace } => {
             let verdict = over.words(&trace.capacity.verdict);

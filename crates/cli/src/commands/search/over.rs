@@ -56,12 +56,8 @@ impl Over {
 
     /// Names the unit in a record.
     pub(crate) fn label(self, record: &mut CellRecord) {
-        if self == Over::Rate {
-            return;
-        }
-        record.over = Some(self.unit().to_owned());
-        for capacity in &mut record.capacities {
-            capacity.verdict = self.words(&capacity.verdict).into_owned();
+        if self != Over::Rate {
+            record.set_over(self.unit());
         }
     }
 }

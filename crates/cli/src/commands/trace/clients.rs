@@ -1,12 +1,12 @@
 //! `dnsdyno trace clients`: the clients of a capture, their behaviour, and files of them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
 use measure::Nanos;
 use trace::population::{self, Collector, Input, Population};
-use trace::{Anonymiser, CaptureError, Dns};
+use trace::{Anonymiser, Capture, CaptureError, Dns, Message};
 
 use super::input::{InputArgs, conclude};
 use super::select::{SelectArgs, key, unwritable};
@@ -55,9 +55,10 @@ pub(crate) fn run(args: &ClientsArgs) -> Result<(), Failure> {
     if args.idle == Nanos::ZERO || args.slice == Some(Nanos::ZERO) {
         return Err(Failure::BadInput(anyhow!("--idle and --slice must be longer than 0")));
     }
-    let (mut population, left_out, error) = match saved(args)? {
-        Some(population) => (population, 0, None),
-        None => collect(args)?,
+    let (mut population, left_out, error) = match opened(args)? {
+        Some(Input::Population(population)) => (population, 0, None),
+        Some(Input::Capture(capture)) => collect(args, Some(capture))?,
+        None => collect(args, None)?,
     };
     if population.is_empty() {
         error.map_or(Ok(()), |error| Err(Failure::input(error)))?;
@@ -88,36 +89,32 @@ pub(crate) fn run(args: &ClientsArgs) -> Result<(), Failure> {
     conclude(error)
 }
 
-/// Reads the input if it is a population.
-fn saved(args: &ClientsArgs) -> Result<Option<Population>, Failure> {
+/// Opens the input if it is one file, the standard input or a pipe: only that can be a population.
+fn opened(args: &ClientsArgs) -> Result<Option<Input>, Failure> {
     let [path] = &args.input.captures[..] else { return Ok(None) };
-    // The standard input and pipes are read once.
-    if path == Path::new("-") || !path.is_file() {
-        return Ok(None);
-    }
-    let population = match population::open(path) {
-        Ok(Input::Population(population)) => population,
-        // The error of a capture is told where captures are read.
-        Ok(Input::Capture(_)) | Err(CaptureError::NotACapture { .. }) => return Ok(None),
-        Err(error) => return Err(Failure::input(error)),
-    };
-    if args.key.is_some() || !args.select.is_open() {
+    let input = population::open(path).map_err(Failure::input)?;
+    let unchanged = args.key.is_none() && args.select.is_open();
+    if matches!(input, Input::Population(_)) && !unchanged {
         let why =
             "it is a population: hide addresses and select queries when it is made of a capture";
         return Err(Failure::BadInput(anyhow!("{}: {why}", path.display())));
     }
-    Ok(Some(population))
+    Ok(Some(input))
 }
 
-/// Collects the queries of captures; also returns how many were left out, and the error that ended the captures early.
-fn collect(args: &ClientsArgs) -> Result<(Population, u64, Option<CaptureError>), Failure> {
+/// Collects the queries of a capture that is open, or of the input; also returns how many were left out, and the error that
+/// ended it early.
+fn collect(
+    args: &ClientsArgs,
+    capture: Option<Capture>,
+) -> Result<(Population, u64, Option<CaptureError>), Failure> {
     let select = args.select.select();
     let mut anonymiser = match &args.key {
         Some(path) => Some(Anonymiser::new(&key(path)?)),
         None => None,
     };
     let mut collector = Collector::default();
-    let (_, error) = args.input.read(|message| {
+    let each = |message: &Message<'_>| {
         if !select.accepts(message, Dns::read(message.bytes).as_ref()) {
             return;
         }
@@ -125,10 +122,16 @@ fn collect(args: &ClientsArgs) -> Result<(Population, u64, Option<CaptureError>)
             Some(anonymiser) => anonymiser.message(message, |hidden| collector.add(hidden)),
             None => collector.add(message),
         }
-    })?;
+    };
+    let (_, error) = match capture {
+        Some(capture) => args.input.read_frames(capture, each)?,
+        None => args.input.read(each)?,
+    };
     if collector.full {
         let (clients, queries) = (population::MAX_CLIENTS, population::MAX_QUERIES);
-        eprintln!("more than {clients} clients or {queries} queries: what came later was left out");
+        eprintln!(
+            "more than {clients} clients, {queries} queries or 1 GiB of different messages: what was beyond it was left out"
+        );
     }
     let left_out = collector.left_out;
     Ok((collector.finish(), left_out, error))

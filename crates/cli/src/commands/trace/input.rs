@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::anyhow;
 use clap::Args;
 use measure::Nanos;
-use trace::{Capture, CaptureError, Merge, Message, Messages};
+use trace::{Capture, CaptureError, Frames, Merge, Message, Messages};
 use udp::capture::{LiveCapture, Only, Until};
 
 use super::tap::{LiveTap, TapAddress};
@@ -49,21 +49,31 @@ impl InputArgs {
     /// The first error, if no packet could be read before it.
     pub(crate) fn read(
         &self,
-        mut each: impl FnMut(&Message<'_>),
+        each: impl FnMut(&Message<'_>),
     ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
-        let mut messages = Messages::new(self.ports.clone());
         if let Some(interface) = &self.interface {
-            return self.listen(interface, messages, each);
+            return self.listen(interface, self.messages(), each);
         }
         if let Some(address) = &self.dnstap {
-            return self.tap(address, messages, each);
+            return self.tap(address, self.messages(), each);
         }
-        let mut any = false;
-        let read = Merge::open(&self.captures).and_then(|mut captures| {
-            messages.read(&mut captures, |message| {
-                any = true;
-                each(message);
-            })
+        self.read_frames(Merge::open(&self.captures).map_err(Failure::input)?, each)
+    }
+
+    fn messages(&self) -> Messages {
+        Messages::new(self.ports.clone())
+    }
+
+    /// Does as [`read`](Self::read) with frames of captures that are open.
+    pub(crate) fn read_frames(
+        &self,
+        mut frames: impl Frames,
+        mut each: impl FnMut(&Message<'_>),
+    ) -> Result<(trace::Counts, Option<CaptureError>), Failure> {
+        let (mut messages, mut any) = (self.messages(), false);
+        let read = messages.read(&mut frames, |message| {
+            any = true;
+            each(message);
         });
         let error = match read {
             Err(error) if !error.is_partial() && messages.counts().frames == 0 => {

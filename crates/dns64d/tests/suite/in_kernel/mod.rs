@@ -33,11 +33,16 @@ const KERNEL: &str = "[kernel]\nmode = \"cache\"\ndevice = [\"v1\"]\nsize = \"4M
 /// Starts dns64d on the link, at a port of its own, with these tables.
 fn start(upstream: SocketAddr, server: &str, tables: &str) -> (Server, u16) {
     let port = free_port();
+    (start_at(port, upstream, server, tables), port)
+}
+
+/// Starts dns64d on the link, at a port, with these tables.
+fn start_at(port: u16, upstream: SocketAddr, server: &str, tables: &str) -> Server {
     let server = Server::start(Kind::Dns64d, &[upstream], &config(port, server, tables));
     let server = server.expect("it starts");
     // Its addresses are bound before the program is attached.
     wait_for("the program is attached", || server.log().contains("ready"));
-    (server, port)
+    server
 }
 
 fn config(port: u16, server: &str, tables: &str) -> String {
@@ -230,6 +235,30 @@ fn ttls_get_smaller_and_answers_end() {
 }
 
 #[test]
+fn failures_are_told_by_the_server_and_no_longer_than_it_keeps_them() {
+    Link::run(|link| {
+        let upstream = ipv4_only();
+        for qtype in ["A", "AAAA"] {
+            upstream.on(&format!("www.example {qtype}"), "SERVFAIL");
+        }
+        let tables = format!("[cache]\nfailure-ttl = \"2s\"\n{KERNEL}");
+        let (server, port) = start(upstream.address(), "", &tables);
+        let in_kernel =
+            || ["stored", "answers"].map(|n| server.metric(&format!("dns64d_kernel_{n}_total")));
+        let query = "www.example AAAA";
+        for _ in 0..20 {
+            assert_eq!(link.ask_text(at(port), query).rcode, "SERVFAIL");
+        }
+        assert_eq!(in_kernel(), [0, 0]);
+        upstream.on("www.example A", "www.example 60 A 192.0.2.33");
+        upstream.on("www.example AAAA", "");
+        wait_for("the end of the failure", || link.ask_text(at(port), query).rcode == "NOERROR");
+        let reply = until_in_kernel(link, &server, port, query);
+        assert_eq!(reply.answer[0].data, SYNTHESISED);
+    });
+}
+
+#[test]
 fn what_a_reload_or_an_operator_removes_is_not_answered() {
     Link::run(|link| {
         let (upstream, dir) = (ipv4_only(), tempfile::tempdir().expect("a folder"));
@@ -319,10 +348,18 @@ fn refused(program: &[&str], config: &str) -> (Option<i32>, String) {
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
-/// Returns whether the device has a program.
+/// Returns the number of the program on a device.
+fn program_on(device: &str) -> Option<String> {
+    let output = Command::new("ip").args(["-d", "link", "show", device]).output().expect("ip");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (_, program) = said.split_once("prog/xdp")?;
+    let mut words = program.split_whitespace().skip_while(|word| *word != "id");
+    words.nth(1).map(str::to_owned)
+}
+
+/// Returns whether the device `v1` has a program.
 fn has_program() -> bool {
-    let output = Command::new("ip").args(["-d", "link", "show", "v1"]).output().expect("ip");
-    String::from_utf8_lossy(&output.stdout).contains("xdp")
+    program_on("v1").is_some()
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! The most clients that a server carries: a search over clients in the lab, with clients that are made up and those of a file.
+
+#[path = "kit/shared.rs"]
+mod shared;
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+
+use assert_cmd::cargo::cargo_bin;
+use measure::Nanos;
+use serde_json::Value;
+use shared::whole;
+use trace::population::Synthetic;
+use wire::{Qtype, QueryTemplate};
+
+/// Our own AuthDNS as the server: it is always there. It carries 40 clients.
+const EXPERIMENT: &str = r#"
+name = "few-clients"
+title = "the most clients, of few"
+role = "authoritative"
+servers = ["authdns"]
+method = "clients"
+repeats = 1
+
+[workload]
+namespace = "10.0.0.0/20"
+client-rate = 10.0
+
+[search]
+goal = "p99 < 500ms, loss < 5%"
+start = "20"
+min = "10"
+max = "40"
+resolution = 0.5
+duration = "1s"
+
+[tester]
+close-idle = "500ms"
+
+[matrix]
+tester.transport = ["udp", "tcp"]
+"#;
+
+/// Runs `dnsdyno run` on a file; returns the code, what it printed, and the record if it wrote one.
+fn run(dir: &Path, file: &Path, args: &[&str]) -> (Option<i32>, String, Value) {
+    let json = dir.join("run.json");
+    let _ = std::fs::remove_file(&json);
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    command.env("DNSDYNO_STORE", dir.join("runs.db")).arg("run").arg(file).args(args);
+    let output = command.arg("--json").arg(&json).output().expect("starts");
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8");
+    let record = std::fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    (output.status.code(), text, record.unwrap_or_default())
+}
+
+/// Checks that every trial had as many clients as its number says, and that a search found one of these numbers.
+fn check(run: &Value, told: &str) {
+    let cells = run["results"].as_array().unwrap_or_else(|| panic!("{told}"));
+    assert_eq!(cells.len(), 2, "{told}");
+    for cell in cells {
+        assert_eq!((&cell["method"], &cell["over"]), (&"search".into(), &"clients".into()));
+        let trials = cell["trials"].as_array().expect("trials");
+        assert!(!trials.is_empty(), "{told}");
+        for trial in trials {
+            let number = trial["rate_qps"].as_f64().expect("a number");
+            let clients = trial["connections"]["clients"].as_f64();
+            assert_eq!(clients, Some(number), "{trial}");
+            assert!(trial["passed"] != true || trial["sent"] == trial["planned"], "{trial}");
+        }
+        // A busy machine may make trials void.
+        if let Some(found) = cell["median_qps"].as_f64() {
+            assert!([10.0, 20.0, 40.0].contains(&found), "{cell}");
+            let verdict = cell["capacities"][0]["verdict"].as_str().expect("a verdict");
+            assert!(verdict.contains(&format!("{found} clients")), "{verdict}");
+            assert!(cell["settings"]["transport"] != "udp" || told.contains("of UDP"), "{told}");
+        }
+    }
+    assert!(told.contains("median clients"), "{told}");
+}
+
+#[test]
+fn the_most_clients_are_searched_over_udp_and_tcp() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("x.toml");
+    std::fs::write(&file, EXPERIMENT).expect("writes");
+    let (code, text, _) = run(dir.path(), &file, &["--dry-run"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("method: clients") && text.contains("cells: 2 (1 servers, 2 points)"),
+        "{text}"
+    );
+    let (_, text, made_up) = run(dir.path(), &file, &["--wait"]);
+    if text.contains("cannot get its namespaces") {
+        return skip::because(text);
+    }
+    check(&whole(made_up), &text);
+    // The same of a file, whose clients are those of its slices.
+    let name = |number: u64| format!("010-000-000-{number:03}.dns64perf.test");
+    let message = |number: u64| {
+        let name = name(number).parse().expect("a name");
+        QueryTemplate::new(&name, Qtype::AAAA, false, false, None).bytes().to_vec()
+    };
+    let period = Nanos::from_secs(3);
+    let made = Synthetic { clients: 40, period, rate: 10.0, names: 200, seed: 5 };
+    let population = made.population(message).expect("small");
+    let saved = File::create(dir.path().join("some.population")).expect("a file");
+    population.write(saved).expect("written");
+    let replayed = EXPERIMENT.replace("client-rate = 10.0", "replay = \"some.population\"");
+    std::fs::write(&file, &replayed).expect("writes");
+    let (_, text, of_file) = run(dir.path(), &file, &["--wait"]);
+    check(&whole(of_file), &text);
+    // More than there are.
+    let text = replayed.replace("max = \"40\"", "max = \"5000\"");
+    std::fs::write(&file, text).expect("writes");
+    let (code, text, _) = run(dir.path(), &file, &["--dry-run"]);
+    assert!(code == Some(2) && text.contains("`max` is 5000: lower it"), "{text}");
+}

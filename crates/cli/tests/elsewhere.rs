@@ -1,0 +1,526 @@
+//! Servers that a run starts on another host: here the hosts are network namespaces, joined by a link, with a real sshd in one.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::cargo_bin;
+use record::Run;
+use tempfile::TempDir;
+
+/// Time within which something must have happened that happens soon.
+const SOON: Duration = Duration::from_secs(120);
+/// Addresses of the server's host, and further ones of it for an AuthDNS.
+const DUT: &str = "fd00:77::2,10.77.0.2";
+const AUTH: &str = "fd00:77::3,10.77.0.3";
+
+/// A process that is ended with its test.
+struct Held(Child);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Held {
+    fn start(command: &mut Command) -> Self {
+        Held(command.stdout(Stdio::null()).spawn().expect("starts"))
+    }
+
+    /// The network namespace of the process.
+    fn network(&self) -> u64 {
+        network(self.0.id()).expect("it runs")
+    }
+}
+
+/// The network namespace of a process.
+fn network(pid: u32) -> Option<u64> {
+    fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|ns| ns.ino())
+}
+
+/// Waits until `found` returns something.
+fn soon<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Two hosts: the Tester's, and that of the server with an sshd.
+struct Hosts {
+    dir: TempDir,
+    ssh: String,
+    // Ended in this order.
+    sshd: Held,
+    here: Held,
+    there: Held,
+}
+
+impl Hosts {
+    /// Makes the hosts; `None` if this machine does not let us.
+    fn new() -> Option<Self> {
+        let able = |words: &[&str]| {
+            Command::new("unshare")
+                .args(words)
+                .stderr(Stdio::null())
+                .status()
+                .is_ok_and(|s| s.success())
+        };
+        if !nix::unistd::geteuid().is_root() || !able(&["--net", "true"]) {
+            skip::because("namespaces with an sshd need root");
+            return None;
+        }
+        for program in ["/usr/sbin/sshd", "/usr/sbin/unbound"] {
+            if !Path::new(program).exists() {
+                skip::because(format_args!("there is no {program}"));
+                return None;
+            }
+        }
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let own = network(std::process::id());
+        let host = || {
+            let held = Held::start(Command::new("unshare").args(["--net", "sleep", "1000"]));
+            soon("a network namespace", || (network(held.0.id()) != own).then_some(()));
+            held
+        };
+        let (here, there) = (host(), host());
+        join(here.0.id(), there.0.id());
+        let (sshd, ssh) = start_sshd(dir.path(), there.0.id());
+        Some(Hosts { dir, ssh, sshd, here, there })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// dnsdyno on the Tester's host.
+    fn dnsdyno(&self) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .args(["-t", &self.here.0.id().to_string(), "-n"])
+            .arg(cargo_bin("dnsdyno"))
+            .env("DNSDYNO_STORE", self.path("runs.db"))
+            .current_dir(self.dir.path());
+        command
+    }
+
+    /// A run of an experiment with a server on the other host.
+    fn run(&self, experiment: &str) -> Command {
+        let mut command = self.dnsdyno();
+        command
+            .args(["run", experiment, "--wait", "--plain", "--no-store", "--json", "out.json"])
+            .args(self.place());
+        command
+    }
+
+    /// The arguments that say where the server is.
+    fn place(&self) -> [&str; 6] {
+        ["--dut", "root@fd00:77::2", "--dut-address", DUT, "--ssh", &self.ssh]
+    }
+
+    /// A run that lasts for as long as a test needs, after its server has come up.
+    fn long(&self) -> (Child, u32) {
+        fs::write(self.path("long.toml"), experiment("load", 2, LONG)).expect("writes");
+        self.start(self.run("long.toml"))
+    }
+
+    /// Starts a run; returns it and its server when queries are sent.
+    fn start(&self, mut command: Command) -> (Child, u32) {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+        let server = soon("the server runs there", || self.there("unbound").first().copied());
+        soon("the Measurer runs", || self.here("__measure").first().copied());
+        (child, server)
+    }
+
+    fn result(&self) -> Run {
+        record::read(&self.path("out.json")).expect("a run")
+    }
+
+    /// The processes on a host whose command line contains `word`, without those that make the host.
+    fn processes(&self, host: &Held, word: &str) -> Vec<u32> {
+        let own = [self.sshd.0.id(), self.here.0.id(), self.there.0.id()];
+        let network_of = host.network();
+        let entries = fs::read_dir("/proc").expect("readable").flatten();
+        let numbers = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+        let there = numbers.filter(|pid| !own.contains(pid) && network(*pid) == Some(network_of));
+        let mut found: Vec<u32> = there
+            .filter(|pid| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                let line = String::from_utf8_lossy(&line).replace('\0', " ");
+                // Sessions of sshd are the system's.
+                !line.is_empty() && !line.starts_with("sshd") && line.contains(word)
+            })
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    fn here(&self, word: &str) -> Vec<u32> {
+        self.processes(&self.here, word)
+    }
+
+    fn there(&self, word: &str) -> Vec<u32> {
+        self.processes(&self.there, word)
+    }
+
+    /// Waits until nothing is left on either host.
+    fn nothing_is_left(&self) {
+        let brought = || fs::read_dir(self.path("brought")).expect("readable").count();
+        let all = || [self.here(""), self.there("")].concat();
+        let deadline = Instant::now() + SOON;
+        while !all().is_empty() || brought() > 0 {
+            let left: Vec<String> = all().into_iter().map(command_line).collect();
+            assert!(Instant::now() < deadline, "{} folders are left, and {left:?}", brought());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let temporary = self.path("tmp");
+        let own = fs::read_dir(temporary).map_or(0, Iterator::count);
+        assert_eq!(own, 0, "the Tester's temporary folder");
+    }
+}
+
+/// The command line of a process, with its state.
+fn command_line(pid: u32) -> String {
+    let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&read("status")).into_owned();
+    let state =
+        status.lines().find(|line| line.starts_with("State")).unwrap_or_default().to_owned();
+    format!("{pid} {} {state}", String::from_utf8_lossy(&read("cmdline")).replace('\0', " "))
+}
+
+/// Joins two namespaces by a link.
+fn join(here: u32, there: u32) {
+    let run = |pid: u32, words: &str| {
+        let pid = pid.to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &pid, "-n", "ip"]).args(words.split(' '));
+        assert!(command.status().expect("starts").success(), "{words}");
+    };
+    run(here, &format!("link add v0 type veth peer name v1 netns {there}"));
+    for (pid, device, addresses) in [(here, "v0", &["1"][..]), (there, "v1", &["2", "3"])] {
+        run(pid, "link set lo up");
+        for last in addresses {
+            run(pid, &format!("addr add fd00:77::{last}/64 dev {device} nodad"));
+            run(pid, &format!("addr add 10.77.0.{last}/24 dev {device}"));
+        }
+        run(pid, &format!("link set {device} up"));
+    }
+}
+
+/// Starts an sshd on a host; returns it with the remote shell that reaches it.
+fn start_sshd(dir: &Path, host: u32) -> (Held, String) {
+    for key in ["host", "user"] {
+        let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
+        let made = Command::new("ssh-keygen").args(words).arg(dir.join(key)).status();
+        assert!(made.is_ok_and(|status| status.success()), "ssh-keygen makes keys");
+    }
+    for folder in ["brought", "tmp"] {
+        fs::create_dir(dir.join(folder)).expect("a folder");
+    }
+    let _ = fs::create_dir("/run/sshd");
+    let shown = dir.display();
+    let config = format!(
+        "Port 22\nListenAddress fd00:77::2\nHostKey {shown}/host\nAuthorizedKeysFile {shown}/user.pub\nPidFile none\n\
+         StrictModes no\nUsePAM no\nPermitRootLogin yes\nSetEnv TMPDIR={shown}/brought\nClientAliveInterval 2\n"
+    );
+    fs::write(dir.join("config"), config).expect("writes");
+    let log = fs::File::create(dir.join("sshd.log")).expect("a file");
+    let sshd = Held::start(
+        Command::new("nsenter")
+            .args(["-t", &host.to_string(), "-n", "/usr/sbin/sshd", "-D", "-e", "-f"])
+            .arg(dir.join("config"))
+            .stderr(log),
+    );
+    soon("sshd listens", || {
+        let log = fs::read_to_string(dir.join("sshd.log")).unwrap_or_default();
+        log.contains("listening").then_some(())
+    });
+    let ssh = format!(
+        "ssh -F none -i {shown}/user -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+         -o LogLevel=ERROR -o ServerAliveInterval=2 -o ServerAliveCountMax=3"
+    );
+    (sshd, ssh)
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// An experiment with one server.
+fn experiment(method: &str, repeats: u32, more: &str) -> String {
+    format!(
+        "name = \"far\"\ntitle = \"A server on another host\"\nrole = \"dns64\"\nservers = [\"unbound\"]\n\
+         method = \"{method}\"\nrepeats = {repeats}\nworkload = {{ namespace = \"0.0.0.0/2\" }}\n{more}\n"
+    )
+}
+
+const SHORT: &str = r#"load = { rates = ["300"], duration = "500ms", timeout = "300ms" }"#;
+const LONG: &str = r#"load = { rates = ["300"], duration = "90s", timeout = "300ms" }"#;
+const RFC8219: &str = r#"search = { rule = "rfc8219", goal = "zero-loss", start = "500", max = "1k", resolution = 0.02, duration = "60s" }"#;
+
+/// The trials of a run that starts its server there, each with what the agent saw.
+fn check_trials(run: &Run, told: &str) {
+    let cell = run.results.first().unwrap_or_else(|| panic!("{told}"));
+    assert!(!cell.trials.is_empty(), "{told}");
+    for trial in cell.trials.iter().map(|one| &one.trial) {
+        let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{:?}", trial.cpu));
+        // Time in user mode and in the kernel is counted in ticks, of which a short trial may have none.
+        assert!(dut.busy > 0.0 && !dut.cpus.is_empty(), "{dut:?}");
+        assert!(trial.cpu.contains_key("authdns"), "{:?}", trial.cpu);
+    }
+    assert!(cell.server_version.as_deref().is_some_and(|v| v.starts_with(char::is_numeric)));
+    assert!(cell.files.values().any(|text| text.contains("10.77.0.")), "{:?}", cell.files);
+    let notes = cell.notes.join(" ");
+    assert!(notes.contains("started there and probed by an agent"), "{notes}");
+    assert!(notes.contains("MB of memory"), "{notes}");
+}
+
+#[test]
+fn servers_are_started_there_and_nothing_is_left() {
+    let Some(hosts) = Hosts::new() else { return };
+    fs::write(hosts.path("short.toml"), experiment("load", 2, SHORT)).expect("writes");
+    let output = hosts.run("short.toml").env("TMPDIR", hosts.path("tmp")).output().expect("starts");
+    let (run, told) = (hosts.result(), told(&output));
+    check_trials(&run, &told);
+    assert!(told.contains("Unbound on root@fd00:77::2 at [fd00:77::2]:53"), "{told}");
+    assert_eq!(run.results[0].repeats_made(), 2, "{told}");
+    hosts.nothing_is_left();
+
+    // The AuthDNS on a third host: here it is the same one by other addresses.
+    let mut command = hosts.run("short.toml");
+    command.args(["--auth", "root@fd00:77::2", "--auth-address", AUTH]);
+    let output = command.output().expect("starts");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    check_trials(&hosts.result(), &told);
+    hosts.nothing_is_left();
+
+    // What is not there is not measured, and what the host lacks is said.
+    let output = hosts.run("short.toml").args(["--dut-cpus", "0,1000"]).output().expect("starts");
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("root@fd00:77::2: cores 0,1000: this process may use"), "{told}");
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn zones_and_certificates_are_made_for_the_host() {
+    let Some(hosts) = Hosts::new() else { return };
+    if !Path::new("/usr/sbin/nsd").exists() {
+        skip::because("there is no nsd");
+        return;
+    }
+    let zone = experiment("load", 1, SHORT)
+        .replace("dns64", "authoritative")
+        .replace("unbound", "nsd")
+        .replace("0.0.0.0/2", "10.0.0.0/20");
+    let tls = experiment("load", 1, &format!("{SHORT}\ntester = {{ transport = \"tls\" }}"));
+    for (name, text) in [("zone.toml", zone), ("tls.toml", tls)] {
+        fs::write(hosts.path(name), text).expect("writes");
+        let output = hosts.run(name).output().expect("starts");
+        let run = hosts.result();
+        let cell = run.results.first().unwrap_or_else(|| panic!("{}", told(&output)));
+        for trial in cell.trials.iter().map(|one| &one.trial) {
+            assert!(trial.valid > 0 && trial.cpu.contains_key("dut"), "{trial:?}");
+        }
+        assert!(!cell.trials.is_empty(), "{}", told(&output));
+        hosts.nothing_is_left();
+    }
+}
+
+#[test]
+fn a_run_over_ssh_conforms_where_its_plan_does() {
+    for _ in 0..3 {
+        let Some(hosts) = Hosts::new() else { return };
+        let shortened = |command: &mut Command| {
+            command.env("DNSDYNO_TEST_TRIAL", "300ms").output().expect("starts")
+        };
+        let mut selftest = hosts.dnsdyno();
+        selftest.args([
+            "selftest",
+            "--rate",
+            "3k",
+            "--duration",
+            "60s",
+            "--certificate",
+            "tester.json",
+        ]);
+        if !shortened(&mut selftest).status.success() {
+            // A self-test on a busy machine may fail.
+            continue;
+        }
+        fs::write(hosts.path("rfc.toml"), experiment("search", 20, RFC8219)).expect("writes");
+        let mut command = hosts.run("rfc.toml");
+        let output = shortened(command.args(["--certificate", "tester.json"]));
+        let Ok(run) = record::read::<Run>(&hosts.path("out.json")) else {
+            panic!("{}", told(&output))
+        };
+        hosts.nothing_is_left();
+        let Some(cell) = run.results.first().filter(|cell| cell.void_repeats.is_empty()) else {
+            continue;
+        };
+        assert_eq!(cell.differs, Vec::<String>::new(), "{}", told(&output));
+        assert!(cell.conforming && cell.repeats == 20, "{}", told(&output));
+        assert_eq!(cell.shortened_s, Some(0.3));
+        let table = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(table.contains("conforming") && table.contains("SHORTENED"), "{table}");
+        return;
+    }
+    skip::because("every attempt was disturbed");
+}
+
+#[test]
+fn the_short_form_of_rfc_8219_runs_over_ssh() {
+    let Some(hosts) = Hosts::new() else { return };
+    let mut command = hosts.run("dns64-rfc8219");
+    command.args(["--quick", "--servers", "unbound"]).env("DNSDYNO_TEST_TRIAL", "200ms");
+    let output = command.output().expect("starts");
+    let (run, told) = (hosts.result(), told(&output));
+    check_trials(&run, &told);
+    assert_eq!(run.results.len(), 2, "the cache on and off: {told}");
+    for cell in &run.results {
+        assert_eq!(cell.shortened_s, Some(0.2));
+        // What differs is the plan, and the host is not among it.
+        let differs = cell.differs.join("; ");
+        assert!(!differs.is_empty() && !differs.contains("host"), "{differs}");
+    }
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn a_run_goes_on_on_the_host_of_its_beginning() {
+    let Some(hosts) = Hosts::new() else { return };
+    fs::write(hosts.path("long.toml"), experiment("load", 1, LONG)).expect("writes");
+    let mut command = hosts.dnsdyno();
+    command.args(["run", "long.toml", "--wait", "--plain"]).args(hosts.place());
+    let (child, _) = hosts.start(command);
+    kill("INT", &[child.id()]);
+    let output = child.wait_with_output().expect("ends");
+    assert!(told(&output).contains("kept as run 1"), "{}", told(&output));
+    hosts.nothing_is_left();
+    let mut command = hosts.dnsdyno();
+    command.args(["run", "--resume", "last", "--wait", "--plain", "--json", "out.json"]);
+    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
+    check_trials(&hosts.result(), &told(&output));
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn a_killed_ssh_leaves_nothing_on_either_side() {
+    let Some(hosts) = Hosts::new() else { return };
+    let (child, _) = hosts.long();
+    let mut ssh = hosts.here("ssh -F none");
+    // The command line of the Tester has these words too.
+    ssh.retain(|pid| !is_program(*pid));
+    kill("KILL", &ssh);
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(told(&output).contains("root@fd00:77::2: the agent is gone"), "{}", told(&output));
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn a_killed_agent_or_tester_leaves_nothing() {
+    let Some(hosts) = Hosts::new() else { return };
+    for inner in [false, true] {
+        let (child, server) = hosts.long();
+        let agents = hosts.there("dnsdyno agent --start");
+        assert!(agents.len() >= 2 && !agents.contains(&server), "{agents:?}");
+        // The first one waits outside of the pid namespace.
+        kill("KILL", &[if inner { agents[1] } else { agents[0] }]);
+        let output = child.wait_with_output().expect("ends");
+        assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+        assert!(told(&output).contains("the agent is gone"), "{}", told(&output));
+        hosts.nothing_is_left();
+    }
+    let (mut child, _) = hosts.long();
+    child.kill().expect("it runs");
+    child.wait().expect("ends");
+    hosts.nothing_is_left();
+    let (child, _) = hosts.long();
+    kill("INT", &[child.id()]);
+    let output = child.wait_with_output().expect("ends");
+    assert_ne!(output.status.code(), Some(0), "{}", told(&output));
+    hosts.nothing_is_left();
+}
+
+/// Whether a process runs a program of ours, and is no shell with its name among its words.
+fn is_program(pid: u32) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe"))
+        .is_ok_and(|exe| exe.to_string_lossy().contains("dnsdyno"))
+}
+
+fn kill(signal: &str, pids: &[u32]) {
+    assert!(!pids.is_empty(), "somebody to signal");
+    let pids = pids.iter().map(u32::to_string);
+    assert!(
+        Command::new("kill")
+            .arg(format!("-{signal}"))
+            .args(pids)
+            .status()
+            .expect("starts")
+            .success()
+    );
+}
+
+#[test]
+fn a_stopped_agent_is_named_and_ends() {
+    let Some(hosts) = Hosts::new() else { return };
+    fs::write(hosts.path("x.toml"), experiment("load", 2, &LONG.replace("90s", "5s")))
+        .expect("writes");
+    let mut command = hosts.run("x.toml");
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+    soon("the Measurer runs", || hosts.here("__measure").first().copied());
+    kill("STOP", &hosts.there("agent --start"));
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let why = "root@fd00:77::2: the agent did not reply within 20s";
+    assert!(told(&output).contains(why), "{}", told(&output));
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn a_link_that_is_down_ends_both_sides() {
+    let Some(hosts) = Hosts::new() else { return };
+    let (child, _) = hosts.long();
+    let pid = hosts.there.0.id().to_string();
+    let down = ["-t", &pid, "-n", "ip", "link", "set", "v1", "down"];
+    assert!(Command::new("nsenter").args(down).status().expect("starts").success());
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(told(&output).contains("the agent is gone"), "{}", told(&output));
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn another_version_is_refused_before_anything_starts() {
+    let Some(hosts) = Hosts::new() else { return };
+    fs::write(hosts.path("x.toml"), experiment("load", 1, SHORT)).expect("writes");
+    let program = hosts.path("other");
+    let says = r#"echo '{"reply":"ready","version":"0.0.1"}'; cat >/dev/null"#;
+    fs::write(&program, format!("#!/bin/sh\n{says}\n")).expect("writes");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("sets");
+    let output = hosts
+        .run("x.toml")
+        .args(["--dut-program", program.to_str().expect("UTF-8")])
+        .output()
+        .expect("starts");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(
+        told(&output).contains("the agent has version 0.0.1, this program"),
+        "{}",
+        told(&output)
+    );
+    assert!(
+        !hosts.path("out.json").exists()
+            || fs::metadata(hosts.path("out.json")).is_ok_and(|m| m.len() == 0)
+    );
+    hosts.nothing_is_left();
+}

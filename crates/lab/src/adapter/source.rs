@@ -1,0 +1,108 @@
+//! The text of an adapter: another host makes the same adapter of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use experiment::Custom;
+use experiment::file::Role;
+use measure::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::{Adapter, AdapterError};
+
+/// The text of an adapter, of which the agent makes the same one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// The file of an adapter.
+    File(String),
+    /// The file of a front, and the server behind it.
+    Front(String, Box<Source>),
+    /// A custom server of the user.
+    Custom(Box<CustomSource>),
+}
+
+impl Default for Source {
+    /// An empty file, which is no adapter.
+    fn default() -> Self {
+        Source::File(String::new())
+    }
+}
+
+/// A custom server of the user, by its settings in the experiment's file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CustomSource {
+    name: String,
+    role: Role,
+    command: String,
+    port: u16,
+    ipv6: bool,
+    ipv4: bool,
+    ready_ns: u64,
+    files: BTreeMap<String, String>,
+}
+
+impl Source {
+    /// Returns the source of a custom server.
+    pub(crate) fn custom(name: &str, role: Role, custom: &Custom) -> Self {
+        Source::Custom(Box::new(CustomSource {
+            name: name.to_owned(),
+            role,
+            command: custom.command.clone(),
+            port: custom.port,
+            ipv6: custom.ipv6,
+            ipv4: custom.ipv4,
+            ready_ns: custom.ready.0,
+            files: custom.files.clone(),
+        }))
+    }
+
+    /// Makes the adapter.
+    ///
+    /// # Errors
+    /// If a text is not valid.
+    pub(crate) fn adapter(&self) -> Result<Adapter, AdapterError> {
+        match self {
+            Source::File(text) => Adapter::parse(text, Path::new("adapter")),
+            Source::Front(text, behind) => {
+                let front = Adapter::parse(text, Path::new("adapter"))?;
+                Ok(front.before(&behind.adapter()?))
+            }
+            Source::Custom(own) => {
+                let custom = Custom {
+                    port: own.port,
+                    ipv6: own.ipv6,
+                    ipv4: own.ipv4,
+                    ready: Nanos(own.ready_ns),
+                    files: own.files.clone(),
+                    ..Custom::new(&own.command)
+                };
+                Adapter::custom(&own.name, own.role, &custom)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Catalogue;
+
+    #[test]
+    fn an_adapter_is_the_same_there() {
+        let catalogue = Catalogue::load(None).expect("adapters");
+        for name in ["unbound", "dnsdist+nsd"] {
+            let adapter = catalogue.get(name).expect("an adapter");
+            let line = serde_json::to_string(&adapter.source).expect("JSON");
+            let source: Source = serde_json::from_str(&line).expect("a source");
+            let there = source.adapter().expect("an adapter");
+            assert_eq!(format!("{there:?}"), format!("{adapter:?}"));
+        }
+        let custom = Custom::new("/opt/x/x -p {{ listen.port }}");
+        let adapter = Adapter::custom("x", Role::Dns64, &custom).expect("an adapter");
+        let there = adapter.source.adapter().expect("an adapter");
+        assert_eq!(format!("{there:?}"), format!("{adapter:?}"));
+        assert!(Source::default().adapter().is_err());
+        assert!(Source::File("name =".to_owned()).adapter().is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! The parts of a bench on other hosts: agents watch them during trials, and start the server again.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use experiment::BenchError;
+use record::{Trial, TrialRequest};
+
+use super::away::Away;
+use super::{LabBench, SETTLE, SETTLE_STEP, failed};
+use crate::agent::{AgentError, Conditions, Part, Seen, SharedAgent, add_authdns, judge};
+use crate::probe::procfs;
+use crate::server::Server;
+
+impl LabBench<'_> {
+    /// Tells the agents that a trial begins.
+    pub(super) fn begin_away(&self) -> Result<(), BenchError> {
+        for agent in self.away.dut.iter().chain(&self.away.auth) {
+            agent.lock().begin_in(Duration::ZERO).map_err(of_agent)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the agents are still there.
+    pub(super) fn check_away(&self) -> Result<(), BenchError> {
+        let mut agents = self.away.dut.iter().chain(&self.away.auth);
+        agents.try_for_each(|agent| agent.lock().check()).map_err(of_agent)
+    }
+
+    /// Adds what the agents saw during the trial, which has just ended.
+    pub(super) fn end_away(
+        &self,
+        trial: &mut Trial,
+        request: &TrialRequest,
+    ) -> Result<(), BenchError> {
+        if let Some(auth) = &self.away.auth {
+            add_authdns(trial, &seen(auth, trial.duration_s, "the AuthDNS")?);
+        }
+        if let Some(dut) = &self.away.dut {
+            let seen = seen(dut, trial.duration_s, "the server")?;
+            let cpu_limit = self.away.part.as_ref().and_then(Part::cpu_limit);
+            judge(trial, &seen, &Conditions { cpu_limit, ..Conditions::of(request) });
+        }
+        Ok(())
+    }
+
+    /// Starts a server elsewhere from scratch, if an agent has started it; returns whether it has.
+    pub(super) fn restart_away(&mut self) -> Result<bool, BenchError> {
+        let Away { dut: Some(dut), part: Some(part), limit, .. } = &self.away else {
+            return Ok(false);
+        };
+        if self.names().is_some_and(|names| !names.reuse) {
+            dut.lock().launch(part, *limit).map_err(of_agent)?;
+            self.names_forgotten = true;
+        }
+        Ok(true)
+    }
+
+    /// Waits until the server has finished the work that an overload left: queries in its receive queue, and its own
+    /// queries upstream. RFC 2544 section 23 waits 2 s and 5 s for that; this waits until the server is idle, at most
+    /// [`SETTLE`]. Returns whether it is idle.
+    pub(super) fn settle(&mut self) -> Result<bool, BenchError> {
+        let deadline = Instant::now() + SETTLE;
+        while std::mem::take(&mut self.overloaded) {
+            let Some(before) = self.run_time()? else { return Ok(true) };
+            sleep(SETTLE_STEP);
+            let ran = self.run_time()?.unwrap_or(before).saturating_sub(before);
+            self.overloaded = ran > SETTLE_STEP.as_nanos() as u64 / 20;
+            if self.is_interrupted() {
+                return Err(BenchError::Interrupted);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns how long the server's own process ran, in nanoseconds; `None` if it was not started by this bench.
+    fn run_time(&self) -> Result<Option<u64>, BenchError> {
+        if let Some(pid) = self.server().map(Server::pid) {
+            return Ok(Some(procfs::run_time(pid)));
+        }
+        let started = self.away.dut.as_ref().filter(|_| self.away.part.is_some());
+        started.map(|agent| agent.lock().run_time().map_err(of_agent)).transpose()
+    }
+}
+
+/// Returns what an agent saw of `what` during a trial that sent for `sending_s` seconds.
+fn seen(agent: &SharedAgent, sending_s: f64, what: &str) -> Result<Seen, BenchError> {
+    let mut agent = agent.lock();
+    let seen = agent.end(sending_s).map_err(of_agent)?;
+    if seen.alive {
+        return Ok(seen);
+    }
+    let host = agent.host().to_owned();
+    // Of a server that the user runs there is no log.
+    let log = agent.collect().map(|collected| collected.log).unwrap_or_default();
+    let log: String = log.iter().map(|line| format!("\n  | {line}")).collect();
+    Err(failed(format!("{host}: {what}'s process ended during the trial{log}")))
+}
+
+fn of_agent(e: AgentError) -> BenchError {
+    match e {
+        AgentError::Interrupted { .. } => BenchError::Interrupted,
+        other => failed(other),
+    }
+}

@@ -1,0 +1,254 @@
+//! Visits to a server that an agent starts on another host: the server is configured there by its adapter, started from scratch
+//! for each repeat, and probed.
+//!
+//! ```text
+//!   this host                                            the server's host, by ssh
+//!     AuthDNS <───────────── queries of the server ─────── agent ── the server, in a pid namespace
+//!     Measurer ═════════════ queries ══════════════════════════════> (addresses of that host)
+//! ```
+//!
+//! The AuthDNS runs here, in the network of the caller, or is started by an agent on a third host.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
+
+use experiment::file::Role;
+use experiment::{Circumstances, Method, OneHost, Point, Settings, Visit};
+use measure::Path;
+use udp::sys::is_own_address;
+
+use crate::adapter::Adapter;
+use crate::afar::{Afar, RESERVE};
+use crate::agent::{AgentError, Certified, Cores, Part, ServerPart, SharedAgent};
+use crate::authdns::{self, Serves};
+use crate::bench::measurer::carried_by;
+use crate::bench::{Away, LabBench, Upstream};
+use crate::core_plan::cpu_plan;
+use crate::cpus::CpuPlan;
+use crate::netns::Namespace;
+use crate::query_stream::Prepared;
+use crate::question_plan::QuestionPlan;
+use crate::ready::{Question, answers};
+use crate::run::Event;
+use crate::server::{Installed, transport_port};
+use crate::session::{Cell, Session, Shortfall};
+use crate::variables;
+use crate::visit::{Started, unlike_rfc8219};
+
+impl From<AgentError> for Shortfall {
+    fn from(e: AgentError) -> Self {
+        match e {
+            AgentError::Interrupted { .. } => Shortfall::Interrupted,
+            AgentError::Absent { .. } => Shortfall::Cannot(e.to_string()),
+            other => Shortfall::Failed(other.to_string()),
+        }
+    }
+}
+
+/// A server that was started elsewhere, with what it asks.
+struct Raised {
+    away: Away,
+    authdns: Option<Upstream>,
+    target: SocketAddr,
+    /// File of the certification authority whose certificates are accepted.
+    believed: Option<PathBuf>,
+}
+
+impl Session<'_> {
+    /// Returns the plan of this host's cores at a point.
+    pub(crate) fn plan_here(&self, settings: &Settings) -> Result<CpuPlan, String> {
+        match &self.afar {
+            Some(_) => Ok(self.options.elsewhere.plan(settings)),
+            None => cpu_plan(settings, self.lab.allowed_cpus()),
+        }
+    }
+
+    /// Returns the number of the server's cores at a point, as far as it is known.
+    pub(crate) fn server_cores(&self, settings: &Settings) -> Option<usize> {
+        match &self.afar {
+            Some(afar) => Some(settings.dut.cores.unwrap_or_else(|| afar.dut_cpus().len())),
+            None => Some(cpu_plan(settings, self.lab.allowed_cpus()).ok()?.dut.count()),
+        }
+    }
+
+    /// Returns whether a server of this host has programs in the kernel at a point.
+    pub(crate) fn has_programs(&self, adapter: &Adapter, point: &Point) -> bool {
+        self.afar.is_none() && variables::has_programs(adapter, point)
+    }
+
+    /// Returns why a point cannot be measured on another host.
+    fn bound_to_this_host(&self, adapter: &Adapter, point: &Point) -> Option<String> {
+        let settings = &point.settings;
+        if variables::has_programs(adapter, point) {
+            let why = "its programs in the kernel are for the links of the testbed";
+            return Some(why.to_owned());
+        }
+        let here = [Method::ZoneLoad, Method::Generators, Method::Drill];
+        if settings.method.replicates() || here.contains(&settings.method) {
+            return Some(format!("the method {} runs on this host only", settings.method.word()));
+        }
+        if settings.workload.has_zone() {
+            return Some("a zone of its own is not brought to another host".to_owned());
+        }
+        let varied = settings.host.link != self.checked.experiment.common().host.link;
+        varied.then(|| "links cannot be varied where the hosts are real".to_owned())
+    }
+
+    /// Starts a server elsewhere, with what it asks, and waits until the Tester gets right answers.
+    fn raise(
+        &mut self,
+        v: &Visit,
+        installed: &Installed,
+        stream: Option<&Prepared>,
+    ) -> Result<Raised, Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        if let Some(why) = self.bound_to_this_host(installed.adapter(), point) {
+            return Err(Shortfall::Cannot(why));
+        }
+        let asked = self.checked.questions[v.point];
+        let believed = match point.settings.tester.transport.uses_tls() {
+            true => Some(self.certified()?),
+            false => None,
+        };
+        let certificate = believed.as_ref().map(|dir| certificate(dir)).transpose();
+        let certificate = certificate.map_err(Shortfall::Failed)?;
+        let afar = self.afar.as_ref().ok_or_else(|| Shortfall::Failed("no host".to_owned()))?;
+        let adapter = installed.adapter();
+        let mut target = afar.target(adapter).map_err(Shortfall::Cannot)?;
+        let (authdns, auth) = self.authdns_for(afar, point, &asked)?;
+        let part = Part::Server(Box::new(ServerPart {
+            source: adapter.source.clone(),
+            role: point.settings.role,
+            asked: asked.asked(),
+            threads: point.settings.dut.threads,
+            cpus: Cores { count: point.settings.dut.cores, ..afar.cpus.clone() },
+            transport: point.settings.tester.transport,
+            clients: point.settings.most_clients(),
+            variables: variables::given(point),
+            certificate,
+            listen: afar.places.dut,
+            upstream: afar.places.auth,
+            cpu_limit: point.settings.dut.cpu_limit,
+        }));
+        let ready: Duration = adapter.chain().map(|part| part.ready.timeout).sum();
+        let limit = ready + RESERVE;
+        let outside = Namespace::own().map_err(|e| Shortfall::Failed(e.to_string()))?;
+        let launched = afar.dut.lock().launch(&part, limit)?;
+        let questions =
+            Question::of(stream.and_then(Prepared::origin).as_ref(), &asked.namespace, asked.ask());
+        if adapter.listen.udp {
+            answers(&outside, target, &questions).map_err(|why| {
+                Shortfall::Failed(format!(
+                    "{why}, though it does on its host: look at the link and the firewalls"
+                ))
+            })?;
+        }
+        if believed.is_some() {
+            target.set_port(transport_port(point.settings.tester.transport));
+        }
+        let dut = Some(afar.dut.clone());
+        let away = Away { outside: Some(outside), dut, auth, part: Some(part), limit, launched };
+        Ok(Raised { away, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
+    }
+
+    /// Starts the AuthDNS of a server elsewhere: here, or by an agent; none behind an authoritative server.
+    fn authdns_for(
+        &self,
+        afar: &Afar,
+        point: &Point,
+        asked: &QuestionPlan,
+    ) -> Result<(Option<Upstream>, Option<SharedAgent>), Shortfall> {
+        if point.settings.role == Role::Authoritative {
+            return Ok((None, None));
+        }
+        if afar.places.auth.v4.is_loopback() {
+            let why = "servers ask their AuthDNS over IPv4, and its host has no such address: give --auth-address";
+            return Err(Shortfall::Cannot(why.to_owned()));
+        }
+        let serves = Serves::of(point);
+        if let Some(auth) = afar.start_authdns(serves, asked)? {
+            return Ok((None, Some(auth)));
+        }
+        let (namespace, pref64) = (&asked.namespace, asked.pref64);
+        let started = authdns::start(serves, namespace, pref64, &afar.testbed, self.lab, self.dir);
+        let process = started.map_err(|e| Shortfall::Failed(e.to_string()))?;
+        Ok((Some(Upstream::AuthDns(process)), None))
+    }
+
+    /// Starts a server elsewhere and stops it.
+    pub(crate) fn start_elsewhere_once(
+        &mut self,
+        v: &Visit,
+        installed: &Installed,
+    ) -> Result<(), Shortfall> {
+        let stream = self.stream(v.point)?;
+        let Raised { away, authdns, .. } = self.raise(v, installed, stream.as_ref())?;
+        away.stop();
+        if let Some(authdns) = authdns {
+            authdns.stop();
+        }
+        Ok(())
+    }
+
+    /// Starts the server elsewhere, measures it with the method, and stops it.
+    pub(crate) fn measure_elsewhere(
+        &mut self,
+        v: &Visit,
+        cell: &mut Cell,
+        installed: &Installed,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Shortfall> {
+        let stream = self.stream(v.point)?;
+        let raised = self.raise(v, installed, stream.as_ref())?;
+        let point = &self.checked.experiment.points[v.point];
+        let (settings, asked) = (&point.settings, self.checked.questions[v.point]);
+        let Some(afar) = &self.afar else { return Ok(()) };
+        let Raised { away, authdns, target, believed } = raised;
+        let base = asked.request(point, stream.as_ref(), self.options.seed, target, believed);
+        let base = carried_by(self.engines[v.point], base);
+        let tester = &settings.tester;
+        let path = if tester.gso { Path::HostOffload } else { Path::Wire };
+        let tcp = !tester.transport.is_datagram();
+        let loopback = OneHost { link: None, path, gso: tester.gso, gro: tester.gro, tcp };
+        let differs = unlike_rfc8219(settings, stream.is_some());
+        let names = asked.budget(settings.role, stream.as_ref(), false);
+        let seed = self.options.seed;
+        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
+        let title = &installed.adapter().title;
+        let started = Started {
+            bench: LabBench::elsewhere(self.lab, &afar.testbed, self.dir, base, authdns, away)
+                .replaying(replayed),
+            title: format!("{title} on {} at {target}", afar.host()),
+            version: installed.version(),
+            names,
+            circumstances: Circumstances {
+                over_ipv6: target.is_ipv6(),
+                one_host: is_own_address(target).then_some(loopback),
+                ..Circumstances::default()
+            },
+            differs,
+            conforms: true,
+        };
+        let note = format!(
+            "the server ran on another host, {}, started there and probed by an agent",
+            afar.host()
+        );
+        if !cell.record.notes.contains(&note) {
+            cell.record.notes.push(note);
+        }
+        let found = self.measure_started(v, cell, started, notify)?;
+        self.visited(v, cell, &found, notify);
+        Ok(())
+    }
+}
+
+/// Reads the certificate of a run's servers.
+fn certificate(dir: &FilePath) -> Result<Certified, String> {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
+    };
+    Ok(Certified { certificate: read("server.pem")?, key: read("server.key")? })
+}

@@ -1,0 +1,267 @@
+//! The host of what a Tester elsewhere asks for: the agent's side of [`crate::agent`], with the adapters, the readiness and the
+//! ends of processes of the lab.
+//!
+//! The parts run in this host's own network, at the addresses that the Tester names, and in the pid namespace of the lab: what
+//! they leave ends with the agent.
+
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use experiment::file::Role;
+use nix::sys::signal::Signal;
+use wire::Name;
+
+use crate::adapter::AdapterError;
+use crate::agent::{
+    Asked, AuthDnsPart, Certified, Collected, Launched, Order, Part, Place, Reply, ServerPart,
+    Source,
+};
+use crate::authdns;
+use crate::cpus::{CpuList, CpuPlan};
+use crate::enter::Lab;
+use crate::limit::CpuLimit;
+use crate::probe::procfs;
+use crate::process::Process;
+use crate::question_plan::QuestionPlan;
+use crate::rundir::{RunDir, RunDirError};
+use crate::server::{Installed, Server, ServerError, Service};
+use crate::testbed::{PORT, Places, Testbed, TestbedError};
+use crate::zone_load::memory;
+use crate::zonefile::write_zone;
+
+/// Time within which the AuthDNS must end.
+const GRACE: Duration = Duration::from_secs(5);
+/// Where nothing is asked.
+const NOWHERE: Place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: PORT };
+
+/// The host of one part at a time.
+#[derive(Debug)]
+pub struct ServerHost<'a> {
+    lab: &'a Lab,
+    dir: RunDir,
+    found: Option<(Source, Installed)>,
+    zone: Option<(Asked, PathBuf)>,
+    running: Option<Running>,
+}
+
+/// A part that runs.
+#[derive(Debug)]
+struct Running {
+    what: What,
+    cpus: CpuList,
+    /// Limits its CPU time until it is dropped.
+    limit: Option<CpuLimit>,
+}
+
+#[derive(Debug)]
+enum What {
+    Server(Server),
+    AuthDns(Process),
+}
+
+impl<'a> ServerHost<'a> {
+    /// Makes the host of a process in the lab.
+    ///
+    /// # Errors
+    /// If there is no room for temporary files.
+    pub fn new(lab: &'a Lab) -> Result<Self, RunDirError> {
+        Ok(Self { lab, dir: RunDir::create()?, found: None, zone: None, running: None })
+    }
+
+    /// Carries out an order about parts; `None` if it is none of them.
+    pub fn reply(&mut self, order: &Order) -> Option<Reply> {
+        let refused = |why| Reply::Refused { why };
+        Some(match order {
+            Order::Find { source } => match self.find(source) {
+                Ok(found) => Reply::Found { version: found.version().map(str::to_owned) },
+                Err(ServerError::Adapter(e @ AdapterError::NotInstalled { .. })) => {
+                    Reply::Absent { why: e.to_string() }
+                }
+                Err(e) => refused(e.to_string()),
+            },
+            Order::Start(part) => match self.start(part) {
+                Ok(launched) => Reply::Started(Box::new(launched)),
+                Err(why) => refused(why),
+            },
+            Order::Collect => match self.collect() {
+                Some(collected) => Reply::Collected(Box::new(collected)),
+                None => refused("nothing was started".to_owned()),
+            },
+            Order::Stop => {
+                self.stop();
+                Reply::Stopped
+            }
+            Order::RunTime => {
+                let own = self.pids().first().copied();
+                Reply::RunTime { ran_ns: own.map_or(0, procfs::run_time) }
+            }
+            Order::Alive | Order::Clock | Order::Begin { .. } | Order::End { .. } => return None,
+        })
+    }
+
+    /// Returns the processes of the part, without their children.
+    pub fn pids(&self) -> Vec<u32> {
+        match self.running.as_ref().map(|running| &running.what) {
+            None => Vec::new(),
+            Some(What::Server(server)) => server.pids(),
+            Some(What::AuthDns(process)) => vec![process.pid()],
+        }
+    }
+
+    /// Returns the cores of the part; those of this process without one.
+    pub fn cpus(&self) -> CpuList {
+        let own = || self.lab.allowed_cpus().clone();
+        self.running.as_ref().map_or_else(own, |running| running.cpus.clone())
+    }
+
+    /// Stops the part as its adapter says.
+    pub fn stop(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        // Without its limit it can stop in time.
+        drop(running.limit);
+        match running.what {
+            What::Server(server) => server.stop(),
+            What::AuthDns(mut process) => {
+                process.stop(Signal::SIGTERM, GRACE);
+            }
+        }
+    }
+
+    fn start(&mut self, part: &Part) -> Result<Launched, String> {
+        self.stop();
+        match part {
+            Part::Server(part) => self.start_server(part),
+            Part::AuthDns(part) => self.start_authdns(part),
+        }
+    }
+
+    fn start_server(&mut self, part: &ServerPart) -> Result<Launched, String> {
+        let installed = self.find(&part.source).map_err(|e| e.to_string())?;
+        if let Some(why) =
+            part.variables.iter().find_map(|(n, v)| installed.adapter().refuses(n, v))
+        {
+            return Err(why);
+        }
+        let plan = QuestionPlan::of(&part.asked)?;
+        let cpus = part.cpus.of(self.lab.allowed_cpus())?;
+        let testbed = self.testbed(&cpus, Places { dut: part.listen, auth: part.upstream })?;
+        let certified = part.certificate.as_ref().map(|c| self.write_certificate(c)).transpose()?;
+        let (transport, given) = (part.transport, part.variables.clone());
+        let variables =
+            installed.variables(transport, part.clients, given, certified.as_deref())?;
+        let authoritative = part.role == Role::Authoritative;
+        let service = Service {
+            role: part.role,
+            namespace: plan.namespace,
+            origin: None::<Name>,
+            pref64: plan.pref64,
+            zone_file: authoritative.then(|| self.zone(&part.asked, &plan)).transpose()?,
+            ask: plan.ask(),
+            threads: part.threads,
+            variables,
+        };
+        let server = installed
+            .start(&service, &testbed, self.lab, self.dir.path())
+            .map_err(|e| e.to_string())?;
+        let limit = part.cpu_limit.map(|cores| {
+            CpuLimit::apply(&server.pids(), cores, cpus.count()).map_err(|e| e.to_string())
+        });
+        let limit = limit.transpose()?;
+        let launched = Launched {
+            files: server.files().clone(),
+            loaded_s: server.loaded().as_secs_f64(),
+            cpus: cpus.cpus().to_vec(),
+            limited: limit.as_ref().map(|limit| limit.means().to_owned()),
+        };
+        self.running = Some(Running { what: What::Server(server), cpus, limit });
+        Ok(launched)
+    }
+
+    fn start_authdns(&mut self, part: &AuthDnsPart) -> Result<Launched, String> {
+        let plan = QuestionPlan::of(&part.asked)?;
+        let cpus = part.cpus.of(self.lab.allowed_cpus())?;
+        let testbed = self.testbed(&cpus, Places { dut: NOWHERE, auth: part.listen })?;
+        let began = Instant::now();
+        let (namespace, dir) = (&plan.namespace, self.dir.path());
+        let started = authdns::start(part.serves, namespace, plan.pref64, &testbed, self.lab, dir);
+        let process = started.map_err(|e| e.to_string())?;
+        let (loaded_s, listed) = (began.elapsed().as_secs_f64(), cpus.cpus().to_vec());
+        self.running = Some(Running { what: What::AuthDns(process), cpus, limit: None });
+        Ok(Launched { loaded_s, cpus: listed, ..Launched::default() })
+    }
+
+    /// Returns how the part is; `None` without one.
+    fn collect(&mut self) -> Option<Collected> {
+        let memory = memory(&self.pids())[0].1;
+        let (alive, log) = match &mut self.running.as_mut()?.what {
+            What::Server(server) => (server.check().is_ok(), server.tail()),
+            What::AuthDns(process) => (process.check().is_ok(), process.tail()),
+        };
+        Some(Collected { alive, log: log.0, memory })
+    }
+
+    /// Returns the server's program; the last one is remembered.
+    fn find(&mut self, source: &Source) -> Result<Installed, ServerError> {
+        if let Some((known, found)) = &self.found
+            && known == source
+        {
+            return Ok(found.clone());
+        }
+        let adapter = source.adapter()?;
+        let testbed = Testbed::here(
+            self.lab,
+            plan(self.lab.allowed_cpus()),
+            Places { dut: NOWHERE, auth: NOWHERE },
+        );
+        let io = |e: TestbedError| ServerError::Io {
+            path: "the network".to_owned(),
+            source: std::io::Error::other(e.to_string()),
+        };
+        let found = Installed::find(&adapter, &testbed.map_err(io)?, self.dir.path())?;
+        self.found = Some((source.clone(), found.clone()));
+        Ok(found)
+    }
+
+    /// Makes this host the place of a part.
+    fn testbed(&self, cpus: &CpuList, places: Places) -> Result<Testbed, String> {
+        Testbed::here(self.lab, plan(cpus), places).map_err(|e| e.to_string())
+    }
+
+    /// Writes a certificate with its key; returns their directory.
+    fn write_certificate(&self, certified: &Certified) -> Result<PathBuf, String> {
+        let dir = self.dir.path().join("certificates");
+        let write = |name: &str, text: &str| fs::write(dir.join(name), text);
+        fs::create_dir_all(&dir)
+            .and_then(|()| write("server.pem", &certified.certificate))
+            .and_then(|()| write("server.key", &certified.key))
+            .map_err(|e| format!("{}: {e}", dir.display()))?;
+        Ok(dir)
+    }
+
+    /// Returns the zone file of the queried names; the last one is kept.
+    fn zone(&mut self, asked: &Asked, plan: &QuestionPlan) -> Result<PathBuf, String> {
+        if let Some((known, path)) = &self.zone
+            && known == asked
+        {
+            return Ok(path.clone());
+        }
+        let path = self.dir.path().join("zone");
+        write_zone(Path::new(&path), &plan.namespace, plan.records()).map_err(|e| e.to_string())?;
+        self.zone = Some((asked.clone(), path.clone()));
+        Ok(path)
+    }
+}
+
+/// Returns the plan of a host whose part has the cores `cpus`: the Tester has none here.
+fn plan(cpus: &CpuList) -> CpuPlan {
+    let elsewhere = CpuList::new([usize::MAX]).expect("one core");
+    CpuPlan { tester: elsewhere, auth: cpus.clone(), dut: cpus.clone() }
+}
+
+impl Drop for ServerHost<'_> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

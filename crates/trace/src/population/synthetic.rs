@@ -1,0 +1,188 @@
+//! Populations without a capture: clients that browse, made from a seed.
+//!
+//! ```text
+//! client   ──> visits at any time ──> each a burst of queries ──> names, popular by Zipf's law
+//! its rate: lognormal    1 + Poisson       geometric, 30 ms apart
+//! ```
+//!
+//! All visits are equally likely at all times, so that the load is as large at the start as at the end, and each client has at
+//! least one: clients that ask nothing are none. A client is the same however many there are beside it, but for its names.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use measure::{Nanos, Rng, Zipf};
+
+use super::{Entry, MAX_CLIENTS, MAX_QUERIES, Population, TooFew};
+
+/// Mean number of queries of a visit.
+pub const QUERIES_PER_VISIT: f64 = 5.0;
+/// Mean time between two queries of a visit, seconds.
+const WITHIN_VISIT_S: f64 = 0.03;
+/// Standard deviation of the logarithm of a client's rate: one in six asks more than 2.7 times as often as the median.
+const SPREAD: f64 = 1.0;
+/// Exponent of the popularity of names.
+const POPULARITY: f64 = 1.0;
+/// Network of the clients' addresses.
+const NETWORK: u32 = u32::from_be_bytes([10, 0, 0, 0]);
+
+/// Settings of a population that is made up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Synthetic {
+    /// Number of clients.
+    pub clients: usize,
+    /// Length of the time that it covers.
+    pub period: Nanos,
+    /// Mean rate of a client, in queries a second; at least a visit in the period.
+    pub rate: f64,
+    /// Number of different names, at least one.
+    pub names: u64,
+    /// Seed of all choices.
+    pub seed: u64,
+}
+
+impl Synthetic {
+    /// Makes the population; `message` gives the query for the name with this number, below `names`.
+    ///
+    /// # Errors
+    /// If a population cannot have so many clients or queries.
+    pub fn population(&self, message: impl Fn(u64) -> Vec<u8>) -> Result<Population, TooFew> {
+        if self.clients > MAX_CLIENTS {
+            return Err(TooFew::Most(self.clients));
+        }
+        let zipf = Zipf::new(self.names.max(1), POPULARITY);
+        let mut numbers = HashMap::new();
+        let mut population = Population { period: self.period, ..Population::default() };
+        for client in 0..self.clients as u32 {
+            let mut rng = Rng::part(self.seed, client.into());
+            population.clients.push(Ipv4Addr::from(NETWORK + client).into());
+            for at in self.times(&mut rng) {
+                let next = population.messages.len() as u32;
+                let message = *numbers.entry(zipf.draw(&mut rng)).or_insert_with_key(|name| {
+                    let mut octets: Box<[u8]> = message(*name).into();
+                    octets[..2].fill(0);
+                    population.messages.push(octets);
+                    next
+                });
+                population.queries.push(Entry { at, client, message });
+            }
+            if population.queries.len() > MAX_QUERIES {
+                return Err(TooFew::Queries(self.clients));
+            }
+        }
+        population.queries.sort_by_key(|entry| entry.at);
+        Ok(population.renumbered())
+    }
+
+    /// Draws the times of a client's queries.
+    fn times(&self, rng: &mut Rng) -> Vec<Nanos> {
+        let visits = self.rate * self.period.as_secs_f64() / QUERIES_PER_VISIT;
+        // Of mean 1.
+        let share = (SPREAD * normal(rng) - SPREAD * SPREAD / 2.0).exp();
+        let visits = 1 + poisson((visits - 1.0).max(0.0) * share, rng);
+        let mut times = Vec::new();
+        for _ in 0..visits {
+            let mut at = rng.below(self.period.0);
+            times.push(Nanos(at));
+            while rng.unit() * QUERIES_PER_VISIT >= 1.0 && times.len() < MAX_QUERIES {
+                // A visit that is not over at the end goes on at the start.
+                let gap = exponential(rng) * WITHIN_VISIT_S * 1e9;
+                at = (at + gap as u64) % self.period.0;
+                times.push(Nanos(at));
+            }
+        }
+        times
+    }
+}
+
+/// Draws from the exponential distribution of mean 1.
+fn exponential(rng: &mut Rng) -> f64 {
+    -(1.0 - rng.unit()).ln()
+}
+
+/// Draws from the standard normal distribution (Box and Muller).
+fn normal(rng: &mut Rng) -> f64 {
+    (2.0 * exponential(rng)).sqrt() * (std::f64::consts::TAU * rng.unit()).cos()
+}
+
+/// Draws from a Poisson distribution: the number of arrivals at rate 1 within `mean`, at most as many as there may be queries.
+fn poisson(mean: f64, rng: &mut Rng) -> usize {
+    let mut at = exponential(rng);
+    let mut count = 0;
+    while at < mean && count < MAX_QUERIES {
+        at += exponential(rng);
+        count += 1;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A message with the number of its name.
+    fn message(name: u64) -> Vec<u8> {
+        [&[7; 12][..], &name.to_be_bytes()].concat()
+    }
+
+    /// The name of a message.
+    fn name(message: &[u8]) -> u64 {
+        u64::from_be_bytes(*message.last_chunk().expect("of eight octets"))
+    }
+
+    #[test]
+    fn clients_ask_as_often_as_is_said_at_all_times() {
+        let period = Nanos::from_secs(60);
+        let made = Synthetic { clients: 4_000, period, rate: 0.5, names: 1_000, seed: 7 };
+        let population = made.population(message).expect("small");
+        assert_eq!((population.clients(), population.period()), (4_000, period));
+        let queries = population.len() as f64;
+        let mean = 4_000.0 * 0.5 * 60.0;
+        assert!((queries / mean - 1.0).abs() < 0.06, "{queries} of {mean}");
+        for tenth in 0..10 {
+            let part = period.0 / 10;
+            let within = |at: Nanos| at.0 / part == tenth;
+            let some = population.queries().filter(|query| within(query.at)).count() as f64;
+            assert!((some * 10.0 / queries - 1.0).abs() < 0.15, "{tenth}: {some} of {queries}");
+        }
+        // The most popular name has 1 / H(1000) of the queries.
+        let first = population.queries().filter(|query| name(query.message) == 0).count() as f64;
+        assert!((first / queries / 0.1336 - 1.0).abs() < 0.1, "{first} of {queries}");
+        // Half of the clients ask less than half as much as the mean.
+        let stats = population.behaviour(Nanos::from_secs(10));
+        let per_client = stats.queries_per_client;
+        assert!(per_client.p50 * 1.3 < queries / 4_000.0, "{per_client:?}");
+        assert!(stats.think_s.p50 < 0.1 && stats.idle_s.count > 1_000, "{stats:?}");
+    }
+
+    #[test]
+    fn too_many_clients_or_queries_are_refused() {
+        let one =
+            Synthetic { clients: 1, period: Nanos::from_secs(1), rate: 1.0, names: 1, seed: 1 };
+        let many = Synthetic { clients: MAX_CLIENTS + 1, ..one };
+        assert_eq!(many.population(message), Err(TooFew::Most(MAX_CLIENTS + 1)));
+        assert_eq!(one.population(message).expect("one client").clients(), 1);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_client_asks_within_the_period_and_a_seed_is_a_population(
+            clients in 1usize..40, period in 1u64..20_000_000_000, rate in 0.0f64..20.0, names in 1u64..50, seed: u64
+        ) {
+            let made = Synthetic { clients, period: Nanos(period), rate, names, seed };
+            let population = made.population(message).expect("small");
+            prop_assert_eq!(population.clients(), clients);
+            prop_assert!(population.queries().all(|query| query.at < population.period()));
+            prop_assert!(population.queries().all(|query| name(query.message) < names));
+            prop_assert!(population.queries().zip(population.queries().skip(1)).all(|(a, b)| a.at <= b.at));
+            prop_assert_eq!(&made.population(message).expect("small"), &population);
+            // A client more leaves the times of the others as they are.
+            let more = Synthetic { clients: clients + 1, ..made }.population(message).expect("small");
+            prop_assert!(more.len() > population.len());
+        }
+    }
+}
