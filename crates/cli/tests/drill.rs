@@ -107,11 +107,19 @@ fn no_experiment_attacks_a_server_outside() {
     assert_eq!(code, Some(2), "{text}");
     let why = "far at 192.0.2.1:53 is not attacked, since it is outside of the lab";
     assert!(text.contains("x.toml:6:10: ") && text.contains(why), "{text}");
-    // The same server may be loaded.
+    // Nor is one that the lab would start on another host.
+    let there = ["--dry-run", "--dut", "far.example"];
+    let (code, text, _) = run(dir.path(), EXPERIMENT, &there);
+    assert_eq!(code, Some(2), "{text}");
+    let why = "a server on another host (--dut) is not attacked, since it is outside of the lab";
+    assert!(text.contains("x.toml:6:10: ") && text.contains(why), "{text}");
+    // The same servers may be loaded.
     let load = EXPERIMENT.replace("method = \"drill\"", "method = \"closed\"");
     let (head, _) = load.split_once("[matrix]").expect("a matrix");
-    let (code, text, _) = run(dir.path(), head, &remote);
-    assert_eq!(code, Some(0), "{text}");
+    for args in [&remote[..], &there] {
+        let (code, text, _) = run(dir.path(), head, args);
+        assert_eq!(code, Some(0), "{text}");
+    }
 }
 
 #[test]

@@ -173,8 +173,7 @@ impl Attacker {
             let ended = self.process.check();
             return Err(ended.map_or_else(failed, |()| failed("the attacker wrote no result")));
         }
-        let text = fs::read(&self.file).map_err(failed)?;
-        serde_json::from_slice(&text).map_err(failed)
+        record::read(&self.file).map_err(failed)
     }
 }
 
