@@ -173,7 +173,8 @@ impl Attacker {
             let ended = self.process.check();
             return Err(ended.map_or_else(failed, |()| failed("the attacker wrote no result")));
         }
-        record::read(&self.file).map_err(failed)
+        let text = fs::read(&self.file).map_err(failed)?;
+        serde_json::from_slice(&text).map_err(failed)
     }
 }
 
