@@ -40,7 +40,7 @@ pub struct DrillSpec {
 /// Result of one drill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drilled {
-    /// Record of the legitimate load.
+    /// Record of the legitimate load, whole: it is reduced after the figures were made of its series.
     pub trial: Trial,
     /// What the attack sent, and what the server did about it.
     pub attack: AttackOutcome,

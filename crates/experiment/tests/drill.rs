@@ -53,9 +53,16 @@ impl Bench for Attacked {
             .then_some(Void::Starved { run_delay: 0.4, foreign: 0.5 });
         let mut trial = scripted::trial(&spec.load, 100.0, true, Limiter::Dut, void);
         trial.series = self.valid.iter().map(|&valid| Second { sent: 100, valid }).collect();
-        let samples = (1..=12).map(|n| (f64::from(n) / 2.0, f64::from(n) * 100.0)).collect();
+        let course: Vec<(f64, f64)> =
+            (1..=12).map(|n| (f64::from(n) / 2.0, f64::from(n) * 100.0)).collect();
         let (name, unit) = ("latency.p99".to_owned(), "us".to_owned());
-        trial.probes.push(Series { name, unit, samples });
+        // A record of many series keeps few samples of each.
+        trial.probes.extend((0..40).map(|n| Series {
+            name: format!("dut.{n}"),
+            unit: String::new(),
+            samples: course.iter().map(|(at, _)| (*at, f64::from(n))).collect(),
+        }));
+        trial.probes.push(Series { name, unit, samples: course });
         let (query_octets, reply_octets) = (40_000, 1_000_000);
         let attack = AttackOutcome { sent: 4_000, closed: 7, query_octets, reply_octets };
         Ok(Drilled { trial, attack })
@@ -101,7 +108,10 @@ fn a_drill_has_the_goodput_of_its_parts_and_the_seconds_to_recover() {
     }
     assert!(figure(&cell, "goodput_after").is_some_and(|after| (after - 250.0 / 3.0).abs() < 1e-9));
     assert_eq!((cell.repeats, cell.limiter), (1, Limiter::Dut));
-    assert_eq!(cell.trials[0].rate_qps, 100.0);
+    let [kept] = &cell.trials[..] else { panic!("one trial") };
+    assert_eq!(kept.rate_qps, 100.0);
+    let course = kept.trial.probes.iter().find(|series| series.name == "latency.p99");
+    assert!(course.is_some_and(|series| series.samples.len() < 6), "{course:?}");
 }
 
 #[test]

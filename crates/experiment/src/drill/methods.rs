@@ -12,22 +12,48 @@ use crate::visit::{Found, Visiting, figures, without};
 /// Name of the samples of the 99th percentile of latency, in microseconds.
 const LATENCY: &str = "latency.p99";
 
-/// Returns the median of the half-second percentiles of latency between two times from the start of a trial, in microseconds.
-fn latency_us(trial: &Trial, from: Nanos, until: Nanos) -> Option<f64> {
-    let series = trial.probes.iter().find(|series| series.name == LATENCY)?;
-    let within = |at: f64| at > from.as_secs_f64() && at <= until.as_secs_f64();
-    let values = series.samples.iter().filter(|(at, _)| within(*at)).map(|(_, us)| *us);
-    stats::median(&values.collect::<Vec<_>>())
+/// Time by which a sample may be late: the samples of half a second are read by a thread that may wait for its core.
+const LATE: Nanos = Nanos::from_millis(250);
+
+/// Medians of the half-second percentiles of latency in the parts of a drill, in microseconds; `None` of a part without replies.
+#[derive(Clone, Copy, Debug)]
+struct Latencies {
+    before: Option<f64>,
+    during: Option<f64>,
+    after: Option<f64>,
+}
+
+impl Latencies {
+    /// Computes those of a whole trial: one that was reduced has too few samples.
+    fn of(trial: &Trial, drill: &DrillSettings) -> Self {
+        let series = trial.probes.iter().find(|series| series.name == LATENCY);
+        let samples = series.map_or(&[][..], |series| &series.samples[..]);
+        let between = |from: Nanos, until: Nanos| {
+            let (from, until) = ((from + LATE).as_secs_f64(), (until + LATE).as_secs_f64());
+            let within = samples.iter().filter(|(at, _)| *at > from && *at <= until);
+            stats::median(&within.map(|(_, us)| *us).collect::<Vec<_>>())
+        };
+        let (begins, ends) = (drill.before, drill.before + drill.during);
+        Latencies {
+            before: between(Nanos::ZERO, begins),
+            during: between(begins, ends),
+            after: between(ends, drill.duration()),
+        }
+    }
 }
 
 /// Returns the figures of a drill.
-fn found(drill: &DrillSettings, trial: &Trial, attack: &AttackOutcome) -> Option<Found> {
+fn found(
+    drill: &DrillSettings,
+    trial: &Trial,
+    attack: &AttackOutcome,
+    latencies: Latencies,
+) -> Option<Found> {
     let seconds = |time: Nanos| time.as_secs_f64().round() as usize;
     let goodput = Goodput::of(&trial.series, seconds(drill.before), seconds(drill.during))?;
     let percent = |share: f64| Some(100.0 * share);
     let recovered = goodput.recovery_s.map(|seconds| seconds as f64);
     let unrecovered = recovered.is_none().then(|| drill.after.as_secs_f64());
-    let (from, until) = (drill.before, drill.before + drill.during);
     let (queries, replies) = (attack.query_octets, attack.reply_octets);
     let amplified = drill.attack == AttackKind::Amplification && queries > 0;
     Some(figures([
@@ -36,9 +62,9 @@ fn found(drill: &DrillSettings, trial: &Trial, attack: &AttackOutcome) -> Option
         ("goodput_after", "%", percent(goodput.after)),
         ("recovery", "s", recovered),
         ("not_recovered_within", "s", unrecovered),
-        ("latency_p99_before", "us", latency_us(trial, Nanos::ZERO, from)),
-        ("latency_p99_during", "us", latency_us(trial, from, until)),
-        ("latency_p99_after", "us", latency_us(trial, until, drill.duration())),
+        ("latency_p99_before", "us", latencies.before),
+        ("latency_p99_during", "us", latencies.during),
+        ("latency_p99_after", "us", latencies.after),
         ("amplification", "", amplified.then(|| replies as f64 / queries as f64)),
         ("attack_a_second", "", Some(attack.sent as f64 / drill.during.as_secs_f64())),
         ("attack_closed", "", drill.attack.connects().then_some(attack.closed as f64)),
@@ -51,7 +77,7 @@ impl Visiting<'_> {
         let drill = self.settings.drill.as_ref().ok_or_else(|| without("drill"))?;
         let pacing = self.settings.tester.pacing.at(drill.queries);
         let wanted = most_names(pacing, drill.duration());
-        let Drilled { trial, attack } = self.valid(
+        let (Drilled { trial, attack }, latencies) = self.valid(
             |visit| {
                 let (first_name, names) = visit.names(wanted, false)?;
                 let load = TrialSpec {
@@ -63,7 +89,7 @@ impl Visiting<'_> {
                     first_name,
                     names,
                 };
-                let Drilled { trial, attack } = visit.bench.drill(&DrillSpec {
+                let Drilled { mut trial, attack } = visit.bench.drill(&DrillSpec {
                     load,
                     attack: drill.attack,
                     rate: drill.rate,
@@ -71,12 +97,14 @@ impl Visiting<'_> {
                     begins: drill.before,
                     lasts: drill.during,
                 })?;
+                let latencies = Latencies::of(&trial, drill);
+                trial.compact().map_err(|error| BenchError::Failed(error.to_string()))?;
                 let trial = visit.notify(drill.queries.get(), trial);
-                Ok(Drilled { trial, attack })
+                Ok((Drilled { trial, attack }, latencies))
             },
-            |drilled| drilled.trial.void.0.as_ref(),
+            |(drilled, _)| drilled.trial.void.0.as_ref(),
         )?;
-        found(drill, &trial, &attack)
+        found(drill, &trial, &attack, latencies)
             .ok_or_else(|| BenchError::Failed("the load ended before the drill did".to_owned()))
     }
 }

@@ -75,7 +75,6 @@ impl LabBench<'_> {
         let outcome = attacker.map_or_else(|| Err(failed("no attacker")), Attacker::outcome)?;
         let mut trial = self.conclude(result.trial, spent, spec.load.pacing);
         trial.conditions.attack = Some(self.described(spec, &place));
-        trial.compact().map_err(failed)?;
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         Ok(Drilled { trial, attack: outcome })
     }
