@@ -58,6 +58,9 @@ pub struct AuthConfig {
     pub remember: bool,
     /// The Internet in a box, in place of the namespace.
     pub internet: Option<InternetConfig>,
+    /// Whether it has the names that drills ask for: a large answer, delegations to many servers without addresses, and forged
+    /// signatures.
+    pub traps: bool,
 }
 
 impl AuthConfig {
@@ -83,6 +86,7 @@ impl AuthConfig {
             faults: Vec::new(),
             remember: false,
             internet: None,
+            traps: false,
         }
     }
 
@@ -94,10 +98,11 @@ impl AuthConfig {
         delayed || self.capacity.is_some() || self.stall.is_some()
     }
 
-    /// Returns whether each reply is that of the namespace, correct and sent at once, and nothing is remembered.
+    /// Returns whether each reply is that of the namespace, correct and sent at once, nothing is remembered, and there are no names
+    /// for drills.
     pub fn is_plain(&self) -> bool {
-        let is_usual = self.internet.is_none() && self.faults.is_empty() && !self.remember;
-        is_usual && !self.is_timed() && self.loss == 0.0
+        let is_usual = self.internet.is_none() && !self.remember && !self.traps;
+        is_usual && self.faults.is_empty() && !self.is_timed() && self.loss == 0.0
     }
 
     /// Checks the shares and the TTLs.

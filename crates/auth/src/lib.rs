@@ -27,6 +27,7 @@ mod reply;
 mod responder;
 mod server;
 mod shared;
+mod traps;
 mod zone;
 
 pub use behaviour::{BehaviourError, Capacity, Late, Latency, Stall};

@@ -33,7 +33,7 @@ const HOSTMASTER: &[u8] = b"\x0ahostmaster";
 /// The records of all zones.
 #[derive(Debug)]
 pub(crate) struct Records {
-    ttl: u32,
+    pub(crate) ttl: u32,
     soa_ttl: u32,
     ns_address: (Ipv4Addr, Ipv6Addr),
     /// The name of the name server.

@@ -12,7 +12,7 @@
 //! | a type that the name does not have | NODATA: only the SOA |
 //!
 //! Every reply fits into 512 octets, which every client accepts over UDP, for any zone name. So no reply is truncated
-//! except on request, and UDP and TCP give the same replies.
+//! except on request, and UDP and TCP give the same replies. The large answers of drills are the exception: they come over TCP.
 
 use wire::extend::ReplyOptions;
 use wire::message::flag;
@@ -23,6 +23,7 @@ use crate::asked::Asked;
 use crate::config::AuthConfig;
 use crate::records::Records;
 use crate::reply::{EDNS_UDP_SIZE, Kind, Reply};
+use crate::traps::{self, signed};
 use crate::zone::{Located, Node, Zones};
 
 /// Largest size of a reply in octets; a test checks it with the longest names.
@@ -41,9 +42,9 @@ impl Responder {
         Responder { zones: Zones::new(config), records: Records::new(config) }
     }
 
-    /// Writes the reply to a message.
+    /// Writes the reply to a message, of at most `limit` octets.
     #[inline]
-    pub(crate) fn reply(&self, message: &[u8], out: &mut [u8]) -> Reply {
+    pub(crate) fn reply(&self, message: &[u8], out: &mut [u8], limit: usize) -> Reply {
         let query = match Query::parse(message) {
             Ok(query) => query,
             Err(error) => {
@@ -51,7 +52,7 @@ impl Responder {
                 return error.reply(out).map_or(Reply::NONE, bare);
             }
         };
-        let Some(mut writer) = ReplyWriter::new(out, MAX_REPLY, &query) else {
+        let Some(mut writer) = ReplyWriter::new(out, limit, &query) else {
             return Reply::NONE;
         };
         if let Some(edns) = &query.edns {
@@ -65,7 +66,7 @@ impl Responder {
                     host = Some(address);
                 }
                 writer.flag(flag::AA, true);
-                self.fill(&mut writer, query.qtype, located)
+                self.fill(&mut writer, &query, located)
             }
             Err(rcode) => {
                 writer.rcode(rcode);
@@ -121,10 +122,10 @@ impl Responder {
     fn fill(
         &self,
         writer: &mut ReplyWriter<'_>,
-        qtype: Qtype,
+        query: &Query<'_>,
         located: Located,
     ) -> (Kind, Option<usize>) {
-        let records = &self.records;
+        let (records, qtype) = (&self.records, query.qtype);
         let mut address_octet = None;
         match (located.node, qtype) {
             (Node::Host(address), Qtype::A) => address_octet = records.address(writer, address),
@@ -137,6 +138,13 @@ impl Responder {
             (Node::Apex, Qtype::SOA) => records.soa(writer, located, Section::Answer),
             (Node::Apex, Qtype::NS) => records.name_server(writer, located.zone),
             (Node::NameServer, Qtype::A | Qtype::AAAA) => records.server_address(writer, qtype),
+            (Node::Large, Qtype::TXT) => traps::large(writer, records.ttl),
+            (Node::Keys, Qtype::DNSKEY) => signed::keys(writer, query, records.ttl),
+            (Node::Forged, Qtype::A) => signed::forged(writer, query, records.ttl, MAX_REPLY),
+            (Node::Delegated, _) => {
+                traps::delegation(writer, query.qname, located, records.ttl, MAX_REPLY);
+                return (Kind::NoData, None);
+            }
             (Node::Missing, _) => {
                 writer.rcode(Rcode::NXDOMAIN);
                 records.soa(writer, located, Section::Authority);

@@ -23,6 +23,7 @@ use crate::internet::{Carrier, InternetConfig, MAX_DATAGRAM, MAX_STREAMED};
 use crate::reply::{Kind, Reply};
 use crate::responder::{MAX_REPLY, Responder};
 use crate::shared::Shared;
+use crate::traps::MAX_LARGE_REPLY;
 
 /// Counters of an AuthDNS. Replies with a fault count as the correct reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,6 +142,8 @@ pub struct Auth {
     shared: Arc<Shared>,
     /// Names that were asked for, if they are remembered.
     asked: Option<Arc<Asked>>,
+    /// Largest size of a reply over a stream, in octets.
+    stream_room: usize,
     /// End of the stall of the last call; in the past outside of a stall.
     paused_until: Nanos,
     counters: AuthCounters,
@@ -167,6 +170,11 @@ impl Auth {
     fn worker(config: AuthConfig, shared: Arc<Shared>, asked: Option<Arc<Asked>>) -> Self {
         let loss = FaultSpec { fault: Fault::Silent, share: config.loss };
         let (lanes, delays) = Lanes::new(&config);
+        let stream_room = match (&config.internet, config.traps) {
+            (Some(_), _) => MAX_STREAMED,
+            (None, true) => MAX_LARGE_REPLY,
+            (None, false) => MAX_REPLY,
+        };
         Auth {
             responder: Responder::new(&config),
             internet: config.internet,
@@ -176,6 +184,7 @@ impl Auth {
             delayed: DelayQueue::new(&delays),
             shared,
             asked,
+            stream_room,
             paused_until: Nanos::ZERO,
             counters: AuthCounters::default(),
         }
@@ -207,7 +216,7 @@ impl Auth {
         idle: Option<u16>,
         out: &mut Vec<u8>,
     ) {
-        let (at, room) = (out.len(), self.room(MAX_STREAMED));
+        let (at, room) = (out.len(), self.stream_room);
         out.resize(at + room, 0);
         let reply = self.reply(server, Carrier::Stream, message, &mut out[at..]);
         self.counters.queries += 1;
@@ -224,7 +233,7 @@ impl Auth {
         out.truncate(at + len);
     }
 
-    /// Returns the room for a reply in octets: `most` for one of the Internet in a box.
+    /// Returns the room for a datagram in octets: `most` for one of the Internet in a box.
     #[inline]
     fn room(&self, most: usize) -> usize {
         if self.internet.is_some() { most } else { MAX_REPLY }
@@ -242,7 +251,8 @@ impl Auth {
         if let Some(internet) = &self.internet {
             return internet.reply(server, message, carrier, out);
         }
-        let reply = self.responder.reply(message, out);
+        let limit = if carrier == Carrier::Stream { self.stream_room } else { MAX_REPLY };
+        let reply = self.responder.reply(message, out, limit);
         match (&self.asked, reply.host) {
             (Some(asked), Some(address)) => asked.note(address),
             (Some(asked), None) if reply.kind == Kind::Error => {

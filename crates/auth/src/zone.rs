@@ -18,6 +18,7 @@ use wire::namespace::LABEL;
 use wire::{Name, Namespace, Pref64};
 
 use crate::config::{AaaaPolicy, AuthConfig};
+use crate::traps;
 
 /// The label of the name server below the forward zone.
 pub(crate) const NAME_SERVER: &[u8] = b"\x03ns1";
@@ -58,6 +59,14 @@ pub(crate) enum Node {
     Empty,
     /// A name that does not exist.
     Missing,
+    /// The name with a large answer.
+    Large,
+    /// A name that is delegated to many servers without addresses.
+    Delegated,
+    /// The apex of the zone whose keys share a tag.
+    Keys,
+    /// A name whose answer has forged signatures.
+    Forged,
 }
 
 /// The zones of an AuthDNS.
@@ -66,6 +75,8 @@ pub(crate) struct Zones {
     namespace: Namespace,
     pref64: Pref64,
     aaaa: AaaaPolicy,
+    /// Whether there are the names of drills.
+    traps: bool,
     /// The IPv4 reverse zone.
     reverse4: Name,
     /// The IPv6 reverse zone, if there are AAAA records.
@@ -77,7 +88,8 @@ impl Zones {
     pub(crate) fn new(config: &AuthConfig) -> Self {
         let (namespace, pref64, aaaa) = (config.namespace, config.pref64, config.aaaa);
         let reverse6 = (aaaa != AaaaPolicy::Never).then(|| reverse6_zone(pref64));
-        Zones { namespace, pref64, aaaa, reverse4: reverse4_zone(&namespace), reverse6 }
+        let (traps, reverse4) = (config.traps, reverse4_zone(&namespace));
+        Zones { namespace, pref64, aaaa, traps, reverse4, reverse6 }
     }
 
     /// Returns the names of the reverse zones.
@@ -112,6 +124,7 @@ impl Zones {
             match address {
                 Some(address) if self.namespace.contains(address) => Node::Host(address),
                 _ if front.eq_ignore_ascii_case(NAME_SERVER) => Node::NameServer,
+                _ if self.traps => traps::node(front),
                 _ => Node::Missing,
             }
         } else {

@@ -14,6 +14,62 @@ const FORWARD_SOA: &str = "dns64perf.test 300 SOA ns1.dns64perf.test. hostmaster
 const REVERSE_SOA: &str = "10.in-addr.arpa 300 SOA ns1.dns64perf.test. hostmaster.dns64perf.test. 2026010100 604800 86400 2419200 300";
 
 #[test]
+fn drills_have_a_large_answer_delegations_without_addresses_and_forged_signatures() {
+    let mut auth = Auth::new(AuthConfig { traps: true, ..config() });
+    let large = query("large.dns64perf.test", "TXT", None);
+    let mut out = [0; MAX_REPLY];
+    let len = auth.answer(&large, &mut out).expect("a reply");
+    let short = Message::from_octets(out[..len].to_vec()).expect("a message");
+    assert!(short.header().tc() && answers(&short).is_empty(), "it does not fit");
+    for edns in [None, Some(Edns::default())] {
+        let mut stream = Vec::new();
+        let large = query("large.dns64perf.test", "TXT", edns.as_ref());
+        auth.answer_stream(None, &large, None, &mut stream);
+        let whole = Message::from_octets(stream).expect("a message");
+        let texts = answers(&whole);
+        assert!(!whole.header().tc() && texts.len() == 16, "{texts:?}");
+        assert_eq!(whole.opt().is_some(), edns.is_some());
+    }
+    let name = "abcdefgh2345.bomb.dns64perf.test";
+    let referral = ask(&mut auth, &query(name, "A", None));
+    let servers = authority(&referral);
+    assert!(!referral.header().aa() && answers(&referral).is_empty());
+    assert!(servers.len() >= 12, "{servers:?}");
+    assert_eq!(servers[0], format!("{name} 3600 NS n00.abcdefgh2345.dns64perf.test."));
+    assert_eq!(referral.header_counts().arcount(), 0, "no addresses");
+    let server = ask(&mut auth, &query("n00.abcdefgh2345.dns64perf.test", "AAAA", None));
+    assert_eq!(server.header().rcode(), Rcode::NXDOMAIN);
+    let above = ask(&mut auth, &query("bomb.dns64perf.test", "A", None));
+    assert_eq!(
+        (above.header().rcode(), authority(&above)),
+        (Rcode::NOERROR, vec![FORWARD_SOA.into()])
+    );
+    let mut stream = Vec::new();
+    auth.answer_stream(None, &query("keytrap.dns64perf.test", "DNSKEY", None), None, &mut stream);
+    let keys = answers(&Message::from_octets(stream).expect("a message"));
+    assert!(keys.len() == 34 && keys[33].contains(" RRSIG DNSKEY "), "{keys:?}");
+    let edns = Edns { dnssec_ok: true, ..Edns::default() };
+    let forged = ask(&mut auth, &query("x.keytrap.dns64perf.test", "A", Some(&edns)));
+    let forged = answers(&forged);
+    assert_eq!(
+        (forged.len(), forged[0].as_str()),
+        (4, "x.keytrap.dns64perf.test 3600 A 192.0.2.1")
+    );
+    assert!(forged[1..].iter().all(|record| record.contains(" RRSIG A ")), "{forged:?}");
+    let plain = ask(&mut auth, &query("x.keytrap.dns64perf.test", "A", None));
+    assert_eq!(answers(&plain).len(), 1, "who does not ask for signatures gets none");
+    // An AuthDNS that is not for drills has none of them.
+    let mut plain = Auth::new(config());
+    let keytrap = ("keytrap.dns64perf.test", "DNSKEY");
+    for (name, qtype) in
+        [("large.dns64perf.test", "TXT"), (name, "A"), ("bomb.dns64perf.test", "A"), keytrap]
+    {
+        let message = ask(&mut plain, &query(name, qtype, None));
+        assert_eq!(message.header().rcode(), Rcode::NXDOMAIN, "{name}");
+    }
+}
+
+#[test]
 fn each_name_has_its_records() {
     let mut auth = Auth::new(AuthConfig { aaaa: AaaaPolicy::Always, ..config() });
     // Name, type, and the answer, or the SOA of a NODATA reply.
@@ -288,6 +344,36 @@ proptest! {
             message.truncate(keep.index(message.len()));
         }
         check_reply(&message)?;
+    }
+
+    #[test]
+    fn names_of_drills_get_a_valid_reply_or_none(
+        name in prop::sample::select(vec![
+            "large.dns64perf.test", "bomb.dns64perf.test", "x.bomb.dns64perf.test", "x.y.bomb.dns64perf.test",
+            "keytrap.dns64perf.test", "x.keytrap.dns64perf.test",
+        ]),
+        qtype in prop::sample::select(vec!["A", "AAAA", "NS", "TXT", "TYPE48", "ANY"]),
+        dnssec_ok: bool,
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let edns = Edns { dnssec_ok, ..Edns::default() };
+        let mut message = query(name, qtype, Some(&edns));
+        for (at, byte) in flips {
+            let at = at.index(message.len());
+            message[at] = byte;
+        }
+        let mut auth = Auth::new(AuthConfig { traps: true, ..config() });
+        let (mut out, mut stream) = ([0; MAX_REPLY], Vec::new());
+        let len = auth.answer(&message, &mut out).unwrap_or(0);
+        auth.answer_stream(None, &message, None, &mut stream);
+        prop_assert_eq!(len == 0, stream.is_empty());
+        for reply in [&out[..len], &stream[..]].into_iter().filter(|reply| !reply.is_empty()) {
+            let reply = Message::from_octets(reply.to_vec()).expect("a header at least");
+            let (_, answer, authority, additional) = reply.sections().expect("sections");
+            for section in [answer, authority, additional] {
+                prop_assert!(section.into_iter().all(|record| record.is_ok()));
+            }
+        }
     }
 
     #[test]

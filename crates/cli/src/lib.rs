@@ -24,8 +24,8 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    agent, auth, compare, diff, host, load, man, merge, report, run, runs, search, selftest,
-    servers, site, trace, update, verify, zone,
+    agent, attack, auth, compare, diff, host, load, man, merge, report, run, runs, search,
+    selftest, servers, site, trace, update, verify, zone,
 };
 use failure::Failure;
 
@@ -122,6 +122,12 @@ enum Command {
         /// The file for the result
         result: PathBuf,
     },
+    /// Run the attack on a server of the lab that is requested as JSON on standard input
+    #[command(name = lab::ATTACK_COMMAND, hide = true)]
+    Attack {
+        /// The file for the result
+        result: PathBuf,
+    },
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {
@@ -167,6 +173,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Agent(args) => agent::run(&args),
         Command::Merge(args) => merge::run(&args),
         Command::Measure { result } => load::measure(&result),
+        Command::Attack { result } => attack::run(&result),
         Command::Search(args) => search::run(*args, None),
         Command::Selftest(args) => selftest::run(*args),
         Command::Verify(args) => verify::run(&args),

@@ -1,4 +1,5 @@
-//! Clients that want a server's places and nothing else, to test a DNS64 server with: `benches/dns64-hardship` runs it.
+//! Clients that want a server's places and nothing else, to test a DNS64 server with: `benches/dns64-hardship` runs it. What they do
+//! is in `streams::strangers`, which the drills of dnsdyno use too.
 //!
 //! ```text
 //!   hold      connections over TCP that stay silent
@@ -9,23 +10,17 @@
 //!
 //! `hold`, `hello` and `unread` open a connection again as soon as the server closes it.
 
-#[path = "../tests/suite/kit/initial.rs"]
-mod initial;
-
-use std::io::{ErrorKind, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use socket2::{Domain, Socket, Type};
+use streams::strangers::{Crowd, CrowdCounts, HALF_HELLO, Habit, send_initials};
 use streams::tls::ALPN_DOQ;
 use wire::{Name, Qtype, QueryTemplate};
 
-/// The first octets of a TLS record with a ClientHello.
-const HELLO: [u8; 6] = [0x16, 3, 1, 1, 0, 1];
 /// Number of queries of a connection that reads no answers.
 const UNREAD: u16 = 32;
-/// Pause between two looks at all connections.
+/// Pause between two groups of first packets.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes places of a DNS64 server in a namespace of this host.
@@ -65,9 +60,9 @@ fn main() {
     // Without it there are 1,024 connections at most.
     udp::sys::raise_open_files();
     let end = Instant::now() + Duration::from_secs(args.seconds);
-    let (opened, closed) = match args.kind {
-        Kind::Initials => (initials(&args, end), 0),
-        Kind::Hold | Kind::Hello | Kind::Unread => hold(&args, end),
+    let CrowdCounts { opened, closed } = match args.kind {
+        Kind::Initials => CrowdCounts { opened: initials(&args, end), closed: 0 },
+        Kind::Hold | Kind::Hello | Kind::Unread => crowd(&args).run(|_| Instant::now() >= end),
     };
     println!("sent or opened {opened}, closed by the server {closed}");
 }
@@ -78,59 +73,27 @@ fn initials(args: &Args, end: Instant) -> u64 {
     let mut sent = 0;
     while Instant::now() < end {
         let due = (start.elapsed().as_secs_f64() * f64::from(args.count)) as u64;
-        initial::send(args.from, args.server, ALPN_DOQ, sent..due);
+        send_initials(args.from, args.server, ALPN_DOQ, sent..due);
         sent = due;
         std::thread::sleep(PAUSE);
     }
     sent
 }
 
-/// Keeps connections open; returns how many were opened, and how many the server closed.
-fn hold(args: &Args, end: Instant) -> (u64, u64) {
-    let (mut streams, mut opened, mut closed) = (Vec::new(), 0, 0);
+/// Returns the clients with connections over TCP, which open them as fast as they can.
+fn crowd(args: &Args) -> Crowd {
     let first = match args.kind {
-        Kind::Hello => HELLO.to_vec(),
-        Kind::Unread => queries(&args.name),
+        Kind::Hello => HALF_HELLO.to_vec(),
+        Kind::Unread => {
+            QueryTemplate::new(&args.name, Qtype::TXT, true, false, None).framed(0..UNREAD)
+        }
         Kind::Hold | Kind::Initials => Vec::new(),
     };
-    while Instant::now() < end {
-        while streams.len() < args.count as usize && Instant::now() < end {
-            let Some(mut stream) = connect(args) else { break };
-            opened += 1;
-            // A connection that is closed already is seen below.
-            let _ = stream.write_all(&first);
-            streams.push(stream);
-        }
-        let before = streams.len();
-        // A look that leaves in the socket what is not to be read.
-        streams.retain_mut(|stream| match stream.peek(&mut [0; 1]) {
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
-            Ok(len) => len > 0,
-        });
-        closed += (before - streams.len()) as u64;
-        std::thread::sleep(PAUSE);
+    Crowd {
+        server: args.server,
+        from: vec![args.from],
+        connections: args.count as usize,
+        rate: u32::MAX,
+        habit: Habit { first, ..Habit::default() },
     }
-    (opened, closed)
-}
-
-/// Returns the queries of a connection that reads no answers, as a stream has them.
-fn queries(name: &Name) -> Vec<u8> {
-    let query = QueryTemplate::new(name, Qtype::TXT, true, false, None);
-    let mut message = vec![0; query.len()];
-    let mut stream = Vec::new();
-    for id in 0..UNREAD {
-        query.write(id, &mut message);
-        stream.extend_from_slice(&(message.len() as u16).to_be_bytes());
-        stream.extend_from_slice(&message);
-    }
-    stream
-}
-
-/// Connects; `None` if the server or this host has no room.
-fn connect(args: &Args) -> Option<TcpStream> {
-    let socket = Socket::new(Domain::for_address(args.server), Type::STREAM, None).ok()?;
-    socket.bind(&SocketAddr::new(args.from, 0).into()).ok()?;
-    socket.connect_timeout(&args.server.into(), Duration::from_secs(1)).ok()?;
-    socket.set_nonblocking(true).ok()?;
-    Some(socket.into())
 }

@@ -4,6 +4,7 @@ use measure::{Nanos, Void};
 pub use record::request::TrialSpec;
 use record::{LockStepRow, Trial};
 
+use crate::drill::{DrillSpec, Drilled};
 pub use crate::error::BenchError;
 use crate::generator::Generator;
 use crate::replication::Replication;
@@ -99,6 +100,14 @@ pub trait Bench {
     /// If the experiments cannot run, or this bench does not support them.
     fn generate(&mut self, _spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         Err(BenchError::Failed("this bench runs no other generators".to_owned()))
+    }
+
+    /// Runs one drill: a load with an attack in its middle.
+    ///
+    /// # Errors
+    /// If the drill cannot run, or this bench does not support it. A server outside of the lab is never attacked.
+    fn drill(&mut self, _spec: &DrillSpec) -> Result<Drilled, BenchError> {
+        Err(BenchError::Failed("this bench runs no drills".to_owned()))
     }
 
     /// Returns the primary and the secondaries that belong to the server under test.

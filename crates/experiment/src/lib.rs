@@ -11,6 +11,7 @@ mod bench;
 pub mod certify;
 pub mod conformance;
 mod custom;
+mod drill;
 mod error;
 pub mod file;
 mod generator;
@@ -32,6 +33,7 @@ pub use bench::{
 pub use certify::certify;
 pub use conformance::{Circumstances, OneHost, differs};
 pub use custom::Custom;
+pub use drill::{DrillSpec, Drilled};
 pub use file::{Experiment, FileError, Point};
 pub use names::{Crowded, NameBudget, NameUse, NamesExhausted};
 pub use plan::{Visit, estimate, self_test_estimate, servers_at, visit_estimate, visits};

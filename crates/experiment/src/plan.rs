@@ -78,6 +78,9 @@ const UPDATE_RATE: f64 = 300.0;
 /// Overhead of one trial beside its sending, in seconds: start, last timeout, settling.
 const TRIAL: f64 = 1.0;
 
+/// Time from the request for a drill to its start, in seconds: the load and the attack start by one clock.
+const DRILL: f64 = 3.0;
+
 /// Rate at which connections are opened before a trial, in connections a second.
 const CONNECTIONS: f64 = 2_000.0;
 
@@ -98,6 +101,7 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
         Method::Load => {
             settings.load.as_ref().map_or(0.0, |l| l.rates.len() as f64 * trial(l.duration))
         }
+        Method::Drill => settings.drill.as_ref().map_or(0.0, |d| DRILL + trial(d.duration())),
         Method::Closed => trial(settings.closed.duration),
         Method::ZoneLoad => {
             let rate = if settings.zone_load.rate { trial(settings.closed.duration) } else { 0.0 };

@@ -3,11 +3,12 @@
 //! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
 //! so that every key can be varied without code of its own.
 
+mod drill;
 mod internet;
 mod method;
 mod slice;
 mod tester;
-mod text_values;
+mod values;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -22,11 +23,12 @@ use serde::{Deserialize, Serialize};
 use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
+pub use drill::DrillSettings;
 pub use internet::InternetSettings;
 pub use method::Method;
 pub use slice::ZoneSlice;
-pub(crate) use text_values::text;
-use text_values::{some_text, texts};
+pub(crate) use values::text;
+use values::{one_second, some_text, texts};
 pub(crate) use workload::CLOSED_NAMES_PER_S;
 pub use workload::{AUTO, Workload};
 
@@ -68,6 +70,8 @@ pub struct Settings {
     pub lockstep: LockStepSettings,
     /// Settings of the method `load`.
     pub load: Option<LoadSettings>,
+    /// Settings of the method `drill`.
+    pub drill: Option<DrillSettings>,
     /// Settings of the method `closed`, of the rate of `zone-load`, and of queries beside updates.
     #[serde(default)]
     pub closed: ClosedSettings,
@@ -454,12 +458,15 @@ pub struct CpuPlan {
     pub dut: Vec<usize>,
     /// Cores of the sender of updates; those of `auth`, where the primary runs, if empty.
     pub updates: Vec<usize>,
+    /// Cores of the attacker of a drill; those of `auth` if empty.
+    pub attacker: Vec<usize>,
 }
 
 impl Default for CpuPlan {
     /// Returns the plan for two cores: the Tester, both of its parts, on core 0, the server on core 1.
     fn default() -> Self {
-        CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1], updates: Vec::new() }
+        let (updates, attacker) = (Vec::new(), Vec::new());
+        CpuPlan { tester: vec![0], auth: vec![0], dut: vec![1], updates, attacker }
     }
 }
 
@@ -523,11 +530,6 @@ fn default_min() -> Qps {
 /// Returns the default number of repeats: enough to show the spread.
 fn default_repeats() -> u32 {
     5
-}
-
-/// Returns the timeout of RFC 8219.
-fn one_second() -> Nanos {
-    Nanos::from_secs(1)
 }
 
 fn yes() -> bool {

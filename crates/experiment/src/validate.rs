@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use measure::{Link, Nanos, OpenPacing, Path, Transport, UpdateRate};
-use record::EngineChoice;
+use record::{AttackKind, EngineChoice};
 
 use crate::search::{RESOLUTION, RuleName};
 use crate::settings::{
@@ -31,6 +31,11 @@ const PORTS_PER_THREAD: RangeInclusive<u16> = 1..=4_096;
 /// Bounds of a limit of CPU time, in cores.
 const CPU_LIMIT: RangeInclusive<f64> = 0.01..=4_096.0;
 const SHARE: RangeInclusive<f64> = 0.0..=1.0;
+/// Bounds of the rate of an attack and of its connections at a time.
+const ATTACK_RATE: RangeInclusive<f64> = 1.0..=1_000_000.0;
+const ATTACK_CONNECTIONS: RangeInclusive<u32> = 1..=50_000;
+/// Longest part of a drill.
+const LONGEST_PART: Nanos = Nanos::from_secs(600);
 /// Bounds of the mean rate of a client, in queries a second.
 const CLIENT_RATES: RangeInclusive<f64> = 0.001..=1_000.0;
 /// Largest number of clients: that of a population.
@@ -51,8 +56,19 @@ type Invalid = (&'static str, String);
 /// # Errors
 /// With the first value that cannot be accepted.
 pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
-    let checks =
-        [common, workload, streams, internet, search, clients, methods, replication, machine, cpus];
+    let checks = [
+        common,
+        workload,
+        streams,
+        internet,
+        search,
+        clients,
+        methods,
+        drill,
+        replication,
+        machine,
+        cpus,
+    ];
     checks.iter().try_for_each(|check| check(s))
 }
 
@@ -320,6 +336,49 @@ fn methods(s: &Settings) -> Result<(), Invalid> {
     )
 }
 
+fn drill(s: &Settings) -> Result<(), Invalid> {
+    let Some(d) = &s.drill else {
+        return must(
+            s.method != Method::Drill,
+            "method",
+            "the method `drill` needs a table `[drill]` with attack, queries, rate, before, during and after",
+        );
+    };
+    for (key, time) in
+        [("drill.before", d.before), ("drill.during", d.during), ("drill.after", d.after)]
+    {
+        let whole = time.0 % Nanos::from_secs(1).0 == 0;
+        let why = format!("`{}` is whole seconds, from 1s to {LONGEST_PART}", last(key));
+        must(whole && time != Nanos::ZERO && time <= LONGEST_PART, key, why)?;
+    }
+    lasting(d.timeout, "drill.timeout")?;
+    within(d.rate.get(), ATTACK_RATE, "drill.rate")?;
+    within(d.connections, ATTACK_CONNECTIONS, "drill.connections")?;
+    must(
+        s.method != Method::Drill || !s.workload.is_stream(),
+        "workload",
+        "a drill asks for names of the namespace, each once, beside the attack",
+    )?;
+    must(
+        !(d.attack.needs_authdns() && s.role == Role::Authoritative),
+        "drill.attack",
+        format!("`{}` needs replies of the AuthDNS: the role is dns64 or resolver", d.attack),
+    )?;
+    let transport = s.tester.transport;
+    let (spoken, why) = match d.attack {
+        AttackKind::HalfHandshakes | AttackKind::Handshakes => (
+            matches!(transport, Transport::Tls | Transport::Https),
+            "handshakes over TCP are attacked where the queries are over tls or https",
+        ),
+        AttackKind::Initials => (
+            matches!(transport, Transport::Quic | Transport::Http3),
+            "handshakes of QUIC are attacked where the queries are over quic or http3",
+        ),
+        _ => (true, ""),
+    };
+    must(spoken, "tester.transport", why)
+}
+
 fn replication(s: &Settings) -> Result<(), Invalid> {
     let (r, method) = (&s.replication, s.method);
     if !method.replicates() {
@@ -441,7 +500,7 @@ fn cpus(s: &Settings) -> Result<(), Invalid> {
     for (key, list) in lists {
         must(!list.is_empty(), key, "`cpus` gives each of tester, auth and dut a core")?;
     }
-    let others = [&s.cpus.tester, &s.cpus.auth, &s.cpus.updates];
+    let others = [&s.cpus.tester, &s.cpus.auth, &s.cpus.updates, &s.cpus.attacker];
     let overlap = s.cpus.dut.iter().any(|cpu| others.iter().any(|list| list.contains(cpu)));
     // There programs work off each packet where it was sent, all on one core (docs/kernel.md).
     let one_core = s.cpus.dut.len() == 1 && others[..2].iter().all(|list| **list == s.cpus.dut);

@@ -13,6 +13,7 @@ use crate::bench::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec, pause_after,
 };
 use crate::conformance::Circumstances;
+use crate::drill::{DrillSpec, Drilled};
 use crate::names::{NameBudget, most_names};
 use crate::repeats::sum_up;
 use crate::replication::Replication;
@@ -65,12 +66,13 @@ pub fn visit(
     }
 }
 
-fn without(table: &str) -> BenchError {
+/// Returns the error that the experiment has no table of its method.
+pub(crate) fn without(table: &str) -> BenchError {
     BenchError::Failed(format!("the experiment has no table `[{table}]`"))
 }
 
 /// Makes figures of the values that are present.
-fn figures<const N: usize>(all: [(&str, &'static str, Option<f64>); N]) -> Found {
+pub(crate) fn figures<const N: usize>(all: [(&str, &'static str, Option<f64>); N]) -> Found {
     let there =
         all.into_iter().filter_map(|(name, unit, value)| Some((name.to_owned(), unit, value?)));
     Found::Figures(there.collect())
@@ -101,6 +103,7 @@ impl Visiting<'_> {
             Method::UpdateRate => self.update_rate(),
             Method::QueryUnderUpdate => self.under_update(),
             Method::SignedUnsigned => self.signed_unsigned(),
+            Method::Drill => self.drill(),
         }
     }
 
@@ -115,7 +118,7 @@ impl Visiting<'_> {
     }
 
     /// Takes `count` unused names, or with `at_most` as many as there are; returns the first one and their number.
-    fn names(&mut self, count: u64, at_most: bool) -> Result<(u64, u64), BenchError> {
+    pub(crate) fn names(&mut self, count: u64, at_most: bool) -> Result<(u64, u64), BenchError> {
         let count = if at_most { count.min(self.names.size()) } else { count };
         if self.names.is_short_of(count) && self.bench.forget_names()? {
             self.names.refresh();
@@ -141,7 +144,7 @@ impl Visiting<'_> {
 
     /// Returns the first result of `run` that is not void; pauses after each that is. Returns [`BenchError::Void`] if
     /// all are void.
-    fn valid<T>(
+    pub(crate) fn valid<T>(
         &mut self,
         mut run: impl FnMut(&mut Self) -> Result<T, BenchError>,
         void_of: impl Fn(&T) -> Option<&Void>,
@@ -378,6 +381,10 @@ impl Bench for Replay<'_> {
 
     fn generate(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         self.bench.generate(spec)
+    }
+
+    fn drill(&mut self, spec: &DrillSpec) -> Result<Drilled, BenchError> {
+        self.bench.drill(spec)
     }
 
     fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {

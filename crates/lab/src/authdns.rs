@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use experiment::file::Role;
-use experiment::{Point, VerifyPlan};
+use experiment::{Method, Point, VerifyPlan};
 use measure::Path as LinkPath;
 use record::EngineKind;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ pub enum Serves {
     Dut {
         /// Share (0 to 1) of the names with AAAA records.
         aaaa_share: f64,
+        /// Whether it has the names that drills ask for.
+        drilled: bool,
     },
     /// The Measurer itself, for a self-test: every name has an AAAA record.
     SelfTest,
@@ -44,7 +46,7 @@ impl Serves {
     pub(crate) fn of(point: &Point) -> Self {
         let share = point.settings.workload.aaaa_share;
         let aaaa_share = if point.settings.role == Role::Resolver { 1.0 } else { share };
-        Serves::Dut { aaaa_share }
+        Serves::Dut { aaaa_share, drilled: point.settings.method == Method::Drill }
     }
 
     /// Returns the host on whose link it listens.
@@ -109,13 +111,16 @@ pub fn start(
     option("--wait", if shares { "sleep" } else { "auto" }.to_owned());
     match serves {
         Serves::SelfTest | Serves::Truth => option("--aaaa", "always".to_owned()),
-        Serves::Dut { aaaa_share } if aaaa_share > 0.0 => {
+        Serves::Dut { aaaa_share, .. } if aaaa_share > 0.0 => {
             option("--aaaa-share", aaaa_share.to_string());
         }
         Serves::Dut { .. } => {}
     }
     if !in_kernel {
         command.push("--remember".into());
+    }
+    if matches!(serves, Serves::Dut { drilled: true, .. }) {
+        command.push("--traps".into());
     }
     if testbed.path() == LinkPath::Wire {
         // As for the Measurer: nothing is joined there.

@@ -9,6 +9,7 @@
 mod agents;
 mod away;
 mod conclude;
+mod drill;
 mod generators;
 mod lost;
 pub(crate) mod measurer;
@@ -25,7 +26,8 @@ use std::time::Duration;
 
 use experiment::settings::Generator;
 use experiment::{
-    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, Replication, TrialSpec,
+    Bench, BenchError, DrillSpec, Drilled, GeneratorSpec, GeneratorTimes, LockStepSpec,
+    Replication, TrialSpec,
 };
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Warning};
@@ -36,6 +38,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use self::away::Away;
 use self::measurer::command;
 pub(crate) use self::upstream::Upstream;
+use crate::attack::Attacker;
 use crate::clients::Replayed;
 use crate::cpus::CpuList;
 use crate::enter::Lab;
@@ -84,6 +87,10 @@ pub(crate) struct LabBench<'a> {
     server: Option<Running<'a>>,
     // The primary and the secondaries beside the server.
     group: Option<Group>,
+    // The attacker of a drill while it runs, its cores if they are not those of the auth host, and how many there were.
+    attacker: Option<Attacker>,
+    attacker_cpus: Option<CpuList>,
+    attacks: u64,
     // CPU time that the server may use, in cores; absent without a limit.
     cpu_limit: Option<f64>,
     // Whether the server may still have work from the last trial.
@@ -163,6 +170,9 @@ impl<'a> LabBench<'a> {
             authdns: None,
             server: None,
             group: None,
+            attacker: None,
+            attacker_cpus: None,
+            attacks: 0,
             cpu_limit: None,
             overloaded: false,
             names_forgotten: false,
@@ -315,13 +325,16 @@ impl<'a> LabBench<'a> {
 
     /// Returns the processes beside the server, by role.
     fn companions(&self) -> Vec<Companions> {
-        self.group.as_ref().map_or_else(Vec::new, |group| group.companions(self.testbed))
+        let group = self.group.iter().flat_map(|group| group.companions(self.testbed));
+        group.chain(self.attacker.iter().map(Attacker::companion)).collect()
     }
 
     /// Starts a sampler of every role for a trial of `duration`, on the Tester's cores.
     fn sampler(&self, watched: &[(Host, u32)], tester: u32, duration: Duration) -> Sampler {
         let role = |role, host: Host, also: Option<u32>| {
-            let pids = watched.iter().filter(|(other, _)| *other == host).map(|(_, pid)| *pid);
+            // The attacker of a drill runs beside the Measurer.
+            let of = |other: Host| other == host && host != Host::Tester;
+            let pids = watched.iter().filter(|(other, _)| of(*other)).map(|(_, pid)| *pid);
             let pids: Vec<u32> = pids.chain(also).collect();
             let cpus = self.testbed.cpus(host).clone();
             (!pids.is_empty()).then_some(Watched { role, pids, children_only: false, cpus })
@@ -536,6 +549,10 @@ impl Bench for LabBench<'_> {
         self.end_away(&mut result.trial, &request)?;
         result.trial.compact().map_err(failed)?;
         Ok(LockStepRow::new(spec.lanes, result))
+    }
+
+    fn drill(&mut self, spec: &DrillSpec) -> Result<Drilled, BenchError> {
+        self.attacked(spec)
     }
 
     fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {

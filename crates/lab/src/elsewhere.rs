@@ -93,7 +93,7 @@ impl Session<'_> {
             let why = "its programs in the kernel are for the links of the testbed";
             return Some(why.to_owned());
         }
-        let here = [Method::ZoneLoad, Method::Generators];
+        let here = [Method::ZoneLoad, Method::Generators, Method::Drill];
         if settings.method.replicates() || here.contains(&settings.method) {
             return Some(format!("the method {} runs on this host only", settings.method.word()));
         }

@@ -26,6 +26,8 @@ use crate::cpus::CpuList;
 
 /// Name of the hidden command that runs the Measurer.
 pub const MEASURE_COMMAND: &str = "__measure";
+/// Name of the hidden command that attacks a server of the lab.
+pub const ATTACK_COMMAND: &str = "__attack";
 /// Name of the hidden command of the wrapper.
 pub const EXEC_COMMAND: &str = "__exec";
 

@@ -23,6 +23,7 @@
 mod adapter;
 mod afar;
 pub mod agent;
+mod attack;
 pub mod authdns;
 mod bench;
 pub mod built_in;
@@ -80,11 +81,12 @@ pub mod zonefile;
 
 pub use adapter::{Adapter, AdapterError};
 pub use afar::{DutHost, Elsewhere, Testers};
+pub use attack::attackable;
 pub use catalogue::Catalogue;
 pub use configure::{ConfigureError, configure};
 pub use cpus::{CpuList, CpuPlan};
 pub use enter::{EnterError, Entered, Lab, Network, ending_signals, enter, enter_with, is_inside};
-pub use exec::{MEASURE_COMMAND, exec_main};
+pub use exec::{ATTACK_COMMAND, MEASURE_COMMAND, exec_main};
 pub use netns::Namespace;
 pub use pair::{Pair, PairCapture, PairCores};
 pub use process::{Launch, Process, ProcessError};

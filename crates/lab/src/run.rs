@@ -26,6 +26,7 @@ pub use self::error::RunError;
 pub use self::event::Event;
 use crate::adapter::Adapter;
 use crate::afar::{Afar, Elsewhere};
+use crate::attack;
 use crate::catalogue::Catalogue;
 use crate::clients;
 use crate::core_plan::{cpu_plan, given_plan};
@@ -259,6 +260,9 @@ pub fn check<'e>(
     }
     let adapters = chosen(experiment, options, &catalogue)?;
     variables::check(experiment, &adapters)?;
+    let elsewhere = &options.elsewhere;
+    let outside = elsewhere.starts() || elsewhere.testers.is_some();
+    attack::check(experiment, &adapters, outside)?;
     let companions = companions(experiment, &adapters, &catalogue)?;
     let elsewhere = adapters.iter().filter(|adapter| adapter.remote.is_some()).count();
     let running = adapters.iter().find(|adapter| adapter.remote.is_some());

@@ -14,6 +14,7 @@ use measure::{Nanos, Pacing, Path};
 use record::{CellRecord, VoidRepeat};
 use udp::sys::is_own_address;
 
+use crate::attack;
 use crate::bench::LabBench;
 use crate::run::Event;
 use crate::session::{Cell, Session, Shortfall};
@@ -52,7 +53,9 @@ impl Session<'_> {
     ) -> Result<Found, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
         let shortened = self.options.shortened;
-        let bench = started.bench.shortened_to(shortened);
+        let attacker =
+            attack::cpus(settings, self.lab.allowed_cpus()).map_err(Shortfall::Cannot)?;
+        let bench = started.bench.shortened_to(shortened).attacked_from(attacker);
         let mut bench = bench.watched_by(self.options.watcher.clone());
         notify(Event::Serving(&started.title, started.version));
         cell.record.server_version = started.version.map(str::to_owned);

@@ -474,6 +474,10 @@ impl Clients {
             return Launch::Exhausted;
         }
         client.queries_sent += 1;
+        if due < self.room_since {
+            // It waited for room, or behind queries that did: those after it may leave from now on.
+            self.room_since = now;
+        }
         if !client.sending {
             // The wait for the connection is no error of the Tester.
             self.outcomes.tally.schedule_error.record(now.since(due.max(self.room_since)));

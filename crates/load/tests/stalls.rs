@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use common::{MS, US, answer, constant, plan, qps, run, workload};
 use engine::sim::{Replies, SimEngine};
-use engine::stream::{Mix, Orders, StreamRole};
+use engine::stream::{ConnId, End, Mix, Opened, Orders, StreamRole, first_message};
 use engine::{Next, SocketId, WaitMode, drive};
 use load::{ClientPlan, Clients, Measurer, Plan, Population, Tally};
 use measure::Nanos;
@@ -195,4 +195,46 @@ fn clients_with_connections_note_when_they_are_called_late() {
     clients.orders(next + US(10), &mut orders);
     let stalls = clients.into_result().tally.disturbances.stalls;
     assert_eq!(stalls, [Stall { side: Side::Tester, at: MS(10), length: MS(8) }]);
+}
+
+#[test]
+fn queries_behind_those_that_waited_for_room_are_not_late() {
+    const COUNT: ConnId = 600;
+    let client_plan = ClientPlan {
+        plan: plan(constant(100_000.0), MS(30), 1),
+        clients: COUNT,
+        queries_per_connection: Some(1),
+        outstanding: 1,
+        opening: COUNT,
+        connection_rate: None,
+        population: Population::default(),
+        first_client: 0,
+        mix: Mix::one(),
+        no_keepalive: vec![false],
+    };
+    let names = Box::new(workload(1 << 24, false));
+    let mut clients = Clients::new(client_plan, names, Arc::default(), false);
+    let mut orders = Orders::new(COUNT as usize);
+    clients.begin(Nanos::ZERO);
+    for ms in 0..=6 {
+        while clients.orders(MS(ms), &mut orders) == Next::Now {}
+    }
+    orders.hand_out(None, |_| {});
+    // The server answers late, and all at once: the backlog leaves at twice the rate.
+    for conn in 0..COUNT {
+        clients.opened(MS(16), conn, Opened::default());
+        let output = std::mem::take(&mut orders.slot(conn).output);
+        clients.sent(MS(16), conn);
+        clients.message(MS(16), conn, &answer(first_message(&output).expect("a query")));
+        clients.closed(MS(16), conn, End::Ordered);
+    }
+    let mut next = clients.orders(MS(16), &mut orders);
+    while let Next::At(at) = next
+        && at < MS(20)
+    {
+        next = clients.orders(at, &mut orders);
+    }
+    let tally = clients.into_result().tally;
+    assert_eq!((tally.sent, tally.valid), (1_200, 600));
+    assert!(tally.schedule_error.max() <= MS(1), "{:?}", tally.schedule_error.max());
 }

@@ -9,6 +9,7 @@
 //! versions.
 
 mod answers;
+mod attack;
 mod cells;
 pub mod certificate;
 pub mod check;
@@ -48,6 +49,7 @@ pub use self::csv::{Table, write_csv};
 pub use answers::{
     AnswerDiff, AnswerDifference, AnswerKind, AnswerPair, AnswerSeen, AnswerServer, AnswerVerdict,
 };
+pub use attack::{Attack, AttackKind};
 pub use certificate::{CertificateError, CertificateFile, Tested};
 pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
 pub use client_stats::{ClientStats, Quantiles};
@@ -66,7 +68,9 @@ pub use merge::{LostPart, MergeError, MergeTerms, Part, merge};
 pub use name::cell_name;
 pub use parts::{Merged, PartClock, PartOutcome};
 pub use plan::{InputFile, Plan, Seam};
-pub use request::{BadRequest, LockStepTimes, TrialRequest, TrialResult};
+pub use request::{
+    AttackOutcome, AttackRequest, BadRequest, LockStepTimes, TrialRequest, TrialResult,
+};
 pub use run::{
     Capacity, CellRecord, Certificate, GoalCapacity, Run, Secondary, SelfTest, Skipped,
     TrialRecord, VoidRepeat,

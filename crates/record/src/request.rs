@@ -9,6 +9,7 @@
 //! A request is a value of plain types, so that it can be built without knowing DNS and sent to another process. The
 //! Tester parses names, types and prefixes once, and names the first field that it cannot accept.
 
+mod attack;
 mod connections;
 mod hardware;
 mod sockets;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use crate::engine_kind::EngineKind;
 use crate::{SCHEMA, Trial};
 
+pub use attack::{AttackOutcome, AttackRequest};
 pub use connections::{
     Close, Connecting, Http, HttpMethod, Pick, Proxy, Tls, TlsVersion, TransportShare, Write,
 };

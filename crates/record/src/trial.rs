@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::SCHEMA;
+use crate::attack::Attack;
 use crate::connections::Connections;
 use crate::engine_kind::EngineKind;
 use crate::parts::Merged;
@@ -353,6 +354,9 @@ pub struct Conditions {
     /// Start that several Testers had agreed on; absent without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agreed_start: Option<AgreedStart>,
+    /// Attack on the server during the trial; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub attack: Option<Attack>,
     /// Whether receive packet steering was on in the testbed, for records that name no link.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub packet_steering: Option<bool>,

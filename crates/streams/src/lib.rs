@@ -8,6 +8,7 @@
 //!   tls       verification by clients, certificates of servers; a lab's own authority (feature `authority`)
 //!   http      messages in HTTP requests and responses (RFC 8484)
 //!   scrape    pages for Prometheus
+//!   strangers clients that want a server's places and nothing else, to test a server with
 //! ```
 //!
 //! QUIC and HTTP/3 need the feature `quic`, which is on by default; without it they return an error that says
@@ -18,6 +19,7 @@ pub mod client;
 pub mod http;
 pub mod scrape;
 pub mod serve;
+pub mod strangers;
 pub mod tcp;
 pub mod tls;
 

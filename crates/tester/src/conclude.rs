@@ -393,6 +393,7 @@ impl Setup {
             seed: self.request.seed,
             slice: self.request.slice,
             agreed_start: None,
+            attack: None,
             packet_steering: None,
             link: None,
             path: None,

@@ -127,12 +127,19 @@ pub fn prepare_for_timing() {
 /// Gives the calling thread the lowest real-time priority (`SCHED_FIFO` 1): it gets its core as soon as it wakes,
 /// before all threads without one. Returns whether that is permitted (root, or `RLIMIT_RTPRIO`).
 pub fn take_core_first() -> bool {
-    let attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: libc::SCHED_FIFO as u32,
-        priority: 1,
-        ..SchedAttr::default()
-    };
+    set_policy(libc::SCHED_FIFO, 1)
+}
+
+/// Lets the calling thread, and those that it starts later, run only while no other thread needs their core
+/// (`SCHED_IDLE`). Returns whether the kernel did it.
+pub fn take_core_last() -> bool {
+    set_policy(libc::SCHED_IDLE, 0)
+}
+
+/// Sets the scheduling policy of the calling thread, and its priority within it.
+fn set_policy(policy: i32, priority: u32) -> bool {
+    let size = size_of::<SchedAttr>() as u32;
+    let attr = SchedAttr { size, policy: policy as u32, priority, ..SchedAttr::default() };
     // SAFETY: `attr` is a sched_attr of the stated size; pid 0 is the calling thread; the kernel copies it.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) == 0 }
 }

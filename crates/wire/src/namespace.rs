@@ -22,6 +22,12 @@ pub const LABEL: usize = 15;
 
 /// The zone that dns64perf and dns64perf++ use.
 pub const DEFAULT_ZONE: &str = "dns64perf.test";
+/// Label of the zone below a namespace's zone whose names an AuthDNS for drills delegates to many servers without addresses.
+pub const BOMB: &str = "bomb";
+/// Label of the zone below a namespace's zone whose answers at an AuthDNS for drills have signatures that no key has made.
+pub const KEYTRAP: &str = "keytrap";
+/// Label of the name below a namespace's zone that has a large set of TXT records at an AuthDNS for drills.
+pub const LARGE: &str = "large";
 
 /// The names `ddd-ddd-ddd-ddd.<zone>` for the addresses of a prefix, padded with zeros or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

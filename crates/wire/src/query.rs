@@ -93,6 +93,17 @@ impl QueryTemplate {
         self.bytes.len()
     }
 
+    /// Returns the messages with these ids as a stream carries them, each behind its length (RFC 1035 section 4.2.2).
+    pub fn framed(&self, ids: std::ops::Range<u16>) -> Vec<u8> {
+        let mut stream = Vec::with_capacity(ids.len() * (2 + self.bytes.len()));
+        for id in ids {
+            stream.extend_from_slice(&(self.bytes.len() as u16).to_be_bytes());
+            stream.extend_from_slice(&id.to_be_bytes());
+            stream.extend_from_slice(&self.bytes[2..]);
+        }
+        stream
+    }
+
     /// Writes the message with `id` and with `label` as its first label to the start of `out`; returns its length.
     ///
     /// # Panics
@@ -189,6 +200,21 @@ mod tests {
         let seen = query.edns.unwrap();
         assert_eq!((seen.udp_size, seen.do_bit, seen.options().count()), (4096, true, 1));
         assert_eq!(out[len], 0xee);
+    }
+
+    #[test]
+    fn a_stream_has_each_message_behind_its_length() {
+        let name: Name = "a.test".parse().unwrap();
+        let template = QueryTemplate::new(&name, Qtype::TXT, true, false, None);
+        let (stream, len) = (template.framed(7..9), template.len());
+        assert_eq!(stream.len(), 2 * (2 + len));
+        for (frame, id) in stream.chunks(2 + len).zip(7..) {
+            let mut wanted = [0; 512];
+            template.write(id, &mut wanted);
+            assert_eq!(frame[..2], (len as u16).to_be_bytes());
+            assert_eq!(frame[2..], wanted[..len]);
+        }
+        assert!(template.framed(3..3).is_empty());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The commands, each with its arguments beside it.
 
 pub(crate) mod agent;
+pub(crate) mod attack;
 pub(crate) mod auth;
 pub(crate) mod compare;
 pub(crate) mod diff;

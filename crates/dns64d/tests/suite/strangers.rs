@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 use streams::http::ALPN_H3;
+use streams::strangers::send_initials;
 use streams::tls::ALPN_DOQ;
 
 use crate::faults::{A, SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
 use crate::kit::client::{self, Query};
-use crate::kit::initial;
 use crate::kit::server::Server;
 use crate::private::{DOH, DOQ, DOT, Private, WAYS};
 
@@ -65,7 +65,7 @@ fn strangers_take_no_place_on_any_transport() {
         kept.extend((0..100).filter_map(|_| connect(STRANGER, to)));
     }
     for (port, alpn) in [(DOQ, ALPN_DOQ), (DOH, ALPN_H3)] {
-        initial::send(STRANGER.into(), (private.address, port).into(), alpn, 0..100);
+        send_initials(STRANGER.into(), (private.address, port).into(), alpn, 0..100);
     }
     for transport in ["tcp", "tls", "https"] {
         wait_for("all strangers are refused", || refused(&server, transport, "client") == 100);
@@ -91,7 +91,7 @@ fn forged_first_packets_of_quic_take_no_place() {
     // An attacker forges the addresses of permitted clients, each with a few ports.
     for n in 1..=20 {
         let from = IpAddr::from([127, 0, 1, n]);
-        initial::send(from, to, ALPN_DOQ, u64::from(n) * 100..u64::from(n) * 100 + 20);
+        send_initials(from, to, ALPN_DOQ, u64::from(n) * 100..u64::from(n) * 100 + 20);
     }
     let Some(answer) = private.kdig(DOQ, &["+quic", "AAAA", "busy.example"]) else { return };
     assert_eq!(answer, SYNTHESISED, "{}", server.log());

@@ -3,7 +3,7 @@
 use measure::Nanos;
 use serde::Deserialize;
 
-use super::text_values::texts;
+use super::values::texts;
 
 /// Settings of an Internet in a box, whose names are asked for.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -27,6 +27,8 @@ pub enum Method {
     QueryUnderUpdate,
     /// Queries for a signed or unsigned zone, and the sizes of the replies.
     SignedUnsigned,
+    /// A legitimate load, and an attack in its middle.
+    Drill,
 }
 
 impl Method {
@@ -43,6 +45,7 @@ impl Method {
             Method::UpdateRate => "update-rate",
             Method::QueryUnderUpdate => "query-under-update",
             Method::SignedUnsigned => "signed-unsigned",
+            Method::Drill => "drill",
         }
     }
 

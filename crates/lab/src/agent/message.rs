@@ -192,7 +192,7 @@ mod tests {
             upstream: place,
             cpu_limit: Some(share),
         };
-        let serves = Serves::Dut { aaaa_share: share };
+        let serves = Serves::Dut { aaaa_share: share, drilled: number == 0 };
         [
             Part::Server(Box::new(server)),
             Part::AuthDns(AuthDnsPart { serves, asked, listen: place, cpus }),

@@ -4,6 +4,7 @@ use measure::{Nanos, Pacing, Path, Void, Warning};
 use record::{Cpu, Trial, Voidness};
 
 use super::{LabBench, Spent};
+use crate::attack::ATTACKER;
 use crate::probe::{Observed, Span};
 use crate::testbed::Host;
 use crate::verdict::{Known, Verdict, evidence};
@@ -57,7 +58,11 @@ impl LabBench<'_> {
         trial.drops.link = evidence.link_drops;
         let tester = trial.cpu.entry("tester".to_owned()).or_default();
         let used = observed.usage(Host::Tester);
-        (tester.user_s, tester.system_s) = (used.user_s, used.system_s);
+        let of_attacker = spent.beside.iter().find(|(role, ..)| *role == ATTACKER);
+        // The attacker's processes are in the Tester's host, and have a record of their own below.
+        let (user_s, system_s) = of_attacker.map_or((0.0, 0.0), |(.., time)| *time);
+        tester.user_s = (used.user_s - user_s).max(0.0);
+        tester.system_s = (used.system_s - system_s).max(0.0);
         tester.softirq_s = Some(used.softirq_s);
         tester.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
         let cpu = |host| observed.usage(host).record(self.testbed.cpus(host).cpus());

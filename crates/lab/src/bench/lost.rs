@@ -28,7 +28,7 @@ impl LabBench<'_> {
         }
         let Ok(namespace) = self.namespace() else { return };
         let (client, serves) = match self.server {
-            Some(_) => (Host::Dut, Serves::Dut { aaaa_share: 0.0 }),
+            Some(_) => (Host::Dut, Serves::Dut { aaaa_share: 0.0, drilled: false }),
             None => (Host::Tester, Serves::SelfTest),
         };
         let [_, server] = serves.addresses(self.testbed);

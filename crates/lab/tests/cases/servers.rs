@@ -95,7 +95,7 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
     println!("{} {}", adapter.title, installed.version().unwrap());
     for role in adapter.roles.clone() {
         let service = service(role, dir.path());
-        let serves = Serves::Dut { aaaa_share: 0.0 };
+        let serves = Serves::Dut { aaaa_share: 0.0, drilled: false };
         let authdns =
             authdns::start(serves, &service.namespace, pref64(), &testbed, lab, dir.path());
         let authdns = authdns.unwrap();
@@ -139,7 +139,7 @@ pub(crate) fn cache_is_switched(lab: &Lab, name: &str) -> u8 {
     for value in &cache.values {
         let mut service = service(Role::Dns64, dir.path());
         service.variables.insert("cache".to_owned(), value.clone());
-        let serves = Serves::Dut { aaaa_share: 0.0 };
+        let serves = Serves::Dut { aaaa_share: 0.0, drilled: false };
         let (namespace, pref64) = (service.namespace, service.pref64);
         let mut authdns =
             authdns::start(serves, &namespace, pref64, &testbed, lab, dir.path()).unwrap();
@@ -183,7 +183,7 @@ pub(crate) fn buffers_are_equal() -> u8 {
         {
             let installed = Installed::find(adapter, &testbed, dir.path()).unwrap();
             let service = service(adapter.roles[0], dir.path());
-            let serves = Serves::Dut { aaaa_share: 0.0 };
+            let serves = Serves::Dut { aaaa_share: 0.0, drilled: false };
             let mut authdns =
                 authdns::start(serves, &service.namespace, pref64(), &testbed, lab, dir.path())
                     .unwrap();

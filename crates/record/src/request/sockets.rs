@@ -36,7 +36,8 @@ pub struct Sockets {
     pub timestamps: bool,
     /// Size of the receive and of the send buffer of each socket, in bytes.
     pub buffer: usize,
-    /// Whether the AuthDNS shares the Measurer's core by design; waiting for it then does not count as starvation.
+    /// Whether the AuthDNS, or the attacker of a drill, shares the Measurer's core by design; waiting for it then does not count as
+    /// starvation.
     pub shared_core: bool,
 }
 

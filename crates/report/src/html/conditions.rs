@@ -8,7 +8,8 @@ use base64::prelude::BASE64_STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use maud::{Markup, html};
-use record::{CertificateFile, Check, Run};
+use record::testbed::cpu_list;
+use record::{Attack, CertificateFile, Check, Run};
 
 use super::Links;
 use super::cells::Cells;
@@ -82,10 +83,25 @@ fn how(run: &Run) -> Markup {
         if let Some(steering) = c.packet_steering {
             out.push(("Packet steering".into(), on(steering).into()));
         }
+        out.extend(c.attack.as_ref().map(|attack| ("Attack".into(), attack_in_words(attack))));
         out.extend(c.link.map(|link| ("Links".into(), link.to_string())));
         out.extend(c.path.map(|path| ("Path".into(), path.to_string())));
     }
     html! { @if first.is_some() { p.note { "Of the first trial; the raw data has those of each." } } (pairs(out.into_iter())) }
+}
+
+/// Describes an attack, with its bounds and the attacker's cores.
+fn attack_in_words(attack: &Attack) -> String {
+    let Attack { kind, rate, connections, begins_s, lasts_s, from, cpus, yields } = attack;
+    let number = match connections {
+        0 => String::new(),
+        connections => format!(" and {connections} at a time"),
+    };
+    let idle = if *yields { " while the Tester and the AuthDNS leave them idle" } else { "" };
+    format!(
+        "{kind}: at most {rate} a second{number}, {begins_s} s after the start for {lasts_s} s, from {from} on, on cores {}{idle}",
+        cpu_list(cpus)
+    )
 }
 
 fn pairs(pairs: impl Iterator<Item = (String, String)>) -> Markup {
@@ -193,5 +209,33 @@ fn strip(value: &mut serde_json::Value) {
         }
         serde_json::Value::Array(items) => items.iter_mut().for_each(strip),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::AttackKind;
+
+    use super::*;
+
+    #[test]
+    fn an_attack_is_told_with_its_bounds_and_cores() {
+        let attack = |connections, yields| Attack {
+            kind: AttackKind::Idle,
+            rate: 500.0,
+            connections,
+            begins_s: 10.0,
+            lasts_s: 20.0,
+            from: "10.9.192.1".to_owned(),
+            cpus: vec![0, 1],
+            yields,
+        };
+        let times = "10 s after the start for 20 s, from 10.9.192.1 on, on cores 0-1";
+        let told = format!(
+            "idle: at most 500 a second and 2000 at a time, {times} while the Tester and the AuthDNS leave them idle"
+        );
+        assert_eq!(attack_in_words(&attack(2_000, true)), told);
+        let told = format!("idle: at most 500 a second, {times}");
+        assert_eq!(attack_in_words(&attack(0, false)), told);
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn varied<'a>(cells: impl Iterator<Item = &'a CellRecord> + Clone) ->
 }
 
 /// Figures that come first, in this order.
-const FIRST: [&str; 16] = [
+const FIRST: [&str; 24] = [
     "qps",
     "updates",
     "syncs_per_update",
@@ -73,6 +73,14 @@ const FIRST: [&str; 16] = [
     "lag_p99",
     "lag_watched",
     "lag_unseen",
+    "goodput_before",
+    "goodput_during",
+    "goodput_after",
+    "recovery",
+    "not_recovered_within",
+    "latency_p99_before",
+    "latency_p99_during",
+    "latency_p99_after",
 ];
 
 /// Returns the names of figures, each once: those of [`FIRST`], then the others in alphabetical order.

@@ -138,6 +138,10 @@ pub(crate) struct AuthArgs {
     /// Remember which names were asked for: a query of class CH for a name is answered NOERROR if it was, NXDOMAIN if not
     #[arg(long)]
     pub(crate) remember: bool,
+    /// Have the names that drills ask for: large.ZONE with 4 kB of TXT records, names below bomb.ZONE that are delegated to many
+    /// servers without addresses, and names below keytrap.ZONE whose signatures no key has made
+    #[arg(long)]
+    pub(crate) traps: bool,
     /// Cores, one worker on each [default: one worker on any core]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,

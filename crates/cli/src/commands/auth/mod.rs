@@ -172,6 +172,7 @@ fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
         faults: args.fault.iter().copied().chain(duplicate).collect(),
         remember: args.remember,
         internet: args.internet.config()?,
+        traps: args.traps,
         ..AuthConfig::new(namespace)
     };
     config.validate().map_err(Failure::input)?;

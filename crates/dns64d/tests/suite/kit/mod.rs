@@ -1,7 +1,6 @@
 //! Helpers for the tests: messages as text, a scripted upstream, servers under test, a client.
 
 pub(crate) mod client;
-pub(crate) mod initial;
 pub(crate) mod manager;
 pub(crate) mod message;
 pub(crate) mod script;

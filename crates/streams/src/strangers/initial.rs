@@ -1,13 +1,15 @@
 //! The first packets of QUIC connections (RFC 9000, RFC 9001), as an attacker sends them: real ClientHellos, from clients
 //! that never answer.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::quic::{ClientConnection, Keys, Version};
-use streams::tls::ClientTls;
+
+use crate::tls::ClientTls;
 
 /// Length of a first packet: the least that servers accept (RFC 9000 section 14.1).
 const LEN: usize = 1_200;
@@ -16,7 +18,7 @@ const NUMBER: usize = 4;
 const TAG: usize = 16;
 
 /// Returns a first packet for a server of this application protocol. `seed` makes the connection ids.
-pub(crate) fn initial(alpn: &[u8], seed: u64) -> Vec<u8> {
+fn initial(alpn: &[u8], seed: u64) -> Vec<u8> {
     let tls = ClientTls { alpn: vec![alpn.to_vec()], ..ClientTls::default() };
     let tls = Arc::new(tls.build().expect("a configuration"));
     let name = "dns.example".try_into().expect("a name");
@@ -51,15 +53,11 @@ pub(crate) fn initial(alpn: &[u8], seed: u64) -> Vec<u8> {
     [&header[..], &payload, tag.as_ref()].concat()
 }
 
-/// Sends first packets, each from its own port of `from`, and reads no reply.
-pub(crate) fn send(
-    from: std::net::IpAddr,
-    to: SocketAddr,
-    alpn: &[u8],
-    seeds: std::ops::Range<u64>,
-) {
+/// Sends first packets of QUIC connections, one for each seed and each from a port of its own of `from`, and reads no reply. A packet
+/// for which this host has no port or no room is not sent.
+pub fn send_initials(from: IpAddr, to: SocketAddr, alpn: &[u8], seeds: Range<u64>) {
     for seed in seeds {
-        let socket = UdpSocket::bind((from, 0)).expect("a free port");
+        let Ok(socket) = UdpSocket::bind((from, 0)) else { continue };
         // A full buffer drops it, which does not matter for a flood.
         let _ = socket.send_to(&initial(alpn, seed), to);
     }

@@ -1,10 +1,15 @@
-//! Values that a file has as text, such as `"5s"`.
+//! Values that are written as text in a file, such as `"5s"` and `"10k"`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
+use measure::Nanos;
+use serde::de::{Deserialize, Deserializer, Error as _};
+
+/// Returns the timeout of RFC 8219.
+pub(super) fn one_second() -> Nanos {
+    Nanos::from_secs(1)
+}
 
 /// Reads a value written as text, such as `"5s"`.
 pub(crate) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(

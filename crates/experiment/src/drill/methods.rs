@@ -1,0 +1,110 @@
+//! The method: what is run, and the figures that are made of it.
+
+use measure::{Nanos, stats};
+use record::{AttackKind, AttackOutcome, Trial};
+
+use super::{DrillSpec, Drilled, Goodput};
+use crate::bench::{BenchError, TrialSpec};
+use crate::names::most_names;
+use crate::settings::DrillSettings;
+use crate::visit::{Found, Visiting, figures, without};
+
+/// Name of the samples of the 99th percentile of latency, in microseconds.
+const LATENCY: &str = "latency.p99";
+
+/// Time by which a sample may be late: the samples of half a second are read by a thread that may wait for its core.
+const LATE: Nanos = Nanos::from_millis(250);
+
+/// Medians of the half-second percentiles of latency in the parts of a drill, in microseconds; `None` of a part without replies.
+#[derive(Clone, Copy, Debug)]
+struct Latencies {
+    before: Option<f64>,
+    during: Option<f64>,
+    after: Option<f64>,
+}
+
+impl Latencies {
+    /// Computes those of a whole trial: one that was reduced has too few samples.
+    fn of(trial: &Trial, drill: &DrillSettings) -> Self {
+        let series = trial.probes.iter().find(|series| series.name == LATENCY);
+        let samples = series.map_or(&[][..], |series| &series.samples[..]);
+        let between = |from: Nanos, until: Nanos| {
+            let (from, until) = ((from + LATE).as_secs_f64(), (until + LATE).as_secs_f64());
+            let within = samples.iter().filter(|(at, _)| *at > from && *at <= until);
+            stats::median(&within.map(|(_, us)| *us).collect::<Vec<_>>())
+        };
+        let (begins, ends) = (drill.before, drill.before + drill.during);
+        Latencies {
+            before: between(Nanos::ZERO, begins),
+            during: between(begins, ends),
+            after: between(ends, drill.duration()),
+        }
+    }
+}
+
+/// Returns the figures of a drill.
+fn found(
+    drill: &DrillSettings,
+    trial: &Trial,
+    attack: &AttackOutcome,
+    latencies: Latencies,
+) -> Option<Found> {
+    let seconds = |time: Nanos| time.as_secs_f64().round() as usize;
+    let goodput = Goodput::of(&trial.series, seconds(drill.before), seconds(drill.during))?;
+    let percent = |share: f64| Some(100.0 * share);
+    let recovered = goodput.recovery_s.map(|seconds| seconds as f64);
+    let unrecovered = recovered.is_none().then(|| drill.after.as_secs_f64());
+    let (queries, replies) = (attack.query_octets, attack.reply_octets);
+    let amplified = drill.attack == AttackKind::Amplification && queries > 0;
+    Some(figures([
+        ("goodput_before", "%", percent(goodput.before)),
+        ("goodput_during", "%", percent(goodput.during)),
+        ("goodput_after", "%", percent(goodput.after)),
+        ("recovery", "s", recovered),
+        ("not_recovered_within", "s", unrecovered),
+        ("latency_p99_before", "us", latencies.before),
+        ("latency_p99_during", "us", latencies.during),
+        ("latency_p99_after", "us", latencies.after),
+        ("amplification", "", amplified.then(|| replies as f64 / queries as f64)),
+        ("attack_a_second", "", Some(attack.sent as f64 / drill.during.as_secs_f64())),
+        ("attack_closed", "", drill.attack.connects().then_some(attack.closed as f64)),
+    ]))
+}
+
+impl Visiting<'_> {
+    /// Runs a drill.
+    pub(crate) fn drill(&mut self) -> Result<Found, BenchError> {
+        let drill = self.settings.drill.as_ref().ok_or_else(|| without("drill"))?;
+        let pacing = self.settings.tester.pacing.at(drill.queries);
+        let wanted = most_names(pacing, drill.duration());
+        let (Drilled { trial, attack }, latencies) = self.valid(
+            |visit| {
+                let (first_name, names) = visit.names(wanted, false)?;
+                let load = TrialSpec {
+                    pacing,
+                    duration: drill.duration(),
+                    timeout: drill.timeout,
+                    goal: None,
+                    early_stop: false,
+                    first_name,
+                    names,
+                };
+                let Drilled { mut trial, attack } = visit.bench.drill(&DrillSpec {
+                    load,
+                    attack: drill.attack,
+                    rate: drill.rate,
+                    connections: drill.connections,
+                    begins: drill.before,
+                    lasts: drill.during,
+                })?;
+                let latencies = Latencies::of(&trial, drill);
+                trial.compact().map_err(|error| BenchError::Failed(error.to_string()))?;
+                let trial = visit.notify(drill.queries.get(), trial);
+                Ok((Drilled { trial, attack }, latencies))
+            },
+            |(drilled, _)| drilled.trial.void.0.as_ref(),
+        )?;
+        found(drill, &trial, &attack, latencies)
+            .ok_or_else(|| BenchError::Failed("the load ended before the drill did".to_owned()))
+    }
+}

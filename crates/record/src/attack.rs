@@ -1,0 +1,133 @@
+//! Attacks of a drill: their kinds, and what a trial records of them.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Kind of an attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AttackKind {
+    /// Queries for random names that do not exist (water torture).
+    RandomNames,
+    /// Queries for random names that are delegated to many servers without addresses (NXNS).
+    Delegations,
+    /// Queries for random names whose answers have signatures that no key has made (KeyTrap).
+    Signatures,
+    /// Queries for a large answer, from clients that accept 4,096 octets over UDP.
+    Amplification,
+    /// Connections that stay silent.
+    Idle,
+    /// Connections that send a query of 65,535 octets, an octet a second.
+    Slow,
+    /// Connections that send the first octets of a TLS handshake and then nothing.
+    HalfHandshakes,
+    /// Connections that begin a TLS handshake and are closed when the server has answered.
+    Handshakes,
+    /// First packets of QUIC connections whose client never answers.
+    Initials,
+    /// Connections that ask for large answers and read none.
+    Unread,
+}
+
+impl AttackKind {
+    /// Every kind.
+    pub const ALL: [AttackKind; 10] = [
+        AttackKind::RandomNames,
+        AttackKind::Delegations,
+        AttackKind::Signatures,
+        AttackKind::Amplification,
+        AttackKind::Idle,
+        AttackKind::Slow,
+        AttackKind::HalfHandshakes,
+        AttackKind::Handshakes,
+        AttackKind::Initials,
+        AttackKind::Unread,
+    ];
+
+    /// Returns its word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            AttackKind::RandomNames => "random-names",
+            AttackKind::Delegations => "delegations",
+            AttackKind::Signatures => "signatures",
+            AttackKind::Amplification => "amplification",
+            AttackKind::Idle => "idle",
+            AttackKind::Slow => "slow",
+            AttackKind::HalfHandshakes => "half-handshakes",
+            AttackKind::Handshakes => "handshakes",
+            AttackKind::Initials => "initials",
+            AttackKind::Unread => "unread",
+        }
+    }
+
+    /// Returns whether it is a flood of queries over UDP, which the Measurer sends.
+    pub const fn is_flood(self) -> bool {
+        matches!(
+            self,
+            AttackKind::RandomNames
+                | AttackKind::Delegations
+                | AttackKind::Signatures
+                | AttackKind::Amplification
+        )
+    }
+
+    /// Returns whether it needs replies of the AuthDNS, behind a resolver or a DNS64 server.
+    pub const fn needs_authdns(self) -> bool {
+        matches!(
+            self,
+            AttackKind::Delegations
+                | AttackKind::Signatures
+                | AttackKind::Amplification
+                | AttackKind::Unread
+        )
+    }
+
+    /// Returns whether it has connections over TCP.
+    pub const fn connects(self) -> bool {
+        !self.is_flood() && !matches!(self, AttackKind::Initials)
+    }
+}
+
+impl fmt::Display for AttackKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// Attack during a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Attack {
+    /// Kind of the attack.
+    pub kind: AttackKind,
+    /// Largest number of queries, first packets or new connections a second.
+    pub rate: f64,
+    /// Largest number of connections at a time; 0 if it has none.
+    pub connections: u32,
+    /// Time from the start of the trial to that of the attack, in seconds.
+    pub begins_s: f64,
+    /// Duration of the attack, in seconds.
+    pub lasts_s: f64,
+    /// First address of the attacker.
+    pub from: String,
+    /// Cores of the attacker.
+    pub cpus: Vec<usize>,
+    /// Whether the attacker shares these cores with the Tester or the AuthDNS, and runs only while they do not.
+    pub yields: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_the_files() {
+        for kind in AttackKind::ALL {
+            let word = format!("\"{kind}\"");
+            assert_eq!(serde_json::to_string(&kind).expect("JSON"), word);
+            assert_eq!(serde_json::from_str::<AttackKind>(&word).expect(&word), kind);
+            assert!(!(kind.is_flood() && kind.connects()), "{kind}");
+        }
+    }
+}
