@@ -111,7 +111,7 @@ fn no_experiment_attacks_a_server_outside() {
     let there = ["--dry-run", "--dut", "far.example"];
     let (code, text, _) = run(dir.path(), EXPERIMENT, &there);
     assert_eq!(code, Some(2), "{text}");
-    let why = "a server on another host (--dut) is not attacked, since it is outside of the lab";
+    let why = "a server on another host (--dut, --hosts) is not attacked, since it is outside of the lab";
     assert!(text.contains("x.toml:6:10: ") && text.contains(why), "{text}");
     // The same servers may be loaded.
     let load = EXPERIMENT.replace("method = \"drill\"", "method = \"closed\"");
