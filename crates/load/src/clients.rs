@@ -194,6 +194,8 @@ pub struct Clients {
     /// Time since which a client has had room. A query that was due earlier had to wait for that, so that its
     /// schedule error counts from this time only.
     room_since: Nanos,
+    /// Time at which the query before was due.
+    last_due: Nanos,
     blocked: bool,
     next_sweep: Nanos,
     sweep_every: Nanos,
@@ -255,6 +257,7 @@ impl Clients {
             next_open: Nanos::ZERO,
             in_flight: 0,
             room_since: Nanos::ZERO,
+            last_due: Nanos::ZERO,
             blocked: false,
             next_sweep: Nanos::ZERO,
             sweep_every: events::interval(plan.plan.timeout, clients.len()),
@@ -475,9 +478,12 @@ impl Clients {
         }
         client.queries_sent += 1;
         if due < self.room_since {
-            // It waited for room, or behind queries that did: those after it may leave from now on.
-            self.room_since = now;
+            // It waited for room, or behind queries that did. A backlog leaves at twice the rate of the schedule, and what is later than
+            // that is the Tester's.
+            let gap = due.since(self.last_due);
+            self.room_since = (self.room_since + Nanos(gap.0 / 2)).min(now);
         }
+        self.last_due = due;
         if !client.sending {
             // The wait for the connection is no error of the Tester.
             self.outcomes.tally.schedule_error.record(now.since(due.max(self.room_since)));

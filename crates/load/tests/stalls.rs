@@ -197,8 +197,9 @@ fn clients_with_connections_note_when_they_are_called_late() {
     assert_eq!(stalls, [Stall { side: Side::Tester, at: MS(10), length: MS(8) }]);
 }
 
-#[test]
-fn queries_behind_those_that_waited_for_room_are_not_late() {
+/// Returns the tally of a load whose server answers late, and all at once, so that a backlog leaves: one of a Tester that stands
+/// still for so long in the midst of it.
+fn tally_of_a_backlog(stall: Nanos) -> Tally {
     const COUNT: ConnId = 600;
     let client_plan = ClientPlan {
         plan: plan(constant(100_000.0), MS(30), 1),
@@ -229,12 +230,35 @@ fn queries_behind_those_that_waited_for_room_are_not_late() {
         clients.closed(MS(16), conn, End::Ordered);
     }
     let mut next = clients.orders(MS(16), &mut orders);
+    let mut late = Nanos::ZERO;
     while let Next::At(at) = next
         && at < MS(20)
     {
+        if at >= MS(17) {
+            late = stall;
+        }
+        next = clients.orders(at + late, &mut orders);
+        if late > Nanos::ZERO {
+            break;
+        }
+    }
+    while let Next::At(at) = next
+        && at < MS(20) + stall
+    {
         next = clients.orders(at, &mut orders);
     }
-    let tally = clients.into_result().tally;
+    clients.into_result().tally
+}
+
+#[test]
+fn queries_behind_those_that_waited_for_room_are_not_late() {
+    let tally = tally_of_a_backlog(Nanos::ZERO);
     assert_eq!((tally.sent, tally.valid), (1_200, 600));
     assert!(tally.schedule_error.max() <= MS(1), "{:?}", tally.schedule_error.max());
+}
+
+#[test]
+fn a_tester_that_stands_still_in_a_backlog_is_late() {
+    let tally = tally_of_a_backlog(MS(50));
+    assert!(tally.schedule_error.max() >= MS(45), "{:?}", tally.schedule_error.max());
 }
