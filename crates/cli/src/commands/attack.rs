@@ -28,6 +28,8 @@ const SLOW: [u8; 2] = [0xff, 0xff];
 const EVERY: Duration = Duration::from_secs(1);
 /// Pause between two groups of first packets, and between two looks at the clock.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Part of a second whose packets are a group at the most: a twentieth.
+const GROUPS: u64 = 20;
 /// Port of DNS over HTTPS and HTTP/3.
 const HTTPS: u16 = 443;
 
@@ -47,7 +49,8 @@ pub(crate) fn run(file: &Path) -> Result<(), Failure> {
         if trial.target != request.target || !trial.also.is_empty() {
             return Err(Failure::input(anyhow!("the flood is not to {}", request.target)));
         }
-        return record::write(file, &flood(*trial, &stop)?).map_err(Failure::run);
+        let end = starts_in(&request).map_err(Failure::input)? + Duration::from(request.duration);
+        return record::write(file, &flood(*trial, end, &stop)?).map_err(Failure::run);
     }
     let plan = Plan::new(&request).map_err(Failure::input)?;
     let stopped = || stop.load(Ordering::Relaxed);
@@ -60,9 +63,19 @@ pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     record::write(file, &outcome).map_err(Failure::run)
 }
 
-/// Sends a flood of queries; returns what was sent, and the octets.
-fn flood(trial: TrialRequest, stop: &Arc<AtomicBool>) -> Result<AttackOutcome, Failure> {
+/// Sends a flood of queries until `end`; returns what was sent, and the octets.
+fn flood(
+    trial: TrialRequest,
+    end: Instant,
+    stop: &Arc<AtomicBool>,
+) -> Result<AttackOutcome, Failure> {
     let setup = Setup::new(trial, String::new()).map_err(Failure::input)?;
+    // What an attacker without a core cannot send in its time is no part of the attack.
+    let ending = stop.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        ending.store(true, Ordering::Relaxed);
+    });
     let trial = setup.run(&Arc::default(), stop).map_err(Failure::run)?.trial;
     let (query_octets, reply_octets) = (trial.octets.queries, trial.octets.replies);
     Ok(AttackOutcome { sent: trial.sent, closed: 0, query_octets, reply_octets })
@@ -132,12 +145,16 @@ impl Plan {
                 AttackOutcome { sent: counts.opened, closed: counts.closed, ..Default::default() }
             }
             Plan::Initials(alpn) => {
-                let (start, mut sent) = (Instant::now(), 0);
+                let (start, mut begun, mut sent) = (Instant::now(), 0, 0);
                 while !over() {
                     let due = (start.elapsed().as_secs_f64() * f64::from(request.rate)) as u64;
-                    let from = from[sent as usize % from.len()];
-                    send_initials(from, request.target, alpn, sent..due);
-                    sent = due;
+                    // What a slow attacker cannot send in its time is left out: a group is small, so that it ends in time.
+                    let group = u64::from(request.rate).div_ceil(GROUPS);
+                    let first = due.saturating_sub(group).max(begun);
+                    let from = from[first as usize % from.len()];
+                    send_initials(from, request.target, alpn, first..due);
+                    sent += due - first;
+                    begun = due;
                     std::thread::sleep(PAUSE);
                 }
                 AttackOutcome { sent, ..AttackOutcome::default() }
