@@ -196,6 +196,11 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
 fn internet(s: &Settings) -> Result<(), Invalid> {
     let (w, Some(internet)) = (&s.workload, &s.workload.internet) else { return Ok(()) };
     must(
+        !["iterate", "validate"].iter().any(|name| s.variables.contains_key(*name)),
+        "workload.internet",
+        "resolvers start at the root of `internet` and believe its key: leave out the variables `iterate` and `validate`",
+    )?;
+    must(
         w.queries.is_none() && w.replay.is_none() && !w.has_zone(),
         "workload.internet",
         "`internet` has its own zones and queries: leave out `queries`, `replay`, `zone-file` and `hosts`",
@@ -500,16 +505,16 @@ fn cpus(s: &Settings) -> Result<(), Invalid> {
     for (key, list) in lists {
         must(!list.is_empty(), key, "`cpus` gives each of tester, auth and dut a core")?;
     }
-    let others = [&s.cpus.tester, &s.cpus.auth, &s.cpus.updates, &s.cpus.attacker];
-    let overlap = s.cpus.dut.iter().any(|cpu| others.iter().any(|list| list.contains(cpu)));
+    let shares = |list: &Vec<usize>| s.cpus.dut.iter().any(|cpu| list.contains(cpu));
+    let (hosts, others) = ([&s.cpus.tester, &s.cpus.auth], [&s.cpus.updates, &s.cpus.attacker]);
     // There programs work off each packet where it was sent, all on one core (docs/kernel.md).
-    let one_core = s.cpus.dut.len() == 1 && others[..2].iter().all(|list| **list == s.cpus.dut);
+    let one_core = s.cpus.dut.len() == 1 && hosts.iter().all(|list| **list == s.cpus.dut);
     let chain = one_core
         && s.tester.engine == EngineChoice::Kernel
         && s.host.link == Some(Link::Plain)
         && s.host.path == Path::Wire;
     must(
-        !overlap || chain,
+        !others.into_iter().any(shares) && (chain || !hosts.into_iter().any(shares)),
         "cpus.dut",
         "`cpus` gives the server a core of the Tester's: neither would be measured alone. Only for a server with programs in the kernel may all \
          be on one core, with `tester.engine` = \"kernel\" and `host.link` = \"plain\"",

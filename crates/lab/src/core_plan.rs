@@ -2,6 +2,7 @@
 
 use experiment::Settings;
 use measure::Link;
+use record::EngineKind;
 
 use crate::cpus::{CpuList, CpuPlan};
 
@@ -10,6 +11,8 @@ const NOT_ITS_CORE: &str = "over other links than `moderated` the server's progr
                             will do if all hosts have the same one core in `[cpus]`";
 /// Why a server without programs needs a core of its own.
 const NO_PROGRAMS: &str = "without programs in the kernel the server needs a core of its own, beside a Tester that never sleeps";
+/// Why one core does not do for other engines and links.
+const NOT_PLAIN: &str = "one core for all hosts needs the engine `kernel` and `plain` links, on which each packet is worked off where it was sent";
 /// Note on a server with programs in the kernel that shares one core with Tester and AuthDNS.
 const ONE_CORE: &str = "Tester, AuthDNS and server share one core, which does all work for a query in turn: the rate is a lower bound \
                         of the server's";
@@ -20,16 +23,20 @@ const ONE_CORE: &str = "Tester, AuthDNS and server share one core, which does al
 /// If neither would be measured, in words.
 pub(crate) fn shared_core(
     programs: bool,
+    engine: EngineKind,
     link: Link,
     plan: &CpuPlan,
 ) -> Result<Option<&'static str>, String> {
-    let one_core = plan.all().len() == 1;
+    if plan.all().len() == 1 {
+        return match (programs, engine, link) {
+            (false, ..) => Err(NO_PROGRAMS.to_owned()),
+            (true, EngineKind::Kernel, Link::Plain) => Ok(Some(ONE_CORE)),
+            (true, ..) => Err(NOT_PLAIN.to_owned()),
+        };
+    }
     match (programs, link) {
-        (true, Link::Moderated) => Ok(None),
-        (true, Link::Plain) if one_core => Ok(Some(ONE_CORE)),
-        (true, _) => Err(NOT_ITS_CORE.to_owned()),
-        (false, _) if one_core && CpuList::allowed().count() > 1 => Err(NO_PROGRAMS.to_owned()),
-        (false, _) => Ok(None),
+        (true, Link::Plain | Link::Steered) => Err(NOT_ITS_CORE.to_owned()),
+        (true, Link::Moderated) | (false, _) => Ok(None),
     }
 }
 

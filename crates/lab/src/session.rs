@@ -296,7 +296,8 @@ impl<'a> Session<'a> {
         let link = self.options.link_of(&point.settings, self.lab.privileged());
         self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
         let programs = self.has_programs(adapter, point);
-        let shares = shared_core(programs, self.testbed.link(), self.testbed.cpu_plan());
+        let (engine, plan) = (self.engines[v.point], self.testbed.cpu_plan());
+        let shares = shared_core(programs, engine, self.testbed.link(), plan);
         if let Some(note) = shares.map_err(Shortfall::Cannot)? {
             cell.record.note(note);
         }
@@ -430,6 +431,9 @@ impl<'a> Session<'a> {
         let Some(stream) = &self.checked.streams[point] else { return Ok(None) };
         if let Some((_, prepared)) = self.streams.iter().find(|(known, _)| known == stream) {
             return Ok(Some(prepared.clone()));
+        }
+        if let Some(why) = stream.out_of_reach() {
+            return Err(Shortfall::Cannot(why));
         }
         let dir = self.dir.join(format!("stream-{}", self.streams.len()));
         let prepared = Prepared::new(stream, &dir).map_err(Shortfall::Failed)?;

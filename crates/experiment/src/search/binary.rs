@@ -61,6 +61,8 @@ pub(super) fn run(
                     bracket.failed = None;
                     mended += 1;
                 }
+                // A rate below that was void was disturbed.
+                bracket.void = bracket.void.filter(|(void, _)| *void > rate);
             }
             Verdict::Failed(limiter) => {
                 let again = bracket.failed.is_some_and(|(failed, _)| failed == rate);
