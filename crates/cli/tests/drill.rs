@@ -61,7 +61,10 @@ fn check(cell: &Value) {
     }
     let ends = [figure("recovery"), figure("not_recovered_within")];
     assert_eq!(ends.iter().flatten().count(), 1, "{cell}");
-    assert!(figure("attack_a_second").is_some_and(|rate| rate > 0.0 && rate <= 600.0), "{cell}");
+    // One that gives way to all others may get no time.
+    let least = if cell["trials"][0]["conditions"]["attack"]["yields"] == true { 0.0 } else { 1.0 };
+    let rate = figure("attack_a_second");
+    assert!(rate.is_some_and(|rate| (least..=600.0).contains(&rate)), "{cell}");
     assert_eq!(figure("attack_closed").is_some(), attack != "random-names", "{cell}");
     let trial = cell["trials"].as_array().and_then(|trials| trials.last()).expect("a trial");
     assert_eq!(trial["series"].as_array().map(Vec::len), Some(4), "{trial}");
@@ -111,7 +114,8 @@ fn no_experiment_attacks_a_server_outside() {
     let there = ["--dry-run", "--dut", "far.example"];
     let (code, text, _) = run(dir.path(), EXPERIMENT, &there);
     assert_eq!(code, Some(2), "{text}");
-    let why = "a server on another host (--dut, --hosts) is not attacked, since it is outside of the lab";
+    let why =
+        "a server on another host (--dut, --hosts) is not attacked, since it is outside of the lab";
     assert!(text.contains("x.toml:6:10: ") && text.contains(why), "{text}");
     // The same servers may be loaded.
     let load = EXPERIMENT.replace("method = \"drill\"", "method = \"closed\"");

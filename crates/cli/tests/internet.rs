@@ -331,6 +331,9 @@ fn knot_resolver_resolves_from_the_root() {
 #[test]
 fn dns64d_before_unbound_asks_for_each_question_once() {
     let Some(unbound_path) = installed("unbound") else { return };
+    if !cargo_bin("dns64d").exists() {
+        return skip::because("dns64d is not built: cargo build");
+    }
     let files = |internet: &Internet| {
         let more = " module-config: \"iterator\"\n";
         let configuration = "[server]\nlisten = [\"127.0.0.1:5300\"]\nuser = \"root\"\nlog = \"warn\"\n[[dns64]]\nprefix = \"2001:db8:64::/96\"\n\

@@ -57,9 +57,10 @@ impl Serves {
         }
     }
 
-    /// Returns whether a program in the kernel answers: known behaviours are those of sockets.
+    /// Returns whether a program in the kernel answers: known behaviours and names for drills are those of sockets.
     pub(crate) fn is_in_kernel(self, testbed: &Testbed) -> bool {
-        testbed.receives_frames() && self != Serves::Truth
+        let plain = !matches!(self, Serves::Truth | Serves::Dut { drilled: true, .. });
+        testbed.receives_frames() && plain
     }
 
     /// Returns the addresses on which it listens, IPv6 first.

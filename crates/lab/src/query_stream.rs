@@ -26,7 +26,9 @@ use trace::population::{self, Input};
 use trace::{Dns, Message, Messages, Question};
 use wire::{Name, Namespace, Qclass};
 
+use crate::internet::InternetFolderError;
 use crate::replication::ZONE;
+use crate::signer::Signer;
 
 pub(crate) use self::check::Inputs;
 pub(crate) use self::cold::ColdBox;
@@ -60,6 +62,12 @@ enum ZoneSource {
 }
 
 impl QueryStream {
+    /// Returns why this host cannot make the zones of the stream; `None` if it can.
+    pub(crate) fn out_of_reach(&self) -> Option<String> {
+        let signed = self.internet.as_ref().is_some_and(|internet| internet.signed > 0.0);
+        (signed && Signer::installed().is_none()).then(|| InternetFolderError::NoSigner.to_string())
+    }
+
     /// Reads the files of a point's stream; `None` if it queries the names of `namespace`. Files are noted in `inputs`.
     ///
     /// # Errors

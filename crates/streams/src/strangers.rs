@@ -278,7 +278,7 @@ mod tests {
                 let left = !matches!(stream.read(&mut [0; 1]), Ok(len) if len > 0);
                 (left, listener)
             });
-            // Who stays is heard of.
+            // A connection that stays sends octets.
             let drip = if leaves { Vec::new() } else { b"a".to_vec() };
             let every = Duration::from_millis(100);
             let habit = Habit { drip, every, leaves, ..Habit::default() };
@@ -290,8 +290,12 @@ mod tests {
 
     #[test]
     fn a_server_that_refuses_is_counted() {
-        let (listener, server) = listen();
-        drop(listener);
+        // Bound, but not listening: nobody else gets the port.
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+            .expect("a socket");
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+        let server =
+            socket.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
         let counts = crowd(server, 2, Habit::default()).run(|counts| counts.closed >= 4);
         assert!(counts.opened >= 4, "{counts:?}");
     }

@@ -126,6 +126,7 @@ impl Zone {
 
     /// Returns the node whose NSEC record is at a name or covers it; `None` if the zone is not signed.
     pub(super) fn denial(&self, name: &[u8]) -> Option<&Node> {
+        self.nodes.first()?.set(Qtype::NSEC)?;
         let end = self.position(name).map_or_else(|at| at, |at| at + 1);
         // Names without a record of their own and glue have none.
         self.nodes[..end].iter().rev().find(|node| node.set(Qtype::NSEC).is_some())

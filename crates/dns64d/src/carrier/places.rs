@@ -200,7 +200,7 @@ impl Places {
         let octets = footprint(transport);
         let mut table = self.table(transport);
         let mut ended = table.end_idle(limits, now);
-        // Nobody gives way before all that the newcomer needs is found.
+        // No connection is ended before place and memory for the new one are found.
         let room = table.find_room(network, limits, now, handshake).and_then(|mut ends| {
             let memory = match account.take_place(octets) {
                 Some(memory) => memory,

@@ -32,7 +32,7 @@ pub enum AgentError {
         /// Why.
         why: String,
     },
-    /// Its host cannot do it, whatever is tried: a server is not installed, or there are too few cores.
+    /// The host cannot run this part, however often it is tried: a server is not installed, or there are too few cores.
     #[error("{host}: {why}")]
     Cannot {
         /// The host.

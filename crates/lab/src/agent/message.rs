@@ -77,7 +77,7 @@ pub enum Reply {
         /// Version of the server, if it prints one.
         version: Option<String>,
     },
-    /// Its host cannot do it, whatever is tried: the program is not installed, or it has too few cores.
+    /// The host cannot run this part, however often it is tried: the program is not installed, or it has too few cores.
     Cannot {
         /// What is missing, and what helps.
         why: String,

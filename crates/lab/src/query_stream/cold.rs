@@ -143,14 +143,13 @@ impl ColdBox {
                 asked.lost
             )),
             Ok(asked) => {
-                add_figures(&asked, sent, cell);
+                let asks_again = self.settings.loss > 0.0 || self.settings.truncated > 0.0;
+                add_figures(&asked, sent, asks_again, cell);
                 asked.astray()
             }
         };
         for note in [self.note()].into_iter().chain(note) {
-            if !cell.notes.contains(&note) {
-                cell.notes.push(note);
-            }
+            cell.note(note);
         }
     }
 
@@ -173,16 +172,20 @@ impl ColdBox {
     }
 }
 
-/// Adds the figures of so many queries of the Measurer; none if there were none, or they were those of an earlier run.
-fn add_figures(asked: &ServerQueries, sent: u64, cell: &mut CellRecord) {
+/// Adds the figures of so many queries of the Measurer; none if there were none, or they were those of an earlier run. Where
+/// resolvers ask again, a second query for a name is no miss of the cache: the hit rate is not known.
+fn add_figures(asked: &ServerQueries, sent: u64, asks_again: bool, cell: &mut CellRecord) {
     if asked.all == 0 || sent == 0 {
         return;
     }
     let share = |count: u64| count as f64 / sent as f64;
     let hit_rate = 100.0 * (1.0 - share(asked.missed)).max(0.0);
-    let per_query = share(asked.all);
-    for (name, unit, value) in [("hit_rate", "%", hit_rate), ("queries_to_servers", "", per_query)]
-    {
+    let figures = [
+        ("hit_rate", "%", (!asks_again).then_some(hit_rate)),
+        ("queries_to_servers", "", Some(share(asked.all))),
+    ];
+    for (name, unit, value) in figures {
+        let Some(value) = value else { continue };
         let figure = cell.figures.entry(name.to_owned());
         figure.or_insert_with(|| Figure::new(unit, Vec::new())).values.push(value);
     }
@@ -228,11 +231,14 @@ mod tests {
             .unwrap();
         let asked = made.server_queries().unwrap();
         let mut cell = CellRecord::new("unbound", BTreeMap::new(), "closed");
-        add_figures(&asked, 0, &mut cell);
+        add_figures(&asked, 0, false, &mut cell);
         assert!(cell.figures.is_empty());
-        add_figures(&asked, 4, &mut cell);
+        add_figures(&asked, 4, false, &mut cell);
         assert_eq!(cell.figures["hit_rate"].values, [50.0]);
         assert_eq!(cell.figures["queries_to_servers"].values, [1.5]);
+        let mut lossy = CellRecord::new("unbound", BTreeMap::new(), "closed");
+        add_figures(&asked, 4, true, &mut lossy);
+        assert!(!lossy.figures.contains_key("hit_rate") && lossy.figures.len() == 1);
         fs::write(made.log(), "10.53.1.1 - t0 A refused\n").unwrap();
         made.add_to(&mut cell, 1);
         assert_eq!((cell.figures["hit_rate"].values.len(), &cell.notes[0]), (1, &made.note()));

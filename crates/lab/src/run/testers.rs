@@ -80,13 +80,14 @@ fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'s
         return Some(("method", "the clients of a trial are in a file of this host"));
     }
     let files = [
+        ("workload.queries", workload.queries.is_some()),
         ("workload.replay", workload.replay.is_some()),
         ("workload.slice", workload.slice.is_some()),
         ("workload.zone-file", workload.zone_file.is_some()),
         ("workload.hosts", workload.hosts.is_some()),
     ];
     if let Some((key, _)) = files.into_iter().find(|(_, used)| *used) {
-        return Some((key, "zones, captures and slices of files are on this host only"));
+        return Some((key, "zones, captures and files of queries are on this host only"));
     }
     if starts && settings.tester.transport.uses_tls() {
         let why = "the authority of the certificate is known on this host only";

@@ -30,7 +30,7 @@ pub(crate) struct InternetArgs {
         long,
         value_name = "DIR",
         conflicts_with_all = ["namespace", "zone", "aaaa", "aaaa_share", "pref64", "ttl", "negative_ttl", "soa_ttl", "delay",
-            "latency", "late", "remember", "device", "tls", "https", "quic"]
+            "latency", "late", "remember", "traps", "device", "tls", "https", "quic"]
     )]
     internet: Option<PathBuf>,
     /// Delays of replies (UDP), such as 1ms,5ms,20ms: each server has one of them, chosen by its address

@@ -325,6 +325,7 @@ mod tests {
         states.iter().for_each(|state| table.end_handshake(state));
         assert_eq!(table.handshaking, 0);
     }
+
     #[test]
     fn nobody_gives_way_to_one_that_is_refused() {
         let mut table = Table::default();
