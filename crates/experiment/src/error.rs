@@ -16,3 +16,10 @@ pub enum BenchError {
     #[error(transparent)]
     Names(#[from] crate::names::NamesExhausted),
 }
+
+impl BenchError {
+    /// Makes any error one of the bench.
+    pub fn failed(error: impl std::fmt::Display) -> Self {
+        BenchError::Failed(error.to_string())
+    }
+}

@@ -8,7 +8,6 @@
 //! only the address of the server under test in its own namespaces, and the attacker looks once more whether its network
 //! leads anywhere else.
 
-use std::fmt;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -145,7 +144,7 @@ impl Attacker {
         let file = ground.dir.join("attack.json");
         // The result of an earlier attack must never count for this one.
         let _ = fs::remove_file(&file);
-        let input = serde_json::to_vec(request).map_err(failed)?;
+        let input = serde_json::to_vec(request).map_err(BenchError::failed)?;
         let launch = Launch {
             name: ATTACKER,
             namespace: ground.testbed.namespace(Host::Tester),
@@ -154,7 +153,7 @@ impl Attacker {
             command: vec![program().into(), ATTACK_COMMAND.into(), file.clone().into()],
             environment: Vec::new(),
         };
-        let process = Process::start_with(&launch, &input).map_err(failed)?;
+        let process = Process::start_with(&launch, &input).map_err(BenchError::failed)?;
         Ok(Attacker { process, cpus: place.cpus.clone(), file })
     }
 
@@ -167,20 +166,17 @@ impl Attacker {
     /// Waits for its end, after the trial; returns what it sent.
     pub(crate) fn outcome(mut self) -> Result<AttackOutcome, BenchError> {
         if self.process.wait(END).is_none() {
-            return Err(failed(self.process.late("end its attack", END)));
+            return Err(BenchError::failed(self.process.late("end its attack", END)));
         }
         if !self.file.exists() {
             let ended = self.process.check();
-            return Err(ended.map_or_else(failed, |()| failed("the attacker wrote no result")));
+            return Err(ended.map_or_else(BenchError::failed, |()| {
+                BenchError::failed("the attacker wrote no result")
+            }));
         }
-        let text = fs::read(&self.file).map_err(failed)?;
-        serde_json::from_slice(&text).map_err(failed)
+        let text = fs::read(&self.file).map_err(BenchError::failed)?;
+        serde_json::from_slice(&text).map_err(BenchError::failed)
     }
-}
-
-/// Converts any error to an error of the bench.
-fn failed(error: impl fmt::Display) -> BenchError {
-    BenchError::Failed(error.to_string())
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ mod upstream;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -364,7 +363,7 @@ impl<'a> LabBench<'a> {
         let companions = self.companions();
         let account = self.account(&watched);
         let before = Snapshot::with_account(self.testbed, &watched, account.as_deref());
-        let before = before.map_err(failed)?;
+        let before = before.map_err(BenchError::failed)?;
         let beside_before = time_of(&companions);
         let mut reader = Reader::new(self.watcher.clone(), self.live_file());
         let launch = Launch {
@@ -375,14 +374,14 @@ impl<'a> LabBench<'a> {
             command,
             environment: Vec::new(),
         };
-        let mut tester = Process::start_with(&launch, input).map_err(failed)?;
+        let mut tester = Process::start_with(&launch, input).map_err(BenchError::failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
         let ledger = Ledger::start(&watched, account.clone(), self.testbed.cpus(Host::Tester));
         self.watch(&mut tester, &mut reader, limit)?;
         // The process has ended but was not waited for yet: its counters are still in `/proc`.
         watched.push((Host::Tester, tester.pid()));
         let after = Snapshot::with_account(self.testbed, &watched, account.as_deref());
-        let after = after.map_err(failed)?;
+        let after = after.map_err(BenchError::failed)?;
         let beside = time_of(&companions).into_iter().zip(beside_before);
         let beside = beside
             .map(|((role, cpus, now), (_, _, then))| (role, cpus, (now.0 - then.0, now.1 - then.1)))
@@ -413,9 +412,11 @@ impl<'a> LabBench<'a> {
         let (mut tester, spent) = self.run(command, input, duration, limit)?;
         let ended = tester.check();
         if !file.exists() {
-            return Err(ended.map_or_else(failed, |()| failed("the Measurer wrote no result")));
+            return Err(ended.map_or_else(BenchError::failed, |()| {
+                BenchError::failed("the Measurer wrote no result")
+            }));
         }
-        Ok((record::read(file).map_err(failed)?, spent))
+        Ok((record::read(file).map_err(BenchError::failed)?, spent))
     }
 
     /// Runs the requested trial, at most for `limit`; `duration` decides the interval of the samples.
@@ -426,7 +427,7 @@ impl<'a> LabBench<'a> {
         limit: Duration,
     ) -> Result<(TrialResult, Spent), BenchError> {
         let file = self.dir.join("trial.json");
-        let input = serde_json::to_vec(request).map_err(failed)?;
+        let input = serde_json::to_vec(request).map_err(BenchError::failed)?;
         self.result(command(&file), &input, &file, duration, limit)
     }
 
@@ -456,17 +457,17 @@ impl<'a> LabBench<'a> {
             }
             let server = self.server.iter_mut().filter_map(|running| running.server.as_mut());
             for server in server {
-                server.check().map_err(failed)?;
+                server.check().map_err(BenchError::failed)?;
             }
             if let Some(authdns) = &mut self.authdns {
-                authdns.check().map_err(failed)?;
+                authdns.check().map_err(BenchError::failed)?;
             }
             if let Some(group) = &mut self.group {
-                group.check().map_err(failed)?;
+                group.check().map_err(BenchError::failed)?;
             }
             self.check_away()?;
             if time_limit.is_over() {
-                return Err(failed(tester.late("end its trial", limit)));
+                return Err(BenchError::failed(tester.late("end its trial", limit)));
             }
             reader.look();
             std::thread::sleep(WATCH);
@@ -501,7 +502,7 @@ impl Bench for LabBench<'_> {
             }
         };
         self.end_away(&mut trial, &request)?;
-        trial.compact().map_err(failed)?;
+        trial.compact().map_err(BenchError::failed)?;
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         if !settled {
             trial.warnings.push(Warning::ServerStillBusy { after_s: SETTLE.as_secs_f64() });
@@ -519,7 +520,7 @@ impl Bench for LabBench<'_> {
         }
         if self.server.is_some() && self.asks_once() {
             self.stop_server();
-            self.start_server().map_err(failed)?;
+            self.start_server().map_err(BenchError::failed)?;
             self.names_forgotten = true;
         }
         Ok(true)
@@ -547,7 +548,7 @@ impl Bench for LabBench<'_> {
         let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
         result.trial = self.conclude(result.trial, spent, pacing);
         self.end_away(&mut result.trial, &request)?;
-        result.trial.compact().map_err(failed)?;
+        result.trial.compact().map_err(BenchError::failed)?;
         Ok(LockStepRow::new(spec.lanes, result))
     }
 
@@ -582,9 +583,4 @@ impl Bench for LabBench<'_> {
 /// Returns the CPU time of each role's processes until now: seconds in user mode and in the kernel.
 fn time_of(companions: &[Companions]) -> Vec<(&'static str, CpuList, (f64, f64))> {
     companions.iter().map(|c| (c.role, c.cpus.clone(), time_of_processes(&c.pids))).collect()
-}
-
-/// Converts any error to an error of the bench.
-fn failed(error: impl fmt::Display) -> BenchError {
-    BenchError::Failed(error.to_string())
 }

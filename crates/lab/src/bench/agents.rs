@@ -7,7 +7,7 @@ use experiment::BenchError;
 use record::{Trial, TrialRequest};
 
 use super::away::Away;
-use super::{LabBench, SETTLE, SETTLE_STEP, failed};
+use super::{LabBench, SETTLE, SETTLE_STEP};
 use crate::agent::{AgentError, Conditions, Part, Reports, Seen, SharedAgent, judge};
 use crate::probe::procfs;
 use crate::server::Server;
@@ -102,12 +102,12 @@ fn seen(agent: &SharedAgent, sending_s: f64, what: &str) -> Result<Seen, BenchEr
     // Of a server that the user runs there is no log.
     let log = agent.collect().map(|collected| collected.log).unwrap_or_default();
     let log: String = log.iter().map(|line| format!("\n  | {line}")).collect();
-    Err(failed(format!("{host}: {what}'s process ended during the trial{log}")))
+    Err(BenchError::failed(format!("{host}: {what}'s process ended during the trial{log}")))
 }
 
 fn of_agent(e: AgentError) -> BenchError {
     match e {
         AgentError::Interrupted { .. } => BenchError::Interrupted,
-        other => failed(other),
+        other => BenchError::failed(other),
     }
 }

@@ -16,7 +16,7 @@ use record::request::{Edns, Expect, Names, Query, WaitFor, Workload};
 use record::{Attack, AttackKind, AttackRequest, TrialRequest};
 use wire::namespace::{BOMB, KEYTRAP, LARGE};
 
-use super::{CONNECTING, LabBench, RESERVE, failed};
+use super::{CONNECTING, LabBench, RESERVE};
 use crate::attack::{Attacker, ONLY_HERE, Place, is_dut};
 use crate::cpus::CpuList;
 use crate::testbed::{PORT, SOURCES_V4, SOURCES_V6};
@@ -50,7 +50,7 @@ impl LabBench<'_> {
         let mut request = self.request(&spec.load)?;
         let connecting = CONNECTING * request.clients();
         let lead = LEAD + connecting;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(failed)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(BenchError::failed)?;
         let begins = Nanos::from(now + lead);
         (request.start_at, request.clock_bound) =
             (Some(StartAt::of_unix(begins)), ClockBound::Unchecked);
@@ -72,7 +72,8 @@ impl LabBench<'_> {
             series.samples.iter_mut().for_each(|(at, _)| *at -= lead.as_secs_f64());
             series.samples.retain(|(at, _)| *at >= 0.0);
         }
-        let outcome = attacker.map_or_else(|| Err(failed("no attacker")), Attacker::outcome)?;
+        let outcome =
+            attacker.map_or_else(|| Err(BenchError::failed("no attacker")), Attacker::outcome)?;
         let mut trial = self.conclude(result.trial, spent, spec.load.pacing);
         trial.conditions.attack = Some(self.described(spec, &place));
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
@@ -85,12 +86,12 @@ impl LabBench<'_> {
         if self.away.outside.is_none() && self.server.is_some() && is_dut(target) {
             return Ok(());
         }
-        Err(failed(format!("{target} is not attacked: {ONLY_HERE}")))
+        Err(BenchError::failed(format!("{target} is not attacked: {ONLY_HERE}")))
     }
 
     /// Returns the namespace's names that the load asks for.
     fn drilled_names(&self) -> Result<&Names, BenchError> {
-        self.names().ok_or_else(|| failed("a drill asks for the names of a namespace"))
+        self.names().ok_or_else(|| BenchError::failed("a drill asks for the names of a namespace"))
     }
 
     /// Returns the request for a flood of queries over UDP, whatever the transport of the load is.

@@ -8,7 +8,7 @@ use measure::{Evidence, Nanos, Pacing};
 use record::Trial;
 use record::request::{Names, Workload};
 
-use super::{LabBench, Spent, failed};
+use super::{LabBench, Spent};
 use crate::generator::{self, Asked};
 use crate::probe::{Observed, Span};
 use crate::testbed::Host;
@@ -43,16 +43,16 @@ impl LabBench<'_> {
     /// Runs the experiments of an external generator.
     pub(super) fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         let asked = match &self.base.workload {
-            Workload::QueryFile { path, .. } => Asked::file(path).map_err(failed)?,
+            Workload::QueryFile { path, .. } => Asked::file(path).map_err(BenchError::failed)?,
             _ => Asked::Names(Box::new(self.namespace()?)),
         };
-        let command =
-            generator::prepare(spec, self.base.target, &asked, self.dir).map_err(failed)?;
+        let command = generator::prepare(spec, self.base.target, &asked, self.dir)
+            .map_err(BenchError::failed)?;
         let limit = generator::limit(spec);
         self.begins(None, Nanos::ZERO);
         let began = Instant::now();
         let (tester, spent) = self.run(command, &[], Nanos::from_secs(10), limit)?;
-        let times = generator::read_times(spec, tester.log()).map_err(failed)?;
+        let times = generator::read_times(spec, tester.log()).map_err(BenchError::failed)?;
         let Spent { before, after, .. } = spent;
         let elapsed_s = began.elapsed().as_secs_f64();
         // The CPU time of a script's many processes ends with each of them, so that it cannot be told from that of

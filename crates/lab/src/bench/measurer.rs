@@ -20,7 +20,7 @@ use record::request::{
 use record::{EngineKind, TrialRequest};
 use wire::Namespace;
 
-use super::{LabBench, failed};
+use super::LabBench;
 use crate::clients::Replayed;
 use crate::enter::program;
 use crate::exec::MEASURE_COMMAND;
@@ -126,7 +126,7 @@ impl LabBench<'_> {
             (names.first, names.names) = range(names, spec);
         }
         if let (Some(replayed), Some(number)) = (&self.replayed, spec.pacing.peak_rate()) {
-            replayed.set(number, &mut request, spec, self.dir).map_err(failed)?;
+            replayed.set(number, &mut request, spec, self.dir).map_err(BenchError::failed)?;
         }
         if matches!(request.engine, Engine::Kernel(_)) {
             request.engine = self.in_kernel(spec.pacing);
@@ -206,10 +206,11 @@ impl LabBench<'_> {
 
     /// Returns the namespace of the queried names.
     pub(super) fn namespace(&self) -> Result<Namespace, BenchError> {
-        let names = self.names().ok_or_else(|| failed("this workload has no namespace"))?;
-        let prefix = names.prefix.to_string().parse().map_err(failed)?;
-        let namespace = Namespace::new(prefix, names.zone.parse().map_err(failed)?);
-        Ok(namespace.map_err(failed)?.with_padding(!names.unpadded))
+        let names =
+            self.names().ok_or_else(|| BenchError::failed("this workload has no namespace"))?;
+        let prefix = names.prefix.to_string().parse().map_err(BenchError::failed)?;
+        let namespace = Namespace::new(prefix, names.zone.parse().map_err(BenchError::failed)?);
+        Ok(namespace.map_err(BenchError::failed)?.with_padding(!names.unpadded))
     }
 }
 

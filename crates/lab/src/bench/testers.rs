@@ -8,7 +8,7 @@ use measure::{Disturbances, Nanos};
 use nix::time::{ClockId, clock_gettime};
 use record::{SCHEMA, Snapshot, Trial, TrialRequest};
 
-use super::{LabBench, failed};
+use super::LabBench;
 use crate::job::{Progress, SharedJob};
 use crate::watch::{LiveUpdate, Watcher};
 
@@ -49,7 +49,7 @@ impl LabBench<'_> {
         if let Some(error) = failed_with {
             return Err(error);
         }
-        let mut trial = trial.map_err(failed)?;
+        let mut trial = trial.map_err(BenchError::failed)?;
         if !begun {
             // It ended before the start.
             self.begin_away(Duration::ZERO)?;

@@ -9,7 +9,7 @@ use measure::strace::SyncCounts;
 use measure::{Evidence, Nanos};
 use record::{Durability, Transfers, TrialRequest, UpdateCheck, UpdateRun};
 
-use super::{LabBench, Running, Starts, failed};
+use super::{LabBench, Running, Starts};
 use crate::enter::Lab;
 use crate::probe::{Accounts, Observed, Span};
 use crate::replication::syncs::{SyncTrace, syncs_per_second};
@@ -54,7 +54,7 @@ impl<'a> LabBench<'a> {
     fn group(&mut self) -> Result<&mut Group, BenchError> {
         self.group
             .as_mut()
-            .ok_or_else(|| failed("this server is in no group that replicates a zone"))
+            .ok_or_else(|| BenchError::failed("this server is in no group that replicates a zone"))
     }
 
     /// Evaluates the probes of updates that were sent for `seconds`.
@@ -106,19 +106,19 @@ impl Replication for LabBench<'_> {
 
     fn trace(&mut self, count: u64) -> Result<Traced, BenchError> {
         let pids = self.server().map(crate::server::Server::pids).unwrap_or_default();
-        let trace = match SyncTrace::start(&pids, self.ground()).map_err(failed)? {
+        let trace = match SyncTrace::start(&pids, self.ground()).map_err(BenchError::failed)? {
             Ok(trace) => trace,
             Err(why) => return Ok(Traced::No(why)),
         };
         let sent = self.send(&UpdateSpec { count, kill_after: None });
-        let counts = trace.stop().map_err(failed)?;
+        let counts = trace.stop().map_err(BenchError::failed)?;
         let run = sent?.run;
         let SyncCounts { writes, syncs } = counts;
         Ok(Traced::Counted { acknowledged: run.acknowledged, seconds: run.seconds, writes, syncs })
     }
 
     fn disk_syncs(&mut self) -> Result<f64, BenchError> {
-        syncs_per_second(self.dir).map_err(failed)
+        syncs_per_second(self.dir).map_err(BenchError::failed)
     }
 
     fn look_up(&mut self) -> Result<Durability, BenchError> {
@@ -138,16 +138,17 @@ impl Replication for LabBench<'_> {
     fn restart(&mut self) -> Result<(), BenchError> {
         let ground = self.ground();
         let Some(Running { starts: Starts::Member(member), .. }) = &self.server else {
-            return Err(failed("this server is in no group that replicates a zone"));
+            return Err(BenchError::failed("this server is in no group that replicates a zone"));
         };
-        let mut server =
-            member.start_again(ground.testbed, ground.lab, ground.dir).map_err(failed)?;
-        self.group()?.wait(&mut server, ground).map_err(failed)?;
+        let mut server = member
+            .start_again(ground.testbed, ground.lab, ground.dir)
+            .map_err(BenchError::failed)?;
+        self.group()?.wait(&mut server, ground).map_err(BenchError::failed)?;
         self.accounts = Accounts::default();
         if let Some(running) = &mut self.server {
             running.server = Some(server);
         }
-        self.limit_server().map_err(failed)
+        self.limit_server().map_err(BenchError::failed)
     }
 
     fn begin(&mut self, per_second: Option<f64>) -> Result<(), BenchError> {

@@ -273,24 +273,25 @@ impl Group {
         }
         let cpus = self.sender_cpus.as_ref().unwrap_or(ground.testbed.cpus(Host::Auth));
         let name = "update-send";
-        self.sender = Some(start(name, Host::Auth, cpus, command, ground).map_err(failed)?);
+        self.sender =
+            Some(start(name, Host::Auth, cpus, command, ground).map_err(BenchError::failed)?);
         Ok(())
     }
 
     /// Stops what [`begin`](Self::begin) started.
     pub(crate) fn end(&mut self, ground: Ground<'_>) -> Result<UpdateRun, BenchError> {
         let Some(mut sender) = self.sender.take() else {
-            return Err(failed("no updates are being sent"));
+            return Err(BenchError::failed("no updates are being sent"));
         };
         sender.stop(Signal::SIGTERM, SENDER_END);
         let (json, _) = sender_files(ground.dir);
         if !json.exists() {
-            return Err(failed(format!(
+            return Err(BenchError::failed(format!(
                 "the sender of updates wrote no result\n{}",
                 sender.tail()
             )));
         }
-        let run: UpdateRun = record::read(&json).map_err(failed)?;
+        let run: UpdateRun = record::read(&json).map_err(BenchError::failed)?;
         self.sent += run.sent;
         Ok(run)
     }
@@ -301,10 +302,15 @@ impl Group {
         address: SocketAddr,
         ground: Ground<'_>,
     ) -> Result<Sizes, BenchError> {
-        let queries = fs::File::open(&self.material.queries).map_err(failed)?;
+        let queries = fs::File::open(&self.material.queries).map_err(BenchError::failed)?;
         let dnssec = self.signing != Signing::Unsigned;
         let look = || sizes(address, std::io::BufReader::new(queries), SIZED, dnssec);
-        ground.testbed.namespace(Host::Tester).run(look).and_then(|found| found).map_err(failed)
+        ground
+            .testbed
+            .namespace(Host::Tester)
+            .run(look)
+            .and_then(|found| found)
+            .map_err(BenchError::failed)
     }
 
     /// Returns the transfers until now; stops the listener.
@@ -316,9 +322,12 @@ impl Group {
         listener.stop(Signal::SIGTERM, LISTENER);
         let json = ground.dir.join(TRANSFERS);
         if !json.exists() {
-            return Err(failed(format!("transfers were not counted\n{}", listener.tail())));
+            return Err(BenchError::failed(format!(
+                "transfers were not counted\n{}",
+                listener.tail()
+            )));
         }
-        record::read(&json).map(Some).map_err(failed)
+        record::read(&json).map(Some).map_err(BenchError::failed)
     }
 
     /// Stops its processes.
@@ -395,8 +404,4 @@ pub(super) fn start(
         command,
         environment: Vec::new(),
     })
-}
-
-fn failed(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Failed(error.to_string())
 }
