@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use measure::Nanos;
+use engine::clock;
 use record::{AttackKind, AttackOutcome, AttackRequest, TrialRequest};
 use streams::http::{ALPN_H2, ALPN_H3};
 use streams::strangers::{Crowd, HALF_HELLO, Habit, client_hello, send_initials};
@@ -45,20 +45,19 @@ pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     // Without it there are 1,024 connections at most.
     sys::raise_open_files();
     let stop = interruption()?;
+    let begins = starts_in(&request).map_err(Failure::input)?;
+    let end = begins + Duration::from(request.duration);
     if let Some(trial) = request.flood.take() {
         if trial.target != request.target || !trial.also.is_empty() {
             return Err(Failure::input(anyhow!("the flood is not to {}", request.target)));
         }
-        let end = starts_in(&request).map_err(Failure::input)? + Duration::from(request.duration);
         return record::write(file, &flood(*trial, end, &stop)?).map_err(Failure::run);
     }
     let plan = Plan::new(&request).map_err(Failure::input)?;
     let stopped = || stop.load(Ordering::Relaxed);
-    let begins = starts_in(&request).map_err(Failure::input)?;
     while Instant::now() < begins && !stopped() {
         std::thread::sleep(begins.saturating_duration_since(Instant::now()).min(PAUSE));
     }
-    let end = begins + Duration::from(request.duration);
     let outcome = plan.run(&request, || stopped() || Instant::now() >= end);
     record::write(file, &outcome).map_err(Failure::run)
 }
@@ -85,8 +84,7 @@ fn flood(
 fn starts_in(request: &AttackRequest) -> Result<Instant, anyhow::Error> {
     let at = request.start_at.unix(None);
     let at = at.ok_or_else(|| anyhow!("{}: give the start in UTC", request.start_at))?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(Instant::now() + Duration::from(at.since(Nanos::from(now))))
+    Ok(Instant::now() + Duration::from(at.since(clock::realtime())))
 }
 
 /// What the attacker does.
@@ -173,6 +171,8 @@ fn nth(first: IpAddr, n: u32) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use measure::Nanos;
+
     use super::*;
 
     fn request(kind: AttackKind, port: u16) -> AttackRequest {
