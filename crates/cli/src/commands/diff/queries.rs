@@ -12,7 +12,7 @@ use wire::query_line::{self, MAX_LINE};
 use wire::{Edns, QueryTemplate};
 
 use crate::arguments::number::parse_count;
-use crate::commands::trace::input::InputArgs;
+use crate::commands::trace::input::{CapturePorts, InputArgs};
 use crate::failure::Failure;
 
 /// Where the queries come from.
@@ -25,15 +25,8 @@ pub(super) struct QueryArgs {
     /// Ask the queries of this capture, as they are except for their ids; may be repeated
     #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["queries", "edns", "dnssec", "no_recursion"])]
     pub(super) capture: Vec<PathBuf>,
-    /// Ports whose traffic in the capture is DNS
-    #[arg(
-        long = "port",
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "53",
-        requires = "capture"
-    )]
-    ports: Vec<u16>,
+    #[command(flatten)]
+    ports: CapturePorts,
     /// Largest number of queries (500, 100k) [default: all]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     count: Option<u64>,
@@ -53,9 +46,12 @@ impl QueryArgs {
     pub(super) fn read(&self, captured: bool) -> Result<Queries, Failure> {
         match &self.queries {
             Some(path) => self.of_file(path),
-            None => {
-                Queries::of_captures(self.capture.clone(), self.ports.clone(), captured, self.count)
-            }
+            None => Queries::of_captures(
+                self.capture.clone(),
+                self.ports.ports.clone(),
+                captured,
+                self.count,
+            ),
         }
     }
 

@@ -14,6 +14,20 @@ use super::tap::{LiveTap, TapAddress};
 use crate::failure::Failure;
 use crate::process::interruption;
 
+/// Ports of the DNS traffic in captures that `--capture` names.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CapturePorts {
+    /// Ports whose traffic in the capture is DNS
+    #[arg(
+        long = "port",
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "53",
+        requires = "capture"
+    )]
+    pub(crate) ports: Vec<u16>,
+}
+
 /// Captures to read, an interface, or a socket for dnstap.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Input")]

@@ -14,7 +14,7 @@ use wire::{Name, Qclass};
 use zone::internet::{Internet, InternetPlan, InternetQueries, MAX_NAMES, synthetic};
 
 use crate::arguments::number::{parse_count, parse_share};
-use crate::commands::trace::input::InputArgs;
+use crate::commands::trace::input::{CapturePorts, InputArgs};
 use crate::failure::Failure;
 use crate::output::output;
 
@@ -33,15 +33,8 @@ pub(crate) struct InternetArgs {
     /// Take the names that clients asked for in this capture instead; may be repeated
     #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["tlds", "domains", "hosts"])]
     capture: Vec<PathBuf>,
-    /// Ports whose traffic in the capture is DNS
-    #[arg(
-        long = "port",
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "53",
-        requires = "capture"
-    )]
-    ports: Vec<u16>,
+    #[command(flatten)]
+    ports: CapturePorts,
     /// Share (0 to 1) of the names that do not exist
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = parse_share)]
     missing: f64,
@@ -109,7 +102,7 @@ impl InternetArgs {
             return Internet::new(self.plan(), names).map_err(Failure::input);
         }
         let mut names: HashSet<Name> = HashSet::new();
-        let input = InputArgs::of_files(self.capture.clone(), self.ports.clone());
+        let input = InputArgs::of_files(self.capture.clone(), self.ports.ports.clone());
         let (_, error) = input.read(|message| {
             let question = Dns::read(message.bytes).filter(|dns| !dns.is_response());
             let question = question.and_then(|dns| dns.question);
