@@ -169,22 +169,31 @@ fn outstanding_queries_tell_an_overload() {
     }
 }
 
-#[test]
-fn clients_with_connections_note_when_they_are_called_late() {
+/// Makes clients that may all open their connections at once.
+fn connected(
+    plan: Plan,
+    clients: ConnId,
+    queries_per_connection: Option<u64>,
+    outstanding: u32,
+) -> Clients {
     let client_plan = ClientPlan {
-        plan: plan(constant(1_000.0), MS(20), 1),
-        clients: 1,
-        queries_per_connection: None,
-        outstanding: 64,
-        opening: 1,
+        plan,
+        clients,
+        queries_per_connection,
+        outstanding,
+        opening: clients,
         connection_rate: None,
         population: Population::default(),
         first_client: 0,
         mix: Mix::one(),
         no_keepalive: vec![false],
     };
-    let names = Box::new(workload(1 << 24, false));
-    let mut clients = Clients::new(client_plan, names, Arc::default(), false);
+    Clients::new(client_plan, Box::new(workload(1 << 24, false)), Arc::default(), false)
+}
+
+#[test]
+fn clients_with_connections_note_when_they_are_called_late() {
+    let mut clients = connected(plan(constant(1_000.0), MS(20), 1), 1, None, 64);
     let mut orders = Orders::new(1);
     clients.begin(MS(10));
     assert_eq!(clients.orders(MS(9), &mut orders), Next::At(MS(10)));
@@ -201,20 +210,7 @@ fn clients_with_connections_note_when_they_are_called_late() {
 /// still for so long in the midst of it.
 fn tally_of_a_backlog(stall: Nanos) -> Tally {
     const COUNT: ConnId = 600;
-    let client_plan = ClientPlan {
-        plan: plan(constant(100_000.0), MS(30), 1),
-        clients: COUNT,
-        queries_per_connection: Some(1),
-        outstanding: 1,
-        opening: COUNT,
-        connection_rate: None,
-        population: Population::default(),
-        first_client: 0,
-        mix: Mix::one(),
-        no_keepalive: vec![false],
-    };
-    let names = Box::new(workload(1 << 24, false));
-    let mut clients = Clients::new(client_plan, names, Arc::default(), false);
+    let mut clients = connected(plan(constant(100_000.0), MS(30), 1), COUNT, Some(1), 1);
     let mut orders = Orders::new(COUNT as usize);
     clients.begin(Nanos::ZERO);
     for ms in 0..=6 {
@@ -230,22 +226,13 @@ fn tally_of_a_backlog(stall: Nanos) -> Tally {
         clients.closed(MS(16), conn, End::Ordered);
     }
     let mut next = clients.orders(MS(16), &mut orders);
-    let mut late = Nanos::ZERO;
-    while let Next::At(at) = next
-        && at < MS(20)
-    {
-        if at >= MS(17) {
-            late = stall;
-        }
-        next = clients.orders(at + late, &mut orders);
-        if late > Nanos::ZERO {
-            break;
-        }
-    }
+    let mut stood_still = false;
     while let Next::At(at) = next
         && at < MS(20) + stall
     {
-        next = clients.orders(at, &mut orders);
+        let late = if at >= MS(17) && !stood_still { stall } else { Nanos::ZERO };
+        stood_still |= late > Nanos::ZERO;
+        next = clients.orders(at + late, &mut orders);
     }
     clients.into_result().tally
 }
