@@ -15,7 +15,7 @@ const USUAL: usize = 128;
 struct DelayedReply {
     due: Nanos,
     to: Destination,
-    /// Its size in octets.
+    /// Size of the reply, in octets.
     len: usize,
 }
 

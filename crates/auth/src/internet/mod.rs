@@ -38,7 +38,7 @@ pub(crate) const MAX_STREAMED: usize = 32 << 10;
 /// The Internet in a box, in place of the namespace.
 #[derive(Clone, Debug)]
 pub struct InternetConfig {
-    /// Its zones.
+    /// Zones of the root, the top-level domains and the domains.
     pub zones: Arc<Zones>,
     /// Delays of replies over UDP, a distribution over servers: each server has one of them, chosen by its address; replies leave
     /// at once if there are none.
