@@ -45,7 +45,7 @@ int dns64d_cache(struct xdp_md *ctx)
 	client = bpf_map_lookup_elem(&clients, &ends.from);
 	if (!client || !client->allowed || !read_query(buffer, scratch, c, client, p.len, &q))
 		goto pass;
-	out = give(buffer, scratch, c, &q);
+	out = give(buffer, scratch, c, &q, bpf_ktime_get_ns());
 	if (out <= FOR_SOCKETS || out >= BUFFER)
 		goto pass;
 	verdict = limit(c, ends.from.address, p.v6, q.key.hash ^ (__u64)q.key.type << 48 ^ (scratch->entry.flags & 15));
@@ -65,7 +65,7 @@ int dns64d_cache(struct xdp_md *ctx)
 	n->limited += verdict == SLIP;
 	n->slipped += verdict == SLIP;
 	count_answer(n, q.key.type, scratch->entry.flags & 15);
-	return XDP_TX;
+	return send_by_own(ctx, c);
 pass:
 	n->passed++;
 	return XDP_PASS;

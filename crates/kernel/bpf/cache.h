@@ -13,6 +13,7 @@
 #define STORED_BODY 512
 #define MAX_TTLS 16
 #define TYPES 261
+#define DEVICES 64
 
 #define TYPE_SVCB 64
 #define TYPE_HTTPS 65
@@ -30,7 +31,8 @@ struct config {
 	__u64 period;		// time for a reply to a network, in nanoseconds; 0: no limit
 	__u64 same_period;	// the same for equal answers to it
 	__u32 slip;		// every n-th reply over the limit is truncated; 0: none
-	__u32 spare2;
+	__u32 sets;		// number of sets of answers
+	__u32 veths[DEVICES];	// devices of the kind veth, on which the program is attached; 0: none
 };
 
 // An address as on the wire (IPv4: mapped to IPv6) with a port.
@@ -79,6 +81,18 @@ struct entry {
 
 // The server has an answer, and the sockets give it: too long a one, or a failure.
 #define LEFT 0x8000
+
+// An answer has a place in one of the sets, by the hash of its key.
+#define WAYS 8
+// Unit of the time in a tag as a power of two of nanoseconds: 134 ms, so that its 16 bits are 2.4 hours.
+#define TICK_BITS 27
+#define TICKS 0xffff
+
+// For each place of a set: 48 bits of the hash of its answer's key, and 16 bits of the time when it was stored or given last; 0 if
+// it was never used.
+struct set {
+	__u64 tags[WAYS];
+};
 
 #define WORD 8
 #define NAME_WORDS (STORED_NAME / WORD)
@@ -139,9 +153,18 @@ struct {
 } clients SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1024 / WAYS);
+	__type(key, __u32);
+	__type(value, struct set);
+} sets SEC(".maps");
+
+// The answers of all sets, one behind the other. No lock and no list: a map of the kind LRU costs more than all else for an answer
+// that is stored and never given. A copy that was read while another core wrote is known by its check.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1024);
-	__type(key, struct key);
+	__type(key, __u32);
 	__type(value, struct entry);
 } answers SEC(".maps");
 
@@ -201,6 +224,82 @@ __noinline __u64 fold_name(struct buffer *buffer, struct scratch *scratch, __u32
 		hash = mix(hash, word);
 	}
 	return hash;
+}
+
+static __always_inline __u64 hash_of(struct key *key)
+{
+	return mix(key->hash, ((__u64 *)key)[1]);
+}
+
+static __always_inline __u32 set_of(struct config *c, __u64 hash)
+{
+	return (hash & 0xffffffff) * c->sets >> 32;
+}
+
+static __always_inline __u64 tag_of(__u64 hash, __u64 now)
+{
+	return (hash & ~(__u64)TICKS) | (now >> TICK_BITS & TICKS);
+}
+
+// Returns the place of the answer with a key, plus 1, and notes that it is given; 0 if there is none.
+__noinline __u32 find(struct config *c, struct key *key, __u64 now)
+{
+	__u64 hash, tag;
+	__u32 number;
+	struct set *set;
+
+	if (!c || !key)
+		return 0;
+	hash = hash_of(key);
+	tag = tag_of(hash, now);
+	number = set_of(c, hash);
+	set = bpf_map_lookup_elem(&sets, &number);
+	if (!set)
+		return 0;
+	for (__u32 i = 0; i < WAYS; i++) {
+		if ((set->tags[i] ^ hash) >> 16)
+			continue;
+		if (set->tags[i] != tag)
+			set->tags[i] = tag;
+		return number * WAYS + i + 1;
+	}
+	return 0;
+}
+
+// Returns a place for the answer with a key, plus 1: that of an answer with the same key, one that was never used, or that of
+// the answer in its set which was stored or given the longest ago. 0 if there is no map.
+__noinline __u32 room_for(struct config *c, struct key *key, __u64 now)
+{
+	__u32 number, place = 0, oldest = 0;
+	__u64 hash, tag;
+	struct set *set;
+
+	if (!c || !key)
+		return 0;
+	hash = hash_of(key);
+	tag = tag_of(hash, now);
+	number = set_of(c, hash);
+	set = bpf_map_lookup_elem(&sets, &number);
+	if (!set)
+		return 0;
+	for (__u32 i = 0; i < WAYS; i++) {
+		__u64 other = set->tags[i];
+		__u32 age = (tag - other) & TICKS;
+
+		// Places are taken in order, so that none behind an unused one has the key.
+		if (!other || !((other ^ hash) >> 16)) {
+			place = i;
+			break;
+		}
+		if (age >= oldest) {
+			oldest = age;
+			place = i;
+		}
+	}
+	// For the verifier.
+	place &= WAYS - 1;
+	set->tags[place] = tag;
+	return number * WAYS + place + 1;
 }
 
 // Copies an entry of the map, whose place another core may take for another answer meanwhile; returns whether the copy is whole,
@@ -347,18 +446,20 @@ static __always_inline int read_query(struct buffer *buffer, struct scratch *scr
 }
 
 // Writes the reply over the query in the buffer if there is a valid answer; returns its length, or another value of above.
-static __always_inline __u32 give(struct buffer *buffer, struct scratch *scratch, struct config *c, struct query *q)
+static __always_inline __u32 give(struct buffer *buffer, struct scratch *scratch, struct config *c, struct query *q, __u64 now)
 {
 	struct entry *found, *e = &scratch->entry;
 	__u8 *b = buffer->b;
-	__u32 size, at = q->at;
+	__u32 size, at = q->at, place;
 	__u16 kept;
-	__u64 now;
 
-	found = bpf_map_lookup_elem(&answers, &q->key);
+	place = find(c, &q->key, now);
+	if (!place)
+		return NO_ANSWER;
+	place--;
+	found = bpf_map_lookup_elem(&answers, &place);
 	if (!found || !copy(found, scratch, &q->key))
 		return NO_ANSWER;
-	now = bpf_ktime_get_ns();
 	if (e->generation != c->generation || now < e->stored || now >= e->until)
 		return NO_ANSWER;
 	if (e->flags & LEFT)
@@ -380,6 +481,19 @@ static __always_inline __u32 give(struct buffer *buffer, struct scratch *scratch
 	store16(b, 8, e->authority);
 	store16(b, 10, e->additional + q->opt);
 	return size;
+}
+
+// Sends the frame back by the device from which it came. A veth device does not wake its other end for XDP_TX unless a program is
+// attached there; for a redirected frame it does.
+static __always_inline int send_by_own(struct xdp_md *ctx, struct config *c)
+{
+	for (int i = 0; i < DEVICES; i++) {
+		if (!c->veths[i])
+			break;
+		if (c->veths[i] == ctx->ingress_ifindex)
+			return bpf_redirect(ctx->ingress_ifindex, 0);
+	}
+	return XDP_TX;
 }
 
 // Sender and receiver of a frame, and the header of UDP.

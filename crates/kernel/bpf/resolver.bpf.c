@@ -20,8 +20,10 @@
 // gave before. Each number is used once. A reply must come from the server's address and port to the drawn port, with the id and
 // the name in the drawn letter case.
 //
-// A slot belongs to one core at a time, by its word in `deadlines`: 0 if it is free, BUSY while a core works on it, otherwise the
-// time until when a reply is accepted. Afterwards the server has some time to take over, before the slot is used again.
+// A query to upstream has a place by its id and port, with a word in `deadlines`: 0 if the place is free, BUSY while a core works on
+// it, otherwise the time until when a reply is accepted, in 48 bits, and in the other 16 the number of the slot. Afterwards the
+// server has some time to take over, before the place is used again. A slot belongs to one place at a time. The one that was freed last
+// is taken first, so that few slots are in use, and these are in the caches of the core.
 //
 // A question has a place in `holds`, by the hash of its name: the time until when no other question with this place is asked. It ends
 // with the answer; after a question was handed over it lasts until the server has an answer.
@@ -38,6 +40,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define DRAWS 256
 #define DRAW_BLOCKS 512
 #define BUSY (~0ULL)
+// What a word of `deadlines` has of the time, and of the slot.
+#define UNTIL (~(__u64)(SLOTS - 1))
 // Time for which an expired slot is left to the server, in nanoseconds.
 #define GRACE 2000000000ULL
 #define TRIES 3
@@ -51,7 +55,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define OUR_RECORD 28
 #define UNKNOWN_TTL (~0U)
 #define UPSTREAMS 2
-#define HOLD_BITS 20
+#define HOLD_BITS 17
 #define STAGE_AAAA 1
 #define STAGE_A 2
 
@@ -113,7 +117,7 @@ struct slot {
 	__u8 place;		// of the server that was asked
 	__u8 spare[3];
 	__u8 query[STORED_QUERY];	// of the client
-	__u8 name[STORED_NAME];		// as it was sent upstream, filled up with zeros
+	__u8 name[STORED_NAME];		// as it was sent upstream; its last word is filled up with zeros
 	__u64 held;		// in `holds`
 };
 
@@ -141,7 +145,7 @@ struct work {
 	struct slot slot;
 	struct way way;
 	struct draw draw;
-	__u32 next;	// slot of the second query
+	__u32 next;	// place of the second query
 	__u32 found;
 	__u32 life;
 	__u32 ttls[MAX_FOUND];
@@ -233,6 +237,20 @@ struct {
 	__type(value, struct slot);
 } slots SEC(".maps");
 
+// Slots that were freed; and how many slots were ever taken.
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, SLOTS);
+	__type(value, __u32);
+} freed SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} opened SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 22);
@@ -273,18 +291,44 @@ static __always_inline __u64 small_letters(__u64 word)
 	return (from_a & ~above_z & ~word & 0x8080808080808080ULL) >> 2;
 }
 
-static __always_inline __u32 slot_of(__u16 port, __u16 id)
+static __always_inline __u32 place_of(__u16 port, __u16 id)
 {
 	return ((__u32)port << 16 | id) * 2654435761u >> 16;
 }
 
-// Returns the word of a slot.
-static __always_inline __u64 *deadline_of(__u32 slot)
+// Returns the word of a place.
+static __always_inline __u64 *deadline_of(__u32 place)
 {
-	__u32 number = slot / DEADLINES;
+	__u32 number = place / DEADLINES;
 	struct deadline_block *block = bpf_map_lookup_elem(&deadlines, &number);
 
-	return block ? &block->at[slot & (DEADLINES - 1)] : 0;
+	return block ? &block->at[place & (DEADLINES - 1)] : 0;
+}
+
+// Takes a free slot. There is one for each place, and a place that is claimed has none yet, so that one is left. Returns SLOTS if the
+// kernel gives none nevertheless.
+static __always_inline __u32 take_slot(void)
+{
+	__u32 zero = 0, slot = 0;
+	__u64 *first, next;
+
+	if (!bpf_map_pop_elem(&freed, &slot))
+		return slot & (SLOTS - 1);
+	first = bpf_map_lookup_elem(&opened, &zero);
+	next = first ? __sync_fetch_and_add(first, 1) : SLOTS;
+	return next < SLOTS ? next : SLOTS;
+}
+
+static __always_inline void free_slot(__u32 slot)
+{
+	bpf_map_push_elem(&freed, &slot, BPF_ANY);
+}
+
+// Frees a place on which this core works, and its slot. The slot comes first: there must never be fewer than places.
+static __always_inline void free_place(__u64 *at, __u32 slot)
+{
+	free_slot(slot);
+	*(volatile __u64 *)at = 0;
 }
 
 // Returns the word of the questions for a name.
@@ -382,7 +426,7 @@ static __always_inline int take_draw(struct draw *out)
 	return 1;
 }
 
-// Takes a slot under a random id and port, which are then in `work`; returns its number + 1, or 0.
+// Takes a place under a random id and port, which are then in `work`; returns its number + 1, or 0.
 __noinline __u32 claim(struct work *work, __u64 now)
 {
 	__u32 core = bpf_get_smp_processor_id();
@@ -392,21 +436,24 @@ __noinline __u32 claim(struct work *work, __u64 now)
 		return 0;
 	for (int i = 0; i < TRIES; i++) {
 		__u64 *at, was;
-		__u32 slot;
+		__u32 place;
 
 		if (!take_draw(&work->draw)) {
 			n->no_draw++;
 			return 0;
 		}
-		slot = slot_of(work->draw.port, work->draw.id);
-		at = deadline_of(slot);
+		place = place_of(work->draw.port, work->draw.id);
+		at = deadline_of(place);
 		if (!at)
 			return 0;
 		was = *(volatile __u64 *)at;
-		if (was && (was == BUSY || now < was + GRACE))
+		if (was && (was == BUSY || now < (was & UNTIL) + GRACE))
 			continue;
-		if (__sync_val_compare_and_swap(at, was, BUSY) == was)
-			return slot + 1;
+		if (__sync_val_compare_and_swap(at, was, BUSY) != was)
+			continue;
+		if (was)
+			free_slot(was & (SLOTS - 1));
+		return place + 1;
 	}
 	n->no_slot++;
 	return 0;
@@ -430,16 +477,16 @@ __noinline __u32 put_query(struct buffer *buffer, struct work *work, struct upst
 	store32(b, 6, 0);
 	store16(b, 10, !!u->udp_size);
 	for (__u32 i = 0; i < NAME_WORDS; i++) {
-		__u64 word = 0;
+		__u64 word;
 
-		if (WORD * i < len) {
-			word = *(__u64 *)(s->query + HEADER + WORD * i);
-			if (len - WORD * i < WORD)
-				word &= (1ULL << 8 * (len & 7)) - 1;
-			word = lower_word(word);
-			if (u->mixed_case)
-				word ^= small_letters(word) & mix(work->draw.seed, i);
-		}
+		if (WORD * i >= len)
+			break;
+		word = *(__u64 *)(s->query + HEADER + WORD * i);
+		if (len - WORD * i < WORD)
+			word &= (1ULL << 8 * (len & 7)) - 1;
+		word = lower_word(word);
+		if (u->mixed_case)
+			word ^= small_letters(word) & mix(work->draw.seed, i);
 		((__u64 *)s->name)[i] = word;
 		*(__u64 *)(b + HEADER + WORD * i) = word;
 	}
@@ -454,10 +501,10 @@ __noinline __u32 put_query(struct buffer *buffer, struct work *work, struct upst
 	return at;
 }
 
-// Keeps the query in `work` in a slot that was taken, until it has a reply, and prepares its way to upstream.
-__noinline __u32 keep(struct work *work, struct upstream *u, __u32 slot, __u64 now)
+// Keeps the query in `work` in a slot under a place that was taken, until it has a reply, and prepares its way to upstream.
+__noinline __u32 keep(struct work *work, struct upstream *u, __u32 place, __u32 slot, __u64 now)
 {
-	__u64 *at = deadline_of(slot);
+	__u64 *at = deadline_of(place);
 	struct slot *s = bpf_map_lookup_elem(&slots, &slot);
 	struct way *w;
 
@@ -478,7 +525,7 @@ __noinline __u32 keep(struct work *work, struct upstream *u, __u32 slot, __u64 n
 	w->v6 = u->v6;
 	w->tos = u->tos;
 	// After the slot is written.
-	__sync_val_compare_and_swap(at, BUSY, now + u->timeout);
+	__sync_val_compare_and_swap(at, BUSY, ((now + u->timeout) & UNTIL) | slot);
 	return 1;
 }
 
@@ -690,8 +737,8 @@ __noinline __u32 remember(struct buffer *buffer, struct work *work, struct scrat
 	struct slot *s;
 	struct entry *e;
 	struct key key = {};
-	__u64 *words, check;
-	__u32 at, len;
+	__u64 *words, *out, check;
+	__u32 at, len, place;
 
 	if (!buffer || !work || !scratch || !c)
 		return 0;
@@ -743,7 +790,32 @@ __noinline __u32 remember(struct buffer *buffer, struct work *work, struct scrat
 		check = mix(check, word);
 	}
 	e->check = check;
-	return !bpf_map_update_elem(&answers, &key, e, BPF_ANY);
+	place = room_for(c, &key, now);
+	if (!place)
+		return 0;
+	place--;
+	out = bpf_map_lookup_elem(&answers, &place);
+	if (!out)
+		return 0;
+	// What is in use of it.
+	for (__u32 i = 0; i < HEAD_WORDS; i++)
+		out[i] = words[i];
+	for (__u32 i = 0; i < NAME_WORDS; i++) {
+		if (WORD * i >= len)
+			break;
+		out[HEAD_WORDS + i] = words[HEAD_WORDS + i];
+	}
+	for (__u32 i = 0; i < OPTION_WORDS; i++) {
+		if (WORD * i >= e->options_len)
+			break;
+		out[HEAD_WORDS + NAME_WORDS + i] = words[HEAD_WORDS + NAME_WORDS + i];
+	}
+	for (__u32 i = 0; i < OUR_RECORD * MAX_FOUND / WORD; i++) {
+		if (WORD * i >= e->body_len)
+			break;
+		out[HEAD_WORDS + NAME_WORDS + OPTION_WORDS + i] = words[HEAD_WORDS + NAME_WORDS + OPTION_WORDS + i];
+	}
+	return 1;
 }
 
 // Hands the transaction in `work` to the server, with the message of the frame and its sender if it fits; returns whether there was
@@ -770,7 +842,7 @@ static __always_inline int hand_over(struct xdp_md *ctx, struct work *work, stru
 
 // Sends the first `out` octets of the buffer in the frame, on its way. Returns XDP_PASS if there is no room for them in the frame,
 // which is then as it was.
-static __always_inline int send_frame(struct xdp_md *ctx, struct buffer *buffer, __u64 out, struct way *w)
+static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, struct buffer *buffer, __u64 out, struct way *w)
 {
 	__u64 ip_len = w->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	__u64 at = sizeof(struct ethhdr) + ip_len + sizeof(struct udphdr), size = ctx->data_end - ctx->data;
@@ -810,7 +882,7 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct buffer *buffer,
 		udp->dest = w->to_port;
 		seal(data, buffer, 0, out, w->tos);
 	}
-	return w->device == ctx->ingress_ifindex ? XDP_TX : bpf_redirect(w->device, 0);
+	return w->device == ctx->ingress_ifindex ? send_by_own(ctx, c) : bpf_redirect(w->device, 0);
 }
 
 // Notes in `work` who asks, and the way back.
@@ -853,31 +925,39 @@ static __always_inline void way_to_client(struct work *work, struct config *c)
 }
 
 // Makes the query to upstream for a query of a client, in the buffer; returns its length, or 0 if the sockets are to resolve it.
-// The number of its slot is then in `slot`.
+// The numbers of its place and its slot are then in `place` and `slot`.
 static __always_inline __u32 ask(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, struct resolved *r,
-				 struct client *client, struct query *q, __u32 len, __u32 *slot)
+				 struct client *client, struct query *q, __u32 len, __u64 now, __u32 *place, __u32 *slot)
 {
 	struct slot *s = &work->slot;
 	struct upstream *u = asked(c);
-	__u64 now;
+	__u64 *at;
 
 	if (!u || q->key.type != TYPE_AAAA || q->key.flags != 1 || !client->plain || q->key.name_len < MIN_NAME)
 		return 0;
 	if (is_apart(scratch, u, q->key.name_len, c->seed))
 		return 0;
-	now = bpf_ktime_get_ns();
 	s->hash = q->key.hash;
 	// Two queries, and the time until the server takes over.
 	if (!hold(s, now, now + 2 * u->timeout + GRACE)) {
 		r->equal++;
 		return 0;
 	}
-	*slot = claim(work, now);
-	if (!*slot) {
+	*place = claim(work, now);
+	if (!*place) {
 		hold_until(s, 0);
 		return 0;
 	}
-	*slot -= 1;
+	*place -= 1;
+	*slot = take_slot();
+	if (*slot == SLOTS) {
+		at = deadline_of(*place);
+		if (at)
+			*(volatile __u64 *)at = 0;
+		hold_until(s, 0);
+		r->no_slot++;
+		return 0;
+	}
 	s->view = q->key.view;
 	s->block = client->plain - 1;
 	s->negative_ttl = UNKNOWN_TTL;
@@ -889,12 +969,12 @@ static __always_inline __u32 ask(struct buffer *buffer, struct work *work, struc
 	for (__u32 i = 0; i < STORED_QUERY / WORD; i++)
 		((__u64 *)s->query)[i] = ((__u64 *)buffer->b)[i];
 	len = put_query(buffer, work, u);
-	return keep(work, u, *slot, now) ? len : 0;
+	return keep(work, u, *place, *slot, now) ? len : 0;
 }
 
 static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, struct ends *ends, struct config *c, struct work *work)
 {
-	__u32 zero = 0, core = bpf_get_smp_processor_id(), out, slot = 0;
+	__u32 zero = 0, core = bpf_get_smp_processor_id(), out, place = 0, slot = 0;
 	struct counts *n = bpf_map_lookup_elem(&counters, &core);
 	struct resolved *r = bpf_map_lookup_elem(&resolutions, &core);
 	struct buffer *buffer = bpf_map_lookup_elem(&buffers, &zero);
@@ -902,8 +982,8 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 	struct client *client;
 	struct query q = {};
 	__u32 verdict = SEND;
+	__u64 *at, now = bpf_ktime_get_ns();
 	int cached, action;
-	__u64 *at;
 
 	if (!n || !r || !buffer || !scratch)
 		return XDP_PASS;
@@ -913,7 +993,7 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 	client = bpf_map_lookup_elem(&clients, &ends->from);
 	if (!client || !client->allowed || !read_query(buffer, scratch, c, client, p->len, &q))
 		goto pass;
-	out = give(buffer, scratch, c, &q);
+	out = give(buffer, scratch, c, &q, now);
 	if (out == FOR_SOCKETS)
 		goto pass;
 	cached = out != NO_ANSWER;
@@ -928,13 +1008,13 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 			out = truncate(buffer->b, q.at & 511, q.opt, c->opt_size, q.key.flags >> 2);
 	}
 	else
-		out = ask(buffer, work, scratch, c, r, client, &q, p->len, &slot);
+		out = ask(buffer, work, scratch, c, r, client, &q, p->len, now, &place, &slot);
 	if (!out || out >= BUFFER)
 		goto pass;
-	action = send_frame(ctx, buffer, out, &work->way);
+	action = send_frame(ctx, c, buffer, out, &work->way);
 	if (action == XDP_PASS || action == XDP_DROP) {
-		if (!cached && (at = deadline_of(slot))) {
-			*(volatile __u64 *)at = 0;
+		if (!cached && (at = deadline_of(place))) {
+			free_place(at, slot);
 			hold_until(&work->slot, 0);
 		}
 		if (action == XDP_PASS)
@@ -957,20 +1037,20 @@ pass:
 // Continues the transaction in `work` with the reply in the buffer: returns the length of the next message, or 0 if the server is to
 // continue.
 static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, struct upstream *u,
-				     __u32 len, __u64 now)
+				     __u32 slot, __u32 len, __u64 now)
 {
-	__u32 slot, out;
+	__u32 place, out;
 
 	if (!is_plain(buffer, work, len))
 		return 0;
 	if (work->slot.stage == STAGE_AAAA) {
-		slot = claim(work, now);
-		if (!slot)
+		place = claim(work, now);
+		if (!place)
 			return 0;
 		work->slot.stage = STAGE_A;
-		work->next = slot - 1;
+		work->next = place - 1;
 		out = put_query(buffer, work, u);
-		return keep(work, u, slot - 1, now) ? out : 0;
+		return keep(work, u, place - 1, slot, now) ? out : 0;
 	}
 	out = put_reply(buffer, work, u, c->opt_size);
 	if (!out)
@@ -985,16 +1065,16 @@ static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, s
 }
 
 // Handles a message from the server with this place in `upstreams`.
-static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, struct ends *ends, struct config *c, __u32 place, struct work *work)
+static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, struct ends *ends, struct config *c, __u32 server, struct work *work)
 {
-	__u32 zero = 0, core = bpf_get_smp_processor_id(), out = 0, slot, stage, verdict = SEND;
+	__u32 zero = 0, core = bpf_get_smp_processor_id(), out = 0, place, slot, stage, verdict = SEND;
 	struct counts *n = bpf_map_lookup_elem(&counters, &core);
 	struct resolved *r = bpf_map_lookup_elem(&resolutions, &core);
 	struct buffer *buffer = bpf_map_lookup_elem(&buffers, &zero);
 	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &zero);
 	struct udphdr *udp = udp_of(ctx, p);
 	struct upstream *u = asked(c);
-	__u64 *at, *next, until, now = bpf_ktime_get_ns(), message, len;
+	__u64 *at, *next, was, now = bpf_ktime_get_ns(), message, len;
 	struct slot *s;
 	__u16 id, port, from, block;
 	int action;
@@ -1008,57 +1088,63 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	// The kernel drops what has no checksum over IPv6 (RFC 8200 section 8.1).
 	if (p->len != len + sizeof(*udp) || (p->v6 && !udp->check) || bpf_xdp_load_bytes(ctx, message, &id, sizeof(id)))
 		return XDP_PASS;
-	slot = slot_of(port, id);
-	at = deadline_of(slot);
-	s = bpf_map_lookup_elem(&slots, &slot);
-	if (!at || !s)
+	place = place_of(port, id);
+	at = deadline_of(place);
+	if (!at)
 		return XDP_PASS;
-	until = *(volatile __u64 *)at;
-	if (!until || until == BUSY || now >= until || s->port != port || s->id != id || s->place != place)
+	was = *(volatile __u64 *)at;
+	slot = was & (SLOTS - 1);
+	s = bpf_map_lookup_elem(&slots, &slot);
+	if (!s)
+		return XDP_PASS;
+	// A slot may have another query by now, and then the place has another word.
+	if (!was || was == BUSY || now >= (was & UNTIL) || s->port != port || s->id != id || s->place != server)
 		goto stray;
-	if (__sync_val_compare_and_swap(at, until, BUSY) != until)
+	if (__sync_val_compare_and_swap(at, was, BUSY) != was)
 		goto stray;
 	r->replies++;
 	work->slot = *s;
 	stage = s->stage;
 	if (u && work->slot.generation == c->generation && read_message(ctx, p, buffer))
-		out = proceed(buffer, work, scratch, c, u, p->len, now);
+		out = proceed(buffer, work, scratch, c, u, slot, p->len, now);
 	if (!out || out >= BUFFER) {
 		// What was read is of the first stage.
 		work->slot.stage = stage;
 		if (!hand_over(ctx, work, ends, from, message, len)) {
-			*(volatile __u64 *)at = now;
+			*(volatile __u64 *)at = (now & UNTIL) | slot;
 			return XDP_DROP;
 		}
 		hold_until(&work->slot, now + SECOND);
 		r->handed++;
-		*(volatile __u64 *)at = 0;
+		free_place(at, slot);
 		return XDP_DROP;
 	}
 	if (stage == STAGE_A) {
 		verdict = limit(c, work->slot.client, work->slot.v6, work->slot.hash ^ (__u64)TYPE_AAAA << 48);
 		if (verdict == LEAVE_OUT) {
 			n->limited++;
-			*(volatile __u64 *)at = 0;
+			free_place(at, slot);
 			hold_until(&work->slot, 0);
 			return XDP_DROP;
 		}
 		if (verdict == SLIP)
 			out = truncate(buffer->b, HEADER + 4 + work->slot.name_len, work->slot.opt, c->opt_size, 0);
 	}
-	action = send_frame(ctx, buffer, out, &work->way);
+	action = send_frame(ctx, c, buffer, out, &work->way);
 	if (action == XDP_PASS || action == XDP_DROP) {
 		// The server finds it, as one without a reply, and only once.
 		if (stage == STAGE_AAAA && (next = deadline_of(work->next)))
 			*(volatile __u64 *)next = 0;
-		*(volatile __u64 *)at = now;
+		*(volatile __u64 *)at = (now & UNTIL) | slot;
 		return XDP_DROP;
 	}
-	*(volatile __u64 *)at = 0;
 	if (stage == STAGE_AAAA) {
+		// The slot is that of the second query now.
+		*(volatile __u64 *)at = 0;
 		r->queries++;
 		return action;
 	}
+	free_place(at, slot);
 	n->limited += verdict == SLIP;
 	n->slipped += verdict == SLIP;
 	hold_until(&work->slot, 0);

@@ -2,7 +2,7 @@
 //! [`KernelResolver`].
 //!
 //! ```text
-//!   server ──Stored──> Encoded ──AnswerMap──> map "answers" <── program ──> client
+//!   server ──Stored──> Encoded ──AnswerMap──> maps "sets", "answers" <── program ──> client
 //!      └────Serving───> maps "config", "listen", "clients" <────┘
 //! ```
 
@@ -23,12 +23,15 @@ use crate::error::KernelError;
 use crate::layout::Layout;
 use crate::program::Loaded;
 use crate::resolver::{self, ResolverCounters, ResolverRules, ResolverWork};
+use crate::tester::is_veth;
 
 /// The programs and maps of `bpf/cache.bpf.c` and `bpf/resolver.bpf.c`.
 static CACHE: &[u8] = aya::include_bytes_aligned!("../bpf/cache.bpf.o");
 static RESOLVER: &[u8] = aya::include_bytes_aligned!("../bpf/resolver.bpf.o");
 /// Sizes of the structures in `bpf/cache.h`, in octets.
-const CONFIG: usize = 48;
+const CONFIG: usize = 48 + 4 * DEVICES;
+/// Highest number of veth devices on which the program is attached.
+const DEVICES: usize = 64;
 pub(crate) const PLACE: usize = 20;
 const CLIENT: usize = 24;
 const KEY: usize = 16;
@@ -47,8 +50,13 @@ const LEFT: u16 = 0x8000;
 const TYPES: usize = 261;
 /// Number of counters of each core.
 const COUNTERS: usize = 7 + TYPES;
-/// Memory of an answer in the map, in octets: key, entry and what the kernel adds.
-pub const ANSWER_MEMORY: usize = KEY + ENTRY + 96;
+/// Number of answers in a set.
+const WAYS: usize = 8;
+/// Unit of the time in a tag as a power of two of nanoseconds, and the part of a tag that has it.
+const TICK_BITS: u32 = 27;
+const TICKS: u64 = 0xffff;
+/// Memory of an answer in the maps, in octets: entry and tag.
+pub const ANSWER_MEMORY: usize = ENTRY + 8;
 
 /// What the program answers besides answers: addresses, clients, sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -292,6 +300,10 @@ pub struct KernelCache {
     listen: HashMap<MapData, [u8; PLACE], u32>,
     clients: LpmTrie<MapData, [u8; 16], [u8; CLIENT]>,
     seed: u64,
+    /// Number of sets of answers.
+    sets: u32,
+    /// Numbers of the veth devices on which it is attached.
+    veths: Vec<u32>,
 }
 
 /// The cache with the program that also resolves, and its maps.
@@ -312,20 +324,25 @@ pub struct KernelResolver {
     pub resolved: ResolverCounters,
 }
 
-/// The map of answers, for one thread that writes them.
-pub struct AnswerMap(HashMap<MapData, [u8; KEY], [u8; ENTRY]>);
+/// The maps of answers, for one thread that writes them.
+pub struct AnswerMap {
+    /// Tags of the answers of each set; see `bpf/cache.h`.
+    sets: Array<MapData, [u64; WAYS]>,
+    answers: Array<MapData, [u8; ENTRY]>,
+}
 
 /// The map of counters.
 pub struct CounterMap(Array<MapData, [u64; COUNTERS]>);
 
 impl KernelCache {
-    /// Loads the program with room for this number of answers. `seed` must be drawn from the operating system, so that nobody
+    /// Loads the program with room for this number of answers, rounded down to whole sets. `seed` must be drawn from the operating system, so that nobody
     /// can make answers displace each other.
     ///
     /// # Errors
     /// If this user may not, or the kernel refuses it.
     pub fn load(answers: u32, seed: u64) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
-        let program = Loaded::maps(CACHE, &[("answers", answers), ("counters", cores()?)])?;
+        let [sets, answers] = room(answers);
+        let program = Loaded::maps(CACHE, &[sets, answers, ("counters", cores()?)])?;
         Self::of(program, "dns64d_cache", seed)
     }
 
@@ -335,8 +352,8 @@ impl KernelCache {
     /// If this user may not, or the kernel refuses it.
     pub fn load_resolver(answers: u32, seed: u64) -> Result<KernelResolver, KernelError> {
         let cores = cores()?;
-        let mut sizes = vec![("answers", answers), ("counters", cores)];
-        sizes.push(("resolutions", cores));
+        let mut sizes = room(answers).to_vec();
+        sizes.extend([("counters", cores), ("resolutions", cores)]);
         sizes.extend(draws::sizes(cores));
         let mut program = Loaded::maps(RESOLVER, &sizes)?;
         let (rules, work, resolved) = resolver::maps(&mut program, seed)?;
@@ -353,13 +370,25 @@ impl KernelCache {
         let config = Array::try_from(program.take("config")?)?;
         let listen = HashMap::try_from(program.take("listen")?)?;
         let clients = LpmTrie::try_from(program.take("clients")?)?;
-        let answers = AnswerMap(HashMap::try_from(program.take("answers")?)?);
+        let sets: Array<MapData, _> = Array::try_from(program.take("sets")?)?;
+        let count = sets.len();
+        let answers = AnswerMap { sets, answers: Array::try_from(program.take("answers")?)? };
         let counters = CounterMap(Array::try_from(program.take("counters")?)?);
         program.load(name)?;
         program.load(ALIVE)?;
         let (stays_on, is_whole) = (Vec::new(), false);
-        let cache =
-            KernelCache { program, name, stays_on, is_whole, config, listen, clients, seed };
+        let cache = KernelCache {
+            program,
+            name,
+            stays_on,
+            is_whole,
+            config,
+            listen,
+            clients,
+            seed,
+            sets: count,
+            veths: Vec::new(),
+        };
         Ok((cache, answers, counters))
     }
 
@@ -372,7 +401,9 @@ impl KernelCache {
         let index = index_of(device)?;
         // With a program that cannot be removed the kernel refuses this one, and says why.
         let _ = attached::clear(index);
-        self.program.attach(self.name, device)
+        self.program.attach(self.name, device)?;
+        self.note_veth(device, index);
+        Ok(())
     }
 
     /// Works as [`attach`](Self::attach), but the program stays after the end of this process if it has [served](Self::serve), until
@@ -389,7 +420,15 @@ impl KernelCache {
         let attached = attached::attach(index, self.fd()?);
         attached.map_err(|error| KernelError::cannot_attach(device, &error))?;
         self.stays_on.push(index);
+        self.note_veth(device, index);
         Ok(())
+    }
+
+    /// Notes a device whose other end a program wakes by redirected frames only, if it is one.
+    fn note_veth(&mut self, device: &str, index: u32) {
+        if is_veth(device) && self.veths.len() < DEVICES {
+            self.veths.push(index);
+        }
     }
 
     fn fd(&self) -> Result<&ProgramFd, KernelError> {
@@ -444,7 +483,10 @@ impl KernelCache {
         config.put(4, &[serving.traffic_class, 96 + limits.ipv4_bits, limits.ipv6_bits]);
         config.put_u64(ReplyLimits::period(limits.per_second));
         config.put_u64(ReplyLimits::period(limits.same_per_second));
-        config.put(8, &limits.slip.to_ne_bytes());
+        config.put_u32(limits.slip);
+        config.put_u32(self.sets);
+        self.veths.iter().for_each(|device| config.put_u32(*device));
+        config.put(4 * (DEVICES - self.veths.len()), &[]);
         Ok(self.config.set(0, config.finish(), 0)?)
     }
 
@@ -477,12 +519,21 @@ impl Drop for KernelCache {
 }
 
 impl AnswerMap {
-    /// Stores an answer; if the map is full, answers that were not used recently make room for it.
+    /// Stores an answer, at a time of the monotonic clock. If its set is full, that answer makes room which was stored or given the
+    /// longest ago.
     ///
     /// # Errors
-    /// If the kernel finds no room.
-    pub fn store(&mut self, answer: &Encoded) -> Result<(), KernelError> {
-        Ok(self.0.insert(answer.key, *answer.entry, 0)?)
+    /// If the kernel refuses it.
+    pub fn store(&mut self, answer: &Encoded, now: Nanos) -> Result<(), KernelError> {
+        let hash = words(&answer.key).reduce(mix).unwrap_or_default();
+        let set = (((hash & 0xffff_ffff) * u64::from(self.sets.len())) >> 32) as u32;
+        let tag = hash & !TICKS | now.0 >> TICK_BITS & TICKS;
+        let mut tags = self.sets.get(&set, 0)?;
+        let way = way_for(&tags, tag);
+        self.answers.set(set * WAYS as u32 + way as u32, *answer.entry, 0)?;
+        tags[way] = tag;
+        // A tag that the program wrote meanwhile is lost, and the answer with it: it is asked for again.
+        Ok(self.sets.set(set, tags, 0)?)
     }
 }
 
@@ -497,6 +548,21 @@ impl CounterMap {
         let types = types.to_vec();
         Ok(CacheCounters { queries, answers, nxdomain, passed, dropped, limited, slipped, types })
     }
+}
+
+/// Returns the numbers of entries of the maps with room for a number of answers.
+fn room(answers: u32) -> [(&'static str, u32); 2] {
+    let sets = (answers / WAYS as u32).max(1);
+    [("sets", sets), ("answers", sets * WAYS as u32)]
+}
+
+/// Returns the place in a set for an answer with a tag: that of an answer with the same key, one that was never used, or that of the
+/// answer which was stored or given the longest ago, as the program does.
+fn way_for(tags: &[u64; WAYS], tag: u64) -> usize {
+    let is_own = |other: &u64| *other == 0 || (other ^ tag) & !TICKS == 0;
+    let age = |way: &usize| tag.wrapping_sub(tags[*way]) & TICKS;
+    let own = tags.iter().position(is_own);
+    own.or_else(|| (0..WAYS).max_by_key(age)).unwrap_or_default()
 }
 
 /// Returns counters that each core has, all cores together.
@@ -587,6 +653,23 @@ mod tests {
         }
         let options = [0; MAX_OPTIONS + 1];
         assert_eq!(Stored { options: &options, ..stored(MESSAGE) }.encode(7), None);
+    }
+
+    #[test]
+    fn the_answer_given_longest_ago_makes_room() {
+        let of = |key: u64, tick: u64| key << 16 | tick;
+        let mut tags = [0; WAYS];
+        for key in 1..=WAYS as u64 {
+            assert_eq!(way_for(&tags, of(key, 10 + key)), key as usize - 1, "the next unused one");
+            tags[key as usize - 1] = of(key, 10 + key);
+        }
+        assert_eq!(way_for(&tags, of(3, 40)), 2, "its own");
+        assert_eq!(way_for(&tags, of(9, 40)), 0, "the oldest");
+        tags[0] = of(1, 39);
+        assert_eq!(way_for(&tags, of(9, 40)), 1, "the oldest after the first was given");
+        // The clock has begun again at 0: the first one is of just now.
+        tags[4] = of(5, 0xfff0);
+        assert_eq!(way_for(&tags, of(9, 2)), 1);
     }
 
     #[test]

@@ -39,11 +39,13 @@ const SERVER_PORT_AT: usize = SLOT + 4;
 const SERVER_AT: usize = SLOT + 8;
 /// Number of servers whose replies are taken: the one that is asked, and the one before it.
 const UPSTREAMS: usize = 2;
-/// Number of slots, and of their deadlines in a block of the map.
+/// Number of slots, which is that of places, and of the words of places in a block of the map.
 const SLOTS: usize = 65_536;
 const DEADLINES: usize = 512;
-/// Deadline of a slot on which a core works.
+/// Word of a place on which a core works.
 const BUSY: u64 = u64::MAX;
+/// What a word has of the number of the slot; the rest is the deadline.
+const SLOT_OF: u64 = SLOTS as u64 - 1;
 /// Octets of a name that the program compares.
 const MAX_NAME: usize = 128;
 /// Highest number of blocks with a prefix.
@@ -138,7 +140,7 @@ pub struct ResolverWork {
     events: RingBuf<MapData>,
     deadlines: Array<MapData, [u64; DEADLINES]>,
     slots: Array<MapData, [u8; SLOT]>,
-    /// The last deadline of each slot that was taken over.
+    /// The last word of each place whose slot was taken over.
     taken: Vec<u64>,
 }
 
@@ -326,15 +328,16 @@ impl ResolverWork {
     /// If the kernel does not give them.
     pub fn expired(&mut self, now: Nanos, mut with: impl FnMut(Handed)) -> Result<(), KernelError> {
         for block in 0..self.deadlines.len() {
-            let deadlines = self.deadlines.get(&block, 0)?;
-            for (place, deadline) in deadlines.into_iter().enumerate() {
-                let slot = block as usize * DEADLINES + place;
-                let is_over = deadline != BUSY && now.0 > deadline.saturating_add(SETTLED.0);
-                if deadline == 0 || !is_over || self.taken[slot] == deadline {
+            let words = self.deadlines.get(&block, 0)?;
+            for (i, word) in words.into_iter().enumerate() {
+                let place = block as usize * DEADLINES + i;
+                let deadline = word & !SLOT_OF;
+                let is_over = word != BUSY && now.0 > deadline.saturating_add(SETTLED.0);
+                if word == 0 || !is_over || self.taken[place] == word {
                     continue;
                 }
-                self.taken[slot] = deadline;
-                let octets = self.slots.get(&(slot as u32), 0)?;
+                self.taken[place] = word;
+                let octets = self.slots.get(&((word & SLOT_OF) as u32), 0)?;
                 read_slot(&octets).into_iter().for_each(&mut with);
             }
         }
