@@ -317,6 +317,35 @@ fn programs_of_a_server_need_links_that_run_them_on_its_core() {
 }
 
 #[test]
+fn one_core_bears_a_server_with_programs_and_what_measures_it() {
+    let whole = PROGRAMS.replace("moderated", "plain").replace(
+        "[workload]",
+        "cpus = { tester = [0], auth = [0], dut = [0] }\nhost = { link = \"plain\" }\n\
+         tester = { engine = \"kernel\" }\n[workload]",
+    );
+    let ran = Ran::by(&[], &whole, &["--servers", "dns64d"]);
+    if let Some(why) = ran.cannot() {
+        return skip::because(why);
+    }
+    if !is_root() || ran.said().contains("not installed") {
+        return skip::because("no dns64d, or not root");
+    }
+    assert!(ran.said().contains("the server needs a core of its own"), "{}", ran.said());
+    let [cache, all] = ran.cells() else { panic!("two cells: {}", ran.said()) };
+    for cell in [cache, all] {
+        assert!(cell["notes"].to_string().contains("a lower bound of the server's"), "{cell}");
+        for trial in trials(cell) {
+            assert_eq!((&trial["sent"], &trial["lost"]), (&250.into(), &0.into()), "{cell}");
+            assert_eq!(trial["conditions"]["link"], "plain");
+        }
+    }
+    let sockets = whole.replace("engine = \"kernel\"", "engine = \"sockets\"");
+    let ran = Ran::by(&[], &sockets, &["--servers", "dns64d"]);
+    assert_eq!(ran.output.status.code(), Some(2), "{}", ran.said());
+    assert!(ran.said().contains("neither would be measured alone"), "{}", ran.said());
+}
+
+#[test]
 fn both_engines_send_the_queries_of_a_zone() {
     let ran = Ran::by(&[], LISTED, &["--link", "plain"]);
     if let Some(why) = ran.cannot() {

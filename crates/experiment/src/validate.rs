@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use measure::{Nanos, OpenPacing, Transport, UpdateRate};
+use measure::{Link, Nanos, OpenPacing, Path, Transport, UpdateRate};
 use record::{AttackKind, EngineChoice};
 
 use crate::search::{RESOLUTION, RuleName};
@@ -505,11 +505,18 @@ fn cpus(s: &Settings) -> Result<(), Invalid> {
     for (key, list) in lists {
         must(!list.is_empty(), key, "`cpus` gives each of tester, auth and dut a core")?;
     }
-    let others = [&s.cpus.tester, &s.cpus.auth, &s.cpus.updates, &s.cpus.attacker];
-    let overlap = s.cpus.dut.iter().any(|cpu| others.iter().any(|list| list.contains(cpu)));
+    let shares = |list: &Vec<usize>| s.cpus.dut.iter().any(|cpu| list.contains(cpu));
+    let (hosts, others) = ([&s.cpus.tester, &s.cpus.auth], [&s.cpus.updates, &s.cpus.attacker]);
+    // There programs work off each packet where it was sent, all on one core (docs/kernel.md).
+    let one_core = s.cpus.dut.len() == 1 && hosts.iter().all(|list| **list == s.cpus.dut);
+    let chain = one_core
+        && s.tester.engine == EngineChoice::Kernel
+        && s.host.link == Some(Link::Plain)
+        && s.host.path == Path::Wire;
     must(
-        !overlap,
+        !others.into_iter().any(shares) && (chain || !hosts.into_iter().any(shares)),
         "cpus.dut",
-        "`cpus` gives the server a core of the Tester's: neither would be measured alone",
+        "`cpus` gives the server a core of the Tester's: neither would be measured alone. Only for a server with programs in the kernel may all \
+         be on one core, with `tester.engine` = \"kernel\" and `host.link` = \"plain\"",
     )
 }

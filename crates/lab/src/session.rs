@@ -11,7 +11,7 @@ use experiment::visit::Found;
 use experiment::{
     BenchError, Circumstances, Method, OneHost, Point, Visit, visit_estimate, visits,
 };
-use measure::{Link, Nanos, Path as LinkPath};
+use measure::{Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
 use wire::Namespace;
 use zone::ZoneRecords;
@@ -21,6 +21,7 @@ use crate::afar::Afar;
 use crate::authdns::{self, Serves};
 use crate::bench::measurer::carried_by;
 use crate::bench::{LabBench, Upstream};
+use crate::core_plan::shared_core;
 use crate::enter::{Lab, NOT_ROOT};
 use crate::process::Process;
 use crate::query_stream::{Prepared, QueryStream};
@@ -35,10 +36,6 @@ use crate::variables;
 use crate::visit::{Started, share_self_test, unlike_rfc8219};
 use crate::zone_load::zone_load;
 use crate::zonefile::{ZoneError, write_zone};
-
-/// Why a server with programs in the kernel needs moderated links.
-const NOT_ITS_CORE: &str =
-    "over other links than `moderated` the server's programs would run on the core of the Tester";
 
 /// Reason why a visit ended without findings.
 pub(crate) enum Shortfall {
@@ -299,8 +296,10 @@ impl<'a> Session<'a> {
         let link = self.options.link_of(&point.settings, self.lab.privileged());
         self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
         let programs = self.has_programs(adapter, point);
-        if programs && self.testbed.link() != Link::Moderated {
-            return Err(Shortfall::Cannot(NOT_ITS_CORE.to_owned()));
+        let (engine, plan) = (self.engines[v.point], self.testbed.cpu_plan());
+        let shares = shared_core(programs, engine, self.testbed.link(), plan);
+        if let Some(note) = shares.map_err(Shortfall::Cannot)? {
+            cell.record.note(note);
         }
         let in_kernel = programs || self.engines[v.point] == EngineKind::Kernel;
         self.testbed.receive_frames(in_kernel).map_err(Shortfall::Cannot)?;
