@@ -50,9 +50,11 @@ test: ## run all tests; installs the real servers they use when root
 	scripts/install-resolved
 	$(CARGO) test --workspace --locked
 
-lint: ## formatting, clippy and rustdoc with warnings denied; licences and advisories where cargo-deny is
+lint: ## formatting, clippy and rustdoc with warnings denied; that the fuzz targets build; licences and advisories where cargo-deny is
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v c++ >/dev/null; then CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target} $(CARGO) check --manifest-path fuzz/Cargo.toml --locked; \
+	else echo "there is no C++ compiler, which libFuzzer needs: fuzz targets not checked"; fi
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level error --locked check; \
 	else echo "cargo-deny is not installed: licences and advisories not checked (cargo install --locked cargo-deny)"; fi

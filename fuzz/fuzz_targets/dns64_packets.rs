@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use dns64::streams::{FromStreams, ToStreams};
 use dns64::{Config, Dns64, Settings};
 use libfuzzer_sys::fuzz_target;
-use measure::Nanos;
+use measure::{Nanos, Transport};
 use engine::{Destination, Role, RxBatch, SocketId, TxBatch};
 
 const CONFIGS: [&str; 3] = [
@@ -81,7 +81,7 @@ fuzz_target!(|data: &[u8]| {
             6 => role.push_from_streams(FromStreams::Query {
                 stream: len.into(),
                 client: client.ip(),
-                framed: len % 2 == 1,
+                transport: if len % 2 == 1 { Transport::Tcp } else { Transport::Https },
                 message: bytes.to_vec(),
             }),
             _ => {

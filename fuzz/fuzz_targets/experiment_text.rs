@@ -12,7 +12,7 @@ fuzz_target!(|text: &str| {
         Ok(experiment) => {
             for form in [experiment.clone(), experiment.quick()] {
                 assert!(!form.points.is_empty() && form.points.len() <= 4_096);
-                let _ = estimate(&form, 1, |_| true);
+                let _ = estimate(&form, |_| 1);
             }
         }
     }

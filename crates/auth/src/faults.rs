@@ -225,7 +225,19 @@ impl EvenShare {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_fault_or_refused(text in "(cut|silent|\\PC{0,9})(:[0-9.e-]{0,6})?") {
+            match text.parse::<FaultSpec>() {
+                Ok(spec) => prop_assert_eq!(spec.to_string().parse(), Ok(spec)),
+                Err(error) => prop_assert!(error.to_string().contains(&text), "{}", error),
+            }
+        }
+    }
 
     #[test]
     fn faults_are_read_and_printed() {

@@ -48,7 +48,7 @@ pub struct AuthCounters {
     pub over_capacity: u64,
     /// Number of replies that were late by intention.
     pub late: u64,
-    /// Number of messages and replies dropped because a batch or queue was full.
+    /// Number of messages and replies dropped because a batch was full, or because too many delayed replies waited.
     pub overflow: u64,
 }
 
@@ -142,7 +142,8 @@ pub struct Auth {
     shared: Arc<Shared>,
     /// Names that were asked for, if they are remembered.
     asked: Option<Arc<Asked>>,
-    /// Largest size of a reply over a stream, in octets.
+    /// Largest size of a reply in a datagram, and over a stream, in octets.
+    datagram_room: usize,
     stream_room: usize,
     /// End of the stall of the last call; in the past outside of a stall.
     paused_until: Nanos,
@@ -170,10 +171,10 @@ impl Auth {
     fn worker(config: AuthConfig, shared: Arc<Shared>, asked: Option<Arc<Asked>>) -> Self {
         let loss = FaultSpec { fault: Fault::Silent, share: config.loss };
         let (lanes, delays) = Lanes::new(&config);
-        let stream_room = match (&config.internet, config.traps) {
-            (Some(_), _) => MAX_STREAMED,
-            (None, true) => MAX_LARGE_REPLY,
-            (None, false) => MAX_REPLY,
+        let (datagram_room, stream_room) = match (&config.internet, config.traps) {
+            (Some(_), _) => (MAX_DATAGRAM, MAX_STREAMED),
+            (None, true) => (MAX_REPLY, MAX_LARGE_REPLY),
+            (None, false) => (MAX_REPLY, MAX_REPLY),
         };
         Auth {
             responder: Responder::new(&config),
@@ -181,9 +182,10 @@ impl Auth {
             // Loss comes first, so that its distances are exactly even.
             faults: Faults::new([loss].into_iter().chain(config.faults)),
             lanes,
-            delayed: DelayQueue::new(&delays),
+            delayed: DelayQueue::new(&delays, datagram_room),
             shared,
             asked,
+            datagram_room,
             stream_room,
             paused_until: Nanos::ZERO,
             counters: AuthCounters::default(),
@@ -233,12 +235,6 @@ impl Auth {
         out.truncate(at + len);
     }
 
-    /// Returns the room for a datagram in octets: `most` for one of the Internet in a box.
-    #[inline]
-    fn room(&self, most: usize) -> usize {
-        if self.internet.is_some() { most } else { MAX_REPLY }
-    }
-
     /// Writes the correct reply to a message to `server`, and remembers its name.
     #[inline]
     fn reply(
@@ -281,7 +277,7 @@ impl Auth {
     /// Replies to one datagram without delay.
     #[inline]
     fn serve(&mut self, to: Destination, message: &[u8], tx: &mut TxBatch) {
-        let (mut twice, room) = (false, self.room(MAX_DATAGRAM));
+        let (mut twice, room) = (false, self.datagram_room);
         let mut pushed = tx.push(to, room, |out| {
             let len;
             (len, twice) = self.respond(to, message, out);
@@ -297,8 +293,8 @@ impl Auth {
 
     /// Replies to one datagram after the delay of its lane, for a query of the time `from`.
     fn serve_delayed(&mut self, from: Nanos, to: Destination, message: &[u8]) {
-        let (mut out, room) = ([0; MAX_DATAGRAM], self.room(MAX_DATAGRAM));
-        let (len, twice) = self.respond(to, message, &mut out[..room]);
+        let mut out = [0; MAX_DATAGRAM];
+        let (len, twice) = self.respond(to, message, &mut out[..self.datagram_room]);
         if len == 0 {
             return;
         }

@@ -83,6 +83,18 @@ fn replies_are_late_by_the_delay() {
     }
 }
 
+#[test]
+fn delayed_replies_beyond_the_bound_are_dropped_and_counted() {
+    // The last query comes after 70 ms: no reply leaves before.
+    let config = AuthConfig { delay: Nanos::from_millis(100), ..config() };
+    let queries = vec![query(HOST, "A", None); 70_000];
+    let (replies, counts) = serve_every(Nanos::from_micros(1), config, &queries);
+    assert_eq!((counts.queries, counts.answers), (70_000, 70_000));
+    assert_eq!((replies.len(), counts.overflow), (65_536, 70_000 - 65_536));
+    let last = replies.last().map(|(at, _)| *at);
+    assert_eq!(last, Some(Nanos::from_micros(100_000 + 65_535)), "the first ones wait");
+}
+
 /// Returns the numbers of the queries that got replies, by the ids of the replies, with the times of these replies.
 fn numbered(replies: &[(Nanos, Vec<u8>)], queries: &[Vec<u8>]) -> Vec<(usize, Nanos)> {
     let question = |message: &[u8]| message[12..42].to_vec();

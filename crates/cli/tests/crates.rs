@@ -1,12 +1,14 @@
-//! The crates as packages: each has its metadata and a README, and is packed with all that its build reads.
+//! The crates as packages: each has its metadata and a README, and is packed with all that its build reads. The fuzz targets, which
+//! are a workspace of their own, are complete and built of the same versions.
 //!
 //! A README is the head of the crate's documentation. After a change of it:
 //! `DNSDYNO_WRITE_README=1 cargo test -p cli --test crates`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use cargo_metadata::{Metadata, MetadataCommand, Package, TargetKind};
+use cargo_metadata::{Dependency, DependencyKind, Metadata, MetadataCommand, Package, TargetKind};
 
 fn metadata() -> Metadata {
     let mut command = MetadataCommand::new();
@@ -137,4 +139,73 @@ fn files(path: &Path) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Returns the file names in a folder, without what follows a dot.
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let stem = |entry: std::fs::DirEntry| {
+        entry.path().file_stem().map(|stem| stem.to_string_lossy().into_owned())
+    };
+    entries.filter_map(|entry| stem(entry.expect("an entry"))).collect()
+}
+
+/// A package of a lock file.
+#[derive(Default)]
+struct Locked {
+    versions: BTreeSet<String>,
+    dependencies: BTreeSet<String>,
+}
+
+/// Returns the packages of a lock file by their names.
+fn locked(path: &Path) -> BTreeMap<String, Locked> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut packages = BTreeMap::<String, Locked>::new();
+    for package in text.split("[[package]]\n").skip(1) {
+        let value = |key: &str| {
+            let line = package.lines().find_map(|line| line.strip_prefix(key));
+            line.unwrap_or_default().trim_matches('"').to_owned()
+        };
+        let of_name = packages.entry(value("name = ")).or_default();
+        of_name.versions.insert(value("version = "));
+        // ` "name",` or ` "name version",` where there are more versions than one.
+        let dependencies = package.lines().filter_map(|line| line.strip_prefix(" \""));
+        let name = |line: &str| line.trim_end_matches("\",").split(' ').next().map(str::to_owned);
+        of_name.dependencies.extend(dependencies.filter_map(name));
+    }
+    packages
+}
+
+#[test]
+fn the_fuzz_targets_are_complete_and_of_the_versions_of_the_workspace() {
+    let metadata = metadata();
+    let root = metadata.workspace_root.as_std_path();
+    let folder = root.join("fuzz");
+    let mut command = MetadataCommand::new();
+    command.manifest_path(folder.join("Cargo.toml")).no_deps();
+    let fuzz = command.exec().expect("cargo metadata");
+    let [fuzz] = &fuzz.workspace_packages()[..] else { panic!("one package") };
+    let targets: BTreeSet<String> = fuzz.targets.iter().map(|target| target.name.clone()).collect();
+    assert_eq!(targets, names(&folder.join("fuzz_targets")), "fuzz/Cargo.toml");
+    let table = std::fs::read_to_string(folder.join("README.md")).expect("a text");
+    for target in &targets {
+        assert!(!names(&folder.join("seeds").join(target)).is_empty(), "{target} has no seeds");
+        assert!(table.contains(&format!("`{target}`")), "fuzz/README.md has no {target}");
+    }
+    let remedy = "fuzz/Cargo.lock is not in step: see fuzz/README.md";
+    let (ours, theirs) = (locked(&root.join("Cargo.lock")), locked(&folder.join("Cargo.lock")));
+    for (name, package) in &theirs {
+        let known = ours.get(name).map_or(&package.versions, |known| &known.versions);
+        assert!(package.versions.is_subset(known), "{name} {:?}: {remedy}", package.versions);
+    }
+    let needed = |dependency: &&Dependency| {
+        dependency.kind == DependencyKind::Normal && !dependency.optional
+    };
+    for package in packages(&metadata).into_iter().chain([*fuzz]) {
+        let Some(locked) = theirs.get(package.name.as_str()) else { continue };
+        for dependency in package.dependencies.iter().filter(needed) {
+            let name = &dependency.name;
+            assert!(locked.dependencies.contains(name), "{} needs {name}: {remedy}", package.name);
+        }
+    }
 }

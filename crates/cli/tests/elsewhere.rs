@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
-use host::{SOON, soon, ssh_key};
+use host::{SOON, find, soon, ssh_key};
 use record::Run;
 use tempfile::TempDir;
 
@@ -68,8 +68,8 @@ impl Hosts {
             skip::because("namespaces with an sshd need root");
             return None;
         }
-        for program in ["/usr/sbin/sshd", "/usr/sbin/unbound"] {
-            if !Path::new(program).exists() {
+        for program in ["sshd", "unbound"] {
+            if find(program).is_none() {
                 skip::because(format_args!("there is no {program}"));
                 return None;
             }
@@ -221,9 +221,13 @@ fn start_sshd(dir: &Path, host: u32) -> (Held, String) {
     );
     fs::write(dir.join("config"), config).expect("writes");
     let log = fs::File::create(dir.join("sshd.log")).expect("a file");
+    // It starts itself anew for each connection, so that it wants its whole path.
+    let sshd = find("sshd").expect("sshd");
     let sshd = Held::start(
         Command::new("nsenter")
-            .args(["-t", &host.to_string(), "-n", "/usr/sbin/sshd", "-D", "-e", "-f"])
+            .args(["-t", &host.to_string(), "-n"])
+            .arg(sshd)
+            .args(["-D", "-e", "-f"])
             .arg(dir.join("config"))
             .stderr(log),
     );
@@ -316,9 +320,8 @@ fn cores_that_the_host_does_not_have_are_skipped() {
 #[test]
 fn zones_and_certificates_are_made_for_the_host() {
     let Some(hosts) = Hosts::new() else { return };
-    if !Path::new("/usr/sbin/nsd").exists() {
-        skip::because("there is no nsd");
-        return;
+    if find("nsd").is_none() {
+        return skip::because("there is no nsd");
     }
     let zone = experiment("load", 1, SHORT)
         .replace("dns64", "authoritative")

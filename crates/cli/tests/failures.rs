@@ -279,7 +279,7 @@ fn nginx(auth: &AuthDns, directives: &str) -> Referee {
     );
     let file = dir.join("nginx.conf");
     std::fs::write(&file, config).expect("writes");
-    let mut command = Command::new("/usr/sbin/nginx");
+    let mut command = Command::new(find("nginx").expect("nginx"));
     command.arg("-c").arg(file).arg("-p").arg(dir);
     Referee::start(&mut command, format!("127.0.0.1:{port}"))
 }
@@ -384,7 +384,7 @@ fn haproxy_denies_a_query_in_ten() {
     );
     let file = dir.join("haproxy.cfg");
     std::fs::write(&file, config).expect("writes");
-    let mut command = Command::new("/usr/sbin/haproxy");
+    let mut command = Command::new(find("haproxy").expect("haproxy"));
     command.arg("-db").arg("-f").arg(&file);
     let haproxy = Referee::start(&mut command, format!("127.0.0.1:{port}"));
     let trial = load(&haproxy.address, "--transport https --rate 500 --duration 1s --clients 4");

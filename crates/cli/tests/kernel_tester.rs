@@ -1,6 +1,8 @@
 //! The Tester in the kernel: in two namespaces that a veth pair joins, as root, beside the Tester of sockets.
 
-use std::path::Path;
+#[path = "kit/host.rs"]
+mod host;
+
 use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
@@ -141,7 +143,7 @@ impl Ran {
 
 #[test]
 fn the_kernel_sends_and_judges_as_sockets_do() {
-    if !Path::new("/usr/sbin/ethtool").exists() && !Path::new("/sbin/ethtool").exists() {
+    if host::find("ethtool").is_none() {
         return skip::because("no ethtool");
     }
     let Some(ran) = Ran::script(TWO_NAMESPACES) else { return };

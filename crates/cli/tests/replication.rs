@@ -1,10 +1,14 @@
 //! Primaries under update and the secondaries that follow them: all the real servers that are installed, at small size.
 
+#[path = "kit/host.rs"]
+mod host;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assert_cmd::cargo::cargo_bin;
+use host::find;
 use serde_json::Value;
 
 /// An experiment whose cells are void is run again so often.
@@ -123,12 +127,8 @@ fn notes(result: &Value) -> String {
 
 #[test]
 fn a_primary_that_does_not_sync_is_caught() {
-    let program = |name: &str| {
-        let dirs = ["/usr/bin", "/usr/sbin"].iter().map(|dir| Path::new(dir).join(name));
-        dirs.into_iter().find(|path| path.is_file())
-    };
     let (Some(named), Some(eatmydata), Some(_)) =
-        (program("named"), program("eatmydata"), program("strace"))
+        (find("named"), find("eatmydata"), find("strace"))
     else {
         skip::because("named, eatmydata or strace is not installed");
         return;

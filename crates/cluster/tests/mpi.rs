@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use assert_cmd::cargo::cargo_bin;
 use kit::{
-    AuthDns, Hosts, address, has_mpi, load, mpirun, rank, ranks, signal, soon, start, told, trial,
+    AuthDns, Hosts, address, find, has_mpi, load, mpirun, rank, ranks, signal, soon, start, told,
+    trial,
 };
 use lab::CpuList;
 use measure::Nanos;
@@ -376,9 +377,8 @@ fn short_form(hosts: &Hosts) -> Command {
 #[test]
 fn a_run_that_is_killed_or_interrupted_leaves_nothing_on_any_host() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
-    if !Path::new("/usr/sbin/unbound").exists() {
-        skip::because("there is no unbound");
-        return;
+    if find("unbound").is_none() {
+        return skip::because("there is no unbound");
     }
     for name in ["KILL", "INT"] {
         let Some(hosts) = Hosts::make(5) else { return };
@@ -406,9 +406,8 @@ fn check_parts(trial: &Trial, roles: &[&str]) {
 #[test]
 fn the_short_form_of_rfc_8219_runs_on_four_hosts() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
-    if !Path::new("/usr/sbin/unbound").exists() {
-        skip::because("there is no unbound");
-        return;
+    if find("unbound").is_none() {
+        return skip::because("there is no unbound");
     }
     // One more: it conducts.
     let Some(hosts) = Hosts::make(5) else { return };

@@ -196,5 +196,13 @@ mod tests {
             let list = CpuList::new(cpus).unwrap();
             prop_assert_eq!(list.to_string().parse::<CpuList>().unwrap(), list);
         }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[0-9, -]{0,12}|\\PC{0,12}") {
+            match text.parse::<CpuList>() {
+                Ok(list) => prop_assert_eq!(list.to_string().parse::<CpuList>(), Ok(list)),
+                Err(error) => prop_assert_eq!(error.found, text),
+            }
+        }
     }
 }

@@ -1,17 +1,28 @@
 //! Any input text is either read or refused with a message that says what would be accepted.
 
-use measure::{Goal, Histogram, Limiter, Nanos, Qps};
+use measure::{Goal, Histogram, Limiter, Link, Nanos, Pacing, Path, Qps, Transport};
 use proptest::prelude::*;
 
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC{0,40}") {
         let _ = (text.parse::<Goal>(), text.parse::<Limiter>());
+        let _ = (text.parse::<Link>(), text.parse::<Path>(), text.parse::<Transport>());
         if let Err(e) = text.parse::<Qps>() {
             prop_assert!(e.to_string().contains("a rate such as"));
         }
         if let Err(e) = text.parse::<Nanos>() {
             prop_assert!(e.to_string().contains("a duration such as"));
+        }
+    }
+
+    #[test]
+    fn a_pacing_is_printed_as_it_is_read(
+        text in "(constant|poisson|ramp|window|lockstep)? ?[0-9]{0,3}[.kM]?[0-9]?(x|\\.\\.| at most )?[0-9]{0,3}k?( then [0-9]s)?"
+    ) {
+        match text.parse::<Pacing>() {
+            Ok(pacing) => prop_assert_eq!(pacing.to_string().parse(), Ok(pacing)),
+            Err(e) => prop_assert!(e.to_string().contains("is not a pacing"), "{}", e),
         }
     }
 

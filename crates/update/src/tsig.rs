@@ -230,6 +230,7 @@ fn raw_message(update: &Update, id: u16) -> AdditionalBuilder<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use domain::tsig::ServerTransaction;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::message::{Operation, Prerequisite};
@@ -243,6 +244,33 @@ mod tests {
         let data = [192, 0, 2, 1];
         update.push(b"\x01a\x04test\0", Operation::Add { rtype: 1, ttl: 60, data: &data }).unwrap();
         update
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_key_or_refused(
+            text in "((hmac-sha(1|256)|\\PC{0,9})\\.?:)?[a-z.]{0,6}:[A-Za-z0-9+/=]{0,12}|\\PC{0,30}"
+        ) {
+            let _ = (text.parse::<crate::AheadKey>(), Key::from_file_text(&text));
+            if let Ok(key) = text.parse::<Key>() {
+                let parts = format!("{}:{}:{}", key.algorithm(), key.name(), key.secret());
+                let again: Key = parts.parse().expect("a key");
+                prop_assert_eq!(again.sign(&update(), 7, NOW).0, key.sign(&update(), 7, NOW).0);
+            }
+        }
+
+        #[test]
+        fn other_octets_are_no_signed_reply(
+            reply in prop::collection::vec(any::<u8>(), 0..200), at: prop::sample::Index, octet: u8
+        ) {
+            let key: Key = KEY.parse().unwrap();
+            let (mut wire, signed) = key.sign(&update(), 77, NOW);
+            prop_assert!(!matches!(signed.check(&reply, NOW), Ok(0)));
+            // Nor is the request itself, changed or not.
+            let at = at.index(wire.len());
+            wire[at] = octet;
+            prop_assert!(!matches!(signed.check(&wire, NOW), Ok(0)));
+        }
     }
 
     #[test]

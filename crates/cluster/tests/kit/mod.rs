@@ -17,7 +17,7 @@ use record::Trial;
 use tempfile::TempDir;
 
 pub(crate) use authdns::AuthDns;
-pub(crate) use host::soon;
+pub(crate) use host::{find, soon};
 
 /// Network of the hosts; their number is the last octet of their address.
 const NETWORK: &str = "10.77.0";

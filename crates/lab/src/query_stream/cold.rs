@@ -136,19 +136,20 @@ impl ColdBox {
     pub(crate) fn add_to(&self, cell: &mut CellRecord, repeat: u32) {
         let trials = cell.trials.iter().filter(|trial| trial.repeat == repeat);
         let sent = trials.map(|trial| trial.trial.sent).sum();
-        let note = match self.server_queries() {
-            Err(e) => Some(format!("the log of the AuthDNS cannot be read: {e}")),
-            Ok(asked) if asked.lost > 0 => Some(format!(
+        let notes = match self.server_queries() {
+            Err(e) => vec![format!("the log of the AuthDNS cannot be read: {e}")],
+            Ok(asked) if asked.lost > 0 => vec![format!(
                 "the log of the AuthDNS lacks {} queries: what the cache had is not known",
                 asked.lost
-            )),
+            )],
             Ok(asked) => {
-                let asks_again = self.settings.loss > 0.0 || self.settings.truncated > 0.0;
+                let InternetSettings { loss, truncated, .. } = self.settings;
+                let asks_again = loss > 0.0 || truncated > 0.0 || asked.dropped > 0;
                 add_figures(&asked, sent, asks_again, cell);
-                asked.astray()
+                asked.notes()
             }
         };
-        for note in [self.note()].into_iter().chain(note) {
+        for note in [self.note()].into_iter().chain(notes) {
             cell.note(note);
         }
     }

@@ -5,6 +5,7 @@
 //!   10.53.1.4 t3 h1.d7.t3 A referral d7.t3
 //!   10.53.64.5 d7.t3 h1.d7.t3 A answer          a question of the Measurer that no cache had
 //!   10.53.64.5 - h1.d8.t3 A refused             a server without a zone for the name
+//!   dropped 9                                   replies that were not sent, since too many waited for their delays
 //!   lost 3                                      queries that the log lacks
 //! ```
 
@@ -22,6 +23,8 @@ pub(super) struct ServerQueries {
     pub(super) refused: u64,
     /// Number of queries to a server of a zone that no server had named before.
     pub(super) unnamed: u64,
+    /// Number of replies that the AuthDNS dropped, since too many waited for their delays.
+    pub(super) dropped: u64,
     /// Number of queries that the log lacks, as far as it says.
     pub(super) lost: u64,
 }
@@ -43,18 +46,15 @@ impl ServerQueries {
     /// Adds a line; `named` are the zones that servers have named so far. A line that is cut off counts as a lost query.
     fn add(&mut self, line: &str, questions: &HashSet<String>, named: &mut HashSet<String>) {
         let words: Vec<&str> = line.split(' ').collect();
+        let raise = |sum: &mut u64, by: u64| *sum = sum.saturating_add(by);
+        let number = |count: &str| count.parse().unwrap_or(1);
         let (zone, question, verdict, below) = match words.as_slice() {
-            ["lost", count] => {
-                self.lost = self.lost.saturating_add(count.parse().unwrap_or(1));
-                return;
-            }
+            ["dropped", count] => return raise(&mut self.dropped, number(count)),
+            ["lost", count] => return raise(&mut self.lost, number(count)),
             [_, zone, name, rtype, verdict, below @ ..] => {
                 (*zone, format!("{name} {rtype}"), *verdict, below)
             }
-            _ => {
-                self.lost = self.lost.saturating_add(1);
-                return;
-            }
+            _ => return raise(&mut self.lost, 1),
         };
         self.all += 1;
         match (verdict, below) {
@@ -67,15 +67,22 @@ impl ServerQueries {
         self.unnamed += u64::from(verdict != "refused" && !named.contains(zone));
     }
 
-    /// Returns what is wrong with the queries, in words; `None` if each went to a server of a zone that another had named.
-    pub(super) fn astray(&self) -> Option<String> {
-        let ServerQueries { all, refused, unnamed, .. } = self;
-        (refused + unnamed > 0).then(|| {
+    /// Returns what is wrong, in words: replies that were dropped, and queries that did not go to a server of a zone that another
+    /// had named.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let ServerQueries { all, refused, unnamed, dropped, .. } = self;
+        let dropped = (*dropped > 0).then(|| {
+            format!(
+                "the AuthDNS dropped {dropped} replies: more waited for the delays of their servers than it holds"
+            )
+        });
+        let astray = (refused + unnamed > 0).then(|| {
             format!(
                 "of {all} queries to the servers, {refused} went to one without a zone for the name, and {unnamed} to one of a zone \
                  that no server had named before"
             )
-        })
+        });
+        dropped.into_iter().chain(astray).collect()
     }
 }
 
@@ -101,11 +108,14 @@ mod tests {
         ];
         let whole = read(&way);
         assert_eq!(whole, ServerQueries { all: 5, missed: 2, ..ServerQueries::default() });
-        assert_eq!(whole.astray(), None);
-        let astray = read(&[way[0], way[2], "10.53.1.4 - h1.d7.t4 A refused", "lost 7", "10.53"]);
-        let wanted = ServerQueries { all: 3, missed: 1, refused: 1, unnamed: 1, lost: 8 };
+        assert_eq!(whole.notes(), [""; 0]);
+        let refused = "10.53.1.4 - h1.d7.t4 A refused";
+        let astray = read(&[way[0], way[2], refused, "dropped 9", "lost 7", "10.53"]);
+        let wanted =
+            ServerQueries { all: 3, missed: 1, refused: 1, unnamed: 1, dropped: 9, lost: 8 };
         assert_eq!(astray, wanted);
-        let told = astray.astray().expect("two are astray");
+        let [dropped, told] = &astray.notes()[..] else { panic!("{:?}", astray.notes()) };
+        assert!(dropped.starts_with("the AuthDNS dropped 9 replies: "), "{dropped}");
         assert!(told.starts_with("of 3 queries to the servers, 1 went to one without"), "{told}");
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use ::auth::{InternetConfig, Log, ZoneBuilder, Zones};
@@ -36,8 +36,8 @@ pub(crate) struct InternetArgs {
     /// Delays of replies (UDP), such as 1ms,5ms,20ms: each server has one of them, chosen by its address
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "internet")]
     server_delays: Vec<Nanos>,
-    /// Write a line for each query (- for the standard output): server, zone, name, type, verdict; the last line says how many are
-    /// missing, if some are
+    /// Write a line for each query (- for the standard output): server, zone, name, type, verdict; the last lines say how many
+    /// replies were dropped and how many queries are missing, if some are
     #[arg(long, value_name = "FILE", requires = "internet")]
     log: Option<PathBuf>,
 }
@@ -69,43 +69,55 @@ impl InternetArgs {
     /// Begins the log if there is one.
     pub(super) fn log(&self) -> Result<Option<LogFile>, Failure> {
         let Some(path) = &self.log else { return Ok(None) };
-        let mut out = BufWriter::new(output(path)?);
-        let (log, queries) = Log::new();
-        let lost = log.lost();
-        let missing = lost.clone();
-        let writer = std::thread::spawn(move || {
-            queries.into_iter().try_for_each(|query| writeln!(out, "{query}"))?;
-            match missing.load(Ordering::Relaxed) {
-                0 => {}
-                lost => writeln!(out, "lost {lost}")?,
-            }
-            out.flush()
-        });
-        Ok(Some(LogFile { log, lost, writer, path: path.clone() }))
+        Ok(Some(LogFile::new(output(path)?, path.clone())))
     }
 }
+
+/// Where a log is written.
+type Out = BufWriter<Box<dyn Write + Send>>;
 
 /// A log that a thread writes.
 pub(super) struct LogFile {
     log: Log,
-    lost: Arc<AtomicU64>,
-    writer: JoinHandle<io::Result<()>>,
+    writer: JoinHandle<io::Result<Out>>,
     path: PathBuf,
 }
 
 impl LogFile {
+    /// Begins a log that is written to `out`; `path` is for messages.
+    fn new(out: Box<dyn Write + Send>, path: PathBuf) -> Self {
+        let mut out = BufWriter::new(out);
+        let (log, queries) = Log::new();
+        let writer = std::thread::spawn(move || {
+            queries.into_iter().try_for_each(|query| writeln!(out, "{query}"))?;
+            Ok(out)
+        });
+        LogFile { log, writer, path }
+    }
+
     /// Returns the log for the workers.
     pub(super) fn log(&self) -> Log {
         self.log.clone()
     }
 
-    /// Waits until all is written. No worker and no configuration may have the log any more.
-    pub(super) fn finish(self) -> Result<(), Failure> {
+    /// Waits until all is written, and ends the log with the number of replies that were dropped and of queries that are missing, if
+    /// there are some. No worker and no configuration may have the log any more.
+    pub(super) fn finish(self, dropped: u64) -> Result<(), Failure> {
+        let lost = self.log.lost();
         drop(self.log);
         let (path, written) = (self.path.display(), self.writer.join());
         let written = written.unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
-        written.map_err(|e| Failure::run(anyhow!("cannot write the log {path}: {e}")))?;
-        match self.lost.load(Ordering::Relaxed) {
+        let lost = lost.load(Ordering::Relaxed);
+        let ended = written.and_then(|mut out| {
+            for (what, count) in [("dropped", dropped), ("lost", lost)] {
+                if count > 0 {
+                    writeln!(out, "{what} {count}")?;
+                }
+            }
+            out.flush()
+        });
+        ended.map_err(|e| Failure::run(anyhow!("cannot write the log {path}: {e}")))?;
+        match lost {
             0 => Ok(()),
             lost => Err(Failure::run(anyhow!(
                 "{lost} queries are not in the log {path}: it was too slow"
@@ -152,4 +164,20 @@ fn read_zone(path: &Path) -> Result<ZoneBuilder, Failure> {
 /// Returns the failure for zones of a file or a folder.
 fn wrong(path: &Path, why: &::auth::ZonesError) -> Failure {
     Failure::input(anyhow!("{}: {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_ends_with_the_replies_that_were_dropped() {
+        let dir = tempfile::tempdir().expect("a folder");
+        for (dropped, wanted) in [(0, ""), (7, "dropped 7\n")] {
+            let path = dir.path().join("log");
+            let log = LogFile::new(output(&path).expect("a file"), path.clone());
+            log.finish(dropped).expect("writes");
+            assert_eq!(std::fs::read_to_string(&path).expect("a log"), wanted);
+        }
+    }
 }

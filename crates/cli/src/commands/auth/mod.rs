@@ -17,7 +17,6 @@ use udp::{UdpOptions, sys};
 use wire::Namespace;
 
 pub(crate) use self::args::{AuthArgs, EXAMPLES};
-use self::internet::LogFile;
 use crate::failure::Failure;
 use crate::process::interruption;
 
@@ -125,7 +124,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     if let Some(plan) = args.stream_fault {
         println!("{} faults over streams ({plan})", stream_faults.load(Ordering::Relaxed));
     }
-    log.map_or(Ok(()), LogFile::finish)
+    log.map_or(Ok(()), |log| log.finish(c.overflow))
 }
 
 /// Prints what the AuthDNS has counted.
