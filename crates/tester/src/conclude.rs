@@ -317,6 +317,7 @@ impl Setup {
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
             targets: Vec::new(),
+            authdns: Vec::new(),
             merged: None,
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),
