@@ -1,8 +1,9 @@
-//! The names that were asked for: a bit for each IPv4 address, in pages that are made when they are needed.
+//! The names that were asked for: a bit for each IPv4 address, in pages that are made when they are needed; and how many messages came.
 //!
 //! A Measurer that lost a query wants to know whether the server lost it, or what the server asked for it. So an AuthDNS
 //! that remembers its names answers queries of class CH, which is for questions about the server itself: NOERROR for a name of the
-//! namespace that was asked for in class IN, NXDOMAIN for one that was not. All workers share one memory.
+//! namespace that was asked for in class IN, NXDOMAIN for one that was not; the zone itself has a TXT record with the number of messages.
+//! All workers share one memory.
 
 use std::net::Ipv4Addr;
 use std::sync::OnceLock;
@@ -17,13 +18,31 @@ const WORDS: usize = 1 << (PAGE_BITS - 6);
 #[derive(Debug)]
 pub(crate) struct Asked {
     pages: Box<[OnceLock<Box<[AtomicU64]>>]>,
+    messages: OwnLine,
 }
+
+/// A counter on a cache line of its own: all workers write it, and read the pages with each query.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct OwnLine(AtomicU64);
 
 impl Asked {
     /// Makes an empty memory: 2 MiB, and 4 KiB for every 32,768 addresses that are close together.
     pub(crate) fn new() -> Self {
         let pages = 1 << (u32::BITS - PAGE_BITS);
-        Asked { pages: std::iter::repeat_with(OnceLock::new).take(pages).collect() }
+        let pages = std::iter::repeat_with(OnceLock::new).take(pages).collect();
+        Asked { pages, messages: OwnLine::default() }
+    }
+
+    /// Counts messages that came, also those that say nothing of a name.
+    #[inline]
+    pub(crate) fn count(&self, messages: usize) {
+        self.messages.0.fetch_add(messages as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the number of messages that have come.
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages.0.load(Ordering::Relaxed)
     }
 
     /// Notes that the name of `address` was asked for.

@@ -140,7 +140,7 @@ pub struct Auth {
     lanes: Lanes,
     delayed: DelayQueue,
     shared: Arc<Shared>,
-    /// Names that were asked for, if they are remembered.
+    /// Names that were asked for, and the number of messages, if they are remembered.
     asked: Option<Arc<Asked>>,
     /// Largest size of a reply in a datagram, and over a stream, in octets.
     datagram_room: usize,
@@ -201,8 +201,8 @@ impl Auth {
     /// no reply.
     #[inline]
     pub fn answer(&mut self, message: &[u8], out: &mut [u8]) -> Option<usize> {
+        self.came(1);
         let reply = self.reply(None, Carrier::Datagram, message, out);
-        self.counters.queries += 1;
         self.counters.count(reply.kind);
         (reply.len > 0).then_some(reply.len)
     }
@@ -220,8 +220,8 @@ impl Auth {
     ) {
         let (at, room) = (out.len(), self.stream_room);
         out.resize(at + room, 0);
+        self.came(1);
         let reply = self.reply(server, Carrier::Stream, message, &mut out[at..]);
-        self.counters.queries += 1;
         self.counters.count(reply.kind);
         let mut len = reply.len;
         if let Some(opt) = len.checked_sub(OPT_FIXED).filter(|_| reply.has_opt) {
@@ -233,6 +233,15 @@ impl Auth {
             }
         }
         out.truncate(at + len);
+    }
+
+    /// Counts messages that came.
+    #[inline]
+    fn came(&mut self, messages: usize) {
+        self.counters.queries += messages as u64;
+        if let Some(asked) = self.asked.as_ref().filter(|_| messages > 0) {
+            asked.count(messages);
+        }
     }
 
     /// Writes the correct reply to a message to `server`, and remembers its name.
@@ -341,7 +350,7 @@ impl Role for Auth {
     #[inline]
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
         let start = self.shared.start(now);
-        self.counters.queries += rx.len() as u64;
+        self.came(rx.len());
         for received in rx.iter() {
             // A query that waited in a stall is one of its end.
             let mut since = received.at.since(start);

@@ -433,7 +433,13 @@ fn an_authdns_that_remembers_says_which_names_were_asked_for() {
     assert_eq!(asked(&mut workers[1]), Rcode::NOERROR);
     let other = ask(&mut workers[1], &chaos("010-001-002-004.dns64perf.test"));
     assert_eq!(other.header().rcode(), Rcode::NXDOMAIN);
-    for name in ["dns64perf.test", "other.example"] {
+    // How many messages have come to all of them, this one included.
+    for number in 5_u64..7 {
+        let told = ask(&mut workers[1], &chaos("dns64perf.test"));
+        assert_eq!((told.header().rcode(), told.header_counts().ancount()), (Rcode::NOERROR, 1));
+        assert!(told.as_slice().ends_with(format!("\x14{number:020}").as_bytes()), "{number}");
+    }
+    for name in ["a.dns64perf.test", "other.example"] {
         let refused = ask(&mut workers[1], &chaos(name));
         assert_eq!(refused.header().rcode(), Rcode::REFUSED, "{name}");
     }

@@ -14,9 +14,10 @@ use host::{SOON, find, soon, ssh_key};
 use record::Run;
 use tempfile::TempDir;
 
-/// Addresses of the server's host, and further ones of it for an AuthDNS.
+/// Addresses of the server's host, and further ones of it, each for an AuthDNS.
 const DUT: &str = "fd00:77::2,10.77.0.2";
 const AUTH: &str = "fd00:77::3,10.77.0.3";
+const SECOND: &str = "fd00:77::4,10.77.0.4";
 
 /// A process that is ended with its test.
 struct Held(Child);
@@ -195,7 +196,7 @@ fn join(here: u32, there: u32) {
         assert!(command.status().expect("starts").success(), "{words}");
     };
     run(here, &format!("link add v0 type veth peer name v1 netns {there}"));
-    for (pid, device, addresses) in [(here, "v0", &["1"][..]), (there, "v1", &["2", "3"])] {
+    for (pid, device, addresses) in [(here, "v0", &["1"][..]), (there, "v1", &["2", "3", "4"])] {
         run(pid, "link set lo up");
         for last in addresses {
             run(pid, &format!("addr add fd00:77::{last}/64 dev {device} nodad"));
@@ -216,7 +217,7 @@ fn start_sshd(dir: &Path, host: u32) -> (Held, String) {
     let _ = fs::create_dir("/run/sshd");
     let shown = dir.display();
     let config = format!(
-        "Port 22\nListenAddress fd00:77::2\nHostKey {shown}/host\nAuthorizedKeysFile {shown}/user.pub\nPidFile none\n\
+        "Port 22\nListenAddress fd00:77::2\nListenAddress fd00:77::3\nHostKey {shown}/host\nAuthorizedKeysFile {shown}/user.pub\nPidFile none\n\
          StrictModes no\nUsePAM no\nPermitRootLogin yes\nSetEnv TMPDIR={shown}/brought\nClientAliveInterval 2\n"
     );
     fs::write(dir.join("config"), config).expect("writes");
@@ -299,6 +300,46 @@ fn servers_are_started_there_and_nothing_is_left() {
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains("root@fd00:77::2: cores 0,1000: this process may use"), "{told}");
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn several_authdns_share_the_queries() {
+    let Some(hosts) = Hosts::new() else { return };
+    fs::write(hosts.path("short.toml"), experiment("load", 1, SHORT)).expect("writes");
+    // One host by two of its addresses: each AuthDNS has an agent of its own.
+    let mut command = hosts.run("short.toml");
+    command.args(["--auth", "root@fd00:77::2", "--auth-address", AUTH]);
+    command.args(["--auth", "root@fd00:77::3", "--auth-address", SECOND]);
+    let output = command.output().expect("starts");
+    let (run, told) = (hosts.result(), told(&output));
+    check_trials(&run, &told);
+    let cell = &run.results[0];
+    for address in ["10.77.0.3@53", "10.77.0.4@53"] {
+        assert!(cell.files.values().any(|text| text.contains(address)), "{:?}", cell.files);
+    }
+    for trial in cell.trials.iter().map(|one| &one.trial) {
+        let hosts: Vec<&str> = trial.authdns.iter().map(|one| one.host.as_str()).collect();
+        assert_eq!(hosts, ["root@fd00:77::2", "root@fd00:77::3"], "{told}");
+        let queries: Vec<u64> = trial.authdns.iter().filter_map(|one| one.queries).collect();
+        // An AAAA and an A record for each name, but for those that the server was asked for when it started.
+        assert!(queries.iter().all(|queries| *queries > 0), "{queries:?}");
+        assert!(queries.iter().sum::<u64>() > trial.valid, "{queries:?}: {}", trial.valid);
+    }
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("AuthDNS: root@fd00:77::3: "), "{shown}");
+    hosts.nothing_is_left();
+
+    // A server whose adapter knows one of them is left out.
+    let mut command = hosts.run("short.toml");
+    let own = format!("own={} {{{{ upstream.v4 }}}}", cargo_bin("dnsdyno").display());
+    command.args(["--servers", "own", "--custom", &own]);
+    command.args(["--auth", "root@fd00:77::2", "--auth-address", AUTH]);
+    command.args(["--auth", "root@fd00:77::3", "--auth-address", SECOND]);
+    let output = command.output().expect("starts");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(said.contains("the adapter of own knows one"), "{said}");
     hosts.nothing_is_left();
 }
 
@@ -519,6 +560,7 @@ fn the_hosts_of_several_testers_are_checked_first() {
     let with = |more: &[&'static str]| [&run[..], more].concat();
     let all = "tester a\ntester b\ndut root@c 192.0.2.1\nauth d\n";
     assert_eq!(said(all, &run).0, Some(0));
+    assert_eq!(said(&format!("{all}auth e 192.0.2.3\n"), &run).0, Some(0));
     for (text, words, why) in [
         ("tester a\n", with(&[]), "--hosts: Unbound would run on this host"),
         ("tester a\ndut b\n", with(&[]), "need an AuthDNS that all of them reach"),
@@ -528,6 +570,26 @@ fn the_hosts_of_several_testers_are_checked_first() {
         ("tester a\n", with(&["--ssh", "ssh -4"]), "--ssh needs the host of a server"),
         (all, vec!["load", "::1", "--name", "x.test"], "the roles `dut` and `auth` are for `run`"),
         ("dut b\n", with(&[]), "hosts: it names no Tester"),
+        (
+            "tester a\ndut b\nauth c\nauth c\n",
+            with(&[]),
+            "line 4: `auth c`: this host has an AuthDNS",
+        ),
+        (
+            "tester a\n",
+            with(&["--dut", "b", "--auth", "c", "--auth", "c"]),
+            "--auth c: this host has an",
+        ),
+        (
+            "tester a\n",
+            with(&["--dut", "b", "--auth", "c", "--auth", "d", "--auth-address", "::1"]),
+            "--auth-address: give it once for each --auth",
+        ),
+        (
+            "tester a\n",
+            with(&["--dut", "b", "--auth", "c", "--auth-address", "::1,x"]),
+            "invalid IP address syntax",
+        ),
     ] {
         let (code, told) = said(text, &words);
         assert!(code == Some(2) && told.contains(why), "{words:?}: {told}");

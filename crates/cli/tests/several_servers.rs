@@ -1,4 +1,4 @@
-//! A closed loop to several servers at a time: each has its own window, and its own counts.
+//! Several servers at a time: in a closed loop each has its own window, and its own counts; a load at a rate goes to all in turn.
 
 mod kit;
 
@@ -69,14 +69,43 @@ fn a_slow_and_a_dead_server_take_nothing_from_the_others() {
 }
 
 #[test]
+fn a_rate_is_shared_by_all_servers_and_so_is_a_slice_of_it() {
+    let servers = [kit::AuthDns::start(&[]), kit::AuthDns::start(&[])];
+    let mut request = request(servers[0].plain(), &[servers[1].plain()]);
+    request.pacing = Pacing::Constant { rate: Qps::new(2_000.0).expect("a rate") };
+    request.timeout = Nanos::from_secs(5);
+    let mut sent = 0;
+    for slice in ["1/1", "2/2"] {
+        request.slice = slice.parse().expect("a slice");
+        let trial = measure(&request).unwrap_or_else(|e| panic!("{e}")).trial;
+        assert_eq!(
+            (trial.valid, trial.sent, trial.targets.len()),
+            (trial.planned, trial.planned, 0)
+        );
+        sent += trial.sent;
+    }
+    let asked = servers.map(|server| {
+        let told = server.end();
+        let line = told.lines().find(|line| line.contains(" queries: ")).expect("its counters");
+        line.split(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
+    });
+    // A burst of due queries goes to one of them, so that they are not exactly even.
+    assert!(asked.iter().all(|asked| *asked > sent / 4), "{asked:?} of {sent}");
+    assert_eq!(asked.iter().sum::<u64>(), sent);
+}
+
+#[test]
 fn what_has_no_loop_for_each_server_is_refused() {
     let two = || request("127.0.0.1:5", &["127.0.0.1:6"]);
-    let mut open_loop = two();
-    open_loop.pacing = Pacing::Constant { rate: Qps::new(10.0).expect("a rate") };
+    let mut lanes = two();
+    lanes.pacing = Pacing::LockStep { threads: 4, experiments: 1 };
+    let mut slice = two();
+    slice.slice = "1/2".parse().expect("a slice");
     let mut narrow = two();
     narrow.pacing = Pacing::Window { outstanding: 1 };
     let table = [
-        (open_loop, "`also`: several servers are queried by a closed loop over UDP only"),
+        (lanes, "`also`: several servers are queried over UDP only, by a window or at a rate"),
+        (slice, "a slice of a closed loop has one server"),
         (narrow, "`also`: a window of 1 queries has no place for each of 2 servers"),
         (
             request("127.0.0.1:5", &["[::1]:53"]),

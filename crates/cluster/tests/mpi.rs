@@ -350,12 +350,15 @@ fn two_testers_arrive_as_one() {
     hosts.nothing_is_left();
 }
 
-/// The short form of RFC 8219's experiment by dnsdyno on the first host; the next ones are two Testers, the AuthDNS and the server.
+/// The short form of RFC 8219's experiment by dnsdyno on the first host; the next ones are two Testers, an AuthDNS, the server and
+/// another AuthDNS.
 fn short_form(hosts: &Hosts) -> Command {
     let dir = hosts.dir.path();
     let file = dir.join("hosts");
-    let [a, b, auth, dut] = [2, 3, 4, 5].map(address);
-    let text = format!("tester {a}\ntester {b}\nauth root@{auth} {auth}\ndut root@{dut} {dut}\n");
+    let [a, b, auth, dut, other] = [2, 3, 4, 5, 6].map(address);
+    let text = format!(
+        "tester {a}\ntester {b}\nauth root@{auth} {auth}\nauth root@{other} {other}\ndut root@{dut} {dut}\n"
+    );
     std::fs::write(&file, text).expect("writes");
     // At rates that all hosts together can do on a small machine.
     let experiment = dir.join("dns64-rfc8219.toml");
@@ -381,10 +384,10 @@ fn a_run_that_is_killed_or_interrupted_leaves_nothing_on_any_host() {
         return skip::because("there is no unbound");
     }
     for name in ["KILL", "INT"] {
-        let Some(hosts) = Hosts::make(5) else { return };
+        let Some(hosts) = Hosts::make(6) else { return };
         let mut child = start(short_form(&hosts));
-        let sent = || (hosts.datagrams(4) > 1_000).then_some(());
-        soon("the Testers send to the AuthDNS", sent);
+        let sent = || [4, 6].iter().all(|host| hosts.datagrams(*host) > 1_000).then_some(());
+        soon("the Testers send to both AuthDNS", sent);
         signal(child.id(), name);
         assert!(!child.wait().expect("ends").success(), "{name}");
         hosts.nothing_is_left();
@@ -403,14 +406,23 @@ fn check_parts(trial: &Trial, roles: &[&str]) {
     }
 }
 
+/// The numbers of queries that the two AuthDNS had, which are at least the valid answers.
+fn shares(trial: &Trial) -> [u64; 2] {
+    let names: Vec<&str> = trial.authdns.iter().map(|one| one.host.as_str()).collect();
+    assert_eq!(names, [4, 6].map(|host| format!("root@{}", address(host))), "{trial:?}");
+    let shares = [0, 1].map(|number| trial.authdns[number].queries.expect("it told"));
+    assert!(shares[0] + shares[1] >= trial.valid, "{shares:?} of {}", trial.valid);
+    shares
+}
+
 #[test]
-fn the_short_form_of_rfc_8219_runs_on_four_hosts() {
+fn the_short_form_of_rfc_8219_runs_on_five_hosts() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
     if find("unbound").is_none() {
         return skip::because("there is no unbound");
     }
     // One more: it conducts.
-    let Some(hosts) = Hosts::make(5) else { return };
+    let Some(hosts) = Hosts::make(6) else { return };
     let dir = hosts.dir.path();
     let mut command = short_form(&hosts);
     let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
@@ -422,7 +434,11 @@ fn the_short_form_of_rfc_8219_runs_on_four_hosts() {
     let tests: Vec<&Trial> = tests.flat_map(|c| c.trials.iter().map(|one| &one.trial)).collect();
     assert!(!tests.is_empty(), "{}", told(&output));
     tests.iter().for_each(|trial| check_parts(trial, &["authdns"]));
+    assert!(tests.iter().all(|trial| shares(trial).iter().all(|queries| *queries > 0)));
     for cell in &run.results {
+        let of_cell = cell.trials.iter().map(|one| shares(&one.trial));
+        let [first, second] = of_cell.fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
+        assert!(first > 0 && second > 0, "{first} and {second} queries: {}", told(&output));
         assert!(!cell.trials.is_empty(), "{}", told(&output));
         cell.trials.iter().for_each(|one| check_parts(&one.trial, &["authdns", "dut"]));
         let notes = cell.notes.join(" ");
@@ -430,7 +446,8 @@ fn the_short_form_of_rfc_8219_runs_on_four_hosts() {
     }
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     println!("{table}");
-    for part in ["Capacity", "unbound", "SHORTENED", "Testers: rank 2 (host host3, "] {
+    let other = format!("AuthDNS: root@{}: ", address(6));
+    for part in ["Capacity", "unbound", "SHORTENED", "Testers: rank 2 (host host3, ", &other] {
         assert!(table.contains(part), "{part}: {table}{}", told(&output));
     }
     let page = dir.join("page.html");
@@ -440,5 +457,6 @@ fn the_short_form_of_rfc_8219_runs_on_four_hosts() {
     assert!(report.status.success(), "{}", told(&report));
     let page = std::fs::read_to_string(page).expect("a page");
     assert!(page.contains("The Testers") && page.contains("rank 1 (host host2, "), "a section");
+    assert!(page.contains("The AuthDNS") && page.contains(&address(6)), "a section");
     hosts.nothing_is_left();
 }

@@ -111,6 +111,7 @@ impl Bench for Stalling {
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
             targets: Vec::new(),
+            authdns: Vec::new(),
             merged: None,
             conditions: Conditions::default(),
             warnings: Vec::new(),

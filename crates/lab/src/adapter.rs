@@ -284,6 +284,12 @@ impl Adapter {
         files.chain(&self.start.arguments).chain(self.start.environment.values())
     }
 
+    /// Returns whether the server, or that behind a front, can be given several AuthDNS: a template names `upstreams`.
+    pub(crate) fn asks_several(&self) -> bool {
+        let mut templates = self.chain().flat_map(Adapter::templates);
+        templates.any(|template| template.get_ref().contains("upstreams"))
+    }
+
     /// Returns the templates of its configuration as a primary or a secondary.
     fn replication_templates(&self) -> impl Iterator<Item = &Spanned<String>> {
         let tables = self.replication.iter();
@@ -452,7 +458,11 @@ impl Adapter {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
+    use crate::catalogue::Catalogue;
+    use crate::place::Place;
 
     pub(crate) const GOOD: &str = r#"
 name = "x"
@@ -519,6 +529,37 @@ listen {{ listen.v6 }}
             let error = Adapter::custom(name, Role::Dns64, &custom).unwrap_err().to_string();
             assert!(error.starts_with(start), "{error}");
         }
+    }
+
+    #[test]
+    fn servers_are_given_all_authdns() {
+        let place = |last, port| Place {
+            v4: Ipv4Addr::new(192, 0, 2, last),
+            v6: Ipv6Addr::LOCALHOST,
+            port,
+        };
+        let catalogue = Catalogue::load(None).unwrap();
+        for adapter in catalogue.iter().filter(|adapter| !adapter.front) {
+            let asks = |setting: &Setting| setting.role != Role::Authoritative;
+            for (port, sample) in [53, 5300]
+                .into_iter()
+                .flat_map(|port| adapter.samples().filter(asks).map(move |sample| (port, sample)))
+            {
+                let upstreams = vec![place(77, 53), place(78, port)];
+                let setting = Setting { upstream: upstreams[0], upstreams, ..sample };
+                let rendered = adapter.templates().map(|t| template::render(t.get_ref(), &setting));
+                let text = rendered.collect::<Result<String, _>>().unwrap();
+                let count = |ip: &str| text.matches(ip).count();
+                assert!(count("192.0.2.77") > 0, "{}: {text}", adapter.name);
+                assert_eq!(count("192.0.2.77"), count("192.0.2.78"), "{}: {text}", adapter.name);
+                assert!(port == 53 || text.contains("5300"), "{}: {text}", adapter.name);
+            }
+            let asks = adapter.roles.iter().any(|role| *role != Role::Authoritative);
+            assert_eq!(adapter.asks_several(), asks, "{}", adapter.name);
+        }
+        assert!(catalogue.get("dnsdist+unbound").unwrap().asks_several());
+        let own = Custom::new("x -n {{ upstream.v4 }}");
+        assert!(!Adapter::custom("x", Role::Dns64, &own).unwrap().asks_several());
     }
 
     #[test]

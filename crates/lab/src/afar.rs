@@ -23,6 +23,10 @@ const HIGH_PORT: u16 = 5300;
 /// Time allowed to a start there beside that of its adapter: the zone is written, what ran before is stopped.
 pub(crate) const RESERVE: Duration = Duration::from_secs(180);
 
+/// What helps if the addresses of several AuthDNS do not.
+const GIVE_ADDRESSES: &str =
+    "give those of each one (`auth HOST IP,...` in the file, or --auth-address)";
+
 /// Hosts of a run that are elsewhere.
 #[derive(Clone, Debug, Default)]
 pub struct Elsewhere {
@@ -54,9 +58,9 @@ pub struct DutHost {
     pub addresses: Vec<IpAddr>,
     /// Cores of the server; all of its host if absent.
     pub cpus: Option<CpuList>,
-    /// Addresses of the AuthDNS for the server; those of its host that reach the server if empty.
-    pub auth_addresses: Vec<IpAddr>,
-    /// Cores of an AuthDNS on a third host; all of that if absent.
+    /// Addresses of each AuthDNS for the server, in the order of their hosts; those of its host that reach the server if there are none.
+    pub auth_addresses: Vec<Vec<IpAddr>>,
+    /// Cores of an AuthDNS on a host of its own; all of that if absent.
     pub auth_cpus: Option<CpuList>,
 }
 
@@ -69,15 +73,15 @@ impl Elsewhere {
         let (shell, program) = (host.shell, host.program);
         let way =
             |host, task| Remote { host, shell: shell.clone(), task, program: program.clone() };
-        let remotes = Remotes {
-            dut: Some(way(host.host, task)),
-            auth: host.auth.map(|auth| way(auth, Task::Start)),
-        };
+        let (more, more_addresses): (Vec<String>, Vec<_>) =
+            host.more_auth.into_iter().map(|more| (more.host, more.addresses)).unzip();
+        let auth = host.auth.into_iter().chain(more).map(|auth| way(auth, Task::Start)).collect();
+        let remotes = Remotes { dut: Some(way(host.host, task)), auth };
         let dut = DutHost {
             starts,
             addresses: host.addresses,
             cpus,
-            auth_addresses: host.auth_addresses,
+            auth_addresses: [host.auth_addresses].into_iter().chain(more_addresses).collect(),
             auth_cpus: CpuList::new(host.auth_cpus),
         };
         Elsewhere { dut: Some(dut), remotes, ..Elsewhere::default() }
@@ -92,6 +96,11 @@ impl Elsewhere {
         };
         let listed =
             |cpus: &Option<CpuList>| cpus.as_ref().map_or(Vec::new(), |cpus| cpus.cpus().to_vec());
+        let mut hosts = self.remotes.auth.iter().map(|auth| auth.host.clone());
+        let mut addresses = dut.auth_addresses.iter().cloned();
+        let mut next_addresses = || addresses.next().unwrap_or_default();
+        let (auth, auth_addresses) = (hosts.next(), next_addresses());
+        let more = hosts.map(|host| record::AuthHost { host, addresses: next_addresses() });
         Some(record::DutHost {
             host: way.host.clone(),
             process,
@@ -99,8 +108,9 @@ impl Elsewhere {
             program: way.program.clone(),
             addresses: dut.addresses.clone(),
             cpus: listed(&dut.cpus),
-            auth: self.remotes.auth.as_ref().map(|auth| auth.host.clone()),
-            auth_addresses: dut.auth_addresses.clone(),
+            auth,
+            auth_addresses,
+            more_auth: more.collect(),
             auth_cpus: listed(&dut.auth_cpus),
         })
     }
@@ -126,11 +136,12 @@ impl Elsewhere {
 #[derive(Debug)]
 pub(crate) struct Afar {
     pub(crate) dut: SharedAgent,
-    auth: Option<SharedAgent>,
+    /// Agents on the hosts of the AuthDNS; empty if that is here.
+    auth: Vec<SharedAgent>,
     /// Cores of the server there.
     pub(crate) cpus: Cores,
     auth_cpus: Cores,
-    /// Addresses of both hosts; the loopback's where one has none of a family.
+    /// Addresses of the hosts; the loopback's where one has none of a family.
     pub(crate) places: Places,
     /// This host, where the AuthDNS runs if no agent starts it.
     pub(crate) testbed: Testbed,
@@ -161,16 +172,22 @@ impl Afar {
                 "the addresses of the server's host are not known: give --dut-address".to_owned()
             );
         }
-        let (auth_at, root) = match &auth {
-            Some(auth) => (told(&host.auth_addresses, auth), auth.lock().greeting().root),
-            None if host.auth_addresses.is_empty() => (toward(&at), lab.privileged()),
-            None => (host.auth_addresses.clone(), lab.privileged()),
+        let given = |number: usize| host.auth_addresses.get(number).map_or(&[][..], Vec::as_slice);
+        let port = |root| if root { PORT } else { HIGH_PORT };
+        let of_agent = |(number, agent): (usize, &SharedAgent)| {
+            let root = agent.lock().greeting().root;
+            place(&told(given(number), agent), port(root))
         };
-        let port = if root { PORT } else { HIGH_PORT };
-        let places = Places { dut: place(&at, PORT), auth: place(&auth_at, port) };
+        let mut auth_places: Vec<Place> = auth.iter().enumerate().map(of_agent).collect();
+        if auth.is_empty() {
+            let own = if given(0).is_empty() { toward(&at) } else { given(0).to_vec() };
+            auth_places.push(place(&own, port(lab.privileged())));
+        }
+        check_together(&auth_places)?;
+        let places = Places { dut: place(&at, PORT), auth: auth_places };
         let listed = |cpus: &Option<CpuList>| cpus.as_ref().map(|cpus| cpus.cpus().to_vec());
         let cores = |list| Cores { list, count: None };
-        let testbed = Testbed::here(lab, elsewhere.plan(settings), places);
+        let testbed = Testbed::here(lab, elsewhere.plan(settings), places.clone());
         Ok(Some(Afar {
             dut,
             auth,
@@ -213,31 +230,51 @@ impl Afar {
         Ok(SocketAddr::new(ip, listen.port))
     }
 
-    /// Starts an AuthDNS on the third host, if there is one.
+    /// Starts the AuthDNS on each host that there is for one, of a known behaviour on the first one alone; returns their agents.
     ///
     /// # Errors
-    /// If it does not answer there.
+    /// If one does not answer there.
     pub(crate) fn start_authdns(
         &self,
         serves: Serves,
         asked: &QuestionPlan,
-    ) -> Result<Option<SharedAgent>, AgentError> {
-        let Some(auth) = &self.auth else { return Ok(None) };
-        let part = AuthDnsPart {
-            serves,
-            asked: asked.asked(),
-            listen: self.places.auth,
-            cpus: self.auth_cpus.clone(),
-        };
-        auth.lock().launch(&Part::AuthDns(part), RESERVE)?;
-        Ok(Some(auth.clone()))
+    ) -> Result<Vec<SharedAgent>, AgentError> {
+        let count = if serves == Serves::Truth { 1 } else { self.auth.len() };
+        let mut started = Vec::new();
+        for (agent, place) in self.auth.iter().zip(&self.places.auth).take(count) {
+            let (asked, cpus) = (asked.asked(), self.auth_cpus.clone());
+            let part = AuthDnsPart { serves, asked, listen: *place, cpus };
+            agent.lock().launch(&Part::AuthDns(part), RESERVE)?;
+            started.push(agent.clone());
+        }
+        Ok(started)
     }
 
-    /// Returns the address of the AuthDNS on the third host for this one.
-    pub(crate) fn authdns_address(&self) -> SocketAddr {
-        let Place { v4, v6, port } = self.places.auth;
-        let ip = if v6.is_loopback() { IpAddr::V4(v4) } else { IpAddr::V6(v6) };
-        SocketAddr::new(ip, port)
+    /// Returns the addresses of the AuthDNS on hosts of their own for this one, all of one family.
+    pub(crate) fn authdns_addresses(&self) -> Vec<SocketAddr> {
+        let v6 = self.places.auth.iter().all(|place| !place.v6.is_loopback());
+        let ip = |place: &Place| if v6 { IpAddr::V6(place.v6) } else { IpAddr::V4(place.v4) };
+        self.places.auth.iter().map(|place| SocketAddr::new(ip(place), place.port)).collect()
+    }
+}
+
+/// Checks that each of several AuthDNS has an address of its own, and that all have one of the same family.
+fn check_together(places: &[Place]) -> Result<(), String> {
+    let [_, _, ..] = places else { return Ok(()) };
+    let families: [Vec<IpAddr>; 2] = [
+        places.iter().map(|place| place.v4.into()).collect(),
+        places.iter().map(|place| place.v6.into()).collect(),
+    ];
+    for (number, ip) in families.iter().flat_map(|family| family.iter().enumerate()) {
+        let before = if ip.is_ipv4() { &families[0] } else { &families[1] };
+        if !ip.is_loopback() && before[..number].contains(ip) {
+            return Err(format!("two AuthDNS have the address {ip}: {GIVE_ADDRESSES}"));
+        }
+    }
+    let is_whole = |family: &Vec<IpAddr>| !family.iter().any(IpAddr::is_loopback);
+    match families.iter().any(is_whole) {
+        true => Ok(()),
+        false => Err(format!("the AuthDNS have no addresses of one family: {GIVE_ADDRESSES}")),
     }
 }
 
@@ -280,6 +317,25 @@ mod tests {
     }
 
     #[test]
+    fn several_authdns_have_addresses_of_their_own() {
+        let of = |text: &str| {
+            let addresses: Vec<IpAddr> =
+                text.split(',').map(|text| text.parse().expect("an address")).collect();
+            place(&addresses, 53)
+        };
+        let check =
+            |texts: &[&str]| check_together(&texts.iter().map(|t| of(t)).collect::<Vec<_>>());
+        assert_eq!(check(&["::1"]), Ok(()), "one is not compared");
+        assert_eq!(check(&["192.0.2.1,fd00::1", "192.0.2.2"]), Ok(()));
+        let twice = check(&["192.0.2.1,fd00::1", "192.0.2.2", "192.0.2.3,fd00::1"]);
+        assert!(
+            twice.is_err_and(|why| why.starts_with("two AuthDNS have the address fd00::1: give"))
+        );
+        let unlike = check(&["192.0.2.1", "fd00::1"]);
+        assert!(unlike.is_err_and(|why| why.starts_with("the AuthDNS have no addresses of one")));
+    }
+
+    #[test]
     fn a_run_goes_on_on_the_hosts_of_its_record() {
         let text = |text: &str| text.to_owned();
         let started = record::DutHost {
@@ -291,11 +347,16 @@ mod tests {
             cpus: vec![1, 2],
             auth: Some(text("auth.example")),
             auth_addresses: vec![IpAddr::from([192, 0, 2, 2])],
+            more_auth: vec![record::AuthHost {
+                host: text("auth2.example"),
+                addresses: Vec::new(),
+            }],
             auth_cpus: vec![0],
         };
         let watched = record::DutHost {
             process: Some(text("nsd")),
             auth: None,
+            more_auth: Vec::new(),
             cpus: Vec::new(),
             ..started.clone()
         };

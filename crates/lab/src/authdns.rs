@@ -2,7 +2,8 @@
 //! programs, a program of it answers in the kernel, before its sockets.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use experiment::{Method, Point, VerifyPlan};
 use measure::Path as LinkPath;
 use record::EngineKind;
 use serde::{Deserialize, Serialize};
-use wire::{Name, Namespace, Pref64};
+use wire::{Name, Namespace, Pref64, Qclass, Qtype, QueryTemplate};
 
 use crate::enter::{Lab, program};
 use crate::netns::Namespace as Netns;
@@ -22,6 +23,10 @@ use crate::testbed::{Host, PORT, Testbed};
 
 /// Time within which the AuthDNS must answer.
 const READY: Duration = Duration::from_secs(10);
+/// Time within which it must say how many messages it got; nothing else is asked then.
+const TELLS: Duration = Duration::from_millis(500);
+/// Digits of that number.
+const COUNT_DIGITS: usize = 20;
 
 /// Client of an AuthDNS.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -193,4 +198,62 @@ fn ready(
     }
     process.hold_to_cpus()?;
     Ok(process)
+}
+
+/// Asks the AuthDNS at `at`, which remembers what it was asked, how many messages it has got, this one included.
+///
+/// # Errors
+/// If it does not tell in time.
+pub(crate) fn messages(at: SocketAddr, zone: &Name) -> io::Result<u64> {
+    let any: IpAddr = match at {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.set_read_timeout(Some(TELLS))?;
+    socket.connect(at)?;
+    let mut message = [0; 512];
+    let len = ask_itself(&socket, zone, 1, &mut message)?;
+    // The text is the end of the reply.
+    let digits = message[..len].last_chunk::<COUNT_DIGITS>();
+    let told = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    told.ok_or_else(|| io::Error::other("the AuthDNS told no number"))
+}
+
+/// Asks an AuthDNS about itself: a question for TXT in class CH. Returns the length of the reply in `message`.
+pub(crate) fn ask_itself(
+    socket: &UdpSocket,
+    name: &Name,
+    id: u16,
+    message: &mut [u8; 512],
+) -> io::Result<usize> {
+    let len = QueryTemplate::new(name, Qtype::TXT, false, false, None).write(id, message);
+    // The class is the last of the question, and the question the last of the query.
+    message[len - 2..len].copy_from_slice(&Qclass::CH.0.to_be_bytes());
+    socket.send(&message[..len])?;
+    socket.recv(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_the_end_of_the_reply() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let at = server.local_addr().expect("an address");
+        let serving = std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            for text in ["00000000000000000720", "no number"] {
+                let (len, peer) = server.recv_from(&mut buffer).expect("a question");
+                assert_eq!(buffer[len - 4..len], [0, 16, 0, 3], "TXT, CH");
+                let reply = [&buffer[..len], text.as_bytes()].concat();
+                server.send_to(&reply, peer).expect("sends");
+            }
+        });
+        let zone = "dns64perf.test".parse().expect("a name");
+        assert_eq!(messages(at, &zone).expect("a number"), 720);
+        assert!(messages(at, &zone).is_err());
+        serving.join().expect("ends");
+    }
 }

@@ -85,6 +85,7 @@ fn defaults(installed: &Installed, dir: &Path) -> Setting {
         pref64: "2001:db8:64::/96".to_owned(),
         listen: place,
         upstream,
+        upstreams: vec![upstream],
         behind: installed.adapter().front.then_some(upstream),
         zone_file: dir.join("zone").display().to_string(),
         ..installed.common_setting(geteuid().is_root(), dir)
@@ -119,6 +120,9 @@ fn assigned(
         let change = parse(key, value).map_err(bad)?;
         merge(&mut all, serde_json::to_value(change).map_err(|e| bad(e.to_string()))?);
         setting = serde_json::from_value(all).map_err(|e| bad(e.to_string()))?;
+        if name == "upstream" {
+            setting.upstreams = vec![setting.upstream];
+        }
     }
     setting.slabs = setting.threads.next_power_of_two();
     Ok(setting)

@@ -7,7 +7,8 @@
 //!     Measurer ═════════════ queries ══════════════════════════════> (addresses of that host)
 //! ```
 //!
-//! The AuthDNS runs here, in the network of the caller, or is started by an agent on a third host.
+//! The AuthDNS runs here, in the network of the caller, or is started by an agent on a third host. There may be several of these: each
+//! has all names, and the server asks them in its own way.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -97,6 +98,13 @@ impl Session<'_> {
         if settings.method.replicates() || here.contains(&settings.method) {
             return Some(format!("the method {} runs on this host only", settings.method.word()));
         }
+        let several = self.afar.as_ref().is_some_and(|afar| afar.places.auth.len() > 1);
+        if several && settings.role != Role::Authoritative && !adapter.asks_several() {
+            return Some(format!(
+                "there are several AuthDNS, and the adapter of {} knows one: its templates have no `upstreams`",
+                adapter.title
+            ));
+        }
         if settings.workload.has_zone() || settings.workload.internet.is_some() {
             return Some("zones of its own are not brought to another host".to_owned());
         }
@@ -137,7 +145,7 @@ impl Session<'_> {
             variables: variables::given(point),
             certificate,
             listen: afar.places.dut,
-            upstream: afar.places.auth,
+            upstreams: afar.places.auth.clone(),
             cpu_limit: point.settings.dut.cpu_limit,
         }));
         let ready: Duration = adapter.chain().map(|part| part.ready.timeout).sum();
@@ -163,28 +171,29 @@ impl Session<'_> {
         Ok(Raised { away, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
     }
 
-    /// Starts the AuthDNS of a server elsewhere: here, or by an agent; none behind an authoritative server.
+    /// Starts the AuthDNS of a server elsewhere: here, or by agents; none behind an authoritative server.
     fn authdns_for(
         &self,
         afar: &Afar,
         point: &Point,
         asked: &QuestionPlan,
-    ) -> Result<(Option<Upstream>, Option<SharedAgent>), Shortfall> {
+    ) -> Result<(Option<Upstream>, Vec<SharedAgent>), Shortfall> {
         if point.settings.role == Role::Authoritative {
-            return Ok((None, None));
+            return Ok((None, Vec::new()));
         }
-        if afar.places.auth.v4.is_loopback() {
+        if afar.places.auth.iter().any(|place| place.v4.is_loopback()) {
             let why = "servers ask their AuthDNS over IPv4, and its host has no such address: give --auth-address";
             return Err(Shortfall::Cannot(why.to_owned()));
         }
         let serves = Serves::of(point);
-        if let Some(auth) = afar.start_authdns(serves, asked)? {
-            return Ok((None, Some(auth)));
+        let agents = afar.start_authdns(serves, asked)?;
+        if !agents.is_empty() {
+            return Ok((None, agents));
         }
         let (namespace, pref64) = (&asked.namespace, asked.pref64);
         let started = authdns::start(serves, namespace, pref64, &afar.testbed, self.lab, self.dir);
         let process = started.map_err(|e| Shortfall::Failed(e.to_string()))?;
-        Ok((Some(Upstream::AuthDns(process)), None))
+        Ok((Some(Upstream::AuthDns(process)), Vec::new()))
     }
 
     /// Starts a server elsewhere and stops it.
@@ -238,6 +247,12 @@ impl Session<'_> {
             afar.host()
         );
         cell.record.note(note);
+        let several = afar.places.auth.len();
+        if several > 1 && settings.role != Role::Authoritative {
+            cell.record.note(format!(
+                "the server was given {several} AuthDNS with all names each; what each had is in each trial"
+            ));
+        }
         self.note_testers(cell);
         let found = self.measure_started(v, cell, started, notify)?;
         self.visited(v, cell, &found, notify);

@@ -70,6 +70,10 @@ impl RunOptions {
                 let why = format!("{why}; ask for `auto` to let sockets carry such trials");
                 return Err(experiment.bad(point, key, why));
             }
+            if self.elsewhere.remotes.auth.len() > 1 {
+                let why = "its programs ask one AuthDNS in the self-test: ask for `sockets`";
+                return Err(experiment.bad(point, "tester.engine", why.to_owned()));
+            }
             if self.path == Some(Path::HostOffload) {
                 let why = "it sends each query as a packet: leave --path host-offload out";
                 return Err(experiment.bad(point, "tester.engine", why.to_owned()));

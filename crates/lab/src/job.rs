@@ -28,7 +28,7 @@ use record::{Trial, TrialRequest};
 use crate::enter::JOB;
 use crate::handover::Pipes;
 
-pub use hosts::{BadHosts, Hosts, PartHost};
+pub use hosts::{BadHosts, Hosts, MOST_AUTHDNS, PartHost};
 pub use message::{Answer, Ask};
 
 /// Time within which all ranks must have started.

@@ -1,11 +1,11 @@
 //! The self-test of a run: the Measurer against the AuthDNS over their own link, at the rate of RFC 8219 section 9.2, then
-//! for a second against a server of known behaviour.
+//! for a second against a server of known behaviour. Of several AuthDNS each is asked the same part of the queries.
 
 use experiment::verify::behaviour_checks;
 use experiment::{Bench, BenchError, Method, VerifyPlan, certify};
 use measure::{Nanos, Qps, Transport};
 use record::request::Workload;
-use record::{Certificate, Check, EngineKind, TrialRecord};
+use record::{Certificate, Check, EngineKind, TrialRecord, TrialRequest};
 use wire::{Namespace as Names, Qtype};
 
 use crate::afar::Afar;
@@ -144,8 +144,10 @@ impl Session<'_> {
         };
         let bench = match self.away_authdns(serves, &asked)? {
             Some((afar, away)) => {
-                let (here, base) = (&afar.testbed, base(afar.authdns_address()));
-                LabBench::elsewhere(self.lab, here, dir, base, None, away)
+                let mut addresses = afar.authdns_addresses().into_iter().take(away.auth.len());
+                let first = addresses.next().expect("an AuthDNS was started");
+                let base = TrialRequest { also: addresses.collect(), ..base(first) };
+                LabBench::elsewhere(self.lab, &afar.testbed, dir, base, None, away)
             }
             None => {
                 let authdns = authdns::start(serves, &namespace, pref64, testbed, self.lab, dir)?;
@@ -156,7 +158,7 @@ impl Session<'_> {
         Ok(bench.watched_by(self.options.watcher.clone()))
     }
 
-    /// Starts an AuthDNS on the third host for the Measurer, if the servers ask one there.
+    /// Starts the AuthDNS on hosts of their own for the Measurer, if the servers ask them there.
     fn away_authdns(
         &self,
         serves: Serves,
@@ -165,10 +167,12 @@ impl Session<'_> {
         let Some(afar) = &self.afar else { return Ok(None) };
         let failed = |why: String| RunError::SelfTest(BenchError::Failed(why));
         let auth = afar.start_authdns(serves, asked).map_err(|e| failed(e.to_string()))?;
-        let Some(auth) = auth else { return Ok(None) };
+        if auth.is_empty() {
+            return Ok(None);
+        }
         let outside = Some(Namespace::own().map_err(|e| failed(e.to_string()))?);
         let testers = self.options.elsewhere.job();
-        Ok(Some((afar, Away { outside, auth: Some(auth), testers, ..Away::default() })))
+        Ok(Some((afar, Away { outside, auth, testers, ..Away::default() })))
     }
 }
 

@@ -450,7 +450,7 @@ impl Installed {
         let threads = service.threads.unwrap_or(cpus.count());
         let zone = service.origin.as_ref().unwrap_or(service.namespace.zone()).to_string();
         let zone_file = service.zone_file.as_ref().map(|path| path.display().to_string());
-        let upstream = testbed.place(Host::Auth, Host::Dut, PORT);
+        let upstreams = testbed.upstreams();
         Setting {
             role: service.role,
             cpus: cpus.to_string(),
@@ -461,7 +461,8 @@ impl Installed {
             reverse_zone: reverse_zone(&service.namespace),
             pref64: service.pref64.to_string(),
             listen: stage.listening(port),
-            upstream,
+            upstream: upstreams[0],
+            upstreams,
             devices: [Host::Tester, Host::Auth].map(Host::interface).to_vec(),
             zone_file: zone_file.unwrap_or_default(),
             variables: self.adapter.with_defaults(&service.variables),
@@ -489,6 +490,7 @@ impl Installed {
             pref64: String::new(),
             listen: listening(PORT),
             upstream: listening(PORT),
+            upstreams: vec![listening(PORT)],
             devices: vec!["lo".to_owned()],
             behind: None,
             zone_file: String::new(),

@@ -5,7 +5,7 @@
 //! they leave ends with the agent.
 
 use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::agent::{
     Asked, AuthDnsPart, Certified, Collected, Launched, NotStarted, Order, Part, Place, Reply,
     ServerPart, Source,
 };
-use crate::authdns;
+use crate::authdns::{self, Serves};
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::Lab;
 use crate::limit::CpuLimit;
@@ -58,7 +58,12 @@ struct Running {
 #[derive(Debug)]
 enum What {
     Server(Server),
-    AuthDns(Process),
+    AuthDns {
+        process: Process,
+        /// Where, and by the name of which zone, it tells how many messages it got; absent where a question would change what it
+        /// does next.
+        tells: Option<Box<(SocketAddr, Name)>>,
+    },
 }
 
 impl<'a> ServerHost<'a> {
@@ -103,7 +108,18 @@ impl<'a> ServerHost<'a> {
         match self.running.as_ref().map(|running| &running.what) {
             None => Vec::new(),
             Some(What::Server(server)) => server.pids(),
-            Some(What::AuthDns(process)) => vec![process.pid()],
+            Some(What::AuthDns { process, .. }) => vec![process.pid()],
+        }
+    }
+
+    /// Returns the number of messages that an AuthDNS has got since it was started, the question of this call included; `None` of
+    /// another part, and if it does not say.
+    pub fn queries(&self) -> Option<u64> {
+        match self.running.as_ref().map(|running| &running.what) {
+            Some(What::AuthDns { tells: Some(tells), .. }) => {
+                authdns::messages(tells.0, &tells.1).ok()
+            }
+            _ => None,
         }
     }
 
@@ -120,7 +136,7 @@ impl<'a> ServerHost<'a> {
         drop(running.limit);
         match running.what {
             What::Server(server) => server.stop(),
-            What::AuthDns(mut process) => {
+            What::AuthDns { mut process, .. } => {
                 process.stop(Signal::SIGTERM, GRACE);
             }
         }
@@ -143,7 +159,11 @@ impl<'a> ServerHost<'a> {
         }
         let plan = QuestionPlan::of(&part.asked)?;
         let cpus = part.cpus.of(self.lab.allowed_cpus())?;
-        let testbed = self.testbed(&cpus, Places { dut: part.listen, auth: part.upstream })?;
+        if part.upstreams.is_empty() {
+            return Err("the order names no AuthDNS".to_owned().into());
+        }
+        let places = Places { dut: part.listen, auth: part.upstreams.clone() };
+        let testbed = self.testbed(&cpus, places)?;
         let certified = part.certificate.as_ref().map(|c| self.write_certificate(c)).transpose()?;
         let (transport, given) = (part.transport, part.variables.clone());
         let variables = installed
@@ -178,13 +198,16 @@ impl<'a> ServerHost<'a> {
     fn start_authdns(&mut self, part: &AuthDnsPart) -> Result<Launched, NotStarted> {
         let plan = QuestionPlan::of(&part.asked)?;
         let cpus = part.cpus.of(self.lab.allowed_cpus())?;
-        let testbed = self.testbed(&cpus, Places { dut: NOWHERE, auth: part.listen })?;
+        let testbed = self.testbed(&cpus, Places { dut: NOWHERE, auth: vec![part.listen] })?;
         let began = Instant::now();
         let (namespace, dir) = (&plan.namespace, self.dir.path());
         let started = authdns::start(part.serves, namespace, plan.pref64, &testbed, self.lab, dir);
         let process = started.map_err(|e| e.to_string())?;
         let (loaded_s, listed) = (began.elapsed().as_secs_f64(), cpus.cpus().to_vec());
-        self.running = Some(Running { what: What::AuthDns(process), cpus, limit: None });
+        // Of a known behaviour each reply counts.
+        let at = (part.listen.v4, part.listen.port).into();
+        let tells = (part.serves != Serves::Truth).then(|| Box::new((at, *namespace.zone())));
+        self.running = Some(Running { what: What::AuthDns { process, tells }, cpus, limit: None });
         Ok(Launched { loaded_s, cpus: listed, ..Launched::default() })
     }
 
@@ -193,7 +216,7 @@ impl<'a> ServerHost<'a> {
         let memory = memory(&self.pids())[0].1;
         let (alive, log) = match &mut self.running.as_mut()?.what {
             What::Server(server) => (server.check().is_ok(), server.tail()),
-            What::AuthDns(process) => (process.check().is_ok(), process.tail()),
+            What::AuthDns { process, .. } => (process.check().is_ok(), process.tail()),
         };
         Some(Collected { alive, log: log.0, memory })
     }
@@ -209,7 +232,7 @@ impl<'a> ServerHost<'a> {
         let testbed = Testbed::here(
             self.lab,
             plan(self.lab.allowed_cpus()),
-            Places { dut: NOWHERE, auth: NOWHERE },
+            Places { dut: NOWHERE, auth: vec![NOWHERE] },
         );
         let io = |e: TestbedError| ServerError::Io {
             path: "the network".to_owned(),

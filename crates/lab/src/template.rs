@@ -47,8 +47,10 @@ pub(crate) struct Setting {
     pub(crate) pref64: String,
     /// Addresses and port on which it must listen.
     pub(crate) listen: Place,
-    /// Addresses and port of the AuthDNS.
+    /// Addresses and port of the AuthDNS, the first one if there are several.
     pub(crate) upstream: Place,
+    /// Addresses and ports of all AuthDNS: each has all names.
+    pub(crate) upstreams: Vec<Place>,
     /// Network devices of its host.
     pub(crate) devices: Vec<String>,
     /// Addresses and port of the server behind it; present only for a front.
@@ -96,6 +98,7 @@ impl Setting {
             pref64: "2001:db8:64::/96".to_owned(),
             listen: place,
             upstream: place,
+            upstreams: vec![place],
             devices: vec!["lan0".to_owned()],
             behind: front.then_some(place),
             zone_file: "/tmp/run/zone".to_owned(),

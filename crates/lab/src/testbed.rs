@@ -136,12 +136,12 @@ pub struct TestbedPlan {
 }
 
 /// Addresses of real hosts, in place of those of the links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     /// Addresses of the server under test; its port is that of its adapter.
     pub dut: Place,
-    /// Addresses and port of the AuthDNS.
-    pub auth: Place,
+    /// Addresses and port of each AuthDNS; there is one at least.
+    pub auth: Vec<Place>,
 }
 
 /// Hosts and links, up and connected.
@@ -244,7 +244,11 @@ impl Testbed {
     ///
     /// # Errors
     /// If the network cannot be read.
+    ///
+    /// # Panics
+    /// If there is no place of an AuthDNS.
     pub fn here(lab: &Lab, cpus: CpuPlan, places: Places) -> Result<Self, TestbedError> {
+        assert!(!places.auth.is_empty(), "an AuthDNS has a place");
         let allowed = lab.allowed_cpus().clone();
         let own = |name| move |source| TestbedError::Namespace { name, source };
         let make = |host: Host| Namespace::own().map_err(own(host.name()));
@@ -270,8 +274,16 @@ impl Testbed {
     pub(crate) fn place(&self, host: Host, client: Host, port: u16) -> Place {
         match (&self.places, host) {
             (None, _) => Place { v4: address_v4(host, client), v6: address_v6(host, client), port },
-            (Some(places), Host::Auth) => places.auth,
+            (Some(places), Host::Auth) => places.auth[0],
             (Some(places), Host::Dut | Host::Tester) => Place { port, ..places.dut },
+        }
+    }
+
+    /// Returns the addresses and the port of each AuthDNS for the server under test; on links of the testbed there is one.
+    pub(crate) fn upstreams(&self) -> Vec<Place> {
+        match &self.places {
+            None => vec![self.place(Host::Auth, Host::Dut, PORT)],
+            Some(places) => places.auth.clone(),
         }
     }
 

@@ -82,6 +82,7 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         authdns_busy: Some(auth.busy.max(auth.busiest_thread)),
         authdns_waited: known.shared.then_some(auth.run_delay),
         authdns_drops: drops(Host::Auth),
+        authdns_host: None,
         dut_busy: of_server(server_busy(
             dut,
             known.testbed.cpus(Host::Dut).count(),

@@ -140,6 +140,8 @@ pub struct Evidence {
     pub authdns_waited: Option<f64>,
     /// Datagrams dropped in the AuthDNS's receive queues.
     pub authdns_drops: u64,
+    /// Host of the AuthDNS, if there are several; the others had less to do and dropped nothing, or less.
+    pub authdns_host: Option<String>,
     /// Busy share of the DUT's cores by its own work, or of its busiest thread.
     pub dut_busy: Option<f64>,
     /// Share of the DUT's cores that others used.
@@ -245,7 +247,8 @@ impl Evidence {
             Side::AuthDns => (self.authdns_drops, self.authdns_busy),
             Side::Dut => (self.dut_drops, self.dut_busy),
         };
-        LimiterProof::ReceiveDrops { side, datagrams, busy, cpus: self.cpus_of(side) }
+        let (cpus, host) = (self.cpus_of(side), self.host_of(side));
+        LimiterProof::ReceiveDrops { side, datagrams, busy, cpus, host }
     }
 
     /// The proof by the cores of `side`, with its counterpart that had time left.
@@ -255,8 +258,12 @@ impl Evidence {
             Side::AuthDns => (self.authdns_busy, self.authdns_waited, self.dut_busy),
             Side::Dut => (self.dut_busy, None, self.authdns_busy),
         };
-        let (share, cpus) = (share.unwrap_or(0.0), self.cpus_of(side));
-        LimiterProof::Busy { side, share, waited, counterpart, cpus }
+        let (share, cpus, host) = (share.unwrap_or(0.0), self.cpus_of(side), self.host_of(side));
+        LimiterProof::Busy { side, share, waited, counterpart, cpus, host }
+    }
+
+    fn host_of(&self, side: Side) -> Option<String> {
+        self.authdns_host.clone().filter(|_| side == Side::AuthDns)
     }
 
     fn cpus_of(&self, side: Side) -> Vec<usize> {

@@ -25,6 +25,9 @@ pub enum LimiterProof {
         /// Cores of the side; empty where they are not known.
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         cpus: Vec<usize>,
+        /// Host of the side; absent where there is only one.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        host: Option<String>,
     },
     /// Links dropped packets.
     LinkDrops {
@@ -47,6 +50,9 @@ pub enum LimiterProof {
         /// Cores of the side; empty where they are not known.
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         cpus: Vec<usize>,
+        /// Host of the side; absent where there is only one.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        host: Option<String>,
     },
     /// The Tester was ready to run and did not, or others used its cores.
     Waited {
@@ -60,15 +66,16 @@ pub enum LimiterProof {
 impl fmt::Display for LimiterProof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LimiterProof::ReceiveDrops { side, datagrams, busy, cpus } => {
-                write!(f, "{datagrams} datagrams dropped in the {side}'s receive queues")?;
+            LimiterProof::ReceiveDrops { side, datagrams, busy, cpus, host } => {
+                let on = on(host);
+                write!(f, "{datagrams} datagrams dropped in the {side}'s receive queues{on}")?;
                 let Some(busy) = busy else { return Ok(()) };
                 write!(f, ", {} busy {:.0} % of the time", cores("its", cpus), busy * 100.0)
             }
             LimiterProof::LinkDrops { packets } => write!(f, "{packets} packets dropped on links"),
-            LimiterProof::Busy { side, share, waited, counterpart, cpus } => {
-                let whose = cores(&format!("the {side}'s"), cpus);
-                write!(f, "{whose} busy {:.0} % of the time", share * 100.0)?;
+            LimiterProof::Busy { side, share, waited, counterpart, cpus, host } => {
+                let (whose, on) = (cores(&format!("the {side}'s"), cpus), on(host));
+                write!(f, "{whose}{on} busy {:.0} % of the time", share * 100.0)?;
                 if let Some(waited) = waited {
                     write!(f, " and waited for {:.0} %", waited * 100.0)?;
                 }
@@ -84,6 +91,11 @@ impl fmt::Display for LimiterProof {
             ),
         }
     }
+}
+
+/// Names the host, if there are several.
+fn on(host: &Option<String>) -> String {
+    host.as_ref().map_or(String::new(), |host| format!(" on {host}"))
 }
 
 /// Names cores: `its core 1`, `the server's cores 1, 2`; `its cores` where they are not known.
@@ -102,16 +114,35 @@ mod tests {
 
     #[test]
     fn proofs_have_stable_names_and_a_sentence() {
-        let drops =
-            |side, busy, cpus| LimiterProof::ReceiveDrops { side, datagrams: 7, busy, cpus };
+        let drops = |side, busy, cpus| LimiterProof::ReceiveDrops {
+            side,
+            datagrams: 7,
+            busy,
+            cpus,
+            host: None,
+        };
         let busy = |side, share, waited, counterpart, cpus| LimiterProof::Busy {
             side,
             share,
             waited,
             counterpart,
             cpus,
+            host: None,
+        };
+        let of_several = LimiterProof::Busy {
+            side: Side::AuthDns,
+            share: 0.97,
+            waited: None,
+            counterpart: Some(0.5),
+            cpus: vec![0],
+            host: Some("b.test".to_owned()),
         };
         let table = [
+            (
+                of_several,
+                r#"{"by":"busy","side":"authdns","share":0.97,"counterpart":0.5,"cpus":[0],"host":"b.test"}"#,
+                "the AuthDNS's core 0 on b.test busy 97 % of the time, the server 50 %",
+            ),
             (
                 drops(Side::Dut, Some(0.97), vec![1]),
                 r#"{"by":"receive-drops","side":"dut","datagrams":7,"busy":0.97,"cpus":[1]}"#,

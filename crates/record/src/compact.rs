@@ -56,6 +56,11 @@ impl Trial {
                 *value = significant(*value, CPU_DIGITS);
             }
         }
+        for auth in &mut self.authdns {
+            for value in [&mut auth.busy, &mut auth.longest_stall_ms] {
+                *value = significant(*value, CPU_DIGITS);
+            }
+        }
         let kept = &mut self.disturbances;
         let most = if void || failed { MAX_OF_FAILED } else { MAX_DISTURBANCES };
         kept.lost.truncate(MAX_OF_FAILED);

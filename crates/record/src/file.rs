@@ -246,6 +246,7 @@ mod tests {
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
             targets: Vec::new(),
+            authdns: Vec::new(),
             merged: None,
             conditions: Conditions::default(),
             warnings: Vec::new(),

@@ -79,7 +79,9 @@ pub use series::{Figure, Series};
 pub use snapshot::Snapshot;
 pub use source::{of_trial, read_run};
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
-pub use testbed::{Choices, CustomHow, CustomServer, DutHost, PacketSteering, TestbedFacts};
+pub use testbed::{
+    AuthHost, Choices, CustomHow, CustomServer, DutHost, PacketSteering, TestbedFacts,
+};
 pub use times::Times;
 pub use trace::{
     TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates, TraceSeries, TraceStats,
@@ -87,8 +89,8 @@ pub use trace::{
 };
 pub use transfers::{TransferCount, TransferCounts, Transfers};
 pub use trial::{
-    AgreedStart, Conditions, Cpu, Drops, Octets, Second, Step, Steps, TargetOutcome, Trial,
-    Voidness,
+    AgreedStart, AuthDnsShare, Conditions, Cpu, Drops, Octets, Second, Step, Steps, TargetOutcome,
+    Trial, Voidness,
 };
 pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 

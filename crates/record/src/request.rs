@@ -46,8 +46,8 @@ pub struct TrialRequest {
     pub version: u32,
     /// Address and port of the server.
     pub target: SocketAddr,
-    /// Further servers that are queried at the same time, each by workers and sockets of its own: a closed loop over
-    /// UDP only, whose window they share with the target equally.
+    /// Further servers that are queried at the same time, over UDP. In a closed loop each has workers and sockets of its own, and the
+    /// same part of the window; in an open loop the sockets of each worker go to the target and to them in turn.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub also: Vec<SocketAddr>,
     /// Engine that carries the messages.
@@ -232,6 +232,11 @@ impl TrialRequest {
     /// Returns all servers: the target, then the further ones.
     pub fn targets(&self) -> impl Iterator<Item = SocketAddr> + Clone + '_ {
         std::iter::once(self.target).chain(self.also.iter().copied())
+    }
+
+    /// Returns the number of servers that have workers of their own: all in a closed loop; in an open one they share all workers.
+    pub fn loops(&self) -> usize {
+        if self.pacing.is_open_loop() { 1 } else { 1 + self.also.len() }
     }
 
     /// Copies everything from `spec` except the names, whose range is counted in different ways.

@@ -197,9 +197,22 @@ pub struct DutHost {
     /// Addresses at which the servers ask the AuthDNS; those of its host if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub auth_addresses: Vec<IpAddr>,
-    /// Cores of the AuthDNS on a host of its own; all that it may use there if empty.
+    /// Further hosts of an AuthDNS beside `auth`, which all have all names.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub more_auth: Vec<AuthHost>,
+    /// Cores of an AuthDNS on a host of its own; all that it may use there if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub auth_cpus: Vec<usize>,
+}
+
+/// Host of an AuthDNS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuthHost {
+    /// Name or address, with a user before `@` or without.
+    pub host: String,
+    /// Addresses at which the servers ask this AuthDNS; those of its host if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub addresses: Vec<IpAddr>,
 }
 
 /// A custom server of the user.
@@ -280,13 +293,17 @@ impl Choices {
         words.extend(self.link.map(|link| ("asked link".to_owned(), link.to_string())));
         words.extend(self.path.map(|path| ("asked path".to_owned(), path.to_string())));
         words.extend(self.engine.map(|e| ("asked engine".to_owned(), e.to_string())));
-        if let Some(DutHost { host, process, auth, .. }) = &self.dut {
+        if let Some(DutHost { host, process, auth, more_auth, .. }) = &self.dut {
             let dut = match process {
                 Some(process) => format!("{host}, processes {process}"),
                 None => host.clone(),
             };
             words.insert("host of the server".to_owned(), dut);
-            words.extend(auth.clone().map(|auth| ("host of the AuthDNS".to_owned(), auth)));
+            let more = more_auth.iter().map(|more| more.host.as_str());
+            let hosts: Vec<&str> = auth.as_deref().into_iter().chain(more).collect();
+            if !hosts.is_empty() {
+                words.insert("host of the AuthDNS".to_owned(), hosts.join(", "));
+            }
         }
         let testers = self.testers.map(|count| format!("{count} on other hosts"));
         words.extend(testers.map(|testers| ("Testers".to_owned(), testers)));

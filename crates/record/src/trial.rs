@@ -108,6 +108,9 @@ pub struct Trial {
     /// Outcome of the queries to each server, in the order of the request; empty for a single server.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub targets: Vec<TargetOutcome>,
+    /// What each AuthDNS on a host of its own did, in the order of the hosts; empty without such hosts.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub authdns: Vec<AuthDnsShare>,
     /// Parts of a trial that was merged from those of several Testers; absent for one Tester.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub merged: Option<Merged>,
@@ -128,6 +131,22 @@ pub struct TargetOutcome {
     pub valid: u64,
     /// Number of queries without a valid reply in time.
     pub bad: u64,
+}
+
+/// What an AuthDNS on a host of its own did in a trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AuthDnsShare {
+    /// Its host, as the user names it.
+    pub host: String,
+    /// Number of messages that it got; absent where it did not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub queries: Option<u64>,
+    /// Busy share (0 to 1) of its cores or of its busiest thread, in the time of sending.
+    pub busy: f64,
+    /// Number of datagrams and packets that its host received and dropped.
+    pub receive_drops: u64,
+    /// Longest stall of one of its cores, in milliseconds; 0 without one.
+    pub longest_stall_ms: f64,
 }
 
 impl Trial {

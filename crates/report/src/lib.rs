@@ -2,6 +2,7 @@
 //! so that every report can be rebuilt from its record.
 
 mod answers;
+mod auth_hosts;
 mod cells;
 mod checks;
 mod clients;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use measure::warning::summarise;
 use record::{CellRecord, Certificate, Run};
 
+use crate::auth_hosts;
 use crate::cells;
 use crate::checks::{certified, check_line};
 use crate::merged;
@@ -39,6 +40,9 @@ pub fn run(run: &Run) -> String {
     }
     for line in merged::testers(run) {
         let _ = writeln!(out, "Testers: {line}");
+    }
+    for line in auth_hosts::lines(run) {
+        let _ = writeln!(out, "AuthDNS: {line}");
     }
     if let Some(file) = &run.plan.certificate {
         let _ = writeln!(out, "{}", certified(file));
@@ -226,6 +230,7 @@ mod tests {
                     waited: None,
                     counterpart: Some(0.4),
                     cpus: vec![1],
+                    host: None,
                 };
                 trial.limiter_proof = (*limiter == Limiter::Dut && !passed).then_some(busy);
                 trial.outstanding = Some(Outstanding { middle: 10.0, end: 12.0, allowed: 20.0 });

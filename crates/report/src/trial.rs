@@ -7,6 +7,7 @@ use measure::stall::Side;
 use measure::warning;
 use record::{Connections, EngineKind, Times, Trial, TrialRecord};
 
+use crate::auth_hosts;
 use crate::merged;
 use crate::view::{thousands, time_us};
 
@@ -184,6 +185,9 @@ fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
             &format!("cpu {role}"),
             format!("{:.0} % of its cores{delay}{others}", cpu.busy * 100.0),
         );
+    }
+    for share in &t.authdns {
+        line("AuthDNS", format!("{}: {}", share.host, auth_hosts::one(share)));
     }
 }
 

@@ -92,7 +92,7 @@ impl Setup {
             |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / cores as f64;
         let open_loop = self.request.pacing.is_open_loop();
         // Workers that share a core wait for each other.
-        let run_delay = run_delay.map(of_cores).filter(|_| self.request.also.is_empty());
+        let run_delay = run_delay.map(of_cores).filter(|_| self.request.loops() == 1);
         let mut evidence = Evidence {
             // An open loop spins; its schedule shows whether it keeps up.
             tester_busy: (!open_loop && sockets.wait != WaitFor::Spin).then(|| of_cores(cpu)),
@@ -148,10 +148,10 @@ impl Setup {
         trial
     }
 
-    /// Returns the outcome of the queries to each of several servers; empty for a single one. The workers are assigned
-    /// to the servers in turn.
+    /// Returns the outcome of the queries to each of several servers; empty for a single one, and where they share the workers. Those of
+    /// a closed loop are assigned to the servers in turn.
     pub(crate) fn of_each_target(&self, reports: &[Report]) -> Vec<TargetOutcome> {
-        let servers = 1 + self.request.also.len();
+        let servers = self.request.loops();
         if servers == 1 {
             return Vec::new();
         }
@@ -317,6 +317,7 @@ impl Setup {
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
             targets: Vec::new(),
+            authdns: Vec::new(),
             merged: None,
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),

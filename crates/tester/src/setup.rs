@@ -123,8 +123,8 @@ impl Setup {
         if self.kernel.is_some() {
             return refuse("the engine `kernel` sends whole loads; use the engine `sockets`");
         }
-        if !request.also.is_empty() {
-            return refuse("a slice has one server");
+        if request.loops() > 1 {
+            return refuse("a slice of a closed loop has one server");
         }
         if request.goal.is_some() {
             return refuse("a goal is for all slices together: give it to `dnsdyno merge`");
@@ -150,8 +150,8 @@ impl Setup {
         }
     }
 
-    /// Refuses further servers of another family than the target's, and any unless the load is a closed loop over UDP
-    /// with a place of its window for each.
+    /// Refuses further servers of another family than the target's, and any unless the load is over UDP; in a closed loop each needs a
+    /// place of the window.
     fn check_targets(&self) -> Result<(), Invalid> {
         let TrialRequest { target, also, pacing, .. } = &self.request;
         let bad = |why: String| Err(Invalid::value("also", why));
@@ -162,18 +162,18 @@ impl Setup {
             return bad(format!("{other} and the target {target} are of different families"));
         }
         let servers = 1 + also.len();
-        match pacing {
-            Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. }
-                if self.connections.is_none() =>
-            {
-                if (*outstanding as usize) < self.worker_cpus().len() {
-                    return bad(format!(
-                        "a window of {outstanding} queries has no place for each of {servers} servers"
-                    ));
-                }
-                Ok(())
-            }
-            _ => bad("several servers are queried by a closed loop over UDP only".to_owned()),
+        let replay = matches!(self.workload, WorkloadPlan::Replay(_));
+        let lockstep = matches!(pacing, Pacing::LockStep { .. });
+        if self.connections.is_some() || replay || lockstep {
+            return bad(
+                "several servers are queried over UDP only, by a window or at a rate".to_owned()
+            );
+        }
+        match pacing.outstanding() {
+            Some(outstanding) if (outstanding as usize) < self.worker_cpus().len() => bad(format!(
+                "a window of {outstanding} queries has no place for each of {servers} servers"
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -260,7 +260,7 @@ impl Setup {
         // Those of the other Testers too.
         let all = self.request.slice.workers(workers as u32) as usize;
         let needed = sockets_for(&self.request.pacing, self.request.timeout, all as u32);
-        // Each server has its own workers, and its own ports.
+        // Each server has its own ports.
         let servers = 1 + self.request.also.len();
         let ports = PORTS_PER_DUT_CORE * self.request.dut_cpus.len().max(1) * servers;
         let sockets = &self.request.sockets;
@@ -271,13 +271,15 @@ impl Setup {
             // More are needed from a million queries a second on.
             (_, None, None) => needed.max(ports.div_ceil(all)),
         };
-        wanted.clamp(1, udp::MAX_SOCKETS)
+        // Servers that share the workers have the same number of sockets.
+        let shared = servers / self.request.loops();
+        wanted.next_multiple_of(shared).clamp(1, udp::MAX_SOCKETS)
     }
 
     /// Makes the engines, one for each worker.
     pub(crate) fn engines(&self, workers: usize) -> Result<Vec<UdpEngine>, TesterError> {
         let TrialRequest { target, sockets, .. } = &self.request;
-        let targets = self.request.targets().cycle();
+        let targets: Vec<SocketAddr> = self.request.targets().collect();
         let each = self.sockets_per_worker(workers);
         let anywhere: IpAddr = if target.is_ipv4() {
             Ipv4Addr::UNSPECIFIED.into()
@@ -299,8 +301,16 @@ impl Setup {
             all.iter_mut().zip(ports).for_each(|(source, port)| source.set_port(port));
         }
         let own = (0..workers as u32).map(|worker| slice.worker(worker) as usize);
-        let engines = own.map(|worker| &all[worker * each..(worker + 1) * each]).zip(targets);
-        engines.map(|(sources, target)| Ok(UdpEngine::client(target, sources, options)?)).collect()
+        let own = own.map(|worker| &all[worker * each..(worker + 1) * each]).enumerate();
+        let engine = |(worker, sources): (usize, &[SocketAddr])| -> Result<_, TesterError> {
+            let mut engine = UdpEngine::new(options)?;
+            for (socket, source) in sources.iter().enumerate() {
+                let turn = if self.request.loops() > 1 { worker } else { socket };
+                engine.connect(targets[turn % targets.len()], *source)?;
+            }
+            Ok(engine)
+        };
+        own.map(engine).collect()
     }
 
     /// Returns the plan of `worker` among `workers`, for an engine with that number of sockets. In a slice of a load they are
@@ -387,7 +397,7 @@ impl Setup {
         }
         let least = self.connections.as_ref().map_or(1, |c| c.least_workers(sys::open_files()));
         // Workers that exist only for their open files, or for their server, share a core.
-        let count = cpus.len().max(least).next_multiple_of(1 + self.request.also.len());
+        let count = cpus.len().max(least).next_multiple_of(self.request.loops());
         cpus.into_iter().cycle().take(count).collect()
     }
 }

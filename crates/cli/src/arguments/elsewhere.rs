@@ -1,11 +1,12 @@
 //! The hosts of a run that are elsewhere: servers are started there by their adapters, and probed.
 
-use std::net::IpAddr;
+use std::net::{AddrParseError, IpAddr};
+use std::str::FromStr;
 
 use anyhow::bail;
 use clap::Args;
 use lab::agent::{Remotes, Task};
-use lab::job::Hosts;
+use lab::job::{Hosts, MOST_AUTHDNS};
 use lab::{CpuList, DutHost, Elsewhere};
 
 use crate::arguments::dut::DutArgs;
@@ -29,22 +30,29 @@ pub(crate) struct ElsewhereArgs {
     /// Cores of that host for the server [default: all]
     #[arg(long, value_name = "LIST")]
     dut_cpus: Option<CpuList>,
-    /// A third host for the AuthDNS, reached by ssh [default: it runs here]
+    /// A third host for the AuthDNS, reached by ssh; may be repeated: each AuthDNS has all names, and the server asks all of them
+    /// [default: it runs here]
     #[arg(long, value_name = "[USER@]HOST", value_parser = remote::host, requires = "dut", conflicts_with = "dut_process")]
-    auth: Option<String>,
-    /// Addresses at which the server asks the AuthDNS [default: those by which ssh reached its host; of this host those that
-    /// reach the server]
-    #[arg(
-        long,
-        value_name = "IP,...",
-        value_delimiter = ',',
-        requires = "dut",
-        conflicts_with = "dut_process"
-    )]
-    auth_address: Vec<IpAddr>,
+    auth: Vec<String>,
+    /// Addresses at which the server asks the AuthDNS; of several once for each --auth [default: those by which ssh reached its
+    /// host; of this host those that reach the server]
+    #[arg(long, value_name = "IP,...", requires = "dut", conflicts_with = "dut_process")]
+    auth_address: Vec<Addresses>,
     /// Cores of that host for the AuthDNS [default: all]
     #[arg(long, value_name = "LIST")]
     auth_cpus: Option<CpuList>,
+}
+
+/// Addresses of one host.
+#[derive(Clone, Debug)]
+struct Addresses(Vec<IpAddr>);
+
+impl FromStr for Addresses {
+    type Err = AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, AddrParseError> {
+        text.split(',').map(str::parse).collect::<Result<_, _>>().map(Addresses)
+    }
 }
 
 impl ElsewhereArgs {
@@ -58,18 +66,38 @@ impl ElsewhereArgs {
             all.dut = self.dut.with_host(&dut.host);
             all.dut_address.clone_from(&dut.addresses);
         }
-        if let Some(auth) = file.and_then(|file| file.auth.as_ref()) {
-            all.auth = Some(auth.host.clone());
-            all.auth_address.clone_from(&auth.addresses);
+        if let Some(file) = file.filter(|file| !file.auth.is_empty()) {
+            all.auth = file.auth.iter().map(|auth| auth.host.clone()).collect();
+            let addresses = file.auth.iter().map(|auth| Addresses(auth.addresses.clone()));
+            all.auth_address = addresses.collect();
         }
         all.dut.check_host()?;
+        all.check_auth()?;
         if all.dut_cpus.is_some() && !all.dut.is_given() {
             bail!("--dut-cpus needs the host of a server: give --dut");
         }
-        if all.auth_cpus.is_some() && all.auth.is_none() {
+        Ok(all)
+    }
+
+    /// Refuses hosts of several AuthDNS that cannot be told apart.
+    fn check_auth(&self) -> anyhow::Result<()> {
+        let (hosts, addresses) = (self.auth.len(), self.auth_address.len());
+        if self.auth_cpus.is_some() && hosts == 0 {
             bail!("--auth-cpus needs the host of the AuthDNS: give --auth");
         }
-        Ok(all)
+        if hosts > MOST_AUTHDNS {
+            bail!("--auth: there are at most {MOST_AUTHDNS}");
+        }
+        let twice = |(number, host): &(usize, &String)| self.auth[..*number].contains(host);
+        if let Some((_, host)) = self.auth.iter().enumerate().find(twice) {
+            bail!(
+                "--auth {host}: this host has an AuthDNS already: each one has a host of its own"
+            );
+        }
+        if hosts > 1 && addresses > 0 && addresses != hosts {
+            bail!("--auth-address: give it once for each --auth, in the same order");
+        }
+        Ok(())
     }
 
     /// Returns the hosts and the ways to them, without agents yet.
@@ -78,15 +106,21 @@ impl ElsewhereArgs {
             starts: !self.dut.watches(),
             addresses: self.dut_address.clone(),
             cpus: self.dut_cpus.clone(),
-            auth_addresses: self.auth_address.clone(),
+            auth_addresses: self.auth_addresses(),
             auth_cpus: self.auth_cpus.clone(),
         });
         Elsewhere { dut, remotes: self.remotes(), ..Elsewhere::default() }
     }
 
+    /// Returns the addresses of each AuthDNS; those of one may be given one by one.
+    fn auth_addresses(&self) -> Vec<Vec<IpAddr>> {
+        let each = self.auth_address.iter().map(|addresses| addresses.0.clone());
+        if self.auth.len() > 1 { each.collect() } else { vec![each.flatten().collect()] }
+    }
+
     /// Returns the ways to the hosts.
     fn remotes(&self) -> Remotes {
-        let auth = self.auth.clone().map(|host| self.dut.to(host, Task::Start));
+        let auth = self.auth.iter().map(|host| self.dut.to(host.clone(), Task::Start)).collect();
         Remotes { dut: self.dut.remote(self.dut_cpus.as_ref()), auth }
     }
 }

@@ -24,8 +24,8 @@ const PROGRAM: &str = "dnsdyno-cluster";
 #[command(next_help_heading = "Several Testers")]
 pub(crate) struct HostsArgs {
     /// Run on the Testers of this file, as one: `tester HOST` on a line for each, and `conductor HOST` unless that is this host; by Open MPI
-    /// and `dnsdyno-cluster`, which is at the same path on all hosts. For `run` also `dut [USER@]HOST IP,...` and `auth [USER@]HOST IP,...`,
-    /// one of each: see --dut and --auth
+    /// and `dnsdyno-cluster`, which is at the same path on all hosts. For `run` also `dut [USER@]HOST IP,...`, and `auth [USER@]HOST IP,...`
+    /// for each AuthDNS: see --dut and --auth
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// Go on with so many Testers if others are lost [default: all]

@@ -82,6 +82,14 @@ impl Watched<'_> {
         }
     }
 
+    /// Returns the number of messages that an AuthDNS has got, the question included; `None` of another server.
+    fn queries(&self) -> Option<u64> {
+        match self {
+            Watched::Known { .. } => None,
+            Watched::Started(host) => host.queries(),
+        }
+    }
+
     /// Looks for the server again, if it was started anew since the last trial.
     fn look_again(&mut self) {
         if let Watched::Known { name, pids, .. } = self
@@ -103,6 +111,8 @@ struct Trial {
     cpus: CpuList,
     probe: HostProbe,
     cores: CoreWatch,
+    /// Messages that an AuthDNS had got before.
+    queries: Option<u64>,
 }
 
 /// The agent: what it watches, and whether a trial runs.
@@ -135,7 +145,10 @@ impl Agent<'_> {
                 self.due = self.due.map(|due| due.min(Instant::now()));
                 self.begin_if_due();
                 match self.trial.take() {
-                    Some(trial) => Reply::Seen(Box::new(trial.end(sending_s))),
+                    Some(trial) => {
+                        let queries = self.watched.queries();
+                        Reply::Seen(Box::new(trial.end(sending_s, queries)))
+                    }
                     None => Reply::Refused { why: "no trial had begun".to_owned() },
                 }
             }
@@ -150,11 +163,11 @@ impl Agent<'_> {
         }
         self.due = None;
         self.watched.look_again();
-        let (pids, cpus) = self.watched.place();
+        let ((pids, cpus), queries) = (self.watched.place(), self.watched.queries());
         let probe = HostProbe::begin(pids.clone(), cpus.clone());
         let sides = cpus.cpus().iter().map(|cpu| (Side::Dut, *cpu));
         let cores = CoreWatch::start(sides);
-        self.trial = Some(Trial { pids, cpus, probe, cores });
+        self.trial = Some(Trial { pids, cpus, probe, cores, queries });
     }
 
     /// Returns how long the next order is waited for at the most.
@@ -189,11 +202,14 @@ impl Agent<'_> {
 }
 
 impl Trial {
-    fn end(self, sending_s: f64) -> Seen {
+    /// Returns what was seen; `queries` is the number of messages that an AuthDNS has got until now.
+    fn end(self, sending_s: f64, queries: Option<u64>) -> Seen {
+        // The second question is one of them.
+        let queries = queries.zip(self.queries).map(|(now, then)| now.saturating_sub(then + 1));
         let disturbances = self.cores.end();
         let (usage, receive_drops) = self.probe.end(sending_s, &disturbances.watched);
         let (alive, cpus) = (alive(&self.pids), self.cpus.cpus().to_vec());
-        Seen { usage, cpus, receive_drops, disturbances, alive }
+        Seen { usage, cpus, receive_drops, queries, disturbances, alive }
     }
 }
 

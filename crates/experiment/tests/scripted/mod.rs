@@ -49,6 +49,7 @@ pub(crate) fn trial(
         experiment_times_ms: Vec::new(),
         probes: Vec::new(),
         targets: Vec::new(),
+        authdns: Vec::new(),
         merged: None,
         conditions: Conditions::default(),
         warnings: Vec::new(),

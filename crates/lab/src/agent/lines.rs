@@ -17,15 +17,15 @@ use crate::enter::LINES;
 pub struct Remotes {
     /// Host of the server under test.
     pub dut: Option<Remote>,
-    /// Host of the AuthDNS.
-    pub auth: Option<Remote>,
+    /// Hosts of the AuthDNS, one for each.
+    pub auth: Vec<Remote>,
 }
 
 /// Lines to the agents of a run.
 #[derive(Debug, Default)]
 pub struct Lines {
     dut: Option<Line>,
-    auth: Option<Line>,
+    auth: Vec<Line>,
 }
 
 /// An agent that the parts of a run share.
@@ -37,14 +37,14 @@ pub struct SharedAgent(Arc<Mutex<Agent>>);
 pub struct Agents {
     /// On the host of the server under test.
     pub dut: Option<SharedAgent>,
-    /// On the host of the AuthDNS.
-    pub auth: Option<SharedAgent>,
+    /// On the hosts of the AuthDNS, one for each.
+    pub auth: Vec<SharedAgent>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 struct AllPassed {
     dut: Option<Passed>,
-    auth: Option<Passed>,
+    auth: Vec<Passed>,
 }
 
 impl Lines {
@@ -53,10 +53,9 @@ impl Lines {
     /// # Errors
     /// If one cannot be started.
     pub fn open(remotes: &Remotes, version: &str) -> Result<Self, AgentError> {
-        let open = |remote: &Option<Remote>| {
-            remote.as_ref().map(|remote| Line::open(remote, version)).transpose()
-        };
-        Ok(Lines { dut: open(&remotes.dut)?, auth: open(&remotes.auth)? })
+        let open = |remote: &Remote| Line::open(remote, version);
+        let dut = remotes.dut.as_ref().map(open).transpose()?;
+        Ok(Lines { dut, auth: remotes.auth.iter().map(open).collect::<Result<_, _>>()? })
     }
 
     /// Returns the variables with which the process in the lab, started next, finds the lines.
@@ -64,11 +63,12 @@ impl Lines {
     /// # Errors
     /// If the pipes cannot be inherited.
     pub fn variables(&self) -> io::Result<Vec<(&'static str, String)>> {
-        if self.dut.is_none() && self.auth.is_none() {
+        if self.dut.is_none() && self.auth.is_empty() {
             return Ok(Vec::new());
         }
-        let pass = |line: &Option<Line>| line.as_ref().map(Line::pass).transpose();
-        let all = AllPassed { dut: pass(&self.dut)?, auth: pass(&self.auth)? };
+        let dut = self.dut.as_ref().map(Line::pass).transpose()?;
+        let all =
+            AllPassed { dut, auth: self.auth.iter().map(Line::pass).collect::<Result<_, _>>()? };
         Ok(vec![(LINES, serde_json::to_string(&all)?)])
     }
 }
@@ -82,14 +82,13 @@ impl Agents {
         let Ok(text) = std::env::var(LINES) else { return Ok(Self::default()) };
         let gone = |_| AgentError::Gone { host: "the agent's host".to_owned() };
         let all: AllPassed = serde_json::from_str(&text).map_err(gone)?;
-        let agent = |passed: Option<Passed>| {
-            let agent = passed.as_ref().map(Agent::inherited).transpose()?;
-            Ok::<_, AgentError>(agent.map(|mut agent| {
-                agent.heed(interrupted);
-                SharedAgent(Arc::new(Mutex::new(agent)))
-            }))
+        let agent = |passed: &Passed| {
+            let mut agent = Agent::inherited(passed)?;
+            agent.heed(interrupted);
+            Ok::<_, AgentError>(SharedAgent(Arc::new(Mutex::new(agent))))
         };
-        Ok(Agents { dut: agent(all.dut)?, auth: agent(all.auth)? })
+        let dut = all.dut.as_ref().map(agent).transpose()?;
+        Ok(Agents { dut, auth: all.auth.iter().map(agent).collect::<Result<_, _>>()? })
     }
 }
 

@@ -141,6 +141,8 @@ pub struct Seen {
     pub cpus: Vec<usize>,
     /// Number of datagrams and packets that the host received and dropped.
     pub receive_drops: u64,
+    /// Number of messages that an AuthDNS got; absent of other servers, and where it did not tell.
+    pub queries: Option<u64>,
     /// Stalls of those cores, on the host's clock; then on that of the Tester.
     pub disturbances: Disturbances,
     /// Whether the server's processes still ran at the end.
@@ -189,7 +191,7 @@ mod tests {
             variables: [(text.to_owned(), text.to_owned())].into(),
             certificate: Some(Certified { certificate: text.to_owned(), key: text.to_owned() }),
             listen: place,
-            upstream: place,
+            upstreams: vec![place],
             cpu_limit: Some(share),
         };
         let serves = Serves::Dut { aaaa_share: share, drilled: number == 0 };
@@ -205,7 +207,8 @@ mod tests {
             now_ns: u64, number: u16, seconds in 0.0..1e9, busy in 0.0..1.0, alive: bool, text: String
         ) {
             let usage = HostUse { busy, waited: Some(busy), ..HostUse::default() };
-            let seen = Seen { usage, cpus: vec![0, 3], alive, ..Seen::default() };
+            let queries = Some(now_ns);
+            let seen = Seen { usage, cpus: vec![0, 3], alive, queries, ..Seen::default() };
             let greeting = Greeting { version: text.clone(), root: alive, ..Greeting::default() };
             let files = [(text.clone(), text.clone())].into();
             let launched = Launched { files, loaded_s: seconds, cpus: vec![1], limited: None };

@@ -56,8 +56,8 @@ pub struct ServerPart {
     pub certificate: Option<Certified>,
     /// Addresses on which it listens; the port is that of its adapter.
     pub listen: Place,
-    /// Addresses and port of the AuthDNS.
-    pub upstream: Place,
+    /// Addresses and port of each AuthDNS.
+    pub upstreams: Vec<Place>,
     /// CPU time that it may use, in cores; absent without a limit.
     pub cpu_limit: Option<f64>,
 }

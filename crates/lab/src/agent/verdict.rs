@@ -3,7 +3,7 @@
 use measure::stall::{Side, WatchedCore};
 use measure::{Evidence, Goal, Limiter, Stall};
 use record::request::WaitFor;
-use record::{Trial, TrialRequest, Voidness};
+use record::{AuthDnsShare, Cpu, Trial, TrialRequest, Voidness};
 
 use super::message::Seen;
 use crate::verdict::{Verdict, server_busy, server_waited};
@@ -16,8 +16,25 @@ const ROUND_TRIP: f64 = 0.05;
 pub struct Reports<'a> {
     /// On the host of the server under test; absent without a server, in a self-test.
     pub dut: Option<&'a Seen>,
-    /// On the host of the AuthDNS; absent if that is none of an agent.
-    pub authdns: Option<&'a Seen>,
+    /// On the host of each AuthDNS, with the host's name; empty if that is none of an agent.
+    pub authdns: &'a [(String, Seen)],
+}
+
+impl<'a> Reports<'a> {
+    /// Returns the host that bounds all AuthDNS: the one that dropped most, or the busiest if none dropped.
+    fn worst_authdns(&self) -> Option<&'a (String, Seen)> {
+        let worse = |(_, a): &&(String, Seen), (_, b): &&(String, Seen)| {
+            let by_drops = a.receive_drops.cmp(&b.receive_drops);
+            by_drops.then_with(|| busiest(a).total_cmp(&busiest(b)))
+        };
+        // Of equals the first one.
+        self.authdns.iter().rev().max_by(worse)
+    }
+}
+
+/// Returns the busy share of a host's cores, or of its busiest thread.
+fn busiest(seen: &Seen) -> f64 {
+    seen.usage.busy.max(seen.usage.busiest_thread)
 }
 
 /// What is known of a trial beside its record.
@@ -50,12 +67,15 @@ impl Conditions {
 
 /// Adds what the agents saw to a trial, and decides anew whether it is void and what limited it.
 pub fn judge(trial: &mut Trial, reports: &Reports<'_>, conditions: &Conditions) {
-    if let Some(seen) = reports.authdns {
-        add(trial, seen, "authdns", Side::AuthDns);
+    for (host, seen) in reports.authdns {
+        add_stalls(trial, seen, Side::AuthDns);
         trial.drops.authdns_receive += seen.receive_drops;
+        trial.authdns.push(share(host, seen));
     }
+    trial.cpu.extend(cpu_of(reports.authdns).map(|cpu| ("authdns".to_owned(), cpu)));
     if let Some(seen) = reports.dut {
-        add(trial, seen, "dut", Side::Dut);
+        add_stalls(trial, seen, Side::Dut);
+        trial.cpu.insert("dut".to_owned(), seen.usage.record(&seen.cpus));
         trial.drops.dut_receive += seen.receive_drops;
     }
     let evidence = evidence(trial, reports, conditions);
@@ -73,9 +93,33 @@ pub fn judge(trial: &mut Trial, reports: &Reports<'_>, conditions: &Conditions) 
     trial.void = Voidness(void);
 }
 
-/// Adds the CPU and the stalls of a role's host.
-fn add(trial: &mut Trial, seen: &Seen, role: &str, side: Side) {
-    trial.cpu.insert(role.to_owned(), seen.usage.record(&seen.cpus));
+/// Returns what one AuthDNS did.
+fn share(host: &str, seen: &Seen) -> AuthDnsShare {
+    let longest = seen.disturbances.stalls.iter().map(|stall| stall.length).max();
+    AuthDnsShare {
+        host: host.to_owned(),
+        queries: seen.queries,
+        busy: busiest(seen),
+        receive_drops: seen.receive_drops,
+        longest_stall_ms: longest.map_or(0.0, |length| length.as_secs_f64() * 1e3),
+    }
+}
+
+/// Returns the CPU of all AuthDNS: times are added, and the shares are those of the busiest host; `None` without one.
+fn cpu_of(authdns: &[(String, Seen)]) -> Option<Cpu> {
+    let all = || authdns.iter().map(|(_, seen)| seen);
+    let first = all().max_by(|a, b| busiest(a).total_cmp(&busiest(b)))?;
+    let sum = |time: fn(&Seen) -> f64| all().map(time).sum::<f64>();
+    Some(Cpu {
+        user_s: sum(|seen| seen.usage.user_s),
+        system_s: sum(|seen| seen.usage.system_s),
+        softirq_s: Some(sum(|seen| seen.usage.softirq_s)),
+        ..first.usage.record(&first.cpus)
+    })
+}
+
+/// Adds the stalls of a host.
+fn add_stalls(trial: &mut Trial, seen: &Seen, side: Side) {
     for stall in &seen.disturbances.stalls {
         trial.disturbances.add_stall(Stall { side, ..*stall });
     }
@@ -97,16 +141,20 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
     // Waiting while the AuthDNS uses the core does not count as starvation.
     let beside = authdns.filter(|_| !own).map(|authdns| authdns.busy);
     let run_delay = tester.run_delay.filter(|_| own || beside.is_some());
-    let thread = reports.authdns.map_or(0.0, |seen| seen.usage.busiest_thread);
+    let worst = reports.worst_authdns();
+    let several = reports.authdns.len() > 1;
     let dut = reports.dut;
     Evidence {
         tester_busy: (!conditions.open_loop && !conditions.spins).then_some(tester.busy),
         tester_run_delay: run_delay.map(|delay| (delay - beside.unwrap_or(0.0)).max(0.0)),
         foreign_busy: tester.foreign.filter(|_| own),
         tester_drops: trial.drops.tester_receive,
-        authdns_busy: authdns.map(|authdns| authdns.busy.max(thread)),
+        authdns_busy: worst
+            .map(|(_, seen)| busiest(seen))
+            .or_else(|| authdns.map(|authdns| authdns.busy)),
         authdns_waited: authdns.filter(|_| !own).and_then(|authdns| authdns.run_delay),
-        authdns_drops: trial.drops.authdns_receive,
+        authdns_drops: worst.map_or(trial.drops.authdns_receive, |(_, seen)| seen.receive_drops),
+        authdns_host: worst.filter(|_| several).map(|(host, _)| host.clone()),
         link_drops: trial.drops.link,
         dut_busy: dut.map(|seen| server_busy(&seen.usage, seen.cpus.len(), limit)),
         dut_foreign: dut.map(|seen| seen.usage.foreign),
@@ -114,7 +162,11 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
         dut_drops: dut.map_or(0, |seen| seen.receive_drops),
         cpus: [
             tester.cpus,
-            authdns.map_or(Vec::new(), |authdns| authdns.cpus.clone()),
+            worst
+                .map(|(_, seen)| &seen.cpus)
+                .or(authdns.map(|a| &a.cpus))
+                .cloned()
+                .unwrap_or_default(),
             dut.map_or(Vec::new(), |seen| seen.cpus.clone()),
         ],
         complete: trial.sent > 0
@@ -188,12 +240,43 @@ mod tests {
         ];
         for (seen, limiter) in table {
             let (mut trial, conditions) = lossy();
-            judge(&mut trial, &Reports { authdns: Some(&seen), dut: None }, &conditions);
+            let authdns = [("a".to_owned(), seen.clone())];
+            judge(&mut trial, &Reports { authdns: &authdns, dut: None }, &conditions);
             assert_eq!((trial.limiter, trial.void.is_void()), (limiter, false), "{seen:?}");
             assert_eq!(trial.limiter_proof.is_some(), limiter == Limiter::AuthDns, "{seen:?}");
             assert_eq!(trial.drops.authdns_receive, seen.receive_drops);
             assert_eq!(trial.cpu["authdns"].cpus, [0, 1]);
             assert!(!trial.cpu.contains_key("dut"));
+        }
+    }
+
+    #[test]
+    fn the_worst_of_several_authdns_is_named() {
+        let idle = || seen(0.1, 0);
+        let table = [
+            ([idle(), seen(0.97, 0)], Some("b"), 0.97),
+            ([seen(0.97, 0), seen(0.3, 7)], Some("b"), 0.97),
+            ([seen(0.95, 0), seen(0.4, 0)], Some("a"), 0.95),
+            ([idle(), seen(0.5, 0)], None, 0.5),
+        ];
+        for ([a, b], named, busy) in table {
+            let (mut trial, conditions) = lossy();
+            let (a, b) = (Seen { queries: Some(30), ..a }, Seen { queries: Some(10), ..b });
+            let authdns = [("a".to_owned(), a), ("b".to_owned(), b)];
+            judge(&mut trial, &Reports { authdns: &authdns, dut: None }, &conditions);
+            let limiter = if named.is_some() { Limiter::AuthDns } else { Limiter::Target };
+            assert_eq!((trial.limiter, trial.void.is_void()), (limiter, false), "{named:?}");
+            let host = match trial.limiter_proof {
+                Some(LimiterProof::Busy { host, .. } | LimiterProof::ReceiveDrops { host, .. }) => {
+                    host
+                }
+                _ => None,
+            };
+            assert_eq!(host.as_deref(), named, "{authdns:?}");
+            assert_eq!(trial.cpu["authdns"].busy, busy);
+            let queries: Vec<Option<u64>> = trial.authdns.iter().map(|one| one.queries).collect();
+            assert_eq!(queries, [Some(30), Some(10)]);
+            assert_eq!(trial.drops.authdns_receive, trial.authdns[1].receive_drops);
         }
     }
 
@@ -210,7 +293,9 @@ mod tests {
         let (side, length) = (Side::Dut, Nanos::from_millis(40));
         let at = at + Nanos::from_millis(480);
         seen.disturbances.add_stall(Stall { side, at, length });
-        judge(&mut trial, &Reports { authdns: Some(&seen), dut: None }, &conditions);
+        let authdns = [("a".to_owned(), self::seen(0.1, 0)), ("b".to_owned(), seen)];
+        judge(&mut trial, &Reports { authdns: &authdns, dut: None }, &conditions);
+        assert_eq!(trial.authdns[1].longest_stall_ms, 40.0);
         let Some(Void::Stalled { longest, .. }) = &trial.void.0 else { panic!("{trial:?}") };
         assert_eq!(longest.side, Side::AuthDns);
         assert_eq!((trial.limiter, &trial.limiter_proof), (Limiter::Unknown, &None));
@@ -218,8 +303,8 @@ mod tests {
 
     #[test]
     fn the_server_and_one_of_several_testers_are_named() {
-        let (auth, dut) = (seen(0.2, 0), seen(0.99, 4));
-        let reports = Reports { dut: Some(&dut), authdns: Some(&auth) };
+        let (auth, dut) = ([("a".to_owned(), seen(0.2, 0))], seen(0.99, 4));
+        let reports = Reports { dut: Some(&dut), authdns: &auth };
         let (mut trial, conditions) = lossy();
         judge(&mut trial, &reports, &conditions);
         assert_eq!((trial.limiter, trial.drops.dut_receive), (Limiter::Dut, 4));

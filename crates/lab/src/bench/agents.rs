@@ -36,14 +36,16 @@ impl LabBench<'_> {
         trial: &mut Trial,
         request: &TrialRequest,
     ) -> Result<(), BenchError> {
-        let saw = |agent: &Option<SharedAgent>, what| {
-            agent.as_ref().map(|agent| seen(agent, trial.duration_s, what)).transpose()
+        let of_auth = |agent: &SharedAgent| {
+            let seen = seen(agent, trial.duration_s, "the AuthDNS")?;
+            Ok((agent.lock().host().to_owned(), seen))
         };
-        let (auth, dut) =
-            (saw(&self.away.auth, "the AuthDNS")?, saw(&self.away.dut, "the server")?);
-        if auth.is_some() || dut.is_some() {
+        let authdns = self.away.auth.iter().map(of_auth).collect::<Result<Vec<_>, BenchError>>()?;
+        let of_dut = |agent: &SharedAgent| seen(agent, trial.duration_s, "the server");
+        let dut = self.away.dut.as_ref().map(of_dut).transpose()?;
+        if !authdns.is_empty() || dut.is_some() {
             let cpu_limit = self.away.part.as_ref().and_then(Part::cpu_limit);
-            let reports = Reports { dut: dut.as_ref(), authdns: auth.as_ref() };
+            let reports = Reports { dut: dut.as_ref(), authdns: &authdns };
             judge(trial, &reports, &Conditions { cpu_limit, ..Conditions::of(request) });
         }
         Ok(())

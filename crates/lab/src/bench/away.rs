@@ -13,8 +13,8 @@ pub(crate) struct Away {
     pub(crate) outside: Option<Netns>,
     /// Agent on the server's host; absent if that is out of reach.
     pub(crate) dut: Option<SharedAgent>,
-    /// Agent that has started the AuthDNS.
-    pub(crate) auth: Option<SharedAgent>,
+    /// Agents that have started an AuthDNS each.
+    pub(crate) auth: Vec<SharedAgent>,
     /// The server, if the agent has started it.
     pub(crate) part: Option<Part>,
     /// Time within which it must start.

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use measure::stall::LostQuery;
-use wire::{Namespace, Qclass, Qtype, QueryTemplate, reply};
+use wire::{Namespace, reply};
 
 use super::LabBench;
-use crate::authdns::Serves;
+use crate::authdns::{Serves, ask_itself};
 use crate::testbed::Host;
 
 /// Time to wait for the AuthDNS, which has nothing else to do after a trial.
@@ -53,13 +53,8 @@ fn remembered(
     let mut seen = vec![None; addresses.len()];
     for (id, (address, seen)) in (0_u16..).zip(addresses.iter().zip(&mut seen)) {
         let Some(address) = address else { continue };
-        let query = QueryTemplate::new(&namespace.name(*address), Qtype::TXT, false, false, None);
         let mut message = [0; 512];
-        let len = query.write(id, &mut message);
-        // The class is the last of the question, and the question the last of the query.
-        message[len - 2..len].copy_from_slice(&Qclass::CH.0.to_be_bytes());
-        socket.send(&message[..len])?;
-        let len = socket.recv(&mut message)?;
+        let len = ask_itself(&socket, &namespace.name(*address), id, &mut message)?;
         if reply::id(&message[..len]) == Some(id) {
             *seen = match message[3] & 15 {
                 0 => Some(true),

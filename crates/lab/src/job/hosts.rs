@@ -6,23 +6,27 @@
 //! tester      192.0.2.11                        one line for each Tester
 //! tester      192.0.2.12
 //! dut         root@192.0.2.1   192.0.2.1,2001:db8::1     at most one; servers are started there
-//! auth        root@192.0.2.2                    at most one; the AuthDNS is started there
+//! auth        root@192.0.2.2                    one line for each AuthDNS; it is started there
 //! ```
 //!
-//! There is one AuthDNS: the names of an experiment are in one zone, and a server that is asked for one of them asks the hosts of the
+//! Each AuthDNS has all names: those of an experiment are in one zone, and a server that is asked for one of them asks any host of the
 //! zone, whatever its prefix.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Largest number of hosts.
+/// Largest number of Testers.
 const MOST: usize = 1_024;
+/// Largest number of AuthDNS: dns64d has places for so many servers upstream.
+pub const MOST_AUTHDNS: usize = 16;
 
 /// Why a second host of a role is refused.
 const TWICE: &str = "another line has this role already";
-/// Why a second AuthDNS, or one for a prefix, is refused.
-const ONE_AUTHDNS: &str = "one AuthDNS has all names: they are in one zone, and a server under test chooses whom it asks by zone, not by prefix";
+/// Why an AuthDNS for a prefix is refused.
+const ALL_NAMES: &str = "each AuthDNS has all names: they are in one zone, and a server under test chooses whom it asks by zone, not by prefix";
+/// Why a second AuthDNS on a host is refused.
+const ONE_EACH: &str = "this host has an AuthDNS already: each one has a host of its own";
 
 /// Hosts of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +37,8 @@ pub struct Hosts {
     pub testers: Vec<String>,
     /// Host of the servers under test; absent if the file names none.
     pub dut: Option<PartHost>,
-    /// Host of the AuthDNS; absent if the file names none.
-    pub auth: Option<PartHost>,
+    /// Hosts of the AuthDNS; empty if the file names none.
+    pub auth: Vec<PartHost>,
 }
 
 /// Host on which an agent starts a part of a run.
@@ -66,7 +70,7 @@ pub enum BadHosts {
     #[error("it names a host for the AuthDNS and none for the servers: write `dut HOST` too")]
     AuthAlone,
     /// There are too many.
-    #[error("it names more than {MOST} Testers")]
+    #[error("it names more than {MOST} Testers, or more than {MOST_AUTHDNS} AuthDNS")]
     TooMany,
 }
 
@@ -85,7 +89,7 @@ impl FromStr for Hosts {
     /// Reads the text of a file; what follows `#` on a line is left out.
     fn from_str(text: &str) -> Result<Self, BadHosts> {
         let (mut conductor, mut testers) = (None, Vec::new());
-        let (mut dut, mut auth) = (None, None);
+        let (mut dut, mut auth) = (None, Vec::<PartHost>::new());
         for (number, whole) in text.lines().enumerate() {
             let bad = |why| BadHosts::Line {
                 line: number + 1,
@@ -111,21 +115,21 @@ impl FromStr for Hosts {
                     let found = part_host(host, addresses).map_err(bad)?;
                     set(&mut dut, found).ok_or_else(|| bad(TWICE))?;
                 }
-                "auth" if addresses.contains('/') => return Err(bad(ONE_AUTHDNS)),
-                "auth" => {
-                    let found = part_host(host, addresses).map_err(bad)?;
-                    set(&mut auth, found).ok_or_else(|| bad(ONE_AUTHDNS))?;
+                "auth" if addresses.contains('/') => return Err(bad(ALL_NAMES)),
+                "auth" if auth.iter().any(|other| other.host == host) => {
+                    return Err(bad(ONE_EACH));
                 }
+                "auth" => auth.push(part_host(host, addresses).map_err(bad)?),
                 _ => return Err(bad("the roles are `conductor`, `tester`, `dut` and `auth`")),
             }
-            if testers.len() > MOST {
+            if testers.len() > MOST || auth.len() > MOST_AUTHDNS {
                 return Err(BadHosts::TooMany);
             }
         }
         if testers.is_empty() {
             return Err(BadHosts::NoTester);
         }
-        if auth.is_some() && dut.is_none() {
+        if !auth.is_empty() && dut.is_none() {
             return Err(BadHosts::AuthAlone);
         }
         let conductor = conductor.unwrap_or_else(|| "localhost".to_owned());
@@ -137,8 +141,10 @@ impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "conductor {}", self.conductor)?;
         self.testers.iter().try_for_each(|host| writeln!(f, "tester {host}"))?;
-        for (role, part) in [("dut", &self.dut), ("auth", &self.auth)] {
-            let Some(PartHost { host, addresses }) = part else { continue };
+        let auth = self.auth.iter().map(|part| ("auth", part));
+        for (role, PartHost { host, addresses }) in
+            self.dut.iter().map(|part| ("dut", part)).chain(auth)
+        {
             let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
             writeln!(f, "{role} {host} {}", addresses.join(","))?;
         }
@@ -190,9 +196,11 @@ mod tests {
         let hosts = "dut root@fd00::1 fd00::1,192.0.2.1\ntester a\nauth b".parse::<Hosts>();
         let hosts = hosts.expect("hosts");
         let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
-        let part = |host: &str, addresses| Some(PartHost { host: host.to_owned(), addresses });
-        assert_eq!(hosts.dut, part("root@fd00::1", vec![ip("fd00::1"), ip("192.0.2.1")]));
-        assert_eq!((hosts.list(), hosts.auth), ("localhost,a".to_owned(), part("b", Vec::new())));
+        let part = |host: &str, addresses| PartHost { host: host.to_owned(), addresses };
+        assert_eq!(hosts.dut, Some(part("root@fd00::1", vec![ip("fd00::1"), ip("192.0.2.1")])));
+        assert_eq!((hosts.list(), hosts.auth), ("localhost,a".to_owned(), vec![part("b", vec![])]));
+        let several = "tester a\ndut b\nauth c 192.0.2.3\nauth d".parse::<Hosts>().expect("hosts");
+        assert_eq!(several.auth, [part("c", vec![ip("192.0.2.3")]), part("d", vec![])]);
         for (text, why) in [
             ("", "it names no Tester"),
             ("conductor a", "it names no Tester"),
@@ -201,7 +209,7 @@ mod tests {
             ("\nworker a", "line 2: `worker a`: the roles are"),
             ("conductor a\nconductor b", "line 2: `conductor b`: another line has this role"),
             ("dut a\ndut b", "line 2: `dut b`: another line has this role already"),
-            ("auth a\nauth b", "line 2: `auth b`: one AuthDNS has all names"),
+            ("auth a\nauth a ::1", "line 2: `auth a ::1`: this host has an AuthDNS already"),
             ("auth a 10.0.0.0/9", "chooses whom it asks by zone, not by prefix"),
             ("dut a 192.0.2.1,x", "its addresses are of IP, with commas"),
             ("dut a 192.0.2.1 192.0.2.2", "write a role and a host"),
@@ -217,6 +225,8 @@ mod tests {
         }
         let many = "tester a\n".repeat(MOST + 1);
         assert_eq!(many.parse::<Hosts>(), Err(BadHosts::TooMany));
+        let auth = (0..=MOST_AUTHDNS).map(|number| format!("auth a{number}\n")).collect::<String>();
+        assert_eq!(auth.parse::<Hosts>(), Err(BadHosts::TooMany));
     }
 
     proptest! {
@@ -226,7 +236,9 @@ mod tests {
             host in prop::option::of("[a-z]{1,5}@[a-z0-9.:]{1,9}"), addresses: Vec<IpAddr>
         ) {
             let dut = host.map(|host| PartHost { host, addresses });
-            let hosts = Hosts { conductor, testers, auth: dut.clone(), dut };
+            let other = |part: &PartHost| PartHost { host: format!("x{}", part.host), ..part.clone() };
+            let auth = dut.iter().flat_map(|part| [part.clone(), other(part)]).collect();
+            let hosts = Hosts { conductor, testers, auth, dut };
             prop_assert_eq!(hosts.to_string().parse(), Ok(hosts));
         }
 

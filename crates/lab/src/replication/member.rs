@@ -96,11 +96,13 @@ impl Member {
         let threads = self.threads.unwrap_or(cpus.count());
         let place =
             Place { v4: self.part.source, v6: address_v6(Host::Dut, Host::Tester), port: PORT };
+        let upstream = Place { v4: address_v4(Host::Auth, Host::Dut), ..place };
         Setting {
             zone: self.zone.clone(),
             zone_file: ZONE_FILE.to_owned(),
             listen: place,
-            upstream: Place { v4: address_v4(Host::Auth, Host::Dut), ..place },
+            upstream,
+            upstreams: vec![upstream],
             threads,
             slabs: threads.next_power_of_two(),
             cpus: cpus.to_string(),

@@ -51,9 +51,9 @@ pub(super) fn check(
             return Err(RunError::File(experiment.bad(point, key, why)));
         }
     }
-    match elsewhere.remotes.auth {
-        Some(_) => Ok(()),
-        None => without_authdns(experiment.common(), starts).map_or(Ok(()), refuse),
+    match elsewhere.remotes.auth.is_empty() {
+        true => without_authdns(experiment.common(), starts).map_or(Ok(()), refuse),
+        false => Ok(()),
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
         // Percentiles of each second cannot be merged.
         probes: Vec::new(),
         targets: Vec::new(),
+        authdns: Vec::new(),
         merged: None,
         conditions: conditions(parts),
         warnings: warnings(parts),

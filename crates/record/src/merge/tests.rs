@@ -66,6 +66,7 @@ impl Recorded {
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
             targets: Vec::new(),
+            authdns: Vec::new(),
             merged: None,
             conditions: Conditions {
                 pacing: "constant 3000 qps".to_owned(),

@@ -14,6 +14,7 @@ use record::{Attack, CertificateFile, Check, Run};
 use super::Links;
 use super::cells::Cells;
 use super::parts::{Narrow, fold, name_cell, table};
+use crate::auth_hosts;
 use crate::checks::{COLUMNS, certified};
 use crate::merged;
 use crate::view::name::server_name;
@@ -39,9 +40,11 @@ pub(crate) fn section(
 
 fn folded(run: &Run, cells: &Cells<'_>) -> Markup {
     let (words, testers) = (run.plan.words(), merged::testers(run));
+    let authdns = auth_hosts::lines(run);
     html! {
         (fold("How it was run", how(run)))
         @if !testers.is_empty() { (fold("The Testers", html! { ul { @for line in &testers { li { (line) } } } })) }
+        @if !authdns.is_empty() { (fold("The AuthDNS", html! { ul { @for line in &authdns { li { (line) } } } })) }
         @if !words.is_empty() { (fold("Testbed", pairs(words.into_iter()))) }
         @if let Some(host) = &run.plan.host { (fold("Host", pairs(crate::host::lines(host).into_iter()))) }
         @if cells.cells.iter().any(|c| c.record.certificate.is_some()) { (fold("The Tester’s self-test", certificates(cells))) }

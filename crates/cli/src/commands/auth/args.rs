@@ -135,7 +135,8 @@ pub(crate) struct AuthArgs {
     /// Network device whose queries are answered in the kernel; may be repeated
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Vec<String>,
-    /// Remember which names were asked for: a query of class CH for a name is answered NOERROR if it was, NXDOMAIN if not
+    /// Remember which names were asked for: a query of class CH for a name is answered NOERROR if it was, NXDOMAIN if not; for the TXT
+    /// record of the zone with the number of messages that have come
     #[arg(long)]
     pub(crate) remember: bool,
     /// Have the names that drills ask for: large.ZONE with 4 kB of TXT records, names below bomb.ZONE that are delegated to many

@@ -58,7 +58,7 @@ impl Watching {
     pub(crate) fn end(self, trial: &mut Trial) -> Result<(), Failure> {
         let Some(mut agent) = self.agent else { return Ok(()) };
         let seen = agent.end(trial.duration_s).map_err(Failure::run)?;
-        judge(trial, &Reports { dut: Some(&seen), authdns: None }, &self.conditions);
+        judge(trial, &Reports { dut: Some(&seen), authdns: &[] }, &self.conditions);
         if seen.alive {
             return Ok(());
         }
