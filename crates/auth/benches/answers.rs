@@ -96,7 +96,7 @@ fn handle_delayed(bencher: Bencher<'_, '_>, kind: QueryKind) {
         for queries in queries.chunks(BATCH).cycle().take(QUERIES / BATCH) {
             rx.clear();
             tx.clear();
-            now = now + Nanos(2_000 * BATCH as u64);
+            now += Nanos(2_000 * BATCH as u64);
             for query in queries {
                 assert!(rx.put(SocketId(0), peer, now, query));
             }
