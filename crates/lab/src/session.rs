@@ -21,7 +21,6 @@ use crate::afar::Afar;
 use crate::authdns::{self, Serves};
 use crate::bench::measurer::carried_by;
 use crate::bench::{LabBench, Upstream};
-use crate::core_plan::shared_core;
 use crate::enter::{Lab, NOT_ROOT};
 use crate::process::Process;
 use crate::query_stream::{Prepared, QueryStream};
@@ -296,9 +295,7 @@ impl<'a> Session<'a> {
         let link = self.options.link_of(&point.settings, self.lab.privileged());
         self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
         let programs = self.has_programs(adapter, point);
-        let (engine, plan) = (self.engines[v.point], self.testbed.cpu_plan());
-        let shares = shared_core(programs, engine, self.testbed.link(), plan);
-        if let Some(note) = shares.map_err(Shortfall::Cannot)? {
+        if let Some(note) = self.shared_core(v, programs).map_err(Shortfall::Cannot)? {
             cell.record.note(note);
         }
         let in_kernel = programs || self.engines[v.point] == EngineKind::Kernel;
