@@ -2,48 +2,25 @@
 
 #[path = "kit/host.rs"]
 mod host;
+#[path = "kit/sshd.rs"]
+mod sshd;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
-use host::{SOON, find, soon, ssh_key};
+use host::{SOON, find, soon};
 use record::Run;
+use sshd::{Held, join, network, start_sshd};
 use tempfile::TempDir;
 
 /// Addresses of the server's host, and further ones of it, each for an AuthDNS.
 const DUT: &str = "fd00:77::2,10.77.0.2";
 const AUTH: &str = "fd00:77::3,10.77.0.3";
 const SECOND: &str = "fd00:77::4,10.77.0.4";
-
-/// A process that is ended with its test.
-struct Held(Child);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Held {
-    fn start(command: &mut Command) -> Self {
-        Held(command.stdout(Stdio::null()).spawn().expect("starts"))
-    }
-
-    /// The network namespace of the process.
-    fn network(&self) -> u64 {
-        network(self.0.id()).expect("it runs")
-    }
-}
-
-/// The network namespace of a process.
-fn network(pid: u32) -> Option<u64> {
-    fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|ns| ns.ino())
-}
 
 /// Two hosts: the Tester's, and that of the server with an sshd.
 struct Hosts {
@@ -185,62 +162,6 @@ fn command_line(pid: u32) -> String {
     let state =
         status.lines().find(|line| line.starts_with("State")).unwrap_or_default().to_owned();
     format!("{pid} {} {state}", String::from_utf8_lossy(&read("cmdline")).replace('\0', " "))
-}
-
-/// Joins two namespaces by a link.
-fn join(here: u32, there: u32) {
-    let run = |pid: u32, words: &str| {
-        let pid = pid.to_string();
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &pid, "-n", "ip"]).args(words.split(' '));
-        assert!(command.status().expect("starts").success(), "{words}");
-    };
-    run(here, &format!("link add v0 type veth peer name v1 netns {there}"));
-    for (pid, device, addresses) in [(here, "v0", &["1"][..]), (there, "v1", &["2", "3", "4"])] {
-        run(pid, "link set lo up");
-        for last in addresses {
-            run(pid, &format!("addr add fd00:77::{last}/64 dev {device} nodad"));
-            run(pid, &format!("addr add 10.77.0.{last}/24 dev {device}"));
-        }
-        run(pid, &format!("link set {device} up"));
-    }
-}
-
-/// Starts an sshd on a host; returns it with the remote shell that reaches it.
-fn start_sshd(dir: &Path, host: u32) -> (Held, String) {
-    for key in ["host", "user"] {
-        assert!(ssh_key(&dir.join(key)), "ssh-keygen makes keys");
-    }
-    for folder in ["brought", "tmp"] {
-        fs::create_dir(dir.join(folder)).expect("a folder");
-    }
-    let _ = fs::create_dir("/run/sshd");
-    let shown = dir.display();
-    let config = format!(
-        "Port 22\nListenAddress fd00:77::2\nListenAddress fd00:77::3\nHostKey {shown}/host\nAuthorizedKeysFile {shown}/user.pub\nPidFile none\n\
-         StrictModes no\nUsePAM no\nPermitRootLogin yes\nSetEnv TMPDIR={shown}/brought\nClientAliveInterval 2\n"
-    );
-    fs::write(dir.join("config"), config).expect("writes");
-    let log = fs::File::create(dir.join("sshd.log")).expect("a file");
-    // It starts itself anew for each connection, so that it wants its whole path.
-    let sshd = find("sshd").expect("sshd");
-    let sshd = Held::start(
-        Command::new("nsenter")
-            .args(["-t", &host.to_string(), "-n"])
-            .arg(sshd)
-            .args(["-D", "-e", "-f"])
-            .arg(dir.join("config"))
-            .stderr(log),
-    );
-    soon("sshd listens", || {
-        let log = fs::read_to_string(dir.join("sshd.log")).unwrap_or_default();
-        log.contains("listening").then_some(())
-    });
-    let ssh = format!(
-        "ssh -F none -i {shown}/user -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
-         -o LogLevel=ERROR -o ServerAliveInterval=2 -o ServerAliveCountMax=3"
-    );
-    (sshd, ssh)
 }
 
 fn told(output: &Output) -> String {
