@@ -17,6 +17,7 @@ use nix::net::if_::if_nametoindex;
 use wire::Qtype;
 use wire::message::{HEADER, Header, Record, flag};
 
+use crate::answers::{AnswerMap, room};
 use crate::attached::{self, ALIVE};
 use crate::draws::{self, ResolverDraws};
 use crate::error::KernelError;
@@ -35,7 +36,7 @@ const DEVICES: usize = 64;
 pub(crate) const PLACE: usize = 20;
 const CLIENT: usize = 24;
 const KEY: usize = 16;
-const ENTRY: usize = 784;
+pub(crate) const ENTRY: usize = 784;
 /// Parts of a stored answer, in octets, and the highest number of its records.
 const MAX_NAME: usize = 128;
 const MAX_OPTIONS: usize = 64;
@@ -50,11 +51,6 @@ const LEFT: u16 = 0x8000;
 const TYPES: usize = 261;
 /// Number of counters of each core.
 const COUNTERS: usize = 7 + TYPES;
-/// Number of answers in a set.
-const WAYS: usize = 8;
-/// Unit of the time in a tag as a power of two of nanoseconds, and the part of a tag that has it.
-const TICK_BITS: u32 = 27;
-const TICKS: u64 = 0xffff;
 /// Memory of an answer in the maps, in octets: entry and tag.
 pub const ANSWER_MEMORY: usize = ENTRY + 8;
 
@@ -140,8 +136,8 @@ pub struct Stored<'a> {
 /// An answer as the map holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    key: [u8; KEY],
-    entry: Box<[u8; ENTRY]>,
+    pub(crate) key: [u8; KEY],
+    pub(crate) entry: Box<[u8; ENTRY]>,
 }
 
 impl Stored<'_> {
@@ -240,7 +236,7 @@ fn ttl_places(message: &[u8], question_end: usize, counts: &[u16; 4]) -> Option<
 }
 
 /// Returns the words of eight octets, the last one filled up with zeros.
-fn words(octets: &[u8]) -> impl Iterator<Item = u64> {
+pub(crate) fn words(octets: &[u8]) -> impl Iterator<Item = u64> {
     octets.chunks(8).map(|chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
@@ -324,13 +320,6 @@ pub struct KernelResolver {
     pub resolved: ResolverCounters,
 }
 
-/// The maps of answers, for one thread that writes them.
-pub struct AnswerMap {
-    /// Tags of the answers of each set; see `bpf/cache.h`.
-    sets: Array<MapData, [u64; WAYS]>,
-    answers: Array<MapData, [u8; ENTRY]>,
-}
-
 /// The map of counters.
 pub struct CounterMap(Array<MapData, [u64; COUNTERS]>);
 
@@ -370,9 +359,8 @@ impl KernelCache {
         let config = Array::try_from(program.take("config")?)?;
         let listen = HashMap::try_from(program.take("listen")?)?;
         let clients = LpmTrie::try_from(program.take("clients")?)?;
-        let sets: Array<MapData, _> = Array::try_from(program.take("sets")?)?;
-        let count = sets.len();
-        let answers = AnswerMap { sets, answers: Array::try_from(program.take("answers")?)? };
+        let answers = AnswerMap::of(&mut program)?;
+        let sets = answers.sets();
         let counters = CounterMap(Array::try_from(program.take("counters")?)?);
         program.load(name)?;
         program.load(ALIVE)?;
@@ -386,7 +374,7 @@ impl KernelCache {
             listen,
             clients,
             seed,
-            sets: count,
+            sets,
             veths: Vec::new(),
         };
         Ok((cache, answers, counters))
@@ -518,25 +506,6 @@ impl Drop for KernelCache {
     }
 }
 
-impl AnswerMap {
-    /// Stores an answer, at a time of the monotonic clock. If its set is full, that answer makes room which was stored or given the
-    /// longest ago.
-    ///
-    /// # Errors
-    /// If the kernel refuses it.
-    pub fn store(&mut self, answer: &Encoded, now: Nanos) -> Result<(), KernelError> {
-        let hash = words(&answer.key).reduce(mix).unwrap_or_default();
-        let set = (((hash & 0xffff_ffff) * u64::from(self.sets.len())) >> 32) as u32;
-        let tag = hash & !TICKS | now.0 >> TICK_BITS & TICKS;
-        let mut tags = self.sets.get(&set, 0)?;
-        let way = way_for(&tags, tag);
-        self.answers.set(set * WAYS as u32 + way as u32, *answer.entry, 0)?;
-        tags[way] = tag;
-        // A tag that the program wrote meanwhile is lost, and the answer with it: it is asked for again.
-        Ok(self.sets.set(set, tags, 0)?)
-    }
-}
-
 impl CounterMap {
     /// Returns the counters.
     ///
@@ -548,21 +517,6 @@ impl CounterMap {
         let types = types.to_vec();
         Ok(CacheCounters { queries, answers, nxdomain, passed, dropped, limited, slipped, types })
     }
-}
-
-/// Returns the numbers of entries of the maps with room for a number of answers.
-fn room(answers: u32) -> [(&'static str, u32); 2] {
-    let sets = (answers / WAYS as u32).max(1);
-    [("sets", sets), ("answers", sets * WAYS as u32)]
-}
-
-/// Returns the place in a set for an answer with a tag: that of an answer with the same key, one that was never used, or that of the
-/// answer which was stored or given the longest ago, as the program does.
-fn way_for(tags: &[u64; WAYS], tag: u64) -> usize {
-    let is_own = |other: &u64| *other == 0 || (other ^ tag) & !TICKS == 0;
-    let age = |way: &usize| tag.wrapping_sub(tags[*way]) & TICKS;
-    let own = tags.iter().position(is_own);
-    own.or_else(|| (0..WAYS).max_by_key(age)).unwrap_or_default()
 }
 
 /// Returns counters that each core has, all cores together.
@@ -653,23 +607,6 @@ mod tests {
         }
         let options = [0; MAX_OPTIONS + 1];
         assert_eq!(Stored { options: &options, ..stored(MESSAGE) }.encode(7), None);
-    }
-
-    #[test]
-    fn the_answer_given_longest_ago_makes_room() {
-        let of = |key: u64, tick: u64| key << 16 | tick;
-        let mut tags = [0; WAYS];
-        for key in 1..=WAYS as u64 {
-            assert_eq!(way_for(&tags, of(key, 10 + key)), key as usize - 1, "the next unused one");
-            tags[key as usize - 1] = of(key, 10 + key);
-        }
-        assert_eq!(way_for(&tags, of(3, 40)), 2, "its own");
-        assert_eq!(way_for(&tags, of(9, 40)), 0, "the oldest");
-        tags[0] = of(1, 39);
-        assert_eq!(way_for(&tags, of(9, 40)), 1, "the oldest after the first was given");
-        // The clock has begun again at 0: the first one is of just now.
-        tags[4] = of(5, 0xfff0);
-        assert_eq!(way_for(&tags, of(9, 2)), 1);
     }
 
     #[test]

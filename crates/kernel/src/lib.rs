@@ -14,6 +14,7 @@
 //!
 //! Linux 6.1 or newer, and the right to load programs (root, or CAP_BPF and CAP_NET_ADMIN in the first user namespace).
 
+mod answers;
 mod attached;
 mod auth;
 mod cache;
@@ -26,9 +27,10 @@ mod resolver;
 pub mod tester;
 
 pub use self::auth::{KernelAuth, KernelCounters, Listen};
+pub use answers::AnswerMap;
 pub use cache::{
-    ANSWER_MEMORY, AnswerMap, CacheCounters, ClientNetwork, CounterMap, Encoded, KernelCache,
-    KernelResolver, ReplyLimits, Serving, Stored,
+    ANSWER_MEMORY, CacheCounters, ClientNetwork, CounterMap, Encoded, KernelCache, KernelResolver,
+    ReplyLimits, Serving, Stored,
 };
 pub use draws::{Draw, ResolverDraws};
 pub use error::KernelError;
