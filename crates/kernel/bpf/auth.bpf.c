@@ -115,14 +115,19 @@ __noinline __u32 is_boundary(struct buffer *buffer, __u32 front)
 // Returns whether the octets from `front` on are the name of a zone.
 __noinline __u32 is_zone(struct buffer *buffer, struct zone *zone, __u32 front)
 {
-	__u32 different = 0;
+	__u64 different = 0;
 
 	if (!buffer || !zone)
 		return 0;
-	for (__u32 i = 0; i < MAX_NAME; i++) {
+	for (__u32 i = 0; i < MAX_NAME; i += 8) {
+		__u64 word;
+
 		if (i >= zone->len)
 			break;
-		different |= lower(buffer->b[AT(front + i)]) ^ zone->name[i & 255];
+		word = lower_word(*(__u64 *)(buffer->b + AT(front + i))) ^ *(__u64 *)(zone->name + (i & 248));
+		if (zone->len - i < 8)
+			word &= (1ULL << 8 * (zone->len & 7)) - 1;
+		different |= word;
 	}
 	return !different;
 }

@@ -197,15 +197,6 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 32;
 }
 
-// Changes the capitals of eight octets to small letters. Lengths of labels are below 64 and no letters.
-static __always_inline __u64 lower_word(__u64 word)
-{
-	__u64 rest = word & 0x7f7f7f7f7f7f7f7fULL;
-	__u64 from_a = rest + 0x3f3f3f3f3f3f3f3fULL, above_z = rest + 0x2525252525252525ULL;
-
-	return word | (from_a & ~above_z & ~word & 0x8080808080808080ULL) >> 2;
-}
-
 // Writes the name of the query, of `len` octets, in lower case; returns its hash.
 __noinline __u64 fold_name(struct buffer *buffer, struct scratch *scratch, __u32 len, __u64 hash)
 {

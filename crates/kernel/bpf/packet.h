@@ -54,13 +54,21 @@ struct packet {
 
 static __always_inline __u16 load16(const __u8 *b, __u32 at)
 {
-	return (__u16)b[AT(at)] << 8 | b[AT(at + 1)];
+	return bpf_ntohs(*(const __u16 *)(b + AT(at)));
 }
 
 static __always_inline void store16(__u8 *b, __u32 at, __u16 value)
 {
-	b[AT(at)] = value >> 8;
-	b[AT(at + 1)] = value;
+	*(__u16 *)(b + AT(at)) = bpf_htons(value);
+}
+
+// Changes the capitals of eight octets to small letters. Lengths of labels are below 64 and no letters.
+static __always_inline __u64 lower_word(__u64 word)
+{
+	__u64 rest = word & 0x7f7f7f7f7f7f7f7fULL;
+	__u64 from_a = rest + 0x3f3f3f3f3f3f3f3fULL, above_z = rest + 0x2525252525252525ULL;
+
+	return word | (from_a & ~above_z & ~word & 0x8080808080808080ULL) >> 2;
 }
 
 // Returns the end of the name that begins after the header, or 0 if it is compressed, too long or cut.
@@ -205,7 +213,8 @@ static __always_inline void seal(void *data, struct buffer *buffer, __u32 v6, __
 		ip->payload_len = bpf_htons(sizeof(*udp) + out);
 		ip->nexthdr = IPPROTO_UDP;
 		ip->hop_limit = 64;
-		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 32, fold(sum) ^ 0xffff);
+		for (int i = 0; i < 8; i++)
+			sum += ((__u32 *)&ip->saddr)[i];
 		udp = (void *)(ip + 1);
 	} else {
 		struct iphdr *ip = data + sizeof(struct ethhdr);
@@ -218,13 +227,13 @@ static __always_inline void seal(void *data, struct buffer *buffer, __u32 v6, __
 		ip->protocol = IPPROTO_UDP;
 		ip->check = 0;
 		ip->check = fold(bpf_csum_diff(0, 0, (void *)ip, sizeof(*ip), 0));
-		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 8, fold(sum) ^ 0xffff);
+		sum += (__u64)ip->saddr + ip->daddr;
 		udp = (void *)(ip + 1);
 	}
 	udp->len = bpf_htons(sizeof(*udp) + out);
 	udp->check = 0;
-	sum = bpf_csum_diff(0, 0, (void *)udp, sizeof(*udp), sum);
-	check = fold(sum_message(buffer, out, sum));
+	sum += (__u64)udp->source + udp->dest + udp->len;
+	check = fold(sum_message(buffer, out, fold(sum) ^ 0xffff));
 	udp->check = check ? check : 0xffff;
 }
 

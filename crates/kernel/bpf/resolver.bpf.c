@@ -146,6 +146,7 @@ struct work {
 	struct way way;
 	struct draw draw;
 	__u32 next;	// place of the second query
+	__u32 room;	// place for its answer, plus 1
 	__u32 found;
 	__u32 life;
 	__u32 ttls[MAX_FOUND];
@@ -273,13 +274,12 @@ struct {
 
 static __always_inline __u32 load32(const __u8 *b, __u32 at)
 {
-	return (__u32)load16(b, at) << 16 | load16(b, at + 2);
+	return bpf_ntohl(*(const __u32 *)(b + AT(at)));
 }
 
 static __always_inline void store32(__u8 *b, __u32 at, __u32 value)
 {
-	store16(b, at, value >> 16);
-	store16(b, at + 2, value);
+	*(__u32 *)(b + AT(at)) = bpf_htonl(value);
 }
 
 // Returns 0x20 in each octet of a word that is a small letter.
@@ -731,6 +731,34 @@ __noinline __u32 put_reply(struct buffer *buffer, struct work *work, struct upst
 	return at <= s->limit ? at : 0;
 }
 
+// Takes a place for the answer to the query in `work`, and reads the lines of memory in which it will stand: they come while the
+// answer is made.
+__noinline __u32 make_room(struct work *work, struct config *c, __u64 now)
+{
+	struct key key = {};
+	struct entry *e;
+	__u32 place;
+
+	if (!work || !c)
+		return 0;
+	key.hash = work->slot.hash;
+	key.view = work->slot.view;
+	key.type = TYPE_AAAA;
+	key.flags = 1;
+	key.name_len = work->slot.name_len;
+	place = work->room = room_for(c, &key, now);
+	if (!place)
+		return 0;
+	place--;
+	e = bpf_map_lookup_elem(&answers, &place);
+	if (!e)
+		return 0;
+	(void)*(volatile __u64 *)&e->generation;
+	(void)*(volatile __u64 *)&e->name;
+	(void)*(volatile __u64 *)&e->body;
+	return 1;
+}
+
 // Stores the answer in the buffer, in which its records start at `at`.
 __noinline __u32 remember(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, __u64 now)
 {
@@ -790,7 +818,7 @@ __noinline __u32 remember(struct buffer *buffer, struct work *work, struct scrat
 		check = mix(check, word);
 	}
 	e->check = check;
-	place = room_for(c, &key, now);
+	place = work->room;
 	if (!place)
 		return 0;
 	place--;
@@ -1105,6 +1133,8 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	r->replies++;
 	work->slot = *s;
 	stage = s->stage;
+	if (stage == STAGE_A)
+		make_room(work, c, now);
 	if (u && work->slot.generation == c->generation && read_message(ctx, p, buffer))
 		out = proceed(buffer, work, scratch, c, u, slot, p->len, now);
 	if (!out || out >= BUFFER) {
