@@ -1,39 +1,86 @@
 #!/usr/bin/env python3
-"""Captures for benches/replay-timing.
+"""Captures and lines for benches/replay-timing and benches/replay-clients.
 
     replay-timing.py make CAPTURE QUERIES RATE CLIENTS    queries of so many clients with lognormal gaps
     replay-timing.py control CAPTURE CONTROL SPEED    waits for the same times and notes when they have come
     replay-timing.py compare CAPTURE ARRIVED CONTROL SPEED    times, types and clients of the queries of both
+    replay-timing.py steady CAPTURE CLIENTS SECONDS    clients that ask twice, so many seconds apart, each at its own time
+    replay-timing.py held RESULT TRANSPORT CLIENTS RESIDENT TAKEN    a line on the clients of a load; memory in KiB
+    replay-timing.py each LINES    what one client more costs, from the least and the highest number in those lines
 """
 
 import array
 import collections
 import gc
+import json
 import random
+import re
 import struct
 import sys
 import time
 
 TYPES = (1, 28, 15, 16, 2, 6, 12, 33, 65)
 WEIGHTS = (60, 20, 5, 4, 3, 2, 3, 1, 2)
+START = 1_700_000_000_000_000_000  # of a capture, in ns
+
+
+def begin(capture):
+    """Writes the header of a capture of raw IP packets with times in ns."""
+    capture.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 101))
+
+
+def write_query(capture, at, client, number, qtype, port):
+    """Writes a query of a client, an IPv4 address, for the name with this number, at a time in ns."""
+    name = b"\x0f010-%03d-%03d-%03d" % (number >> 16 & 255, number >> 8 & 255, number & 255)
+    name += b"\x09dns64perf\x04test\0"
+    message = struct.pack(">6H", number & 0xFFFF, 0x0100, 1, 0, 0, 0) + name + struct.pack(">2H", qtype, 1)
+    udp = struct.pack(">4H", port, 53, 8 + len(message), 0) + message
+    packet = struct.pack(">2B3H2BHII", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, client, 0xC0000235) + udp
+    capture.write(struct.pack("<4I", at // 10**9, at % 10**9, len(packet), len(packet)) + packet)
 
 
 def make(path, queries, rate, clients):
     random.seed(5)
-    at = 1_700_000_000_000_000_000
+    at = START
     with open(path, "wb") as capture:
-        capture.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 101))
+        begin(capture)
         for number in range(queries):
             # The mean of exp(N(mu, 1.5)) is exp(mu + 1.125).
             at += int(random.lognormvariate(-1.125, 1.5) / rate * 1e9)
             client = 0xC6336400 + int(random.paretovariate(0.8) * (clients / 500)) % clients
-            name = b"\x0f010-%03d-%03d-%03d" % (number >> 16 & 255, number >> 8 & 255, number & 255)
-            name += b"\x09dns64perf\x04test\0"
             qtype = random.choices(TYPES, WEIGHTS)[0]
-            message = struct.pack(">6H", number & 0xFFFF, 0x0100, 1, 0, 0, 0) + name + struct.pack(">2H", qtype, 1)
-            udp = struct.pack(">4H", random.randrange(1024, 65536), 53, 8 + len(message), 0) + message
-            packet = struct.pack(">2B3H2BHII", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, client, 0xC0000235) + udp
-            capture.write(struct.pack("<4I", at // 10**9, at % 10**9, len(packet), len(packet)) + packet)
+            write_query(capture, at, client, number, qtype, random.randrange(1024, 65536))
+
+
+def steady(path, clients, seconds):
+    step = seconds * 10**9 // clients
+    with open(path, "wb") as capture:
+        begin(capture)
+        for number in range(2 * clients):
+            client = number % clients
+            write_query(capture, START + number * step, 0x0A400000 + client, number, 1, 1024 + client % 60_000)
+
+
+def held(result, transport, clients, resident, taken):
+    found = json.load(open(result))
+    open_at_once = (found.get("connections") or {}).get("peak", "-")
+    void = found["void"] and found["void"]["reason"]
+    print(
+        f"{transport} {clients} clients: sent {found['sent']}, valid {found['valid']}, lost {found['lost']}, open at once {open_at_once}, "
+        f"resident {resident} KiB, kernel and server besides {max(taken - resident, 0)} KiB, void {void}"
+    )
+
+
+def each(lines):
+    sizes = collections.defaultdict(list)
+    pattern = r"(\w+) (\d+) clients:.*resident (\d+) KiB, kernel and server besides (\d+) KiB"
+    for transport, *numbers in re.findall(pattern, open(lines).read()):
+        sizes[transport].append(tuple(map(int, numbers)))
+    for transport, of in sizes.items():
+        (few, *little), (many, *much) = min(of), max(of)
+        if few < many:
+            own, besides = ((b - a) * 1024 / (many - few) for a, b in zip(little, much))
+            print(f"{transport}: {own:,.0f} octets of the Tester for each client, and {besides:,.0f} of the kernel and the server")
 
 
 def queries(path):
@@ -146,6 +193,12 @@ def main():
     what, *arguments = sys.argv[1:]
     if what == "make":
         make(arguments[0], int(arguments[1]), float(arguments[2]), int(arguments[3]))
+    elif what == "steady":
+        steady(arguments[0], int(arguments[1]), int(arguments[2]))
+    elif what == "held":
+        held(*arguments[:3], *map(int, arguments[3:]))
+    elif what == "each":
+        each(arguments[0])
     elif what == "control":
         control(arguments[0], arguments[1], float(arguments[2]))
     else:
