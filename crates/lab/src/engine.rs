@@ -6,14 +6,24 @@
 //!                    └─> self-test of sockets, then of the kernel ───────> the one that is certified for more
 //! ```
 
-use experiment::{BenchError, Experiment, FileError, Point, Settings};
-use measure::Path;
+use experiment::{BenchError, Experiment, FileError, Point, Settings, Visit};
+use measure::{Link, Path};
 use record::{CellRecord, Certificate, Check, EngineChoice, EngineKind};
 
 use crate::enter::{NOT_ROOT, Network};
 use crate::run::{Event, RunError, RunOptions};
 use crate::session::{Cell, Session};
 
+/// Why a server with programs in the kernel needs moderated links, or one core for all hosts.
+const NOT_ITS_CORE: &str = "over other links than `moderated` the server's programs would run on the core of the Tester; plain links \
+                            will do if all hosts have the same one core in `[cpus]`";
+/// Why a server without programs needs a core of its own.
+const NO_PROGRAMS: &str = "without programs in the kernel the server needs a core of its own, beside a Tester that never sleeps";
+/// Why one core does not do for other engines and links.
+const NOT_PLAIN: &str = "one core for all hosts needs the engine `kernel` and `plain` links, on which each packet is worked off where it was sent";
+/// Note on a server with programs in the kernel that shares one core with Tester and AuthDNS.
+const ONE_CORE: &str = "Tester, AuthDNS and server share one core, which does all work for a query in turn: the rate is a lower bound \
+                        of the server's";
 /// Share of a rate from which on it is the whole rate: a certified rate was multiplied and divided.
 const WHOLE: f64 = 1.0 - 1e-9;
 
@@ -109,6 +119,33 @@ fn engine_of(certificate: &Certificate) -> EngineKind {
 }
 
 impl Session<'_> {
+    /// Returns a note on a server, with programs in the kernel or without, whose programs run on the core of the Tester. A server
+    /// elsewhere has cores of its own.
+    ///
+    /// # Errors
+    /// If neither would be measured, in words.
+    pub(crate) fn shared_core(
+        &self,
+        v: &Visit,
+        programs: bool,
+    ) -> Result<Option<&'static str>, String> {
+        if self.afar.is_some() || self.checked.adapters[v.server].remote.is_some() {
+            return Ok(None);
+        }
+        let link = self.testbed.link();
+        if self.testbed.cpu_plan().all().len() == 1 {
+            return match (programs, self.engines[v.point], link) {
+                (false, ..) => Err(NO_PROGRAMS.to_owned()),
+                (true, EngineKind::Kernel, Link::Plain) => Ok(Some(ONE_CORE)),
+                (true, ..) => Err(NOT_PLAIN.to_owned()),
+            };
+        }
+        match (programs, link) {
+            (true, Link::Plain | Link::Steered) => Err(NOT_ITS_CORE.to_owned()),
+            (true, Link::Moderated) | (false, _) => Ok(None),
+        }
+    }
+
     /// Chooses the engine of each point, and certifies the Tester with each engine that is used, where the method wants that.
     pub(crate) fn choose_engines(
         &mut self,
