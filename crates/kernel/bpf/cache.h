@@ -217,42 +217,37 @@ __noinline __u64 fold_name(struct buffer *buffer, struct scratch *scratch, __u32
 	return hash;
 }
 
-static __always_inline __u64 hash_of(struct key *key)
-{
-	return mix(key->hash, ((__u64 *)key)[1]);
-}
+// Where an answer belongs.
+struct spot {
+	struct set *set;
+	__u32 number;	// of the set
+	__u64 hash;	// of the key
+	__u64 tag;	// of an answer that is stored or given now
+};
 
-static __always_inline __u32 set_of(struct config *c, __u64 hash)
+// Returns 0 if there is no map.
+static __always_inline int spot_of(struct config *c, struct key *key, __u64 now, struct spot *spot)
 {
-	return (hash & 0xffffffff) * c->sets >> 32;
-}
-
-static __always_inline __u64 tag_of(__u64 hash, __u64 now)
-{
-	return (hash & ~(__u64)TICKS) | (now >> TICK_BITS & TICKS);
+	spot->hash = mix(key->hash, ((__u64 *)key)[1]);
+	spot->tag = (spot->hash & ~(__u64)TICKS) | (now >> TICK_BITS & TICKS);
+	spot->number = (spot->hash & 0xffffffff) * c->sets >> 32;
+	spot->set = bpf_map_lookup_elem(&sets, &spot->number);
+	return !!spot->set;
 }
 
 // Returns the place of the answer with a key, plus 1, and notes that it is given; 0 if there is none.
 __noinline __u32 find(struct config *c, struct key *key, __u64 now)
 {
-	__u64 hash, tag;
-	__u32 number;
-	struct set *set;
+	struct spot at;
 
-	if (!c || !key)
-		return 0;
-	hash = hash_of(key);
-	tag = tag_of(hash, now);
-	number = set_of(c, hash);
-	set = bpf_map_lookup_elem(&sets, &number);
-	if (!set)
+	if (!c || !key || !spot_of(c, key, now, &at))
 		return 0;
 	for (__u32 i = 0; i < WAYS; i++) {
-		if ((set->tags[i] ^ hash) >> 16)
+		if ((at.set->tags[i] ^ at.hash) >> 16)
 			continue;
-		if (set->tags[i] != tag)
-			set->tags[i] = tag;
-		return number * WAYS + i + 1;
+		if (at.set->tags[i] != at.tag)
+			at.set->tags[i] = at.tag;
+		return at.number * WAYS + i + 1;
 	}
 	return 0;
 }
@@ -261,24 +256,17 @@ __noinline __u32 find(struct config *c, struct key *key, __u64 now)
 // the answer in its set which was stored or given the longest ago. 0 if there is no map.
 __noinline __u32 room_for(struct config *c, struct key *key, __u64 now)
 {
-	__u32 number, place = 0, oldest = 0;
-	__u64 hash, tag;
-	struct set *set;
+	__u32 place = 0, oldest = 0;
+	struct spot at;
 
-	if (!c || !key)
-		return 0;
-	hash = hash_of(key);
-	tag = tag_of(hash, now);
-	number = set_of(c, hash);
-	set = bpf_map_lookup_elem(&sets, &number);
-	if (!set)
+	if (!c || !key || !spot_of(c, key, now, &at))
 		return 0;
 	for (__u32 i = 0; i < WAYS; i++) {
-		__u64 other = set->tags[i];
-		__u32 age = (tag - other) & TICKS;
+		__u64 other = at.set->tags[i];
+		__u32 age = (at.tag - other) & TICKS;
 
 		// Places are taken in order, so that none behind an unused one has the key.
-		if (!other || !((other ^ hash) >> 16)) {
+		if (!other || !((other ^ at.hash) >> 16)) {
 			place = i;
 			break;
 		}
@@ -289,8 +277,8 @@ __noinline __u32 room_for(struct config *c, struct key *key, __u64 now)
 	}
 	// For the verifier.
 	place &= WAYS - 1;
-	set->tags[place] = tag;
-	return number * WAYS + place + 1;
+	at.set->tags[place] = at.tag;
+	return at.number * WAYS + place + 1;
 }
 
 // Copies an entry of the map, whose place another core may take for another answer meanwhile; returns whether the copy is whole,

@@ -731,6 +731,16 @@ __noinline __u32 put_reply(struct buffer *buffer, struct work *work, struct upst
 	return at <= s->limit ? at : 0;
 }
 
+// Writes the key of the answer to the query of a slot.
+static __always_inline void set_key(struct key *key, struct slot *s)
+{
+	key->hash = s->hash;
+	key->view = s->view;
+	key->type = TYPE_AAAA;
+	key->flags = 1;
+	key->name_len = s->name_len;
+}
+
 // Takes a place for the answer to the query in `work`, and reads the lines of memory in which it will stand: they come while the
 // answer is made.
 __noinline __u32 make_room(struct work *work, struct config *c, __u64 now)
@@ -741,11 +751,7 @@ __noinline __u32 make_room(struct work *work, struct config *c, __u64 now)
 
 	if (!work || !c)
 		return 0;
-	key.hash = work->slot.hash;
-	key.view = work->slot.view;
-	key.type = TYPE_AAAA;
-	key.flags = 1;
-	key.name_len = work->slot.name_len;
+	set_key(&key, &work->slot);
 	place = work->room = room_for(c, &key, now);
 	if (!place)
 		return 0;
@@ -774,11 +780,8 @@ __noinline __u32 remember(struct buffer *buffer, struct work *work, struct scrat
 	e = &scratch->entry;
 	len = s->name_len;
 	at = HEADER + len + 4;
-	key.hash = fold_name(buffer, scratch, len, c->seed);
-	key.view = s->view;
-	key.type = TYPE_AAAA;
-	key.flags = 1;
-	key.name_len = len;
+	fold_name(buffer, scratch, len, c->seed);
+	set_key(&key, s);
 	e->generation = s->generation;
 	e->stored = now;
 	e->until = now + work->life * 1000000000ULL;
