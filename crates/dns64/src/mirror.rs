@@ -20,7 +20,7 @@ use crate::question::KeyFlags;
 /// Octets of answers that one step may copy.
 const STEP: usize = 256 << 10;
 /// Time after which an answer in use is copied again.
-const AGAIN: Nanos = Nanos::from_secs(10);
+const AGAIN: Nanos = Nanos::from_secs(1);
 
 /// A copied answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,8 +24,8 @@ use dns64::config::AfterDeath;
 use dns64::{Config, OUR_UDP_SIZE, Settings};
 use ipnet::IpNet;
 use kernel::{
-    ANSWER_MEMORY, AnswerMap, CacheCounters, ClientNetwork, CounterMap, KernelCache, KernelError,
-    KernelResolver, ReplyLimits, Resolved, ResolverCounters, ResolverWork, Serving,
+    AnswerMap, CacheCounters, ClientNetwork, CounterMap, KernelCache, KernelError, KernelResolver,
+    ReplyLimits, Resolved, ResolverCounters, ResolverWork, Serving,
 };
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{OsRng, SeedableRng, TryRngCore};
@@ -306,19 +306,19 @@ impl Background {
     }
 }
 
-/// Loads the program with room for as many answers as the configuration has memory for.
+/// Loads the program with the memory for answers that the configuration gives it.
 ///
 /// # Errors
 /// If this user may not, or the kernel refuses it; the error names the setting.
 pub(crate) fn load(config: &Config, seed: u64) -> anyhow::Result<Program> {
-    let answers = u32::try_from(config.kernel.size.0 / ANSWER_MEMORY).unwrap_or(u32::MAX);
+    let memory = config.kernel.size.0;
     if config.kernel.resolves() {
-        let loaded = KernelCache::load_resolver(answers, seed).context("kernel.mode")?;
+        let loaded = KernelCache::load_resolver(memory, seed).context("kernel.mode")?;
         let KernelResolver { cache, answers, counters, rules, draws, work, resolved } = loaded;
         let resolver = Some((Resolving::new(rules, draws, rng()?), work, resolved));
         return Ok(Program { cache, answers, counters, resolver });
     }
-    let (cache, answers, counters) = KernelCache::load(answers, seed).context("kernel.mode")?;
+    let (cache, answers, counters) = KernelCache::load(memory, seed).context("kernel.mode")?;
     Ok(Program { cache, answers, counters, resolver: None })
 }
 

@@ -45,7 +45,7 @@ int dns64d_cache(struct xdp_md *ctx)
 	client = bpf_map_lookup_elem(&clients, &ends.from);
 	if (!client || !client->allowed || !read_query(buffer, scratch, c, client, p.len, &q))
 		goto pass;
-	out = give(buffer, scratch, c, &q, bpf_ktime_get_ns());
+	out = give(buffer, scratch, c, &q);
 	if (out <= FOR_SOCKETS || out >= BUFFER)
 		goto pass;
 	verdict = limit(c, ends.from.address, p.v6, q.key.hash ^ (__u64)q.key.type << 48 ^ (scratch->entry.flags & 15));

@@ -31,7 +31,9 @@ struct config {
 	__u64 period;		// time for a reply to a network, in nanoseconds; 0: no limit
 	__u64 same_period;	// the same for equal answers to it
 	__u32 slip;		// every n-th reply over the limit is truncated; 0: none
-	__u32 sets;		// number of sets of answers
+	__u32 sets;		// number of sets of places of answers
+	__u32 blocks;		// number of blocks of answers that the program itself fills: the first ones
+	__u32 spare2;
 	__u32 veths[DEVICES];	// devices of the kind veth, on which the program is attached; 0: none
 };
 
@@ -62,45 +64,65 @@ struct key {
 	__u8 name_len;
 };
 
-// A stored answer. Its parts are filled up with zeros.
+#define WORD 8
+#define NAME_WORDS (STORED_NAME / WORD)
+#define OPTION_WORDS (STORED_OPTIONS / WORD)
+#define BODY_WORDS (STORED_BODY / WORD)
+#define TTL_WORDS (MAX_TTLS * 2 / WORD)
+// Of which an answer has at most those of the parts above.
+#define DATA_WORDS 128
+// An index into the data that the verifier believes.
+#define DATA_AT(i) ((i) & (DATA_WORDS - 1))
+// Words before the data of an answer, and the place of `check` among them.
+#define HEAD_WORDS 6
+#define CHECK_WORD 3
+
+// A stored answer, of which as many words are there as it has.
 struct entry {
 	__u64 generation;
 	__u64 stored, until;	// monotonic clock, in nanoseconds
-	__u64 check;		// hash of all other fields and of the key
+	__u64 check;		// hash of all other words and of the key
 	__u16 answers, authority, additional;	// numbers of records
 	__u16 flags;		// AD and the return code, as in the header; or LEFT
 	__u16 body_len;		// of the records behind the question
 	__u16 options_len;
 	__u16 ttls;
-	__u16 spare;
-	__u16 ttl_at[MAX_TTLS];	// from the start of the body
-	__u8 name[STORED_NAME];
-	__u8 options[STORED_OPTIONS];
-	__u8 body[STORED_BODY];
+	__u16 words;		// of the data
+	__u64 data[DATA_WORDS];	// where TTLs are, from the start of the body; name; options; body: each filled up with zeros to a word
 };
 
 // The server has an answer, and the sockets give it: too long a one, or a failure.
 #define LEFT 0x8000
 
-// An answer has a place in one of the sets, by the hash of its key.
-#define WAYS 8
-// Unit of the time in a tag as a power of two of nanoseconds: 134 ms, so that its 16 bits are 2.4 hours.
-#define TICK_BITS 27
-#define TICKS 0xffff
+// Answers are written one behind the other into a block of memory, and then into the next one; after the last one the first is
+// written again. So memory is written in order, which is much faster than anywhere in it, and an answer takes no more of it than it has.
+// A block belongs to one core, or to the server, which has the blocks behind those of the program. An answer begins with a unit.
+#define UNIT_WORDS 8
+#define BLOCK_UNITS 64
+#define BLOCK_WORDS (BLOCK_UNITS * UNIT_WORDS)
+// An index into a block that the verifier believes.
+#define BLOCK_AT(i) ((i) & (BLOCK_WORDS - 1))
 
-// For each place of a set: 48 bits of the hash of its answer's key, and 16 bits of the time when it was stored or given last; 0 if
-// it was never used.
-struct set {
-	__u64 tags[WAYS];
+struct block {
+	__u64 words[BLOCK_WORDS];
 };
 
-#define WORD 8
-#define NAME_WORDS (STORED_NAME / WORD)
-#define OPTION_WORDS (STORED_OPTIONS / WORD)
-#define BODY_WORDS (STORED_BODY / WORD)
-// Words before the name, and the place of `check` among them.
-#define HEAD_WORDS 10
-#define CHECK_WORD 3
+// Where a core writes its next answer.
+struct fill {
+	__u32 block;
+	__u32 left;	// units of it
+	__u32 round;	// how often the blocks were written before
+};
+
+// An answer has its place in one of the sets, by the hash of its key.
+#define WAYS 8
+#define TAG_BITS 24
+
+// For each answer from the highest bit on: 24 bits of the hash of its key, 8 of the round of its block, and 32 of the number of its
+// unit. 0: none, nor behind it.
+struct set {
+	__u64 places[WAYS];
+};
 
 // An entry that was copied out of the map, and the name of the query in lower case.
 struct scratch {
@@ -159,14 +181,13 @@ struct {
 	__type(value, struct set);
 } sets SEC(".maps");
 
-// The answers of all sets, one behind the other. No lock and no list: a map of the kind LRU costs more than all else for an answer
-// that is stored and never given. A copy that was read while another core wrote is known by its check.
+// No lock and no list. A copy that was read while another core wrote is known by its check.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 16);
 	__type(key, __u32);
-	__type(value, struct entry);
-} answers SEC(".maps");
+	__type(value, struct block);
+} blocks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -191,10 +212,20 @@ struct {
 	__type(value, struct counts);
 } counters SEC(".maps");
 
+// Adds a word to a hash. A product alone is not enough: what differs in the high octets of a word would stay there, where a
+// difference in the next word cancels it, and names that count up have equal hashes.
 static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
 	hash = (hash ^ word) * 0xff51afd7ed558ccdULL;
-	return hash ^ hash >> 32;
+	hash = (hash ^ hash >> 32) * 0xc4ceb9fe1a85ec53ULL;
+	return hash ^ hash >> 29;
+}
+
+// Adds a word to the check of an entry.
+static __always_inline __u64 add(__u64 check, __u64 word)
+{
+	check = (check ^ word) * 0xff51afd7ed558ccdULL;
+	return check ^ check >> 32;
 }
 
 // Writes the name of the query, of `len` octets, in lower case; returns its hash.
@@ -217,154 +248,126 @@ __noinline __u64 fold_name(struct buffer *buffer, struct scratch *scratch, __u32
 	return hash;
 }
 
-// Where an answer belongs.
-struct spot {
-	struct set *set;
-	__u32 number;	// of the set
-	__u64 hash;	// of the key
-	__u64 tag;	// of an answer that is stored or given now
-};
-
-// Returns 0 if there is no map.
-static __always_inline int spot_of(struct config *c, struct key *key, __u64 now, struct spot *spot)
+static __always_inline __u64 hash_of(struct key *key)
 {
-	spot->hash = mix(key->hash, ((__u64 *)key)[1]);
-	spot->tag = (spot->hash & ~(__u64)TICKS) | (now >> TICK_BITS & TICKS);
-	spot->number = (spot->hash & 0xffffffff) * c->sets >> 32;
-	spot->set = bpf_map_lookup_elem(&sets, &spot->number);
-	return !!spot->set;
+	return mix(key->hash, ((__u64 *)key)[1]);
 }
 
-// Returns the place of the answer with a key, plus 1, and notes that it is given; 0 if there is none.
-__noinline __u32 find(struct config *c, struct key *key, __u64 now)
+// Returns the set for the answer to a key with a hash.
+static __always_inline struct set *set_of(struct config *c, __u64 hash)
 {
-	struct spot at;
+	__u32 number = (hash & 0xffffffff) * c->sets >> 32;
 
-	if (!c || !key || !spot_of(c, key, now, &at))
+	return bpf_map_lookup_elem(&sets, &number);
+}
+
+// Reads a word whose line of memory is needed soon: it comes while other work is done.
+static __always_inline void touch(void *word)
+{
+	if (word)
+		(void)*(volatile __u64 *)word;
+}
+
+// Returns the unit of the answer with a key, plus 1; 0 if there is none.
+__noinline __u32 find(struct config *c, struct key *key)
+{
+	struct set *set;
+	__u64 hash;
+
+	if (!c || !key)
+		return 0;
+	hash = hash_of(key);
+	set = set_of(c, hash);
+	if (!set)
 		return 0;
 	for (__u32 i = 0; i < WAYS; i++) {
-		if ((at.set->tags[i] ^ at.hash) >> 16)
-			continue;
-		if (at.set->tags[i] != at.tag)
-			at.set->tags[i] = at.tag;
-		return at.number * WAYS + i + 1;
+		if (!((set->places[i] ^ hash) >> (64 - TAG_BITS)))
+			return (__u32)set->places[i] + 1;
 	}
 	return 0;
 }
 
-// Returns a place for the answer with a key, plus 1: that of an answer with the same key, one that was never used, or that of
-// the answer in its set which was stored or given the longest ago. 0 if there is no map.
-__noinline __u32 room_for(struct config *c, struct key *key, __u64 now)
+// Returns the number of words for so many octets.
+static __always_inline __u32 words_for(__u32 octets)
 {
-	__u32 place = 0, oldest = 0;
-	struct spot at;
-
-	if (!c || !key || !spot_of(c, key, now, &at))
-		return 0;
-	for (__u32 i = 0; i < WAYS; i++) {
-		__u64 other = at.set->tags[i];
-		__u32 age = (at.tag - other) & TICKS;
-
-		// Places are taken in order, so that none behind an unused one has the key.
-		if (!other || !((other ^ at.hash) >> 16)) {
-			place = i;
-			break;
-		}
-		if (age >= oldest) {
-			oldest = age;
-			place = i;
-		}
-	}
-	// For the verifier.
-	place &= WAYS - 1;
-	at.set->tags[place] = at.tag;
-	return at.number * WAYS + place + 1;
+	return (octets + WORD - 1) / WORD;
 }
 
-// Copies an entry of the map, whose place another core may take for another answer meanwhile; returns whether the copy is whole,
-// and one for the key and the name in `scratch`.
-__noinline __u32 copy(struct entry *from, struct scratch *scratch, struct key *key)
+// Returns where in the data of an entry its name begins.
+static __always_inline __u32 name_at(struct entry *e)
 {
-	__u64 *in = (void *)from, *out, hash, different = 0;
-	__u32 len;
+	return words_for(2 * e->ttls);
+}
+
+// Copies the answer at a unit of a block, which another core may overwrite meanwhile; returns whether the copy is whole, and one for
+// the key and the name in `scratch`.
+__noinline __u32 copy(struct block *from, struct scratch *scratch, struct key *key, __u32 unit)
+{
+	__u64 *out, check, different = 0;
+	__u32 at;
 
 	if (!from || !scratch || !key)
 		return 0;
 	out = (void *)&scratch->entry;
-	hash = mix(((__u64 *)key)[0], ((__u64 *)key)[1]);
+	at = unit * UNIT_WORDS;
+	check = hash_of(key);
 	for (__u32 i = 0; i < HEAD_WORDS; i++) {
-		out[i] = in[i];
+		out[i] = from->words[BLOCK_AT(at + i)];
 		if (i != CHECK_WORD)
-			hash = mix(hash, out[i]);
+			check = add(check, out[i]);
 	}
-	len = key->name_len;
+	at += HEAD_WORDS;
+	for (__u32 i = 0; i < DATA_WORDS; i++) {
+		__u64 word;
+
+		if (i >= scratch->entry.words)
+			break;
+		word = from->words[BLOCK_AT(at + i)];
+		scratch->entry.data[i] = word;
+		check = add(check, word);
+	}
+	if (check != scratch->entry.check)
+		return 0;
+	at = name_at(&scratch->entry);
 	for (__u32 i = 0; i < NAME_WORDS; i++) {
-		__u64 word = ((__u64 *)from->name)[i];
-
-		if (WORD * i >= len)
+		if (WORD * i >= key->name_len)
 			break;
-		different |= word ^ scratch->name[i];
-		hash = mix(hash, word);
+		different |= scratch->entry.data[DATA_AT(at + i)] ^ scratch->name[i];
 	}
-	len = scratch->entry.options_len;
-	for (__u32 i = 0; i < OPTION_WORDS; i++) {
-		__u64 word = ((__u64 *)from->options)[i];
-
-		if (WORD * i >= len)
-			break;
-		((__u64 *)scratch->entry.options)[i] = word;
-		hash = mix(hash, word);
-	}
-	len = scratch->entry.body_len;
-	for (__u32 i = 0; i < BODY_WORDS; i++) {
-		__u64 word = ((__u64 *)from->body)[i];
-
-		if (WORD * i >= len)
-			break;
-		((__u64 *)scratch->entry.body)[i] = word;
-		hash = mix(hash, word);
-	}
-	return !different && hash == scratch->entry.check;
+	return !different;
 }
 
-// Writes the records of an answer from `at` on, and reduces their TTLs by `age` seconds; returns their end.
-__noinline __u32 put_body(struct buffer *buffer, struct scratch *scratch, __u32 at, __u32 age)
+// Writes so many octets of the data of the entry in `scratch`, from a word of it on, into the buffer from `at` on, in whole words.
+__noinline __u32 put_data(struct buffer *buffer, struct scratch *scratch, __u32 from, __u32 len, __u32 at)
+{
+	if (!buffer || !scratch)
+		return 0;
+	for (__u32 i = 0; i < BODY_WORDS; i++) {
+		if (WORD * i >= len)
+			break;
+		*(__u64 *)(buffer->b + AT(at + WORD * i)) = scratch->entry.data[DATA_AT(from + i)];
+	}
+	return at + len;
+}
+
+// Reduces the TTLs of the records which begin at `at` by `age` seconds.
+__noinline __u32 age_records(struct buffer *buffer, struct scratch *scratch, __u32 at, __u32 age)
 {
 	struct entry *e;
-	__u8 *b;
 
 	if (!buffer || !scratch)
 		return 0;
-	b = buffer->b;
 	e = &scratch->entry;
-	for (__u32 i = 0; i < BODY_WORDS; i++) {
-		if (WORD * i >= e->body_len)
-			break;
-		*(__u64 *)(b + AT(at + WORD * i)) = ((__u64 *)e->body)[i];
-	}
 	for (__u32 i = 0; i < MAX_TTLS; i++) {
 		__u32 place, ttl;
 
 		if (i >= e->ttls)
 			break;
-		place = AT(at + e->ttl_at[i]);
-		ttl = bpf_ntohl(*(__u32 *)(b + place));
-		*(__u32 *)(b + place) = bpf_htonl(ttl > age ? ttl - age : 0);
+		place = AT(at + ((__u16 *)e->data)[i]);
+		ttl = bpf_ntohl(*(__u32 *)(buffer->b + place));
+		*(__u32 *)(buffer->b + place) = bpf_htonl(ttl > age ? ttl - age : 0);
 	}
-	return at + e->body_len;
-}
-
-// Writes the options of an answer from `at` on.
-__noinline __u32 put_options(struct buffer *buffer, struct scratch *scratch, __u32 at)
-{
-	if (!buffer || !scratch)
-		return 0;
-	for (__u32 i = 0; i < OPTION_WORDS; i++) {
-		if (WORD * i >= scratch->entry.options_len)
-			break;
-		*(__u64 *)(buffer->b + AT(at + WORD * i)) = ((__u64 *)scratch->entry.options)[i];
-	}
-	return at + scratch->entry.options_len;
+	return 1;
 }
 
 // Returns the blocks of a client for a query.
@@ -425,20 +428,24 @@ static __always_inline int read_query(struct buffer *buffer, struct scratch *scr
 }
 
 // Writes the reply over the query in the buffer if there is a valid answer; returns its length, or another value of above.
-static __always_inline __u32 give(struct buffer *buffer, struct scratch *scratch, struct config *c, struct query *q, __u64 now)
+static __always_inline __u32 give(struct buffer *buffer, struct scratch *scratch, struct config *c, struct query *q)
 {
-	struct entry *found, *e = &scratch->entry;
+	struct entry *e = &scratch->entry;
 	__u8 *b = buffer->b;
-	__u32 size, at = q->at, place;
+	__u32 size, at = q->at, unit, number, options;
+	struct block *block;
+	__u64 now;
 	__u16 kept;
 
-	place = find(c, &q->key, now);
-	if (!place)
+	unit = find(c, &q->key);
+	if (!unit)
 		return NO_ANSWER;
-	place--;
-	found = bpf_map_lookup_elem(&answers, &place);
-	if (!found || !copy(found, scratch, &q->key))
+	unit--;
+	number = unit / BLOCK_UNITS;
+	block = bpf_map_lookup_elem(&blocks, &number);
+	if (!block || !copy(block, scratch, &q->key, unit))
 		return NO_ANSWER;
+	now = bpf_ktime_get_ns();
 	if (e->generation != c->generation || now < e->stored || now >= e->until)
 		return NO_ANSWER;
 	if (e->flags & LEFT)
@@ -446,10 +453,13 @@ static __always_inline __u32 give(struct buffer *buffer, struct scratch *scratch
 	size = at + e->body_len + (q->opt ? OPT_FIXED + e->options_len : 0);
 	if (size > q->limit)
 		return FOR_SOCKETS;
-	at = put_body(buffer, scratch, at, (now - e->stored) / 1000000000);
+	options = name_at(e) + words_for(q->key.name_len);
+	put_data(buffer, scratch, options + words_for(e->options_len), e->body_len, at);
+	age_records(buffer, scratch, at, (now - e->stored) / SECOND);
 	if (q->opt) {
+		at += e->body_len;
 		put_opt(b, at, c->opt_size, q->key.flags >> 2 << 7, e->options_len);
-		put_options(buffer, scratch, at + OPT_FIXED);
+		put_data(buffer, scratch, options, e->options_len, at + OPT_FIXED);
 	}
 	kept = e->flags;
 	// Data is said to be authentic to those who ask.

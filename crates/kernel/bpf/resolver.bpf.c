@@ -146,7 +146,6 @@ struct work {
 	struct way way;
 	struct draw draw;
 	__u32 next;	// place of the second query
-	__u32 room;	// place for its answer, plus 1
 	__u32 found;
 	__u32 life;
 	__u32 ttls[MAX_FOUND];
@@ -251,6 +250,21 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } opened SEC(".maps");
+
+// Where each core writes its next answer; and how many blocks were begun.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fill);
+} fills SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} begun SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -414,6 +428,7 @@ static __always_inline int take_draw(struct draw *out)
 	__u32 core = bpf_get_smp_processor_id(), number;
 	__u64 *taken = bpf_map_lookup_elem(&used, &core), *there = bpf_map_lookup_elem(&filled, &core);
 	struct draw_block *block;
+	struct draw *next;
 
 	if (!taken || !there || *taken >= *(volatile __u64 *)there)
 		return 0;
@@ -422,6 +437,8 @@ static __always_inline int take_draw(struct draw *out)
 	if (!block)
 		return 0;
 	*out = block->draws[*taken & (DRAWS - 1)];
+	next = &block->draws[(*taken + 1) & (DRAWS - 1)];
+	touch(deadline_of(place_of(next->port, next->id)));
 	*(volatile __u64 *)taken = *taken + 1;
 	return 1;
 }
@@ -741,112 +758,172 @@ static __always_inline void set_key(struct key *key, struct slot *s)
 	key->name_len = s->name_len;
 }
 
-// Takes a place for the answer to the query in `work`, and reads the lines of memory in which it will stand: they come while the
-// answer is made.
-__noinline __u32 make_room(struct work *work, struct config *c, __u64 now)
+// Returns how many blocks were begun since the answer at a place was written, where `fill` is now.
+static __always_inline __u32 age_of(struct config *c, struct fill *fill, __u64 place)
 {
-	struct key key = {};
-	struct entry *e;
-	__u32 place;
+	__u32 block = (__u32)place / BLOCK_UNITS;
+	__s32 age;
 
-	if (!work || !c)
+	// One of the server's own: that is not known here.
+	if (block >= c->blocks)
+		return c->blocks / 2;
+	age = (fill->round - (__u32)(place >> 32) & 0xff) * c->blocks + fill->block - block;
+	// Another core may be ahead.
+	return age < 0 ? 0 : age;
+}
+
+// Notes in the set of an answer where it is: in place of one with the same key, or of none, or of the oldest.
+static __always_inline int note_place(struct config *c, struct fill *fill, struct key *key, __u32 unit)
+{
+	__u64 hash = hash_of(key);
+	struct set *set = set_of(c, hash);
+	__u32 way = 0, oldest = 0;
+
+	if (!set)
 		return 0;
-	set_key(&key, &work->slot);
-	place = work->room = room_for(c, &key, now);
-	if (!place)
-		return 0;
-	place--;
-	e = bpf_map_lookup_elem(&answers, &place);
-	if (!e)
-		return 0;
-	(void)*(volatile __u64 *)&e->generation;
-	(void)*(volatile __u64 *)&e->name;
-	(void)*(volatile __u64 *)&e->body;
+	for (__u32 i = 0; i < WAYS; i++) {
+		__u64 place = set->places[i];
+		__u32 age = age_of(c, fill, place);
+
+		if (!place || !((place ^ hash) >> (64 - TAG_BITS))) {
+			way = i;
+			break;
+		}
+		if (age >= oldest) {
+			oldest = age;
+			way = i;
+		}
+	}
+	// For the verifier.
+	way &= WAYS - 1;
+	set->places[way] = hash >> (64 - TAG_BITS) << (64 - TAG_BITS) | (__u64)(fill->round & 0xff) << 32 | unit;
 	return 1;
 }
 
-// Stores the answer in the buffer, in which its records start at `at`.
-__noinline __u32 remember(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, __u64 now)
+// Begins the next block, which no other core fills.
+static __always_inline int next_block(struct config *c, struct fill *fill)
 {
-	struct slot *s;
-	struct entry *e;
-	struct key key = {};
-	__u64 *words, *out, check;
-	__u32 at, len, place;
+	__u32 zero = 0;
+	__u64 *count = bpf_map_lookup_elem(&begun, &zero), number;
 
-	if (!buffer || !work || !scratch || !c)
+	if (!count || !c->blocks)
 		return 0;
-	s = &work->slot;
-	e = &scratch->entry;
-	len = s->name_len;
-	at = HEADER + len + 4;
-	fold_name(buffer, scratch, len, c->seed);
-	set_key(&key, s);
-	e->generation = s->generation;
-	e->stored = now;
-	e->until = now + work->life * 1000000000ULL;
-	e->check = 0;
-	e->answers = e->ttls = work->found;
-	e->authority = e->additional = e->flags = e->spare = 0;
-	e->body_len = OUR_RECORD * work->found;
-	for (int i = 0; i < MAX_TTLS; i++)
-		e->ttl_at[i] = i < work->found ? OUR_RECORD * i + 6 : 0;
-	words = (void *)e;
-	check = mix(((__u64 *)&key)[0], ((__u64 *)&key)[1]);
-	for (__u32 i = 0; i < HEAD_WORDS; i++) {
-		if (i != CHECK_WORD)
-			check = mix(check, words[i]);
-	}
+	number = __sync_fetch_and_add(count, 1);
+	fill->block = number % c->blocks;
+	fill->round = number / c->blocks;
+	fill->left = BLOCK_UNITS;
+	return 1;
+}
+
+// Four numbers in a word, the first one in its lowest bits.
+#define FOUR(a, b, c, d) ((__u64)(a) | (__u64)(b) << 16 | (__u64)(c) << 32 | (__u64)(d) << 48)
+// Where the TTLs of four records of ours are.
+#define TTLS_AT(first) FOUR(OUR_RECORD * (first) + 6, OUR_RECORD * ((first) + 1) + 6, OUR_RECORD * ((first) + 2) + 6, OUR_RECORD * ((first) + 3) + 6)
+
+// Writes the name of the reply in the buffer, in lower case, into a block from a word on; returns the check with it.
+__noinline __u64 lay_name(struct block *block, struct buffer *buffer, struct work *work, __u32 at, __u64 check)
+{
+	__u32 len;
+
+	if (!block || !buffer || !work)
+		return 0;
+	len = work->slot.name_len;
 	for (__u32 i = 0; i < NAME_WORDS; i++) {
+		__u64 word;
+
 		if (WORD * i >= len)
 			break;
-		((__u64 *)e->name)[i] = scratch->name[i];
-		check = mix(check, scratch->name[i]);
+		word = *(__u64 *)(buffer->b + HEADER + WORD * i);
+		if (len - WORD * i < WORD)
+			word &= (1ULL << 8 * (len & 7)) - 1;
+		word = lower_word(word);
+		block->words[BLOCK_AT(at + i)] = word;
+		check = add(check, word);
 	}
-	for (__u32 i = 0; i < OPTION_WORDS; i++) {
-		if (WORD * i >= e->options_len)
-			break;
-		check = mix(check, ((__u64 *)e->options)[i]);
-	}
+	return check;
+}
+
+// The same for its records.
+__noinline __u64 lay_records(struct block *block, struct buffer *buffer, struct work *work, __u32 at, __u64 check)
+{
+	__u32 len, from;
+
+	if (!block || !buffer || !work)
+		return 0;
+	from = HEADER + work->slot.name_len + 4;
+	len = OUR_RECORD * work->found;
 	for (__u32 i = 0; i < OUR_RECORD * MAX_FOUND / WORD; i++) {
 		__u64 word;
 
-		if (WORD * i >= e->body_len)
-			break;
-		word = *(__u64 *)(buffer->b + AT(at + WORD * i));
-		// The last word of an odd number of records.
-		if (e->body_len - WORD * i < WORD)
-			word &= 0xffffffff;
-		((__u64 *)e->body)[i] = word;
-		check = mix(check, word);
-	}
-	e->check = check;
-	place = work->room;
-	if (!place)
-		return 0;
-	place--;
-	out = bpf_map_lookup_elem(&answers, &place);
-	if (!out)
-		return 0;
-	// What is in use of it.
-	for (__u32 i = 0; i < HEAD_WORDS; i++)
-		out[i] = words[i];
-	for (__u32 i = 0; i < NAME_WORDS; i++) {
 		if (WORD * i >= len)
 			break;
-		out[HEAD_WORDS + i] = words[HEAD_WORDS + i];
+		word = *(__u64 *)(buffer->b + AT(from + WORD * i));
+		// The last word of an odd number of records.
+		if (len - WORD * i < WORD)
+			word &= 0xffffffff;
+		block->words[BLOCK_AT(at + i)] = word;
+		check = add(check, word);
 	}
-	for (__u32 i = 0; i < OPTION_WORDS; i++) {
-		if (WORD * i >= e->options_len)
+	return check;
+}
+
+// Stores the reply in the buffer.
+__noinline __u32 remember(struct buffer *buffer, struct work *work, struct upstream *u, struct config *c, __u64 now)
+{
+	__u32 zero = 0, at, len, unit, units, words;
+	struct fill *fill = bpf_map_lookup_elem(&fills, &zero);
+	__u64 head[HEAD_WORDS], check;
+	struct block *block;
+	struct key key = {};
+
+	if (!buffer || !work || !u || !c || !fill)
+		return 0;
+	len = OUR_RECORD * work->found;
+	words = words_for(2 * work->found) + words_for(work->slot.name_len) + words_for(u->options_len) + words_for(len);
+	units = (HEAD_WORDS + words + UNIT_WORDS - 1) / UNIT_WORDS;
+	if (units > fill->left && !next_block(c, fill))
+		return 0;
+	block = bpf_map_lookup_elem(&blocks, &fill->block);
+	if (!block)
+		return 0;
+	unit = BLOCK_UNITS - fill->left;
+	fill->left -= units;
+	set_key(&key, &work->slot);
+	check = hash_of(&key);
+	head[0] = work->slot.generation;
+	head[1] = now;
+	head[2] = now + work->life * 1000000000ULL;
+	head[4] = FOUR(work->found, 0, 0, 0);
+	head[5] = FOUR(len, u->options_len, work->found, words);
+	at = unit * UNIT_WORDS;
+	for (__u32 i = 0; i < HEAD_WORDS; i++) {
+		if (i == CHECK_WORD)
+			continue;
+		block->words[BLOCK_AT(at + i)] = head[i];
+		check = add(check, head[i]);
+	}
+	at += HEAD_WORDS;
+	for (__u32 i = 0; i < words_for(2 * MAX_FOUND); i++) {
+		if (4 * i >= work->found)
 			break;
-		out[HEAD_WORDS + NAME_WORDS + i] = words[HEAD_WORDS + NAME_WORDS + i];
+		head[0] = i ? TTLS_AT(4) : TTLS_AT(0);
+		block->words[BLOCK_AT(at)] = head[0];
+		at++;
+		check = add(check, head[0]);
 	}
-	for (__u32 i = 0; i < OUR_RECORD * MAX_FOUND / WORD; i++) {
-		if (WORD * i >= e->body_len)
+	check = lay_name(block, buffer, work, at, check);
+	at += words_for(work->slot.name_len);
+	for (__u32 i = 0; i < sizeof(u->options) / WORD; i++) {
+		if (WORD * i >= u->options_len)
 			break;
-		out[HEAD_WORDS + NAME_WORDS + OPTION_WORDS + i] = words[HEAD_WORDS + NAME_WORDS + OPTION_WORDS + i];
+		head[0] = ((__u64 *)u->options)[i];
+		block->words[BLOCK_AT(at)] = head[0];
+		at++;
+		check = add(check, head[0]);
 	}
-	return 1;
+	check = lay_records(block, buffer, work, at, check);
+	block->words[BLOCK_AT(unit * UNIT_WORDS + CHECK_WORD)] = check;
+	return note_place(c, fill, &key, fill->block * BLOCK_UNITS + unit);
 }
 
 // Hands the transaction in `work` to the server, with the message of the frame and its sender if it fits; returns whether there was
@@ -1013,7 +1090,8 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 	struct client *client;
 	struct query q = {};
 	__u32 verdict = SEND;
-	__u64 *at, now = bpf_ktime_get_ns();
+	// Of the last tick, which is enough for timeouts: to read the clock itself takes longer than to find an answer.
+	__u64 *at, now = bpf_ktime_get_coarse_ns();
 	int cached, action;
 
 	if (!n || !r || !buffer || !scratch)
@@ -1024,7 +1102,9 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 	client = bpf_map_lookup_elem(&clients, &ends->from);
 	if (!client || !client->allowed || !read_query(buffer, scratch, c, client, p->len, &q))
 		goto pass;
-	out = give(buffer, scratch, c, &q, now);
+	// It comes while the set of the answer does.
+	touch(hold_of(q.key.hash));
+	out = give(buffer, scratch, c, &q);
 	if (out == FOR_SOCKETS)
 		goto pass;
 	cached = out != NO_ANSWER;
@@ -1067,8 +1147,8 @@ pass:
 
 // Continues the transaction in `work` with the reply in the buffer: returns the length of the next message, or 0 if the server is to
 // continue.
-static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, struct upstream *u,
-				     __u32 slot, __u32 len, __u64 now)
+static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, struct config *c, struct upstream *u, __u32 slot, __u32 len,
+				     __u64 now)
 {
 	__u32 place, out;
 
@@ -1086,11 +1166,8 @@ static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, s
 	out = put_reply(buffer, work, u, c->opt_size);
 	if (!out)
 		return 0;
-	scratch->entry.options_len = u->options_len;
-	((__u64 *)scratch->entry.options)[0] = ((__u64 *)u->options)[0];
-	((__u64 *)scratch->entry.options)[1] = ((__u64 *)u->options)[1];
 	if (work->life)
-		remember(buffer, work, scratch, c, now);
+		remember(buffer, work, u, c, now);
 	way_to_client(work, c);
 	return out;
 }
@@ -1102,15 +1179,14 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	struct counts *n = bpf_map_lookup_elem(&counters, &core);
 	struct resolved *r = bpf_map_lookup_elem(&resolutions, &core);
 	struct buffer *buffer = bpf_map_lookup_elem(&buffers, &zero);
-	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &zero);
 	struct udphdr *udp = udp_of(ctx, p);
 	struct upstream *u = asked(c);
-	__u64 *at, *next, was, now = bpf_ktime_get_ns(), message, len;
+	__u64 *at, *next, was, now = bpf_ktime_get_coarse_ns(), message, len;
 	struct slot *s;
 	__u16 id, port, from, block;
 	int action;
 
-	if (!n || !r || !buffer || !scratch || !udp)
+	if (!n || !r || !buffer || !udp)
 		return XDP_PASS;
 	port = udp->dest;
 	from = udp->source;
@@ -1136,10 +1212,8 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	r->replies++;
 	work->slot = *s;
 	stage = s->stage;
-	if (stage == STAGE_A)
-		make_room(work, c, now);
 	if (u && work->slot.generation == c->generation && read_message(ctx, p, buffer))
-		out = proceed(buffer, work, scratch, c, u, slot, p->len, now);
+		out = proceed(buffer, work, c, u, slot, p->len, now);
 	if (!out || out >= BUFFER) {
 		// What was read is of the first stage.
 		work->slot.stage = stage;

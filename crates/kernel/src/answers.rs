@@ -1,23 +1,68 @@
-//! The maps of answers that the programs of dns64d give: sets of eight, by the hash of an answer's key (`bpf/cache.h`).
+//! The maps of answers that the programs of dns64d give: blocks, in which one stands behind the other, and sets with their places by
+//! the hash of an answer's key (`bpf/cache.h`).
 
 use aya::maps::{Array, MapData};
-use measure::Nanos;
 
-use crate::cache::{ENTRY, Encoded, mix, words};
+use crate::cache::{Encoded, mix, words};
 use crate::error::KernelError;
 use crate::program::Loaded;
 
 /// Number of answers in a set.
 const WAYS: usize = 8;
-/// Unit of the time in a tag as a power of two of nanoseconds, and the part of a tag that has it.
-const TICK_BITS: u32 = 27;
-const TICKS: u64 = 0xffff;
+/// An answer begins with a unit, of so many octets, in a block of so many units.
+const UNIT: usize = 64;
+const UNITS: usize = 64;
+const BLOCK: usize = UNITS * UNIT;
+/// Sets for each block: enough for answers of four units.
+const SETS: usize = UNITS / 4 / WAYS;
+/// Memory of a block and its sets, in octets.
+const MEMORY: usize = BLOCK + SETS * WAYS * 8;
+/// Number of the lowest bit that a place has of the hash, and of the lowest one of the round of its block.
+const TAG: u32 = 40;
+const ROUND: u32 = 32;
+
+/// Numbers of sets and blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) sets: u32,
+    pub(crate) blocks: u32,
+    /// Blocks that the program fills; the server fills the others.
+    pub(crate) of_program: u32,
+}
+
+impl Room {
+    /// Returns what has room in so many octets, for a program that stores answers of its own or not.
+    pub(crate) fn within(memory: usize, resolves: bool) -> Self {
+        // The number of a unit has 32 bits.
+        let blocks = (memory / MEMORY).clamp(2, 1 << 26) as u32;
+        let of_program = if resolves { blocks / 2 } else { 0 };
+        Room { sets: blocks * SETS as u32, blocks, of_program }
+    }
+
+    /// Returns the numbers of entries of the maps.
+    pub(crate) fn sizes(self) -> [(&'static str, u32); 2] {
+        [("sets", self.sets), ("blocks", self.blocks)]
+    }
+}
 
 /// The maps of answers, for one thread that writes them.
 pub struct AnswerMap {
-    /// Tags of the answers of each set; see `bpf/cache.h`.
+    /// Places of the answers of each set; see `bpf/cache.h`.
     sets: Array<MapData, [u64; WAYS]>,
-    answers: Array<MapData, [u8; ENTRY]>,
+    blocks: Array<MapData, [u8; BLOCK]>,
+    fill: Fill,
+}
+
+/// Where the server writes its next answer.
+struct Fill {
+    /// The server's blocks: the first one, and their number.
+    first: u32,
+    count: u32,
+    /// The block, from the first one on, and how often all were written before.
+    block: u32,
+    round: u8,
+    /// What it holds, in whole units.
+    octets: Vec<u8>,
 }
 
 impl AnswerMap {
@@ -25,47 +70,67 @@ impl AnswerMap {
     ///
     /// # Errors
     /// If the object lacks one.
-    pub(crate) fn of(program: &mut Loaded) -> Result<Self, KernelError> {
+    pub(crate) fn of(program: &mut Loaded, room: Room) -> Result<Self, KernelError> {
         let sets = Array::try_from(program.take("sets")?)?;
-        Ok(AnswerMap { sets, answers: Array::try_from(program.take("answers")?)? })
+        let blocks = Array::try_from(program.take("blocks")?)?;
+        Ok(AnswerMap { sets, blocks, fill: Fill::new(room.of_program, room.blocks) })
     }
 
-    /// Returns the number of sets.
-    pub(crate) fn sets(&self) -> u32 {
-        self.sets.len()
-    }
-
-    /// Stores an answer, at a time of the monotonic clock. If its set is full, that answer makes room which was stored or given the
-    /// longest ago.
+    /// Stores an answer, in place of the first that was stored of those which are there.
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn store(&mut self, answer: &Encoded, now: Nanos) -> Result<(), KernelError> {
+    pub fn store(&mut self, answer: &Encoded) -> Result<(), KernelError> {
         let hash = words(&answer.key).reduce(mix).unwrap_or_default();
         let set = (((hash & 0xffff_ffff) * u64::from(self.sets.len())) >> 32) as u32;
-        let tag = hash & !TICKS | now.0 >> TICK_BITS & TICKS;
-        let mut tags = self.sets.get(&set, 0)?;
-        let way = way_for(&tags, tag);
-        self.answers.set(set * WAYS as u32 + way as u32, *answer.entry, 0)?;
-        tags[way] = tag;
-        // A tag that the program wrote meanwhile is lost, and the answer with it: it is asked for again.
-        Ok(self.sets.set(set, tags, 0)?)
+        let (block, unit) = self.fill.put(&answer.entry);
+        let mut octets = [0; BLOCK];
+        octets[..self.fill.octets.len()].copy_from_slice(&self.fill.octets);
+        self.blocks.set(block, octets, 0)?;
+        let mut places = self.sets.get(&set, 0)?;
+        let place = hash >> TAG << TAG | u64::from(self.fill.round) << ROUND | u64::from(unit);
+        places[self.fill.way_for(&places, place)] = place;
+        // A place that the program wrote meanwhile is lost, and the answer with it: it is asked for again.
+        Ok(self.sets.set(set, places, 0)?)
     }
 }
 
-/// Returns the numbers of entries of the maps with room for a number of answers.
-pub(crate) fn room(answers: u32) -> [(&'static str, u32); 2] {
-    let sets = (answers / WAYS as u32).max(1);
-    [("sets", sets), ("answers", sets * WAYS as u32)]
-}
+impl Fill {
+    /// Makes the one of the blocks from `first` on, of so many.
+    fn new(first: u32, blocks: u32) -> Self {
+        Fill { first, count: blocks - first, block: 0, round: 0, octets: Vec::with_capacity(BLOCK) }
+    }
 
-/// Returns the place in a set for an answer with a tag: that of an answer with the same key, one that was never used, or that of the
-/// answer which was stored or given the longest ago, as the program does.
-fn way_for(tags: &[u64; WAYS], tag: u64) -> usize {
-    let is_own = |other: &u64| *other == 0 || (other ^ tag) & !TICKS == 0;
-    let age = |way: &usize| tag.wrapping_sub(tags[*way]) & TICKS;
-    let own = tags.iter().position(is_own);
-    own.or_else(|| (0..WAYS).max_by_key(age)).unwrap_or_default()
+    /// Puts an answer behind the others, or into the next block; returns the numbers of its block and of its unit.
+    fn put(&mut self, entry: &[u8]) -> (u32, u32) {
+        if self.octets.len() + entry.len() > BLOCK {
+            self.octets.clear();
+            self.block = (self.block + 1) % self.count;
+            self.round = self.round.wrapping_add(u8::from(self.block == 0));
+        }
+        let (block, unit) = (self.first + self.block, self.octets.len() / UNIT);
+        self.octets.extend_from_slice(entry);
+        self.octets.resize(self.octets.len().next_multiple_of(UNIT), 0);
+        (block, block * UNITS as u32 + unit as u32)
+    }
+
+    /// Returns where in a set a place is noted: instead of one with the same key, or of none, or of the oldest, as the program does.
+    fn way_for(&self, places: &[u64; WAYS], place: u64) -> usize {
+        let is_own = |other: &u64| *other == 0 || (other ^ place) >> TAG == 0;
+        let own = places.iter().position(is_own);
+        own.or_else(|| (0..WAYS).max_by_key(|way| self.age(places[*way]))).unwrap_or_default()
+    }
+
+    /// Returns how many blocks were begun since the answer at a place was written.
+    fn age(&self, place: u64) -> u32 {
+        let block = place as u32 / UNITS as u32;
+        if block < self.first {
+            // One of the program's: that is not known here.
+            return self.count / 2;
+        }
+        let rounds = self.round.wrapping_sub((place >> ROUND) as u8);
+        u32::from(rounds) * self.count + self.block - (block - self.first)
+    }
 }
 
 #[cfg(test)]
@@ -73,19 +138,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_given_longest_ago_makes_room() {
-        let of = |key: u64, tick: u64| key << 16 | tick;
-        let mut tags = [0; WAYS];
-        for key in 1..=WAYS as u64 {
-            assert_eq!(way_for(&tags, of(key, 10 + key)), key as usize - 1, "the next unused one");
-            tags[key as usize - 1] = of(key, 10 + key);
+    fn answers_stand_in_whole_units_one_behind_the_other() {
+        let mut fill = Fill::new(4, 6);
+        assert_eq!(fill.put(&[1; 65]), (4, 4 * 64));
+        assert_eq!(fill.put(&[2; 64]), (4, 4 * 64 + 2));
+        assert_eq!((fill.octets.len(), fill.octets[65], fill.octets[128]), (192, 0, 2));
+        // The rest of a block, and the next one.
+        assert_eq!(fill.put(&[3; BLOCK - 192]), (4, 4 * 64 + 3));
+        assert_eq!(fill.put(&[4; 8]), (5, 5 * 64));
+        assert_eq!(fill.put(&[5; BLOCK]), (4, 4 * 64));
+        assert_eq!(fill.round, 1);
+    }
+
+    #[test]
+    fn the_oldest_answer_makes_room() {
+        let mut fill = Fill::new(4, 104);
+        fill.round = 3;
+        let of = |tag: u64, round: u64, block: u64| tag << TAG | round << ROUND | (block * 64 + 7);
+        let mut places = [0; WAYS];
+        for (way, block) in (10..18).enumerate() {
+            assert_eq!(fill.way_for(&places, of(way as u64 + 1, 2, block)), way, "the next one");
+            places[way] = of(way as u64 + 1, 2, block);
         }
-        assert_eq!(way_for(&tags, of(3, 40)), 2, "its own");
-        assert_eq!(way_for(&tags, of(9, 40)), 0, "the oldest");
-        tags[0] = of(1, 39);
-        assert_eq!(way_for(&tags, of(9, 40)), 1, "the oldest after the first was given");
-        // The clock has begun again at 0: the first one is of just now.
-        tags[4] = of(5, 0xfff0);
-        assert_eq!(way_for(&tags, of(9, 2)), 1);
+        assert_eq!(fill.way_for(&places, of(4, 3, 4)), 3, "with the same key");
+        assert_eq!(fill.way_for(&places, of(9, 3, 4)), 0, "the oldest");
+        places[2] = of(3, 1, 103);
+        assert_eq!(
+            fill.way_for(&places, of(9, 3, 4)),
+            2,
+            "that of an answer which was overwritten"
+        );
+        // Those of the program are in the middle.
+        places = [of(1, 2, 40); WAYS];
+        places[5] = of(6, 9, 1);
+        assert_eq!(fill.way_for(&places, of(9, 3, 4)), 7, "those are older");
+        places = [of(1, 2, 70); WAYS];
+        places[5] = of(6, 9, 1);
+        assert_eq!(fill.way_for(&places, of(9, 3, 4)), 5, "the others are younger");
+    }
+
+    #[test]
+    fn room_is_for_both() {
+        let room = Room { sets: 30_000, blocks: 15_000, of_program: 7_500 };
+        assert_eq!(Room::within(15_000 * MEMORY, true), room);
+        assert_eq!(Room::within(0, false), Room { sets: 4, blocks: 2, of_program: 0 });
     }
 }

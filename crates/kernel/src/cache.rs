@@ -2,7 +2,7 @@
 //! [`KernelResolver`].
 //!
 //! ```text
-//!   server ──Stored──> Encoded ──AnswerMap──> maps "sets", "answers" <── program ──> client
+//!   server ──Stored──> Encoded ──AnswerMap──> maps "sets", "blocks" <── program ──> client
 //!      └────Serving───> maps "config", "listen", "clients" <────┘
 //! ```
 
@@ -17,7 +17,7 @@ use nix::net::if_::if_nametoindex;
 use wire::Qtype;
 use wire::message::{HEADER, Header, Record, flag};
 
-use crate::answers::{AnswerMap, room};
+use crate::answers::{AnswerMap, Room};
 use crate::attached::{self, ALIVE};
 use crate::draws::{self, ResolverDraws};
 use crate::error::KernelError;
@@ -30,29 +30,28 @@ use crate::tester::is_veth;
 static CACHE: &[u8] = aya::include_bytes_aligned!("../bpf/cache.bpf.o");
 static RESOLVER: &[u8] = aya::include_bytes_aligned!("../bpf/resolver.bpf.o");
 /// Sizes of the structures in `bpf/cache.h`, in octets.
-const CONFIG: usize = 48 + 4 * DEVICES;
+const CONFIG: usize = 56 + 4 * DEVICES;
 /// Highest number of veth devices on which the program is attached.
 const DEVICES: usize = 64;
 pub(crate) const PLACE: usize = 20;
 const CLIENT: usize = 24;
 const KEY: usize = 16;
-pub(crate) const ENTRY: usize = 784;
 /// Parts of a stored answer, in octets, and the highest number of its records.
 const MAX_NAME: usize = 128;
 const MAX_OPTIONS: usize = 64;
 const MAX_BODY: usize = 512;
 const MAX_TTLS: usize = 16;
-/// Words before the name of an entry, and that of its check among them.
-const HEAD_WORDS: usize = 10;
+/// Place of the check among the words of an entry, and that of the number of words behind its head.
 const CHECK_WORD: usize = 3;
+const WORDS_AT: usize = 46;
+/// Octets of its head.
+const HEAD: usize = 48;
 /// Flag of an entry without an answer: the server has one, which the sockets give.
 const LEFT: u16 = 0x8000;
 /// Number of types that are counted one by one, and the place of all others.
 const TYPES: usize = 261;
 /// Number of counters of each core.
 const COUNTERS: usize = 7 + TYPES;
-/// Memory of an answer in the maps, in octets: entry and tag.
-pub const ANSWER_MEMORY: usize = ENTRY + 8;
 
 /// What the program answers besides answers: addresses, clients, sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +136,7 @@ pub struct Stored<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
     pub(crate) key: [u8; KEY],
-    pub(crate) entry: Box<[u8; ENTRY]>,
+    pub(crate) entry: Vec<u8>,
 }
 
 impl Stored<'_> {
@@ -182,25 +181,26 @@ impl Stored<'_> {
         options: &[u8],
         body: &[u8],
     ) -> Encoded {
-        let mut entry = Layout::<ENTRY>::new();
-        entry.put_u64(self.generation);
-        entry.put_u64(self.stored.0);
-        entry.put_u64(self.until.0);
-        entry.put(8, &[]);
+        let mut head = Layout::<HEAD>::new();
+        head.put_u64(self.generation);
+        head.put_u64(self.stored.0);
+        head.put_u64(self.until.0);
+        head.put(8, &[]);
         let lens = [body.len(), options.len(), ttls.len(), 0].map(|len| len as u16);
         for number in numbers.iter().chain(&lens) {
-            entry.put(2, &number.to_ne_bytes());
+            head.put(2, &number.to_ne_bytes());
         }
+        let mut entry = head.finish().to_vec();
         let places: Vec<u8> = ttls.iter().flat_map(|place| place.to_ne_bytes()).collect();
-        entry.put(2 * MAX_TTLS, &places);
-        entry.put(MAX_NAME, name);
-        entry.put(MAX_OPTIONS, options);
-        entry.put(MAX_BODY, body);
-        let mut entry = entry.finish();
+        for part in [&places[..], name, options, body] {
+            entry.extend(words(part).flat_map(u64::to_ne_bytes));
+        }
+        let data = ((entry.len() - HEAD) / 8) as u16;
+        entry[WORDS_AT..HEAD].copy_from_slice(&data.to_ne_bytes());
         let key = self.key(name, seed);
-        let check = check(&key, &entry, [name.len(), options.len(), body.len()]);
+        let check = check(&key, &entry);
         entry[8 * CHECK_WORD..][..8].copy_from_slice(&check.to_ne_bytes());
-        Encoded { key, entry: Box::new(entry) }
+        Encoded { key, entry }
     }
 
     /// Returns `struct key`.
@@ -247,19 +247,21 @@ pub(crate) fn words(octets: &[u8]) -> impl Iterator<Item = u64> {
 /// Adds a word to a hash, as the program does.
 pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     let hash = (hash ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash ^ hash >> 32
+    let hash = (hash ^ hash >> 32).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ hash >> 29
 }
 
-/// Returns the hash of a key and of all words that are in use of an entry, whose name, options and body have these lengths.
-fn check(key: &[u8; KEY], entry: &[u8; ENTRY], lens: [usize; 3]) -> u64 {
-    let (head, rest) = entry.split_at(8 * HEAD_WORDS);
-    let (name, rest) = rest.split_at(MAX_NAME);
-    let (options, body) = rest.split_at(MAX_OPTIONS);
+/// Adds a word to the check of an entry, as the program does.
+fn add(check: u64, word: u64) -> u64 {
+    let check = (check ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    check ^ check >> 32
+}
+
+/// Returns the hash of a key and of all other words of an entry.
+fn check(key: &[u8; KEY], entry: &[u8]) -> u64 {
     let key = words(key).reduce(mix).unwrap_or_default();
-    let head = words(head).enumerate().filter(|(place, _)| *place != CHECK_WORD);
-    let hash = head.fold(key, |hash, (_, word)| mix(hash, word));
-    let parts = [name, options, body].into_iter().zip(lens);
-    parts.fold(hash, |hash, (part, len)| words(&part[..len]).fold(hash, mix))
+    let others = words(entry).enumerate().filter(|(place, _)| *place != CHECK_WORD);
+    others.fold(key, |check, (_, word)| add(check, word))
 }
 
 /// Counters of the program, all cores together.
@@ -296,8 +298,8 @@ pub struct KernelCache {
     listen: HashMap<MapData, [u8; PLACE], u32>,
     clients: LpmTrie<MapData, [u8; 16], [u8; CLIENT]>,
     seed: u64,
-    /// Number of sets of answers.
-    sets: u32,
+    /// Its room for answers.
+    room: Room,
     /// Numbers of the veth devices on which it is attached.
     veths: Vec<u32>,
 }
@@ -324,30 +326,31 @@ pub struct KernelResolver {
 pub struct CounterMap(Array<MapData, [u64; COUNTERS]>);
 
 impl KernelCache {
-    /// Loads the program with room for this number of answers, rounded down to whole sets. `seed` must be drawn from the operating system, so that nobody
+    /// Loads the program with so many octets of memory for answers. `seed` must be drawn from the operating system, so that nobody
     /// can make answers displace each other.
     ///
     /// # Errors
     /// If this user may not, or the kernel refuses it.
-    pub fn load(answers: u32, seed: u64) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
-        let [sets, answers] = room(answers);
-        let program = Loaded::maps(CACHE, &[sets, answers, ("counters", cores()?)])?;
-        Self::of(program, "dns64d_cache", seed)
+    pub fn load(memory: usize, seed: u64) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
+        let room = Room::within(memory, false);
+        let [sets, blocks] = room.sizes();
+        let program = Loaded::maps(CACHE, &[sets, blocks, ("counters", cores()?)])?;
+        Self::of(program, "dns64d_cache", seed, room)
     }
 
     /// Works as [`load`](Self::load), with the program that also resolves.
     ///
     /// # Errors
     /// If this user may not, or the kernel refuses it.
-    pub fn load_resolver(answers: u32, seed: u64) -> Result<KernelResolver, KernelError> {
-        let cores = cores()?;
-        let mut sizes = room(answers).to_vec();
+    pub fn load_resolver(memory: usize, seed: u64) -> Result<KernelResolver, KernelError> {
+        let (cores, room) = (cores()?, Room::within(memory, true));
+        let mut sizes = room.sizes().to_vec();
         sizes.extend([("counters", cores), ("resolutions", cores)]);
         sizes.extend(draws::sizes(cores));
         let mut program = Loaded::maps(RESOLVER, &sizes)?;
         let (rules, work, resolved) = resolver::maps(&mut program, seed)?;
         let draws = ResolverDraws::of(&mut program)?;
-        let (cache, answers, counters) = Self::of(program, "dns64d_resolver", seed)?;
+        let (cache, answers, counters) = Self::of(program, "dns64d_resolver", seed, room)?;
         Ok(KernelResolver { cache, answers, counters, rules, draws, work, resolved })
     }
 
@@ -355,12 +358,12 @@ impl KernelCache {
         mut program: Loaded,
         name: &'static str,
         seed: u64,
+        room: Room,
     ) -> Result<(Self, AnswerMap, CounterMap), KernelError> {
         let config = Array::try_from(program.take("config")?)?;
         let listen = HashMap::try_from(program.take("listen")?)?;
         let clients = LpmTrie::try_from(program.take("clients")?)?;
-        let answers = AnswerMap::of(&mut program)?;
-        let sets = answers.sets();
+        let answers = AnswerMap::of(&mut program, room)?;
         let counters = CounterMap(Array::try_from(program.take("counters")?)?);
         program.load(name)?;
         program.load(ALIVE)?;
@@ -374,7 +377,7 @@ impl KernelCache {
             listen,
             clients,
             seed,
-            sets,
+            room,
             veths: Vec::new(),
         };
         Ok((cache, answers, counters))
@@ -472,7 +475,9 @@ impl KernelCache {
         config.put_u64(ReplyLimits::period(limits.per_second));
         config.put_u64(ReplyLimits::period(limits.same_per_second));
         config.put_u32(limits.slip);
-        config.put_u32(self.sets);
+        config.put_u32(self.room.sets);
+        config.put_u32(self.room.of_program);
+        config.put_u32(0);
         self.veths.iter().for_each(|device| config.put_u32(*device));
         config.put(4 * (DEVICES - self.veths.len()), &[]);
         Ok(self.config.set(0, config.finish(), 0)?)
@@ -572,6 +577,8 @@ pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -595,11 +602,26 @@ mod tests {
     }
 
     #[test]
+    fn names_that_count_up_have_different_hashes() {
+        for seed in [77, 6_766_047_775_495_826_699, 1 << 63] {
+            let of = |number: u32| {
+                let [a, b, c, d] = number.to_be_bytes();
+                let name = format!("\x0f{a:03}-{b:03}-{c:03}-{d:03}\x09dns64perf\x04test\0");
+                words(name.as_bytes()).fold(seed, mix)
+            };
+            let hashes: HashSet<u64> = (0..200_000).map(|number| of(7 * number)).collect();
+            assert_eq!(hashes.len(), 200_000, "seed {seed}");
+        }
+    }
+
+    #[test]
     fn answers_within_the_bounds_are_encoded() {
         let encoded = stored(MESSAGE).encode(7).expect("it fits");
         // The TTL stands six octets after the start of the record, and the body is its 16 octets.
-        assert_eq!(encoded.entry[40..48], [16, 0, 0, 0, 1, 0, 0, 0]);
-        assert_eq!(encoded.entry[48..52], [6, 0, 0, 0]);
+        // One word of places, one of the name, two of the body.
+        assert_eq!(encoded.entry[40..48], [16, 0, 0, 0, 1, 0, 4, 0]);
+        assert_eq!(encoded.entry[48..58], *b"\x06\0\0\0\0\0\0\0\x01a");
+        assert_eq!(encoded.entry.len(), 80);
         assert_ne!(stored(MESSAGE).encode(8).expect("it fits").key, encoded.key);
         let many: Vec<u8> = [MESSAGE, &[0xff][..]].concat();
         for message in [&many[..], &MESSAGE[..20], b"", b"\0\0\x80\0\0\0\0\0\0\0\0\0"] {
@@ -613,8 +635,8 @@ mod tests {
     fn answers_beyond_the_bounds_are_left_to_the_sockets() {
         let left = stored(&many()).encode_left(7).expect("its name fits");
         assert_eq!(left.key, stored(MESSAGE).encode(7).expect("it fits").key);
-        // No records, the flag, no body.
-        assert_eq!(left.entry[32..48], [0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0]);
+        // No records, the flag, no body; the name is one word.
+        assert_eq!(left.entry[32..48], [0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 1, 0]);
         for message in [&MESSAGE[..14], b""] {
             assert_eq!(stored(message).encode_left(7), None, "{message:?}");
         }

@@ -29,8 +29,8 @@ pub mod tester;
 pub use self::auth::{KernelAuth, KernelCounters, Listen};
 pub use answers::AnswerMap;
 pub use cache::{
-    ANSWER_MEMORY, CacheCounters, ClientNetwork, CounterMap, Encoded, KernelCache, KernelResolver,
-    ReplyLimits, Serving, Stored,
+    CacheCounters, ClientNetwork, CounterMap, Encoded, KernelCache, KernelResolver, ReplyLimits,
+    Serving, Stored,
 };
 pub use draws::{Draw, ResolverDraws};
 pub use error::KernelError;

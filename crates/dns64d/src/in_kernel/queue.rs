@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use dns64::{Mirrored, MirroredAnswer};
-use engine::clock::monotonic;
 use kernel::{AnswerMap, Encoded, Stored};
 use tokio_util::sync::CancellationToken;
 
@@ -93,8 +92,7 @@ impl Writer {
             self.waiting.fetch_sub(answers.len(), Ordering::Relaxed);
             for answer in &answers {
                 let Counts { stored, lost } = &*self.counts;
-                let count =
-                    if self.answers.store(answer, monotonic()).is_ok() { stored } else { lost };
+                let count = if self.answers.store(answer).is_ok() { stored } else { lost };
                 count.fetch_add(1, Ordering::Relaxed);
             }
         }

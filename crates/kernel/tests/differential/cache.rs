@@ -132,7 +132,7 @@ impl Model {
     /// Loads the program and stores random answers; `None` if this user may not.
     pub(crate) fn new(seed: u64) -> Option<Self> {
         let mut random = Random::new(seed);
-        let (mut kernel, mut map, counters) = loaded(KernelCache::load(4_096, 77))?;
+        let (mut kernel, mut map, counters) = loaded(KernelCache::load(4 << 20, 77))?;
         let serving = Serving {
             listen: server(),
             clients: clients(),
@@ -270,7 +270,7 @@ fn name_of(namespace: &Namespace, number: u64) -> Name {
 
 fn store(map: &mut AnswerMap, answer: &Answer) {
     let encoded = answer.stored().encode(77).expect("it is within the bounds");
-    map.store(&encoded, monotonic()).expect("the maps are there");
+    map.store(&encoded).expect("the maps are there");
 }
 
 /// Gives a frame another client; returns its address.

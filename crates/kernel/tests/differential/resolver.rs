@@ -53,7 +53,7 @@ pub(crate) struct Model {
 impl Model {
     /// Loads the program; `None` if this user may not.
     pub(crate) fn new(upstream: usize) -> Option<Self> {
-        let mut kernel = loaded(KernelCache::load_resolver(4_096, 77))?;
+        let mut kernel = loaded(KernelCache::load_resolver(4 << 20, 77))?;
         let of = |address: &str| ClientNetwork {
             address: address.parse().expect(address),
             prefix_len: 0,
@@ -567,7 +567,7 @@ fn what_the_sockets_have_is_not_asked_for() {
             until: Nanos((now + Nanos::from_secs(60)).0.saturating_sub(Nanos::from_secs(age).0)),
         };
         let encoded = stored.encode_left(77).expect("a short name");
-        model.kernel.answers.store(&encoded, monotonic()).expect("the maps are there");
+        model.kernel.answers.store(&encoded).expect("the maps are there");
         let name = Name::from_wire(name.as_bytes()).expect("a name").to_string();
         assert_eq!(model.query(&mut random, &name).is_some(), is_asked, "{name}");
     }
