@@ -194,6 +194,11 @@ impl Collector {
         self.watch.goal_missed_by(now.since(self.start), tally, &self.latency)
     }
 
+    /// Returns whether the [`latencies`](Self::latencies) so far are looked at, by the goal or by a display.
+    pub fn needs_latencies(&self) -> bool {
+        self.watch.needs_latencies()
+    }
+
     /// Takes the latencies so far, without those of the replies that the collector judged.
     pub fn latencies(&mut self, latency: Histogram) {
         self.latency = latency;

@@ -187,6 +187,12 @@ impl GoalWatch {
         self.publisher.publish(tally);
     }
 
+    /// Returns whether latencies are looked at while the load runs.
+    pub(crate) fn needs_latencies(&self) -> bool {
+        let of_goal = self.goal.as_ref().is_some_and(|goal| !goal.latency.is_empty());
+        of_goal || self.publisher.live.watched
+    }
+
     /// Publishes the counters; returns whether all workers together can no longer meet the goal. Each worker
     /// knows only its own latencies: a missed latency bound is certain, but it is found later than with the
     /// latencies of all workers.
