@@ -1,7 +1,7 @@
 """Lines of benches/dns64-kernel.
 
-dns64-kernel.py table RECORD          the table of a run
-dns64-kernel.py rates RECORD          a line for each cell with a capacity: server, mode, 80 % of its rate, names
+dns64-kernel.py table RECORD...       the table of some runs
+dns64-kernel.py rates RECORD...       a line for each cell with a capacity: server, mode, 80 % of its rate, names
 dns64-kernel.py split SOURCES TITLE   `perf script` on the standard input: shares of the time of each core
 """
 
@@ -12,19 +12,19 @@ import re
 import sys
 
 
-def cells(record):
+def cells(records):
     """The results with their names and mode, in the order of the table."""
     order = {"sockets": 1, "cache": 2, "all": 3}
-    results = json.load(open(record))["results"]
+    results = [cell for record in records for cell in json.load(open(record))["results"]]
     of = lambda r: (r["settings"]["names"] != "all different", r["server"] != "unbound", order[r["settings"]["mode"]])
     return sorted(results, key=of)
 
 
-def table(record):
-    """Prints the table of the record of a run."""
-    print("| names | server | found, qps | over Unbound | limiter | void trials |\n|---|---|---|---|---|---|")
+def table(records):
+    """Prints the table of the records of some runs."""
+    print("| names | server | found, qps | each search | over Unbound | limiter | void trials |\n|---|---|---|---|---|---|---|")
     unbound = {}
-    for cell in cells(record):
+    for cell in cells(records):
         names, mode, found = cell["settings"]["names"], cell["settings"]["mode"], cell["median_qps"]
         trials = cell["trials"]
         void = collections.Counter(trial["void"]["reason"] for trial in trials if trial["void"] is not False)
@@ -34,15 +34,16 @@ def table(record):
             unbound[names] = found
             mode = "one thread"
         times = f"{found / unbound[names]:.1f}" if found and unbound.get(names) else "-"
+        each = ", ".join(f"{one['qps']:,.0f}" if one.get("qps") else "-" for one in cell["capacities"])
         title = f"{cell['server']} {cell['server_version']}, {mode}"
         void_of_all = f"{void.total()} of {len(trials)}{reasons}"
-        print(f"| {names} | {title} | {shown} | {times} | {cell['limiter'] or '-'} | {void_of_all} |")
+        print(f"| {names} | {title} | {shown} | {each} | {times} | {cell['limiter'] or '-'} | {void_of_all} |")
     print("", flush=True)
 
 
-def rates(record):
+def rates(records):
     """Prints server, mode, 80 % of the rate that was found, and names of each cell that has one."""
-    for cell in cells(record):
+    for cell in cells(records):
         if cell["median_qps"]:
             settings = cell["settings"]
             print(cell["server"], settings["mode"], round(cell["median_qps"] * 0.8), settings["names"])
@@ -106,10 +107,10 @@ def split(sources, title):
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["table", record]:
-            table(record)
-        case ["rates", record]:
-            rates(record)
+        case ["table", *records]:
+            table(records)
+        case ["rates", *records]:
+            rates(records)
         case ["split", sources, title]:
             split(sources, title)
         case _:
