@@ -96,7 +96,7 @@ struct entry {
 
 // Answers are written one behind the other into a block of memory, and then into the next one; after the last one the first is
 // written again. So memory is written in order, which is much faster than anywhere in it, and an answer takes no more of it than it has.
-// A block belongs to one core, or to the server, which has the blocks behind those of the program. An answer begins with a unit.
+// A block is filled by one core, or by the server, which has the blocks behind those of the program. An answer begins with a unit.
 #define UNIT_WORDS 8
 #define BLOCK_UNITS 64
 #define BLOCK_WORDS (BLOCK_UNITS * UNIT_WORDS)

@@ -762,14 +762,14 @@ static __always_inline void set_key(struct key *key, struct slot *s)
 static __always_inline __u32 age_of(struct config *c, struct fill *fill, __u64 place)
 {
 	__u32 block = (__u32)place / BLOCK_UNITS;
-	__s32 age;
+	__s64 age;
 
 	// One of the server's own: that is not known here.
 	if (block >= c->blocks)
 		return c->blocks / 2;
-	age = (fill->round - (__u32)(place >> 32) & 0xff) * c->blocks + fill->block - block;
+	age = (__s64)(__s8)(fill->round - (__u32)(place >> 32)) * c->blocks + fill->block - block;
 	// Another core may be ahead.
-	return age < 0 ? 0 : age;
+	return age < 0 ? 0 : age < 0xffffffff ? age : 0xffffffff;
 }
 
 // Notes in the set of an answer where it is: in place of one with the same key, or of none, or of the oldest.
@@ -800,7 +800,7 @@ static __always_inline int note_place(struct config *c, struct fill *fill, struc
 	return 1;
 }
 
-// Begins the next block, which no other core fills.
+// Begins the next block. Another core may still fill it, if all were begun meanwhile: that spoils answers of both, whose checks tell it.
 static __always_inline int next_block(struct config *c, struct fill *fill)
 {
 	__u32 zero = 0;

@@ -129,7 +129,10 @@ impl Fill {
             return self.count / 2;
         }
         let rounds = self.round.wrapping_sub((place >> ROUND) as u8);
-        u32::from(rounds) * self.count + self.block - (block - self.first)
+        let age = i64::from(rounds) * i64::from(self.count) + i64::from(self.block);
+        // One that is 256 rounds old looks as if it were of this round.
+        let age = age - i64::from(block - self.first);
+        u32::try_from(age.max(0)).unwrap_or(u32::MAX)
     }
 }
 

@@ -56,8 +56,8 @@ pub const MAX_RULES: usize = 65_536;
 const MAX_OPTIONS: usize = 16;
 /// Stage of a query for AAAA.
 const STAGE_AAAA: u8 = 1;
-/// Time after the end of a slot's wait until it is taken over, so that no core works on it any more.
-const SETTLED: Nanos = Nanos::from_millis(20);
+/// Time after the end of a slot's wait until it is taken over, so that no core works on it any more; the clock of the program may be a tick late.
+const SETTLED: Nanos = Nanos::from_millis(50);
 /// Number of counters of each core.
 const COUNTERS: usize = 8 + MAX_BLOCKS;
 
