@@ -3,9 +3,9 @@
 
 use aya::maps::{Array, MapData};
 
-use crate::cache::{Encoded, mix, words};
 use crate::error::KernelError;
 use crate::program::Loaded;
+use crate::stored::{Encoded, mix, words};
 
 /// Number of answers in a set.
 const WAYS: usize = 8;

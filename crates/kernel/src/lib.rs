@@ -24,13 +24,13 @@ mod layout;
 mod left;
 mod program;
 mod resolver;
+mod stored;
 pub mod tester;
 
 pub use self::auth::{KernelAuth, KernelCounters, Listen};
 pub use answers::AnswerMap;
 pub use cache::{
-    CacheCounters, ClientNetwork, CounterMap, Encoded, KernelCache, KernelResolver, ReplyLimits,
-    Serving, Stored,
+    CacheCounters, ClientNetwork, CounterMap, KernelCache, KernelResolver, ReplyLimits, Serving,
 };
 pub use draws::{Draw, ResolverDraws};
 pub use error::KernelError;
@@ -39,4 +39,5 @@ pub use resolver::{
     Embedding, Handed, MAX_BLOCKS, MAX_RULES, Resolved, ResolverCounters, ResolverRules,
     ResolverWork, Rules, Upstream,
 };
+pub use stored::{Encoded, Stored};
 pub use tester::KernelTester;

@@ -14,10 +14,11 @@ use aya::maps::{Array, HashMap, LpmTrie, MapData, RingBuf};
 use measure::Nanos;
 use nix::net::if_::if_nametoindex;
 
-use crate::cache::{mix, octets, sums};
+use crate::cache::{octets, sums};
 use crate::error::KernelError;
 use crate::layout::Layout;
 use crate::program::Loaded;
+use crate::stored::mix;
 use crate::tester::Route;
 
 /// Sizes of the structures in `bpf/resolver.bpf.c`, in octets.

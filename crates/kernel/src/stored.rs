@@ -1,0 +1,267 @@
+//! An answer as the programs of dns64d read it from their maps: a key, and `struct entry` of `bpf/cache.h`.
+
+use measure::Nanos;
+use wire::Qtype;
+use wire::message::{HEADER, Header, Record, flag};
+
+use crate::layout::Layout;
+
+/// Octets of `struct key`.
+const KEY: usize = 16;
+/// Parts of a stored answer, in octets, and the highest number of its records.
+const MAX_NAME: usize = 128;
+const MAX_OPTIONS: usize = 64;
+const MAX_BODY: usize = 512;
+const MAX_TTLS: usize = 16;
+/// Place of the check among the words of an entry, and that of the number of words behind its head.
+const CHECK_WORD: usize = 3;
+const WORDS_AT: usize = 46;
+/// Octets of its head.
+const HEAD: usize = 48;
+/// Flag of an entry without an answer: the server has one, which the sockets give.
+const LEFT: u16 = 0x8000;
+
+/// An answer to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a> {
+    /// Generation in which it may be given.
+    pub generation: u64,
+    /// Type of the question.
+    pub qtype: Qtype,
+    /// Blocks of the clients that may get it; 0 if it is for all.
+    pub view: u32,
+    /// The bits RD, CD and DO of the queries that it answers.
+    pub rd: bool,
+    /// See `rd`.
+    pub cd: bool,
+    /// See `rd`.
+    pub dnssec: bool,
+    /// The message without an OPT record, its name in lower case.
+    pub message: &'a [u8],
+    /// EDNS options of the reply, in wire form.
+    pub options: &'a [u8],
+    /// Time (monotonic clock) since which its TTLs decrease.
+    pub stored: Nanos,
+    /// Time until which it may be given.
+    pub until: Nanos,
+}
+
+/// An answer as the map holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    pub(crate) key: [u8; KEY],
+    pub(crate) entry: Vec<u8>,
+}
+
+impl Stored<'_> {
+    /// Returns the answer for a map with hashes of this seed; `None` if it is beyond the bounds of the program, or no reply
+    /// without an OPT record.
+    pub fn encode(&self, seed: u64) -> Option<Encoded> {
+        let header = Header::read(self.message)?;
+        let (name, body) = self.name_and_body()?;
+        let question_end = self.message.len() - body.len();
+        let ttls = ttl_places(self.message, question_end, &header.counts)?;
+        if body.len() > MAX_BODY || self.options.len() > MAX_OPTIONS {
+            return None;
+        }
+        let flags = header.flags & (flag::AD | 0xf);
+        let [_, answers, authority, additional] = header.counts;
+        let numbers = [answers, authority, additional, flags];
+        Some(self.encoded(seed, name, numbers, &ttls, self.options, body))
+    }
+
+    /// Returns an entry which says that the sockets have an answer, since this one is not for the program; `None` if the name is
+    /// beyond the bounds of the program.
+    pub fn encode_left(&self, seed: u64) -> Option<Encoded> {
+        let (name, _) = self.name_and_body()?;
+        Some(self.encoded(seed, name, [0, 0, 0, LEFT], &[], &[], &[]))
+    }
+
+    /// Returns the name in wire form and what is behind the question; `None` if the name is beyond the bounds of the program.
+    fn name_and_body(&self) -> Option<(&[u8], &[u8])> {
+        let question_end = wire::message::question_end(self.message)?;
+        let name = self.message.get(HEADER..question_end - 4)?;
+        let fits = name.len() <= MAX_NAME && *name == *name.to_ascii_lowercase();
+        fits.then(|| (name, &self.message[question_end..]))
+    }
+
+    /// Returns an entry with these numbers of records in its sections and flags, places of TTLs, options and body.
+    fn encoded(
+        &self,
+        seed: u64,
+        name: &[u8],
+        numbers: [u16; 4],
+        ttls: &[u16],
+        options: &[u8],
+        body: &[u8],
+    ) -> Encoded {
+        let mut head = Layout::<HEAD>::new();
+        head.put_u64(self.generation);
+        head.put_u64(self.stored.0);
+        head.put_u64(self.until.0);
+        head.put(8, &[]);
+        let lens = [body.len(), options.len(), ttls.len(), 0].map(|len| len as u16);
+        for number in numbers.iter().chain(&lens) {
+            head.put(2, &number.to_ne_bytes());
+        }
+        let mut entry = head.finish().to_vec();
+        let places: Vec<u8> = ttls.iter().flat_map(|place| place.to_ne_bytes()).collect();
+        for part in [&places[..], name, options, body] {
+            entry.extend(words(part).flat_map(u64::to_ne_bytes));
+        }
+        let data = ((entry.len() - HEAD) / 8) as u16;
+        entry[WORDS_AT..HEAD].copy_from_slice(&data.to_ne_bytes());
+        let key = self.key(name, seed);
+        let check = check(&key, &entry);
+        entry[8 * CHECK_WORD..][..8].copy_from_slice(&check.to_ne_bytes());
+        Encoded { key, entry }
+    }
+
+    /// Returns `struct key`.
+    fn key(&self, name: &[u8], seed: u64) -> [u8; KEY] {
+        let flags = u8::from(self.rd) | u8::from(self.cd) << 1 | u8::from(self.dnssec) << 2;
+        let mut key = Layout::<KEY>::new();
+        key.put_u64(words(name).fold(seed, mix));
+        key.put_u32(self.view);
+        key.put(2, &self.qtype.0.to_ne_bytes());
+        key.put(2, &[flags, name.len() as u8]);
+        key.finish()
+    }
+}
+
+/// Returns the places of the TTLs of all records behind the question; `None` if there are too many, an OPT record, or octets
+/// behind them.
+fn ttl_places(message: &[u8], question_end: usize, counts: &[u16; 4]) -> Option<Vec<u16>> {
+    let records: u32 = counts[1..].iter().copied().map(u32::from).sum();
+    if counts[0] != 1 || records as usize > MAX_TTLS {
+        return None;
+    }
+    let (mut at, mut places) = (question_end, Vec::new());
+    for _ in 0..records {
+        let (record, end) = Record::read(message, at)?;
+        if record.rtype == Qtype::OPT {
+            return None;
+        }
+        // The TTL and the length stand before the data.
+        places.push((record.rdata_at - 6 - question_end) as u16);
+        at = end;
+    }
+    (at == message.len()).then_some(places)
+}
+
+/// Returns the words of eight octets, the last one filled up with zeros.
+pub(crate) fn words(octets: &[u8]) -> impl Iterator<Item = u64> {
+    octets.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    })
+}
+
+/// Adds a word to a hash, as the program does.
+pub(crate) fn mix(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let hash = (hash ^ hash >> 32).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ hash >> 29
+}
+
+/// Adds a word to the check of an entry, as the program does.
+fn add(check: u64, word: u64) -> u64 {
+    let check = (check ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    check ^ check >> 32
+}
+
+/// Returns the hash of a key and of all other words of an entry.
+fn check(key: &[u8; KEY], entry: &[u8]) -> u64 {
+    let key = words(key).reduce(mix).unwrap_or_default();
+    let others = words(entry).enumerate().filter(|(place, _)| *place != CHECK_WORD);
+    others.fold(key, |check, (_, word)| add(check, word))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MESSAGE: &[u8] =
+        b"\0\0\x80\0\0\x01\0\x01\0\0\0\0\x01a\x04test\0\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\x0a\0\0\x01";
+
+    fn stored(message: &[u8]) -> Stored<'_> {
+        Stored {
+            generation: 1,
+            qtype: Qtype::A,
+            view: 0,
+            rd: true,
+            cd: false,
+            dnssec: false,
+            message,
+            options: &[],
+            stored: Nanos::ZERO,
+            until: Nanos::from_secs(60),
+        }
+    }
+
+    #[test]
+    fn names_that_count_up_have_different_hashes() {
+        for seed in [77, 6_766_047_775_495_826_699, 1 << 63] {
+            let of = |number: u32| {
+                let [a, b, c, d] = number.to_be_bytes();
+                let name = format!("\x0f{a:03}-{b:03}-{c:03}-{d:03}\x09dns64perf\x04test\0");
+                words(name.as_bytes()).fold(seed, mix)
+            };
+            let hashes: HashSet<u64> = (0..200_000).map(|number| of(7 * number)).collect();
+            assert_eq!(hashes.len(), 200_000, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn answers_within_the_bounds_are_encoded() {
+        let encoded = stored(MESSAGE).encode(7).expect("it fits");
+        // The TTL stands six octets after the start of the record, and the body is its 16 octets.
+        // One word of places, one of the name, two of the body.
+        assert_eq!(encoded.entry[40..48], [16, 0, 0, 0, 1, 0, 4, 0]);
+        assert_eq!(encoded.entry[48..58], *b"\x06\0\0\0\0\0\0\0\x01a");
+        assert_eq!(encoded.entry.len(), 80);
+        assert_ne!(stored(MESSAGE).encode(8).expect("it fits").key, encoded.key);
+        let many: Vec<u8> = [MESSAGE, &[0xff][..]].concat();
+        for message in [&many[..], &MESSAGE[..20], b"", b"\0\0\x80\0\0\0\0\0\0\0\0\0"] {
+            assert_eq!(stored(message).encode(7), None, "{message:?}");
+        }
+        let options = [0; MAX_OPTIONS + 1];
+        assert_eq!(Stored { options: &options, ..stored(MESSAGE) }.encode(7), None);
+    }
+
+    #[test]
+    fn answers_beyond_the_bounds_are_left_to_the_sockets() {
+        let left = stored(&many()).encode_left(7).expect("its name fits");
+        assert_eq!(left.key, stored(MESSAGE).encode(7).expect("it fits").key);
+        // No records, the flag, no body; the name is one word.
+        assert_eq!(left.entry[32..48], [0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 1, 0]);
+        for message in [&MESSAGE[..14], b""] {
+            assert_eq!(stored(message).encode_left(7), None, "{message:?}");
+        }
+    }
+
+    /// Returns an answer with more octets than the program takes.
+    fn many() -> Vec<u8> {
+        [MESSAGE, &[0; MAX_BODY][..]].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn any_message_is_encoded_or_refused(
+            message in prop::collection::vec(any::<u8>(), 0..80),
+            from in 0..MESSAGE.len(),
+        ) {
+            let _ = stored(&message).encode(7);
+            let _ = stored(&message).encode_left(7);
+            let mixed = [&MESSAGE[..from], &message].concat();
+            if let Some(encoded) = stored(&mixed).encode(7) {
+                prop_assert!(usize::from(encoded.key[15]) <= MAX_NAME);
+            }
+        }
+    }
+}
