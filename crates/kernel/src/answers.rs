@@ -185,7 +185,7 @@ mod tests {
         let room = Room::within(300 * MEMORY, false);
         let mut sets = vec![[0; WAYS]; room.sets as usize];
         let mut fill = Fill::new(0, room.blocks);
-        let number = |hash: u64| ((hash & 0xffff_ffff) * u64::from(room.sets) >> 32) as usize;
+        let number = |hash: u64| (((hash & 0xffff_ffff) * u64::from(room.sets)) >> 32) as usize;
         let count = room.blocks as usize * UNITS / 2;
         let hashes: Vec<u64> = (0..3 * count as u64).map(|name| mix(77, name)).collect();
         for hash in &hashes {

@@ -29,8 +29,19 @@ const UPSTREAMS: [(&str, &str); 2] =
     [("192.0.2.1:53", "192.0.2.9"), ("[2001:db8::1]:5353", "2001:db8::9")];
 const TTL_WITHOUT_SOA: u32 = 600;
 const MAX_TTL: u32 = 3_000;
+/// For few transactions: no test reaches the end of the time for a reply, and an answer may have no life.
+const FEW: Bounds = Bounds { timeout: Nanos::from_secs(3_600), ttls: [0, 86_400] };
+/// For many: what has no reply does not take all slots.
+const MANY: Bounds = Bounds { timeout: Nanos::from_millis(200), ttls: [100, 2_500] };
 /// Number of queries after which random numbers are made.
 const ROUND: u64 = 1_000;
+
+/// The time for a reply of upstream, and the shortest and the longest TTL of an answer.
+#[derive(Clone, Copy)]
+struct Bounds {
+    timeout: Nanos,
+    ttls: [u32; 2],
+}
 
 /// A query to upstream.
 struct Sent {
@@ -44,6 +55,7 @@ pub(crate) struct Model {
     kernel: KernelResolver,
     upstream: SocketAddr,
     source: IpAddr,
+    bounds: Bounds,
     names: u64,
     /// Numbers of answers, and of transactions handed over.
     pub(crate) answered: u64,
@@ -51,8 +63,13 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Loads the program; `None` if this user may not.
-    pub(crate) fn new(upstream: usize) -> Option<Self> {
+    /// Loads the program for any number of transactions, of which some have no reply; `None` if this user may not.
+    pub(crate) fn for_many(upstream: usize) -> Option<Self> {
+        Self::new(upstream, MANY)
+    }
+
+    /// Loads the program with these bounds; `None` if this user may not.
+    fn new(upstream: usize, bounds: Bounds) -> Option<Self> {
         let mut kernel = loaded(KernelCache::load_resolver(4 << 20, 77))?;
         let of = |address: &str| ClientNetwork {
             address: address.parse().expect(address),
@@ -79,17 +96,17 @@ impl Model {
             let rules = Rules { embeddings: vec![embedding.clone()], apart: apart.clone() };
             kernel.rules.set(&rules).expect("few rules");
         }
-        let Upstream { server, route, .. } = how_to_ask(upstream);
+        let Upstream { server, route, .. } = how_to_ask(upstream, bounds);
         let source = route.source;
         let mut model =
-            Model { kernel, upstream: server, source, names: 0, answered: 0, handed: 0 };
+            Model { kernel, upstream: server, source, bounds, names: 0, answered: 0, handed: 0 };
         model.ask(upstream);
         Some(model)
     }
 
     /// Lets the program ask another upstream.
     fn ask(&mut self, upstream: usize) {
-        let how = how_to_ask(upstream);
+        let how = how_to_ask(upstream, self.bounds);
         (self.upstream, self.source) = (how.server, how.route.source);
         self.kernel.rules.ask(Some(&how)).expect("the loopback is there");
     }
@@ -156,6 +173,7 @@ impl Model {
             message(&client, &out);
             return;
         }
+        let mut negative_ttl = TTL_WITHOUT_SOA;
         for qtype in [Qtype::AAAA, Qtype::A] {
             let sent = self.sent(&out);
             self.check_sent(&asked.message, &sent, qtype);
@@ -175,14 +193,37 @@ impl Model {
             let reply = self.is_reply(&frame, &sent);
             let reply = reply.unwrap_or_else(|| panic!("took {frame:02x?}"));
             match qtype {
-                Qtype::AAAA => assert!(is_no_data(&reply), "{reply:02x?}"),
+                Qtype::AAAA => {
+                    assert!(is_no_data(&reply), "{reply:02x?}");
+                    negative_ttl = negative_ttl_of(&reply).unwrap_or(TTL_WITHOUT_SOA);
+                }
                 _ => {
-                    check_answer(&asked.message, &reply, message(&client, &next));
+                    let longest = negative_ttl.min(MAX_TTL);
+                    check_answer(&asked.message, &reply, longest, message(&client, &next));
                     self.answered += 1;
+                    if !is_spoiled {
+                        self.check_again(&client, &next);
+                    }
                 }
             }
             out = next;
         }
+    }
+
+    /// Checks that the query of an answer has the same one again, no more than a second older.
+    fn check_again(&mut self, client: &[u8], first: &[u8]) {
+        let again = self.run(client).expect("it was stored");
+        let (first, again) = (message(client, first), message(client, &again));
+        let mut expected = first.to_vec();
+        let mut at = question_end(first).expect("a question");
+        for _ in 0..Header::read(first).expect("a header").counts[1] {
+            let (one, end) = Record::read(first, at).expect("a record");
+            let (other, _) = Record::read(again, at).expect("a record");
+            assert!(one.ttl - other.ttl <= 1, "{} after {}", other.ttl, one.ttl);
+            expected[one.rdata_at - 6..][..4].copy_from_slice(&other.ttl.to_be_bytes());
+            at = end;
+        }
+        assert_eq!(again, expected);
     }
 
     /// Reads a frame to upstream, with right checksums and addresses.
@@ -270,7 +311,7 @@ impl Model {
 }
 
 /// Returns how an upstream is asked.
-fn how_to_ask(upstream: usize) -> Upstream {
+fn how_to_ask(upstream: usize, bounds: Bounds) -> Upstream {
     let (server, source) = UPSTREAMS[upstream];
     let route = Route {
         device: "lo".to_owned(),
@@ -282,13 +323,13 @@ fn how_to_ask(upstream: usize) -> Upstream {
         server: server.parse().expect(server),
         route,
         generation: GENERATION,
-        timeout: Nanos::from_secs(3_600),
+        timeout: bounds.timeout,
         udp_size: if upstream == 0 { 1_232 } else { 0 },
         traffic_class: 0,
         mixed_case: true,
         ttl_without_soa: TTL_WITHOUT_SOA,
-        min_ttl: 0,
-        max_ttl: 86_400,
+        min_ttl: bounds.ttls[0],
+        max_ttl: bounds.ttls[1],
         options: OPTIONS.to_vec(),
     }
 }
@@ -385,8 +426,19 @@ fn is_no_data(reply: &[u8]) -> bool {
     !header.is_truncated() && header.rcode() == 0 && header.counts[1] == 0
 }
 
-/// Checks the answer to a client that was made from the reply with A records.
-fn check_answer(asked: &[u8], reply: &[u8], answer: &[u8]) {
+/// Returns the negative TTL of a reply without records (RFC 2308, section 5); `None` if it has no SOA record.
+fn negative_ttl_of(reply: &[u8]) -> Option<u32> {
+    if Header::read(reply)?.counts[2] == 0 {
+        return None;
+    }
+    let (soa, _) = Record::read(reply, question_end(reply)?)?;
+    let minimum = soa.rdata.last_chunk().copied().map(u32::from_be_bytes)?;
+    Some(soa.ttl.min(minimum))
+}
+
+/// Checks the answer to a client that was made from the reply with A records; `longest` is the longest TTL of a
+/// synthesised record, before the bounds.
+fn check_answer(asked: &[u8], reply: &[u8], longest: u32, answer: &[u8]) {
     let query = Query::parse(asked).expect("a query");
     let (of_reply, of_answer) = (Header::read(reply), Header::read(answer));
     let (of_reply, of_answer) = (of_reply.expect("a header"), of_answer.expect("a header"));
@@ -405,7 +457,7 @@ fn check_answer(asked: &[u8], reply: &[u8], answer: &[u8]) {
         assert!(own.as_wire().eq_ignore_ascii_case(query.qname), "of another name");
         assert_eq!((a.rtype, aaaa.rtype), (Qtype::A, Qtype::AAAA));
         assert_eq!((&aaaa.rdata[..12], &aaaa.rdata[12..]), (&PREFIX[..12], a.rdata));
-        assert!(aaaa.ttl <= a.ttl.min(MAX_TTL), "{} for {}", aaaa.ttl, a.ttl);
+        assert_eq!(aaaa.ttl, a.ttl.min(longest).clamp(MANY.ttls[0], MANY.ttls[1]), "for {}", a.ttl);
         (from, at) = (next, after);
     }
     let options: Vec<u8> = [&opt_fixed(1_232, 0, false, 6)[..], OPTIONS].concat();
@@ -416,7 +468,7 @@ fn check_answer(asked: &[u8], reply: &[u8], answer: &[u8]) {
 fn resolutions_are_right() {
     let count = queries(UPSTREAMS.len());
     for upstream in 0..UPSTREAMS.len() {
-        let Some(mut model) = Model::new(upstream) else { return };
+        let Some(mut model) = Model::for_many(upstream) else { return };
         let mut random = Random::new(31 + upstream as u64);
         for number in 0..count {
             if number % ROUND == 0 {
@@ -435,7 +487,7 @@ fn resolutions_are_right() {
 
 #[test]
 fn what_has_no_reply_is_found_once() {
-    let Some(mut model) = Model::new(0) else { return };
+    let Some(mut model) = Model::new(0, FEW) else { return };
     let mut random = Random::new(41);
     model.serve(&mut random);
     let mut asked = 0;
@@ -456,7 +508,7 @@ fn what_has_no_reply_is_found_once() {
 
 #[test]
 fn without_random_numbers_or_a_way_nothing_is_asked() {
-    let Some(mut model) = Model::new(0) else { return };
+    let Some(mut model) = Model::new(0, FEW) else { return };
     let mut random = Random::new(51);
     let mut asked = |model: &mut Model| {
         let queries = (0..50).map(|number| client_query(&mut random, number));
@@ -479,7 +531,7 @@ const SERVFAIL: u8 = 2;
 
 #[test]
 fn a_name_is_asked_for_once_at_a_time() {
-    let Some(mut model) = Model::new(0) else { return };
+    let Some(mut model) = Model::new(0, FEW) else { return };
     let mut random = Random::new(61);
     model.serve(&mut random);
     let mut asks = |model: &mut Model, name: &str| model.query(&mut random, name);
@@ -507,7 +559,7 @@ fn a_name_is_asked_for_once_at_a_time() {
 
 #[test]
 fn replies_of_the_server_before_are_taken_as_its_own() {
-    let Some(mut model) = Model::new(0) else { return };
+    let Some(mut model) = Model::new(0, FEW) else { return };
     let mut random = Random::new(71);
     model.serve(&mut random);
     let (out, _) = model.query(&mut random, "one.test").expect("it is asked for");
@@ -543,7 +595,7 @@ fn replies_of_the_server_before_are_taken_as_its_own() {
 
 #[test]
 fn what_the_sockets_have_is_not_asked_for() {
-    let Some(mut model) = Model::new(0) else { return };
+    let Some(mut model) = Model::new(0, FEW) else { return };
     let mut random = Random::new(81);
     model.serve(&mut random);
     let now = monotonic();
@@ -576,7 +628,7 @@ fn what_the_sockets_have_is_not_asked_for() {
 
 #[test]
 fn renewed_random_numbers_are_used_at_once() {
-    let Some(mut model) = Model::new(0) else { return };
+    let Some(mut model) = Model::new(0, FEW) else { return };
     let mut random = Random::new(91);
     model.serve(&mut random);
     let mut port = |model: &mut Model, name: &str| {
