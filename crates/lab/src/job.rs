@@ -91,6 +91,11 @@ pub enum JobError {
     /// The job says nothing.
     #[error("the job of the Testers says nothing for {0:?}")]
     Silent(Duration),
+    /// It may still answer to a trial that was given up.
+    #[error(
+        "the job of the Testers did not end a trial as it should and runs no more trials: start the run again, with --resume"
+    )]
+    Behind,
     /// The answer is none.
     #[error("this is no answer of dnsdyno-cluster: {0}")]
     Strange(String),
@@ -131,6 +136,8 @@ pub struct Job {
     /// Absent if the process outside of the lab has it.
     starter: Option<Starter>,
     answers: Receiver<String>,
+    /// Whether it may still answer to a trial that was given up.
+    is_behind: bool,
 }
 
 /// A job that the parts of a run share.
@@ -237,7 +244,7 @@ impl Job {
         answers: impl Read + Send + 'static,
         starter: Option<Starter>,
     ) -> Self {
-        Job { asks: Box::new(asks), starter, answers: read_lines(answers) }
+        Job { asks: Box::new(asks), starter, answers: read_lines(answers), is_behind: false }
     }
 
     /// Waits until the ranks are there, and checks their version.
@@ -262,9 +269,25 @@ impl Job {
 
     /// Runs a trial of the request, which has no slice; `notify` is called with its progress, `stop` ends it early.
     ///
+    /// A job that was silent or strange once runs no more trials: its next answer might be of the trial before.
+    ///
     /// # Errors
     /// If there is no trial.
     pub fn trial(
+        &mut self,
+        request: &TrialRequest,
+        notify: &mut dyn FnMut(Progress),
+        stop: &AtomicBool,
+    ) -> Result<Trial, JobError> {
+        if self.is_behind {
+            return Err(JobError::Behind);
+        }
+        let trial = self.ask_and_wait(request, notify, stop);
+        self.is_behind = matches!(trial, Err(JobError::Silent(_) | JobError::Strange(_)));
+        trial
+    }
+
+    fn ask_and_wait(
         &mut self,
         request: &TrialRequest,
         notify: &mut dyn FnMut(Progress),
@@ -432,6 +455,15 @@ mod tests {
             assert!(error.contains(wanted), "{error}");
             let starts = Progress::Starts(Duration::from_millis(2));
             assert_eq!(seen, [starts, Progress::Counters([1, 2, 3, 4, 5])]);
+        }
+        // What comes after a strange answer may be of that trial.
+        let strange = r#"{"answer":"ready","version":"1"}"#;
+        let late = format!("{strange}'; echo '{}", r#"{"answer":"failed","why":"late"}"#);
+        let mut job = Job::start(&plan(&script(&late)), "1").expect("it is ready");
+        for wanted in ["no answer of dnsdyno-cluster: Ready", "runs no more trials"] {
+            let trial = job.trial(&request, &mut |_| {}, &AtomicBool::new(false));
+            let error = trial.map(|_| ()).expect_err(wanted).to_string();
+            assert!(error.contains(wanted), "{error}");
         }
         // What no ask can hold is refused before it is written.
         let capture = OsStr::from_bytes(b"\xff").into();
