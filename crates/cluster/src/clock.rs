@@ -72,17 +72,19 @@ impl TesterClock {
     /// started `error_us` away by that clock.
     ///
     /// Between the readings the offset is taken to grow evenly. It may have jumped instead, for instance when somebody set the
-    /// clock, so all of its growth counts as an error.
+    /// clock, so all of its growth counts as an error, and so do the errors of both readings, which may hide some.
     pub fn start(&self, agreed: Nanos, told: Nanos, error_us: f64) -> AgreedStart {
         let since = difference(agreed, self.before.at) as f64;
         let grown = self.moved().map_or(0.0, |(moved, elapsed)| moved * since / elapsed);
         let offset_ns = self.before.offset_ns as f64 + grown;
         let early_ns = difference(told, agreed) as f64 - offset_ns;
         let moved_us = self.moved().map_or(0.0, |(moved, _)| moved.abs() / 1e3);
+        let errors = [Some(self.before), self.after].into_iter().flatten();
+        let errors_us: f64 = errors.map(|reading| reading.error.as_micros_f64()).sum();
         AgreedStart {
             at: StartAt::of_unix(agreed),
             error_us: error_us + early_ns / 1e3,
-            clock_error_us: Some(self.before.error.as_micros_f64() + moved_us),
+            clock_error_us: Some(errors_us + moved_us),
         }
     }
 }
@@ -126,16 +128,16 @@ mod tests {
         let start = clock.start(agreed, told, 3.0);
         assert_eq!(start.at.unix(None), Some(agreed));
         assert!((start.error_us - 3.0).abs() < 1e-6, "{start:?}");
-        assert_eq!(start.clock_error_us, Some(2.0));
+        assert_eq!(start.clock_error_us, Some(4.0));
         // 10 ppm faster: at the start it was 20 us further ahead than it was thought, and started as much too early.
         let clock = TesterClock { after: Some(reading(10, 600_000)), ..clock };
         let start = clock.start(agreed, told, 0.0);
         assert!((start.error_us + 20.0).abs() < 1e-6, "{start:?}");
-        assert_eq!(start.clock_error_us, Some(102.0));
+        assert_eq!(start.clock_error_us, Some(104.0));
         assert!((clock.record().drift_ppm - 10.0).abs() < 1e-6, "{clock:?}");
         // Set by a second meanwhile: nobody knows when.
         let clock = TesterClock { after: Some(reading(10, 1_000_500_000)), ..clock };
-        assert_eq!(clock.start(agreed, told, 0.0).clock_error_us, Some(1_000_002.0));
+        assert_eq!(clock.start(agreed, told, 0.0).clock_error_us, Some(1_000_004.0));
         let clock = TesterClock { after: None, ..clock };
         assert_eq!(clock.start(agreed, told, 0.0).error_us, 0.0);
         assert_eq!(clock.record().drift_ppm, 0.0);
