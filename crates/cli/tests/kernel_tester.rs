@@ -2,35 +2,17 @@
 
 #[path = "kit/host.rs"]
 mod host;
+#[path = "kit/two_namespaces.rs"]
+mod two_namespaces;
 
-use std::process::{Command, Output};
+use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+use two_namespaces::Ran;
 
-/// A namespace of its own for the Tester, and one for the AuthDNS: one behind sockets, one that spoils replies, and one in XDP.
-const TWO_NAMESPACES: &str = r#"
-set -e
-export PATH=$PATH:/usr/sbin:/sbin
-ip link set lo up
-ready() { # ready FILE PROCESS: waits until the process says so; fails if it ends
-    until grep -q ready "$1"; do kill -0 "$2"; sleep 0.05; done
-}
-unshare --net sleep infinity &
-peer=$!
-while [ "$(readlink /proc/$peer/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.05; done
-there="nsenter -t $peer -n"
-ip link add v0 type veth peer name v1 netns $peer
-ip addr add fd00:77::1/64 dev v0 nodad
-for host in 8 9 10 11; do ip addr add 10.77.0.$host/24 dev v0; done
-ip link set v0 up
-$there ip addr add fd00:77::2/64 dev v1 nodad
-$there ip addr add 10.77.0.2/24 dev v1
-$there ip link set v1 up
-# Frames of programs reach a host behind a veth device only through NAPI, which GRO turns on.
-$there ethtool -K v1 gro on
-$there "$0" auth --listen [fd00:77::2]:53 --listen 10.77.0.2:53 --aaaa always >auth.txt 2>auth.err &
-ready auth.txt $!
+/// Loads with both engines: of an AuthDNS behind sockets, of one that spoils replies, and of one in XDP.
+const BOTH_ENGINES: &str = r#"
 spoil() { # spoil OPTION...: starts a server that spoils replies, each of them at the same queries
     $there "$0" auth --listen [fd00:77::2]:5353 --loss 0.1 "$@" >faults.txt 2>faults.err &
     faults=$!
@@ -73,6 +55,8 @@ done
 spoil --fault servfail:0.05
 run stop [fd00:77::2]:5353 --rate 2k --engine kernel --goal zero-loss
 run auto [fd00:77::2]:53 --rate 2k --engine auto
+"$0" search 10.77.0.2:53 --type A --namespace 10.0.0.0/16 --engine kernel --rule rfc8219 --goal "loss < 50%" --repeats 1 \
+    --start 4k --max 4k --duration 300ms --json search.json >search.txt 2>search.err || echo "code $?" >>search.err
 run auto-window [fd00:77::2]:53 --pacing window --engine auto
 ip -d link show v0 >after.txt
 $there "$0" auth --listen [fd00:77::2]:54 --engine kernel --device v1 >xdp.txt 2>xdp.err &
@@ -85,68 +69,14 @@ setpriv --reuid 65534 --clear-groups --inh-caps=-all --bounding-set=-all "$0" lo
     --namespace 10.0.0.0/16 --rate 1k --duration 1s --engine kernel >/dev/null 2>user.txt || echo "code $?" >>user.txt
 setpriv --reuid 65534 --clear-groups --inh-caps=-all --bounding-set=-all "$0" load [fd00:77::2]:53 --type A \
     --namespace 10.0.0.0/16 --rate 1k --duration 1s --engine auto >/dev/null 2>user-auto.txt || echo "code $?" >>user-auto.txt
-kill $peer
 "#;
-
-/// A script that ran in namespaces of its own, and its folder.
-struct Ran {
-    dir: tempfile::TempDir,
-    output: Output,
-}
-
-impl Ran {
-    /// Runs a script as root of new namespaces; `None` if this machine does not let it.
-    fn script(script: &str) -> Option<Self> {
-        let dir = tempfile::tempdir().expect("a folder");
-        let output = Command::new("unshare")
-            .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script])
-            .arg(cargo_bin("dnsdyno"))
-            .current_dir(dir.path())
-            .output()
-            .expect("unshare (package util-linux)");
-        let ran = Ran { dir, output };
-        let told = String::from_utf8_lossy(&ran.output.stderr).into_owned();
-        if ran.text("auth.txt").is_empty() && told.contains("unshare") {
-            skip::because(format_args!("no network namespaces: {told}"));
-            return None;
-        }
-        let said = ran.text("v6.err");
-        if said.contains("may not load BPF programs") {
-            skip::because(said);
-            return None;
-        }
-        Some(ran)
-    }
-
-    fn text(&self, name: &str) -> String {
-        std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
-    }
-
-    /// Everything that was said, for messages.
-    fn all(&self) -> String {
-        let mut all = String::from_utf8_lossy(&self.output.stderr).into_owned();
-        let files = std::fs::read_dir(self.dir.path()).expect("a folder");
-        for file in files.map(|file| file.expect("a file").path()) {
-            if file.extension().is_some_and(|kind| kind == "err" || kind == "txt") {
-                let text = std::fs::read_to_string(&file).unwrap_or_default();
-                all += &format!("\n{}: {text}", file.display());
-            }
-        }
-        all
-    }
-
-    fn trial(&self, name: &str) -> Value {
-        let text = self.text(&format!("{name}.json"));
-        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}; {}", self.all()))
-    }
-}
 
 #[test]
 fn the_kernel_sends_and_judges_as_sockets_do() {
     if host::find("ethtool").is_none() {
         return skip::because("no ethtool");
     }
-    let Some(ran) = Ran::script(TWO_NAMESPACES) else { return };
+    let Some(ran) = Ran::script(BOTH_ENGINES) else { return };
     assert!(ran.output.status.success(), "{}", ran.all());
     for name in ["v6", "v4", "edns", "xdp"] {
         let trial = ran.trial(name);
@@ -201,6 +131,11 @@ fn the_kernel_sends_and_judges_as_sockets_do() {
     let stop = ran.trial("stop");
     assert_eq!((&stop["stopped_early"], &stop["passed"]), (&true.into(), &false.into()));
     assert!(stop["sent"].as_u64() < Some(2_000), "{stop}");
+    let search = ran.trial("search");
+    let trial = &search["results"][0]["trials"][0];
+    assert_eq!(trial["conditions"]["engine"], "kernel", "{search}");
+    assert_eq!((&trial["sent"], &trial["valid"]), (&1_200.into(), &1_200.into()), "{search}");
+    assert!(!ran.text("search.err").contains("code"), "{}", ran.all());
     assert_eq!(ran.trial("auto")["conditions"]["engine"], "kernel", "{}", ran.all());
     assert_eq!(ran.trial("auto-window")["conditions"]["engine"], "sockets");
     assert!(ran.text("auto-window.err").contains("engine sockets: "), "{}", ran.all());

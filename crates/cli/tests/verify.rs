@@ -96,6 +96,31 @@ fn the_table_and_the_certificate_have_every_truth() {
 }
 
 #[test]
+fn the_kernel_is_held_against_sockets() {
+    let bench = Bench::new();
+    let (code, out, err) =
+        bench.run("verify --quick --engine kernel --capacities 2k --wait --certificate c.json");
+    if ["may not load BPF programs", "run as root"].iter().any(|part| err.contains(part)) {
+        return skip::because(err);
+    }
+    let checks = checks(&bench.file("c.json"));
+    let both = ["capacity 2k", "latency p50", "latency p90", "latency p99"];
+    for name in both.map(|name| format!("{name} by both engines")) {
+        assert!(checks.iter().any(|check| check.name == name), "{name}: {out}");
+    }
+    for name in ["queries sent at 20k", "lost", "duplicates", "late"] {
+        let check = checks.iter().find(|check| check.name == name).expect(name);
+        let limited = check.verdict == CheckVerdict::TesterLimited && check.why.is_some();
+        assert!(check.verdict == CheckVerdict::Passed || limited, "{check:?}");
+    }
+    let file = read(&bench.file("c.json"));
+    assert_eq!(file["tested"]["engine"], "kernel");
+    let failed = checks.iter().any(Check::is_failed);
+    let certified = file["certified_qps"].as_f64().expect("a rate");
+    assert_eq!(code == 0, !failed && certified > 0.0, "{out}{err}");
+}
+
+#[test]
 fn a_wrong_truth_is_noticed() {
     let bench = Bench::new();
     let (code, out, err) = bench.run(

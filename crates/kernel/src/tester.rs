@@ -41,7 +41,7 @@ pub use events::{Event, Handed, Sent};
 pub use list::QuestionList;
 pub use plan::{Instants, ListOrder, NameOrder, Order, PlainReply, Questions, TesterPlan};
 pub use route::{Hardware, Route, Via, hardware_of};
-pub(crate) use route::{ask, is_veth};
+pub(crate) use route::{LinkState, ask, is_veth};
 pub use times::{TesterCounts, TesterSecond, TesterTimes};
 
 /// The programs and maps of `bpf/tester.bpf.c`.
@@ -70,6 +70,8 @@ pub struct KernelTester {
     start: Nanos,
     /// What all workers have in common.
     common: Mutex<Array<MapData, [u8; CONFIG]>>,
+    /// Number of the device, and the state of its link when it was attached.
+    attached: Option<(u32, LinkState)>,
     /// Threads within the system call.
     inside: Mutex<Vec<Pthread>>,
     ended: AtomicBool,
@@ -111,6 +113,7 @@ impl KernelTester {
             cores,
             start: Nanos::ZERO,
             common,
+            attached: None,
             inside: Mutex::default(),
             ended: AtomicBool::new(false),
         };
@@ -125,13 +128,33 @@ impl KernelTester {
     pub fn attach(&mut self) -> Result<(), KernelError> {
         let device = &self.plan.route.device;
         self.programs.attach(CHECK, device)?;
-        let state = format!("/sys/class/net/{device}/operstate");
-        let is_down = || std::fs::read_to_string(&state).is_ok_and(|state| state.trim() == "down");
+        let index = self.device()?;
+        let state = || LinkState::of(index).map_err(|e| self.no_device(&e));
         let until = Instant::now() + RESTART;
-        while is_down() && Instant::now() < until {
+        let mut now = state()?;
+        while !now.runs() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
+            now = state()?;
         }
+        self.attached = Some((index, now));
         Ok(())
+    }
+
+    /// Returns whether the device has had its link since the checker was attached.
+    pub fn has_link(&self) -> bool {
+        let state = |(index, then): &(u32, LinkState)| {
+            then.runs() && LinkState::of(*index).is_ok_and(|now| now == *then)
+        };
+        self.attached.as_ref().is_some_and(state)
+    }
+
+    /// Returns the number of the device.
+    fn device(&self) -> Result<u32, KernelError> {
+        if_nametoindex(self.plan.route.device.as_str()).map_err(|e| self.no_device(&e.into()))
+    }
+
+    fn no_device(&self, error: &std::io::Error) -> KernelError {
+        KernelError::Plan(format!("the device {}: {error}", self.plan.route.device))
     }
 
     /// Fills the tables that do not change.
@@ -197,9 +220,10 @@ impl KernelTester {
     }
 
     fn configure(&self, stopped: bool) -> Result<(), KernelError> {
-        let device = &self.plan.route.device;
-        let index = if_nametoindex(device.as_str())
-            .map_err(|e| KernelError::Plan(format!("the device {device}: {e}")))?;
+        let index = match self.attached {
+            Some((index, _)) => index,
+            None => self.device()?,
+        };
         let common = config::common(&self.plan, self.sizes, self.start, index, stopped);
         self.common.lock().expect("no thread panics with it").set(0, common, 0)?;
         Ok(())

@@ -116,6 +116,7 @@ impl Void {
             | Void::LinkUnseated { .. }
             | Void::Interrupted
             | Void::NothingSent
+            | Void::LinkLost { .. }
             | Void::UpdatesRanOut { .. }
             | Void::TesterLost { .. }
             | Void::Other { .. } => Limiter::Unknown,

@@ -34,6 +34,16 @@ pub(crate) struct Seen {
     /// Number of datagrams dropped at full receive queues of this network namespace.
     pub(crate) queue_drops: u64,
     pub(crate) interrupted: bool,
+    /// Device of the programs in the kernel, if it lost its link during the trial.
+    pub(crate) link_lost: Option<String>,
+}
+
+impl Seen {
+    /// Returns why a trial is void that did not last to its end.
+    fn cut_short(&self) -> Option<Void> {
+        let lost = self.link_lost.clone().map(|device| Void::LinkLost { device });
+        if self.interrupted { Some(Void::Interrupted) } else { lost }
+    }
 }
 
 /// Quantile of the latencies that is the round trip of a server that is not overloaded.
@@ -102,7 +112,8 @@ impl Setup {
             ..Evidence::default()
         };
         let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
-        let void = self.void(&tally, &evidence, seen.interrupted, schedule.clone());
+        let void = seen.cut_short();
+        let void = void.or_else(|| self.void(&tally, &evidence, schedule.clone()));
         let void = void.or_else(|| self.not_sent(&tally, counters.send_errors));
         let role_cpu = Cpu {
             user_s: cpu.as_secs_f64(),
@@ -167,16 +178,7 @@ impl Setup {
         self.request.targets().enumerate().map(outcome).collect()
     }
 
-    fn void(
-        &self,
-        tally: &Tally,
-        evidence: &Evidence,
-        interrupted: bool,
-        schedule: Option<Void>,
-    ) -> Option<Void> {
-        if interrupted {
-            return Some(Void::Interrupted);
-        }
+    fn void(&self, tally: &Tally, evidence: &Evidence, schedule: Option<Void>) -> Option<Void> {
         if tally.sent == 0 {
             return Some(Void::NothingSent);
         }
@@ -451,7 +453,7 @@ mod tests {
             let (setup, tally) = (setup(goal), disturbed(lost, last));
             let schedule = tally.void(&ScheduleTolerance::default());
             assert!(schedule.is_some());
-            let found = setup.void(&tally, &Evidence::default(), false, schedule);
+            let found = setup.void(&tally, &Evidence::default(), schedule);
             assert_eq!(found.is_some(), void, "{what}: {found:?}");
         }
     }

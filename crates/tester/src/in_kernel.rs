@@ -43,6 +43,8 @@ const LOOK: Duration = Duration::from_millis(5);
 const START_DELAY: Nanos = Nanos::from_millis(50);
 /// Time between two readings of the latencies so far.
 const LATENCIES: Nanos = Nanos::from_millis(250);
+/// Time between two looks at the device.
+const LINK: Nanos = Nanos::from_millis(500);
 /// Number of events that are taken in one look.
 const MOST_EVENTS: usize = 100_000;
 
@@ -174,6 +176,7 @@ impl Setup {
             (collected, spent)
         });
         let (spent, unread) = (spent?, collected?);
+        let link_lost = (!tester.has_link()).then(|| plan.route.device.clone());
         let dropped = dropped_by(&plan.route.device).since(&before);
         let tally = finish(tester, collector)?;
         let counters = EngineCounters {
@@ -185,7 +188,7 @@ impl Setup {
         };
         let facts = self.facts(tester.ports());
         let reports = reports(tally, counters, &spent, self.request.duration);
-        Ok(Ran { facts, before: use_before, reports })
+        Ok(Ran { facts, before: use_before, reports, link_lost })
     }
 
     /// Returns the facts of `ports` source ports, as those of sockets have them.
@@ -249,7 +252,7 @@ struct Collecting<'a> {
 
 impl Collecting<'_> {
     /// Collects counts and events until each query has its outcome, `patience` after all workers have ended by themselves, until
-    /// a worker has `ended` before its time, or `stop`; returns how many replies found no room.
+    /// a worker has `ended` before its time, the device has lost its link, or `stop`; returns how many replies found no room.
     fn run(
         &mut self,
         workers: usize,
@@ -259,6 +262,7 @@ impl Collecting<'_> {
     ) -> Result<u64, TesterError> {
         let (mut stopped, mut until) = (false, None);
         let mut next = clock::monotonic() + LATENCIES;
+        let mut next_link = next;
         loop {
             sleep(LOOK);
             let events = self.take_events();
@@ -278,7 +282,12 @@ impl Collecting<'_> {
             let quiet = done && events == 0 && self.collector.outstanding() == 0;
             // What has no outcome long after the last timeout stays unresolved.
             let given_up = done && now > *until.get_or_insert(now + patience);
-            if quiet || given_up || ended() || stop.load(Ordering::Relaxed) {
+            let mut link_lost = false;
+            if now > next_link {
+                next_link = now + LINK;
+                link_lost = !self.tester.has_link();
+            }
+            if quiet || given_up || link_lost || ended() || stop.load(Ordering::Relaxed) {
                 return Ok(counts.unread);
             }
         }

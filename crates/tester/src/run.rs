@@ -114,7 +114,8 @@ impl Setup {
         let drops = host::udp_receive_drops();
         let watch = CoreWatch::start(self.watched_cores(&cpus));
         let start = || Start::of(workers, agreed);
-        let Ran { facts, before, mut reports } = match (&self.kernel, &self.connections) {
+        let Ran { facts, before, mut reports, link_lost } = match (&self.kernel, &self.connections)
+        {
             (Some(kernel), _) => self.run_in_kernel(kernel, agreed, &cpus, live, stop)?,
             (None, None) => self.run_datagrams(start(), &cpus, live, stop)?,
             (None, Some(connections)) => {
@@ -133,6 +134,7 @@ impl Setup {
             pinned,
             queue_drops: host::udp_receive_drops().saturating_sub(drops),
             interrupted: stop.load(std::sync::atomic::Ordering::Relaxed),
+            link_lost,
         };
         let spans: Vec<_> = reports.iter_mut().map(|r| std::mem::take(&mut r.spans)).collect();
         let times = experiment_times(&spans);
@@ -178,7 +180,7 @@ impl Setup {
                 std::thread::spawn(move || worker(engine, role, cpu, wait, &start, &stop))
             })
             .collect();
-        Ok(Ran { facts, before, reports: gather(threads)? })
+        Ok(Ran { facts, before, reports: gather(threads)?, link_lost: None })
     }
 
     fn run_connections(
@@ -208,7 +210,7 @@ impl Setup {
                 .collect();
             threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect()
         });
-        Ok(Ran { facts, before, reports: reports? })
+        Ok(Ran { facts, before, reports: reports?, link_lost: None })
     }
 }
 
@@ -219,6 +221,8 @@ pub(crate) struct Ran {
     pub(crate) before: UseOfCores,
     /// A report of each worker; that of the first has the tally where the kernel sends.
     pub(crate) reports: Vec<Report>,
+    /// Device of the programs in the kernel, if it lost its link.
+    pub(crate) link_lost: Option<String>,
 }
 
 /// Runs the thread of one worker.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, neighbour};
@@ -109,6 +109,40 @@ fn source_to(target: SocketAddr) -> io::Result<IpAddr> {
 pub fn hardware_of(device: &str) -> Option<Hardware> {
     let mut of_device = getifaddrs().ok()?.filter(|found| found.interface_name == device);
     of_device.find_map(|found| found.address?.as_link_addr()?.addr())
+}
+
+/// State of a device's link, which changes if the device is made anew, switched off, or cut off for a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LinkState {
+    runs: bool,
+    /// How often the carrier came or went.
+    changes: Option<u32>,
+}
+
+impl LinkState {
+    /// Returns the state of the device with this number.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn of(device: u32) -> io::Result<Self> {
+        let mut wanted = LinkMessage::default();
+        wanted.header.index = device;
+        let mut state = LinkState { runs: false, changes: None };
+        ask(RouteNetlinkMessage::GetLink(wanted), 0, |message| {
+            let RouteNetlinkMessage::NewLink(link) = message else { return };
+            state.runs = link.header.flags.contains(LinkFlags::Up | LinkFlags::Running);
+            state.changes = link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::CarrierChanges(changes) => Some(*changes),
+                _ => None,
+            });
+        })?;
+        Ok(state)
+    }
+
+    /// Returns whether frames can be sent.
+    pub(crate) fn runs(&self) -> bool {
+        self.runs
+    }
 }
 
 /// Returns whether a device is an end of a veth pair.

@@ -66,6 +66,11 @@ pub enum Void {
         /// Number of queries.
         queries: u64,
     },
+    /// The Tester's own device went away, was switched off or lost its carrier.
+    LinkLost {
+        /// Name of the device.
+        device: String,
+    },
     /// The updates that run beside the queries ended before the queries.
     UpdatesRanOut {
         /// Time until the last update, in seconds.
@@ -148,6 +153,9 @@ impl fmt::Display for Void {
             Void::NothingSent => f.write_str("nothing was sent"),
             Void::NotSent { queries } => {
                 write!(f, "the Tester's own device dropped {queries} queries")
+            }
+            Void::LinkLost { device } => {
+                write!(f, "the Tester's device {device} went away or lost its link")
             }
             Void::UpdatesRanOut { after_s } => {
                 write!(f, "the updates ran out after {after_s:.1} s")
@@ -254,6 +262,11 @@ mod tests {
                 Void::NotSent { queries: 7 },
                 r#"{"reason":"not-sent","queries":7}"#,
                 "the Tester's own device dropped 7 queries",
+            ),
+            (
+                Void::LinkLost { device: "v0".into() },
+                r#"{"reason":"link-lost","device":"v0"}"#,
+                "the Tester's device v0 went away or lost its link",
             ),
             (
                 Void::UpdatesRanOut { after_s: 2.0 },

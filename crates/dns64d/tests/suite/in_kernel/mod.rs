@@ -3,6 +3,7 @@
 mod death;
 mod link;
 mod resolving;
+mod storms;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
