@@ -35,7 +35,7 @@ use text::{
 pub(crate) use block::fits;
 pub use block::{BlockConfig, Follow, Probe};
 pub use changes::{Change, changes};
-pub use kernel::{AfterDeath, KernelConfig, KernelMode};
+pub use kernel::{AfterDeath, KernelConfig, KernelMode, XdpKind};
 pub use operator::{ControlConfig, DNSTAP_QUEUE, DnstapConfig, LogFormat, LogLevel, RulesConfig};
 pub use ports::PortRange;
 pub use route::RouteConfig;

@@ -20,12 +20,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
-use dns64::config::AfterDeath;
+use dns64::config::{AfterDeath, XdpKind};
 use dns64::{Config, OUR_UDP_SIZE, Settings};
 use ipnet::IpNet;
 use kernel::{
     AnswerMap, CacheCounters, ClientNetwork, CounterMap, KernelCache, KernelError, KernelResolver,
-    ReplyLimits, Resolved, ResolverCounters, ResolverWork, Serving,
+    ReplyLimits, Resolved, ResolverCounters, ResolverWork, Serving, XdpMode,
 };
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{OsRng, SeedableRng, TryRngCore};
@@ -325,12 +325,16 @@ pub(crate) fn load(config: &Config, seed: u64) -> anyhow::Result<Program> {
 /// Attaches the program to all devices, in place of those that former servers have left there.
 ///
 /// # Errors
-/// If a device is missing, has no native mode or another program, or if the program may not stay; the error names the setting.
+/// If a device is missing, does not have the mode or has another program, or if the program may not stay; the error names the setting.
 fn attach(cache: &mut KernelCache, config: &Config) -> anyhow::Result<()> {
+    let mode = match config.kernel.xdp {
+        XdpKind::Native => XdpMode::Native,
+        XdpKind::Generic => XdpMode::Generic,
+    };
     for device in &config.kernel.device {
         let attached = match config.kernel.after_death {
-            AfterDeath::Detach => cache.attach(device),
-            AfterDeath::Answer => cache.attach_to_stay(device),
+            AfterDeath::Detach => cache.attach(device, mode),
+            AfterDeath::Answer => cache.attach_to_stay(device, mode),
         };
         match attached {
             Err(error @ KernelError::MayNotStay) => {

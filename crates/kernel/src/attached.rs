@@ -18,16 +18,19 @@ use aya::maps::{Map, MapData, MapInfo};
 use aya::programs::{ProgramFd, ProgramInfo, loaded_programs};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp};
+use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp, XdpAttached};
 
+use crate::program::XdpMode;
 use crate::tester::ask;
 
 /// Names of the programs that may stay.
 const NAMES: [&[u8]; 2] = [b"dns64d_cache", b"dns64d_resolver"];
 /// Name of the program that is there as long as its process.
 pub(crate) const ALIVE: &str = "dns64d_alive";
-/// Flags of an attachment (linux/if_link.h): only if there is no program, in the native mode, in place of an expected one.
+/// Flags of an attachment (linux/if_link.h): only if there is no program, in the generic or the native mode, in place of an expected
+/// one.
 const IF_NONE: u32 = 1;
+const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 const REPLACE: u32 = 1 << 4;
 /// File descriptor that stands for no program.
@@ -39,12 +42,14 @@ const SYS_ADMIN: u64 = 1 << 21;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnDevice {
     pub(crate) device: u32,
+    mode: XdpMode,
     id: u32,
 }
 
 /// A program that an ended process has left on a device.
 pub(crate) struct Left {
     pub(crate) device: u32,
+    mode: XdpMode,
     program: ProgramFd,
     /// Numbers of its maps.
     maps: Vec<u32>,
@@ -56,7 +61,7 @@ impl Left {
     /// # Errors
     /// If the kernel refuses it.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        remove(self.device, &self.program)
+        remove(self.device, self.mode, &self.program)
     }
 
     /// Returns one of its maps; `None` if it has none of this name, or the user may not open it.
@@ -73,11 +78,14 @@ impl Left {
 /// Attaches a program so that it stays, in place of one that an ended process has left.
 ///
 /// # Errors
-/// If the device has no native mode, or another program.
-pub(crate) fn attach(device: u32, program: &ProgramFd) -> io::Result<()> {
-    let left = left(&on_devices(Some(device))?);
+/// If the device does not have this mode, or has another program.
+pub(crate) fn attach(device: u32, mode: XdpMode, program: &ProgramFd) -> io::Result<()> {
+    let (left, others): (Vec<Left>, _) =
+        left(&on_devices(Some(device))?).into_iter().partition(|left| left.mode == mode);
+    // A device does not have programs in both modes.
+    others.iter().try_for_each(Left::remove)?;
     let expected = left.first().map(|left| left.program.as_fd());
-    set(device, Some(program.as_fd()), expected)
+    set(device, mode, Some(program.as_fd()), expected)
 }
 
 /// Removes a program that an ended process has left on a device, if there is one.
@@ -92,8 +100,8 @@ pub(crate) fn clear(device: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// If the kernel refuses it, or the device has another program.
-pub(crate) fn remove(device: u32, program: &ProgramFd) -> io::Result<()> {
-    set(device, None, Some(program.as_fd()))
+pub(crate) fn remove(device: u32, mode: XdpMode, program: &ProgramFd) -> io::Result<()> {
+    set(device, mode, None, Some(program.as_fd()))
 }
 
 /// Returns the programs on a device, or on all devices of this network namespace.
@@ -107,14 +115,18 @@ pub(crate) fn on_devices(device: Option<u32>) -> io::Result<Vec<OnDevice>> {
     ask(request, flags, |message| {
         let RouteNetlinkMessage::NewLink(link) = message else { return };
         let device = link.header.index;
-        let id = link.attributes.iter().find_map(|attribute| match attribute {
-            LinkAttribute::Xdp(parts) => parts.iter().find_map(|part| match part {
-                LinkXdp::ProgId(id) => Some(*id),
-                _ => None,
-            }),
+        let parts = link.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::Xdp(parts) => Some(parts),
             _ => None,
         });
-        found.extend(id.map(|id| OnDevice { device, id }));
+        let Some(parts) = parts else { return };
+        let is_generic = parts.contains(&LinkXdp::Attached(XdpAttached::SocketBuffer));
+        let mode = if is_generic { XdpMode::Generic } else { XdpMode::Native };
+        let id = parts.iter().find_map(|part| match part {
+            LinkXdp::ProgId(id) => Some(*id),
+            _ => None,
+        });
+        found.extend(id.map(|id| OnDevice { device, mode, id }));
     })?;
     Ok(found)
 }
@@ -133,7 +145,7 @@ pub(crate) fn left(on_devices: &[OnDevice]) -> Vec<Left> {
         let maps = maps_of(program)?;
         let has_ended = maps.iter().all(|map| !living.contains(map));
         let program = program.fd().ok().filter(|_| has_ended)?;
-        Some(Left { device: at.device, program, maps })
+        Some(Left { device: at.device, mode: at.mode, program, maps })
     };
     on_devices.iter().filter_map(left).collect()
 }
@@ -164,6 +176,7 @@ fn has_sys_admin(status: &str) -> bool {
 /// Attaches a program, or none, in place of another one, or of none.
 fn set(
     device: u32,
+    mode: XdpMode,
     program: Option<BorrowedFd<'_>>,
     expected: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
@@ -175,7 +188,11 @@ fn set(
         }
         None => IF_NONE,
     };
-    parts.push(LinkXdp::Flags(NATIVE | flags));
+    let mode = match mode {
+        XdpMode::Native => NATIVE,
+        XdpMode::Generic => GENERIC,
+    };
+    parts.push(LinkXdp::Flags(mode | flags));
     let message = message(device, vec![LinkAttribute::Xdp(parts)]);
     ask(RouteNetlinkMessage::SetLink(message), NLM_F_ACK, |_| ())
 }

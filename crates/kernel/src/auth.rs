@@ -9,7 +9,7 @@ use wire::{Name, Pref64};
 
 use crate::error::KernelError;
 use crate::layout::Layout;
-use crate::program::Loaded;
+use crate::program::{Loaded, XdpMode};
 use crate::tester::is_veth;
 
 /// The programs and maps of `bpf/auth.bpf.c`.
@@ -178,24 +178,24 @@ impl KernelAuth {
         Ok(KernelAuth { program, config: map, for_hosts, counters })
     }
 
-    /// Attaches the program to a device, in the native mode of its driver.
+    /// Attaches the program to a device.
     ///
     /// # Errors
-    /// If the device is missing or has no native mode.
-    pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
-        self.program.attach(NAME, device)
+    /// If the device is missing or does not have this mode.
+    pub fn attach(&mut self, device: &str, mode: XdpMode) -> Result<(), KernelError> {
+        self.program.attach(NAME, device, mode)
     }
 
     /// Attaches the program to a device behind which clients have sockets. On a veth device replies then reach them if their
     /// end receives through NAPI (`gro on`); by the plain way they only do if that end has a program too.
     ///
     /// # Errors
-    /// If the device is missing or has no native mode.
-    pub fn attach_for_hosts(&mut self, device: &str) -> Result<(), KernelError> {
+    /// If the device is missing or does not have this mode.
+    pub fn attach_for_hosts(&mut self, device: &str, mode: XdpMode) -> Result<(), KernelError> {
         if is_veth(device) {
             self.config.set(0, self.for_hosts, 0)?;
         }
-        self.attach(device)
+        self.attach(device, mode)
     }
 
     /// Returns the counters.

@@ -19,7 +19,7 @@ use crate::attached::{self, ALIVE};
 use crate::draws::{self, ResolverDraws};
 use crate::error::KernelError;
 use crate::layout::Layout;
-use crate::program::Loaded;
+use crate::program::{Loaded, XdpMode};
 use crate::resolver::{self, ResolverCounters, ResolverRules, ResolverWork};
 use crate::tester::is_veth;
 
@@ -118,7 +118,7 @@ pub struct KernelCache {
     /// Name of the program.
     name: &'static str,
     /// Numbers of the devices on which it is to stay.
-    stays_on: Vec<u32>,
+    stays_on: Vec<(u32, XdpMode)>,
     /// Whether its maps have all of what is served.
     is_whole: bool,
     config: Array<MapData, [u8; CONFIG]>,
@@ -210,16 +210,15 @@ impl KernelCache {
         Ok((cache, answers, counters))
     }
 
-    /// Attaches the program to a device, in the native mode of its driver, until it is dropped. A program that a process has left
-    /// there at its end is removed.
+    /// Attaches the program to a device until it is dropped. A program that a process has left there at its end is removed.
     ///
     /// # Errors
-    /// If the device is missing or has no native mode, or has another program.
-    pub fn attach(&mut self, device: &str) -> Result<(), KernelError> {
+    /// If the device is missing, does not have this mode, or has another program.
+    pub fn attach(&mut self, device: &str, mode: XdpMode) -> Result<(), KernelError> {
         let index = index_of(device)?;
         // With a program that cannot be removed the kernel refuses this one, and says why.
         let _ = attached::clear(index);
-        self.program.attach(self.name, device)?;
+        self.program.attach(self.name, device, mode)?;
         self.note_veth(device, index);
         Ok(())
     }
@@ -228,16 +227,16 @@ impl KernelCache {
     /// another process attaches one, and gives the answers that it has until their ends.
     ///
     /// # Errors
-    /// If the device is missing or has no native mode, or has another program, or if this user may not look up programs, which the
+    /// If the device is missing, does not have this mode or has another program, or if this user may not look up programs, which the
     /// next process has to.
-    pub fn attach_to_stay(&mut self, device: &str) -> Result<(), KernelError> {
+    pub fn attach_to_stay(&mut self, device: &str, mode: XdpMode) -> Result<(), KernelError> {
         if !attached::may_look_up() {
             return Err(KernelError::MayNotStay);
         }
         let index = index_of(device)?;
-        let attached = attached::attach(index, self.fd()?);
+        let attached = attached::attach(index, mode, self.fd()?);
         attached.map_err(|error| KernelError::cannot_attach(device, &error))?;
-        self.stays_on.push(index);
+        self.stays_on.push((index, mode));
         self.note_veth(device, index);
         Ok(())
     }
@@ -331,9 +330,9 @@ impl Drop for KernelCache {
     /// Removes the program of a server that did not start: it has no answers that it may give.
     fn drop(&mut self) {
         let Ok(program) = self.fd() else { return };
-        for device in self.stays_on.iter().filter(|_| !self.is_whole) {
+        for (device, mode) in self.stays_on.iter().filter(|_| !self.is_whole) {
             // The device may have gone, or the right to change it.
-            let _ = attached::remove(*device, program);
+            let _ = attached::remove(*device, *mode, program);
         }
     }
 }

@@ -34,7 +34,7 @@ pub enum KernelError {
     },
     /// The device does not exist or has no native XDP.
     #[error(
-        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not), an MTU that fits into a page (1500 does), and no other program (`ip link set {device} xdp off` removes one)"
+        "cannot attach to {device}: {why}; the device needs a driver with native XDP (veth has it, loopback has not; a server can take generic XDP: `--xdp generic`, `kernel.xdp`), an MTU that fits into a page (1500 does), and no other program (`ip link set {device} xdp off` removes one)"
     )]
     Attach {
         /// Name of the device.

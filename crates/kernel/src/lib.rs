@@ -35,6 +35,7 @@ pub use cache::{
 pub use draws::{Draw, ResolverDraws};
 pub use error::KernelError;
 pub use left::clear_left;
+pub use program::XdpMode;
 pub use resolver::{
     Embedding, Handed, MAX_BLOCKS, MAX_RULES, Resolved, ResolverCounters, ResolverRules,
     ResolverWork, Rules, Upstream,

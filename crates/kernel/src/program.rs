@@ -1,13 +1,23 @@
 //! An object of programs with its maps: loaded, attached to devices, run on single frames.
 
 use aya::maps::Map;
-use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp, XdpMode};
+use aya::programs::{self, ProgramError, TestRun as _, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader};
 
 use crate::error::KernelError;
 
 /// Value of a program that sends the frame back.
 const XDP_TX: u32 = 3;
+
+/// Where a program gets the frames of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// From the driver, before anything else: native XDP.
+    #[default]
+    Native,
+    /// From the kernel, for each frame that it has taken: generic XDP, which every device has and which is far slower.
+    Generic,
+}
 
 /// Programs in the kernel, attached until they are dropped.
 #[derive(Debug)]
@@ -58,12 +68,21 @@ impl Loaded {
         self.program_mut(name)?.load().map_err(|e| KernelError::program(name, e))
     }
 
-    /// Attaches a program to a device, in the native mode of its driver.
+    /// Attaches a program to a device.
     ///
     /// # Errors
-    /// If the device is missing or has no native mode, or has another program.
-    pub(crate) fn attach(&mut self, name: &'static str, device: &str) -> Result<(), KernelError> {
-        let attached = self.program_mut(name)?.attach(device, XdpMode::Driver);
+    /// If the device is missing, does not have this mode, or has another program.
+    pub(crate) fn attach(
+        &mut self,
+        name: &'static str,
+        device: &str,
+        mode: XdpMode,
+    ) -> Result<(), KernelError> {
+        let mode = match mode {
+            XdpMode::Native => programs::XdpMode::Driver,
+            XdpMode::Generic => programs::XdpMode::Skb,
+        };
+        let attached = self.program_mut(name)?.attach(device, mode);
         attached.map(drop).map_err(|error| KernelError::attach(device, &error))
     }
 

@@ -35,7 +35,7 @@ use signal_hook::consts::SIGURG;
 
 use self::config::{CONFIG, GENERATOR, Sizes};
 use crate::error::KernelError;
-use crate::program::Loaded;
+use crate::program::{Loaded, XdpMode};
 
 pub use events::{Event, Handed, Sent};
 pub use list::QuestionList;
@@ -127,7 +127,7 @@ impl KernelTester {
     /// If the device is missing or has no native XDP.
     pub fn attach(&mut self) -> Result<(), KernelError> {
         let device = &self.plan.route.device;
-        self.programs.attach(CHECK, device)?;
+        self.programs.attach(CHECK, device, XdpMode::Native)?;
         let index = self.device()?;
         let state = || LinkState::of(index).map_err(|e| self.no_device(&e));
         let until = Instant::now() + RESTART;

@@ -42,6 +42,7 @@ impl Default for KernelConfig {
     fn default() -> Self {
         KernelConfig {
             device: Vec::new(),
+            xdp: XdpKind::Native,
             mode: KernelMode::Off,
             size: Bytes(64 << 20),
             after_death: AfterDeath::Detach,

@@ -10,12 +10,25 @@ use super::text::Bytes;
 pub struct KernelConfig {
     /// Network interfaces on which queries are answered.
     pub device: Vec<String>,
+    /// Where the program gets their frames.
+    pub xdp: XdpKind,
     /// What is answered.
     pub mode: KernelMode,
     /// Memory of the answers, besides that of the server.
     pub size: Bytes,
     /// What happens in the kernel after the end of the server.
     pub after_death: AfterDeath,
+}
+
+/// Where the program gets frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum XdpKind {
+    /// From the driver of the interface.
+    #[default]
+    Native,
+    /// From the kernel behind it, on any interface, and slower.
+    Generic,
 }
 
 /// What happens in the kernel after the end of the server.

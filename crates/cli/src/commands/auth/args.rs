@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use auth::{AaaaPolicy, Capacity, FaultSpec, Late, Latency, Stall};
 use clap::Args;
+use kernel::XdpMode;
 use lab::CpuList;
 use measure::Nanos;
 use record::request::WaitFor;
@@ -135,6 +136,10 @@ pub(crate) struct AuthArgs {
     /// Network device whose queries are answered in the kernel; may be repeated
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Vec<String>,
+    /// Where the program gets frames: from the device's driver, or from the kernel behind it (generic XDP: for every device, but not for
+    /// measurements of others, since it is slower than most servers) [default: native]
+    #[arg(long, value_parser = choice(&XDP), value_name = "MODE", requires = "device")]
+    pub(crate) xdp: Option<XdpMode>,
     /// Remember which names were asked for: a query of class CH for a name is answered NOERROR if it was, NXDOMAIN if not; for the TXT
     /// record of the zone with the number of messages that have come
     #[arg(long)]
@@ -178,6 +183,12 @@ pub(crate) enum AuthEngine {
 const ENGINE: [Choice<AuthEngine>; 2] = [
     ("sockets", "The sockets of the workers", AuthEngine::Sockets),
     ("kernel", "A program in the kernel, the sockets behind it", AuthEngine::Kernel),
+];
+
+/// Where the program in the kernel gets frames.
+const XDP: [Choice<XdpMode>; 2] = [
+    ("native", "From the driver, which must support it", XdpMode::Native),
+    ("generic", "From the kernel, on any device", XdpMode::Generic),
 ];
 
 /// Which names have AAAA records.

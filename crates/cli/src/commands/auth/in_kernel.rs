@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ::auth::{AuthConfig, AuthCounters};
 use anyhow::anyhow;
-use kernel::{KernelAuth, KernelCounters, KernelError, Listen};
+use kernel::{KernelAuth, KernelCounters, KernelError, Listen, XdpMode};
 
 use super::args::{AuthArgs, AuthEngine};
 use crate::failure::Failure;
@@ -34,8 +34,15 @@ pub(super) fn start(
         }
         loaded => loaded.map_err(Failure::input)?,
     };
+    let mode = args.xdp.unwrap_or_default();
     for device in &args.device {
-        kernel.attach_for_hosts(device).map_err(Failure::input)?;
+        kernel.attach_for_hosts(device, mode).map_err(Failure::input)?;
+    }
+    if mode == XdpMode::Generic {
+        let devices = args.device.join(", ");
+        eprintln!(
+            "warning: generic XDP on {devices}: what is measured behind this AuthDNS is this AuthDNS"
+        );
     }
     Ok(Some(kernel))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use ::auth::{AaaaPolicy, AuthConfig};
 use anyhow::anyhow;
 use kernel::tester::hardware_of;
-use kernel::{KernelAuth, Listen};
+use kernel::{KernelAuth, Listen, XdpMode};
 use lab::{CpuList, ShortLink};
 use load::Live;
 use measure::Link;
@@ -49,7 +49,8 @@ impl Chain {
         };
         let listen = Listen::new(&[Self::target()]).map_err(Failure::input)?;
         let mut auth = KernelAuth::load(&config, &listen).map_err(Failure::input)?;
-        let attached = link.run(|| auth.attach(ShortLink::AUTH)).map_err(Failure::run)?;
+        let attached =
+            link.run(|| auth.attach(ShortLink::AUTH, XdpMode::Native)).map_err(Failure::run)?;
         attached.map_err(Failure::input)?;
         Ok(Chain { link, auth })
     }

@@ -99,6 +99,30 @@ fn a_start_with_other_settings_ends_what_was_left() {
 }
 
 #[test]
+fn both_modes_of_xdp_follow_each_other() {
+    Link::run(|link| {
+        let upstream = ipv4_only();
+        let native = format!("{KERNEL}{STAYS}");
+        let generic = format!("{native}xdp = \"generic\"\n");
+        for tables in [&generic, &native, &generic, &generic] {
+            let (server, port) = start(upstream.address(), "", tables);
+            let reply = until_in_kernel(link, &server, port, QUERY);
+            assert_eq!(reply.answer[0].data, SYNTHESISED);
+            let device = std::process::Command::new("ip").args(["link", "show", "v1"]).output();
+            let said = String::from_utf8_lossy(&device.expect("ip").stdout).into_owned();
+            assert_eq!(said.contains("xdpgeneric"), tables == &generic, "{said}");
+            end(server, Signal::SIGKILL);
+            assert_eq!(link.ask_text(at(port), QUERY).answer[0].data, SYNTHESISED);
+        }
+        let last = KERNEL.to_owned() + "xdp = \"generic\"\n";
+        let (server, port) = start(upstream.address(), "", &last);
+        until_in_kernel(link, &server, port, QUERY);
+        end(server, Signal::SIGTERM);
+        wait_for("the program is detached", || !has_program());
+    });
+}
+
+#[test]
 fn all_devices_keep_their_programs_until_the_next_server() {
     Link::run(|link| {
         let pair = ["link add w1 type veth peer name w0", "link set w0 up", "link set w1 up"];
