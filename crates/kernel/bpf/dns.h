@@ -21,6 +21,10 @@
 #define TYPE_AAAA 28
 #define TYPE_OPT 41
 
+// Shows the verifier that a size that was checked is above zero and at most `mask` + 1, in the register in which it is used: Linux 6.1
+// does not learn from a comparison that something is no zero.
+#define filled(size, mask) asm volatile("%0 += -1\n%0 &= %1\n%0 += 1" : "+r"(size) : "i"(mask))
+
 static __always_inline __u8 lower(__u8 c)
 {
 	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;

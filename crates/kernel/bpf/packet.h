@@ -168,6 +168,7 @@ static __always_inline int read_message(struct xdp_md *ctx, struct packet *p, st
 	p->padding = size - at - len;
 	if (size < at + len || p->padding > 64)
 		return 0;
+	filled(len, BUFFER - 1);
 	return !bpf_xdp_load_bytes(ctx, at, buffer->b, len);
 }
 
@@ -195,7 +196,10 @@ static __always_inline int put_message(struct xdp_md *ctx, struct buffer *buffer
 {
 	if (bpf_xdp_adjust_tail(ctx, more))
 		return XDP_PASS;
-	return out < MIN_MESSAGE || bpf_xdp_store_bytes(ctx, at, buffer->b, out) ? XDP_DROP : XDP_TX;
+	if (out < MIN_MESSAGE)
+		return XDP_DROP;
+	filled(out, BUFFER - 1);
+	return bpf_xdp_store_bytes(ctx, at, buffer->b, out) ? XDP_DROP : XDP_TX;
 }
 
 // Completes the headers of IP and UDP, which have addresses and ports, for the first `out` octets of the buffer, a bound size; `tos` is

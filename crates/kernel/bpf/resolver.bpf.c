@@ -940,8 +940,8 @@ static __always_inline int hand_over(struct xdp_md *ctx, struct work *work, stru
 	event->spare = 0;
 	__builtin_memcpy(event->server, ends->from.address, 16);
 	if (len > 0 && len < HANDED) {
-		asm volatile("%0 &= 1023" : "+r"(len));
-		if (len > 0 && !bpf_xdp_load_bytes(ctx, at, event->reply, len))
+		filled(len, 1023);
+		if (!bpf_xdp_load_bytes(ctx, at, event->reply, len))
 			event->reply_len = len;
 	}
 	bpf_ringbuf_submit(event, 0);
@@ -1268,7 +1268,8 @@ stray:
 // Returns the place in `upstreams` of the server that sends a message; UPSTREAMS if there is none.
 static __always_inline __u32 sender(struct ends *ends, struct udphdr *udp)
 {
-	for (__u32 place = 0; place < UPSTREAMS; place++) {
+	for (__u64 number = 0; number < UPSTREAMS; number++) {
+		__u32 place = number;
 		struct upstream *u = bpf_map_lookup_elem(&upstreams, &place);
 		__u32 *from = (void *)ends->from.address, *to = (void *)ends->to.address, *server, *source, different;
 

@@ -414,7 +414,8 @@ static __always_inline int copy_frame(struct xdp_md *ctx, struct config *c)
 __noinline int copy_question(struct xdp_md *ctx, struct config *c, __u32 number, __u64 *sum)
 {
 	struct question *q = bpf_map_lookup_elem(&questions, &number);
-	__u32 head, tail, at, len;
+	__u32 head, at, len;
+	__u64 tail;
 
 	if (!q || !c || !sum)
 		return 0;
@@ -441,8 +442,9 @@ __noinline int copy_question(struct xdp_md *ctx, struct config *c, __u32 number,
 		__u32 low = c->tail_sum & 255, high = c->tail_sum >> 8 & 255;
 
 		*sum += q->len & 1 ? low << 8 | high : c->tail_sum;
-		tail = c->tail_len & 255;
-		if (tail < 1 || bpf_xdp_store_bytes(ctx, at, c->frame + head, tail))
+		tail = c->tail_len;
+		filled(tail, 255);
+		if (bpf_xdp_store_bytes(ctx, at, c->frame + head, tail))
 			return 0;
 	}
 	if (len >= c->blank_len || bpf_xdp_adjust_tail(ctx, (int)(len - c->blank_len)))
