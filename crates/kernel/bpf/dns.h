@@ -30,6 +30,15 @@ static __always_inline __u8 lower(__u8 c)
 	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
 }
 
+// Changes the capitals of eight octets to small letters. Lengths of labels are below 64 and no letters.
+static __always_inline __u64 lower_word(__u64 word)
+{
+	__u64 rest = word & 0x7f7f7f7f7f7f7f7fULL;
+	__u64 from_a = rest + 0x3f3f3f3f3f3f3f3fULL, above_z = rest + 0x2525252525252525ULL;
+
+	return word | (from_a & ~above_z & ~word & 0x8080808080808080ULL) >> 2;
+}
+
 // Returns the checksum of a sum of words of 16 bits.
 static __always_inline __u16 fold(__u64 sum)
 {

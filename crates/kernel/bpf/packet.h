@@ -62,15 +62,6 @@ static __always_inline void store16(__u8 *b, __u32 at, __u16 value)
 	*(__u16 *)(b + AT(at)) = bpf_htons(value);
 }
 
-// Changes the capitals of eight octets to small letters. Lengths of labels are below 64 and no letters.
-static __always_inline __u64 lower_word(__u64 word)
-{
-	__u64 rest = word & 0x7f7f7f7f7f7f7f7fULL;
-	__u64 from_a = rest + 0x3f3f3f3f3f3f3f3fULL, above_z = rest + 0x2525252525252525ULL;
-
-	return word | (from_a & ~above_z & ~word & 0x8080808080808080ULL) >> 2;
-}
-
 // Returns the end of the name that begins after the header, or 0 if it is compressed, too long or cut.
 __noinline __u32 name_end(struct buffer *buffer, __u32 len)
 {

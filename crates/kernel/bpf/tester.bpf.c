@@ -648,16 +648,6 @@ int generate(struct xdp_md *ctx)
 	return bpf_redirect(c->ifindex, 0);
 }
 
-// Eight octets with their letters in lower case, as in crates/wire/src/reply.rs.
-static __always_inline __u64 lower_case(__u64 word)
-{
-	const __u64 ones = ~0ULL / 255;
-	__u64 low = word & 0x7f * ones;
-	__u64 from_a = low + (0x80 - 'A') * ones, above_z = low + (0x7f - 'Z') * ones;
-
-	return word | (from_a & ~above_z & ~word & 0x80 * ones) >> 2;
-}
-
 // The first octets of a word.
 static __always_inline __u64 octets_mask(__u32 octets)
 {
@@ -687,7 +677,7 @@ __noinline int is_listed(struct scratch *s, __u32 number, __u32 len)
 			__u64 all = octets_mask(at < q->len ? q->len - at : 0), folded = octets_mask(at < name ? name - at : 0);
 
 			// Type and class are numbers.
-			different |= (lower_case(ours) ^ lower_case(theirs)) & folded;
+			different |= (lower_word(ours) ^ lower_word(theirs)) & folded;
 			different |= (ours ^ theirs) & all & ~folded;
 		}
 	}
@@ -697,8 +687,8 @@ __noinline int is_listed(struct scratch *s, __u32 number, __u32 len)
 // Returns whether the question in the buffer is that of an address, in letters of any case.
 __noinline int is_of_namespace(struct scratch *s, struct config *c, __u32 address, __u32 len)
 {
-	__u32 rest, front, different = 0;
-	__u64 low, high;
+	__u32 rest, front;
+	__u64 low, high, different = 0;
 
 	if (!s || !c)
 		return 0;
@@ -713,18 +703,12 @@ __noinline int is_of_namespace(struct scratch *s, struct config *c, __u32 addres
 		__u64 word;
 
 		if (i >= rest)
-			return 1;
-		word = *(__u64 *)(s->b + AT(HEADER + LABEL + i)) ^ *(__u64 *)(c->frame + ((front + i) & (FRAME - 1)));
+			break;
+		word = lower_word(*(__u64 *)(s->b + AT(HEADER + LABEL + i))) ^
+		       lower_word(*(__u64 *)(c->frame + ((front + i) & (FRAME - 1))));
 		if (rest - i < 8)
-			word &= (1ULL << 8 * (rest - i)) - 1;
-		if (word)
-			break;
-	}
-	// Some octet differs, perhaps by its case only.
-	for (__u32 i = 0; i < 272; i++) {
-		if (i >= rest)
-			break;
-		different |= lower(s->b[AT(HEADER + LABEL + i)]) ^ lower(c->frame[(front + i) & (FRAME - 1)]);
+			word &= (1ULL << 8 * (rest - i & 7)) - 1;
+		different |= word;
 	}
 	return !different;
 }
@@ -887,6 +871,7 @@ static __always_inline int judge(struct config *c, struct counts *n, struct scra
 {
 	__u64 at = s->event.at;
 	struct second *second;
+	__u64 size;
 	int plain;
 
 	if (c->expect == EXPECT_RCODE)
@@ -899,8 +884,9 @@ static __always_inline int judge(struct config *c, struct counts *n, struct scra
 		s->event.sent = sent;
 		s->event.key = key;
 		s->event.len = len;
-		len &= BUFFER - 1;
-		return bpf_ringbuf_output(&events, &s->event, sizeof(s->event) + len, QUIETLY) != 0;
+		size = sizeof(s->event) + len;
+		filled(size, BUFFER - 1);
+		return bpf_ringbuf_output(&events, &s->event, size, QUIETLY) != 0;
 	}
 	n->valid++;
 	if ((s->b[3] & 0x0f) == NXDOMAIN)
