@@ -1,4 +1,4 @@
-//! The commands of the pages on sources and experiments: each is accepted, and each experiment can be planned.
+//! The commands of the pages on sources, experiments and other hosts: each is accepted, and each experiment can be planned.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,9 @@ fn docs() -> PathBuf {
 fn pages() -> Vec<(PathBuf, String)> {
     let folder = std::fs::read_dir(docs().join("experiments")).expect("the pages");
     let pages = folder.map(|entry| entry.expect("an entry").path());
-    let pages = pages.chain(["sources.md", "experiments.md"].map(|name| docs().join(name)));
+    let pages = pages.chain(
+        ["sources.md", "experiments.md", "cluster.md", "remote.md"].map(|name| docs().join(name)),
+    );
     pages.map(|path| (path.clone(), std::fs::read_to_string(path).expect("a page"))).collect()
 }
 

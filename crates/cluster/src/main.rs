@@ -1,6 +1,7 @@
 //! `dnsdyno-cluster`: a command of dnsdyno, its trials on all hosts of an Open MPI job. Rank 0 conducts, the others are Testers.
 
 mod ranks;
+mod under_way;
 
 use std::ffi::OsString;
 use std::io::BufReader;

@@ -14,14 +14,16 @@ use mpi::traits::*;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 
+use crate::under_way::UnderWay;
+
 /// Time within which all ranks must have started.
 const STARTED: Duration = Duration::from_secs(120);
 /// Time within which all ranks must have left.
 const LEFT: Duration = Duration::from_secs(5);
 /// Interval at which a time limit is looked at.
 const LOOK: Duration = Duration::from_millis(50);
-/// Room for messages that are on the way, in octets: a send copies its message and never waits for the receiver.
-const ROOM: usize = 64 << 20;
+/// Interval at which it is looked whether the last messages were sent.
+const SENDING: Duration = Duration::from_millis(1);
 /// Longest piece of a message, in octets: below it Open MPI sends without asking the receiver, over shared memory (4 KiB) and TCP
 /// (64 KiB), so that receiving one never waits for a sender that has stopped.
 const PIECE: usize = 2_048;
@@ -35,28 +37,32 @@ pub(crate) struct MpiLink {
     world: SimpleCommunicator,
     /// Beginnings of messages of which more pieces come, by rank.
     begun: Vec<Vec<u8>>,
+    /// Pieces that are being sent.
+    under_way: UnderWay,
 }
 
 impl MpiLink {
     /// Waits until all ranks have started; ends the process if they do not. `None` if MPI was initialised before.
     pub(crate) fn open() -> Option<Self> {
         let limit = TimeLimit::start(STARTED, "not all ranks have started", 1);
-        let (mut universe, _) = mpi::initialize_with_threading(Threading::Funneled)?;
+        let (universe, _) = mpi::initialize_with_threading(Threading::Funneled)?;
         drop(limit);
-        universe.set_buffer_size(ROOM);
         let world = universe.world();
         let begun = vec![Vec::new(); world.size() as usize];
-        Some(MpiLink { universe, world, begun })
+        Some(MpiLink { universe, world, begun, under_way: UnderWay::default() })
     }
 
     /// Leaves the job and returns the exit code; ends all ranks at once if the job is not `complete` any more, so that none is
     /// waited for that cannot leave.
-    pub(crate) fn close(self, code: ExitCode, complete: bool) -> ExitCode {
+    pub(crate) fn close(mut self, code: ExitCode, complete: bool) -> ExitCode {
         let number = [0, 2].into_iter().find(|number| code == ExitCode::from(*number)).unwrap_or(1);
         if !complete {
             self.world.abort(i32::from(number));
         }
         let limit = TimeLimit::start(LEFT, "not all ranks have left", i32::from(number));
+        while !self.under_way.free_sent() {
+            std::thread::sleep(SENDING);
+        }
         drop(self.universe);
         drop(limit);
         code
@@ -77,13 +83,16 @@ impl Link for MpiLink {
         let pieces = message.len().div_ceil(PIECE).max(1);
         for number in 1..=pieces {
             let piece = &message[(number - 1) * PIECE..message.len().min(number * PIECE)];
-            to.buffered_send_with_tag(piece, if number < pieces { MORE } else { LAST });
+            self.under_way.send(&to, piece, if number < pieces { MORE } else { LAST });
         }
     }
 
     fn poll(&mut self) -> Option<(usize, Vec<u8>)> {
         loop {
-            let message = self.world.any_process().immediate_matched_probe()?;
+            let Some(message) = self.world.any_process().immediate_matched_probe() else {
+                self.under_way.free_sent();
+                return None;
+            };
             let (octets, status): (Vec<u8>, Status) = message.matched_receive_vec();
             let from = status.source_rank() as usize;
             let begun = &mut self.begun[from];

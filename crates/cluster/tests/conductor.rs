@@ -36,6 +36,10 @@ enum Fault {
     Slow,
     /// It reports what is no report.
     Strange,
+    /// It cannot prepare a trial.
+    Unprepared,
+    /// It does not tell its clock after a trial.
+    Mute,
 }
 
 /// A link with a fault.
@@ -43,6 +47,7 @@ struct Faulty {
     link: MemoryLink,
     fault: Fault,
     started: bool,
+    done: bool,
 }
 
 impl Link for Faulty {
@@ -56,11 +61,17 @@ impl Link for Faulty {
 
     fn send(&mut self, to: usize, message: &[u8]) {
         let decoded = ToConductor::decode(message).expect("a message");
+        self.done |= matches!(decoded, ToConductor::Report(Report::Done { .. }));
         let message = match (self.fault, decoded) {
             (Fault::Absent, _) => return,
             (Fault::Hangs, _) if self.started => return,
             (Fault::Slow, ToConductor::Report(Report::Done { .. })) => return,
             (Fault::Strange, ToConductor::Report(Report::Prepared { .. })) => b"{}".to_vec(),
+            (Fault::Mute, ToConductor::Pong { .. }) if self.done => return,
+            (Fault::Unprepared, ToConductor::Report(Report::Prepared { trial })) => {
+                let why = "no such file".to_owned();
+                ToConductor::Report(Report::Failed { trial, bad_input: true, why }).encode()
+            }
             (Fault::Clock, ToConductor::Pong { number, at }) => {
                 ToConductor::Pong { number, at: at + Nanos::from_secs(1) }.encode()
             }
@@ -106,7 +117,7 @@ impl Job {
         let start = |(link, fault): (MemoryLink, &Fault)| {
             let version = if *fault == Fault::Version { "0" } else { "1" };
             let host = format!("{fault:?}");
-            let link = Faulty { link, fault: *fault, started: false };
+            let link = Faulty { link, fault: *fault, started: false, done: false };
             std::thread::spawn(move || {
                 TesterRank::new(link, version, &host, Arc::default()).serve();
             })
@@ -233,6 +244,38 @@ fn a_tester_that_is_lost_in_a_trial_makes_it_void() {
         assert_eq!(trial.merged.map(|merged| merged.parts.len()), Some(1));
         job.end();
     }
+}
+
+#[test]
+fn a_trial_goes_on_without_a_tester_that_cannot_prepare_it() {
+    let mut job = Job::start(&[Fault::None, Fault::Unprepared], None);
+    let error = job.trial(&job.request()).expect_err("all are needed");
+    let NoTrial::Refused(why) = error else { panic!("{error:?}") };
+    assert!(why.starts_with("rank 2 ") && why.ends_with("no such file"), "{why}");
+    job.end();
+    let mut job = Job::start(&[Fault::None, Fault::Unprepared], Some(1));
+    let trial = job.trial(&job.request()).expect("a trial");
+    assert_eq!(trial.sent, 3_000);
+    assert_eq!(trial.merged.map(|merged| merged.parts.len()), Some(1));
+    job.end();
+    // What none of them can prepare is no fault of theirs.
+    let mut job = Job::start(&[Fault::Unprepared; 2], Some(1));
+    for _ in 0..2 {
+        let error = job.trial(&job.request()).expect_err("nobody can");
+        let NoTrial::Refused(why) = error else { panic!("{error:?}") };
+        assert!(why.ends_with("no such file"), "{why}");
+    }
+    job.end();
+}
+
+#[test]
+fn a_trial_after_which_a_clock_is_not_told_is_void() {
+    let mut job = Job::start(&[Fault::None, Fault::Mute], Some(1));
+    let trial = job.trial(&job.request()).expect("a trial");
+    let Some(Void::Part { part, why }) = &trial.void.0 else { panic!("{:?}", trial.void) };
+    assert!(part.starts_with("2/2 (rank 2 (host Mute, "), "{part}");
+    assert!(why.to_string().contains("after the trial: it did not return a ping"), "{why}");
+    job.end();
 }
 
 #[test]

@@ -240,18 +240,99 @@ fn a_clock_that_is_a_second_ahead_is_named() {
 
 /// A load by dnsdyno on the first host, whose two Testers are the next ones.
 fn by_dnsdyno(hosts: &Hosts, auth: &AuthDns, seconds: u32) -> Command {
-    let dir = hosts.dir.path();
-    let file = dir.join("hosts");
-    let text = format!("# two Testers\ntester {}\ntester {}\n", address(2), address(3));
-    std::fs::write(&file, text).expect("writes");
+    let command = kit::arguments(dnsdyno(hosts), hosts.dir.path(), auth.address, seconds);
+    with_two(hosts, command, "")
+}
+
+/// dnsdyno on the first host.
+fn dnsdyno(hosts: &Hosts) -> Command {
     let program = cargo_bin("dnsdyno");
     assert!(program.exists(), "build it first: cargo build -p cli");
-    let command = hosts.on(1, program.to_str().expect("UTF-8"));
-    let mut command = kit::arguments(command, dir, auth.address, seconds);
+    hosts.on(1, program.to_str().expect("UTF-8"))
+}
+
+/// Lets a command of dnsdyno run on the hosts 2 and 3, and with `more` lines in their file.
+fn with_two(hosts: &Hosts, mut command: Command, more: &str) -> Command {
+    let file = hosts.dir.path().join("hosts");
+    let text = format!("# two Testers\ntester {}\ntester {}\n{more}", address(2), address(3));
+    std::fs::write(&file, text).expect("writes");
     let mpirun = format!("mpirun {}", hosts.options().join(" "));
     command.arg("--hosts").arg(&file).args(["--mpirun", &mpirun]);
     command.arg("--cluster").arg(cargo_bin("dnsdyno-cluster"));
     command
+}
+
+#[test]
+fn a_search_goes_on_without_a_rank_that_was_killed() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let Some(hosts) = Hosts::make(4) else { return };
+    let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
+    let mut command = dnsdyno(&hosts);
+    command.args(["search", &auth.address.to_string(), "--namespace", "10.0.0.0/8", "--type", "A"]);
+    command.args(["--rule", "rfc8219", "--goal", "loss < 50%", "--min", "1k", "--start", "1k"]);
+    command.args(["--max", "1k", "--duration", "2s", "--timeout", "500ms", "--repeats", "4"]);
+    command.arg("--json").arg(kit::json(dir)).env("DNSDYNO_STORE", dir.join("runs.db"));
+    let mut command = with_two(&hosts, command, "");
+    command.args(["--least", "1"]);
+    let child = start(command);
+    auth.wait_for(1_000);
+    signal(hosts.rank(3).expect("rank 2 runs"), "KILL");
+    let output = child.wait_with_output().expect("ends");
+    let run: Run =
+        record::read(&kit::json(dir)).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
+    let trials: Vec<&Trial> = run.results[0].trials.iter().map(|one| &one.trial).collect();
+    let void: Vec<&&Trial> = trials.iter().filter(|trial| trial.void.is_void()).collect();
+    let why: Vec<String> =
+        void.iter().filter_map(|t| Some(t.void.0.as_ref()?.to_string())).collect();
+    let named = |why: &String| why.contains("rank 2 (host host3, ") && why.contains("lost");
+    assert!(why.iter().any(named), "{why:?}: {}", told(&output));
+    let parts = |trial: &Trial| trial.merged.as_ref().map(|merged| merged.parts.len());
+    let after = trials.iter().filter(|trial| parts(trial) == Some(1) && !trial.void.is_void());
+    assert!(after.clone().count() >= 3, "{}", told(&output));
+    assert!(after.clone().all(|trial| trial.sent == 2_000), "one Tester sends the whole");
+    assert_eq!(run.results[0].repeats, 4, "{}", told(&output));
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn a_starter_that_is_killed_is_named_and_nothing_is_left() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let Some(hosts) = Hosts::make(4) else { return };
+    let auth = auth_on(&hosts, 4);
+    let child = start(by_dnsdyno(&hosts, &auth, 60));
+    auth.wait_for(1_000);
+    signal(hosts.starter(1).expect("mpirun runs on host 1"), "KILL");
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(told(&output).contains("the job of the Testers has ended"), "{}", told(&output));
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn a_tester_of_another_version_is_named() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let Some(hosts) = Hosts::make(4) else { return };
+    let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
+    // The same program with another number in place of its version; only host 3 has it.
+    let (program, version) = (cargo_bin("dnsdyno-cluster"), env!("CARGO_PKG_VERSION").as_bytes());
+    let mut octets = std::fs::read(&program).expect("a program");
+    let places: Vec<usize> =
+        (0..octets.len() - version.len()).filter(|at| octets[*at..].starts_with(version)).collect();
+    places.iter().for_each(|at| octets[*at] = b'9');
+    let other = dir.join("other");
+    std::fs::write(&other, octets).expect("writes");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&other, mode).expect("sets");
+    hosts.write_agent_there(&format!(
+        "[ $0 != host3 ] || mount --bind {} {}",
+        other.display(),
+        program.display()
+    ));
+    let output = by_dnsdyno(&hosts, &auth, 1).output().expect("starts");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let wanted = ["rank 2 (host host3, ", "it has version 9", "the conductor "];
+    assert!(wanted.iter().all(|part| told(&output).contains(part)), "{}", told(&output));
+    hosts.nothing_is_left();
 }
 
 #[test]
@@ -264,6 +345,12 @@ fn dnsdyno_starts_the_job_itself() {
     assert_eq!(found.sent, 6_000, "{}", told(&output));
     let parts = found.merged.expect("parts").parts;
     assert!(parts[1].name.starts_with("rank 2 (host host3, "), "{parts:?}");
+    // The conductor may be anywhere.
+    let command = kit::arguments(dnsdyno(&hosts), dir, auth.address, 1);
+    let conductor = format!("conductor {}\n", address(4));
+    let output = with_two(&hosts, command, &conductor).output().expect("starts");
+    let found = trial(dir, &output);
+    assert_eq!(found.sent, 3_000, "{}", told(&output));
     // Nothing of the job outlives the program that started it.
     let mut child = start(by_dnsdyno(&hosts, &auth, 60));
     auth.wait_for(1_000);

@@ -36,6 +36,9 @@ use crate::session::{Cell, Session, Shortfall};
 use crate::variables;
 use crate::visit::{Started, outside_testbed, unlike_rfc8219};
 
+/// End of the note on trials without some of the Testers, after their number.
+const FEWER: &str = " trials that stand were sent by fewer Testers, after others were lost";
+
 impl From<AgentError> for Shortfall {
     fn from(e: AgentError) -> Self {
         match e {
@@ -77,7 +80,7 @@ impl Session<'_> {
         self.afar.is_none() && variables::has_programs(adapter, point)
     }
 
-    /// Notes that several Testers sent the queries, if they did.
+    /// Notes that several Testers sent the queries, if they did, and how many trials had to do without some of them.
     pub(crate) fn note_testers(&self, cell: &mut Cell) {
         let Some(testers) = &self.options.elsewhere.testers else { return };
         let note = format!(
@@ -85,6 +88,13 @@ impl Session<'_> {
             testers.count
         );
         cell.record.note(note);
+        let stand = cell.record.trials.iter().filter(|one| !one.trial.void.is_void());
+        let parts = stand.filter_map(|one| Some(one.trial.merged.as_ref()?.parts.len()));
+        let fewer = parts.filter(|parts| *parts < testers.count).count();
+        if fewer > 0 {
+            cell.record.notes.retain(|note| !note.ends_with(FEWER));
+            cell.record.note(format!("{fewer}{FEWER}"));
+        }
     }
 
     /// Returns why a point cannot be measured on another host.
@@ -253,9 +263,9 @@ impl Session<'_> {
                 "the server was given {several} AuthDNS with all names each; what each had is in each trial"
             ));
         }
-        self.note_testers(cell);
         let found = self.measure_started(v, cell, started, notify)?;
         self.visited(v, cell, &found, notify);
+        self.note_testers(cell);
         Ok(())
     }
 }

@@ -45,6 +45,8 @@ const KEEPALIVE: [(&str, &str); 3] = [
     ("OMPI_MCA_oob_tcp_keepalive_intvl", "5"),
     ("OMPI_MCA_oob_tcp_keepalive_probes", "3"),
 ];
+/// Setting with which Open MPI's other ranks live on when one has died.
+const RECOVERY: (&str, &str) = ("OMPI_MCA_orte_enable_recovery", "1");
 /// Number of answers that wait to be read.
 const WAITING: usize = 64;
 /// Longest answer, in octets.
@@ -163,7 +165,9 @@ impl JobLine {
     /// If the starter cannot be started.
     pub fn open(plan: &JobPlan) -> Result<Self, JobError> {
         let words = plan.words();
-        let unset = KEEPALIVE.into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        let recovery = plan.least.map(|_| RECOVERY);
+        let settings = KEEPALIVE.into_iter().chain(recovery);
+        let unset = settings.filter(|(name, _)| std::env::var_os(name).is_none());
         let mut child = Command::new(&words[0])
             .args(&words[1..])
             .envs(unset)

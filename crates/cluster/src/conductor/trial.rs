@@ -133,20 +133,26 @@ impl<L: Link> Conductor<L> {
         Ok((!lost).then_some(shares))
     }
 
-    /// Waits until all of `testers` have prepared the trial, or are lost.
+    /// Waits until all of `testers` have prepared the trial, or are lost. If only some cannot and trials go on with the others, those are
+    /// lost.
     fn wait_prepared(&mut self, testers: &[usize], stop: &AtomicBool) -> Result<(), NoTrial> {
         let limit = self.limits.prepare;
         let deadline = Instant::now() + limit;
         let mut waiting = testers.to_vec();
+        let (mut failed, may_lose) = (Vec::new(), self.limits.least.is_some());
         while !waiting.is_empty() {
             match self.receive() {
                 Some((index, Report::Prepared { trial })) if trial == self.trial => {
                     waiting.retain(|other| *other != index);
                 }
                 Some((index, Report::Failed { trial, bad_input, why })) if trial == self.trial => {
-                    let why = format!("{}: {why}", self.testers[index].name);
+                    let named = format!("{}: {why}", self.testers[index].name);
                     let refused = if bad_input { NoTrial::Refused } else { NoTrial::Failed };
-                    return Err(refused(why));
+                    if !may_lose {
+                        return Err(refused(named));
+                    }
+                    waiting.retain(|other| *other != index);
+                    failed.push((index, why, refused(named)));
                 }
                 Some((index, other)) => self.heed(index, &other),
                 None => self.nap(),
@@ -160,6 +166,13 @@ impl<L: Link> Conductor<L> {
             if stop.load(Ordering::Relaxed) {
                 return Err(NoTrial::Failed("interrupted before the start".to_owned()));
             }
+        }
+        if failed.len() == testers.len() {
+            // What none can do is no fault of a host.
+            return failed.into_iter().next().map_or(Ok(()), |(.., error)| Err(error));
+        }
+        for (index, why, _) in failed {
+            self.lose(index, format!("it cannot prepare the trial: {why}"));
         }
         Ok(())
     }
@@ -252,6 +265,13 @@ impl<L: Link> Conductor<L> {
                     // An interrupted conductor has no time for it.
                     let hurry = stop.load(Ordering::Relaxed);
                     let after = if hurry { None } else { self.compare_clock(tester) };
+                    if after.is_none() && !hurry {
+                        let why = self.testers[tester].lost.clone();
+                        let why = why.unwrap_or_else(|| "its clock was not told".to_owned());
+                        let why = format!("after the trial: {why}");
+                        terms.lost.push(LostPart { name, slice, why });
+                        continue;
+                    }
                     let mut trial = *part;
                     let clock = TesterClock { before, after };
                     let conditions = &mut trial.conditions;

@@ -77,11 +77,20 @@ impl Hosts {
         Some(hosts)
     }
 
-    /// Writes the remote shell; `before` is done on a host, whose number is `$n`, before the command.
+    /// Writes the remote shell; `before` is done for a host, whose number is `$n`, before the command.
     pub(crate) fn write_agent(&self, before: &str) {
+        self.write_agents(before, ":");
+    }
+
+    /// Writes the remote shell; `there` is done on a host, whose name is `$0`, before the command; what it mounts is for that only.
+    pub(crate) fn write_agent_there(&self, there: &str) {
+        self.write_agents("", there);
+    }
+
+    fn write_agents(&self, before: &str, there: &str) {
         let agent = format!(
             "#!/bin/sh\n# A remote shell: HOST COMMAND...\nn=${{1##*.}}; shift\n{before}\n\
-             exec ip netns exec {}-$n unshare --uts sh -c 'hostname \"$0\"; exec sh -c \"$1\"' host$n \"$*\"\n",
+             exec ip netns exec {}-$n unshare --uts sh -c 'hostname \"$0\"; {there}; exec sh -c \"$1\"' host$n \"$*\"\n",
             self.prefix
         );
         fs::write(self.agent(), agent).expect("writes");
@@ -166,6 +175,18 @@ impl Hosts {
     pub(crate) fn daemon(&self, host: usize) -> Option<u32> {
         let is_daemon = |pid: &u32| program(*pid).is_some_and(|path| path.ends_with("orted"));
         self.processes(host).into_iter().find(is_daemon)
+    }
+
+    /// The rank of a job on a host.
+    pub(crate) fn rank(&self, host: usize) -> Option<u32> {
+        let is_rank = |pid: &u32| program(*pid) == Some(cargo_bin("dnsdyno-cluster"));
+        self.processes(host).into_iter().find(is_rank)
+    }
+
+    /// The starter of a job on a host.
+    pub(crate) fn starter(&self, host: usize) -> Option<u32> {
+        let is_starter = |pid: &u32| program(*pid).is_some_and(|path| path.ends_with("orterun"));
+        self.processes(host).into_iter().find(is_starter)
     }
 
     /// Takes the link of a host down, at the switch.

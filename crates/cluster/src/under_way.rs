@@ -1,0 +1,43 @@
+//! Messages that are being sent: MPI reads their octets until a receiver has them, which may be never.
+//!
+//! A send that waits, buffered or not, hangs in Open MPI for ever if the receiver has died: the conductor would end with the first
+//! Tester. The octets of such a message stay until the process ends.
+#![allow(unsafe_code)]
+
+use mpi::request::{Request, StaticScope};
+use mpi::topology::Process;
+use mpi::traits::*;
+
+/// Messages that are being sent, in the order of their sending.
+#[derive(Default)]
+pub(crate) struct UnderWay(Vec<Sending>);
+
+struct Sending {
+    request: Request<'static, [u8], StaticScope>,
+    /// What the request reads, from a box.
+    octets: *mut [u8],
+}
+
+impl UnderWay {
+    /// Sends a message, and never waits.
+    pub(crate) fn send(&mut self, to: &Process<'_>, message: &[u8], tag: i32) {
+        let octets = Box::into_raw(Box::<[u8]>::from(message));
+        // SAFETY: `free_sent` alone frees the octets, after the request has ended, and nobody writes to them.
+        let lasting: &'static [u8] = unsafe { &*octets };
+        let request = to.immediate_send_with_tag(StaticScope, lasting, tag);
+        self.0.push(Sending { request, octets });
+        self.free_sent();
+    }
+
+    /// Frees the messages that were sent; returns whether these are all.
+    pub(crate) fn free_sent(&mut self) -> bool {
+        for Sending { request, octets } in std::mem::take(&mut self.0) {
+            match request.test() {
+                // SAFETY: they come from a box, MPI reads them no more, and the reference of `send` went with the request.
+                Ok(_) => drop(unsafe { Box::from_raw(octets) }),
+                Err(request) => self.0.push(Sending { request, octets }),
+            }
+        }
+        self.0.is_empty()
+    }
+}
