@@ -60,8 +60,11 @@ fn arguments(command: &str) -> (Vec<String>, bool) {
     };
     let mut words: Vec<String> = command.split_whitespace().skip(1).map(value).collect();
     let built_in = |name: &String| !name.starts_with('-') && !name.ends_with(".toml");
-    let plans =
-        words.first().is_some_and(|word| word == "run") && words.get(1).is_some_and(built_in);
+    // Hosts that are not there cannot be planned with.
+    let here = !words.iter().any(|word| ["--hosts", "--dut"].contains(&word.as_str()));
+    let plans = here
+        && words.first().is_some_and(|word| word == "run")
+        && words.get(1).is_some_and(built_in);
     let wanted: &[&str] = if plans { &["--quick", "--dry-run"] } else { &["--help"] };
     for option in wanted {
         if !words.iter().any(|word| word == option) {
