@@ -364,6 +364,20 @@ fn replies_are_held_against_those_of_a_capture() {
         (code, &record["rate_qps"], differs(&record)),
         (3, &Value::Null, wanted.map(str::to_owned).to_vec())
     );
+    // With the settings of `diff`.
+    let [lines, page] =
+        ["lines.jsonl", "page.html"].map(|name| dir.path().join(name).display().to_string());
+    let more = ["--ignore", "timeout", "--ttl", "exact", "--lines", &lines, "--page", &page];
+    let (code, out, err) = dnsdyno(&[&args[..], &more].concat());
+    let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
+    let found = differs(&record);
+    assert!(code == 3 && found.contains(&wanted[1].to_owned()), "{found:?}");
+    assert!(!found.contains(&wanted[0].to_owned()), "{found:?}");
+    let lines = std::fs::read_to_string(&lines).expect("written");
+    assert!(lines.contains("010-000-000-007") && !lines.contains("010-000-000-009"), "{lines}");
+    assert!(std::fs::read_to_string(&page).expect("written").contains("<html"));
+    let (code, _, err) = dnsdyno(&["load", auth.plain(), "--replay", &capture, "--ttl", "any"]);
+    assert!(code == 2 && err.contains("add --replay FILE --compare"), "{err}");
     // The capture's queries, but not its replies.
     let (code, record) =
         diff(&[auth.plain(), auth.plain(), "--capture", &capture, "--count", "15"]);

@@ -68,22 +68,22 @@ pub(crate) struct DiffArgs {
     /// Write the result to this file as JSON, with samples (- for the standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write all queries whose answers differ to this file, a line of JSON each (- for the standard output)
-    #[arg(long, value_name = "FILE")]
-    lines: Option<PathBuf>,
-    /// Write the result to this file as an HTML page
-    #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
     #[command(flatten)]
     queries: queries::QueryArgs,
     #[command(flatten)]
     terms: TermArgs,
 }
 
-/// What counts as a difference.
+/// What counts as a difference, and where the differences are written.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Differences")]
-struct TermArgs {
+pub(crate) struct TermArgs {
+    /// Write all queries whose answers differ to this file, a line of JSON each (- for the standard output)
+    #[arg(long, value_name = "FILE")]
+    lines: Option<PathBuf>,
+    /// Write the result to this file as an HTML page
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
     /// Difference that TTLs may have: exact, a time (5s), a share (10%), any [default: 5s; any of a capture]
     #[arg(long, value_name = "DIFFERENCE")]
     ttl: Option<TtlTolerance>,
@@ -97,6 +97,12 @@ struct TermArgs {
 }
 
 impl TermArgs {
+    /// Returns whether any of them is given.
+    pub(crate) fn is_given(&self) -> bool {
+        let files = [&self.lines, &self.page, &self.known];
+        self.ttl.is_some() || !self.ignore.is_empty() || files.iter().any(|file| file.is_some())
+    }
+
     fn terms(&self, captured: bool) -> Terms {
         let usual = if captured { TtlTolerance::Any } else { TtlTolerance::Seconds(USUAL_TTL_S) };
         Terms { ttl: self.ttl.unwrap_or(usual), ignored: self.ignore.iter().copied().collect() }
@@ -132,7 +138,7 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), Failure> {
         timeout: args.timeout.into(),
         pause: args.pause.into(),
     };
-    let outputs = Outputs { json: &args.json, lines: &args.lines, page: &args.page };
+    let outputs = Outputs { json: &args.json, lines: &args.terms.lines, page: &args.terms.page };
     outputs.try_writing()?;
     Comparison { diff, queries: args.queries.read(captured)?, outputs }.run()
 }
@@ -149,18 +155,18 @@ fn sides(servers: &[Target], captured: bool) -> Result<Vec<Side>, Failure> {
 
 /// Runs `load --replay --compare`: the replies to a capture's queries, at its times, against those of the capture.
 pub(crate) fn replay(args: &LoadArgs, capture: PathBuf) -> Result<(), Failure> {
-    let terms = TermArgs { ttl: None, ignore: Vec::new(), known: None }.terms(true);
+    let terms = &args.replay.terms;
     let diff = Diff {
         sides: sides(std::slice::from_ref(&args.target), true)?,
-        terms,
-        known: Known::default(),
+        terms: terms.terms(true),
+        known: terms.known()?,
         pace: Pace::Captured { speed: args.replay.speed.factor() },
         again_qps: USUAL_QPS,
         window: USUAL_WINDOW,
         timeout: args.timeout.into(),
         pause: PAUSE.into(),
     };
-    let outputs = Outputs { json: &args.json, lines: &None, page: &None };
+    let outputs = Outputs { json: &args.json, lines: &terms.lines, page: &terms.page };
     outputs.try_writing()?;
     let queries = Queries::of_captures(vec![capture], args.replay.replay_port.clone(), true, None)?;
     Comparison { diff, queries, outputs }.run()

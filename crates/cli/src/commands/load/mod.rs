@@ -30,7 +30,7 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     let conducted = testers.is_some();
     args.part.conducted = conducted || args.hosts.is_given();
     args.sockets.check().map_err(Failure::BadInput)?;
-    if let Some(capture) = args.replay.compared() {
+    if let Some(capture) = args.replay.compared()? {
         return diff::replay(&args, capture);
     }
     let request = args.request().map_err(Failure::BadInput)?;

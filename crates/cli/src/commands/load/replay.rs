@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use anyhow::anyhow;
 use clap::Args;
 use record::request::Workload;
+
+use crate::commands::diff::TermArgs;
+use crate::failure::Failure;
 
 /// Replay of a capture or a population.
 #[derive(Args, Clone, Debug)]
@@ -38,7 +42,7 @@ pub(crate) struct ReplayArgs {
         requires = "replay"
     )]
     pub(crate) replay_port: Vec<u16>,
-    /// Hold each reply against that of the capture, and show what differs; `dnsdyno diff` has more settings
+    /// Hold each reply against that of the capture, and show what differs, as `dnsdyno diff` does
     #[arg(
         long,
         requires = "replay",
@@ -47,6 +51,8 @@ pub(crate) struct ReplayArgs {
             "source_port", "cpus", "sockets", "ports_per_thread", "own_ports", "loops", "transport", "hosts"]
     )]
     compare: bool,
+    #[command(flatten)]
+    pub(crate) terms: TermArgs,
 }
 
 /// Smallest and largest speed.
@@ -77,8 +83,15 @@ impl FromStr for Speed {
 
 impl ReplayArgs {
     /// Returns the capture if replies are to be held against it.
-    pub(crate) fn compared(&self) -> Option<PathBuf> {
-        self.replay.clone().filter(|_| self.compare)
+    ///
+    /// # Errors
+    /// If there are terms of a comparison that is not asked for.
+    pub(crate) fn compared(&self) -> Result<Option<PathBuf>, Failure> {
+        if !self.compare && self.terms.is_given() {
+            let why = "--lines, --page, --ttl, --ignore and --known are about differences: add --replay FILE --compare";
+            return Err(Failure::BadInput(anyhow!(why)));
+        }
+        Ok(self.replay.clone().filter(|_| self.compare))
     }
 
     /// Returns the workload if a capture is to be replayed.
