@@ -33,10 +33,11 @@ demo: ## measure the DNS64 servers the RFC 8219 way, short form; installs the la
 	scripts/install-packages $(DEMO_PACKAGES)
 	$(MAKE) build
 	mkdir -p $(OUT)
-	rm -f $(OUT)/certificate.json $(OUT)/certificate-kernel.json
+	rm -f $(OUT)/certificate.json $(OUT)/certificate-kernel.json $(OUT)/demo.json
 	-$(DNSDYNO) verify --quick --wait --certificate $(OUT)/certificate.json
 	-[ "$$(id -u)" != 0 ] || $(DNSDYNO) verify --quick --engine kernel --wait --certificate $(OUT)/certificate-kernel.json
-	$(DNSDYNO) run experiments/dns64-rfc8219.toml --quick --engine auto --json $(OUT)/demo.json
+	# A repeat that stayed void on a busy machine is named in the table; what there is is shown all the same.
+	$(DNSDYNO) run experiments/dns64-rfc8219.toml --quick --engine auto --json $(OUT)/demo.json || [ -s $(OUT)/demo.json ]
 	$(DNSDYNO) report $(OUT)/demo.json $$(for file in $(OUT)/certificate*.json; do [ ! -e $$file ] || echo --certificate $$file; done) --output $(OUT)/demo.html >/dev/null || \
 		$(DNSDYNO) report $(OUT)/demo.json --output $(OUT)/demo.html >/dev/null
 	@echo "every trial of it: $(OUT)/demo.json"

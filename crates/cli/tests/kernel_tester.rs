@@ -143,7 +143,10 @@ fn the_kernel_sends_and_judges_as_sockets_do() {
     let user = ran.text("user.txt");
     assert!(user.contains("may not load BPF programs") && user.contains("code 2"), "{user}");
     let user = ran.text("user-auto.txt");
-    assert!(user.contains("engine sockets: this user may not") && !user.contains("code 2"), "{user}");
+    assert!(
+        user.contains("engine sockets: this user may not") && !user.contains("code 2"),
+        "{user}"
+    );
 }
 
 /// Compares the loads of a query file with both engines.

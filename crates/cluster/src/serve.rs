@@ -10,7 +10,7 @@ use engine::clock;
 use lab::job::{Answer, Ask};
 use load::Live;
 use measure::Nanos;
-use record::TrialRequest;
+use record::{TesterCount, TrialRequest};
 use tester::Background;
 
 use crate::conductor::{Conductor, NoTrial};
@@ -126,7 +126,10 @@ fn show<W: Write + Send + 'static>(
             next = Instant::now() + INTERVAL;
             let all = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
             let counters = all.map(|counter| counter.load(Ordering::Relaxed));
-            output.write(&Answer::Counters { counters });
+            let testers = live.testers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let count = |(name, sent, bad)| TesterCount { name, sent, bad };
+            let testers = testers.into_iter().map(count).collect();
+            output.write(&Answer::Counters { counters, testers });
         }
     })
 }

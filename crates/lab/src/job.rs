@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
-use record::{Trial, TrialRequest};
+use record::{TesterCount, Trial, TrialRequest};
 
 use crate::enter::JOB;
 use crate::handover::Pipes;
@@ -110,12 +110,12 @@ pub enum JobError {
 }
 
 /// What is known of a trial while it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The Testers start together after this time.
     Starts(Duration),
-    /// Sums of the Testers' counters.
-    Counters([u64; 5]),
+    /// Sums of the Testers' counters, and those of each.
+    Counters([u64; 5], Vec<TesterCount>),
 }
 
 /// A job that was started, before it is used. Making one makes no thread, so that this process can still enter a lab.
@@ -308,7 +308,9 @@ impl Job {
                 Ok(Answer::Starts { in_ns }) => {
                     notify(Progress::Starts(Duration::from_nanos(in_ns)))
                 }
-                Ok(Answer::Counters { counters }) => notify(Progress::Counters(counters)),
+                Ok(Answer::Counters { counters, testers }) => {
+                    notify(Progress::Counters(counters, testers));
+                }
                 Ok(Answer::Trial { trial }) => return Ok(*trial),
                 Ok(Answer::Refused { why }) => return Err(JobError::Refused(why)),
                 Ok(Answer::Failed { why }) => return Err(JobError::Failed(why)),
@@ -436,7 +438,7 @@ mod tests {
     fn a_trial_that_fails_is_told() {
         let script = |answer: &str| {
             format!(
-                r#"echo '{{"answer":"ready","version":"1"}}'; read ask; echo '{{"answer":"starts","in_ns":2000000}}'; echo '{{"answer":"counters","counters":[1,2,3,4,5]}}'; echo '{answer}'; cat >/dev/null"#
+                r#"echo '{{"answer":"ready","version":"1"}}'; read ask; echo '{{"answer":"starts","in_ns":2000000}}'; echo '{{"answer":"counters","counters":[1,2,3,4,5],"testers":[{{"name":"rank 1","sent":1,"bad":5}}]}}'; echo '{answer}'; cat >/dev/null"#
             )
         };
         let target = ([127, 0, 0, 1], 53).into();
@@ -458,7 +460,8 @@ mod tests {
             let error = trial.map(|_| ()).expect_err(wanted).to_string();
             assert!(error.contains(wanted), "{error}");
             let starts = Progress::Starts(Duration::from_millis(2));
-            assert_eq!(seen, [starts, Progress::Counters([1, 2, 3, 4, 5])]);
+            let testers = vec![TesterCount { name: "rank 1".to_owned(), sent: 1, bad: 5 }];
+            assert_eq!(seen, [starts, Progress::Counters([1, 2, 3, 4, 5], testers)]);
         }
         // What comes after a strange answer may be of that trial.
         let strange = r#"{"answer":"ready","version":"1"}"#;

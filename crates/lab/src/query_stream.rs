@@ -83,9 +83,6 @@ impl QueryStream {
             return Ok(None);
         }
         let bad = |key: &str, why| experiment.bad(point, &format!("workload.{key}"), why);
-        if let Some(internet) = &w.internet {
-            check_internet(internet).map_err(|why| bad("internet", why))?;
-        }
         let absolute = |path: &Option<PathBuf>, key| {
             let path =
                 path.as_ref().map(|path| std::path::absolute(experiment.folder().join(path)));
@@ -106,7 +103,11 @@ impl QueryStream {
             }
             (None, None) => (None, usual),
         };
-        let internet = w.internet.clone();
+        let mut internet = w.internet.clone();
+        if let Some(internet) = &mut internet {
+            internet.capture = absolute(&internet.capture, "internet.capture")?;
+            check_internet(internet).map_err(|why| bad("internet", why))?;
+        }
         let stream = Self { queries, replay, zone, slice: w.slice, apex, internet };
         let fit = |outside: check::Outside| stream.misfit(&outside, namespace, point);
         if let Some(path) = &stream.queries {

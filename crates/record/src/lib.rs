@@ -76,7 +76,7 @@ pub use run::{
     TrialRecord, VoidRepeat,
 };
 pub use series::{Figure, Series};
-pub use snapshot::Snapshot;
+pub use snapshot::{Snapshot, TesterCount};
 pub use source::{of_trial, read_run};
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
 pub use testbed::{

@@ -23,6 +23,20 @@ pub struct Snapshot {
     /// Replies by latency: upper bounds in rising order, in microseconds, and the number of replies between each
     /// bound and the one before.
     pub latency_us: Vec<(f64, u64)>,
+    /// Counters of each Tester, if several send together.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub testers: Vec<TesterCount>,
+}
+
+/// Counters of one of several Testers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TesterCount {
+    /// Rank, host and process of the Tester.
+    pub name: String,
+    /// Queries sent.
+    pub sent: u64,
+    /// Queries without a valid reply in time.
+    pub bad: u64,
 }
 
 impl Snapshot {
@@ -57,6 +71,7 @@ impl Snapshot {
             bad: self.bad.saturating_sub(before.bad),
             lost: self.lost.saturating_sub(before.lost),
             latency_us: latency.collect(),
+            testers: self.testers.clone(),
         }
     }
 }

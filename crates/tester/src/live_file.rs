@@ -34,5 +34,15 @@ pub fn snapshot(live: &Live, began: Instant) -> Snapshot {
     let bounds = LATENCY_BOUNDS.iter().map(|bound| bound.as_secs_f64() * 1e6);
     let latency_us = bounds.zip(counts).filter(|(_, count)| *count > 0).collect();
     let at_s = began.elapsed().as_secs_f64();
-    Snapshot { schema: SCHEMA, at_s, sent, answered, valid, bad, lost, latency_us }
+    Snapshot {
+        schema: SCHEMA,
+        at_s,
+        sent,
+        answered,
+        valid,
+        bad,
+        lost,
+        latency_us,
+        testers: Vec::new(),
+    }
 }

@@ -97,7 +97,7 @@ impl Testers for JobTesters {
     ) -> Result<Trial, TestersError> {
         let shown = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
         let mut show = |progress: Progress| {
-            let Progress::Counters(counters) = progress else { return };
+            let Progress::Counters(counters, _) = progress else { return };
             shown
                 .into_iter()
                 .zip(counters)

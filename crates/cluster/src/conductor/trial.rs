@@ -1,5 +1,6 @@
 //! One trial: slices, clocks, start, parts, merge.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use load::Live;
 use measure::{ClockBound, Nanos, Slice};
 use record::{LostPart, MergeTerms, Part, Trial, TrialRequest};
 
-use super::Conductor;
+use super::{Conductor, Tester};
 use crate::clock::{Reading, TesterClock};
 use crate::link::Link;
 use crate::message::{Order, Report};
@@ -239,13 +240,19 @@ impl<L: Link> Conductor<L> {
         }
     }
 
-    /// Shows the sums of the counters.
+    /// Shows the counters, and their sums.
     fn add_counters(&self, shares: &[Share], live: &Live) {
         let shown = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
         for (place, counter) in shown.into_iter().enumerate() {
             let sum = shares.iter().map(|share| self.testers[share.tester].counters[place]).sum();
             counter.store(sum, Ordering::Relaxed);
         }
+        let of = |share: &Share| {
+            let Tester { name, counters: [sent, .., bad], .. } = &self.testers[share.tester];
+            (name.clone(), *sent, *bad)
+        };
+        *live.testers.lock().unwrap_or_else(PoisonError::into_inner) =
+            shares.iter().map(of).collect();
     }
 
     /// Compares the clocks again, and merges the parts.

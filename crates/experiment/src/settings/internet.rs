@@ -1,5 +1,7 @@
 //! The Internet in a box behind resolvers that start at its root.
 
+use std::path::PathBuf;
+
 use measure::Nanos;
 use serde::Deserialize;
 
@@ -9,6 +11,8 @@ use super::values::texts;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct InternetSettings {
+    /// A capture whose names are the box's, in place of made ones.
+    pub capture: Option<PathBuf>,
     /// Number of top-level domains.
     pub tlds: u32,
     /// Number of domains in each of them.
@@ -42,6 +46,7 @@ impl Default for InternetSettings {
     /// Returns 100,000 names in 2,000 domains, none of them signed, without delays.
     fn default() -> Self {
         InternetSettings {
+            capture: None,
             tlds: 20,
             domains: 100,
             hosts: 50,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use experiment::BenchError;
 use measure::{Disturbances, Nanos};
 use nix::time::{ClockId, clock_gettime};
-use record::{SCHEMA, Snapshot, Trial, TrialRequest};
+use record::{SCHEMA, Snapshot, TesterCount, Trial, TrialRequest};
 
 use super::LabBench;
 use crate::job::{Progress, SharedJob};
@@ -32,8 +32,8 @@ impl LabBench<'_> {
                     begun = true;
                     self.begin_away(time.saturating_sub(AHEAD))
                 }
-                Progress::Counters(counters) => {
-                    shown.show(counters);
+                Progress::Counters(counters, testers) => {
+                    shown.show(counters, testers);
                     self.check_away()
                 }
             };
@@ -70,7 +70,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn show(&mut self, [sent, answered, valid, lost, bad]: [u64; 5]) {
+    fn show(&mut self, [sent, answered, valid, lost, bad]: [u64; 5], testers: Vec<TesterCount>) {
         let Some(watcher) = self.watcher.filter(|_| sent > 0) else { return };
         if !self.any {
             (self.began, self.any) = (Instant::now(), true);
@@ -78,7 +78,7 @@ impl Shown<'_> {
         let at_s = self.began.elapsed().as_secs_f64();
         let latency_us = Vec::new();
         let schema = SCHEMA;
-        let now = Snapshot { schema, at_s, sent, answered, valid, bad, lost, latency_us };
+        let now = Snapshot { schema, at_s, sent, answered, valid, bad, lost, latency_us, testers };
         watcher.notify(LiveUpdate::Load(now));
     }
 }

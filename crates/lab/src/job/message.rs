@@ -1,6 +1,6 @@
 //! What is said to a job of Testers, and what it says: a line of JSON each.
 
-use record::{Trial, TrialRequest};
+use record::{TesterCount, Trial, TrialRequest};
 use serde::{Deserialize, Serialize};
 
 /// Message to the conductor.
@@ -35,6 +35,8 @@ pub enum Answer {
         /// Number of queries sent, replies in time, valid ones among them, queries without a reply in time, and queries
         /// without a valid one.
         counters: [u64; 5],
+        /// Those of each Tester.
+        testers: Vec<TesterCount>,
     },
     /// The trial has ended.
     Trial {
@@ -65,7 +67,10 @@ mod tests {
             let all = [
                 Answer::Ready { version: text.clone() },
                 Answer::Starts { in_ns: counters[0] },
-                Answer::Counters { counters },
+                Answer::Counters {
+                    counters,
+                    testers: vec![TesterCount { name: text.clone(), sent: counters[0], bad: counters[4] }],
+                },
                 Answer::Refused { why: text.clone() },
                 Answer::Failed { why: text },
             ];

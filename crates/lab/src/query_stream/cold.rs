@@ -1,7 +1,7 @@
 //! An Internet in a box for resolvers that start cold at its root: its folder and queries, and what the AuthDNS and the resolvers
 //! are told about it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
 use std::net::Ipv4Addr;
@@ -9,12 +9,17 @@ use std::path::{Path, PathBuf};
 
 use experiment::settings::InternetSettings;
 use record::{CellRecord, Figure};
+use wire::Name;
 use zone::internet::{Internet, InternetPlan, InternetQueries, WrittenQueries, synthetic};
 
 use super::servers::ServerQueries;
+use super::{each_query, internet};
 use crate::internet::{InternetFolder, write_internet};
 use crate::testbed::INTERNET;
 use crate::variables::ROOT_HINTS;
+
+/// Largest number of names of a capture.
+const MOST: usize = 1 << 21;
 
 /// An Internet in a box, ready to be served.
 #[derive(Clone, Debug)]
@@ -37,8 +42,25 @@ pub(crate) struct ColdBox {
 /// If there are too few, in words.
 pub(crate) fn check_internet(settings: &InternetSettings) -> Result<(), String> {
     let InternetSettings { tlds, domains, hosts, .. } = *settings;
-    let names = u64::from(tlds) * u64::from(domains) * u64::from(hosts);
+    let names = match &settings.capture {
+        Some(capture) => captured(capture)?.len() as u64,
+        None => u64::from(tlds) * u64::from(domains) * u64::from(hosts),
+    };
     queries(settings).check(names).map_err(|e| e.to_string())
+}
+
+/// Returns the names that clients asked for in a capture, at most [`MOST`] of them.
+fn captured(path: &Path) -> Result<BTreeSet<Name>, String> {
+    let mut names = BTreeSet::new();
+    each_query(path, |_, dns| {
+        if let Some(asked) = internet(dns).filter(|_| names.len() < MOST) {
+            names.insert(asked.name);
+        }
+    })?;
+    if names.is_empty() {
+        return Err(format!("{}: there are no queries over UDP or TCP in it", path.display()));
+    }
+    Ok(names)
 }
 
 fn queries(settings: &InternetSettings) -> InternetQueries {
@@ -64,8 +86,14 @@ impl ColdBox {
             first: INTERNET.0,
             ..InternetPlan::default()
         };
-        let names = synthetic(settings.tlds, settings.domains, settings.hosts);
-        let internet = Internet::new(plan, names).map_err(|e| e.to_string())?;
+        let internet = match &settings.capture {
+            Some(capture) => Internet::new(plan, captured(capture)?),
+            None => {
+                let names = synthetic(settings.tlds, settings.domains, settings.hosts);
+                Internet::new(plan, names)
+            }
+        };
+        let internet = internet.map_err(|e| e.to_string())?;
         let dir = dir.join("internet");
         let folder = write_internet(&internet, &dir).map_err(|e| e.to_string())?;
         let unusable = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
@@ -249,5 +277,56 @@ mod tests {
         assert!(cell.notes[2].contains("lacks 2 queries"), "{:?}", cell.notes);
         let many = InternetSettings { queries: 10_000, ..settings };
         assert!(check_internet(&many).unwrap_err().contains("there are 400"));
+    }
+
+    /// Returns a capture of a query for each of these names.
+    fn capture(names: &[String]) -> Vec<u8> {
+        let words =
+            |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+        // Version 2.4; packets begin with IP.
+        let mut pcap = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 101]);
+        for name in names {
+            let name: Name = name.parse().unwrap();
+            let mut packet =
+                vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+            packet.extend([0x80, 0, 0, 53, 0, 0, 0, 0]);
+            packet.extend([0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+            packet.extend_from_slice(name.as_wire());
+            packet.extend([0, 1, 0, 1]);
+            let len = packet.len() as u16;
+            packet[2..4].copy_from_slice(&len.to_be_bytes());
+            packet[24..26].copy_from_slice(&(len - 20).to_be_bytes());
+            pcap.extend(words(&[1, 0, u32::from(len), u32::from(len)]));
+            pcap.extend(packet);
+        }
+        pcap
+    }
+
+    #[test]
+    fn a_box_has_the_names_of_a_capture() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("day.pcap");
+        let names: Vec<String> =
+            (0..90).map(|n| format!("www{}.d{}.example", n % 45, n % 3)).collect();
+        fs::write(&path, capture(&names)).unwrap();
+        let settings = InternetSettings {
+            capture: Some(path.clone()),
+            queries: 60,
+            hit_rate: 0.5,
+            missing: 0.0,
+            wildcards: 0.0,
+            ..InternetSettings::default()
+        };
+        check_internet(&settings).unwrap();
+        let file = dir.path().join("queries");
+        let made = ColdBox::new(&settings, dir.path(), &file).unwrap();
+        assert!(made.note().contains("45 names in "), "{}", made.note());
+        let asked = fs::read_to_string(&file).unwrap();
+        assert_eq!(asked.lines().count(), 60);
+        assert!(asked.lines().all(|line| line.contains(".example")), "{asked}");
+        let many = InternetSettings { queries: 10_000, ..settings.clone() };
+        assert!(check_internet(&many).unwrap_err().contains("there are 45"));
+        fs::write(&path, capture(&[])).unwrap();
+        assert!(check_internet(&settings).unwrap_err().contains("no queries"));
     }
 }

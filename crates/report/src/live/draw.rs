@@ -321,9 +321,13 @@ fn body(frame: &mut Frame<'_>, area: Rect, state: &State, paint: Paint) {
         let least = of_roles.min(area.height);
         Layout::vertical([Constraint::Min(0), Constraint::Length(least)]).areas(area)
     };
-    panel(frame, left, "latency of replies", |room, lines| {
-        latencies(state.trial.as_ref(), room, lines, paint)
-    });
+    // Several Testers tell no latencies while they send.
+    match state.trial.as_ref().filter(|trial| !trial.testers.is_empty()) {
+        Some(trial) => panel(frame, left, "Testers", |room, _| testers(trial, paint, room)),
+        None => panel(frame, left, "latency of replies", |room, lines| {
+            latencies(state.trial.as_ref(), room, lines, paint)
+        }),
+    }
     panel(frame, right, "busy share of the cores of", |room, _| {
         let share = |(role, share): &(&'static str, f64)| {
             let words = format!("{:3.0} %", share * 100.0);
@@ -362,6 +366,23 @@ fn latencies(trial: Option<&Running>, room: u16, lines: usize, paint: Paint) -> 
         with_bar(&name, *count as f64 / most as f64, words, paint, room)
     };
     shown.iter().map(line).collect()
+}
+
+/// Returns a line for each Tester: what it sends, and what of it was lost or invalid.
+fn testers(trial: &Running, paint: Paint, room: u16) -> Vec<Line<'static>> {
+    let line = |(name, sent, bad): &(String, f64, u64)| {
+        let rate = if trial.ended { 0.0 } else { *sent };
+        let sent = format!("{}/s ", thousands(rate));
+        let bad = (*bad > 0).then(|| format!("BAD {} ", thousands(*bad as f64)));
+        let bad = bad.unwrap_or_default();
+        let left = usize::from(room).saturating_sub(sent.chars().count() + bad.chars().count());
+        vec![
+            Span::styled(sent, paint.strong()),
+            Span::styled(bad, paint.bad(true)),
+            Span::raw(name.chars().take(left).collect::<String>()),
+        ]
+    };
+    trial.testers.iter().map(|one| Line::from(line(one))).collect()
 }
 
 /// Draws the messages, the last ones unless they are scrolled, and beside them the results of the cells if there is room.
@@ -417,7 +438,7 @@ mod tests {
     use measure::{Nanos, Pacing, Qps, Void};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use record::{CellRecord, Plan, Snapshot, Trial, TrialRecord, Voidness};
+    use record::{CellRecord, Plan, Snapshot, TesterCount, Trial, TrialRecord, Voidness};
 
     use super::super::Course;
     use super::*;
@@ -467,6 +488,31 @@ mod tests {
         state.say("[2/3, about 5 min left] unbound cores=1, repeat 1".into());
         state.say("  Unbound 1.22.0".into());
         state
+    }
+
+    #[test]
+    fn each_of_several_testers_is_shown() {
+        let mut state = state();
+        for second in [1, 2] {
+            let testers = [("rank 1 (host a, process 7)", 10), ("rank 2 (host b, process 8)", 20)];
+            let count = |(name, rate): (&str, u64)| TesterCount {
+                name: name.to_owned(),
+                sent: second * rate * 1_000,
+                bad: rate - 10,
+            };
+            state.load(Snapshot {
+                at_s: 3.0 + second as f64,
+                testers: testers.into_iter().map(count).collect(),
+                ..Snapshot::default()
+            });
+        }
+        let (shown, _) = picture(&state, 100, 30, false);
+        assert!(shown.contains("10,000/s rank 1 (host a, process 7)"), "{shown}");
+        assert!(shown.contains("20,000/s BAD 10 rank 2 (host b, process 8)"), "{shown}");
+        assert!(!shown.contains("latency of replies"), "{shown}");
+        // Also where there is little room.
+        let (shown, _) = picture(&state, 40, 16, false);
+        assert!(shown.contains("BAD 10 rank 2"), "{shown}");
     }
 
     /// Draws on a terminal of that size; returns its text without blanks at the ends of lines, and whether it has

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use measure::{Nanos, Pacing};
-use record::{CellRecord, Plan, Snapshot, Trial, TrialRecord};
+use record::{CellRecord, Plan, Snapshot, TesterCount, Trial, TrialRecord};
 
 use crate::view::search::{Bracket, met};
 use crate::view::{cell_name, labels};
@@ -51,6 +51,8 @@ pub(super) struct Running {
     pub(super) now: Snapshot,
     /// Sent and valid a second, between snapshots.
     pub(super) rates: VecDeque<(f64, f64)>,
+    /// Of each of several Testers: its name, sent a second, and queries without a valid reply in time.
+    pub(super) testers: Vec<(String, f64, u64)>,
     pub(super) ended: bool,
 }
 
@@ -69,6 +71,13 @@ impl Running {
             if self.rates.len() > POINTS {
                 self.rates.pop_front();
             }
+            let before = |name: &str| {
+                let one = self.now.testers.iter().find(|one| one.name == name);
+                one.map_or(0, |one| one.sent)
+            };
+            let of =
+                |one: &TesterCount| (one.name.clone(), rate(one.sent, before(&one.name)), one.bad);
+            self.testers = snapshot.testers.iter().map(of).collect();
         }
         self.now = snapshot;
     }
