@@ -254,10 +254,12 @@ impl Server {
             .unwrap_or_else(|| panic!("no reply: {}", self.log()))
     }
 
-    /// Writes another configuration for dns64d.
+    /// Writes another configuration for dns64d, at once: a reload that was asked for before may be reading the file.
     pub(crate) fn rewrite(&self, upstreams: &[SocketAddr], config: &str) {
         let text = dns64d(self.port, self.metrics, upstreams, config);
-        fs::write(self.dir.path().join("config"), text).expect("writes");
+        let (new, file) = (self.dir.path().join("config.new"), self.dir.path().join("config"));
+        fs::write(&new, text).expect("writes");
+        fs::rename(new, file).expect("renames");
     }
 }
 
