@@ -106,7 +106,7 @@ impl QueryStream {
         let mut internet = w.internet.clone();
         if let Some(internet) = &mut internet {
             internet.capture = absolute(&internet.capture, "internet.capture")?;
-            check_internet(internet).map_err(|why| bad("internet", why))?;
+            check_internet(internet, inputs).map_err(|why| bad("internet", why))?;
         }
         let stream = Self { queries, replay, zone, slice: w.slice, apex, internet };
         let fit = |outside: check::Outside| stream.misfit(&outside, namespace, point);

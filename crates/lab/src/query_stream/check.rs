@@ -14,6 +14,7 @@ use wire::name::order::{Place, place};
 use wire::query_line::{self, MAX_LINE};
 use zone::Reader;
 
+use super::cold::captured;
 use super::{each_query, internet, mean_rate};
 
 /// Bytes read at a time.
@@ -27,6 +28,8 @@ pub(crate) struct Inputs {
     files: Vec<InputFile>,
     zones: Vec<(PathBuf, Name)>,
     streams: Vec<((PathBuf, Name), Found)>,
+    /// Number of different names in each capture whose names an Internet in a box has.
+    captured: Vec<(PathBuf, u64)>,
 }
 
 /// Content of a query file or a capture.
@@ -117,6 +120,17 @@ impl Inputs {
     /// Reads a capture whose queries are to be for names in the zone `apex`.
     pub(crate) fn capture(&mut self, path: &Path, apex: &Name) -> Result<Found, String> {
         self.stream("replay", path, apex, read_capture)
+    }
+
+    /// Reads a capture whose names an Internet in a box is to have; returns how many they are.
+    pub(crate) fn internet(&mut self, path: &Path) -> Result<u64, String> {
+        if let Some((_, names)) = self.captured.iter().find(|(known, _)| known == path) {
+            return Ok(*names);
+        }
+        let names = captured(path)?.len() as u64;
+        self.note("internet.capture", path)?;
+        self.captured.push((path.to_owned(), names));
+        Ok(names)
     }
 
     fn stream(

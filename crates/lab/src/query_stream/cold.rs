@@ -12,6 +12,7 @@ use record::{CellRecord, Figure};
 use wire::Name;
 use zone::internet::{Internet, InternetPlan, InternetQueries, WrittenQueries, synthetic};
 
+use super::check::Inputs;
 use super::servers::ServerQueries;
 use super::{each_query, internet};
 use crate::internet::{InternetFolder, write_internet};
@@ -36,21 +37,24 @@ pub(crate) struct ColdBox {
     file: PathBuf,
 }
 
-/// Checks that there are names for the queries.
+/// Checks that there are names for the queries. A capture is noted in `inputs`.
 ///
 /// # Errors
-/// If there are too few, in words.
-pub(crate) fn check_internet(settings: &InternetSettings) -> Result<(), String> {
+/// If there are too few, or a capture cannot be read, in words.
+pub(super) fn check_internet(
+    settings: &InternetSettings,
+    inputs: &mut Inputs,
+) -> Result<(), String> {
     let InternetSettings { tlds, domains, hosts, .. } = *settings;
     let names = match &settings.capture {
-        Some(capture) => captured(capture)?.len() as u64,
+        Some(capture) => inputs.internet(capture)?,
         None => u64::from(tlds) * u64::from(domains) * u64::from(hosts),
     };
     queries(settings).check(names).map_err(|e| e.to_string())
 }
 
 /// Returns the names that clients asked for in a capture, at most [`MOST`] of them.
-fn captured(path: &Path) -> Result<BTreeSet<Name>, String> {
+pub(super) fn captured(path: &Path) -> Result<BTreeSet<Name>, String> {
     let mut names = BTreeSet::new();
     each_query(path, |_, dns| {
         if let Some(asked) = internet(dns).filter(|_| names.len() < MOST) {
@@ -237,7 +241,7 @@ mod tests {
             truncated: 0.01,
             ..InternetSettings::default()
         };
-        check_internet(&settings).unwrap();
+        check_internet(&settings, &mut Inputs::default()).unwrap();
         let file = dir.path().join("queries");
         let made = ColdBox::new(&settings, dir.path(), &file).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 600);
@@ -276,7 +280,8 @@ mod tests {
         made.add_to(&mut cell, 1);
         assert!(cell.notes[2].contains("lacks 2 queries"), "{:?}", cell.notes);
         let many = InternetSettings { queries: 10_000, ..settings };
-        assert!(check_internet(&many).unwrap_err().contains("there are 400"));
+        let why = check_internet(&many, &mut Inputs::default()).unwrap_err();
+        assert!(why.contains("there are 400"), "{why}");
     }
 
     /// Returns a capture of a query for each of these names.
@@ -317,7 +322,8 @@ mod tests {
             wildcards: 0.0,
             ..InternetSettings::default()
         };
-        check_internet(&settings).unwrap();
+        let mut inputs = Inputs::default();
+        check_internet(&settings, &mut inputs).unwrap();
         let file = dir.path().join("queries");
         let made = ColdBox::new(&settings, dir.path(), &file).unwrap();
         assert!(made.note().contains("45 names in "), "{}", made.note());
@@ -325,8 +331,14 @@ mod tests {
         assert_eq!(asked.lines().count(), 60);
         assert!(asked.lines().all(|line| line.contains(".example")), "{asked}");
         let many = InternetSettings { queries: 10_000, ..settings.clone() };
-        assert!(check_internet(&many).unwrap_err().contains("there are 45"));
+        let why = check_internet(&many, &mut inputs).unwrap_err();
+        assert!(why.contains("there are 45"), "{why}");
+        // It is noted once, with its hash, so that a run is not resumed with another.
+        let [file] = &inputs.into_files()[..] else { panic!("one file") };
+        assert_eq!((file.key.as_str(), file.sha256.len()), ("internet.capture", 64));
+        assert_eq!(file.path, path.display().to_string());
         fs::write(&path, capture(&[])).unwrap();
-        assert!(check_internet(&settings).unwrap_err().contains("no queries"));
+        let why = check_internet(&settings, &mut Inputs::default()).unwrap_err();
+        assert!(why.contains("no queries"), "{why}");
     }
 }
