@@ -259,6 +259,7 @@ fn with_two(hosts: &Hosts, mut command: Command, more: &str) -> Command {
     let mpirun = format!("mpirun {}", hosts.options().join(" "));
     command.arg("--hosts").arg(&file).args(["--mpirun", &mpirun]);
     command.arg("--cluster").arg(cargo_bin("dnsdyno-cluster"));
+    command.env("DNSDYNO_STORE", hosts.dir.path().join("runs.db"));
     command
 }
 
@@ -271,7 +272,7 @@ fn a_search_goes_on_without_a_rank_that_was_killed() {
     command.args(["search", &auth.address.to_string(), "--namespace", "10.0.0.0/8", "--type", "A"]);
     command.args(["--rule", "rfc8219", "--goal", "loss < 50%", "--min", "1k", "--start", "1k"]);
     command.args(["--max", "1k", "--duration", "2s", "--timeout", "500ms", "--repeats", "4"]);
-    command.arg("--json").arg(kit::json(dir)).env("DNSDYNO_STORE", dir.join("runs.db"));
+    command.arg("--json").arg(kit::json(dir));
     let mut command = with_two(&hosts, command, "");
     command.args(["--least", "1"]);
     let child = start(command);
@@ -441,27 +442,19 @@ fn two_testers_arrive_as_one() {
 /// another AuthDNS.
 fn short_form(hosts: &Hosts) -> Command {
     let dir = hosts.dir.path();
-    let file = dir.join("hosts");
-    let [a, b, auth, dut, other] = [2, 3, 4, 5, 6].map(address);
-    let text = format!(
-        "tester {a}\ntester {b}\nauth root@{auth} {auth}\nauth root@{other} {other}\ndut root@{dut} {dut}\n"
-    );
-    std::fs::write(&file, text).expect("writes");
     // At rates that all hosts together can do on a small machine.
     let experiment = dir.join("dns64-rfc8219.toml");
     let text = lab::built_in::experiment("dns64-rfc8219").expect("an experiment");
     let text = text.replace("\"8k\"", "\"1k\"").replace("\"10k\"", "\"1k\"");
     std::fs::write(&experiment, text.replace("\"500k\"", "\"2k\"")).expect("writes");
-    let program = cargo_bin("dnsdyno");
-    assert!(program.exists(), "build it first: cargo build -p cli");
-    let mut command = hosts.on(1, program.to_str().expect("UTF-8"));
-    let mpirun = format!("mpirun {}", hosts.options().join(" "));
+    let mut command = dnsdyno(hosts);
     command.arg("run").arg(&experiment);
     command.args(["--quick", "--servers", "unbound", "--wait", "--plain"]);
-    command.arg("--hosts").arg(&file).args(["--mpirun", &mpirun]);
-    command.arg("--cluster").arg(cargo_bin("dnsdyno-cluster")).arg("--ssh").arg(hosts.agent());
-    command.arg("--json").arg(kit::json(dir)).env("DNSDYNO_STORE", dir.join("runs.db"));
-    command
+    command.arg("--ssh").arg(hosts.agent()).arg("--json").arg(kit::json(dir));
+    let [auth, dut, other] = [4, 5, 6].map(address);
+    let more =
+        format!("auth root@{auth} {auth}\nauth root@{other} {other}\ndut root@{dut} {dut}\n");
+    with_two(hosts, command, &more)
 }
 
 #[test]

@@ -173,20 +173,23 @@ impl Hosts {
 
     /// Open MPI's daemon on a host.
     pub(crate) fn daemon(&self, host: usize) -> Option<u32> {
-        let is_daemon = |pid: &u32| program(*pid).is_some_and(|path| path.ends_with("orted"));
-        self.processes(host).into_iter().find(is_daemon)
+        self.process(host, |program| program.ends_with("orted"))
     }
 
     /// The rank of a job on a host.
     pub(crate) fn rank(&self, host: usize) -> Option<u32> {
-        let is_rank = |pid: &u32| program(*pid) == Some(cargo_bin("dnsdyno-cluster"));
-        self.processes(host).into_iter().find(is_rank)
+        self.process(host, |program| program == cargo_bin("dnsdyno-cluster"))
     }
 
     /// The starter of a job on a host.
     pub(crate) fn starter(&self, host: usize) -> Option<u32> {
-        let is_starter = |pid: &u32| program(*pid).is_some_and(|path| path.ends_with("orterun"));
-        self.processes(host).into_iter().find(is_starter)
+        self.process(host, |program| program.ends_with("orterun"))
+    }
+
+    /// The first process on a host whose program `is` the wanted one.
+    fn process(&self, host: usize, is: impl Fn(&Path) -> bool) -> Option<u32> {
+        let wanted = |pid: &u32| program(*pid).is_some_and(|path| is(&path));
+        self.processes(host).into_iter().find(wanted)
     }
 
     /// Takes the link of a host down, at the switch.
