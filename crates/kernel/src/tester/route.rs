@@ -125,11 +125,8 @@ impl LinkState {
     /// # Errors
     /// If there is none.
     pub(crate) fn of(device: u32) -> io::Result<Self> {
-        let mut wanted = LinkMessage::default();
-        wanted.header.index = device;
         let mut state = LinkState { runs: false, changes: None };
-        ask(RouteNetlinkMessage::GetLink(wanted), 0, |message| {
-            let RouteNetlinkMessage::NewLink(link) = message else { return };
+        ask_link(device, |link| {
             state.runs = link.header.flags.contains(LinkFlags::Up | LinkFlags::Running);
             state.changes = link.attributes.iter().find_map(|attribute| match attribute {
                 LinkAttribute::CarrierChanges(changes) => Some(*changes),
@@ -147,16 +144,24 @@ impl LinkState {
 
 /// Returns whether a device is an end of a veth pair.
 pub(crate) fn is_veth(device: &str) -> bool {
-    let mut wanted = LinkMessage::default();
-    wanted.header.index = if_nametoindex(device).unwrap_or(0);
     let kind = LinkInfo::Kind(InfoKind::Veth);
     let mut found = false;
-    let asked = ask(RouteNetlinkMessage::GetLink(wanted), 0, |message| {
-        let RouteNetlinkMessage::NewLink(link) = message else { return };
+    let asked = ask_link(if_nametoindex(device).unwrap_or(0), |link| {
         let is_kind = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::LinkInfo(infos) if infos.contains(&kind));
         found |= link.attributes.iter().any(is_kind);
     });
     asked.is_ok() && found
+}
+
+/// Asks the kernel for the device with this number, and calls `take` for what it tells.
+fn ask_link(device: u32, mut take: impl FnMut(LinkMessage)) -> io::Result<()> {
+    let mut wanted = LinkMessage::default();
+    wanted.header.index = device;
+    ask(RouteNetlinkMessage::GetLink(wanted), 0, |message| {
+        if let RouteNetlinkMessage::NewLink(link) = message {
+            take(link);
+        }
+    })
 }
 
 /// Asks the kernel over netlink, and calls `take` for each message of its answer.
