@@ -51,7 +51,8 @@ pub(super) struct Running {
     pub(super) now: Snapshot,
     /// Sent and valid a second, between snapshots.
     pub(super) rates: VecDeque<(f64, f64)>,
-    /// Of each of several Testers: its name, sent a second, and queries without a valid reply in time.
+    /// Each of several Testers: its name, the queries that it sends per second, and the number of its queries without a valid
+    /// reply in time.
     pub(super) testers: Vec<(String, f64, u64)>,
     pub(super) ended: bool,
 }
