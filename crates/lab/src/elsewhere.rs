@@ -264,8 +264,8 @@ impl Session<'_> {
             ));
         }
         let found = self.measure_started(v, cell, started, notify)?;
-        self.visited(v, cell, &found, notify);
         self.note_testers(cell);
+        self.visited(v, cell, &found, notify);
         Ok(())
     }
 }

@@ -93,8 +93,8 @@ impl Session<'_> {
         };
         let found = self.measure_started(v, cell, started, notify)?;
         cell.record.note(note);
-        self.visited(v, cell, &found, notify);
         self.note_testers(cell);
+        self.visited(v, cell, &found, notify);
         Ok(())
     }
 }
