@@ -9,7 +9,7 @@ use load::Live;
 use measure::{ClockBound, Nanos, Slice};
 use record::{LostPart, MergeTerms, Part, Trial, TrialRequest};
 
-use super::{Conductor, Tester};
+use super::Conductor;
 use crate::clock::{Reading, TesterClock};
 use crate::link::Link;
 use crate::message::{Order, Report};
@@ -247,12 +247,13 @@ impl<L: Link> Conductor<L> {
             let sum = shares.iter().map(|share| self.testers[share.tester].counters[place]).sum();
             counter.store(sum, Ordering::Relaxed);
         }
-        let of = |share: &Share| {
-            let Tester { name, counters: [sent, .., bad], .. } = &self.testers[share.tester];
-            (name.clone(), *sent, *bad)
-        };
-        *live.testers.lock().unwrap_or_else(PoisonError::into_inner) =
-            shares.iter().map(of).collect();
+        let mut named = live.testers.lock().unwrap_or_else(PoisonError::into_inner);
+        named.resize_with(shares.len(), Default::default);
+        for ((name, sent, bad), share) in named.iter_mut().zip(shares) {
+            let tester = &self.testers[share.tester];
+            name.clone_from(&tester.name);
+            [*sent, .., *bad] = tester.counters;
+        }
     }
 
     /// Compares the clocks again, and merges the parts.
