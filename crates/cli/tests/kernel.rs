@@ -1,19 +1,15 @@
 //! The AuthDNS in the kernel: in two namespaces that a veth pair joins, as root.
 
+#[path = "kit/two_namespaces.rs"]
+mod two_namespaces;
+
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
-use serde_json::Value;
+use two_namespaces::Ran;
 
-/// A namespace of its own, and the AuthDNS in another one with the program on its end of the link. It is killed the hard
-/// way at the end.
-const TWO_NAMESPACES: &str = r#"
-set -e
-export PATH=$PATH:/usr/sbin:/sbin
-ip link set lo up
-ready() { # ready FILE PROCESS: waits until the process says so; fails if it ends
-    until grep -q ready "$1"; do kill -0 "$2"; sleep 0.05; done
-}
+/// The AuthDNS in the other namespace, with the program on its end of the link. It is killed the hard way at the end.
+const AUTH_DNS_IN_THE_KERNEL: &str = r#"
 gone() { # gone FILE: waits until the program is detached, ten seconds at most
     for round in $(seq 100); do
         $there ip -d link show v1 >"$1"
@@ -21,18 +17,7 @@ gone() { # gone FILE: waits until the program is detached, ten seconds at most
         sleep 0.1
     done
 }
-unshare --net sleep infinity &
-peer=$!
-while [ "$(readlink /proc/$peer/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.05; done
-there="nsenter -t $peer -n"
-ip link add v0 type veth peer name v1 netns $peer
-ip addr add fd00:77::1/64 dev v0 nodad
-ip addr add 10.77.0.1/24 dev v0
-ip link set v0 up
-$there ip addr add fd00:77::2/64 dev v1 nodad
-$there ip addr add 10.77.0.2/24 dev v1
-$there ip link set v1 up
-$there "$0" auth --listen [fd00:77::2]:53 --listen 10.77.0.2:53 --aaaa-share 0.5 --engine kernel --device v1 >auth.txt 2>auth.err &
+$there "$0" auth --listen [fd00:77::2]:53 --listen 10.77.0.2:53 --aaaa-share 0.5 --engine kernel --device v1 >auth.txt 2>bpf.txt &
 auth=$!
 # The other end of a veth pair takes replies only if there is a program, too.
 "$0" auth --listen [::1]:5353 --engine kernel --device v0 >other.txt 2>&1 &
@@ -62,44 +47,16 @@ $there ip -d link show v1 >generic-attached.txt
 kill "$auth"
 wait "$auth"
 gone generic-ended.txt
-kill $peer
 "#;
 
 #[test]
 fn the_kernel_answers_and_leaves_nothing_behind() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let output = Command::new("unshare")
-        .args([
-            "--net",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "sh",
-            "-c",
-            TWO_NAMESPACES,
-        ])
-        .arg(cargo_bin("dnsdyno"))
-        .current_dir(dir.path())
-        .output()
-        .expect("unshare (package util-linux)");
-    let told = String::from_utf8_lossy(&output.stderr);
-    let text = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap_or_default();
-    if text("auth.txt").is_empty() && told.contains("unshare") {
-        return skip::because(format_args!("no network namespaces: {told}"));
-    }
-    let said = text("auth.err");
-    if said.contains("may not load BPF programs") {
-        return skip::because(said);
-    }
-    let all =
-        format!("{told} {said} {} {} {}", text("auth.txt"), text("auth2.txt"), text("other.txt"));
-    assert!(output.status.success(), "{all}");
-    for (name, sent) in
-        [("A-10.json", 2_000), ("A-[fd00.json", 2_000), ("tcp.json", 200), ("generic.json", 2_000)]
-    {
-        let trial: Value =
-            serde_json::from_str(&text(name)).unwrap_or_else(|e| panic!("{name}: {e}; {all}"));
+    let Some(ran) = Ran::script(AUTH_DNS_IN_THE_KERNEL) else { return };
+    let text = |name: &str| ran.text(name);
+    let all = ran.all();
+    assert!(ran.output.status.success(), "{all}");
+    for (name, sent) in [("A-10", 2_000), ("A-[fd00", 2_000), ("tcp", 200), ("generic", 2_000)] {
+        let trial = ran.trial(name);
         assert_eq!((&trial["sent"], &trial["valid"]), (&sent.into(), &sent.into()), "{name}");
     }
     let auth = text("auth.txt");

@@ -11,6 +11,7 @@ use two_namespaces::Ran;
 
 /// The device goes last, as everything needs it. Only the AuthDNS has its own end: it keeps answering over sockets.
 const FAULTS: &str = r#"
+auth_dns
 names="--type A --namespace 10.0.0.0/16"
 within() { # within WHAT COMMAND...: waits until the command succeeds, 20 seconds at most
     what=$1

@@ -13,6 +13,7 @@ use two_namespaces::Ran;
 
 /// Loads with both engines: of an AuthDNS behind sockets, of one that spoils replies, and of one in XDP.
 const BOTH_ENGINES: &str = r#"
+auth_dns
 spoil() { # spoil OPTION...: starts a server that spoils replies, each of them at the same queries
     $there "$0" auth --listen [fd00:77::2]:5353 --loss 0.1 "$@" >faults.txt 2>faults.err &
     faults=$!

@@ -1,11 +1,12 @@
-//! Two network namespaces that a veth pair joins, as root: a script runs in one, an AuthDNS in the other.
+//! Two network namespaces that a veth pair joins, as root: a script runs in one, usually with an AuthDNS in the other.
 
 use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-/// Makes the namespaces and starts the AuthDNS; `$there COMMAND` runs something beside it.
+/// Makes the namespaces. `$there COMMAND` runs something in the other one; `auth_dns` starts an AuthDNS there, and ends the script
+/// where the kernel takes no programs.
 const PROLOGUE: &str = r#"
 set -e
 export PATH=$PATH:/usr/sbin:/sbin
@@ -24,12 +25,14 @@ ip link set v0 up
 $there ip addr add fd00:77::2/64 dev v1 nodad
 $there ip addr add 10.77.0.2/24 dev v1
 $there ip link set v1 up
-# Frames of programs reach a host behind a veth device only through NAPI, which GRO turns on.
-$there ethtool -K v1 gro on
-$there "$0" auth --listen [fd00:77::2]:53 --listen 10.77.0.2:53 --aaaa always >auth.txt 2>auth.err &
-ready auth.txt $!
-"$0" load [fd00:77::2]:53 --type A --namespace 10.0.0.0/24 --rate 100 --duration 100ms --engine kernel >/dev/null 2>bpf.txt || true
-if grep -q "may not load BPF programs" bpf.txt; then exit; fi
+auth_dns() {
+    # Frames of programs reach a host behind a veth device only through NAPI, which GRO turns on.
+    $there ethtool -K v1 gro on
+    $there "$0" auth --listen [fd00:77::2]:53 --listen 10.77.0.2:53 --aaaa always >auth.txt 2>auth.err &
+    ready auth.txt $!
+    "$0" load [fd00:77::2]:53 --type A --namespace 10.0.0.0/24 --rate 100 --duration 100ms --engine kernel >/dev/null 2>bpf.txt || true
+    if grep -q "may not load BPF programs" bpf.txt; then exit; fi
+}
 "#;
 
 /// A script that ran in namespaces of its own, and its folder.
@@ -39,7 +42,8 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Runs a script as root of new namespaces, after the prologue; `None` if this machine does not let it.
+    /// Runs a script as root of new namespaces; `None` if this machine does not let it, which the file `bpf.txt` says where
+    /// it is the kernel that takes no programs.
     pub(crate) fn script(script: &str) -> Option<Self> {
         let script = format!("{PROLOGUE}{script}kill $peer\n");
         let dir = tempfile::tempdir().expect("a folder");
