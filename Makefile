@@ -49,7 +49,7 @@ test: ## run all tests; installs the real servers they use when root
 	scripts/install-duckdb
 	scripts/install-coredns
 	scripts/install-resolved
-	$(CARGO) test --workspace --locked
+	env --default-signal=HUP,INT,QUIT $(CARGO) test --workspace --locked # as jobs of a script begin, they are ignored
 
 lint: ## formatting, clippy and rustdoc with warnings denied; that the fuzz targets build; licences and advisories where cargo-deny is
 	$(CARGO) fmt --all --check
