@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 OUT   ?= out
+# Of `make test`; with `--features cluster/mpi` trials of many hosts are tested too, which needs Open MPI.
+FEATURES ?=
 
 # Where rustup puts cargo, for shells that have not heard of it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -49,7 +51,7 @@ test: ## run all tests; installs the real servers they use when root
 	scripts/install-duckdb
 	scripts/install-coredns
 	scripts/install-resolved
-	env --default-signal=HUP,INT,QUIT $(CARGO) test --workspace --locked # as jobs of a script begin, they are ignored
+	env --default-signal=HUP,INT,QUIT $(CARGO) test --workspace --locked $(FEATURES) # as jobs of a script begin, they are ignored
 
 lint: ## formatting, clippy and rustdoc with warnings denied; that the fuzz targets build; licences and advisories where cargo-deny is
 	$(CARGO) fmt --all --check

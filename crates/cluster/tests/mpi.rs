@@ -451,10 +451,13 @@ fn short_form(hosts: &Hosts) -> Command {
     command.arg("run").arg(&experiment);
     command.args(["--quick", "--servers", "unbound", "--wait", "--plain"]);
     command.arg("--ssh").arg(hosts.agent()).arg("--json").arg(kit::json(dir));
+    with_two(hosts, command, &roles())
+}
+
+/// The other hosts of the short form in the file of hosts.
+fn roles() -> String {
     let [auth, dut, other] = [4, 5, 6].map(address);
-    let more =
-        format!("auth root@{auth} {auth}\nauth root@{other} {other}\ndut root@{dut} {dut}\n");
-    with_two(hosts, command, &more)
+    format!("auth root@{auth} {auth}\nauth root@{other} {other}\ndut root@{dut} {dut}\n")
 }
 
 #[test]
@@ -471,7 +474,27 @@ fn a_run_that_is_killed_or_interrupted_leaves_nothing_on_any_host() {
         signal(child.id(), name);
         assert!(!child.wait().expect("ends").success(), "{name}");
         hosts.nothing_is_left();
+        if name == "INT" {
+            goes_on(&hosts);
+        }
     }
+}
+
+/// Lets the interrupted short form go on, which ends with both its cells.
+fn goes_on(hosts: &Hosts) {
+    let mut command = dnsdyno(hosts);
+    command.args(["run", "--resume", "last", "--wait", "--plain"]);
+    command.arg("--ssh").arg(hosts.agent()).arg("--json").arg(kit::json(hosts.dir.path()));
+    let mut command = with_two(hosts, command, &roles());
+    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
+    let run: Run = record::read(&kit::json(hosts.dir.path()))
+        .unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
+    assert_eq!(run.results.len(), 2, "{}", told(&output));
+    for cell in &run.results {
+        assert!(!cell.trials.is_empty(), "{}", told(&output));
+        cell.trials.iter().for_each(|one| check_parts(&one.trial, &["authdns", "dut"]));
+    }
+    hosts.nothing_is_left();
 }
 
 /// Checks a trial of the short form: it is that of both Testers, and the agents saw the hosts of `roles`.
