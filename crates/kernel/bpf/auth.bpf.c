@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0
+// Flags of the compiler: -mcpu=v3
 //
 // The AuthDNS in XDP: it answers the plain queries of its zones before a socket sees them.
 //
@@ -120,14 +121,14 @@ __noinline __u32 is_zone(struct buffer *buffer, struct zone *zone, __u32 front)
 	if (!buffer || !zone)
 		return 0;
 	for (__u32 i = 0; i < MAX_NAME; i += 8) {
-		__u64 word;
+		__u64 ours, theirs;
 
 		if (i >= zone->len)
 			break;
-		word = lower_word(*(__u64 *)(buffer->b + AT(front + i))) ^ *(__u64 *)(zone->name + (i & 248));
-		if (zone->len - i < 8)
-			word &= (1ULL << 8 * (zone->len & 7)) - 1;
-		different |= word;
+		ours = *(__u64 *)(zone->name + (i & 248));
+		theirs = *(__u64 *)(buffer->b + AT(front + i));
+		if (ours != theirs)
+			different |= first_octets(ours ^ lower_word(theirs), zone->len - i);
 	}
 	return !different;
 }

@@ -39,6 +39,65 @@ static __always_inline __u64 lower_word(__u64 word)
 	return word | (from_a & ~above_z & ~word & 0x8080808080808080ULL) >> 2;
 }
 
+// Octets that are copied between a frame and a buffer by words. For so few a call of the kernel's helper costs more, most of all on
+// processors on which each return from a function is made safe.
+#define BY_WORDS 512
+
+// Copies `len` octets, 8 to BY_WORDS, of the frame from `at` on into a buffer; returns whether the frame has them.
+static __always_inline int load_words(struct xdp_md *ctx, __u64 at, __u8 *b, __u64 len)
+{
+	__u8 *from = (void *)(long)ctx->data + at, *end = (void *)(long)ctx->data_end, *last;
+
+	if (len < 8 || len > BY_WORDS)
+		return 0;
+	for (__u32 i = 0; i < BY_WORDS / 8; i++) {
+		if (i >= len >> 3)
+			break;
+		if (from + 8 * i + 8 > end)
+			return 0;
+		*(__u64 *)(b + 8 * i) = *(__u64 *)(from + 8 * i);
+	}
+	// The last eight octets, most of them once more.
+	last = from + (len - 8 & BY_WORDS - 1);
+	if (last + 8 > end)
+		return 0;
+	*(__u64 *)(b + (len - 8 & BY_WORDS - 1)) = *(__u64 *)last;
+	return 1;
+}
+
+// Returns the first octets of a word, 0 to 8 of them, the others as zeros.
+static __always_inline __u64 first_octets(__u64 word, __u32 octets)
+{
+	return octets < 8 ? word & (1ULL << 8 * (octets & 7)) - 1 : word;
+}
+
+// Copies `len` octets, 8 to BY_WORDS, of a buffer into the frame from `at` on, and adds them to a sum of words; returns whether it has
+// room for them. The buffer has at least eight octets behind them.
+static __always_inline int store_words(struct xdp_md *ctx, __u64 at, const __u8 *b, __u64 len, __u64 *sum)
+{
+	__u8 *to = (void *)(long)ctx->data + at, *end = (void *)(long)ctx->data_end, *last;
+	__u64 word, total = 0;
+
+	if (len < 8 || len > BY_WORDS)
+		return 0;
+	for (__u32 i = 0; i < BY_WORDS / 8; i++) {
+		if (i >= len >> 3)
+			break;
+		if (to + 8 * i + 8 > end)
+			return 0;
+		word = *(__u64 *)(b + 8 * i);
+		*(__u64 *)(to + 8 * i) = word;
+		total += (word & 0xffffffff) + (word >> 32);
+	}
+	word = first_octets(*(__u64 *)(b + (len & BY_WORDS - 8)), len & 7);
+	*sum += total + (word & 0xffffffff) + (word >> 32);
+	last = to + (len - 8 & BY_WORDS - 1);
+	if (last + 8 > end)
+		return 0;
+	*(__u64 *)last = *(__u64 *)(b + (len - 8 & BY_WORDS - 1));
+	return 1;
+}
+
 // Returns the checksum of a sum of words of 16 bits.
 static __always_inline __u16 fold(__u64 sum)
 {

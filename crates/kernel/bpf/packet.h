@@ -159,48 +159,42 @@ static __always_inline int read_message(struct xdp_md *ctx, struct packet *p, st
 	p->padding = size - at - len;
 	if (size < at + len || p->padding > 64)
 		return 0;
-	filled(len, BUFFER - 1);
-	return !bpf_xdp_load_bytes(ctx, at, buffer->b, len);
+	return load_words(ctx, at, buffer->b, len);
 }
 
-// Adds the first `out` octets of the buffer, a bound size, to a sum of words.
+// Adds the first `out` octets of the buffer, a bound size above BY_WORDS, to a sum of words.
 static __always_inline __u64 sum_message(struct buffer *buffer, __u64 out, __u64 sum)
 {
-	__u64 rest;
-
 	// Whole words, the last one filled with zeros; 512 octets are the most for one call.
 	*(__u32 *)(buffer->b + AT(out)) = 0;
-	rest = out + 3;
-	if (rest >= 512) {
-		sum = bpf_csum_diff(0, 0, (void *)buffer->b, 512, sum);
-		rest -= 512;
-		sum = bpf_csum_diff(0, 0, (void *)(buffer->b + 512), rest & 0x1fc, sum);
-	} else {
-		sum = bpf_csum_diff(0, 0, (void *)buffer->b, rest & 0x1fc, sum);
-	}
-	return sum;
+	sum = bpf_csum_diff(0, 0, (void *)buffer->b, 512, sum);
+	return bpf_csum_diff(0, 0, (void *)(buffer->b + 512), out - 509 & 0x1fc, sum);
 }
 
-// Writes the first `out` octets of the buffer, a bound size, into the frame from `at` on, which gets `more` octets at its end. Returns
-// XDP_TX, XDP_PASS if there is no room for them, with the frame as it was, or XDP_DROP.
-static __always_inline int put_message(struct xdp_md *ctx, struct buffer *buffer, __u64 at, __u64 out, int more)
+// Writes the first `out` octets of the buffer, a bound size, into the frame from `at` on, which gets `more` octets at its end, and sets
+// the sum of their words. Returns XDP_TX, XDP_PASS if there is no room for them, with the frame as it was, or XDP_DROP.
+static __always_inline int put_message(struct xdp_md *ctx, struct buffer *buffer, __u64 at, __u64 out, int more, __u64 *sum)
 {
+	*sum = 0;
 	if (bpf_xdp_adjust_tail(ctx, more))
 		return XDP_PASS;
 	if (out < MIN_MESSAGE)
 		return XDP_DROP;
+	if (out <= BY_WORDS)
+		return store_words(ctx, at, buffer->b, out, sum) ? XDP_TX : XDP_DROP;
+	*sum = sum_message(buffer, out, 0);
 	filled(out, BUFFER - 1);
 	return bpf_xdp_store_bytes(ctx, at, buffer->b, out) ? XDP_DROP : XDP_TX;
 }
 
-// Completes the headers of IP and UDP, which have addresses and ports, for the first `out` octets of the buffer, a bound size; `tos` is
-// the class of the traffic. The frame has room for the longest headers.
-static __always_inline void seal(void *data, struct buffer *buffer, __u32 v6, __u64 out, __u8 tos)
+// Completes the headers of IP and UDP, which have addresses and ports, for a message of `out` octets whose words have this sum; `tos`
+// is the class of the traffic. The frame has room for the longest headers.
+static __always_inline void seal(void *data, __u32 v6, __u64 out, __u64 sum, __u8 tos)
 {
 	struct udphdr *udp;
-	__u64 sum = bpf_htonl(IPPROTO_UDP) + (__u64)bpf_htonl(sizeof(*udp) + out);
 	__u16 check;
 
+	sum += bpf_htonl(IPPROTO_UDP) + (__u64)bpf_htonl(sizeof(*udp) + out);
 	if (v6) {
 		struct ipv6hdr *ip = data + sizeof(struct ethhdr);
 
@@ -213,6 +207,7 @@ static __always_inline void seal(void *data, struct buffer *buffer, __u32 v6, __
 		udp = (void *)(ip + 1);
 	} else {
 		struct iphdr *ip = data + sizeof(struct ethhdr);
+		__u64 words = 0;
 
 		*(__u16 *)ip = bpf_htons(0x4500 | tos);
 		ip->tot_len = bpf_htons(sizeof(*ip) + sizeof(*udp) + out);
@@ -221,14 +216,16 @@ static __always_inline void seal(void *data, struct buffer *buffer, __u32 v6, __
 		ip->ttl = 64;
 		ip->protocol = IPPROTO_UDP;
 		ip->check = 0;
-		ip->check = fold(bpf_csum_diff(0, 0, (void *)ip, sizeof(*ip), 0));
+		for (int i = 0; i < 5; i++)
+			words += ((__u32 *)ip)[i];
+		ip->check = fold(words);
 		sum += (__u64)ip->saddr + ip->daddr;
 		udp = (void *)(ip + 1);
 	}
 	udp->len = bpf_htons(sizeof(*udp) + out);
 	udp->check = 0;
 	sum += (__u64)udp->source + udp->dest + udp->len;
-	check = fold(sum_message(buffer, out, fold(sum) ^ 0xffff));
+	check = fold(sum);
 	udp->check = check ? check : 0xffff;
 }
 
@@ -244,14 +241,14 @@ static __always_inline void swap_ports(struct udphdr *udp)
 // XDP_TX, XDP_PASS if there is no room for them behind the frame, which is then as it was, or XDP_DROP.
 static __always_inline int send_back(struct xdp_md *ctx, struct packet *p, struct buffer *buffer, __u64 out, __u8 tos)
 {
-	__u64 at = sizeof(struct ethhdr) + p->ip_len + sizeof(struct udphdr);
+	__u64 at = sizeof(struct ethhdr) + p->ip_len + sizeof(struct udphdr), sum;
 	struct ethhdr *eth;
 	__u8 mac[ETH_ALEN];
 	void *data;
 	int action;
 
 	bound(out);
-	action = put_message(ctx, buffer, at, out, (int)out - (int)p->len - (int)p->padding);
+	action = put_message(ctx, buffer, at, out, (int)out - (int)p->len - (int)p->padding, &sum);
 	if (action != XDP_TX)
 		return action;
 	data = (void *)(long)ctx->data;
@@ -276,6 +273,6 @@ static __always_inline int send_back(struct xdp_md *ctx, struct packet *p, struc
 		ip->daddr = from;
 		swap_ports((void *)(ip + 1));
 	}
-	seal(data, buffer, p->v6, out, tos);
+	seal(data, p->v6, out, sum, tos);
 	return XDP_TX;
 }

@@ -953,14 +953,14 @@ static __always_inline int hand_over(struct xdp_md *ctx, struct work *work, stru
 static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, struct buffer *buffer, __u64 out, struct way *w)
 {
 	__u64 ip_len = w->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
-	__u64 at = sizeof(struct ethhdr) + ip_len + sizeof(struct udphdr), size = ctx->data_end - ctx->data;
+	__u64 at = sizeof(struct ethhdr) + ip_len + sizeof(struct udphdr), size = ctx->data_end - ctx->data, sum;
 	struct ethhdr *eth;
 	struct udphdr *udp;
 	void *data;
 	int action;
 
 	bound(out);
-	action = put_message(ctx, buffer, at, out, (int)(at + out) - (int)size);
+	action = put_message(ctx, buffer, at, out, (int)(at + out) - (int)size, &sum);
 	if (action != XDP_TX)
 		return action;
 	data = (void *)(long)ctx->data;
@@ -978,7 +978,7 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, stru
 		udp = (void *)(ip + 1);
 		udp->source = w->from_port;
 		udp->dest = w->to_port;
-		seal(data, buffer, 1, out, w->tos);
+		seal(data, 1, out, sum, w->tos);
 	} else {
 		struct iphdr *ip = data + sizeof(*eth);
 
@@ -988,7 +988,7 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, stru
 		udp = (void *)(ip + 1);
 		udp->source = w->from_port;
 		udp->dest = w->to_port;
-		seal(data, buffer, 0, out, w->tos);
+		seal(data, 0, out, sum, w->tos);
 	}
 	return w->device == ctx->ingress_ifindex ? send_by_own(ctx, c) : bpf_redirect(w->device, 0);
 }

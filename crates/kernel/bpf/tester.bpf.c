@@ -401,12 +401,13 @@ static __always_inline __u64 cursor(struct generator *g, __u64 now)
 static __always_inline int copy_frame(struct xdp_md *ctx, struct config *c)
 {
 	__u32 len = c->frame_len;
+	__u64 sum = 0;
 
 	// Whatever became of the frame since it left the last time.
 	if (bpf_xdp_adjust_tail(ctx, -PADDING))
 		return 1;
 	len &= FRAME - 1;
-	return len < 64 || bpf_xdp_store_bytes(ctx, 0, c->frame, len);
+	return !store_words(ctx, 0, c->frame, len, &sum);
 }
 
 // Makes the frame the query of a listed question, but for what is its own, and adds what it has to the checksum of UDP; returns the
@@ -648,12 +649,6 @@ int generate(struct xdp_md *ctx)
 	return bpf_redirect(c->ifindex, 0);
 }
 
-// The first octets of a word.
-static __always_inline __u64 octets_mask(__u32 octets)
-{
-	return octets < 8 ? (1ULL << 8 * (octets & 7)) - 1 : ~0ULL;
-}
-
 // Returns whether the question in the buffer is a listed one, its name in letters of any case.
 __noinline int is_listed(struct scratch *s, __u32 number, __u32 len)
 {
@@ -674,7 +669,7 @@ __noinline int is_listed(struct scratch *s, __u32 number, __u32 len)
 		for (__u32 k = 0; k < CHUNK; k += 8) {
 			__u32 at = i * CHUNK + k, name = q->len - 4;
 			__u64 ours = *(__u64 *)(chunk->octets + k), theirs = *(__u64 *)(s->b + AT(HEADER + at));
-			__u64 all = octets_mask(at < q->len ? q->len - at : 0), folded = octets_mask(at < name ? name - at : 0);
+			__u64 all = first_octets(~0ULL, at < q->len ? q->len - at : 0), folded = first_octets(~0ULL, at < name ? name - at : 0);
 
 			// Type and class are numbers.
 			different |= (lower_word(ours) ^ lower_word(theirs)) & folded;
@@ -700,15 +695,14 @@ __noinline int is_of_namespace(struct scratch *s, struct config *c, __u32 addres
 	if (*(__u64 *)(s->b + HEADER) != low || *(__u64 *)(s->b + HEADER + 8) != high)
 		return 0;
 	for (__u32 i = 0; i < 272; i += 8) {
-		__u64 word;
+		__u64 ours, theirs;
 
 		if (i >= rest)
 			break;
-		word = lower_word(*(__u64 *)(s->b + AT(HEADER + LABEL + i))) ^
-		       lower_word(*(__u64 *)(c->frame + ((front + i) & (FRAME - 1))));
-		if (rest - i < 8)
-			word &= (1ULL << 8 * (rest - i & 7)) - 1;
-		different |= word;
+		ours = *(__u64 *)(c->frame + ((front + i) & (FRAME - 1)));
+		theirs = *(__u64 *)(s->b + AT(HEADER + LABEL + i));
+		if (ours != theirs)
+			different |= first_octets(lower_word(ours) ^ lower_word(theirs), rest - i);
 	}
 	return !different;
 }
@@ -866,6 +860,14 @@ static __always_inline int is_from_target(struct xdp_md *ctx, struct config *c, 
 	return 1;
 }
 
+// Copies a reply of `len` octets from the frame into the buffer; returns whether it has them, and they are not too many.
+static __always_inline int read_reply(struct xdp_md *ctx, struct scratch *s, __u64 at, __u64 len)
+{
+	if (len >= 8 && len <= BY_WORDS)
+		return load_words(ctx, at, s->b, len);
+	return len >= 2 && len <= MAX_MESSAGE && !bpf_xdp_load_bytes(ctx, at, s->b, len);
+}
+
 // Counts a reply in time, or hands it to user space; 1 if there was no room for it.
 static __always_inline int judge(struct config *c, struct counts *n, struct scratch *s, __u64 due, __u64 sent, __u32 key, __u32 len)
 {
@@ -928,7 +930,7 @@ int check(struct xdp_md *ctx)
 	}
 	len = bpf_ntohs(udp->len) - sizeof(*udp);
 	at = ETH_HLEN + (c->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + sizeof(*udp);
-	if (len < 2 || len > MAX_MESSAGE || bpf_xdp_load_bytes(ctx, at, s->b, len)) {
+	if (!read_reply(ctx, s, at, len)) {
 		n->unexpected++;
 		return XDP_DROP;
 	}
