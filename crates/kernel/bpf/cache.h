@@ -491,7 +491,7 @@ struct ends {
 	struct place to;
 };
 
-// Reads the addresses and ports of a frame that `read_frame` has read; returns 0 for one of a host itself.
+// Reads the addresses and ports of a frame that `read_frame` has read; returns 0 if it has no room for them.
 static __always_inline struct udphdr *read_ends(struct xdp_md *ctx, struct packet *p, struct ends *ends)
 {
 	void *data = (void *)(long)ctx->data;
@@ -503,9 +503,6 @@ static __always_inline struct udphdr *read_ends(struct xdp_md *ctx, struct packe
 	if (p->v6) {
 		struct ipv6hdr *ip = data + sizeof(struct ethhdr);
 
-		// Unspecified, loopback, and IPv4 mapped to IPv6.
-		if (!ip->saddr.in6_u.u6_addr32[0] && !ip->saddr.in6_u.u6_addr32[1])
-			return 0;
 		__builtin_memcpy(ends->to.address, &ip->daddr, 16);
 		__builtin_memcpy(ends->from.address, &ip->saddr, 16);
 	} else {

@@ -5,9 +5,9 @@
 //
 //   frame ──read_frame──> struct packet ──read_message──> buffer ──(the program)──> buffer ──send_back──> XDP_TX
 //
-// A frame is read if it goes to one host over IPv4 or IPv6, without options, extension headers and fragments, and its lengths
-// agree. The checksum of UDP is not checked: on a virtual link it is not filled in, and a network card only marks a wrong one,
-// where no program sees it.
+// A frame is read if it goes from one host to one host over IPv4 or IPv6, without options, extension headers and fragments, and
+// its lengths and the checksum of the header of IPv4 agree: the system's own checks, before a socket gets a datagram. The checksum of
+// UDP is not checked: on a virtual link it is not filled in, and a network card only marks a wrong one, where no program sees it.
 #pragma once
 
 #include "dns.h"
@@ -110,6 +110,15 @@ static __always_inline struct udphdr *udp_of(struct xdp_md *ctx, struct packet *
 	return (void *)(udp + 1) > end ? 0 : udp;
 }
 
+// Returns whether an IPv4 address, as on the wire, can be that of a host elsewhere: neither of this network (0/8), nor loopback,
+// nor multicast and above.
+static __always_inline int is_host(__u32 address)
+{
+	__u32 first = bpf_ntohl(address) >> 24;
+
+	return first && first != 127 && first < 224;
+}
+
 // Reads the headers of Ethernet and IP; returns 0 for a frame that is not one with a whole datagram of UDP to one host. The
 // first octets of the frame are then those of the longest headers.
 static __always_inline int read_frame(struct xdp_md *ctx, struct packet *p)
@@ -119,8 +128,8 @@ static __always_inline int read_frame(struct xdp_md *ctx, struct packet *p)
 
 	if (data + sizeof(*eth) + sizeof(struct ipv6hdr) > end)
 		return 0;
-	// Neither broadcast nor multicast.
-	if (eth->h_dest[0] & 1)
+	// Neither to nor from broadcast and multicast.
+	if ((eth->h_dest[0] | eth->h_source[0]) & 1)
 		return 0;
 	p->v6 = eth->h_proto == bpf_htons(ETH_P_IPV6);
 	if (p->v6) {
@@ -128,14 +137,20 @@ static __always_inline int read_frame(struct xdp_md *ctx, struct packet *p)
 
 		if (ip->version != 6 || ip->nexthdr != IPPROTO_UDP)
 			return 0;
+		// Unspecified, loopback, IPv4 mapped to IPv6; multicast.
+		if (!(ip->saddr.in6_u.u6_addr32[0] | ip->saddr.in6_u.u6_addr32[1]) || ip->saddr.in6_u.u6_addr8[0] == 0xff)
+			return 0;
 		p->len = bpf_ntohs(ip->payload_len);
 		p->ip_len = sizeof(*ip);
 	} else {
 		struct iphdr *ip = data + sizeof(*eth);
+		__u32 *words = (void *)ip;
 
 		if (eth->h_proto != bpf_htons(ETH_P_IP) || ip->ihl != 5 || ip->version != 4 || ip->protocol != IPPROTO_UDP)
 			return 0;
 		if (ip->frag_off & bpf_htons(0x3fff))
+			return 0;
+		if (!is_host(ip->saddr) || fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]))
 			return 0;
 		p->len = bpf_ntohs(ip->tot_len) - sizeof(*ip);
 		p->ip_len = sizeof(*ip);

@@ -7,7 +7,7 @@ use kernel::{KernelAuth, Listen};
 use wire::Namespace;
 use wire::name::MAX_NAME;
 
-use crate::kit::{ETHERNET, Random, SERVER, loaded, message, queries};
+use crate::kit::{ETHERNET, Random, SERVER, loaded, message, queries, seal};
 
 /// A query, and whether the program has to answer it.
 pub(crate) struct Case {
@@ -211,12 +211,22 @@ fn frames_of_others_are_passed_up() {
     let changed = |at: usize, octets: &[u8]| {
         let mut frame = v4.clone();
         frame[at..at + octets.len()].copy_from_slice(octets);
+        seal(&mut frame);
         frame
     };
+    let from = |address: [u8; 4]| changed(ETHERNET + 12, &address);
+    let mut damaged = v4.clone();
+    damaged[ETHERNET + 10] ^= 1;
     let ip = ETHERNET;
     let udp = ETHERNET + 20;
     for (what, frame) in [
         ("multicast", changed(0, &[1, 0, 0x5e])),
+        ("a sender that is multicast", changed(6, &[0xff])),
+        ("a damaged header", damaged),
+        ("this network as sender", from([0, 0, 0, 7])),
+        ("the loopback as sender", from([127, 0, 0, 1])),
+        ("a group as sender", from([224, 0, 0, 1])),
+        ("everyone as sender", from([255; 4])),
         ("another protocol", changed(12, &[0x88, 0xa8])),
         ("options of IP", changed(ip, &[0x46])),
         ("a fragment", changed(ip + 6, &[0x20, 0])),
@@ -230,5 +240,32 @@ fn frames_of_others_are_passed_up() {
         ("more padding than a frame has", [v4.clone(), vec![0; 80]].concat()),
     ] {
         assert!(!answers(&frame), "{what}");
+    }
+    assert!(answers(&changed(ip + 1, &[0xb8])), "another class of traffic, with its checksum");
+}
+
+#[test]
+fn senders_that_are_no_hosts_are_passed_up_over_ipv6_too() {
+    let config = configs().swap_remove(0);
+    let listen = Listen::new(&server()).expect("one address of each family");
+    let Some(mut kernel) = loaded(KernelAuth::load(&config, &listen)) else { return };
+    let zones = zones(&config);
+    let mut random = Random::new(9);
+    let frame = loop {
+        let case = random.query(&config, &zones);
+        let frame = random.frame(&case.message);
+        if case.plain && frame[12] == 0x86 {
+            break frame;
+        }
+    };
+    let mut is_answered = |from: &str| {
+        let mut frame = frame.clone();
+        let from: std::net::Ipv6Addr = from.parse().expect(from);
+        frame[ETHERNET + 8..][..16].copy_from_slice(&from.octets());
+        kernel.run(&frame, &mut [0; 2_048]).expect("runs").is_some()
+    };
+    assert!(is_answered("2001:db8::1") && is_answered("fe80::1") && is_answered("64:ff9b::1"));
+    for from in ["::", "::1", "::ffff:10.0.0.1", "ff02::1"] {
+        assert!(!is_answered(from), "{from}");
     }
 }

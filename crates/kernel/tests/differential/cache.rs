@@ -11,7 +11,7 @@ use wire::message::{HEADER, question_end};
 use wire::{Name, Namespace, Qclass, Qtype, Query, QueryTemplate};
 
 use crate::auth::server;
-use crate::kit::{CLIENT4, CLIENT6, Random, loaded, message, queries};
+use crate::kit::{CLIENT4, CLIENT6, Random, loaded, message, queries, seal};
 
 /// Generation of the answers that are given.
 const GENERATION: u64 = 5;
@@ -286,6 +286,7 @@ pub(crate) fn set_client(random: &mut Random, frame: &mut [u8]) -> IpAddr {
         let other: [u8; 4] = [10, 7, random.below(9) as u8, 9];
         let address = [CLIENT4, other, [192, 0, 2, 1]][[0, 0, 1, 2][random.below(4) as usize]];
         frame[26..30].copy_from_slice(&address);
+        seal(frame);
         IpAddr::from(address)
     }
 }
@@ -421,6 +422,7 @@ fn replies_are_limited_by_network_and_by_answer() {
     let from = |last: [u8; 2]| {
         let mut frame = other.clone();
         frame[28..30].copy_from_slice(&last);
+        seal(&mut frame);
         frame
     };
     assert!((0..3).any(|_| run(&mut model, &from([0, 200])) != Some(false)));

@@ -10,7 +10,7 @@ use kernel::{KernelAuth, Listen};
 
 use crate::auth::{configs, server, zones};
 use crate::cache::{Model, set_client};
-use crate::kit::{Random, loaded, message};
+use crate::kit::{Random, is_of_host, loaded, message, seal};
 use crate::resolver;
 
 /// Environment variable with the number of seconds for each program, and that number without it.
@@ -28,7 +28,7 @@ fn time() -> Duration {
     Duration::from_secs(seconds.unwrap_or(SECONDS))
 }
 
-/// Changes a frame: any octets, its length, bits of its headers; or makes a random one.
+/// Changes a frame: any octets, its length, bits of its headers, mostly with the right checksum of IPv4; or makes a random one.
 pub(crate) fn change(random: &mut Random, frame: &mut Vec<u8>) {
     if random.one_in(20) {
         let len = LENGTHS.start + random.below(LENGTHS.end - LENGTHS.start);
@@ -51,6 +51,10 @@ pub(crate) fn change(random: &mut Random, frame: &mut Vec<u8>) {
         }
         frame.resize(frame.len().max(LENGTHS.start as usize), 0);
     }
+    // With a wrong checksum a changed header gets no further.
+    if !random.one_in(4) {
+        seal(frame);
+    }
 }
 
 /// The sender of a frame, and its message, as another parser reads them; only if it is a whole query to the server.
@@ -71,8 +75,8 @@ fn read(frame: &[u8]) -> Option<(IpAddr, Vec<u8>)> {
     let Some(TransportSlice::Udp(udp)) = packet.transport else { return None };
     let is_server =
         server().iter().any(|own| own.ip() == to && own.port() == udp.destination_port());
-    let unicast = frame[0] & 1 == 0;
-    (is_server && unicast && udp.source_port() != 0).then(|| (from, udp.payload().to_vec()))
+    let is_taken = is_server && is_of_host(frame, from) && udp.source_port() != 0;
+    is_taken.then(|| (from, udp.payload().to_vec()))
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Random messages and frames, and the reading of replies.
 
+use std::net::IpAddr;
+
 use kernel::KernelError;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -104,8 +106,32 @@ impl Random {
         frame.extend_from_slice(message);
         // A short frame is filled up.
         frame.resize(frame.len().max(60), 0);
+        seal(&mut frame);
         frame
     }
+}
+
+/// Sets the checksum of a header of IPv4 without options.
+pub(crate) fn seal(frame: &mut [u8]) {
+    if let [_, _, _, _, _, _, _, _, _, _, _, _, 8, 0, header @ ..] = frame
+        && header.len() >= 20
+    {
+        header[10..12].fill(0);
+        let checksum = !sum(&[&header[..20]]);
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// Returns whether a frame is one that the system gives to sockets, as far as its addresses and its header of IPv4 say.
+pub(crate) fn is_of_host(frame: &[u8], from: IpAddr) -> bool {
+    let is_elsewhere = match from {
+        IpAddr::V4(from) => {
+            sum(&[&frame[ETHERNET..][..20]]) == 0xffff
+                && !matches!(from.octets()[0], 0 | 127 | 224..)
+        }
+        IpAddr::V6(from) => from.octets()[..8] != [0; 8] && !from.is_multicast(),
+    };
+    is_elsewhere && (frame[0] | frame[6]) & 1 == 0
 }
 
 /// Adds words of 16 bits as the checksums of the Internet do.

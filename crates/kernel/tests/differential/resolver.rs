@@ -16,7 +16,7 @@ use wire::{Name, Qtype, Query};
 
 use crate::auth::server;
 use crate::fuzz::change;
-use crate::kit::{ETHERNET, Random, loaded, message, queries};
+use crate::kit::{ETHERNET, Random, is_of_host, loaded, message, queries, seal};
 
 const GENERATION: u64 = 3;
 /// The prefix, and where it has the IPv4 address.
@@ -362,7 +362,7 @@ fn read(frame: &[u8]) -> Option<Datagram> {
         _ => return None,
     };
     let Some(TransportSlice::Udp(udp)) = packet.transport else { return None };
-    Some(Datagram {
+    is_of_host(frame, from).then(|| Datagram {
         from: SocketAddr::new(from, udp.source_port()),
         to: SocketAddr::new(to, udp.destination_port()),
         message: udp.payload().to_vec(),
@@ -398,6 +398,7 @@ fn frame(from: IpAddr, to: IpAddr, ports: [u16; 2], message: &[u8], other: bool)
     frame.extend_from_slice(&[0x12, 0x34]);
     frame.extend_from_slice(message);
     frame.resize(frame.len().max(60), 0);
+    seal(&mut frame);
     frame
 }
 
