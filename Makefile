@@ -83,7 +83,7 @@ cluster: cluster-packages ## build dnsdyno-cluster for many hosts (target/releas
 # `several_testers` is a test of cli: with it comes the program dnsdyno, which starts jobs.
 cluster-test:
 	$(CARGO) clippy --workspace --all-targets --locked --features cluster/mpi -- -D warnings
-	$(CARGO) test --workspace --locked --features cluster/mpi --test mpi --test several_testers
+	$(CARGO) test --workspace --locked --features cluster/mpi --test mpi --test mpi_run --test several_testers
 
 cluster-packages:
 	scripts/install-packages $(CLUSTER_PACKAGES)

@@ -162,7 +162,7 @@ pub fn conduct(words: Vec<OsString>, testers: &mut dyn Testers) -> ExitCode {
         Command::Load(args) => load::run(*args, Some(testers)),
         Command::Search(args) => search::run(*args, Some(testers)),
         _ => Err(Failure::input(anyhow::anyhow!(
-            "several Testers run `load` and `search`; start the other commands as dnsdyno, without mpirun"
+            "several Testers run `load`, `search` and `run`; start the other commands as dnsdyno, without mpirun"
         ))),
     })
 }

@@ -1,6 +1,7 @@
 //! `dnsdyno-cluster`: a command of dnsdyno, its trials on all hosts of an Open MPI job. Rank 0 conducts, the others are Testers.
 
 mod ranks;
+mod run;
 mod under_way;
 
 use std::ffi::OsString;
@@ -21,11 +22,12 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const USAGE: &str = "dnsdyno-cluster runs a command of dnsdyno on all hosts of an Open MPI job:
 
-    mpirun --hostfile hosts --map-by node --bind-to none dnsdyno-cluster [--least N] load|search ARGUMENTS
-    dnsdyno load|search --hosts FILE ARGUMENTS      (starts mpirun itself, with `dnsdyno-cluster serve`)
+    mpirun --hostfile ranks --map-by node --bind-to none dnsdyno-cluster [--least N] load|search|run ARGUMENTS
+    dnsdyno load|search|run --hosts FILE ARGUMENTS      (starts mpirun itself, with `dnsdyno-cluster serve`)
 
 The first rank conducts and sends nothing; each other one is a Tester that sends a slice of every load. With `--least N` trials go on
-with N Testers if others are lost. `dnsdyno load --help` has the arguments; docs/cluster.md has the rest.";
+with N Testers if others are lost. `run` starts the program `dnsdyno` on the first rank's host; the hosts of the server and of the
+AuthDNS are in its `--hosts FILE`. `dnsdyno load --help` has the arguments; docs/cluster.md has the rest.";
 
 /// Variables of which a job of Open MPI, or of another starter that speaks PMI, sets one.
 const OF_A_JOB: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"];
@@ -73,7 +75,13 @@ fn main() -> ExitCode {
         // A rank that exits with another code ends the whole job.
         return link.close(ExitCode::SUCCESS, true);
     }
+    let testers = link.size() - 1;
     let conductor = Conductor::gather(link, VERSION, &cli::command_line(), limits);
+    if words.get(1).is_some_and(|word| word == "run") {
+        let (conductor, code) = run::conduct(conductor, &words, testers);
+        let complete = conductor.lost().next().is_none();
+        return conductor.end().close(code, complete);
+    }
     if words.get(1).is_some_and(|word| word == "serve") {
         let input = BufReader::new(std::io::stdin());
         let conductor =

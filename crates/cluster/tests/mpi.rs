@@ -1,28 +1,23 @@
 //! Jobs of Open MPI, by a real mpirun: on this host, and on network namespaces as hosts.
 
+#[path = "kit/authdns.rs"]
+mod authdns;
 mod kit;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::{Mutex, MutexGuard};
 
 use assert_cmd::cargo::cargo_bin;
+use authdns::AuthDns;
 use kit::{
-    AuthDns, Hosts, address, find, has_mpi, load, mpirun, rank, ranks, signal, soon, start, told,
-    trial,
+    Hosts, address, dnsdyno, has_mpi, load, mpirun, rank, ranks, signal, soon, start, told, trial,
+    turn, with_two,
 };
 use lab::CpuList;
 use measure::Nanos;
 use record::{Run, Trial};
-
-/// One job at a time: each wants the cores.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
 
 /// Starts an AuthDNS on this host.
 fn auth() -> AuthDns {
@@ -244,25 +239,6 @@ fn by_dnsdyno(hosts: &Hosts, auth: &AuthDns, seconds: u32) -> Command {
     with_two(hosts, command, "")
 }
 
-/// dnsdyno on the first host.
-fn dnsdyno(hosts: &Hosts) -> Command {
-    let program = cargo_bin("dnsdyno");
-    assert!(program.exists(), "build it first: cargo build -p cli");
-    hosts.on(1, program.to_str().expect("UTF-8"))
-}
-
-/// Lets a command of dnsdyno run on the hosts 2 and 3, and with `more` lines in their file.
-fn with_two(hosts: &Hosts, mut command: Command, more: &str) -> Command {
-    let file = hosts.dir.path().join("hosts");
-    let text = format!("# two Testers\ntester {}\ntester {}\n{more}", address(2), address(3));
-    std::fs::write(&file, text).expect("writes");
-    let mpirun = format!("mpirun {}", hosts.options().join(" "));
-    command.arg("--hosts").arg(&file).args(["--mpirun", &mpirun]);
-    command.arg("--cluster").arg(cargo_bin("dnsdyno-cluster"));
-    command.env("DNSDYNO_STORE", hosts.dir.path().join("runs.db"));
-    command
-}
-
 #[test]
 fn a_search_goes_on_without_a_rank_that_was_killed() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
@@ -435,131 +411,5 @@ fn two_testers_arrive_as_one() {
         merged.start_spread_us, merged.start_bound_us
     );
     show_gaps(&one, &two);
-    hosts.nothing_is_left();
-}
-
-/// The short form of RFC 8219's experiment by dnsdyno on the first host; the next ones are two Testers, an AuthDNS, the server and
-/// another AuthDNS.
-fn short_form(hosts: &Hosts) -> Command {
-    let dir = hosts.dir.path();
-    // At rates that all hosts together can do on a small machine.
-    let experiment = dir.join("dns64-rfc8219.toml");
-    let text = lab::built_in::experiment("dns64-rfc8219").expect("an experiment");
-    let text = text.replace("\"8k\"", "\"1k\"").replace("\"10k\"", "\"1k\"");
-    std::fs::write(&experiment, text.replace("\"500k\"", "\"2k\"")).expect("writes");
-    let mut command = dnsdyno(hosts);
-    command.arg("run").arg(&experiment);
-    command.args(["--quick", "--servers", "unbound", "--wait", "--plain"]);
-    command.arg("--ssh").arg(hosts.agent()).arg("--json").arg(kit::json(dir));
-    with_two(hosts, command, &roles())
-}
-
-/// The other hosts of the short form in the file of hosts.
-fn roles() -> String {
-    let [auth, dut, other] = [4, 5, 6].map(address);
-    format!("auth root@{auth} {auth}\nauth root@{other} {other}\ndut root@{dut} {dut}\n")
-}
-
-#[test]
-fn a_run_that_is_killed_or_interrupted_leaves_nothing_on_any_host() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
-    if find("unbound").is_none() {
-        return skip::because("there is no unbound");
-    }
-    for name in ["KILL", "INT"] {
-        let Some(hosts) = Hosts::make(6) else { return };
-        let mut child = start(short_form(&hosts));
-        let sent = || [4, 6].iter().all(|host| hosts.datagrams(*host) > 1_000).then_some(());
-        soon("the Testers send to both AuthDNS", sent);
-        signal(child.id(), name);
-        assert!(!child.wait().expect("ends").success(), "{name}");
-        hosts.nothing_is_left();
-        if name == "INT" {
-            goes_on(&hosts);
-        }
-    }
-}
-
-/// Lets the interrupted short form go on, which ends with both its cells.
-fn goes_on(hosts: &Hosts) {
-    let mut command = dnsdyno(hosts);
-    command.args(["run", "--resume", "last", "--wait", "--plain"]);
-    command.arg("--ssh").arg(hosts.agent()).arg("--json").arg(kit::json(hosts.dir.path()));
-    let mut command = with_two(hosts, command, &roles());
-    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
-    let run: Run = record::read(&kit::json(hosts.dir.path()))
-        .unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
-    assert_eq!(run.results.len(), 2, "{}", told(&output));
-    for cell in &run.results {
-        assert!(!cell.trials.is_empty(), "{}", told(&output));
-        cell.trials.iter().for_each(|one| check_parts(&one.trial, &["authdns", "dut"]));
-    }
-    hosts.nothing_is_left();
-}
-
-/// Checks a trial of the short form: it is that of both Testers, and the agents saw the hosts of `roles`.
-fn check_parts(trial: &Trial, roles: &[&str]) {
-    let merged = trial.merged.as_ref().unwrap_or_else(|| panic!("{trial:?}"));
-    let names: Vec<&str> = merged.parts.iter().map(|part| part.name.as_str()).collect();
-    assert!(names.len() == 2 && names[0].starts_with("rank 1 (host host2, "), "{names:?}");
-    assert!(names[1].starts_with("rank 2 (host host3, "), "{names:?}");
-    for role in roles {
-        let cpu = trial.cpu.get(*role).unwrap_or_else(|| panic!("{role}: {:?}", trial.cpu));
-        assert!(!cpu.cpus.is_empty(), "{role}: {cpu:?}");
-    }
-}
-
-/// The numbers of queries that the two AuthDNS had, which are at least the valid answers.
-fn shares(trial: &Trial) -> [u64; 2] {
-    let names: Vec<&str> = trial.authdns.iter().map(|one| one.host.as_str()).collect();
-    assert_eq!(names, [4, 6].map(|host| format!("root@{}", address(host))), "{trial:?}");
-    let shares = [0, 1].map(|number| trial.authdns[number].queries.expect("it told"));
-    assert!(shares[0] + shares[1] >= trial.valid, "{shares:?} of {}", trial.valid);
-    shares
-}
-
-#[test]
-fn the_short_form_of_rfc_8219_runs_on_five_hosts() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
-    if find("unbound").is_none() {
-        return skip::because("there is no unbound");
-    }
-    // One more: it conducts.
-    let Some(hosts) = Hosts::make(6) else { return };
-    let dir = hosts.dir.path();
-    let mut command = short_form(&hosts);
-    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
-    let run: Run =
-        record::read(&kit::json(dir)).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
-    assert_eq!((run.results.len(), run.plan.choices.testers), (2, Some(2)), "{}", told(&output));
-    // The self-test is of both Testers and the AuthDNS, and each trial of all hosts.
-    let tests = run.results.iter().filter_map(|cell| cell.certificate.as_ref());
-    let tests: Vec<&Trial> = tests.flat_map(|c| c.trials.iter().map(|one| &one.trial)).collect();
-    assert!(!tests.is_empty(), "{}", told(&output));
-    tests.iter().for_each(|trial| check_parts(trial, &["authdns"]));
-    assert!(tests.iter().all(|trial| shares(trial).iter().all(|queries| *queries > 0)));
-    for cell in &run.results {
-        let of_cell = cell.trials.iter().map(|one| shares(&one.trial));
-        let [first, second] = of_cell.fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
-        assert!(first > 0 && second > 0, "{first} and {second} queries: {}", told(&output));
-        assert!(!cell.trials.is_empty(), "{}", told(&output));
-        cell.trials.iter().for_each(|one| check_parts(&one.trial, &["authdns", "dut"]));
-        let notes = cell.notes.join(" ");
-        assert!(notes.contains("sent by 2 Testers together"), "{notes}: {}", told(&output));
-    }
-    let table = String::from_utf8_lossy(&output.stdout).into_owned();
-    println!("{table}");
-    let other = format!("AuthDNS: root@{}: ", address(6));
-    for part in ["Capacity", "unbound", "SHORTENED", "Testers: rank 2 (host host3, ", &other] {
-        assert!(table.contains(part), "{part}: {table}{}", told(&output));
-    }
-    let page = dir.join("page.html");
-    let mut report = Command::new(cargo_bin("dnsdyno"));
-    report.args(["report", "last", "--output"]).arg(&page);
-    let report = report.env("DNSDYNO_STORE", dir.join("runs.db")).output().expect("starts");
-    assert!(report.status.success(), "{}", told(&report));
-    let page = std::fs::read_to_string(page).expect("a page");
-    assert!(page.contains("The Testers") && page.contains("rank 1 (host host2, "), "a section");
-    assert!(page.contains("The AuthDNS") && page.contains(&address(6)), "a section");
     hosts.nothing_is_left();
 }

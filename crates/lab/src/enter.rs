@@ -42,6 +42,8 @@ const INSIDE: &str = "DNSDYNO_LAB_PARENT_FD";
 pub(crate) const LINES: &str = "DNSDYNO_LAB_AGENTS";
 /// Environment variable of the inner process: the pipes to a job of Testers.
 pub(crate) const JOB: &str = "DNSDYNO_LAB_JOB";
+/// Environment variable of a run that was started by a rank of a job: the pipes to that job, and the number of its Testers.
+pub(crate) const GIVEN_JOB: &str = "DNSDYNO_JOB";
 
 /// Returns the numbers of the signals that end a command cleanly: SIGINT, SIGTERM and SIGHUP, without those that the caller of
 /// this process ignores (nohup).
@@ -203,7 +205,7 @@ pub(crate) fn program() -> PathBuf {
 
 /// Removes the variables of the inner process from a child's environment, so that a child can enter a lab itself.
 pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
-    command.env_remove(INSIDE).env_remove(LINES).env_remove(JOB)
+    command.env_remove(INSIDE).env_remove(LINES).env_remove(JOB).env_remove(GIVEN_JOB)
 }
 
 fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterError> {
@@ -255,7 +257,7 @@ fn wait_for(mut child: Child, signals: &mut Signals) -> Result<u8, EnterError> {
 }
 
 /// Returns the exit code as a shell reports it: 128 plus the signal's number for a killed process.
-fn exit_code(status: ExitStatus) -> u8 {
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).unwrap_or(1)
 }

@@ -3,8 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
-use std::process::{ChildStdin, ChildStdout};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::close;
@@ -18,14 +17,14 @@ pub(crate) struct Pipes {
 }
 
 impl Pipes {
-    /// Lets the next process that is started inherit the pipes of a child.
+    /// Lets the next process that is started inherit two pipes.
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub(crate) fn pass(input: &ChildStdin, output: &ChildStdout) -> io::Result<Self> {
+    pub(crate) fn pass(input: &impl AsFd, output: &impl AsFd) -> io::Result<Self> {
         fcntl(input, FcntlArg::F_SETFD(FdFlag::empty()))?;
         fcntl(output, FcntlArg::F_SETFD(FdFlag::empty()))?;
-        Ok(Pipes { input: input.as_raw_fd(), output: output.as_raw_fd() })
+        Ok(Pipes { input: input.as_fd().as_raw_fd(), output: output.as_fd().as_raw_fd() })
     }
 
     /// Opens the inherited pipes. Bare numbers would be inherited by every process of the lab too, so they are opened again.

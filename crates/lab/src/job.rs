@@ -6,16 +6,19 @@
 //! ```
 //!
 //! The job ends when its standard input does, so nothing of it outlives this process. A run in the lab has its job started by the
-//! process outside, as the user, and inherits the pipes.
+//! process outside, as the user, and inherits the pipes. Of a job that the user has started, rank 0 starts the run ([`given`]).
 
+pub mod given;
 mod hosts;
 mod message;
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +28,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 use record::{TesterCount, Trial, TrialRequest};
 
-use crate::enter::JOB;
+use crate::enter::{GIVEN_JOB, JOB};
 use crate::handover::Pipes;
 
 pub use hosts::{BadHosts, Hosts, MOST_AUTHDNS, PartHost};
@@ -84,6 +87,9 @@ pub enum JobError {
         /// Version of this program.
         wanted: String,
     },
+    /// The variable of a run that a job has started is set, and is none.
+    #[error("{GIVEN_JOB} is set, but no job has started this process: unset it")]
+    NotGiven,
     /// The user interrupted the wait.
     #[error("interrupted")]
     Interrupted,
@@ -122,9 +128,10 @@ pub enum Progress {
 #[derive(Debug)]
 pub struct JobLine {
     // They end before the starter is waited for.
-    asks: ChildStdin,
-    answers: ChildStdout,
-    starter: Starter,
+    asks: File,
+    answers: File,
+    /// Absent if another process has started the job.
+    starter: Option<Starter>,
 }
 
 /// The starter's process; when it is dropped, its standard input must be closed already.
@@ -135,7 +142,7 @@ struct Starter(Child);
 pub struct Job {
     // It ends before the starter is waited for, whose answers are read on meanwhile.
     asks: Box<dyn Write + Send>,
-    /// Absent if the process outside of the lab has it.
+    /// Absent if another process has it: that outside of the lab, or the one that has started this job.
     starter: Option<Starter>,
     answers: Receiver<String>,
     /// Whether it may still answer to a trial that was given up.
@@ -178,8 +185,9 @@ impl JobLine {
             .spawn()
             .map_err(|source| JobError::Start { starter: words[0].clone(), source })?;
         let pipes = child.stdin.take().zip(child.stdout.take());
-        let starter = Starter(child);
+        let starter = Some(Starter(child));
         let (asks, answers) = pipes.ok_or(JobError::Gone)?;
+        let (asks, answers) = (OwnedFd::from(asks).into(), OwnedFd::from(answers).into());
         Ok(JobLine { asks, answers, starter })
     }
 
@@ -224,7 +232,7 @@ impl Job {
     /// If it cannot be started.
     pub fn start(plan: &JobPlan, version: &str) -> Result<Self, JobError> {
         let JobLine { asks, answers, starter } = JobLine::open(plan)?;
-        let job = Self::with(asks, answers, Some(starter));
+        let job = Self::with(asks, answers, starter);
         job.wait_until_ready(version, &AtomicBool::new(false))?;
         Ok(job)
     }
@@ -422,7 +430,7 @@ mod tests {
     fn an_interrupted_start_is_not_waited_for() {
         let JobLine { asks, answers, starter } =
             JobLine::open(&plan("cat >/dev/null")).expect("starts");
-        let job = Job::with(asks, answers, Some(starter));
+        let job = Job::with(asks, answers, starter);
         let error = job.wait_until_ready("1", &AtomicBool::new(true)).expect_err("interrupted");
         assert!(matches!(error, JobError::Interrupted), "{error}");
     }

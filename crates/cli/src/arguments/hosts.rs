@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use lab::job::{Job, JobError, JobPlan, Progress};
+use lab::job::{Hosts, Job, JobError, JobPlan, Progress, given};
 use load::Live;
 use measure::Nanos;
 use record::{Trial, TrialRequest};
@@ -25,7 +25,7 @@ const PROGRAM: &str = "dnsdyno-cluster";
 pub(crate) struct HostsArgs {
     /// Run on the Testers of this file, as one: `tester HOST` on a line for each, and `conductor HOST` unless that is this host; by Open MPI
     /// and `dnsdyno-cluster`, which is at the same path on all hosts. For `run` also `dut [USER@]HOST IP,...`, and `auth [USER@]HOST IP,...`
-    /// for each AuthDNS: see --dut and --auth
+    /// for each AuthDNS: see --dut and --auth. In a job of your own, `mpirun ... dnsdyno-cluster run`, its ranks are the Testers, and need no line
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// Go on with so many Testers if others are lost [default: all]
@@ -39,8 +39,19 @@ pub(crate) struct HostsArgs {
     cluster: Option<String>,
 }
 
+/// Testers of a run that are on other hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct RunTesters {
+    /// Hosts that the file names; none without a file.
+    pub(crate) hosts: Hosts,
+    /// Number of Testers.
+    pub(crate) count: usize,
+    /// Their job, which is to be started; absent if it has started this process.
+    pub(crate) job: Option<JobPlan>,
+}
+
 impl HostsArgs {
-    /// Returns whether other hosts are the Testers.
+    /// Returns whether the file of hosts is given.
     pub(crate) fn is_given(&self) -> bool {
         self.hosts.is_some()
     }
@@ -59,13 +70,32 @@ impl HostsArgs {
         Ok(Some(JobTesters(job)))
     }
 
+    /// Returns the Testers of a run if they are on other hosts: those of the job that has started this process, or of one to start.
+    pub(crate) fn of_run(&self) -> Result<Option<RunTesters>, Failure> {
+        let Some(count) = given::testers().map_err(Failure::run)? else {
+            let plan = self.plan()?;
+            return Ok(plan.map(|plan| RunTesters {
+                hosts: plan.hosts.clone(),
+                count: plan.hosts.testers.len(),
+                job: Some(plan),
+            }));
+        };
+        if count == 0 {
+            let why = "the job has no Tester: start it with two ranks or more (`mpirun -np 2`)";
+            return Err(Failure::input(anyhow!(why)));
+        }
+        if self.least.is_some() || self.mpirun.is_some() || self.cluster.is_some() {
+            let why = "--mpirun, --cluster and --least are for a job that `dnsdyno` starts; this one runs: leave them out, or write \
+                       `dnsdyno-cluster --least N run ...`";
+            return Err(Failure::input(anyhow!(why)));
+        }
+        let hosts = self.read(Some(count))?.unwrap_or_default();
+        Ok(Some(RunTesters { hosts, count, job: None }))
+    }
+
     /// Returns the job of the Testers, which is not started yet, if there are any.
-    pub(crate) fn plan(&self) -> Result<Option<JobPlan>, Failure> {
-        let Some(file) = &self.hosts else { return Ok(None) };
-        let name = file.display();
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"));
-        let hosts = text.map_err(Failure::BadInput)?.parse();
-        let hosts = hosts.map_err(|why| Failure::input(anyhow!("{name}: {why}")))?;
+    fn plan(&self) -> Result<Option<JobPlan>, Failure> {
+        let Some(hosts) = self.read(None)? else { return Ok(None) };
         let beside = || {
             let own = std::env::current_exe().ok()?;
             Some(own.with_file_name(PROGRAM)).filter(|path| path.exists())
@@ -82,6 +112,16 @@ impl HostsArgs {
             return Err(Failure::input(anyhow!("--mpirun: it is empty")));
         }
         Ok(Some(plan))
+    }
+
+    /// Reads the file of hosts, if one is given; `running` is the number of Testers of a job that runs already.
+    fn read(&self, running: Option<usize>) -> Result<Option<Hosts>, Failure> {
+        let Some(file) = &self.hosts else { return Ok(None) };
+        let name = file.display();
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"));
+        let hosts = text.map_err(Failure::BadInput)?.parse::<Hosts>();
+        let checked = hosts.and_then(|hosts| hosts.check_testers(running).map(|()| hosts));
+        checked.map(Some).map_err(|why| Failure::input(anyhow!("{name}: {why}")))
     }
 }
 

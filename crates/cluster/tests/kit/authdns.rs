@@ -66,7 +66,7 @@ impl AuthDns {
     pub(crate) fn wait_for(&self, queries: u64) {
         let wanted = self.queries.load(Ordering::Relaxed) + queries;
         let enough = || (self.queries.load(Ordering::Relaxed) >= wanted).then_some(());
-        super::soon("the queries reach the AuthDNS", enough);
+        crate::kit::soon("the queries reach the AuthDNS", enough);
     }
 }
 

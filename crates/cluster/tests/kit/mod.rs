@@ -1,8 +1,10 @@
 //! Hosts for the ranks of a job: network namespaces on a switch, or this host alone.
 
-mod authdns;
+// Each test uses a part of the kit.
+#![allow(dead_code)]
+
 #[path = "../../../cli/tests/kit/host.rs"]
-mod host;
+pub(crate) mod host;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,14 +12,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
 use record::Trial;
 use tempfile::TempDir;
 
-pub(crate) use authdns::AuthDns;
-pub(crate) use host::{find, soon};
+pub(crate) use host::soon;
 
 /// Network of the hosts; their number is the last octet of their address.
 const NETWORK: &str = "10.77.0";
@@ -29,6 +31,14 @@ pub(crate) fn has_mpi() -> bool {
         skip::because("there is no mpirun (package openmpi-bin)");
     }
     found
+}
+
+/// One job at a time: each wants the cores.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Waits until no other test of this program runs a job.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a program; it must succeed.
@@ -181,6 +191,11 @@ impl Hosts {
         self.process(host, |program| program == cargo_bin("dnsdyno-cluster"))
     }
 
+    /// The run on a host, outside of its lab.
+    pub(crate) fn run(&self, host: usize) -> Option<u32> {
+        self.process(host, |program| program == cargo_bin("dnsdyno"))
+    }
+
     /// The starter of a job on a host.
     pub(crate) fn starter(&self, host: usize) -> Option<u32> {
         self.process(host, |program| program.ends_with("orterun"))
@@ -311,6 +326,25 @@ pub(crate) fn arguments(
     ]);
     command.args(["--duration", &format!("{seconds}s"), "--json"]).arg(json(dir));
     command.env("DNSDYNO_STORE", dir.join("runs.db"));
+    command
+}
+
+/// dnsdyno on the first host.
+pub(crate) fn dnsdyno(hosts: &Hosts) -> Command {
+    let program = cargo_bin("dnsdyno");
+    assert!(program.exists(), "build it first: cargo build -p cli");
+    hosts.on(1, program.to_str().expect("UTF-8"))
+}
+
+/// Lets a command of dnsdyno run on the hosts 2 and 3, and with `more` lines in their file.
+pub(crate) fn with_two(hosts: &Hosts, mut command: Command, more: &str) -> Command {
+    let file = hosts.dir.path().join("hosts");
+    let text = format!("# two Testers\ntester {}\ntester {}\n{more}", address(2), address(3));
+    fs::write(&file, text).expect("writes");
+    let mpirun = format!("mpirun {}", hosts.options().join(" "));
+    command.arg("--hosts").arg(&file).args(["--mpirun", &mpirun]);
+    command.arg("--cluster").arg(cargo_bin("dnsdyno-cluster"));
+    command.env("DNSDYNO_STORE", hosts.dir.path().join("runs.db"));
     command
 }
 

@@ -33,7 +33,7 @@ const ONE_EACH: &str = "this host has an AuthDNS already: each one has a host of
 pub struct Hosts {
     /// Host of the conductor.
     pub conductor: String,
-    /// Hosts of the Testers; one that is named twice has two.
+    /// Hosts of the Testers; one that is named twice has two. A job that runs already needs none.
     pub testers: Vec<String>,
     /// Host of the servers under test; absent if the file names none.
     pub dut: Option<PartHost>,
@@ -66,6 +66,16 @@ pub enum BadHosts {
     /// There are no Testers.
     #[error("it names no Tester: write `tester HOST`, one line for each")]
     NoTester,
+    /// The job has more Testers, or fewer.
+    #[error(
+        "it names {named} as Testers, and the job has {ranks} beside its first rank: write as many, or none, since they run already"
+    )]
+    OtherTesters {
+        /// Number of lines.
+        named: usize,
+        /// Number of Testers of the job.
+        ranks: usize,
+    },
     /// The AuthDNS has a host, and the servers that ask it have none.
     #[error("it names a host for the AuthDNS and none for the servers: write `dut HOST` too")]
     AuthAlone,
@@ -80,6 +90,27 @@ impl Hosts {
         let all: Vec<&str> =
             [&self.conductor].into_iter().chain(&self.testers).map(String::as_str).collect();
         all.join(",")
+    }
+
+    /// Checks the Testers: a job to start needs some, and of one that runs already, with so many as `running`, the file names all or none.
+    ///
+    /// # Errors
+    /// [`BadHosts::NoTester`] or [`BadHosts::OtherTesters`].
+    pub fn check_testers(&self, running: Option<usize>) -> Result<(), BadHosts> {
+        match (self.testers.len(), running) {
+            (0, None) => Err(BadHosts::NoTester),
+            (0, Some(_)) | (_, None) => Ok(()),
+            (named, Some(ranks)) if named == ranks => Ok(()),
+            (named, Some(ranks)) => Err(BadHosts::OtherTesters { named, ranks }),
+        }
+    }
+}
+
+impl Default for Hosts {
+    /// Those of a file without lines: this host conducts.
+    fn default() -> Self {
+        let conductor = "localhost".to_owned();
+        Hosts { conductor, testers: Vec::new(), dut: None, auth: Vec::new() }
     }
 }
 
@@ -126,13 +157,10 @@ impl FromStr for Hosts {
                 return Err(BadHosts::TooMany);
             }
         }
-        if testers.is_empty() {
-            return Err(BadHosts::NoTester);
-        }
         if !auth.is_empty() && dut.is_none() {
             return Err(BadHosts::AuthAlone);
         }
-        let conductor = conductor.unwrap_or_else(|| "localhost".to_owned());
+        let conductor = conductor.unwrap_or_else(|| Hosts::default().conductor);
         Ok(Hosts { conductor, testers, dut, auth })
     }
 }
@@ -202,8 +230,6 @@ mod tests {
         let several = "tester a\ndut b\nauth c 192.0.2.3\nauth d".parse::<Hosts>().expect("hosts");
         assert_eq!(several.auth, [part("c", vec![ip("192.0.2.3")]), part("d", vec![])]);
         for (text, why) in [
-            ("", "it names no Tester"),
-            ("conductor a", "it names no Tester"),
             ("tester", "line 1: `tester`: write a role and a host"),
             ("tester a b", "write a role and a host"),
             ("\nworker a", "line 2: `worker a`: the roles are"),
@@ -222,6 +248,17 @@ mod tests {
         ] {
             let error = text.parse::<Hosts>().expect_err(text).to_string();
             assert!(error.contains(why), "{text}: {error}");
+        }
+        for (text, running, wanted) in [
+            ("", None, Err(BadHosts::NoTester)),
+            ("conductor a", None, Err(BadHosts::NoTester)),
+            ("tester a", None, Ok(())),
+            ("dut a", Some(2), Ok(())),
+            ("tester a\ntester b", Some(2), Ok(())),
+            ("tester a", Some(2), Err(BadHosts::OtherTesters { named: 1, ranks: 2 })),
+        ] {
+            let hosts: Hosts = text.parse().expect(text);
+            assert_eq!(hosts.check_testers(running), wanted, "{text}");
         }
         let many = "tester a\n".repeat(MOST + 1);
         assert_eq!(many.parse::<Hosts>(), Err(BadHosts::TooMany));

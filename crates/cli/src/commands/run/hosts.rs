@@ -4,9 +4,10 @@
 use std::io;
 
 use lab::agent::{Agents, Lines};
-use lab::job::{Job, JobError, JobLine, JobPlan, SharedJob};
+use lab::job::{Job, JobError, JobLine, SharedJob};
 use lab::{Elsewhere, Lab, RunOptions, Testers};
 
+use crate::arguments::hosts::RunTesters;
 use crate::failure::Failure;
 
 /// What was started for the process inside; it ends when this is dropped.
@@ -18,14 +19,17 @@ pub(super) struct Started {
 
 impl Started {
     /// Starts all that a run needs, if this is the process outside. It makes no thread.
-    pub(super) fn new(options: &RunOptions, job: Option<&JobPlan>) -> Result<Self, Failure> {
+    pub(super) fn new(options: &RunOptions, testers: Option<&RunTesters>) -> Result<Self, Failure> {
         if lab::is_inside() {
             return Ok(Self::default());
         }
+        // No other program may inherit the pipes of a job that has started this process.
+        let given = JobLine::given().map_err(Failure::run)?;
         let remotes = &options.elsewhere.remotes;
         let lines = Lines::open(remotes, &options.version).map_err(Failure::run)?;
-        let job = job.map(JobLine::open).transpose().map_err(Failure::run)?;
-        Ok(Started { lines, job })
+        let planned = testers.and_then(|testers| testers.job.as_ref());
+        let job = planned.map(JobLine::open).transpose().map_err(Failure::run)?;
+        Ok(Started { lines, job: given.or(job) })
     }
 
     /// Returns the variables with which the process inside, started next, finds all of it.

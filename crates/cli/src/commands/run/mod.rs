@@ -13,7 +13,6 @@ use std::path::Path;
 use experiment::{Experiment, Found};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
-use lab::job::JobPlan;
 use lab::{Checked, CpuList, Elsewhere, Entered, Event, RunOptions, Testers, run_experiment};
 use record::{CellRecord, CertificateFile, Check, EngineChoice, EngineKind, HostFacts, Run, Store};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
@@ -25,6 +24,7 @@ use self::keeper::Keeper;
 use self::live::{Board, View};
 use self::metrics::Listener;
 use crate::arguments::certificate::shortened;
+use crate::arguments::hosts::RunTesters;
 use crate::arguments::store::{self, RunRef, StoreArgs};
 use crate::command_line::nearest;
 use crate::commands::host;
@@ -45,8 +45,8 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
             if args.quick { experiment.quick() } else { experiment }
         }
     };
-    let job = args.hosts.plan()?;
-    let options = options(&args, job.as_ref(), resumed)?;
+    let testers = args.hosts.of_run()?;
+    let options = options(&args, testers.as_ref(), resumed)?;
     let checked = lab::check(&experiment, &options).map_err(failure)?;
     if args.dry_run {
         plan::show(&checked, options.engine);
@@ -64,7 +64,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     variables.extend(approved);
     // Held by the outer process until the inner one has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
-    let started = Started::new(&options, job.as_ref())?;
+    let started = Started::new(&options, testers.as_ref())?;
     variables.extend(started.variables().map_err(Failure::run)?);
     // From here on this is the first process of a pid namespace; the process outside only waits.
     let lab = match lab::enter_with(&variables, checked.network()).map_err(Failure::run)? {
@@ -134,7 +134,7 @@ fn again(run: &Run) -> Result<Experiment, Failure> {
 /// Returns the options of the lab; a resumed run has those that it began with.
 fn options(
     args: &RunArgs,
-    job: Option<&JobPlan>,
+    testers: Option<&RunTesters>,
     resumed: Option<Run>,
 ) -> Result<RunOptions, Failure> {
     let mut options = RunOptions {
@@ -143,13 +143,13 @@ fn options(
         custom: args.custom.iter().chain(&args.remote).cloned().collect(),
         link: args.link,
         path: args.path,
-        engine: engine(args)?,
+        engine: engine(args.engine, testers)?,
         certificate: args
             .certificate
             .as_ref()
             .map(|path| CertificateFile::read(path).map_err(Failure::input))
             .transpose()?,
-        elsewhere: elsewhere(args, job)?,
+        elsewhere: elsewhere(args, testers)?,
         seed: args.seed,
         keep: args.keep,
         command: command_line(),
@@ -168,22 +168,25 @@ fn options(
 }
 
 /// Returns the engine that was asked for: slices of a load are sent by sockets.
-fn engine(args: &RunArgs) -> Result<Option<EngineChoice>, Failure> {
-    match (args.hosts.is_given(), args.engine) {
-        (false, engine) => Ok(engine),
-        (true, Some(EngineChoice::Kernel)) => {
-            let why = "--hosts: several Testers send with sockets; leave --engine kernel out";
+fn engine(
+    wanted: Option<EngineChoice>,
+    testers: Option<&RunTesters>,
+) -> Result<Option<EngineChoice>, Failure> {
+    match (testers, wanted) {
+        (None, engine) => Ok(engine),
+        (Some(_), Some(EngineChoice::Kernel)) => {
+            let why = "several Testers send with sockets; leave --engine kernel out";
             Err(Failure::input(anyhow::anyhow!(why)))
         }
-        (true, _) => Ok(Some(EngineChoice::Sockets)),
+        (Some(_), _) => Ok(Some(EngineChoice::Sockets)),
     }
 }
 
 /// Returns the hosts that are elsewhere, without what is started there.
-fn elsewhere(args: &RunArgs, job: Option<&JobPlan>) -> Result<Elsewhere, Failure> {
-    let hosts = job.map(|job| &job.hosts);
-    let named = args.elsewhere.with(hosts).map_err(Failure::BadInput)?;
-    let testers = hosts.map(|hosts| Testers { count: hosts.testers.len(), job: None });
+fn elsewhere(args: &RunArgs, testers: Option<&RunTesters>) -> Result<Elsewhere, Failure> {
+    let named =
+        args.elsewhere.with(testers.map(|testers| &testers.hosts)).map_err(Failure::BadInput)?;
+    let testers = testers.map(|testers| Testers { count: testers.count, job: None });
     Ok(Elsewhere { testers, ..named.hosts() })
 }
 

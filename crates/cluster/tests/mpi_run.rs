@@ -1,0 +1,271 @@
+//! Experiments by a real mpirun, on network namespaces as hosts: two Testers, two AuthDNS, the server, and a host that conducts.
+
+mod kit;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use assert_cmd::cargo::cargo_bin;
+use kit::host::find;
+use kit::{Hosts, address, dnsdyno, has_mpi, json, signal, soon, start, told, turn, with_two};
+use record::{Run, Trial};
+
+/// Who starts the job of the Testers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Starter {
+    /// `dnsdyno run --hosts`.
+    Dnsdyno,
+    /// The user, whose `mpirun` starts `dnsdyno-cluster run`.
+    User,
+}
+
+impl Starter {
+    /// A command on the first host, whose Testers are the next two, with the other hosts in the file of hosts.
+    fn command(self, hosts: &Hosts, words: &[&str]) -> Command {
+        let roles = roles();
+        if self == Starter::Dnsdyno {
+            let mut command = dnsdyno(hosts);
+            command.args(words);
+            return with_two(hosts, command, &roles);
+        }
+        let file = hosts.dir.path().join("roles");
+        std::fs::write(&file, roles).expect("writes");
+        let mut command = hosts.mpirun(&[1, 2, 3]);
+        command.arg(cargo_bin("dnsdyno-cluster")).args(words).arg("--hosts").arg(file);
+        command.env("DNSDYNO_STORE", hosts.dir.path().join("runs.db"));
+        command
+    }
+
+    /// The short form of RFC 8219's experiment with a server, at rates that all hosts together can do on a small machine.
+    fn short_form(self, hosts: &Hosts, server: &str) -> Command {
+        let experiment = experiment(hosts.dir.path());
+        let words = ["run", experiment.to_str().expect("UTF-8"), "--quick", "--servers", server];
+        with_usual(hosts, self.command(hosts, &words))
+    }
+}
+
+/// Adds what all runs have, also those that go on.
+fn with_usual(hosts: &Hosts, mut command: Command) -> Command {
+    command.args(["--wait", "--plain"]);
+    command.arg("--ssh").arg(hosts.agent()).arg("--json").arg(json(hosts.dir.path()));
+    command
+}
+
+/// Writes the experiment.
+fn experiment(dir: &Path) -> PathBuf {
+    let file = dir.join("dns64-rfc8219.toml");
+    let text = lab::built_in::experiment("dns64-rfc8219").expect("an experiment");
+    let text = text.replace("\"8k\"", "\"1k\"").replace("\"10k\"", "\"1k\"");
+    std::fs::write(&file, text.replace("\"500k\"", "\"2k\"")).expect("writes");
+    file
+}
+
+/// The other hosts of the short form in the file of hosts.
+fn roles() -> String {
+    let [auth, dut, other] = [4, 5, 6].map(address);
+    format!("auth root@{auth} {auth}\nauth root@{other} {other}\ndut root@{dut} {dut}\n")
+}
+
+/// The hosts of an experiment with Unbound; `None` where it cannot run.
+fn hosts() -> Option<Hosts> {
+    if find("unbound").is_none() {
+        skip::because("there is no unbound");
+        return None;
+    }
+    // One more than the roles: it conducts.
+    Hosts::make(6)
+}
+
+/// Waits until the Testers send to both AuthDNS, as they do in the self-test.
+fn self_test(hosts: &Hosts) {
+    let sent = || [4, 6].iter().all(|host| hosts.datagrams(*host) > 1_000).then_some(());
+    soon("the Testers send to both AuthDNS", sent);
+}
+
+#[test]
+fn a_run_that_is_killed_or_interrupted_leaves_nothing_on_any_host() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    for name in ["KILL", "INT"] {
+        let Some(hosts) = hosts() else { return };
+        let mut child = start(Starter::Dnsdyno.short_form(&hosts, "unbound"));
+        self_test(&hosts);
+        signal(child.id(), name);
+        assert!(!child.wait().expect("ends").success(), "{name}");
+        hosts.nothing_is_left();
+        if name == "INT" {
+            goes_on(&hosts, Starter::Dnsdyno);
+        }
+    }
+}
+
+#[test]
+fn a_run_in_the_users_job_leaves_nothing_whatever_ends_it() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    for (name, of) in
+        [("KILL", "mpirun"), ("KILL", "rank 0"), ("KILL", "the run"), ("INT", "mpirun")]
+    {
+        let Some(hosts) = hosts() else { return };
+        let child = start(Starter::User.short_form(&hosts, "unbound"));
+        self_test(&hosts);
+        let pid = match of {
+            "mpirun" => child.id(),
+            "rank 0" => hosts.rank(1).expect("rank 0 runs"),
+            _ => hosts.run(1).expect("it runs"),
+        };
+        signal(pid, name);
+        let output = child.wait_with_output().expect("ends");
+        assert!(!output.status.success(), "{name} of {of}");
+        if of == "the run" {
+            let named = "the run was killed by signal 9";
+            assert!(told(&output).contains(named), "{}", told(&output));
+        }
+        hosts.nothing_is_left();
+        if name == "INT" {
+            goes_on(&hosts, Starter::User);
+        }
+    }
+}
+
+/// Lets the interrupted short form go on, which ends with both its cells.
+fn goes_on(hosts: &Hosts, starter: Starter) {
+    let mut command = with_usual(hosts, starter.command(hosts, &["run", "--resume", "last"]));
+    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
+    let run = result(hosts, &output);
+    assert_eq!(run.results.len(), 2, "{}", told(&output));
+    for cell in &run.results {
+        assert!(!cell.trials.is_empty(), "{}", told(&output));
+        cell.trials.iter().for_each(|one| check_parts(&one.trial, &["authdns", "dut"]));
+    }
+    hosts.nothing_is_left();
+}
+
+/// The run that a command has written.
+fn result(hosts: &Hosts, output: &Output) -> Run {
+    record::read(&json(hosts.dir.path())).unwrap_or_else(|e| panic!("{e}: {}", told(output)))
+}
+
+/// Checks a trial of the short form: it is that of both Testers, and the agents saw the hosts of `roles`.
+fn check_parts(trial: &Trial, roles: &[&str]) {
+    let merged = trial.merged.as_ref().unwrap_or_else(|| panic!("{trial:?}"));
+    let names: Vec<&str> = merged.parts.iter().map(|part| part.name.as_str()).collect();
+    assert!(names.len() == 2 && names[0].starts_with("rank 1 (host host2, "), "{names:?}");
+    assert!(names[1].starts_with("rank 2 (host host3, "), "{names:?}");
+    for role in roles {
+        let cpu = trial.cpu.get(*role).unwrap_or_else(|| panic!("{role}: {:?}", trial.cpu));
+        assert!(!cpu.cpus.is_empty(), "{role}: {cpu:?}");
+    }
+}
+
+/// The numbers of queries that the two AuthDNS had, which are at least the valid answers.
+fn shares(trial: &Trial) -> [u64; 2] {
+    let names: Vec<&str> = trial.authdns.iter().map(|one| one.host.as_str()).collect();
+    assert_eq!(names, [4, 6].map(|host| format!("root@{}", address(host))), "{trial:?}");
+    let shares = [0, 1].map(|number| trial.authdns[number].queries.expect("it told"));
+    assert!(shares[0] + shares[1] >= trial.valid, "{shares:?} of {}", trial.valid);
+    shares
+}
+
+/// Checks the short form: the self-test is of both Testers and both AuthDNS, and each trial of all hosts. Returns the numbers of queries
+/// that each AuthDNS had in the trials of the server.
+fn check_run(run: &Run, told: &str) -> [u64; 2] {
+    assert_eq!((run.results.len(), run.plan.choices.testers), (2, Some(2)), "{told}");
+    let tests = run.results.iter().filter_map(|cell| cell.certificate.as_ref());
+    let tests: Vec<&Trial> = tests.flat_map(|c| c.trials.iter().map(|one| &one.trial)).collect();
+    assert!(!tests.is_empty(), "{told}");
+    tests.iter().for_each(|trial| check_parts(trial, &["authdns"]));
+    assert!(tests.iter().all(|trial| shares(trial).iter().all(|queries| *queries > 0)));
+    for cell in &run.results {
+        assert!(!cell.trials.is_empty(), "{told}");
+        cell.trials.iter().for_each(|one| check_parts(&one.trial, &["authdns", "dut"]));
+        let notes = cell.notes.join(" ");
+        assert!(notes.contains("sent by 2 Testers together"), "{notes}: {told}");
+    }
+    let trials = run.results.iter().flat_map(|cell| &cell.trials);
+    trials.map(|one| shares(&one.trial)).fold([0, 0], |[a, b], [c, d]| [a + c, b + d])
+}
+
+#[test]
+fn the_short_form_of_rfc_8219_runs_on_five_hosts() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let Some(hosts) = hosts() else { return };
+    let dir = hosts.dir.path();
+    let mut command = Starter::Dnsdyno.short_form(&hosts, "unbound");
+    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
+    let shares = check_run(&result(&hosts, &output), &told(&output));
+    assert!(shares.iter().all(|queries| *queries > 0), "{shares:?}: {}", told(&output));
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{table}");
+    let other = format!("AuthDNS: root@{}: ", address(6));
+    for part in ["Capacity", "unbound", "SHORTENED", "Testers: rank 2 (host host3, ", &other] {
+        assert!(table.contains(part), "{part}: {table}{}", told(&output));
+    }
+    let page = dir.join("page.html");
+    let mut report = Command::new(cargo_bin("dnsdyno"));
+    report.args(["report", "last", "--output"]).arg(&page);
+    let report = report.env("DNSDYNO_STORE", dir.join("runs.db")).output().expect("starts");
+    assert!(report.status.success(), "{}", told(&report));
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("The Testers") && page.contains("rank 1 (host host2, "), "a section");
+    assert!(page.contains("The AuthDNS") && page.contains(&address(6)), "a section");
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn the_short_form_of_rfc_8219_runs_in_the_users_job() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let Some(hosts) = hosts() else { return };
+    let mut command = Starter::User.short_form(&hosts, "unbound");
+    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
+    let run = result(&hosts, &output);
+    let shares = check_run(&run, &told(&output));
+    assert!(shares.iter().all(|queries| *queries > 0), "{shares:?}: {}", told(&output));
+    assert!(run.plan.command.contains("dnsdyno-cluster run "), "{}", run.plan.command);
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(table.contains("Testers: rank 2 (host host3, "), "{table}");
+    hosts.nothing_is_left();
+    // What is wrong is told by the run, whose code is that of the job.
+    let file = hosts.dir.path().join("roles");
+    let with = |more: &str, words: &[&str]| {
+        let words = [&["run", "dns64-rfc8219", "--servers", "unbound"], words].concat();
+        let mut command = Starter::User.command(&hosts, &words);
+        std::fs::write(&file, format!("{}{more}", roles())).expect("writes");
+        let output = command.output().expect("starts");
+        let all = [&output.stdout[..], &output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&all).into_owned())
+    };
+    for (more, words, code, said) in [
+        ("", &["--dry-run"][..], 0, "unbound"),
+        ("tester a\ntester b\n", &["--dry-run"], 0, "unbound"),
+        ("tester a\n", &["--dry-run"], 2, "it names 1 as Testers, and the job has 2 beside"),
+        ("", &["--least", "1"], 2, "`dnsdyno-cluster --least N run ...`"),
+        ("", &["--engine", "kernel"], 2, "several Testers send with sockets"),
+        ("", &["--rates", "1"], 2, "--rates"),
+    ] {
+        let (found, told) = with(more, words);
+        assert!(found == Some(code) && told.contains(said), "{words:?}: {found:?}: {told}");
+        hosts.nothing_is_left();
+    }
+}
+
+#[test]
+fn dns64d_asks_several_authdns_evenly() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let Some(hosts) = hosts() else { return };
+    let program = cargo_bin("dns64d");
+    if !program.exists() {
+        return skip::because("dns64d is not built: cargo build");
+    }
+    let mut command = Starter::Dnsdyno.short_form(&hosts, "dns64d");
+    // The agent brings dnsdyno; dns64d is to be installed on the server's host.
+    let own = program.parent().expect("a folder").to_owned();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = [own].into_iter().chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(all).expect("folders"));
+    let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
+    let [first, second] = check_run(&result(&hosts, &output), &told(&output));
+    println!("{first} and {second} queries");
+    // All but queries that are repeated, and those between two trials, are shared evenly.
+    let larger = first.max(second) as f64 / (first + second) as f64;
+    assert!(larger < 0.6, "{first} and {second} queries: {}", told(&output));
+    hosts.nothing_is_left();
+}
