@@ -121,9 +121,10 @@ impl Random {
             message.extend_from_slice(&[0, version, self.next() as u8, 0, 0, options.len() as u8]);
             message.extend_from_slice(options);
         }
-        if self.one_in(3) {
+        let is_changed = self.one_in(2);
+        if is_changed {
             plain = false;
-            self.spoil(&mut message);
+            if self.one_in(2) { self.spoil(&mut message) } else { self.make_odd(&mut message) }
         }
         Case { message, plain }
     }

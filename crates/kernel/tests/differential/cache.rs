@@ -236,8 +236,10 @@ impl Model {
                 message.extend_from_slice(&[0, 10, 0, 0]);
             }
         }
-        if random.one_in(4) {
-            random.spoil(&mut message);
+        match random.below(8) {
+            0..=1 => random.spoil(&mut message),
+            2 => random.make_odd(&mut message),
+            _ => {}
         }
         message
     }

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use auth::{Auth, AuthConfig, MAX_REPLY};
 use engine::clock::monotonic;
-use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use kernel::{KernelAuth, Listen};
 
 use crate::auth::{configs, server, zones};
 use crate::cache::{Model, set_client};
-use crate::kit::{Random, is_of_host, loaded, message, seal};
+use crate::frames::{Datagram, change, read};
+use crate::kit::{Random, loaded, message};
 use crate::resolver;
 
 /// Environment variable with the number of seconds for each program, and that number without it.
@@ -18,8 +18,6 @@ const SECONDS_VARIABLE: &str = "DNSDYNO_FUZZ_SECONDS";
 const SECONDS: u64 = 2;
 /// Number of frames between two looks at the clock.
 const ROUND: usize = 1_000;
-/// Shortest and longest frame that the kernel runs a program on.
-const LENGTHS: std::ops::Range<u64> = 14..1_600;
 
 /// Returns for how long frames are tried.
 fn time() -> Duration {
@@ -28,55 +26,10 @@ fn time() -> Duration {
     Duration::from_secs(seconds.unwrap_or(SECONDS))
 }
 
-/// Changes a frame: any octets, its length, bits of its headers, mostly with the right checksum of IPv4; or makes a random one.
-pub(crate) fn change(random: &mut Random, frame: &mut Vec<u8>) {
-    if random.one_in(20) {
-        let len = LENGTHS.start + random.below(LENGTHS.end - LENGTHS.start);
-        *frame = (0..len).map(|_| random.next() as u8).collect();
-        if random.one_in(2) {
-            frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
-        }
-    }
-    for _ in 0..random.below(4) {
-        let len = frame.len() as u64;
-        match random.below(8) {
-            0 => frame.truncate(random.below(len + 1) as usize),
-            1 => {
-                let more = random.below(100);
-                frame.extend((0..more).map(|octet| octet as u8));
-            }
-            2..=3 => frame[random.below(len) as usize] = random.next() as u8,
-            // The headers of Ethernet, IP and UDP.
-            _ => frame[random.below(len.min(62)) as usize] ^= 1 << random.below(8),
-        }
-        frame.resize(frame.len().max(LENGTHS.start as usize), 0);
-    }
-    // With a wrong checksum a changed header gets no further.
-    if !random.one_in(4) {
-        seal(frame);
-    }
-}
-
-/// The sender of a frame, and its message, as another parser reads them; only if it is a whole query to the server.
-fn read(frame: &[u8]) -> Option<(IpAddr, Vec<u8>)> {
-    let packet = SlicedPacket::from_ethernet(frame).ok()?;
-    let (from, to): (IpAddr, IpAddr) = match packet.net.as_ref()? {
-        NetSlice::Ipv4(ip) => {
-            let header = ip.header();
-            let whole = !header.more_fragments() && header.fragments_offset().value() == 0;
-            (whole && header.options().is_empty())
-                .then(|| (header.source_addr().into(), header.destination_addr().into()))?
-        }
-        NetSlice::Ipv6(ip) => {
-            (ip.header().source_addr().into(), ip.header().destination_addr().into())
-        }
-        _ => return None,
-    };
-    let Some(TransportSlice::Udp(udp)) = packet.transport else { return None };
-    let is_server =
-        server().iter().any(|own| own.ip() == to && own.port() == udp.destination_port());
-    let is_taken = is_server && is_of_host(frame, from) && udp.source_port() != 0;
-    is_taken.then(|| (from, udp.payload().to_vec()))
+/// The sender of a frame, and its message; only if it is a whole query to the server.
+fn query_in(frame: &[u8]) -> Option<(IpAddr, Vec<u8>)> {
+    let Datagram { from, to, message } = read(frame)?;
+    server().contains(&to).then(|| (from.ip(), message))
 }
 
 #[test]
@@ -95,7 +48,7 @@ fn the_auth_dns_answers_no_frame_wrongly() {
             let (mut out, mut expected) = ([0; 2_048], [0; MAX_REPLY]);
             let Some(len) = kernel.run(&frame, &mut out).expect("runs") else { continue };
             answered += 1;
-            let (_, query) = read(&frame).unwrap_or_else(|| panic!("answered {frame:02x?}"));
+            let (_, query) = query_in(&frame).unwrap_or_else(|| panic!("answered {frame:02x?}"));
             let len_of_sockets = sockets.answer(&query, &mut expected);
             let reply = message(&frame, &out[..len]);
             assert_eq!(Some(reply), len_of_sockets.map(|len| &expected[..len]), "to {frame:02x?}");
@@ -118,7 +71,8 @@ fn the_cache_answers_no_frame_wrongly() {
             let (mut out, before) = ([0; 2_048], monotonic());
             let Some(len) = model.kernel.run(&frame, &mut out).expect("runs") else { continue };
             answered += 1;
-            let (client, query) = read(&frame).unwrap_or_else(|| panic!("answered {frame:02x?}"));
+            let (client, query) =
+                query_in(&frame).unwrap_or_else(|| panic!("answered {frame:02x?}"));
             let expected = model.replies(client, &query, [before, monotonic()]);
             let expected = expected.unwrap_or_else(|| panic!("answered {frame:02x?}"));
             let reply = message(&frame, &out[..len]);

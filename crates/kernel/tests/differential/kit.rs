@@ -1,10 +1,10 @@
 //! Random messages and frames, and the reading of replies.
 
-use std::net::IpAddr;
-
 use kernel::KernelError;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+use crate::odd::make_odd;
 
 /// Environment variable with the number of queries for all configurations of a test together, and that number without it.
 const QUERIES_VARIABLE: &str = "DNSDYNO_QUERIES";
@@ -70,6 +70,13 @@ impl Random {
         }
     }
 
+    /// Gives a query an odd part, or several.
+    pub(crate) fn make_odd(&mut self, query: &mut Vec<u8>) {
+        for _ in 0..=self.below(2) {
+            make_odd(query, &mut |n| self.below(n));
+        }
+    }
+
     /// Changes, cuts or extends a message.
     pub(crate) fn spoil(&mut self, message: &mut Vec<u8>) {
         for _ in 0..=self.below(3) {
@@ -122,20 +129,8 @@ pub(crate) fn seal(frame: &mut [u8]) {
     }
 }
 
-/// Returns whether a frame is one that the system gives to sockets, as far as its addresses and its header of IPv4 say.
-pub(crate) fn is_of_host(frame: &[u8], from: IpAddr) -> bool {
-    let is_elsewhere = match from {
-        IpAddr::V4(from) => {
-            sum(&[&frame[ETHERNET..][..20]]) == 0xffff
-                && !matches!(from.octets()[0], 0 | 127 | 224..)
-        }
-        IpAddr::V6(from) => from.octets()[..8] != [0; 8] && !from.is_multicast(),
-    };
-    is_elsewhere && (frame[0] | frame[6]) & 1 == 0
-}
-
 /// Adds words of 16 bits as the checksums of the Internet do.
-fn sum(parts: &[&[u8]]) -> u16 {
+pub(crate) fn sum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u64;
     for part in parts {
         for pair in part.chunks(2) {

@@ -3,6 +3,8 @@
 
 mod auth;
 mod cache;
+mod frames;
 mod fuzz;
 mod kit;
+mod odd;
 mod resolver;

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use engine::clock::monotonic;
-use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use kernel::tester::Route;
 use kernel::{
     ClientNetwork, Draw, Embedding, Handed, KernelCache, KernelResolver, ReplyLimits, Resolved,
@@ -15,13 +14,14 @@ use wire::message::{HEADER, Header, Record, name_at, question_end};
 use wire::{Name, Qtype, Query};
 
 use crate::auth::server;
-use crate::fuzz::change;
-use crate::kit::{ETHERNET, Random, is_of_host, loaded, message, queries, seal};
+use crate::frames::{Datagram, change, read};
+use crate::kit::{ETHERNET, Random, loaded, message, queries, seal};
 
 const GENERATION: u64 = 3;
-/// The prefix, and where it has the IPv4 address.
+/// The prefix, and where those of each length of RFC 6052 have the IPv4 address.
 const PREFIX: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0, 0x64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-const PLACES: [u8; 4] = [12, 13, 14, 15];
+const PLACES: [[u8; 4]; 6] =
+    [[12, 13, 14, 15], [4, 5, 6, 7], [5, 6, 7, 9], [6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12]];
 /// An extended error (RFC 8914): the records are synthesised.
 const OPTIONS: &[u8] = &[0, 15, 0, 2, 0, 29];
 /// Upstream and our address towards it, over IPv4 and IPv6.
@@ -56,6 +56,7 @@ pub(crate) struct Model {
     upstream: SocketAddr,
     source: IpAddr,
     bounds: Bounds,
+    places: [u8; 4],
     names: u64,
     /// Numbers of answers, and of transactions handed over.
     pub(crate) answered: u64,
@@ -87,21 +88,33 @@ impl Model {
             limits: ReplyLimits::default(),
         };
         kernel.cache.serve(&serving, GENERATION).expect("it serves");
-        let networks = vec![([0; 4], 0, true), ([10, 0, 0, 0], 8, false)];
-        let embedding =
-            Embedding { block: 0, base: PREFIX.into(), places: PLACES, max_ttl: MAX_TTL, networks };
-        let apart = vec![b"\x05apart\x04test\0".to_vec()];
-        // Twice: the second time the maps are not empty.
-        for _ in 0..2 {
-            let rules = Rules { embeddings: vec![embedding.clone()], apart: apart.clone() };
-            kernel.rules.set(&rules).expect("few rules");
-        }
         let Upstream { server, route, .. } = how_to_ask(upstream, bounds);
         let source = route.source;
-        let mut model =
-            Model { kernel, upstream: server, source, bounds, names: 0, answered: 0, handed: 0 };
+        let mut model = Model {
+            kernel,
+            upstream: server,
+            source,
+            bounds,
+            places: PLACES[0],
+            names: 0,
+            answered: 0,
+            handed: 0,
+        };
+        // Twice: the second time the maps are not empty.
+        model.use_prefix(PLACES[1]);
+        model.use_prefix(PLACES[0]);
         model.ask(upstream);
         Some(model)
+    }
+
+    /// Sets the rules, with a prefix that has the IPv4 address at these places.
+    fn use_prefix(&mut self, places: [u8; 4]) {
+        let networks = vec![([0; 4], 0, true), ([10, 0, 0, 0], 8, false)];
+        let embedding =
+            Embedding { block: 0, base: PREFIX.into(), places, max_ttl: MAX_TTL, networks };
+        let apart = vec![b"\x05apart\x04test\0".to_vec()];
+        self.kernel.rules.set(&Rules { embeddings: vec![embedding], apart }).expect("few rules");
+        self.places = places;
     }
 
     /// Lets the program ask another upstream.
@@ -199,7 +212,8 @@ impl Model {
                 }
                 _ => {
                     let longest = negative_ttl.min(MAX_TTL);
-                    check_answer(&asked.message, &reply, longest, message(&client, &next));
+                    let answer = message(&client, &next);
+                    check_answer(&asked.message, &reply, longest, self.places, answer);
                     self.answered += 1;
                     if !is_spoiled {
                         self.check_again(&client, &next);
@@ -286,6 +300,9 @@ impl Model {
             message[11] = 1;
             message.extend_from_slice(&opt_fixed(1_232, 0, false, 0));
         }
+        if random.one_in(12) {
+            random.make_odd(&mut message);
+        }
         if random.one_in(10) {
             // Another id, or another case.
             let at = [0, 1, 13][random.below(3) as usize];
@@ -304,7 +321,9 @@ impl Model {
         let is_own = from == self.upstream
             && to == SocketAddr::new(self.source, sent.port)
             && message[..2] == sent.id
-            && message[2] & 0x80 != 0
+            && message[2] & 0xf8 == 0x80
+            && message[4..6] == [0, 1]
+            && ends_with_its_records(&message, end)
             && message[HEADER..end] == sent.message[HEADER..question_end(&sent.message)?];
         is_own.then_some(message)
     }
@@ -340,33 +359,6 @@ fn draw(random: &mut Random) -> Draw {
         port: 1_024 + random.below(64_000) as u16,
         seed: random.next(),
     }
-}
-
-/// A datagram of a frame.
-struct Datagram {
-    from: SocketAddr,
-    to: SocketAddr,
-    message: Vec<u8>,
-}
-
-/// Reads a frame with another parser.
-fn read(frame: &[u8]) -> Option<Datagram> {
-    let packet = SlicedPacket::from_ethernet(frame).ok()?;
-    let (from, to): (IpAddr, IpAddr) = match packet.net.as_ref()? {
-        NetSlice::Ipv4(ip) => {
-            (ip.header().source_addr().into(), ip.header().destination_addr().into())
-        }
-        NetSlice::Ipv6(ip) => {
-            (ip.header().source_addr().into(), ip.header().destination_addr().into())
-        }
-        _ => return None,
-    };
-    let Some(TransportSlice::Udp(udp)) = packet.transport else { return None };
-    is_of_host(frame, from).then(|| Datagram {
-        from: SocketAddr::new(from, udp.source_port()),
-        to: SocketAddr::new(to, udp.destination_port()),
-        message: udp.payload().to_vec(),
-    })
 }
 
 /// Makes a frame from upstream; `other` says whether from another address.
@@ -418,7 +410,20 @@ fn client_query(random: &mut Random, number: u64) -> Vec<u8> {
         let size = random.below(1_500) as u16;
         query.extend_from_slice(&opt_fixed(size, 0, random.one_in(10), 0));
     }
+    if random.one_in(16) {
+        random.make_odd(&mut query);
+    }
     query
+}
+
+/// Returns whether a message with a question that ends at `at` has as many records as its header says, and nothing else.
+fn ends_with_its_records(message: &[u8], mut at: usize) -> bool {
+    let count: u16 = Header::read(message).expect("a header").counts[1..].iter().sum();
+    let whole = (0..count).all(|_| {
+        let next = Record::read(message, at).map(|(_, next)| next);
+        next.inspect(|next| at = *next).is_some()
+    });
+    whole && at == message.len()
 }
 
 /// Returns whether a reply says that there is no AAAA record.
@@ -438,8 +443,8 @@ fn negative_ttl_of(reply: &[u8]) -> Option<u32> {
 }
 
 /// Checks the answer to a client that was made from the reply with A records; `longest` is the longest TTL of a
-/// synthesised record, before the bounds.
-fn check_answer(asked: &[u8], reply: &[u8], longest: u32, answer: &[u8]) {
+/// synthesised record, before the bounds, and an IPv4 address is at these places.
+fn check_answer(asked: &[u8], reply: &[u8], longest: u32, places: [u8; 4], answer: &[u8]) {
     let query = Query::parse(asked).expect("a query");
     let (of_reply, of_answer) = (Header::read(reply), Header::read(answer));
     let (of_reply, of_answer) = (of_reply.expect("a header"), of_answer.expect("a header"));
@@ -457,7 +462,11 @@ fn check_answer(asked: &[u8], reply: &[u8], longest: u32, answer: &[u8]) {
         let own = name_at(reply, from).expect("a name");
         assert!(own.as_wire().eq_ignore_ascii_case(query.qname), "of another name");
         assert_eq!((a.rtype, aaaa.rtype), (Qtype::A, Qtype::AAAA));
-        assert_eq!((&aaaa.rdata[..12], &aaaa.rdata[12..]), (&PREFIX[..12], a.rdata));
+        let mut embedded = PREFIX;
+        for (place, octet) in places.into_iter().zip(a.rdata) {
+            embedded[usize::from(place)] = *octet;
+        }
+        assert_eq!(aaaa.rdata, embedded);
         assert_eq!(aaaa.ttl, a.ttl.min(longest).clamp(MANY.ttls[0], MANY.ttls[1]), "for {}", a.ttl);
         (from, at) = (next, after);
     }
@@ -474,6 +483,7 @@ fn resolutions_are_right() {
         for number in 0..count {
             if number % ROUND == 0 {
                 model.serve(&mut random);
+                model.use_prefix(PLACES[(number / ROUND) as usize % PLACES.len()]);
             }
             model.transaction(&mut random, false);
         }
