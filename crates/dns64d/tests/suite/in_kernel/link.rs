@@ -1,6 +1,6 @@
 //! A client and a server in two network namespaces that a veth pair joins.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -76,21 +76,34 @@ impl Link {
 
     /// Sends a query to a server and returns its reply; it is sent again if there is none.
     pub(super) fn ask(&mut self, server: SocketAddr, query: &[u8]) -> Vec<u8> {
-        let socket = if server.is_ipv4() { &self.v4 } else { &self.v6 };
-        let mut octets = [0; 4_096];
-        for _ in 0..TRIES {
-            socket.send_to(query, server).expect("it can be sent");
-            let until = Instant::now() + PATIENCE;
-            while Instant::now() < until
-                && let Ok((len, from)) = socket.recv_from(&mut octets)
-            {
-                if from == server && len >= 2 && octets[..2] == query[..2] {
-                    return octets[..len].to_vec();
+        self.ask_all(&[(server, query)]).remove(0)
+    }
+
+    /// Sends queries to servers at once, and returns the reply to each; those without one are sent again. Those for one server have
+    /// different ids.
+    pub(super) fn ask_all(&mut self, queries: &[(SocketAddr, &[u8])]) -> Vec<Vec<u8>> {
+        let mut replies = vec![Vec::new(); queries.len()];
+        for attempt in 0..TRIES {
+            let left = |replies: &[Vec<u8>]| {
+                let left = queries.iter().enumerate();
+                left.filter(|(at, _)| replies[*at].is_empty()).count()
+            };
+            for (at, (server, query)) in queries.iter().enumerate() {
+                if replies[at].is_empty() {
+                    let socket = if server.is_ipv4() { &self.v4 } else { &self.v6 };
+                    socket.send_to(query, server).expect("it can be sent");
+                    self.repeated += u64::from(attempt > 0);
                 }
             }
-            self.repeated += 1;
+            for socket in [&self.v4, &self.v6] {
+                receive(socket, queries, &mut replies);
+            }
+            if left(&replies) == 0 {
+                return replies;
+            }
         }
-        panic!("no reply of {server} to {query:02x?}");
+        let missing = queries.iter().zip(&replies).find(|(_, reply)| reply.is_empty());
+        panic!("no reply of a server to a query: {missing:02x?}");
     }
 
     /// Sends a query in text form so many times over IPv4, with the ids from 0 on; returns the replies to them.
@@ -138,6 +151,27 @@ impl Pending<'_> {
             }
         }
         replies
+    }
+}
+
+/// Receives the replies to queries of the socket's family until all are there, or for some time.
+fn receive(socket: &UdpSocket, queries: &[(SocketAddr, &[u8])], replies: &mut [Vec<u8>]) {
+    let v4 = socket.local_addr().expect("its address").is_ipv4();
+    let is_missing = |at: usize, reply: &[u8]| queries[at].0.is_ipv4() == v4 && reply.is_empty();
+    let places = (0..queries.len()).filter(|at| is_missing(*at, &replies[*at]));
+    let key = |from: SocketAddr, octets: &[u8]| (from.port(), from.ip(), [octets[0], octets[1]]);
+    let mut waiting: HashMap<_, usize> =
+        places.map(|at| (key(queries[at].0, queries[at].1), at)).collect();
+    let (mut octets, until) = ([0; 4_096], Instant::now() + PATIENCE);
+    while !waiting.is_empty()
+        && Instant::now() < until
+        && let Ok((len, from)) = socket.recv_from(&mut octets)
+    {
+        if len >= 2
+            && let Some(at) = waiting.remove(&key(from, &octets))
+        {
+            replies[at] = octets[..len].to_vec();
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use domain::base::iana::Rtype;
 
-use super::link::{CLIENT4, Link, SERVER4, SERVER6};
-use super::{Random, auth_dns, count_of_queries, start, without_ttls};
+use super::link::{CLIENT4, Link, SERVER4};
+use super::{Random, ask_both, assert_equal, auth_dns, count_of_queries, start};
 use crate::faults::wait_for;
 use crate::kit::script::{Asked, Script};
 use crate::kit::server::Server;
@@ -240,23 +240,14 @@ fn replies_are_those_of_a_server_that_resolves_over_sockets() {
         });
         while sent < count {
             // Half of the names are new ones, however many there were.
-            let names = if random.below(2) == 0 { 60_000 } else { namespace.size() };
-            let query = random.query(&namespace, names);
-            if matches!(Query::parse(&query), Err(wire::QueryError::Drop)) {
-                continue;
-            }
-            sent += 1;
-            let address: IpAddr =
-                if random.below(2) == 0 { SERVER4 } else { SERVER6 }.parse().expect("its address");
-            let one = link.ask(SocketAddr::new(address, in_kernel), &query);
-            let other = link.ask(SocketAddr::new(address, plain), &query);
-            let ((one, ttls_of_one), (other, ttls_of_other)) =
-                (without_ttls(&one), without_ttls(&other));
-            assert_eq!(one, other, "to {query:02x?}");
+            let names = |random: &mut Random| {
+                if random.below(2) == 0 { 60_000 } else { namespace.size() }
+            };
+            let batch = random.batch(&namespace, names);
+            sent += batch.len() as u64;
+            let pairs = ask_both(link, [in_kernel, plain], &batch);
             // Each was stored at its own time since the start.
-            let mut pairs = ttls_of_one.iter().zip(&ttls_of_other);
-            let bound = begun.elapsed().as_secs() as u32 + 1;
-            assert!(pairs.all(|(a, b)| a.abs_diff(*b) <= bound), "to {query:02x?}");
+            assert_equal(&batch, &pairs, begun.elapsed().as_secs() as u32 + 1);
         }
         // One query in some twenty is one for the program and for a new name.
         let handed = with.metric("dns64d_kernel_handed_total");
