@@ -13,6 +13,9 @@
 //! Nothing waits without a limit: a Tester that dies, hangs, is cut off, too slow, of another version or has a wrong clock is
 //! named, and what it was part of is void. A Tester of which the conductor wants nothing for a minute ends by itself.
 //!
+//! An experiment is run by the program `dnsdyno`, a child of rank 0 (`dnsdyno-cluster run`) or the one that has started the job
+//! (`dnsdyno run --hosts`): it asks the conductor for its trials over pipes ([`serve()`]).
+//!
 //! [`Link`] carries the messages: the ranks of Open MPI in the program `dnsdyno-cluster` (feature `mpi`), threads of one process
 //! in tests and simulations ([`memory`]).
 
