@@ -5,9 +5,12 @@
 mod host;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
@@ -422,6 +425,58 @@ fn resolvers_of_the_lab_find_every_name_from_the_root() {
         let usual = to_servers.is_none_or(|count| (0.5..2.0).contains(&count));
         assert!(usual, "{server}: {to_servers:?}");
     }
+}
+
+#[test]
+fn a_far_server_is_far_over_tcp_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    command.args(["zone", "internet", "--tlds", "1", "--domains", "2", "--hosts", "3"]);
+    let made = command.args(["--output", "box"]).current_dir(dir.path()).output().expect("starts");
+    assert!(made.status.success(), "{made:?}");
+    let port = host::free_port();
+    let mut auth = Command::new(cargo_bin("dnsdyno"))
+        .args(["auth", "--internet", "box", "--listen", &format!("0.0.0.0:{port}")])
+        .args(["--server-delays", "150ms", "--duration", "60s"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut line = String::new();
+    let mut output = BufReader::new(auth.stdout.take().expect("piped"));
+    output.read_line(&mut line).expect("a line");
+    // 127.0.0.1 has no zone and refuses, but it is as far as the others.
+    let query = *b"\0\x11\x12\x34\0\0\0\x01\0\0\0\0\0\0\0\0\x06\0\x01";
+    let mut reply = [0; 19];
+    let refused = |reply: &[u8], id: u8| assert_eq!((reply[3], reply[5] & 15), (id, 5));
+    let delay = Duration::from_millis(150);
+
+    let (socket, asked) = (UdpSocket::bind("127.0.0.1:0").expect("a port"), Instant::now());
+    socket.send_to(&query[2..], ("127.0.0.1", port)).expect("sent");
+    socket.recv(&mut reply[2..]).expect("a reply");
+    refused(&reply, 0x34);
+    assert!(asked.elapsed() >= delay, "over UDP: {:?}", asked.elapsed());
+
+    let asked = Instant::now();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connects");
+    stream.write_all(&query).expect("sent");
+    stream.read_exact(&mut reply).expect("a reply");
+    refused(&reply, 0x34);
+    assert!(asked.elapsed() >= delay * 2, "a handshake and a query: {:?}", asked.elapsed());
+
+    // Two on the way at once, and the end of what is sent with them: both are answered.
+    let (asked, mut second) = (Instant::now(), query);
+    second[3] = 0x35;
+    stream.write_all(&[query, second].concat()).expect("sent");
+    stream.shutdown(std::net::Shutdown::Write).expect("open");
+    for id in [0x34, 0x35] {
+        stream.read_exact(&mut reply).expect("a reply");
+        refused(&reply, id);
+        assert!(asked.elapsed() >= delay, "{id}: {:?}", asked.elapsed());
+    }
+    assert_eq!(stream.read(&mut reply).expect("the end"), 0);
+    drop(auth.kill());
+    auth.wait().expect("ends");
 }
 
 #[test]

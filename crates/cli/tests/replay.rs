@@ -14,8 +14,7 @@ use std::time::Duration;
 use assert_cmd::cargo::cargo_bin;
 use measure::{Nanos, Rng};
 use serde_json::Value;
-use streams::serve::Faults;
-use streams::tcp::{self, Carried, Listener, TcpLimits};
+use streams::tcp::{self, Carried, Disturbances, Listener, TcpLimits};
 use streams::tls::{ALPN_DOQ, ALPN_DOT, Authority, ServerTls};
 use trace::{Message, Transport, Writer};
 use wire::{Name, Qtype, QueryTemplate};
@@ -145,7 +144,7 @@ impl Servers {
                 reply.extend_from_slice(&answer(query));
             };
             let stop = move || ended.load(Ordering::Relaxed);
-            tcp::serve(listeners, limits, answers, Faults::new(None), stop).expect("serves");
+            tcp::serve(listeners, limits, answers, Disturbances::default(), stop).expect("serves");
         });
         // What a thread that waits for its core cannot take is no loss of the Tester.
         room(&socket);

@@ -5,6 +5,8 @@
 //! order, and replies that are ready together are written together. The number of connections, idle time,
 //! pipelining and message sizes are limited.
 
+mod far;
+
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -17,9 +19,10 @@ use engine::named;
 use engine::stream::first_message;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
+use self::far::Far;
 use crate::http::ALPN_H2;
 use crate::serve::{self, Answer, Fault, Faults, StreamLimits};
 use crate::tls::ServerTls;
@@ -131,8 +134,23 @@ pub enum Carried {
     Stream,
 }
 
+/// Returns the distance of a server at one of our addresses: the time of a round trip to it.
+pub type Distance = Box<dyn Fn(IpAddr) -> Duration>;
+
+/// What a service does differently on purpose.
+#[derive(Default)]
+pub struct Disturbances {
+    /// Failures that messages meet.
+    pub faults: Faults,
+    /// Distance of our addresses, which replies over TCP and TLS are late by; `None` if all are near.
+    pub distance: Option<Distance>,
+}
+
 /// Serves `listeners` until `stop` returns true (called every 50 ms). `answer` gets a message and writes the
 /// reply into the empty vector; an empty reply closes the connection.
+///
+/// A far address replies when a server at that distance would: a round trip after its message, and to the first ones
+/// another round trip after the connection was accepted, that of the handshake. The kernel completes the handshake itself at once.
 ///
 /// # Errors
 /// When the runtime cannot be made.
@@ -140,12 +158,13 @@ pub fn serve(
     listeners: Vec<Listener>,
     limits: TcpLimits,
     answer: impl FnMut(&[u8], Carried, &mut Vec<u8>) + 'static,
-    faults: Faults,
+    disturbances: Disturbances,
     stop: impl Fn() -> bool,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (open, answer) = (Cell::new(0), RefCell::new(answer));
-    let service = Rc::new(Service { limits, open, answer, faults });
+    let Disturbances { faults, distance } = disturbances;
+    let service = Rc::new(Service { limits, open, answer, faults, distance });
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         for listener in listeners {
@@ -178,6 +197,7 @@ struct Service<F> {
     open: Cell<usize>,
     answer: RefCell<F>,
     faults: Faults,
+    distance: Option<Distance>,
 }
 
 impl<F: FnMut(&[u8], Carried, &mut Vec<u8>)> Answer for Service<F> {
@@ -255,14 +275,18 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
     service: &Service<F>,
 ) -> io::Result<()> {
     let limits = service.limits;
+    let far = local.zip(service.distance.as_ref()).map(|(local, distance)| distance(local));
+    let mut far = far
+        .filter(|round_trip| !round_trip.is_zero())
+        .map(|round_trip| Far::new(Instant::now(), round_trip));
     // More is read only without a complete message, so that `input` holds at most one message and `INPUT`.
     let (mut output, mut reply) = (Vec::new(), Vec::new());
-    let mut deadline = Instant::now() + limits.idle;
+    let (mut deadline, mut close) = (Instant::now() + limits.idle, false);
     loop {
-        let (mut taken, mut answered, mut close) = (0, 0, false);
+        let (mut taken, mut answered) = (0, 0);
         while let Some(message) = first_message(&input[taken..])
             && answered < limits.pipelined
-            && output.len() < MAX_OUTPUT
+            && output.len() + far.as_ref().map_or(0, Far::octets) < MAX_OUTPUT
             && !close
         {
             taken += 2 + message.len();
@@ -280,6 +304,9 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
             close = len == 0;
         }
         input.drain(..taken);
+        if let Some(far) = &mut far {
+            far.exchange(Instant::now(), &mut output);
+        }
         if !output.is_empty() {
             let written = async {
                 stream.write_all(&output).await?;
@@ -288,17 +315,37 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
             timeout(limits.idle, written).await.map_err(io::Error::from)??;
             output.clear();
         }
-        if close {
+        let due = far.as_ref().and_then(Far::due);
+        if close && due.is_none() {
             return Ok(());
         }
-        // `read_buf` fills the available room, even if it is a few bytes.
-        input.reserve(INPUT);
         if answered > 0 {
             deadline = Instant::now() + limits.idle;
-        } else if timeout_at(deadline, stream.read_buf(&mut input)).await?? == 0 {
-            return Ok(());
+            continue;
+        }
+        let Some(due) = due else {
+            close = receive(&mut stream, &mut input, deadline).await? == 0;
+            continue;
+        };
+        // As long as replies are due the connection is not idle.
+        deadline = due + limits.idle;
+        let full = close || first_message(&input).is_some();
+        tokio::select! {
+            received = receive(&mut stream, &mut input, deadline), if !full => close = received? == 0,
+            () = sleep_until(due) => {}
         }
     }
+}
+
+/// Reads what has come, until `deadline`; returns its number of octets, 0 at the end of the stream.
+async fn receive(
+    stream: &mut (impl AsyncRead + Unpin),
+    input: &mut Vec<u8>,
+    deadline: Instant,
+) -> io::Result<usize> {
+    // `read_buf` fills the available room, even if it is a few bytes.
+    input.reserve(INPUT);
+    timeout_at(deadline, stream.read_buf(input)).await?
 }
 
 #[cfg(test)]
@@ -312,11 +359,17 @@ mod tests {
     /// Serves on a free port with a handler that reverses messages and does not reply to an empty one; runs
     /// `client` against it.
     fn with_server(limits: TcpLimits, client: impl FnOnce(SocketAddr)) {
-        let listeners: Vec<_> = ["127.0.0.1:0", "[::1]:0"]
-            .iter()
-            .map(|a| listen(a.parse().unwrap()).unwrap())
-            .collect();
-        let address = listeners[0].local_addr().unwrap();
+        with_services(limits, Disturbances::default, |[address, _]| client(address));
+    }
+
+    /// Works as [`with_server`], for the addresses of both families.
+    fn with_services(
+        limits: TcpLimits,
+        disturbances: impl FnOnce() -> Disturbances + Send + 'static,
+        client: impl FnOnce([SocketAddr; 2]),
+    ) {
+        let listeners = ["127.0.0.1:0", "[::1]:0"].map(|a| listen(a.parse().unwrap()).unwrap());
+        let addresses = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
         let stop = Arc::new(AtomicBool::new(false));
         let server = {
             let stop = stop.clone();
@@ -324,13 +377,11 @@ mod tests {
                 let reverse = |message: &[u8], _: Carried, reply: &mut Vec<u8>| {
                     reply.extend(message.iter().rev());
                 };
-                let listeners = listeners.into_iter().map(Listener::Tcp).collect();
-                serve(listeners, limits, reverse, Faults::default(), || {
-                    stop.load(Ordering::Relaxed)
-                })
+                let listeners = listeners.map(Listener::Tcp).into();
+                serve(listeners, limits, reverse, disturbances(), || stop.load(Ordering::Relaxed))
             })
         };
-        client(address);
+        client(addresses);
         stop.store(true, Ordering::Relaxed);
         server.join().unwrap().unwrap();
     }
@@ -376,6 +427,27 @@ mod tests {
             writing.join().unwrap();
             // All messages are palindromes.
             assert!(got == expected, "{} of {} bytes", got.len(), expected.len());
+        });
+    }
+
+    #[test]
+    fn far_addresses_reply_later_and_near_ones_do_not_wait_for_them() {
+        let far = Duration::from_millis(300);
+        let disturbances = move || {
+            let distance: Distance = Box::new(move |at| far * u32::from(at.is_ipv4()));
+            Disturbances { distance: Some(distance), ..Disturbances::default() }
+        };
+        let (asked, mut got) = (std::time::Instant::now(), [0; 5]);
+        with_services(TcpLimits::default(), disturbances, |[v4, v6]| {
+            let [mut slow, mut fast] = [v4, v6].map(|a| std::net::TcpStream::connect(a).unwrap());
+            slow.write_all(b"\0\x03abc").unwrap();
+            fast.write_all(b"\0\x03abc").unwrap();
+            fast.read_exact(&mut got).unwrap();
+            assert_eq!(&got, b"\0\x03cba");
+            // The far one has not replied: it does so a round trip after the handshake, which takes one too.
+            slow.read_exact(&mut got).unwrap();
+            assert_eq!(&got, b"\0\x03cba");
+            assert!(asked.elapsed() >= far * 2, "{:?}", asked.elapsed());
         });
     }
 

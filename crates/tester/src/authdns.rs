@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use auth::{Auth, AuthConfig, AuthCounters};
+use auth::{Auth, AuthConfig, AuthCounters, InternetConfig};
 use engine::{SocketId, WaitMode, drive};
 use streams::serve::{self, FaultPlan, Faults};
-use streams::tcp::{self, Carried, Listener};
+use streams::tcp::{self, Carried, Disturbances, Listener};
 use streams::tls::ServerTls;
 use udp::{UdpEngine, UdpOptions, sys};
 
@@ -107,7 +107,9 @@ impl AuthServer {
         let faults = Faults::new(listen.stream_fault);
         let stream_faults = faults.made();
         let auth = over_connections.unwrap_or_else(|| Auth::new(config.clone()));
-        let connections = serve_connections(auth, listeners, faults, stop.clone());
+        let internet =
+            config.internet.clone().map(|internet| InternetConfig { log: None, ..internet });
+        let connections = serve_connections(auth, internet, listeners, faults, stop.clone());
         Ok(AuthServer { addresses, encrypted, stop, workers, connections, stream_faults })
     }
 
@@ -146,9 +148,10 @@ impl AuthServer {
     }
 }
 
-/// Starts the thread that answers queries of connections until `stop` is set.
+/// Starts the thread that answers queries of connections until `stop` is set; the servers of `internet` are as far as over UDP.
 fn serve_connections(
     mut auth: Auth,
+    internet: Option<InternetConfig>,
     listeners: Vec<Listener>,
     faults: Faults,
     stop: Arc<AtomicBool>,
@@ -165,7 +168,11 @@ fn serve_connections(
         auth.answer_stream(server, message, idle, reply);
     };
     std::thread::spawn(move || {
-        tcp::serve(listeners, limits, answer, faults, move || stop.load(Ordering::Relaxed))
+        let distance = internet.map(|internet| -> tcp::Distance {
+            Box::new(move |server| internet.delay(Some(server)).into())
+        });
+        let disturbances = Disturbances { faults, distance };
+        tcp::serve(listeners, limits, answer, disturbances, move || stop.load(Ordering::Relaxed))
     })
 }
 

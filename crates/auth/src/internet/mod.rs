@@ -40,7 +40,7 @@ pub(crate) const MAX_STREAMED: usize = 32 << 10;
 pub struct InternetConfig {
     /// Zones of the root, the top-level domains and the domains.
     pub zones: Arc<Zones>,
-    /// Delays of replies over UDP, a distribution over servers: each server has one of them, chosen by its address; replies leave
+    /// Delays of replies, a distribution over servers: each server has one of them, chosen by its address; replies leave
     /// at once if there are none.
     pub delays: Vec<Nanos>,
     /// Log of the queries; `None` if they are not logged.
@@ -69,6 +69,11 @@ impl InternetConfig {
         let Some(IpAddr::V4(server)) = server else { return 0 };
         let mut address = u64::from(u32::from(server));
         splitmix64(&mut address) as usize % self.delays.len().max(1)
+    }
+
+    /// Returns the delay of a server, over UDP and over TCP.
+    pub fn delay(&self, server: Option<IpAddr>) -> Nanos {
+        self.delays.get(self.lane(server)).copied().unwrap_or(Nanos::ZERO)
     }
 
     /// Writes the reply of a server to a message; nothing if the address of the server is not known.

@@ -16,7 +16,7 @@ use measure::Nanos;
 
 use super::*;
 use crate::serve::{FaultPlan, Faults};
-use crate::tcp::{self, Carried, Listener, TcpLimits};
+use crate::tcp::{self, Carried, Disturbances, Listener, TcpLimits};
 use crate::tls::{ALPN_DOT, Authority, ClientTls, ServerTls, Verify};
 
 /// Opens one connection, sends `messages` together and records the events; done when as many replies have
@@ -131,7 +131,9 @@ fn with_listener<T>(listener: Listener, plan: Option<FaultPlan>, client: impl Fn
             reply.extend(message.iter().rev());
         };
         let stop = || flag.load(Ordering::Relaxed);
-        tcp::serve(vec![listener], TcpLimits::default(), reverse, Faults::new(plan), stop)
+        let faults = Faults::new(plan);
+        let disturbances = Disturbances { faults, distance: None };
+        tcp::serve(vec![listener], TcpLimits::default(), reverse, disturbances, stop)
     });
     let result = client();
     stop.store(true, Ordering::Relaxed);

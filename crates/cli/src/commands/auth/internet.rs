@@ -33,7 +33,7 @@ pub(crate) struct InternetArgs {
             "latency", "late", "remember", "traps", "device", "tls", "https", "quic"]
     )]
     internet: Option<PathBuf>,
-    /// Delays of replies (UDP), such as 1ms,5ms,20ms: each server has one of them, chosen by its address
+    /// Delays of replies (UDP and TCP), such as 1ms,5ms,20ms: each server has one of them, chosen by its address
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "internet")]
     server_delays: Vec<Nanos>,
     /// Write a line for each query (- for the standard output): server, zone, name, type, verdict; the last lines say how many
