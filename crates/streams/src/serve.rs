@@ -22,11 +22,21 @@ use bytes::Bytes;
 use http::HeaderValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
+/// Where a message came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// Address of the client.
+    pub client: SocketAddr,
+    /// Number of its stream over QUIC: a client numbers streams in the order in which it opens them (RFC 9000 section 2.1), and
+    /// the network may change the order in which they come. `None` over HTTP/2 and HTTP/1.1, whose requests come in order.
+    pub stream: Option<u64>,
+}
+
 /// Answers messages.
 pub trait Answer {
-    /// Returns the reply to `message` of `client`; an empty one for no reply. The reply is dropped when it is written or
+    /// Returns the reply to `message` from `sender`; an empty one for no reply. The reply is dropped when it is written or
     /// its connection has ended.
-    fn answer(&self, client: SocketAddr, message: Vec<u8>) -> impl Future<Output = Bytes>;
+    fn answer(&self, sender: Sender, message: Vec<u8>) -> impl Future<Output = Bytes>;
 
     /// Returns the failure that the next message meets on purpose; called once for each.
     fn fault(&self) -> Option<Fault> {

@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 
 use self::far::Far;
 use crate::http::ALPN_H2;
-use crate::serve::{self, Answer, Fault, Faults, StreamLimits};
+use crate::serve::{self, Answer, Fault, Faults, Sender, StreamLimits};
 use crate::tls::ServerTls;
 
 /// Limits of a TCP service.
@@ -130,8 +130,8 @@ pub enum Listener {
 pub enum Carried {
     /// One of the frames of a TCP or TLS connection, to this address of ours.
     Frame(Option<IpAddr>),
-    /// Its own stream: HTTP, QUIC.
-    Stream,
+    /// Its own stream: HTTP, QUIC; with the number of the stream over QUIC ([`Sender::stream`]).
+    Stream(Option<u64>),
 }
 
 /// Returns the distance of a server at one of our addresses: the time of a round trip to it.
@@ -201,9 +201,9 @@ struct Service<F> {
 }
 
 impl<F: FnMut(&[u8], Carried, &mut Vec<u8>)> Answer for Service<F> {
-    async fn answer(&self, _client: SocketAddr, message: Vec<u8>) -> Bytes {
+    async fn answer(&self, sender: Sender, message: Vec<u8>) -> Bytes {
         let mut reply = Vec::new();
-        self.answer.borrow_mut()(&message, Carried::Stream, &mut reply);
+        self.answer.borrow_mut()(&message, Carried::Stream(sender.stream), &mut reply);
         reply.into()
     }
 

@@ -163,7 +163,7 @@ fn serve_connections(
     let answer = move |message: &[u8], carried: Carried, reply: &mut Vec<u8>| {
         let (server, idle) = match carried {
             Carried::Frame(server) => (server, idle_100ms),
-            Carried::Stream => (None, None),
+            Carried::Stream(_) => (None, None),
         };
         auth.answer_stream(server, message, idle, reply);
     };

@@ -1,7 +1,7 @@
 //! Queries that each have a stream of their own: HTTP and QUIC.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use dns64::config::Denied;
 use http::HeaderValue;
 use measure::Transport;
-use streams::serve::{Answer, Attempt, Ending, QuicServer, StreamLimits};
+use streams::serve::{Answer, Attempt, Ending, QuicServer, Sender, StreamLimits};
 use streams::tls::ServerTls;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -34,13 +34,13 @@ pub(super) struct Requests {
 }
 
 impl Answer for Requests {
-    async fn answer(&self, client: SocketAddr, message: Vec<u8>) -> Bytes {
+    async fn answer(&self, sender: Sender, message: Vec<u8>) -> Bytes {
         let _pending = self.usage.query();
         let Some(_memory) = self.usage.account().take(REQUEST) else {
             return Bytes::new();
         };
         let mut line = self.carrier.line();
-        if !line.query(None, client.ip(), &self.usage, message) {
+        if !line.query(None, sender.client.ip(), &self.usage, message) {
             return Bytes::new();
         }
         line.answers.recv().await.map(Written::bytes).unwrap_or_default()

@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Ending, Fault, MAX_DRAINED, StreamLimits, after_early};
+use super::{Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early};
 use crate::http::{self as doh, PATH, RequestHead};
 
 /// Highest number of bytes of a request's head, and of its body that are read ahead.
@@ -105,7 +105,7 @@ async fn respond<A: Answer>(
         Some(fault @ (Fault::Reset | Fault::Refuse | Fault::Close)) => return Err(fault),
         Some(Fault::GoAway) | None => {}
     }
-    let reply = answer.answer(client, message).await;
+    let reply = answer.answer(Sender { client, stream: None }, message).await;
     if reply.is_empty() {
         return Ok(refusal(StatusCode::BAD_REQUEST, answer));
     }

@@ -11,7 +11,7 @@ use http::{Request, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Ending, Fault, MAX_DRAINED, StreamLimits, after_early};
+use super::{Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early};
 use crate::http::{self as doh, PATH, RequestHead};
 
 /// Serves an HTTP/2 connection until it ends or is idle for too long; `early` came with the handshake.
@@ -102,7 +102,8 @@ impl<A: Answer> Exchange<'_, A> {
             Some(Fault::Close) => return Ok(fault),
             Some(Fault::GoAway) | None => {}
         }
-        let reply = self.answer.answer(self.client, message).await;
+        let sender = Sender { client: self.client, stream: None };
+        let reply = self.answer.answer(sender, message).await;
         if reply.is_empty() {
             return self.refuse(StatusCode::BAD_REQUEST);
         }

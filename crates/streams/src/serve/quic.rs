@@ -21,7 +21,7 @@ use quinn::{
 use socket2::{Domain, Socket, Type};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{Answer, Ending, Fault, MAX_DRAINED, StreamLimits};
+use super::{Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits};
 use crate::http::{self as doh, ALPN_H3, PATH, RequestHead};
 use crate::tls::ServerTls;
 
@@ -337,7 +337,8 @@ async fn message<A: Answer>(
         }
         Some(Fault::Status(_) | Fault::Refuse | Fault::GoAway) | None => {}
     }
-    let reply = answer.answer(client, message.split_off(2)).await;
+    let sender = Sender { client, stream: Some(send.id().index()) };
+    let reply = answer.answer(sender, message.split_off(2)).await;
     let Some(len) = u16::try_from(reply.len()).ok().filter(|len| *len > 0) else {
         // The end of the stream without a message means that there is no reply.
         let _ = send.reset(INTERNAL_ERROR);
@@ -438,7 +439,8 @@ impl<A: Answer> Http3<'_, A> {
             Some(Fault::Close) => return Ok(fault),
             Some(Fault::GoAway) | None => {}
         }
-        let reply = self.answer.answer(self.client, message).await;
+        let sender = Sender { client: self.client, stream: Some(self.stream.id().index()) };
+        let reply = self.answer.answer(sender, message).await;
         if reply.is_empty() {
             return self.refuse(StatusCode::BAD_REQUEST).await;
         }
