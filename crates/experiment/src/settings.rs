@@ -517,6 +517,7 @@ impl Settings {
             duration: s.duration,
             timeout: s.timeout,
             void_retries: 2,
+            retry_at_end: self.method == Method::Clients,
             pacing: self.tester.pacing,
         })
     }

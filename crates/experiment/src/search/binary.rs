@@ -4,7 +4,8 @@
 //! start passes: double until a rate fails      start fails: halve until a rate passes
 //!        └────────────── passed < capacity < failed ──────────────┘
 //!                 bisect until failed - passed <= resolution, and towards a rate at which the Tester stayed void likewise
-//!                 try the failing end once more: it may have failed by a stall
+//!                 try the failing end once more: it may have failed by a stall; with `retry_at_end` a void end as often as else
+//!                 every void rate
 //! ```
 
 use measure::Limiter;
@@ -15,7 +16,9 @@ use super::spec::Search;
 use super::trials::Trials;
 use crate::bench::BenchError;
 
-/// Number of failing ends that passed on their second try, after which no further one is tried again.
+/// Number of times that the failing end fails.
+const FAILURES: u32 = 2;
+/// Number of upper ends that passed when tried again, after which no further one is tried again.
 const MOST_MENDED: u32 = 3;
 
 /// The verdict on a rate.
@@ -50,41 +53,62 @@ pub(super) fn run(
     let search = trials.search;
     let (min, max) = search.range();
     let mut bracket = Bracket::default();
-    // How often the failing end failed, and how often a failing end passed on its second try.
-    let (mut failures, mut mended) = (0, 0);
+    // How often an upper end passed when tried again.
+    let (mut missed, mut mended) = (Missed::default(), 0);
     let mut rate = search.start_of(trials.repeat);
     while !trials.are_too_many() {
         match decide(trials, rate)? {
             Verdict::Passed => {
-                bracket.passed = Some(rate);
-                if bracket.failed.is_some_and(|(failed, _)| failed <= rate) {
-                    bracket.failed = None;
-                    mended += 1;
-                }
-                // A rate below that was void was disturbed.
-                bracket.void = bracket.void.filter(|(void, _)| *void > rate);
+                mended += u32::from(bracket.pass(rate));
             }
             Verdict::Failed(limiter) => {
-                let again = bracket.failed.is_some_and(|(failed, _)| failed == rate);
-                failures = if again { failures + 1 } else { 1 };
+                missed.count(rate);
                 bracket.failed = Some((rate, limiter));
             }
-            Verdict::Void(limiter) => bracket.void = Some((rate, limiter)),
+            Verdict::Void(limiter) => {
+                missed.count(rate);
+                bracket.add_void(rate, limiter);
+            }
         }
-        let doubtful = bracket.passed.is_some() && failures < 2 && mended < MOST_MENDED;
-        rate = match (next_rate(search, &bracket, min, max), bracket.failed) {
+        rate = match (next_rate(search, &bracket, min, max), bracket.end()) {
             (Some(next), _) => next,
-            (None, Some((failed, _))) if doubtful => failed,
+            (None, Some(end)) if bracket.passed.is_some() && mended < MOST_MENDED => {
+                let is_void = bracket.failed.is_none_or(|(failed, _)| failed > end);
+                let enough = match (is_void, search.retry_at_end) {
+                    (true, true) => 1 + search.void_retries,
+                    (true, false) => 1,
+                    (false, _) => FAILURES,
+                };
+                if missed.rate == end && missed.times >= enough {
+                    break;
+                }
+                end
+            }
             (None, _) => break,
         };
     }
     Ok(bracket.verdict(min))
 }
 
+/// The last rate that did not pass, in queries a second, and how often it did not, one time after the other.
+#[derive(Default)]
+struct Missed {
+    rate: f64,
+    times: u32,
+}
+
+impl Missed {
+    /// Counts a rate that did not pass.
+    fn count(&mut self, rate: f64) {
+        self.times = if self.rate == rate { self.times + 1 } else { 1 };
+        self.rate = rate;
+    }
+}
+
 /// Returns the next rate to try; `None` if the bracket is narrow enough.
 fn next_rate(search: &Search, bracket: &Bracket, min: f64, max: f64) -> Option<f64> {
     let failed = bracket.failed.map(|(rate, _)| rate);
-    let void = bracket.void.map(|(rate, _)| rate);
+    let void = bracket.void().map(|(rate, _)| rate);
     match (bracket.passed, failed, void) {
         // The Tester has reached a higher rate, so that something disturbed it here: lower rates are no answer to that.
         (Some(_), Some(failed), Some(void)) if failed > void => None,

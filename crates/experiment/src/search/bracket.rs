@@ -10,11 +10,37 @@ pub(super) struct Bracket {
     pub(super) passed: Option<f64>,
     /// Lowest failing rate above it, and its limiter.
     pub(super) failed: Option<(f64, Limiter)>,
-    /// Lowest rate at which the Tester stayed void, and its limiter.
-    pub(super) void: Option<(f64, Limiter)>,
+    /// Rates above it at which the Tester stayed void, falling, and their limiters.
+    pub(super) voids: Vec<(f64, Limiter)>,
 }
 
 impl Bracket {
+    /// Adds a rate that passed; returns whether it had not passed before. A rate that was void up to here was disturbed.
+    pub(super) fn pass(&mut self, rate: f64) -> bool {
+        let (failed, voids) = (self.failed, self.voids.len());
+        self.passed = Some(rate);
+        self.failed = failed.filter(|(failed, _)| *failed > rate);
+        self.voids.retain(|(void, _)| *void > rate);
+        self.failed != failed || self.voids.len() != voids
+    }
+
+    /// Adds a rate at which the Tester stayed void; none that is lower was.
+    pub(super) fn add_void(&mut self, rate: f64, limiter: Limiter) {
+        self.voids.retain(|(void, _)| *void > rate);
+        self.voids.push((rate, limiter));
+    }
+
+    /// Returns the lowest rate at which the Tester stayed void, and its limiter.
+    pub(super) fn void(&self) -> Option<(f64, Limiter)> {
+        self.voids.last().copied()
+    }
+
+    /// Returns the upper end: the lowest rate that failed, or at which the Tester stayed void.
+    pub(super) fn end(&self) -> Option<f64> {
+        let ends = self.failed.into_iter().chain(self.void());
+        ends.map(|(rate, _)| rate).reduce(f64::min)
+    }
+
     /// Converts the bracket to a capacity for the record; `min` is the lowest rate of the search.
     pub(super) fn verdict(&self, min: f64) -> Capacity {
         let failed_qps = self.failed.map(|(rate, _)| rate);
@@ -26,7 +52,7 @@ impl Bracket {
             verdict,
             also: Vec::new(),
         };
-        match (self.passed, self.failed, self.void) {
+        match (self.passed, self.failed, self.void()) {
             (Some(passed), failed, Some((void, limiter)))
                 if failed.is_none_or(|(rate, _)| rate > void) =>
             {

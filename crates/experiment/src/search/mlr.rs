@@ -97,7 +97,7 @@ fn capacity(
     let bracket = Bracket {
         passed: first.lower,
         failed: first.upper.map(|rate| (rate, limiter_at(trials, rate, goals[0]))),
-        void,
+        voids: void.into_iter().collect(),
     };
     Capacity { also, ..bracket.verdict(trials.search.min.get()) }
 }

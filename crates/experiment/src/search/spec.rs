@@ -32,6 +32,9 @@ pub struct Search {
     pub timeout: Nanos,
     /// Number of times that a void trial is run again.
     pub void_retries: u32,
+    /// Whether a rate that the Tester has not reached yet is run again only where the search would end below it. What the Tester can
+    /// do is found to the same width by fewer trials then, and a disturbance does not end the search.
+    pub retry_at_end: bool,
     /// Spacing of the queries.
     pub pacing: OpenPacing,
 }

@@ -55,8 +55,11 @@ impl Trials<'_> {
 
     /// Returns how often a void trial at `rate` is run again: more often if only a disturbance can be the cause.
     fn retries(&self, rate: f64) -> u32 {
-        let factor = if self.reached(rate) { DISTURBED_FACTOR } else { 1 };
-        self.search.void_retries * factor
+        match (self.reached(rate), self.search.retry_at_end) {
+            (true, _) => self.search.void_retries * DISTURBED_FACTOR,
+            (false, true) => 0,
+            (false, false) => self.search.void_retries,
+        }
     }
 
     /// Returns whether the limit of trials is reached.

@@ -283,6 +283,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         duration,
         timeout,
         void_retries: 2,
+        retry_at_end: false,
         pacing: args.pacing,
     };
     Ok((search, repeats))
