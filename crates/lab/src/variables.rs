@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use experiment::settings::Scalar;
 use experiment::{Experiment, FileError, Point, Settings};
+use record::AttackKind;
 
 use crate::adapter::{Adapter, Variable};
 
@@ -32,10 +33,32 @@ pub(crate) fn check(experiment: &Experiment, adapters: &[Adapter]) -> Result<(),
 /// Variable of templates with the path of the root hints, for a resolver that starts at the root.
 pub(crate) const ROOT_HINTS: &str = "root_hints";
 
-/// Returns why a version of a server cannot be measured at a point: it lacks a variable, or cannot start at the root.
+/// Variables of templates of servers that follow delegations, and of those that validate the zone of forged signatures.
+const ITERATE: &str = "iterate";
+const VALIDATE: &str = "validate";
+
+/// Returns why a version of a server cannot be measured at a point: it lacks a variable, cannot start at the root, or does not do
+/// what an attack is aimed at.
 pub(crate) fn lacking(adapter: &Adapter, point: &Point, version: Option<&str>) -> Option<String> {
     let lacks = |(name, value): (&String, &Scalar)| adapter.lacks(name, &value.0, version);
-    point.settings.variables.iter().find_map(lacks).or_else(|| no_root(adapter, point))
+    let variable = point.settings.variables.iter().find_map(lacks);
+    variable.or_else(|| no_root(adapter, point)).or_else(|| not_attacked(adapter, point))
+}
+
+/// Returns why the attack of a drill cannot harm a server, if it is aimed at what the server leaves to others: a goodput of 100 %
+/// would be no merit.
+fn not_attacked(adapter: &Adapter, point: &Point) -> Option<String> {
+    let (variable, does) = match point.settings.drill.as_ref()?.attack {
+        AttackKind::Delegations => (ITERATE, "follow delegations"),
+        AttackKind::Signatures => (VALIDATE, "validate"),
+        _ => return None,
+    };
+    (!adapter.knows_variable(variable)).then(|| {
+        format!(
+            "not applicable: {} forwards and does not {does}; its adapter has no `{variable}`",
+            adapter.title
+        )
+    })
 }
 
 /// Returns why a server cannot start at the root of an Internet in a box, if a point has one.
@@ -239,6 +262,26 @@ mod tests {
         assert!(why.contains("X does not start at the root of the lab"), "{why}");
         let hints = "[variables.root_hints]\nvalues = [\"\"]";
         assert_eq!(lacking(&adapter(hints), &internet, None), None);
+    }
+
+    #[test]
+    fn an_attack_on_what_a_server_leaves_to_others_is_not_applicable() {
+        let catalogue = crate::catalogue::Catalogue::load(None).expect("adapters");
+        let text = crate::built_in::experiment("drills").expect("an experiment");
+        let mut experiment = Experiment::parse(text, Path::new("drills.toml")).expect("valid");
+        experiment = experiment.quick();
+        let attacked = |attack: &str| -> Vec<&'static str> {
+            let mut points = experiment.points.iter();
+            let point = points.find(|point| point.varied["attack"] == attack).expect(attack);
+            let servers = ["unbound", "bind9", "knot-resolver", "pdns-recursor", "dns64d"];
+            let reached = |name: &&str| {
+                lacking(catalogue.get(name).expect("an adapter"), point, None).is_none()
+            };
+            servers.into_iter().filter(reached).collect()
+        };
+        assert_eq!(attacked("delegations"), ["unbound", "bind9", "pdns-recursor"]);
+        assert_eq!(attacked("signatures"), ["unbound", "bind9", "knot-resolver", "pdns-recursor"]);
+        assert_eq!(attacked("idle").len(), 5);
     }
 
     #[test]
