@@ -61,7 +61,7 @@ pub struct Comparison {
     pub margin: f64,
     /// Compared figures, in the order of the first run.
     pub figures: Vec<Compared>,
-    /// Cells with results in the first run only, and why.
+    /// Cells with results in the first run only, and those without a valid trial in it, and why.
     pub missing: Vec<Missing>,
     /// Cells that only the second run has.
     pub added: Vec<Missing>,
@@ -237,24 +237,27 @@ fn ratio(a: &Values, b: &Values, pooled: Scatter, terms: &Terms) -> Option<Ratio
     stats::ratio(&a.repeated, &b.repeated, pooled, &Terms { margin, ..*terms })
 }
 
-/// Returns the figures of a cell that the second run does not have.
+/// Returns the figures of a cell that cannot be compared: those that the second run does not have, all if no trial of the first is valid.
 fn gone(
     cell: &CellRecord,
     had: &BTreeMap<String, Values>,
     other: &CellRecord,
     has: &BTreeMap<String, Values>,
 ) -> Option<Missing> {
+    if let Some(void) = all_void(cell) {
+        return Some(absent(cell, format!("in the first run {void}")));
+    }
     let gone: Vec<&str> =
         had.keys().filter(|n| !has.contains_key(*n)).map(String::as_str).collect();
-    let void = other.trials.iter().filter(|t| t.trial.void.is_void()).count();
-    let why = match gone[..] {
-        [] => return None,
-        _ if void > 0 && void == other.trials.len() => {
-            format!("no {}: void {void} of {void}", gone.join(", "))
-        }
-        _ => format!("no {}", gone.join(", ")),
-    };
-    Some(absent(cell, why))
+    let void = all_void(other).map(|void| format!(": {void}")).unwrap_or_default();
+    (!gone.is_empty()).then(|| absent(cell, format!("no {}{void}", gone.join(", "))))
+}
+
+/// Returns the number of void trials of a cell, in words, if it has trials and none is valid.
+fn all_void(cell: &CellRecord) -> Option<String> {
+    let trials = &cell.trials;
+    let all = !trials.is_empty() && trials.iter().all(|t| t.trial.void.is_void());
+    all.then(|| format!("void {0} of {0}", trials.len()))
 }
 
 fn absent(cell: &CellRecord, why: String) -> Missing {
@@ -368,8 +371,11 @@ impl Comparison {
         self.figures.iter().any(|f| f.outcome != Outcome::NotComparable)
     }
 
-    /// Conditions that name a figure that no cell of both runs has.
+    /// Conditions that name a figure that no cell of both runs has; none if all that could have it is missing.
     pub fn unknown<'a>(&self, fail_if: &'a [FailIf]) -> Vec<&'a FailIf> {
+        if self.figures.is_empty() && !self.missing.is_empty() {
+            return Vec::new();
+        }
         let known = |condition: &&FailIf| self.figures.iter().any(|f| f.figure == condition.figure);
         fail_if.iter().filter(|condition| !known(condition)).collect()
     }

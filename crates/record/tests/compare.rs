@@ -260,9 +260,18 @@ fn void_trials_are_not_compared() {
     let second = loads(vec![void(load(100, 9_000)), load(20_000, 505)]);
     let (_, c) = outcomes(first.clone(), second);
     assert_eq!(c.figures.iter().find(|f| f.figure == "valid").map(|f| f.second), Some(1.0));
-    let (_, c) = outcomes(first, loads(vec![void(load(100, 9_000)), void(load(90, 9_000))]));
-    assert_eq!((c.decision, c.figures.len()), (Decision::Inconclusive, 0));
-    assert!(c.missing[0].why.contains("void 2 of 2"), "{:?}", c.missing);
+    let all = loads(vec![void(load(100, 9_000)), void(load(90, 9_000))]);
+    let typical = |name: &str| vec![format!("{name} < -10%").parse().expect("a condition")];
+    for (first, second, why) in [
+        (first.clone(), all.clone(), ": void 2 of 2"),
+        (all.clone(), first, "in the first run void 2 of 2"),
+        (all.clone(), all, "in the first run void 2 of 2"),
+    ] {
+        let (_, c) = outcomes(first, second);
+        assert_eq!((c.decision, c.figures.len()), (Decision::Inconclusive, 0), "{why}");
+        assert!(c.missing[0].why.ends_with(why), "{:?}", c.missing);
+        assert!(c.unknown(&typical("answered")).is_empty(), "nothing says which figures there are");
+    }
 
     let method = |values: Vec<f64>, void_repeat: Option<usize>| {
         let mut trials = vec![load(20_000, 500); values.len()];
