@@ -186,12 +186,30 @@ static __always_inline __u64 sum_message(struct buffer *buffer, __u64 out, __u64
 	return bpf_csum_diff(0, 0, (void *)(buffer->b + 512), out - 509 & 0x1fc, sum);
 }
 
-// Writes the first `out` octets of the buffer, a bound size, into the frame from `at` on, which gets `more` octets at its end, and sets
-// the sum of their words. Returns XDP_TX, XDP_PASS if there is no room for them, with the frame as it was, or XDP_DROP.
-static __always_inline int put_message(struct xdp_md *ctx, struct buffer *buffer, __u64 at, __u64 out, int more, __u64 *sum)
+// Makes room for `more` octets, or takes away as many as it says if it is negative: behind the frame, or before it, where the first `keep`
+// octets, at most 63, are moved to. Frames that sockets send over a virtual link have little room behind them. Returns 0, or 1 if there
+// is no room; the frame is then as it was.
+static __always_inline int make_room(struct xdp_md *ctx, int more, __u64 keep)
+{
+	__u8 headers[64];
+
+	if (!bpf_xdp_adjust_tail(ctx, more))
+		return 0;
+	if (bpf_xdp_adjust_head(ctx, -more))
+		return 1;
+	if (keep) {
+		filled(keep, 63);
+		return bpf_xdp_load_bytes(ctx, more, headers, keep) || bpf_xdp_store_bytes(ctx, 0, headers, keep);
+	}
+	return 0;
+}
+
+// Writes the first `out` octets of the buffer, a bound size, into the frame from `at` on, which gets `more` octets and keeps its first
+// `keep`, and sets the sum of their words. Returns XDP_TX, XDP_PASS if there is no room for them, with the frame as it was, or XDP_DROP.
+static __always_inline int put_message(struct xdp_md *ctx, struct buffer *buffer, __u64 at, __u64 out, int more, __u64 keep, __u64 *sum)
 {
 	*sum = 0;
-	if (bpf_xdp_adjust_tail(ctx, more))
+	if (make_room(ctx, more, keep))
 		return XDP_PASS;
 	if (out < MIN_MESSAGE)
 		return XDP_DROP;
@@ -253,7 +271,7 @@ static __always_inline void swap_ports(struct udphdr *udp)
 }
 
 // Sends the first `out` octets of the buffer to the sender of a packet that was read; `tos` is the class of the traffic. Returns
-// XDP_TX, XDP_PASS if there is no room for them behind the frame, which is then as it was, or XDP_DROP.
+// XDP_TX, XDP_PASS if there is no room for them at the frame, which is then as it was, or XDP_DROP.
 static __always_inline int send_back(struct xdp_md *ctx, struct packet *p, struct buffer *buffer, __u64 out, __u8 tos)
 {
 	__u64 at = sizeof(struct ethhdr) + p->ip_len + sizeof(struct udphdr), sum;
@@ -263,7 +281,7 @@ static __always_inline int send_back(struct xdp_md *ctx, struct packet *p, struc
 	int action;
 
 	bound(out);
-	action = put_message(ctx, buffer, at, out, (int)out - (int)p->len - (int)p->padding, &sum);
+	action = put_message(ctx, buffer, at, out, (int)out - (int)p->len - (int)p->padding, at, &sum);
 	if (action != XDP_TX)
 		return action;
 	data = (void *)(long)ctx->data;

@@ -960,7 +960,7 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, stru
 	int action;
 
 	bound(out);
-	action = put_message(ctx, buffer, at, out, (int)(at + out) - (int)size, &sum);
+	action = put_message(ctx, buffer, at, out, (int)(at + out) - (int)size, 0, &sum);
 	if (action != XDP_TX)
 		return action;
 	data = (void *)(long)ctx->data;
