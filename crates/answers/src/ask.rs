@@ -1,11 +1,15 @@
-//! Asking servers: one query at a time over a socket to each, all servers at once.
+//! Asking servers: one query at a time over a socket or a connection to each, all servers at once.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use engine::clock;
+use measure::Nanos;
+use streams::client::Dialer;
 use wire::Header;
 
+use crate::connections::Connections;
 use crate::spool::Raw;
 
 /// Largest size of a datagram, in octets.
@@ -15,9 +19,22 @@ const MAX_LATE: u32 = 64;
 /// Distance of the ids of two queries in a row.
 const STEP: u16 = 0x6d2b;
 
-/// The sockets of one worker, one to each server.
+/// A server that is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) address: SocketAddr,
+    /// How it is connected to; `None` for UDP, and TCP where a reply is truncated.
+    pub(crate) dialer: Option<Dialer>,
+}
+
+/// The sockets and connections of one worker, one to each server.
 pub(crate) struct Askers {
+    /// Servers asked over UDP.
     servers: Vec<Asker>,
+    /// The others.
+    connections: Connections,
+    /// Of each server, whether it is among the others.
+    connected: Vec<bool>,
     timeout: Duration,
     id: u16,
     buffer: Vec<u8>,
@@ -31,10 +48,19 @@ struct Asker {
 
 impl Askers {
     /// Makes them for a worker, whose number chooses the ids.
-    pub(crate) fn new(servers: &[SocketAddr], timeout: Duration, worker: u16) -> Self {
-        let servers =
-            servers.iter().map(|server| Asker { server: *server, socket: None }).collect();
-        Askers { servers, timeout, id: worker.wrapping_mul(0x3d4d), buffer: vec![0; MAX_DATAGRAM] }
+    pub(crate) fn new(asked: &[Asked], timeout: Duration, worker: u16) -> Self {
+        let over_udp = asked.iter().filter(|server| server.dialer.is_none());
+        let asker = |server: &Asked| Asker { server: server.address, socket: None };
+        Askers {
+            servers: over_udp.map(asker).collect(),
+            connections: Connections::new(
+                asked.iter().filter_map(|server| server.dialer.clone()).collect(),
+            ),
+            connected: asked.iter().map(|server| server.dialer.is_some()).collect(),
+            timeout,
+            id: worker.wrapping_mul(0x3d4d),
+            buffer: vec![0; MAX_DATAGRAM],
+        }
     }
 
     /// Sends a query to each server, and returns what comes of each within the timeout.
@@ -43,8 +69,11 @@ impl Askers {
         let mut query = query.to_vec();
         query[..2].copy_from_slice(&self.id.to_be_bytes());
         let until = Instant::now() + self.timeout;
+        let connections_until = clock::monotonic() + Nanos::from(self.timeout);
         let sent: Vec<io::Result<()>> =
             self.servers.iter_mut().map(|server| server.send(&query)).collect();
+        // What comes over UDP meanwhile waits in its socket.
+        let mut over_connections = self.connections.ask(&query, connections_until).into_iter();
         let mut over_udp = Vec::with_capacity(sent.len());
         for (server, sent) in self.servers.iter_mut().zip(sent) {
             let received = sent.and_then(|()| server.receive(self.id, until, &mut self.buffer));
@@ -56,13 +85,18 @@ impl Askers {
         }
         // A server that is asked again does not keep those after it waiting beyond their time.
         let servers = self.servers.iter().map(|server| server.server);
-        let replies = over_udp.into_iter().zip(servers).map(|(received, server)| match received {
-            Ok(message) if is_truncated(&message) => {
-                outcome(over_tcp(server, &query, self.timeout), true)
-            }
-            received => outcome(received, false),
-        });
-        replies.collect()
+        let mut over_udp =
+            over_udp.into_iter().zip(servers).map(|(received, server)| match received {
+                Ok(message) if is_truncated(&message) => {
+                    outcome(over_tcp(server, &query, self.timeout), true)
+                }
+                received => outcome(received, false),
+            });
+        let reply = |connected: &bool| match connected {
+            true => over_connections.next(),
+            false => over_udp.next(),
+        };
+        self.connected.iter().filter_map(reply).collect()
     }
 }
 
@@ -80,7 +114,7 @@ fn outcome(received: io::Result<Vec<u8>>, tcp: bool) -> Raw {
 }
 
 /// Returns whether a message is the reply to the query with this id.
-fn is_reply(message: &[u8], id: u16) -> bool {
+pub(crate) fn is_reply(message: &[u8], id: u16) -> bool {
     Header::read(message).is_some_and(|header| header.id == id && header.is_response())
 }
 
@@ -202,6 +236,10 @@ mod tests {
         address
     }
 
+    fn over_udp(addresses: &[SocketAddr]) -> Vec<Asked> {
+        addresses.iter().map(|&address| Asked { address, dialer: None }).collect()
+    }
+
     #[test]
     fn all_servers_are_asked_and_each_has_its_outcome() {
         let silent = UdpSocket::bind("127.0.0.1:0").expect("binds");
@@ -215,7 +253,7 @@ mod tests {
             nobody,
             server(|reply| reply[3] = 3),
         ];
-        let mut askers = Askers::new(&servers, Duration::from_millis(500), 1);
+        let mut askers = Askers::new(&over_udp(&servers), Duration::from_millis(500), 1);
         let came = askers.ask(QUERY);
         assert!(
             matches!(&came[0], Raw::Message { bytes, tcp: false } if bytes[3] == 0),
@@ -243,7 +281,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             stream.write_all(&query[5..]).expect("written");
         });
-        let came = Askers::new(&[address], Duration::from_secs(5), 1).ask(QUERY);
+        let came = Askers::new(&over_udp(&[address]), Duration::from_secs(5), 1).ask(QUERY);
         assert!(
             matches!(&came[0], Raw::Message { bytes, tcp: true } if bytes.len() == QUERY.len()),
             "{came:?}"
@@ -273,7 +311,7 @@ mod tests {
             query[4] |= 0x80;
             stream.write_all(&query).expect("written");
         });
-        let came = Askers::new(&[first, address], timeout, 1).ask(QUERY);
+        let came = Askers::new(&over_udp(&[first, address]), timeout, 1).ask(QUERY);
         assert!(matches!(&came[0], Raw::Message { tcp: true, .. }), "{came:?}");
         assert_eq!(came[1], Raw::Timeout);
     }

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use measure::Nanos;
 use record::{AnswerDiff, AnswerDifference, AnswerVerdict, SCHEMA};
+use streams::client::Dialer;
 
 use crate::answer::Question;
-use crate::ask::Askers;
+use crate::ask::{Asked, Askers};
 use crate::compare::{Seen, Terms};
 use crate::kind::{Kind, Kinds};
 use crate::known::Known;
@@ -24,8 +25,8 @@ use crate::spool::{Entry, Raw, Spool, SpoolReader, SpoolWriter};
 use crate::stable::Pairs;
 use crate::tally::Tally;
 
-/// Number of queries after which a server that has not answered any ends the comparison.
-const SILENCE: u64 = 256;
+/// Number of queries after which a server that has not answered any ends the comparison: at least so many, and so many times the window.
+const SILENCE: (u64, u64) = (32, 4);
 /// Longest time that a query waits for its turn.
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -40,6 +41,8 @@ pub enum Side {
         name: String,
         /// Address of the server.
         address: SocketAddr,
+        /// How it is connected to; `None` for UDP, and TCP where a reply is truncated.
+        dialer: Option<Box<Dialer>>,
     },
 }
 
@@ -162,9 +165,9 @@ impl Diff {
         }
         let tally = shared.tally.into_inner().unwrap_or_else(PoisonError::into_inner);
         if record.incomplete.is_none()
-            && let Some(name) = tally.silent()
+            && let Some((name, why)) = tally.silent()
         {
-            record.incomplete = Some(format!("{name} answered no query"));
+            record.incomplete = Some(format!("{name} answered no query{why}"));
         }
         tally.finish(&mut record);
         record.unchecked = unlike.count() - (record.differ + record.known + record.unstable);
@@ -228,7 +231,7 @@ impl Shared<'_> {
             Ok(Some((entry, began + due)))
         };
         let work = |worker: u16| -> io::Result<()> {
-            let mut askers = Askers::new(&self.addresses(), self.diff.timeout, worker);
+            let mut askers = Askers::new(&self.asked(), self.diff.timeout, worker);
             while let Some((entry, due)) = next()? {
                 if !self.wait(due) {
                     break;
@@ -250,12 +253,15 @@ impl Shared<'_> {
         });
     }
 
-    fn addresses(&self) -> Vec<SocketAddr> {
-        let address = |side: &Side| match side {
+    /// Returns the servers.
+    fn asked(&self) -> Vec<Asked> {
+        let asked = |side: &Side| match side {
             Side::Captured => None,
-            Side::Server { address, .. } => Some(*address),
+            Side::Server { address, dialer, .. } => {
+                Some(Asked { address: *address, dialer: dialer.as_deref().cloned() })
+            }
         };
-        self.diff.sides.iter().filter_map(address).collect()
+        self.diff.sides.iter().filter_map(asked).collect()
     }
 
     /// Returns the answers of all sides: the captured one first, if there is one.
@@ -280,10 +286,11 @@ impl Shared<'_> {
         let mut tally = lock(&self.tally);
         tally.count(&raw, &seen);
         tally.equal += u64::from(equal);
-        if tally.asked == SILENCE
-            && let Some(name) = tally.silent()
+        let silence = SILENCE.0.max(SILENCE.1 * u64::from(self.diff.window));
+        if tally.asked == silence
+            && let Some((name, why)) = tally.silent()
         {
-            self.end(format!("{name} answered none of the first {SILENCE} queries"));
+            self.end(format!("{name} answered none of the first {silence} queries{why}"));
         }
         drop(tally);
         self.progress.asked.fetch_add(1, Ordering::Relaxed);

@@ -2,19 +2,20 @@
 //!
 //! ```text
 //!   queries ──> Spool ──> ask all servers ──> Seen ──> compare ──> equal
-//!   (file, capture)          (one socket                    └──> Spool ──> ask again ──> differs, known, unstable
-//!                             each)
+//!   (file, capture)          (a socket or                   └──> Spool ──> ask again ──> differs, known, unstable
+//!                             connection each)
 //! ```
 //!
 //! Answers are compared without regard to the order of records, to the letter case of names and to compression. What differs
 //! is asked a second time: a difference counts only if it is there both times and each server agrees with itself.
 //!
-//! Only `ask` opens sockets and only `ask` and `diff` read a clock. Queries and what differs wait in temporary files: memory is
+//! Only `ask` and `connections` open sockets and only `ask` and `diff` read a clock. Queries and what differs wait in temporary files: memory is
 //! constant.
 
 mod answer;
 mod ask;
 mod compare;
+mod connections;
 mod data;
 mod diff;
 mod kind;

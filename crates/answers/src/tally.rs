@@ -15,6 +15,8 @@ const SAMPLES: usize = 5;
 /// Counts of a comparison.
 pub(crate) struct Tally {
     servers: Vec<AnswerServer>,
+    /// The first error of each server.
+    errors: Vec<Option<String>>,
     pub(crate) asked: u64,
     pub(crate) equal: u64,
     /// Queries by verdict: differs, known, unstable.
@@ -32,12 +34,18 @@ impl Tally {
             servers.iter_mut().for_each(|server| server.alone = Some(0));
         }
         let (kinds, pairs) = (BTreeMap::new(), BTreeMap::new());
-        Tally { servers, asked: 0, equal: 0, verdicts: [0; 3], kinds, pairs }
+        let errors = vec![None; servers.len()];
+        Tally { servers, errors, asked: 0, equal: 0, verdicts: [0; 3], kinds, pairs }
     }
 
     /// Counts what came of each server the first time.
     pub(crate) fn count(&mut self, raw: &[Raw], seen: &[Seen]) {
         self.asked += 1;
+        for (first, raw) in self.errors.iter_mut().zip(raw) {
+            if let (None, Raw::Failed(why)) = (&first, raw) {
+                *first = Some(why.clone());
+            }
+        }
         for (server, (raw, seen)) in self.servers.iter_mut().zip(raw.iter().zip(seen)) {
             match seen {
                 Seen::Answer(answer) => {
@@ -52,10 +60,12 @@ impl Tally {
         }
     }
 
-    /// Returns the name of a server without any reply.
-    pub(crate) fn silent(&self) -> Option<&str> {
-        let silent = self.servers.iter().find(|server| server.replies + server.malformed == 0);
-        silent.map(|server| server.name.as_str())
+    /// Returns the name of a server without any reply, and its first error after a colon if it has one.
+    pub(crate) fn silent(&self) -> Option<(&str, String)> {
+        let mut all = self.servers.iter().zip(&self.errors);
+        let (server, error) = all.find(|(server, _)| server.replies + server.malformed == 0)?;
+        let why = error.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        Some((&server.name, why))
     }
 
     /// Counts a query whose answers differ.

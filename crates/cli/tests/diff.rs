@@ -3,21 +3,24 @@
 #[path = "kit/host.rs"]
 mod host;
 mod kit;
+#[path = "kit/serve.rs"]
+mod serve;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use host::{find, free_port};
 use kit::AuthDns;
 use measure::Nanos;
 use serde_json::Value;
+use serve::{Server, query, serve};
 use trace::{Message, Transport, Writer};
+use wire::Qtype;
 use wire::message::question_end;
-use wire::{Name, Qtype, QueryTemplate};
 
 /// Runs `dnsdyno` and returns exit code, standard output, standard error.
 fn dnsdyno(args: &[&str]) -> (i32, String, String) {
@@ -43,51 +46,6 @@ fn check(name: &str, document: &Value) {
     let faults: Vec<String> =
         validator.iter_errors(document).map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert!(faults.is_empty(), "{name}: {faults:#?}");
-}
-
-/// A server on a port of 127.0.0.1, ended when dropped.
-struct Server {
-    child: Child,
-    address: String,
-    dir: tempfile::TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Starts a command in a folder, and waits until it answers for a name with NOERROR.
-fn serve(
-    dir: tempfile::TempDir,
-    command: &[String],
-    port: u16,
-    name: &str,
-    qtype: Qtype,
-) -> Server {
-    let log = std::fs::File::create(dir.path().join("log")).expect("creates");
-    let mut server = Command::new(&command[0]);
-    server.args(&command[1..]).current_dir(dir.path()).stdin(Stdio::null());
-    server.stdout(log.try_clone().expect("a file")).stderr(log);
-    let child = server.spawn().expect("starts");
-    let server = Server { child, address: format!("127.0.0.1:{port}"), dir };
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
-    socket.connect(&server.address).expect("connects");
-    socket.set_read_timeout(Some(Duration::from_millis(200))).expect("sets");
-    let limit = Instant::now() + Duration::from_secs(60);
-    let mut reply = [0; 4096];
-    // Refused while nobody listens.
-    while socket.send(&query(name, qtype, 1)).is_err()
-        || !socket.recv(&mut reply).is_ok_and(|n| n > 12 && reply[3] & 15 == 0)
-    {
-        let log = std::fs::read_to_string(server.dir.path().join("log")).unwrap_or_default();
-        assert!(Instant::now() < limit, "{command:?} does not answer: {log}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    server
 }
 
 /// Starts a server as its adapter configures it; `more` is added to its configuration file.
@@ -133,13 +91,6 @@ fn nsd(lines: &str) -> Option<Server> {
     ];
     // It has read the zone when it answers.
     Some(adapter("nsd", &set, "nsd.conf", "", Qtype::A))
-}
-
-fn query(name: &str, qtype: Qtype, id: u16) -> Vec<u8> {
-    let name: Name = name.parse().expect("a name");
-    let mut query = QueryTemplate::new(&name, qtype, true, false, None).bytes().to_vec();
-    query[..2].copy_from_slice(&id.to_be_bytes());
-    query
 }
 
 /// Changes a reply to a name; an empty one is not sent.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use engine::stream::{Failure, MAX_SHARES, Mix};
 use engine::{EngineCounters, WaitMode};
+use ipnet::IpNet;
 use load::{ClientPlan, ClientReplay, Clients, ConnectionTally, Live, Plan, Population};
 use measure::{Nanos, Pacing, Qps, Slice, Transport, Warning};
 use record::request::{
@@ -96,7 +97,8 @@ impl ConnectionSetup {
         let dialer = |part: &TransportShare| {
             let mut target = request.target;
             part.port.into_iter().for_each(|port| target.set_port(port));
-            dialer(request, connecting, part.transport, target)
+            let (sources, timeout) = (request.sockets.source, request.timeout);
+            dialer(connecting, part.transport, target, sources, timeout)
         };
         let most = load::pipeline::MAX_OUTSTANDING;
         let replayed = matches!(request.workload, Workload::Replay { .. });
@@ -357,16 +359,31 @@ fn check(connecting: &Connecting) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Makes the dialer of single connections to `target`, whose queries have this timeout. `connecting` has this transport alone.
+///
+/// # Errors
+/// With the field that the transport does not have, or that names an unreadable file.
+pub fn dialer_alone(
+    connecting: &Connecting,
+    target: SocketAddr,
+    timeout: Nanos,
+) -> Result<Dialer, Invalid> {
+    check(connecting)?;
+    let transport = connecting.transports.first().map_or(Transport::Tcp, |part| part.transport);
+    dialer(connecting, transport, target, None, timeout)
+}
+
 /// Makes the dialer of connections of a transport.
 fn dialer(
-    request: &TrialRequest,
     connecting: &Connecting,
     transport: Transport,
     target: SocketAddr,
+    sources: Option<IpNet>,
+    timeout: Nanos,
 ) -> Result<Dialer, Invalid> {
     let all = |prefix| addresses(prefix, usize::MAX);
     let mut dialer = Dialer::tcp(target);
-    dialer.sources = request.sockets.source.map_or_else(Vec::new, all);
+    dialer.sources = sources.map_or_else(Vec::new, all);
     dialer.timeout = Duration::from(connecting.connect_timeout);
     dialer.fast_open = connecting.fast_open && transport.uses_tcp();
     dialer.reset = connecting.close == Close::Reset;
@@ -374,7 +391,7 @@ fn dialer(
         Write::Each => WriteMode::Each,
         Write::Together => WriteMode::Together,
     };
-    dialer.query_timeout = Some(Duration::from(request.timeout));
+    dialer.query_timeout = Some(Duration::from(timeout));
     dialer.max_message = usize::from(connecting.max_reply);
     let (carriage, protocol) = carriage(connecting, transport, target)?;
     dialer.carriage = carriage;

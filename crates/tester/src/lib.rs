@@ -34,6 +34,7 @@ mod workload;
 
 pub use authdns::{AuthListen, AuthServer, EncryptedListen};
 pub use background::Background;
+pub use connections::dialer_alone;
 pub use core_watch::CoreWatch;
 pub use error::{Invalid, TesterError};
 pub use live_file::snapshot;

@@ -64,10 +64,16 @@ impl Target {
         {
             bail!("{} is an address of many hosts: a load goes to one server", address.ip());
         }
-        if host.parse::<IpAddr>().is_err() && !host.contains('%') {
-            eprintln!("{host} is {}", address.ip());
+        if let Some(name) = self.host_name() {
+            eprintln!("{name} is {}", address.ip());
         }
         Ok(address)
+    }
+
+    /// Returns the name of the host, if it was not given as an address.
+    pub(crate) fn host_name(&self) -> Option<&str> {
+        let is_address = self.host.parse::<IpAddr>().is_ok() || self.host.contains('%');
+        (!is_address).then_some(&self.host)
     }
 }
 

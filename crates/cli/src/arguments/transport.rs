@@ -61,24 +61,8 @@ pub(crate) struct StreamArgs {
     /// TCP Fast Open: the first query travels with the SYN once the kernel has a cookie
     #[arg(long)]
     pub(crate) fast_open: bool,
-    /// How HTTP carries queries [default: post]
-    #[arg(long, value_parser = choice(&HTTP_METHOD), value_name = "METHOD")]
-    pub(crate) http_method: Option<HttpMethod>,
-    /// Path of HTTP requests [default: /dns-query]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) http_path: Option<String>,
-    /// Server name that is sent (SNI) and verified [default: the target's address]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) tls_name: Option<String>,
-    /// Accept certificates of these authorities only (PEM) [default: accept all]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ca: Option<PathBuf>,
-    /// Use this version of TLS only
-    #[arg(long, value_parser = choice(&TLS_VERSION), value_name = "VERSION")]
-    pub(crate) tls_version: Option<TlsVersion>,
-    /// Application protocols offered, separated by commas; empty for none [default: the transport's]
-    #[arg(long, value_name = "LIST")]
-    pub(crate) alpn: Option<String>,
+    #[command(flatten)]
+    pub(crate) secure: SecureArgs,
     /// Client of the next query: each client in turn, or a random one, so that each is a Poisson process in a Poisson load
     #[arg(long, value_parser = choice(&PICK), value_name = "HOW")]
     pub(crate) pick: Option<Pick>,
@@ -112,27 +96,100 @@ pub(crate) struct StreamArgs {
     pub(crate) early_data: bool,
 }
 
-impl StreamArgs {
+/// TLS and HTTP.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SecureArgs {
+    /// How HTTP carries queries [default: post]
+    #[arg(long, value_parser = choice(&HTTP_METHOD), value_name = "METHOD")]
+    pub(crate) http_method: Option<HttpMethod>,
+    /// Path of HTTP requests [default: /dns-query]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) http_path: Option<String>,
+    /// Server name that is sent (SNI) and verified [default: the target's address]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tls_name: Option<String>,
+    /// Accept certificates of these authorities only (PEM) [default: accept all]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Use this version of TLS only
+    #[arg(long, value_parser = choice(&TLS_VERSION), value_name = "VERSION")]
+    pub(crate) tls_version: Option<TlsVersion>,
+    /// Application protocols offered, separated by commas; empty for none [default: the transport's]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) alpn: Option<String>,
+}
+
+impl SecureArgs {
+    /// Returns how HTTP carries queries.
+    pub(crate) fn http(&self) -> Http {
+        Http { method: self.http_method.unwrap_or_default(), path: self.http_path.clone() }
+    }
+
+    /// Returns the TLS settings, without sessions.
+    pub(crate) fn tls(&self) -> Tls {
+        let words = |text: &str| {
+            text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        };
+        Tls {
+            name: self.tls_name.clone(),
+            ca: self.ca.clone(),
+            version: self.tls_version,
+            alpn: self.alpn.as_deref().map(words),
+            resume: false,
+            early_data: false,
+        }
+    }
+
     /// Returns the first given flag that is about TLS.
-    pub(crate) fn first_tls_flag(&self) -> Option<&'static str> {
+    fn first_tls_flag(&self) -> Option<&'static str> {
         [
             (self.tls_name.is_some(), "--tls-name"),
             (self.ca.is_some(), "--ca"),
             (self.tls_version.is_some(), "--tls-version"),
             (self.alpn.is_some(), "--alpn"),
-            (self.resume, "--resume"),
-            (self.early_data, "--early-data"),
-            (self.proxy_within_tls, "--proxy-within-tls"),
         ]
         .into_iter()
         .find_map(|(given, flag)| given.then_some(flag))
     }
 
     /// Returns the first given flag that is about HTTP.
-    pub(crate) fn first_http_flag(&self) -> Option<&'static str> {
+    fn first_http_flag(&self) -> Option<&'static str> {
         [(self.http_method.is_some(), "--http-method"), (self.http_path.is_some(), "--http-path")]
             .into_iter()
             .find_map(|(given, flag)| given.then_some(flag))
+    }
+
+    /// Refuses flags that none of the transports has.
+    pub(crate) fn check(&self, transports: &[Transport]) -> anyhow::Result<()> {
+        check(self.first_tls_flag(), transports, Transport::uses_tls)?;
+        check(self.first_http_flag(), transports, Transport::uses_http)
+    }
+}
+
+/// Refuses a flag that none of the transports has.
+fn check(
+    flag: Option<&str>,
+    transports: &[Transport],
+    has: fn(Transport) -> bool,
+) -> anyhow::Result<()> {
+    match flag {
+        Some(flag) if !transports.iter().any(|&transport| has(transport)) => {
+            bail!("{flag} goes with --transport {}", Transport::words(has))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl StreamArgs {
+    /// Returns the first given flag that is about sessions of TLS or what is inside it.
+    fn first_session_flag(&self) -> Option<&'static str> {
+        [
+            (self.resume, "--resume"),
+            (self.early_data, "--early-data"),
+            (self.proxy_within_tls, "--proxy-within-tls"),
+        ]
+        .into_iter()
+        .find_map(|(given, flag)| given.then_some(flag))
     }
 
     /// Returns whether a flag needs clients that are distinct, as connections are.
@@ -206,7 +263,7 @@ impl std::str::FromStr for MixArg {
 }
 
 /// Reads a transport; the help lists all of them.
-fn transport_parser() -> impl TypedValueParser<Value = Transport> {
+pub(crate) fn transport_parser() -> impl TypedValueParser<Value = Transport> {
     let value = |t: Transport| PossibleValue::new(t.word()).help(t.title());
     PossibleValuesParser::new(Transport::ALL.map(value)).try_map(|word| word.parse::<Transport>())
 }
@@ -246,22 +303,13 @@ impl StreamArgs {
     pub(crate) fn engine(&self, own_ports: bool) -> anyhow::Result<Engine> {
         let transports = self.parts();
         let any = |has: fn(Transport) -> bool| transports.iter().any(|part| has(part.transport));
-        if let Some(flag) = self.first_tls_flag()
-            && !any(Transport::uses_tls)
-        {
-            bail!("{flag} goes with --transport {}", Transport::words(Transport::uses_tls));
-        }
-        if let Some(flag) = self.first_http_flag()
-            && !any(Transport::uses_http)
-        {
-            bail!("{flag} goes with --transport {}", Transport::words(Transport::uses_http));
-        }
+        let words: Vec<Transport> = transports.iter().map(|part| part.transport).collect();
+        self.secure.check(&words)?;
+        check(self.first_session_flag(), &words, Transport::uses_tls)?;
         let only_udp = transports.iter().all(|part| part.transport.is_datagram());
         if only_udp && !own_ports && !self.wants_clients() && !self.fast_open {
             return Ok(Engine::Udp);
         }
-        let http =
-            Http { method: self.http_method.unwrap_or_default(), path: self.http_path.clone() };
         let proxy = self.proxy.map(|clients| Proxy { clients, within_tls: self.proxy_within_tls });
         let connecting = Connecting {
             clients: self.clients.unwrap_or(Connecting::default().clients),
@@ -275,7 +323,7 @@ impl StreamArgs {
             write: self.write,
             max_reply: self.max_reply,
             fast_open: self.fast_open,
-            http: any(Transport::uses_http).then_some(http),
+            http: any(Transport::uses_http).then(|| self.secure.http()),
             tls: any(Transport::uses_tls).then(|| self.tls()),
             pick: self.pick.unwrap_or_default(),
             close_idle: self.close_idle,
@@ -290,16 +338,6 @@ impl StreamArgs {
     }
 
     fn tls(&self) -> Tls {
-        let words = |text: &str| {
-            text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
-        };
-        Tls {
-            name: self.tls_name.clone(),
-            ca: self.ca.clone(),
-            version: self.tls_version,
-            alpn: self.alpn.as_deref().map(words),
-            resume: self.resume,
-            early_data: self.early_data,
-        }
+        Tls { resume: self.resume, early_data: self.early_data, ..self.secure.tls() }
     }
 }

@@ -2,18 +2,19 @@
 
 mod comparison;
 mod queries;
+mod servers;
 
 use std::path::PathBuf;
 
 use answers::{Diff, Kind, Known, Pace, Side, Terms, TtlTolerance};
 use anyhow::anyhow;
 use clap::{ArgAction, Args};
-use measure::{Nanos, Qps, Transport};
+use measure::{Nanos, Qps};
 
 use self::comparison::{Comparison, Outputs};
 use self::queries::Queries;
+use self::servers::{ServerArg, TransportArgs, Transports};
 use super::load::{LoadArgs, Speed};
-use crate::arguments::address::{Family, Target};
 use crate::failure::Failure;
 
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -26,6 +27,10 @@ pub(crate) const EXAMPLES: &str = "Examples:
   One server against the replies in a capture of another, at the capture's times
     dnsdyno diff 192.0.2.1 --capture day.pcap.zst --speed 1x
 
+  One server over UDP and over TLS, whose certificate is of this authority; two servers over HTTP/2
+    dnsdyno diff 192.0.2.1 tls://192.0.2.1 --queries names.txt --ca ca.pem --tls-name dns.example --ignore edns
+    dnsdyno diff dns1.example dns2.example --queries names.txt --transport https
+
   In a CI job: differences that are known do not fail it
     dnsdyno diff 192.0.2.1 192.0.2.2 --queries names.txt --known known.txt
 
@@ -37,16 +42,19 @@ Exit codes: 0 no differences but known and unstable ones; 3 other differences; 2
 const USUAL_TTL_S: u32 = 5;
 /// Time between the two askings.
 const PAUSE: Nanos = Nanos::from_secs(1);
-/// Rate of queries to each server, and number of queries under way at once.
+/// Rate of queries to each server.
 const USUAL_QPS: f64 = 1_000.0;
-const USUAL_WINDOW: u16 = 64;
+/// Number of queries under way at once: over UDP, and if a server is asked over connections, of which each query has its own. Some
+/// servers take no more than 10 connections.
+const WINDOWS: (u16, u16) = (64, 8);
 
 /// `dnsdyno diff`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DiffArgs {
-    /// The servers: addresses or names, with or without :PORT; one is compared with the replies of --capture
+    /// The servers: addresses or names, with or without :PORT, with TRANSPORT:// in front for another one than --transport
+    /// (tls://192.0.2.1, https://dns.example/PATH); one is compared with the replies of --capture
     #[arg(value_name = "SERVER", required = true, num_args = 1..=8)]
-    servers: Vec<Target>,
+    servers: Vec<ServerArg>,
     /// Compare also with the replies in the capture, as a first server
     #[arg(long, requires = "capture")]
     captured: bool,
@@ -56,10 +64,11 @@ pub(crate) struct DiffArgs {
     /// Largest rate of queries to each server, in queries per second (500, 10k) [default: 1k]
     #[arg(long, value_name = "RATE")]
     rate: Option<Qps>,
-    /// Number of queries under way at once
-    #[arg(long, value_name = "N", default_value_t = USUAL_WINDOW, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    window: u16,
-    /// Timeout of a reply, over UDP and again over TCP
+    /// Number of queries under way at once, each over a connection of its own where there are connections [default: 64, over
+    /// UDP alone; else 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    window: Option<u16>,
+    /// Timeout of a reply, over UDP and again over TCP; over a connection with its opening
     #[arg(long, value_name = "TIME", default_value = "2s")]
     timeout: Nanos,
     /// Time before what differs is asked again
@@ -68,6 +77,8 @@ pub(crate) struct DiffArgs {
     /// Write the result to this file as JSON, with samples (- for the standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    transport: TransportArgs,
     #[command(flatten)]
     queries: queries::QueryArgs,
     #[command(flatten)]
@@ -128,13 +139,14 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), Failure> {
         return Err(Failure::BadInput(anyhow!("--timeout must be longer than 0")));
     }
     let qps = args.rate.map_or(USUAL_QPS, Qps::get);
+    let sides = args.transport.transports().sides(&args.servers, captured, args.timeout)?;
     let diff = Diff {
-        sides: sides(&args.servers, captured)?,
+        window: args.window.unwrap_or_else(|| usual_window(&sides)),
+        sides,
         terms: args.terms.terms(captured),
         known: args.terms.known()?,
         pace: args.speed.map_or(Pace::Rate(qps), |speed| Pace::Captured { speed: speed.factor() }),
         again_qps: qps,
-        window: args.window,
         timeout: args.timeout.into(),
         pause: args.pause.into(),
     };
@@ -143,26 +155,25 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), Failure> {
     Comparison { diff, queries: args.queries.read(captured)?, outputs }.run()
 }
 
-fn sides(servers: &[Target], captured: bool) -> Result<Vec<Side>, Failure> {
-    let server = |target: &Target| {
-        let address = target.resolve(Transport::Udp.default_port(), Family::Any);
-        address.map(|address| Side::Server { name: target.to_string(), address })
-    };
-    let captured = captured.then_some(Ok(Side::Captured));
-    let all = captured.into_iter().chain(servers.iter().map(server));
-    all.collect::<anyhow::Result<_>>().map_err(Failure::BadInput)
+/// Returns the number of queries under way at once.
+fn usual_window(sides: &[Side]) -> u16 {
+    let connected = |side: &Side| matches!(side, Side::Server { dialer: Some(_), .. });
+    if sides.iter().any(connected) { WINDOWS.1 } else { WINDOWS.0 }
 }
 
 /// Runs `load --replay --compare`: the replies to a capture's queries, at its times, against those of the capture.
 pub(crate) fn replay(args: &LoadArgs, capture: PathBuf) -> Result<(), Failure> {
     let terms = &args.replay.terms;
+    let (usual, secure) = (args.streams.transport, &args.streams.secure);
+    let servers = [ServerArg::from(args.target.clone())];
+    let sides = Transports { usual, secure }.sides(&servers, true, args.timeout)?;
     let diff = Diff {
-        sides: sides(std::slice::from_ref(&args.target), true)?,
+        window: usual_window(&sides),
+        sides,
         terms: terms.terms(true),
         known: terms.known()?,
         pace: Pace::Captured { speed: args.replay.speed.factor() },
         again_qps: USUAL_QPS,
-        window: USUAL_WINDOW,
         timeout: args.timeout.into(),
         pause: PAUSE.into(),
     };
