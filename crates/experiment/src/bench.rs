@@ -86,6 +86,14 @@ pub trait Bench {
         Ok(false)
     }
 
+    /// Starts the server anew, so that nothing of what it was sent before is left in it. A bench without a server does nothing.
+    ///
+    /// # Errors
+    /// If the server does not start again.
+    fn start_anew(&mut self) -> Result<(), BenchError> {
+        Ok(())
+    }
+
     /// Runs dns64perf's lock-step experiments.
     ///
     /// # Errors

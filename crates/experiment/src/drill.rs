@@ -9,16 +9,20 @@
 //! ```
 //!
 //! The goodput of a second is the share of the queries due in it that got a valid answer in time. A server has recovered
-//! from the first second after the attack on from which every second has at least 99 % of the goodput before it.
+//! from the first second after the attack on from which every second has at least 99 % of the goodput before it. One that did
+//! not answer the load before the attack has nothing to recover: its drill is void.
 
 mod methods;
 
-use measure::{Nanos, Qps};
+use measure::{Nanos, Qps, Void};
 use record::request::TrialSpec;
 use record::{AttackKind, AttackOutcome, Second, Trial};
 
 /// Share of the goodput before the attack that each second has after a recovery.
 const RECOVERED: f64 = 0.99;
+
+/// Least goodput before the attack, as a share: below it the load is too much for the server without any attack.
+const ANSWERED: f64 = 0.9;
 
 /// Request for one drill.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +78,12 @@ impl Goodput {
             Some(last) => Some(last + 1),
         };
         Some(Goodput { before, during: share(attacked), after: share(after), recovery_s })
+    }
+
+    /// Returns why the drill is void if the server did not answer the load before the attack.
+    fn unanswered(&self) -> Option<Void> {
+        let (share, least) = (self.before, ANSWERED);
+        (share < least).then_some(Void::UnansweredBefore { share, least })
     }
 }
 

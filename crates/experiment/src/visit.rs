@@ -375,6 +375,10 @@ impl Bench for Replay<'_> {
         self.bench.forget_names()
     }
 
+    fn start_anew(&mut self) -> Result<(), BenchError> {
+        self.bench.start_anew()
+    }
+
     fn lockstep(&mut self, spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {
         self.bench.lockstep(spec)
     }

@@ -32,16 +32,30 @@ fn parse(text: &str) -> Result<Experiment, String> {
     Experiment::parse(text, Path::new("x.toml")).map_err(|error| error.to_string())
 }
 
-/// A bench whose load has so many valid answers in each second, after some void drills.
+/// A bench whose load has so many valid answers in each second, after some void drills, and whose server answers half as
+/// many after each drill until it is started anew.
 struct Attacked {
     valid: Vec<u64>,
     voids: usize,
     names: Vec<u64>,
+    left: u32,
+    starts: usize,
+}
+
+impl Attacked {
+    fn new(valid: &[u64], voids: usize) -> Self {
+        Attacked { valid: valid.to_vec(), voids, names: Vec::new(), left: 0, starts: 1 }
+    }
 }
 
 impl Bench for Attacked {
     fn trial(&mut self, _: &TrialSpec) -> Result<Trial, BenchError> {
         Err(BenchError::Failed("a drill is asked for as one".to_owned()))
+    }
+
+    fn start_anew(&mut self) -> Result<(), BenchError> {
+        (self.left, self.starts) = (0, self.starts + 1);
+        Ok(())
     }
 
     fn drill(&mut self, spec: &DrillSpec) -> Result<Drilled, BenchError> {
@@ -52,7 +66,9 @@ impl Bench for Attacked {
         let void = (self.names.len() <= self.voids)
             .then_some(Void::Starved { run_delay: 0.4, foreign: 0.5 });
         let mut trial = scripted::trial(&spec.load, 100.0, true, Limiter::Dut, void);
-        trial.series = self.valid.iter().map(|&valid| Second { sent: 100, valid }).collect();
+        let valid = self.valid.iter().map(|&valid| valid >> self.left);
+        trial.series = valid.map(|valid| Second { sent: 100, valid }).collect();
+        self.left += 1;
         let course: Vec<(f64, f64)> =
             (1..=12).map(|n| (f64::from(n) / 2.0, f64::from(n) * 100.0)).collect();
         let (name, unit) = ("latency.p99".to_owned(), "us".to_owned());
@@ -73,7 +89,7 @@ impl Bench for Attacked {
 fn drill(text: &str, valid: &[u64], voids: usize) -> (Attacked, CellRecord) {
     let experiment = parse(text).unwrap_or_else(|error| panic!("{error}"));
     let settings = experiment.common();
-    let mut bench = Attacked { valid: valid.to_vec(), voids, names: Vec::new() };
+    let mut bench = Attacked::new(valid, voids);
     let mut names = NameBudget::new(1 << 20, false);
     let mut cell = CellRecord::new("a", Default::default(), settings.method.word());
     let mut trials = Vec::new();
@@ -129,14 +145,36 @@ fn a_void_drill_is_run_again_with_other_names_and_gives_no_figure() {
     assert_eq!((bench.names.len(), cell.trials.len()), (3, 3));
     assert!(bench.names.is_sorted_by(|a, b| a + 600 <= *b), "{:?}", bench.names);
     assert_eq!(cell.figures["recovery"].values, [1.0]);
+    // On a server to which no attack has come yet.
+    assert_eq!((bench.starts, figure(&cell, "goodput_before")), (3, Some(100.0)));
     let (_, cell) = drill(GOOD, &[100; 6], 9);
     assert!(!cell.has_figure() && cell.void_repeats[0].why.contains("3 of 3 trials"));
 }
 
 #[test]
+fn a_server_that_does_not_answer_before_the_attack_has_no_recovery() {
+    for before in [0, 89] {
+        let (bench, cell) = drill(GOOD, &[before, before, 0, before, before, before], 0);
+        assert!(!cell.has_figure(), "{:?}", cell.figures);
+        assert_eq!((bench.starts, cell.trials.len()), (3, 3));
+        let why = &cell.void_repeats[0].why;
+        assert!(
+            why.contains("3 of 3 trials: the server did not answer the legitimate load"),
+            "{why}"
+        );
+        let share = before as f64 / 100.0;
+        let void = Void::UnansweredBefore { share, least: 0.9 };
+        assert!(cell.trials.iter().all(|kept| kept.trial.void.0 == Some(void.clone())));
+    }
+    // Nine tenths are enough.
+    let (bench, cell) = drill(GOOD, &[90, 90, 0, 90, 90, 90], 0);
+    assert_eq!((bench.starts, figure(&cell, "recovery")), (1, Some(0.0)));
+}
+
+#[test]
 fn a_load_that_ended_early_is_an_error() {
     let experiment = parse(GOOD).expect("valid");
-    let mut bench = Attacked { valid: vec![100; 3], voids: 0, names: Vec::new() };
+    let mut bench = Attacked::new(&[100; 3], 0);
     let mut names = NameBudget::new(1 << 20, false);
     let found = visit(experiment.common(), &mut bench, &mut names, 0, &mut |_| {});
     let error = found.expect_err("three seconds of six").to_string();

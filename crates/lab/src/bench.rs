@@ -519,11 +519,16 @@ impl Bench for LabBench<'_> {
             return self.restart_away();
         }
         if self.server.is_some() && self.asks_once() {
-            self.stop_server();
-            self.start_server().map_err(BenchError::failed)?;
+            self.start_anew()?;
             self.names_forgotten = true;
         }
         Ok(true)
+    }
+
+    fn start_anew(&mut self) -> Result<(), BenchError> {
+        self.stop_server();
+        self.overloaded = false;
+        self.start_server().map_err(BenchError::failed)
     }
 
     fn lockstep(&mut self, spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {

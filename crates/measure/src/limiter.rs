@@ -118,6 +118,7 @@ impl Void {
             | Void::NothingSent
             | Void::LinkLost { .. }
             | Void::UpdatesRanOut { .. }
+            | Void::UnansweredBefore { .. }
             | Void::TesterLost { .. }
             | Void::Other { .. } => Limiter::Unknown,
         }

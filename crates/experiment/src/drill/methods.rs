@@ -1,7 +1,7 @@
 //! The method: what is run, and the figures that are made of it.
 
 use measure::{Nanos, stats};
-use record::{AttackKind, AttackOutcome, Trial};
+use record::{AttackKind, AttackOutcome, Trial, Voidness};
 
 use super::{DrillSpec, Drilled, Goodput};
 use crate::bench::{BenchError, TrialSpec};
@@ -42,21 +42,25 @@ impl Latencies {
     }
 }
 
+/// Returns the goodput of a drill's parts; `None` if its load ended before.
+fn goodput(drill: &DrillSettings, trial: &Trial) -> Option<Goodput> {
+    let seconds = |time: Nanos| time.as_secs_f64().round() as usize;
+    Goodput::of(&trial.series, seconds(drill.before), seconds(drill.during))
+}
+
 /// Returns the figures of a drill.
 fn found(
     drill: &DrillSettings,
-    trial: &Trial,
+    goodput: Goodput,
     attack: &AttackOutcome,
     latencies: Latencies,
-) -> Option<Found> {
-    let seconds = |time: Nanos| time.as_secs_f64().round() as usize;
-    let goodput = Goodput::of(&trial.series, seconds(drill.before), seconds(drill.during))?;
+) -> Found {
     let percent = |share: f64| Some(100.0 * share);
     let recovered = goodput.recovery_s.map(|seconds| seconds as f64);
     let unrecovered = recovered.is_none().then(|| drill.after.as_secs_f64());
     let (queries, replies) = (attack.query_octets, attack.reply_octets);
     let amplified = drill.attack == AttackKind::Amplification && queries > 0;
-    Some(figures([
+    figures([
         ("goodput_before", "%", percent(goodput.before)),
         ("goodput_during", "%", percent(goodput.during)),
         ("goodput_after", "%", percent(goodput.after)),
@@ -68,43 +72,55 @@ fn found(
         ("amplification", "", amplified.then(|| replies as f64 / queries as f64)),
         ("attack_a_second", "", Some(attack.sent as f64 / drill.during.as_secs_f64())),
         ("attack_closed", "", drill.attack.connects().then_some(attack.closed as f64)),
-    ]))
+    ])
 }
 
 impl Visiting<'_> {
-    /// Runs a drill.
+    /// Runs a drill. One that is void is run again on a server started anew: what the attack left would count as its own.
     pub(crate) fn drill(&mut self) -> Result<Found, BenchError> {
         let drill = self.settings.drill.as_ref().ok_or_else(|| without("drill"))?;
-        let pacing = self.settings.tester.pacing.at(drill.queries);
-        let wanted = most_names(pacing, drill.duration());
+        let mut attacked = false;
         let (Drilled { trial, attack }, latencies) = self.valid(
             |visit| {
-                let (first_name, names) = visit.names(wanted, false)?;
-                let load = TrialSpec {
-                    pacing,
-                    duration: drill.duration(),
-                    timeout: drill.timeout,
-                    goal: None,
-                    early_stop: false,
-                    first_name,
-                    names,
-                };
-                let Drilled { mut trial, attack } = visit.bench.drill(&DrillSpec {
-                    load,
-                    attack: drill.attack,
-                    rate: drill.rate,
-                    connections: drill.connections,
-                    begins: drill.before,
-                    lasts: drill.during,
-                })?;
-                let latencies = Latencies::of(&trial, drill);
-                trial.compact().map_err(|error| BenchError::Failed(error.to_string()))?;
-                let trial = visit.notify(drill.queries.get(), trial);
-                Ok((Drilled { trial, attack }, latencies))
+                if std::mem::replace(&mut attacked, true) {
+                    visit.bench.start_anew()?;
+                }
+                visit.drill_once(drill)
             },
             |(drilled, _)| drilled.trial.void.0.as_ref(),
         )?;
-        found(drill, &trial, &attack, latencies)
-            .ok_or_else(|| BenchError::Failed("the load ended before the drill did".to_owned()))
+        let goodput = goodput(drill, &trial)
+            .ok_or_else(|| BenchError::Failed("the load ended before the drill did".to_owned()))?;
+        Ok(found(drill, goodput, &attack, latencies))
+    }
+
+    /// Runs a drill once. It is void too if the server does not answer the load before the attack.
+    fn drill_once(&mut self, drill: &DrillSettings) -> Result<(Drilled, Latencies), BenchError> {
+        let pacing = self.settings.tester.pacing.at(drill.queries);
+        let (first_name, names) = self.names(most_names(pacing, drill.duration()), false)?;
+        let load = TrialSpec {
+            pacing,
+            duration: drill.duration(),
+            timeout: drill.timeout,
+            goal: None,
+            early_stop: false,
+            first_name,
+            names,
+        };
+        let Drilled { mut trial, attack } = self.bench.drill(&DrillSpec {
+            load,
+            attack: drill.attack,
+            rate: drill.rate,
+            connections: drill.connections,
+            begins: drill.before,
+            lasts: drill.during,
+        })?;
+        let latencies = Latencies::of(&trial, drill);
+        trial.compact().map_err(|error| BenchError::Failed(error.to_string()))?;
+        if let (false, Some(goodput)) = (trial.void.is_void(), goodput(drill, &trial)) {
+            trial.void = Voidness(goodput.unanswered());
+        }
+        let trial = self.notify(drill.queries.get(), trial);
+        Ok((Drilled { trial, attack }, latencies))
     }
 }

@@ -76,6 +76,13 @@ pub enum Void {
         /// Time until the last update, in seconds.
         after_s: f64,
     },
+    /// The server did not answer the legitimate load of a drill before the attack.
+    UnansweredBefore {
+        /// Share (0 to 1) of those queries that got a valid answer in time.
+        share: f64,
+        /// Share (0 to 1) that has to get one.
+        least: f64,
+    },
     /// The parts of a load on several hosts did not start together.
     StartSpread {
         /// Largest time between two starts, the errors of the clocks included.
@@ -160,6 +167,12 @@ impl fmt::Display for Void {
             Void::UpdatesRanOut { after_s } => {
                 write!(f, "the updates ran out after {after_s:.1} s")
             }
+            Void::UnansweredBefore { share, least } => write!(
+                f,
+                "the server did not answer the legitimate load before the attack: {:.1} % of its queries got a valid answer in time, at least {:.0} % have to",
+                share * 100.0,
+                least * 100.0
+            ),
             Void::StartSpread { spread, bound } => write!(
                 f,
                 "the parts started up to {:.3} ms apart, {:.3} ms are allowed",
@@ -272,6 +285,11 @@ mod tests {
                 Void::UpdatesRanOut { after_s: 2.0 },
                 r#"{"reason":"updates-ran-out","after_s":2.0}"#,
                 "the updates ran out after 2.0 s",
+            ),
+            (
+                Void::UnansweredBefore { share: 0.125, least: 0.9 },
+                r#"{"reason":"unanswered-before","share":0.125,"least":0.9}"#,
+                "the server did not answer the legitimate load before the attack: 12.5 % of its queries got a valid answer in time, at least 90 % have to",
             ),
             (
                 Void::StartSpread {
