@@ -215,6 +215,43 @@ fn a_host_whose_daemon_is_killed_is_named_and_nothing_is_left() {
 }
 
 #[test]
+fn a_host_with_other_limits_is_named() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let Some(hosts) = Hosts::make(4) else { return };
+    let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
+    // Open MPI itself has some fifty files open.
+    hosts.write_agent("[ $n != 3 ] || ulimit -n 128");
+    let mut command = load(hosts.mpirun(&[1, 2, 3]), dir, auth.address, 1);
+    let output = command.args(["--sockets", "400"]).output().expect("starts");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let void = trial(dir, &output).void.0.expect("void").to_string();
+    let wanted = ["part 2/2 (rank 2 (host host3, ", "Too many open files"];
+    assert!(wanted.iter().all(|part| void.contains(part)), "{void}: {}", told(&output));
+    hosts.nothing_is_left();
+}
+
+#[test]
+fn a_tester_that_pauses_is_named() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let Some(hosts) = Hosts::make(4) else { return };
+    let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
+    let child = start(load(hosts.mpirun(&[1, 2, 3]), dir, auth.address, 6));
+    auth.wait_for(1_000);
+    // A third of its queries leave late, as on a host whose cores do something else.
+    let pid = hosts.rank(3).expect("rank 2 runs");
+    signal(pid, "STOP");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    signal(pid, "CONT");
+    let output = child.wait_with_output().expect("ends");
+    let found = trial(dir, &output);
+    let void = found.void.0.expect("void").to_string();
+    assert!(void.contains("part 2/2 (rank 2 (host host3, "), "{void}: {}", told(&output));
+    let parts = found.merged.expect("its parts").parts;
+    assert_eq!(parts.len(), 2, "both have reported: {parts:?}");
+    hosts.nothing_is_left();
+}
+
+#[test]
 fn a_clock_that_is_a_second_ahead_is_named() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(library) = kit::libfaketime() else { return };

@@ -101,24 +101,27 @@ fn a_run_that_is_killed_or_interrupted_leaves_nothing_on_any_host() {
 #[test]
 fn a_run_in_the_users_job_leaves_nothing_whatever_ends_it() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
-    for (name, of) in
-        [("KILL", "mpirun"), ("KILL", "rank 0"), ("KILL", "the run"), ("INT", "mpirun")]
-    {
+    for (name, of, wanted) in [
+        ("KILL", "mpirun", ""),
+        ("KILL", "rank 0", ""),
+        ("KILL", "the run", "the run was killed by signal 9"),
+        ("KILL", "a Tester", "mpirun noticed that process rank 2 "),
+        ("STOP", "a Tester", "(rank 2 (host host3, process "),
+        ("INT", "mpirun", ""),
+    ] {
         let Some(hosts) = hosts() else { return };
         let child = start(Starter::User.short_form(&hosts, "unbound"));
         self_test(&hosts);
         let pid = match of {
             "mpirun" => child.id(),
             "rank 0" => hosts.rank(1).expect("rank 0 runs"),
+            "a Tester" => hosts.rank(3).expect("rank 2 runs"),
             _ => hosts.run(1).expect("it runs"),
         };
         signal(pid, name);
         let output = child.wait_with_output().expect("ends");
         assert!(!output.status.success(), "{name} of {of}");
-        if of == "the run" {
-            let named = "the run was killed by signal 9";
-            assert!(told(&output).contains(named), "{}", told(&output));
-        }
+        assert!(told(&output).contains(wanted), "{name} of {of}: {}", told(&output));
         hosts.nothing_is_left();
         if name == "INT" {
             goes_on(&hosts, Starter::User);
