@@ -5,12 +5,14 @@
 
 mod dns64;
 mod leaf;
+mod mixed;
 mod tld;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub use dns64::{Dns64Zone, Style, ZoneRecords};
 pub use leaf::LeafZone;
+pub use mixed::MixedZone;
 pub use tld::TldZone;
 
 /// The addresses of the zone's own name server.

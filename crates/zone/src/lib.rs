@@ -33,7 +33,9 @@ mod writer;
 
 pub use background_writer::BackgroundWriter;
 pub use data_text::data_text;
-pub use generate::{Dns64Zone, LeafZone, NameServer, Style, TldZone, Written, ZoneRecords};
+pub use generate::{
+    Dns64Zone, LeafZone, MixedZone, NameServer, Style, TldZone, Written, ZoneRecords,
+};
 pub use reader::{Notes, Reader, Record, ZoneFileError};
 pub use wait::wait_until;
 pub use words::period;
