@@ -1,7 +1,7 @@
 //! What two askings of the same query say: which differences of which servers are there both times.
 
 use crate::compare::{Seen, Terms, compare};
-use crate::kind::Kinds;
+use crate::kind::{Kind, Kinds};
 
 /// Differences of every two of some servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +34,15 @@ impl Pairs {
         self.kinds.iter().fold(Kinds::NONE, |all, kinds| all | *kinds)
     }
 
-    /// Returns every two servers that differ.
-    pub(crate) fn unlike(&self) -> impl Iterator<Item = [usize; 2]> {
+    /// Returns every two servers that differ, with the first kind in which they do.
+    pub(crate) fn unlike(&self) -> impl Iterator<Item = ([usize; 2], Kind)> {
         let pairs = both(self.servers).zip(&self.kinds);
-        pairs.filter(|(_, kinds)| !kinds.is_empty()).map(|(pair, _)| pair)
+        pairs.filter_map(|(pair, kinds)| Some((pair, kinds.first()?)))
     }
 
     /// Returns the servers, those together that do not differ from the first of their group.
     pub(crate) fn groups(&self) -> Vec<Vec<usize>> {
-        let unlike: Vec<[usize; 2]> = self.unlike().collect();
+        let unlike: Vec<[usize; 2]> = self.unlike().map(|(pair, _)| pair).collect();
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for server in 0..self.servers {
             match groups.iter_mut().find(|group| !unlike.contains(&[group[0], server])) {
@@ -64,7 +64,6 @@ mod tests {
     use super::*;
     use crate::answer::Answer;
     use crate::compare::TtlTolerance;
-    use crate::kind::Kind;
 
     const TERMS: Terms = Terms { ttl: TtlTolerance::Seconds(0), ignored: Kinds::NONE };
 

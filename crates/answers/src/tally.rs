@@ -22,7 +22,8 @@ pub(crate) struct Tally {
     /// Queries by verdict: differs, known, unstable.
     verdicts: [u64; 3],
     kinds: BTreeMap<Kind, AnswerKind>,
-    pairs: BTreeMap<[usize; 2], u64>,
+    /// Queries that two servers answer differently, by the first kind in which they do.
+    pairs: BTreeMap<[usize; 2], BTreeMap<Kind, u64>>,
 }
 
 impl Tally {
@@ -97,8 +98,8 @@ impl Tally {
         for kind in all.iter() {
             self.kinds.entry(kind).or_insert_with(|| of_kind(kind)).among += 1;
         }
-        for pair in pairs.unlike() {
-            *self.pairs.entry(pair).or_default() += 1;
+        for (pair, kind) in pairs.unlike() {
+            *self.pairs.entry(pair).or_default().entry(kind).or_default() += 1;
         }
     }
 
@@ -112,8 +113,12 @@ impl Tally {
         for kind in &mut record.kinds {
             kind.samples.sort_by_key(|sample| (sample.verdict, sample.number));
         }
-        let pair =
-            |([first, second], differ): ([usize; 2], u64)| AnswerPair { first, second, differ };
+        let pair = |([first, second], kinds): ([usize; 2], BTreeMap<Kind, u64>)| AnswerPair {
+            first,
+            second,
+            differ: kinds.values().sum(),
+            kinds: kinds.into_iter().map(|(kind, n)| (kind.word().to_owned(), n)).collect(),
+        };
         record.pairs = self.pairs.into_iter().map(pair).collect();
     }
 }

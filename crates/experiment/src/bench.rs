@@ -4,10 +4,12 @@ use measure::{Nanos, Void};
 pub use record::request::TrialSpec;
 use record::{LockStepRow, Trial};
 
+use crate::answers::ComparedAnswers;
 use crate::drill::{DrillSpec, Drilled};
 pub use crate::error::BenchError;
 use crate::generator::Generator;
 use crate::replication::Replication;
+use crate::settings::AnswersSettings;
 
 /// Request for dns64perf's lock-step experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +118,15 @@ pub trait Bench {
     /// If the drill cannot run, or this bench does not support it. A server outside of the lab is never attacked.
     fn drill(&mut self, _spec: &DrillSpec) -> Result<Drilled, BenchError> {
         Err(BenchError::Failed("this bench runs no drills".to_owned()))
+    }
+
+    /// Asks all servers the same queries, and compares their answers.
+    ///
+    /// # Errors
+    /// If the servers cannot be asked, or this bench has one only.
+    fn compare_answers(&mut self, _: &AnswersSettings) -> Result<ComparedAnswers, BenchError> {
+        let why = "this bench has one server, and nothing to compare it with";
+        Err(BenchError::Failed(why.to_owned()))
     }
 
     /// Returns the primary and the secondaries that belong to the server under test.

@@ -7,6 +7,7 @@
 //!
 //! This crate starts no process and reads no clock, so that a search is tested against a scripted bench.
 
+mod answers;
 mod bench;
 pub mod certify;
 pub mod conformance;
@@ -27,6 +28,7 @@ mod validate;
 pub mod verify;
 pub mod visit;
 
+pub use answers::{ComparedAnswers, figures as answer_figures};
 pub use bench::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, RoleCpu, TrialSpec,
 };

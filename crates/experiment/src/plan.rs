@@ -103,6 +103,7 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
         }
         Method::Drill => settings.drill.as_ref().map_or(0.0, |d| DRILL + trial(d.duration())),
         Method::Closed => trial(settings.closed.duration),
+        Method::Answers => comparison_s(settings) / settings.servers.len().max(1) as f64,
         Method::ZoneLoad => {
             let rate = if settings.zone_load.rate { trial(settings.closed.duration) } else { 0.0 };
             let starts = f64::from(settings.zone_load.later) + 1.0;
@@ -137,6 +138,16 @@ fn span(seconds: f64) -> Nanos {
 /// Mean share of its duration that a trial lasts: failing trials end early.
 const EARLY: f64 = 0.75;
 
+/// Number of queries of a comparison whose file was not read, and share of them that are asked again.
+const QUERIES: u64 = 100_000;
+const AGAIN: f64 = 0.5;
+
+/// Estimates the time of a comparison of all servers, in seconds.
+fn comparison_s(settings: &Settings) -> f64 {
+    let queries = settings.workload.mixed.unwrap_or(QUERIES) as f64;
+    queries * (1.0 + AGAIN) / settings.answers.rate.get() + TRIAL
+}
+
 /// Estimates the time to load the zone of an authoritative server, in seconds.
 fn zone_s(settings: &Settings) -> f64 {
     if settings.method.replicates() {
@@ -144,7 +155,7 @@ fn zone_s(settings: &Settings) -> f64 {
         let signed = r.signed && settings.method != Method::SignedUnsigned;
         return delegations / ZONE_RATE + if signed { delegations / SIGNING_RATE } else { 0.0 };
     }
-    if let Some(hosts) = settings.workload.hosts {
+    if let Some(hosts) = settings.workload.hosts.or(settings.workload.mixed) {
         // Whoever has the zone loads it before the server under test is ready.
         return hosts as f64 / ZONE_RATE;
     }

@@ -3,6 +3,7 @@
 //! One value of [`Settings`] describes one point of the matrix: varied values are merged before the file is parsed,
 //! so that every key can be varied without code of its own.
 
+mod answers;
 mod drill;
 mod internet;
 mod method;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
+pub use answers::AnswersSettings;
 pub use drill::DrillSettings;
 pub use internet::InternetSettings;
 pub use method::Method;
@@ -72,6 +74,9 @@ pub struct Settings {
     pub load: Option<LoadSettings>,
     /// Settings of the method `drill`.
     pub drill: Option<DrillSettings>,
+    /// Settings of the method `answers`.
+    #[serde(default)]
+    pub answers: AnswersSettings,
     /// Settings of the method `closed`, of the rate of `zone-load`, and of queries beside updates.
     #[serde(default)]
     pub closed: ClosedSettings,

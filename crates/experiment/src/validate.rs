@@ -1,5 +1,7 @@
 //! Checks of settings that can be read but cannot be run: the key, and what would be accepted.
 
+mod answers;
+
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
@@ -65,6 +67,7 @@ pub(crate) fn validate(s: &Settings) -> Result<(), Invalid> {
         clients,
         methods,
         drill,
+        answers::answers,
         replication,
         machine,
         cpus,
@@ -160,7 +163,13 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
         "workload.hosts",
         "`zone-file` and `hosts` are both zones: give one of them",
     )?;
+    must(
+        w.mixed.is_none() || (w.zone_file.is_none() && w.hosts.is_none()),
+        "workload.mixed",
+        "`mixed` is a zone, as `zone-file` and `hosts` are: give one of them",
+    )?;
     w.hosts.map_or(Ok(()), |hosts| within(hosts, HOSTS, "workload.hosts"))?;
+    w.mixed.map_or(Ok(()), |names| within(names, HOSTS, "workload.mixed"))?;
     must(
         w.slice.is_none() || w.has_zone(),
         "workload.slice",
@@ -180,8 +189,8 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
         "the method `update-rate` sends updates only: it has no use for `queries` or `replay`",
     )?;
     must(
-        !s.method.replicates() || w.hosts.is_none(),
-        "workload.hosts",
+        !s.method.replicates() || (w.hosts.is_none() && w.mixed.is_none()),
+        "workload",
         "servers that replicate have a zone of delegations; give a `zone-file` for another one",
     )?;
     let timed = matches!(s.method, Method::Search | Method::Load);

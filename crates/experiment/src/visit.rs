@@ -7,8 +7,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use measure::pacing::EXPERIMENT;
 use measure::{Limiter, Nanos, Pacing, Void};
-use record::{Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord, VoidRepeat};
+use record::{
+    AnswerDiff, Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord, VoidRepeat,
+};
 
+use crate::answers::{self, ComparedAnswers};
 use crate::bench::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec, pause_after,
 };
@@ -17,10 +20,10 @@ use crate::drill::{DrillSpec, Drilled};
 use crate::names::{NameBudget, most_names};
 use crate::repeats::sum_up;
 use crate::replication::Replication;
-use crate::settings::{CLOSED_NAMES_PER_S, Method, Settings};
+use crate::settings::{AnswersSettings, CLOSED_NAMES_PER_S, Method, Settings};
 
 /// Number of times that a void trial is run again; a search has its own number.
-const VOID_RETRIES: u32 = 2;
+pub(crate) const VOID_RETRIES: u32 = 2;
 
 /// Result of one visit.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +43,8 @@ pub enum Found {
         /// Shortcomings of the server.
         notes: Vec<String>,
     },
+    /// Answers of all servers, compared.
+    Answers(Box<AnswerDiff>),
     /// No result: the trials stayed void.
     Void(VoidRepeat),
 }
@@ -104,6 +109,7 @@ impl Visiting<'_> {
             Method::QueryUnderUpdate => self.under_update(),
             Method::SignedUnsigned => self.signed_unsigned(),
             Method::Drill => self.drill(),
+            Method::Answers => self.answers(),
         }
     }
 
@@ -301,6 +307,11 @@ pub fn add_visit(
         Found::Void(void) => cell.void_repeats.push(void),
         Found::Capacity(capacity) => cell.capacities.push(capacity),
         Found::Figures(figures) => add_figures(&mut cell.figures, figures),
+        Found::Answers(diff) => {
+            add_figures(&mut cell.figures, answers::figures(&diff, &cell.server));
+            // The first server has the comparison for all of them.
+            cell.answers = Some(diff).filter(|diff| diff.servers[0].name == cell.server);
+        }
         Found::Replicated { figures, secondaries, limiter, notes } => {
             notes.into_iter().for_each(|note| cell.note(note));
             add_figures(&mut cell.figures, figures);
@@ -389,6 +400,10 @@ impl Bench for Replay<'_> {
 
     fn drill(&mut self, spec: &DrillSpec) -> Result<Drilled, BenchError> {
         self.bench.drill(spec)
+    }
+
+    fn compare_answers(&mut self, spec: &AnswersSettings) -> Result<ComparedAnswers, BenchError> {
+        self.bench.compare_answers(spec)
     }
 
     fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {

@@ -23,6 +23,7 @@
 mod adapter;
 mod afar;
 pub mod agent;
+mod answers;
 mod attack;
 pub mod authdns;
 mod bench;
@@ -71,6 +72,7 @@ mod short_link;
 pub mod signer;
 mod template;
 pub mod testbed;
+mod together;
 mod tuning;
 mod variables;
 mod verdict;

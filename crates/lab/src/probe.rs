@@ -165,6 +165,14 @@ fn read_network() -> Network {
     }
 }
 
+/// Returns the number of datagrams that the kernel of a host has received and dropped until now.
+///
+/// # Errors
+/// If the host's namespace cannot be entered.
+pub(crate) fn datagrams_dropped(testbed: &Testbed, host: Host) -> io::Result<u64> {
+    Ok(testbed.namespace(host).run(read_network)?.udp.in_errors)
+}
+
 /// Returns the number of datagrams that sockets of this network namespace at the addresses `at` have dropped until now.
 fn drops_at(at: &[SocketAddr]) -> u64 {
     let read = |name| fs::read_to_string(format!("/proc/thread-self/net/{name}"));

@@ -36,7 +36,7 @@ use self::cold::check_internet;
 pub(crate) use self::prepare::{CaptureFile, Prepared};
 
 /// Apex of a generated zone.
-const HOSTS_ZONE: &str = "example.test";
+const MADE_ZONE: &str = "example.test";
 /// Ports whose traffic in a capture is DNS.
 pub(crate) const PORTS: [u16; 1] = [53];
 
@@ -59,6 +59,8 @@ enum ZoneSource {
     File(PathBuf),
     /// Number of hosts of a generated zone.
     Hosts(u64),
+    /// Number of names of many kinds.
+    Mixed(u64),
 }
 
 impl QueryStream {
@@ -92,15 +94,14 @@ impl QueryStream {
         let file = absolute(&w.zone_file, "zone-file")?;
         let usual =
             if method.replicates() { ZONE.parse().expect("a name") } else { *namespace.zone() };
-        let (zone, apex) = match (file, w.hosts) {
+        let made = w.hosts.map(ZoneSource::Hosts).or(w.mixed.map(ZoneSource::Mixed));
+        let (zone, apex) = match (file, made) {
             _ if w.internet.is_some() => (None, Name::ROOT),
             (Some(path), _) => {
                 let apex = inputs.zone(&path).map_err(|why| bad("zone-file", why))?;
                 (Some(ZoneSource::File(path)), apex)
             }
-            (None, Some(hosts)) => {
-                (Some(ZoneSource::Hosts(hosts)), HOSTS_ZONE.parse().expect("a name"))
-            }
+            (None, Some(made)) => (Some(made), MADE_ZONE.parse().expect("a name")),
             (None, None) => (None, usual),
         };
         let mut internet = w.internet.clone();
@@ -134,7 +135,7 @@ impl QueryStream {
         let example = namespace.name(namespace.nth(1));
         let (whose, remedy) = match (&self.zone, point.settings.role) {
             (Some(_), _) => (
-                "the zone of `zone-file` or `hosts`".to_owned(),
+                "the zone of `zone-file`, `hosts` or `mixed`".to_owned(),
                 "`slice = \"1/1\"` leaves such queries out".to_owned(),
             ),
             (None, _) if point.settings.method.replicates() => (

@@ -26,6 +26,7 @@ pub use self::error::RunError;
 pub use self::event::Event;
 use crate::adapter::Adapter;
 use crate::afar::{Afar, Elsewhere};
+use crate::answers;
 use crate::attack;
 use crate::catalogue::Catalogue;
 use crate::clients;
@@ -248,6 +249,7 @@ pub fn check<'e>(
         let file = stream.as_ref().and_then(QueryStream::replayed);
         clients::check(experiment, point, file)?;
     }
+    answers::note_known(experiment, &mut inputs)?;
     let inputs = inputs.into_files();
     if let Some(run) = &options.resumed {
         unchanged(&run.plan.inputs, &inputs).map_err(RunError::Changed)?;
@@ -263,6 +265,7 @@ pub fn check<'e>(
     let elsewhere = &options.elsewhere;
     let outside = elsewhere.starts() || elsewhere.testers.is_some();
     attack::check(experiment, &adapters, outside)?;
+    answers::check(experiment, &adapters, outside)?;
     let companions = companions(experiment, &adapters, &catalogue)?;
     let elsewhere = adapters.iter().filter(|adapter| adapter.remote.is_some()).count();
     let running = adapters.iter().find(|adapter| adapter.remote.is_some());

@@ -24,13 +24,14 @@ use crate::template::{self, Setting};
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
 use crate::zonefile::reverse_zone;
 
+mod beside;
 mod running;
 mod task;
 
 use self::running::Part;
 pub use self::running::Server;
 
-/// Port of a server behind another one.
+/// Port of a server behind another one, which is the first in its host.
 const PORT_BEHIND: u16 = 5300;
 /// Time within which a server must print its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
@@ -135,6 +136,8 @@ struct Stage<'a> {
     dir: &'a Path,
     /// Host that it runs in.
     host: Host,
+    /// Number of the server among those in the host.
+    number: u16,
 }
 
 impl Stage<'_> {
@@ -215,7 +218,7 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        self.start_afresh(Stage { service, testbed, lab, dir, host: Host::Dut })
+        self.start_afresh(Stage { service, testbed, lab, dir, host: Host::Dut, number: 0 })
     }
 
     /// Starts it with the state of its earlier start, such as a database of its zone.
@@ -229,7 +232,7 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        self.start_on(Stage { service, testbed, lab, dir, host: Host::Dut })
+        self.start_on(Stage { service, testbed, lab, dir, host: Host::Dut, number: 0 })
     }
 
     /// Starts it in the auth host, from scratch, for a server under test that queries it.
@@ -243,7 +246,7 @@ impl Installed {
         lab: &Lab,
         dir: &Path,
     ) -> Result<Server, ServerError> {
-        self.start_afresh(Stage { service, testbed, lab, dir, host: Host::Auth })
+        self.start_afresh(Stage { service, testbed, lab, dir, host: Host::Auth, number: 0 })
     }
 
     /// Removes the files of an earlier start, and starts it on a stage.
@@ -304,7 +307,7 @@ impl Installed {
             Some(behind) => {
                 // A server whose port cannot be configured keeps it.
                 let own = behind.adapter.listen.port;
-                let port = if own == PORT { PORT_BEHIND } else { own };
+                let port = if own == PORT { PORT_BEHIND + stage.number } else { own };
                 behind.add_to(server, Stage { dir: &state, ..stage }, port)?;
                 Some(stage.listening(port))
             }

@@ -7,10 +7,7 @@ use std::time::{Duration, Instant};
 
 use experiment::file::Role;
 use experiment::settings::{Idle, TesterSettings};
-use experiment::visit::Found;
-use experiment::{
-    BenchError, Circumstances, Method, OneHost, Point, Visit, visit_estimate, visits,
-};
+use experiment::{BenchError, OneHost, Point, Visit, visit_estimate, visits};
 use measure::{Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
 use wire::Namespace;
@@ -19,24 +16,23 @@ use zone::ZoneRecords;
 use crate::adapter::{Adapter, AdapterError};
 use crate::afar::Afar;
 use crate::authdns::{self, Serves};
-use crate::bench::measurer::carried_by;
-use crate::bench::{LabBench, Upstream};
+use crate::bench::Upstream;
 use crate::enter::{Lab, NOT_ROOT};
 use crate::process::Process;
 use crate::query_stream::{Prepared, QueryStream};
 use crate::question_plan::QuestionPlan;
-use crate::replication::{Ground, Made};
+use crate::replication::Made;
 use crate::reserve::IdlePolling;
 use crate::run::{Checked, Event, RunError, RunOptions, authority};
-use crate::server::{Installed, ServerError, Service, transport_port};
+use crate::server::{Installed, ServerError, Service};
 use crate::testbed::{Host, PORT, Testbed};
 use crate::tuning::Tuning;
 use crate::variables;
-use crate::visit::{Started, share_self_test, unlike_rfc8219};
-use crate::zone_load::zone_load;
+use crate::visit::share_self_test;
 use crate::zonefile::{ZoneError, write_zone};
 
 /// Reason why a visit ended without findings.
+#[derive(Clone)]
 pub(crate) enum Shortfall {
     /// This machine cannot measure the cell; the run is complete without it.
     Cannot(String),
@@ -155,10 +151,10 @@ impl<'a> Session<'a> {
             cells.iter().enumerate().filter(|(i, _)| !self.is_left_out(i % servers, i / servers));
         let planned: Vec<CellRecord> = planned.map(|(_, cell)| cell.record.clone()).collect();
         notify(Event::Planned(&planned, self.estimate(&left)));
-        let mut cut = BTreeSet::new();
+        let (mut cut, mut compared) = (BTreeSet::new(), BTreeSet::new());
         for (i, v) in left.iter().enumerate() {
             let index = self.index(v);
-            if cells[index].given_up {
+            if cells[index].given_up || compared.contains(&v.point) {
                 continue;
             }
             if self.is_interrupted() {
@@ -175,7 +171,9 @@ impl<'a> Session<'a> {
                 number: (all.len() - left.len() + i + 1, all.len()),
                 remaining: self.estimate(&left[i..]),
             });
-            if let Err(shortfall) = self.visit(v, &mut cells[index], notify) {
+            if common.method.compares() {
+                self.visit_all(v, &mut compared, &mut cells, run, notify);
+            } else if let Err(shortfall) = self.visit(v, &mut cells[index], notify) {
                 cells[index].given_up = true;
                 self.note(shortfall, &cells[index].record, run, notify);
             }
@@ -250,7 +248,7 @@ impl<'a> Session<'a> {
     }
 
     /// Records why a cell was not measured.
-    fn note(
+    pub(crate) fn note(
         &self,
         shortfall: Shortfall,
         cell: &CellRecord,
@@ -287,21 +285,12 @@ impl<'a> Session<'a> {
         let point = &self.checked.experiment.points[v.point];
         let adapter = &self.checked.adapters[v.server];
         let installed = self.installed(adapter, point)?;
-        let plan = self.plan_here(&point.settings).map_err(Shortfall::Cannot)?;
-        if plan != *self.testbed.cpu_plan() {
-            self.testbed.move_to(plan, self.dir).map_err(|e| Shortfall::Cannot(e.to_string()))?;
-        }
-        let host = &point.settings.host;
-        let link = self.options.link_of(&point.settings, self.lab.privileged());
-        self.testbed.set_links(link, self.options.path.unwrap_or(host.path), self.dir);
+        self.lay_out(point)?;
         let programs = self.has_programs(adapter, point);
         if let Some(note) = self.shared_core(v, programs).map_err(Shortfall::Cannot)? {
             cell.record.note(note);
         }
-        let in_kernel = programs || self.engines[v.point] == EngineKind::Kernel;
-        self.testbed.receive_frames(in_kernel).map_err(Shortfall::Cannot)?;
-        self.idle(host.idle)?;
-        let tuning = Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)?;
+        let tuning = self.tune(point, programs || self.engines[v.point] == EngineKind::Kernel)?;
         let outcome = match self.linked(point) {
             Ok(()) if self.afar.is_some() => self.measure_elsewhere(v, cell, &installed, notify),
             Ok(()) if point.settings.method.replicates() => {
@@ -313,6 +302,26 @@ impl<'a> Session<'a> {
         };
         tuning.undo(&self.testbed, self.dir);
         outcome
+    }
+
+    /// Moves the hosts to the cores of a point, and sets their links.
+    pub(crate) fn lay_out(&mut self, point: &Point) -> Result<(), Shortfall> {
+        let plan = self.plan_here(&point.settings).map_err(Shortfall::Cannot)?;
+        if plan != *self.testbed.cpu_plan() {
+            self.testbed.move_to(plan, self.dir).map_err(|e| Shortfall::Cannot(e.to_string()))?;
+        }
+        let link = self.options.link_of(&point.settings, self.lab.privileged());
+        let path = self.options.path.unwrap_or(point.settings.host.path);
+        self.testbed.set_links(link, path, self.dir);
+        Ok(())
+    }
+
+    /// Applies the settings of the machine at a point; links receive the frames of programs in the kernel where there are some.
+    pub(crate) fn tune(&mut self, point: &Point, programs: bool) -> Result<Tuning, Shortfall> {
+        let host = &point.settings.host;
+        self.testbed.receive_frames(programs).map_err(Shortfall::Cannot)?;
+        self.idle(host.idle)?;
+        Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)
     }
 
     /// Makes idle cores poll or sleep.
@@ -328,7 +337,7 @@ impl<'a> Session<'a> {
     }
 
     /// Checks that the links are of the kind that was asked for, if one was.
-    fn linked(&self, point: &Point) -> Result<(), String> {
+    pub(crate) fn linked(&self, point: &Point) -> Result<(), String> {
         if self.afar.is_some() {
             return Ok(());
         }
@@ -523,7 +532,7 @@ impl<'a> Session<'a> {
     }
 
     /// Returns what lies between the Tester and a server of the testbed.
-    fn between(&self, tester: &TesterSettings) -> OneHost {
+    pub(crate) fn between(&self, tester: &TesterSettings) -> OneHost {
         OneHost {
             link: Some(self.testbed.link()),
             path: self.testbed.path(),
@@ -531,66 +540,5 @@ impl<'a> Session<'a> {
             gro: tester.gro && self.testbed.path() == LinkPath::HostOffload,
             tcp: !tester.transport.is_datagram(),
         }
-    }
-
-    /// Starts the server, measures it with the method, and stops it.
-    fn measure(
-        &mut self,
-        v: &Visit,
-        cell: &mut Cell,
-        installed: &Installed,
-        notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), Shortfall> {
-        let point = &self.checked.experiment.points[v.point];
-        let asked = self.checked.questions[v.point];
-        let role = point.settings.role;
-        let stream = self.stream(v.point)?;
-        let (service, believed) = self.service(point, &asked, installed, stream.as_ref())?;
-        let upstream = self.upstream(point, &asked, stream.as_ref())?;
-        let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
-        let loaded = if point.settings.method == Method::ZoneLoad {
-            let later = point.settings.zone_load.later;
-            Some(zone_load(installed, &service, testbed, lab, dir, later)?)
-        } else {
-            None
-        };
-        let mut target = installed.address();
-        if believed.is_some() {
-            target.set_port(transport_port(point.settings.tester.transport));
-        }
-        let seed = self.options.seed;
-        let base = asked.request(point, stream.as_ref(), seed, target, believed);
-        let base = carried_by(self.engines[v.point], base);
-        let limit = point.settings.dut.cpu_limit;
-        let ground = Ground { testbed, lab, dir };
-        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
-        let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;
-        let differs = unlike_rfc8219(&point.settings, stream.is_some());
-        let names = asked.budget(role, stream.as_ref(), false);
-        let internet = stream.and_then(|stream| stream.internet);
-        let bench = bench.replaying(replayed);
-        let started = Started {
-            bench,
-            title: installed.adapter().title.clone(),
-            version: installed.version(),
-            names,
-            circumstances: Circumstances {
-                over_ipv6: target.is_ipv6(),
-                one_host: Some(self.between(&point.settings.tester)),
-                ..Circumstances::default()
-            },
-            differs,
-            conforms: true,
-        };
-        let found = self.measure_started(v, cell, started, notify)?;
-        let is_void = matches!(found, Found::Void(_));
-        if let Some(load) = loaded.filter(|_| !is_void) {
-            load.add_to(&mut cell.record);
-        }
-        if let Some(internet) = internet.filter(|_| !is_void) {
-            internet.add_to(&mut cell.record, v.repeat);
-        }
-        self.visited(v, cell, &found, notify);
-        Ok(())
     }
 }

@@ -16,8 +16,12 @@ use udp::sys::is_own_address;
 
 use crate::attack;
 use crate::bench::LabBench;
+use crate::bench::measurer::carried_by;
+use crate::replication::Ground;
 use crate::run::Event;
+use crate::server::{Installed, transport_port};
 use crate::session::{Cell, Session, Shortfall};
+use crate::zone_load::zone_load;
 
 /// Number of outstanding queries of a warm-up, which is a closed loop.
 const WARM_UP_WINDOW: u32 = 64;
@@ -43,6 +47,67 @@ pub(crate) struct Started<'a> {
 }
 
 impl Session<'_> {
+    /// Starts the server, measures it with the method, and stops it.
+    pub(crate) fn measure(
+        &mut self,
+        v: &Visit,
+        cell: &mut Cell,
+        installed: &Installed,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        let asked = self.checked.questions[v.point];
+        let role = point.settings.role;
+        let stream = self.stream(v.point)?;
+        let (service, believed) = self.service(point, &asked, installed, stream.as_ref())?;
+        let upstream = self.upstream(point, &asked, stream.as_ref())?;
+        let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
+        let loaded = if point.settings.method == Method::ZoneLoad {
+            let later = point.settings.zone_load.later;
+            Some(zone_load(installed, &service, testbed, lab, dir, later)?)
+        } else {
+            None
+        };
+        let mut target = installed.address();
+        if believed.is_some() {
+            target.set_port(transport_port(point.settings.tester.transport));
+        }
+        let seed = self.options.seed;
+        let base = asked.request(point, stream.as_ref(), seed, target, believed);
+        let base = carried_by(self.engines[v.point], base);
+        let limit = point.settings.dut.cpu_limit;
+        let ground = Ground { testbed, lab, dir };
+        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
+        let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;
+        let differs = unlike_rfc8219(&point.settings, stream.is_some());
+        let names = asked.budget(role, stream.as_ref(), false);
+        let internet = stream.and_then(|stream| stream.internet);
+        let bench = bench.replaying(replayed);
+        let started = Started {
+            bench,
+            title: installed.adapter().title.clone(),
+            version: installed.version(),
+            names,
+            circumstances: Circumstances {
+                over_ipv6: target.is_ipv6(),
+                one_host: Some(self.between(&point.settings.tester)),
+                ..Circumstances::default()
+            },
+            differs,
+            conforms: true,
+        };
+        let found = self.measure_started(v, cell, started, notify)?;
+        let is_void = matches!(found, Found::Void(_));
+        if let Some(load) = loaded.filter(|_| !is_void) {
+            load.add_to(&mut cell.record);
+        }
+        if let Some(internet) = internet.filter(|_| !is_void) {
+            internet.add_to(&mut cell.record, v.repeat);
+        }
+        self.visited(v, cell, &found, notify);
+        Ok(())
+    }
+
     /// Measures a started server with the method, stops it, and adds the findings to the cell.
     pub(crate) fn measure_started(
         &self,

@@ -100,6 +100,16 @@ pub struct AnswerPair {
     pub second: usize,
     /// Number of queries, known ones among them, that they answer differently.
     pub differ: u64,
+    /// Number of those by the first kind in which the two differ; empty in older records.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kinds: BTreeMap<String, u64>,
+}
+
+impl AnswerPair {
+    /// Returns whether it is of these two servers, in any order.
+    pub fn is_of(&self, one: usize, other: usize) -> bool {
+        [(one, other), (other, one)].contains(&(self.first, self.second))
+    }
 }
 
 /// Verdict on a query whose answers differ.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
+use crate::answers::AnswerDiff;
 use crate::cells;
 use crate::check::Check;
 use crate::engine_kind::EngineKind;
@@ -120,6 +121,9 @@ pub struct CellRecord {
     /// Samples beside the trials, such as those while a server loads its zone.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub series: Vec<Series>,
+    /// Answers of all servers at these settings, compared, in the first of their cells.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub answers: Option<Box<AnswerDiff>>,
     /// Configuration files as used, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub files: BTreeMap<String, String>,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerSeen, AnswerVerdict};
 
 use crate::view::Align::{Left, Right};
+use crate::view::table::words_then_numbers;
 use crate::view::{align, span, thousands};
 
 /// What each kind of difference means.
@@ -64,6 +65,44 @@ pub(crate) fn kinds(diff: &AnswerDiff) -> Vec<Vec<String>> {
     std::iter::once(heads).chain(diff.kinds.iter().map(row)).collect()
 }
 
+/// Returns every two servers as cells of a table: how many queries they answer alike and not, and these by the first kind in which they
+/// differ.
+pub(crate) fn pairs(diff: &AnswerDiff) -> Vec<Vec<String>> {
+    let name = |server: usize| {
+        let of = diff.servers.get(server).map_or("", |server| server.name.as_str());
+        format!("{} {of}", letter(server))
+    };
+    let found = |kind: &&str| diff.pairs.iter().any(|pair| pair.kinds.contains_key(*kind));
+    let kinds: Vec<&str> = MEANINGS.iter().map(|(kind, _)| *kind).filter(found).collect();
+    let heads = ["servers", "alike", "differ"].into_iter().chain(kinds.iter().copied());
+    let mut rows = vec![heads.map(str::to_owned).collect::<Vec<_>>()];
+    // Of an unstable query nothing is known, of any two servers.
+    let known = diff.asked.saturating_sub(diff.unstable + diff.unchecked);
+    for second in 1..diff.servers.len() {
+        for first in 0..second {
+            let pair = diff.pairs.iter().find(|pair| pair.is_of(first, second));
+            let differ = pair.map_or(0, |pair| pair.differ);
+            let of_kind = |kind: &&str| pair.and_then(|pair| pair.kinds.get(*kind)).copied();
+            let counts = [known.saturating_sub(differ), differ].into_iter();
+            let counts = counts.chain(kinds.iter().map(|kind| of_kind(kind).unwrap_or(0)));
+            let names = format!("{}, {}", name(first), name(second));
+            rows.push(std::iter::once(names).chain(counts.map(count)).collect());
+        }
+    }
+    rows
+}
+
+/// Returns the counts by verdict, in a line.
+pub(crate) fn verdicts(diff: &AnswerDiff) -> String {
+    let (equal, differ) = (count(diff.equal), count(diff.differ));
+    let (known, unstable) = (count(diff.known), count(diff.unstable));
+    let unchecked = match diff.unchecked {
+        0 => String::new(),
+        unchecked => format!(", {} not asked twice", count(unchecked)),
+    };
+    format!("{equal} equal, {differ} differ, {known} known, {unstable} unstable{unchecked}")
+}
+
 /// Returns what decided, in a sentence.
 pub(crate) fn verdict(diff: &AnswerDiff) -> String {
     match (&diff.incomplete, diff.differ) {
@@ -113,29 +152,8 @@ pub fn answers(diff: &AnswerDiff) -> String {
 fn write_answers(diff: &AnswerDiff, out: &mut String) -> std::fmt::Result {
     writeln!(out, "{}\n{}\n", title(diff), conditions(diff))?;
     out.push_str(&align(&servers(diff), &[Left, Left, Right, Right, Right, Right, Right, Right]));
-    writeln!(
-        out,
-        "\n{} equal, {} differ, {} known, {} unstable{}",
-        count(diff.equal),
-        count(diff.differ),
-        count(diff.known),
-        count(diff.unstable),
-        if diff.unchecked > 0 {
-            format!(", {} not asked twice", count(diff.unchecked))
-        } else {
-            String::new()
-        }
-    )?;
-    if !diff.kinds.is_empty() {
-        out.push('\n');
-        out.push_str(&align(&kinds(diff), &[Left, Right, Right, Right, Right, Left]));
-    }
-    if diff.servers.len() > 2 {
-        for pair in &diff.pairs {
-            let (first, second) = (letter(pair.first), letter(pair.second));
-            writeln!(out, "{first} and {second} differ in {}", count(pair.differ))?;
-        }
-    }
+    out.push('\n');
+    write_counts(diff, out)?;
     let samples = diff.kinds.iter().filter_map(|kind| {
         kind.samples.iter().find(|sample| sample.verdict == AnswerVerdict::Differs)
     });
@@ -143,6 +161,20 @@ fn write_answers(diff: &AnswerDiff, out: &mut String) -> std::fmt::Result {
         write_sample(sample, out)?;
     }
     writeln!(out, "\n{}", verdict(diff))
+}
+
+/// Writes the counts by verdict, by kind, and for every two of several servers.
+pub(crate) fn write_counts(diff: &AnswerDiff, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "{}", verdicts(diff))?;
+    if !diff.kinds.is_empty() {
+        out.push('\n');
+        out.push_str(&align(&kinds(diff), &[Left, Right, Right, Right, Right, Left]));
+    }
+    if diff.servers.len() > 2 {
+        out.push('\n');
+        out.push_str(&align(&pairs(diff), &words_then_numbers(1)));
+    }
+    Ok(())
 }
 
 /// Writes a sample: its question, and what differs of each group of servers.
@@ -243,7 +275,12 @@ pub(crate) mod tests {
                 ],
                 ..AnswerKind::default()
             }],
-            pairs: vec![AnswerPair { first: 0, second: 1, differ: 1 }],
+            pairs: vec![AnswerPair {
+                first: 0,
+                second: 1,
+                differ: 1,
+                kinds: [("answer".to_owned(), 1)].into(),
+            }],
             ..AnswerDiff::default()
         }
     }
@@ -256,7 +293,7 @@ pub(crate) mod tests {
             "B  two",
             "\n1,198 equal, 1 differ, 0 known, 1 unstable\n",
             "other records in the answer section",
-            "A and B differ in 1\n",
+            "\nservers       alike  differ  answer\nA one, B two  1,198       1       1\nA one, C three",
             "answer: <a>.test. A (answer, ttl)\n  AC  NOERROR <a>.test. 60 IN A 192.0.2.1\n  B   NOERROR <a>.test. 60 IN A 192.0.2.2",
             "\n1 query is answered differently\n",
         ] {

@@ -12,7 +12,7 @@ use crate::view::conditions::Conditions;
 use crate::view::name::{cores, long_name, repeats, server_name, short_name, void_notes};
 use crate::view::table::{figure_order, varied, words_then_numbers};
 use crate::view::{align, figure_name, quantity};
-use crate::{extrapolation, falls};
+use crate::{answers, extrapolation, falls};
 
 /// Returns the tables of all cells that have figures instead of a capacity.
 pub(crate) fn tables(run: &Run) -> String {
@@ -29,6 +29,10 @@ pub(crate) fn tables(run: &Run) -> String {
         match method {
             "lockstep" => lanes(&mut out, &cells),
             "generators" => generators(&mut out, &cells),
+            "answers" => {
+                figures(&mut out, run, &cells, &conditions);
+                compared(&mut out, &cells);
+            }
             _ => figures(&mut out, run, &cells, &conditions),
         }
     }
@@ -74,6 +78,19 @@ fn figures(out: &mut String, run: &Run, cells: &[&CellRecord], conditions: &Cond
     out.push_str(&extrapolation::table(cells));
     if let Some(cores) = cores(cells) {
         let _ = writeln!(out, "cores: {cores}");
+    }
+}
+
+/// Writes the counts of each comparison of answers.
+fn compared(out: &mut String, cells: &[&CellRecord]) {
+    let keys = varied(cells.iter().copied());
+    for cell in cells {
+        let Some(diff) = &cell.answers else { continue };
+        let varied = cell.settings.iter().filter(|(key, _)| keys.contains(key));
+        let at: String = varied.map(|(key, value)| format!(", {key}={value}")).collect();
+        let _ = writeln!(out, "\n{}{at}\n{}\n", answers::title(diff), answers::conditions(diff));
+        // A write to a String never fails.
+        let _ = answers::write_counts(diff, out);
     }
 }
 
@@ -256,6 +273,33 @@ mod tests {
             "bind9      127.0.0.3     2",
         ];
         assert_eq!(lines, wanted);
+    }
+
+    #[test]
+    fn a_comparison_of_answers_stands_below_the_figures() {
+        let of = |server: &str, ttl: &str| {
+            let settings = [("ttl".to_owned(), ttl.to_owned())].into();
+            let mut cell = CellRecord::new(server, settings, "answers");
+            cell.repeats = 1;
+            cell.figures.insert("differs_from_two".into(), Figure::new("", vec![1.0]));
+            cell.figures.insert("over_tcp".into(), Figure::new("", vec![7.0]));
+            cell.answers = (server == "one").then(|| Box::new(answers::tests::sample()));
+            cell
+        };
+        let run = Run {
+            results: vec![of("one", "5s"), of("three", "5s"), of("one", "any")],
+            ..Run::default()
+        };
+        let table = tables(&run);
+        for part in [
+            "server  ttl  over TCP  differs from two  repeats\none     5s          7                 1        1\n",
+            "\nanswers of one, two, three, ttl=5s\n1,200 queries of q.txt",
+            "\nanswers of one, two, three, ttl=any\n",
+            "\n1,198 equal, 1 differ, 0 known, 1 unstable\n",
+            "\nA one, B two    1,198       1       1\n",
+        ] {
+            assert!(table.contains(part), "{part}\n{table}");
+        }
     }
 
     #[test]

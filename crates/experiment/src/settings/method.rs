@@ -29,6 +29,8 @@ pub enum Method {
     SignedUnsigned,
     /// A legitimate load, and an attack in its middle.
     Drill,
+    /// The answers of all servers to the same queries, compared.
+    Answers,
 }
 
 impl Method {
@@ -46,6 +48,7 @@ impl Method {
             Method::QueryUnderUpdate => "query-under-update",
             Method::SignedUnsigned => "signed-unsigned",
             Method::Drill => "drill",
+            Method::Answers => "answers",
         }
     }
 
@@ -62,6 +65,11 @@ impl Method {
     /// Returns the unit of the numbers of its search if they are no queries a second.
     pub fn over(self) -> Option<&'static str> {
         (self == Method::Clients).then_some("clients")
+    }
+
+    /// Returns whether the method measures all servers of a point at once, not one after the other.
+    pub fn compares(self) -> bool {
+        self == Method::Answers
     }
 
     /// Returns whether the method's figure is a capacity, not how a server answers one load.

@@ -37,6 +37,9 @@ pub struct Workload {
     pub zone_file: Option<PathBuf>,
     /// Number of hosts of a generated zone in place of the namespace's, with generated queries.
     pub hosts: Option<u64>,
+    /// Number of names of a generated zone with names of every kind that a DNS64 server treats in a way of its own, in place of the
+    /// namespace's, with a query for each.
+    pub mixed: Option<u64>,
     /// Internet in a box in place of the namespace, with generated queries; its resolvers start at the root.
     pub internet: Option<InternetSettings>,
     /// Part of the zone; its queries are those for the names of this part.
@@ -51,7 +54,7 @@ pub struct Workload {
 impl Workload {
     /// Returns whether there is a zone in place of the namespace's.
     pub fn has_zone(&self) -> bool {
-        self.zone_file.is_some() || self.hosts.is_some()
+        self.zone_file.is_some() || self.hosts.is_some() || self.mixed.is_some()
     }
 
     /// Returns whether the queries are a stream of a file, a capture or a zone, not the namespace's names.
@@ -77,6 +80,7 @@ impl Default for Workload {
             replay: None,
             zone_file: None,
             hosts: None,
+            mixed: None,
             internet: None,
             slice: None,
             authority: "nsd".into(),
@@ -111,7 +115,10 @@ impl Settings {
             }
             Method::Lockstep => experiments(self.lockstep.experiments),
             Method::Generators => experiments(self.generators.experiments),
-            Method::UpdateRate | Method::QueryUnderUpdate | Method::SignedUnsigned => 0,
+            Method::UpdateRate
+            | Method::QueryUnderUpdate
+            | Method::SignedUnsigned
+            | Method::Answers => 0,
         }
     }
 }

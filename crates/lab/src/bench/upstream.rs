@@ -21,7 +21,7 @@ pub(crate) enum Upstream {
 
 impl Upstream {
     /// Checks that it still runs.
-    pub(super) fn check(&mut self) -> Result<(), ProcessError> {
+    pub(crate) fn check(&mut self) -> Result<(), ProcessError> {
         match self {
             Upstream::AuthDns(process) => process.check(),
             Upstream::Authority(server) => server.check(),

@@ -133,6 +133,11 @@ impl Inputs {
         Ok(names)
     }
 
+    /// Notes a file of known differences.
+    pub(crate) fn known(&mut self, path: &Path) -> Result<(), String> {
+        self.note("answers.known", path)
+    }
+
     fn stream(
         &mut self,
         key: &str,

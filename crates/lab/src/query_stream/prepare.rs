@@ -10,7 +10,7 @@ use record::request::{Expect, Query, Workload};
 use trace::{Cut, Writer};
 use wire::{LabelRange, Name};
 use zone::slice::Slicer;
-use zone::{LeafZone, NameServer};
+use zone::{LeafZone, MixedZone, NameServer};
 
 use super::{ColdBox, PORTS, QueryStream, ZoneSource, each_query, internet, mean_rate};
 use crate::testbed::{Host, address_v4, address_v6};
@@ -18,6 +18,8 @@ use crate::zonefile::{cut_zone, write_queries};
 
 /// TTL of a generated zone, in seconds.
 const TTL: u32 = 3_600;
+/// File with a query for each name of a zone with names of many kinds.
+const MIXED_QUERIES: &str = "mixed.queries";
 
 /// Files of a stream, ready to be used.
 #[derive(Clone, Debug)]
@@ -99,6 +101,13 @@ impl Prepared {
                     of_capture(path, range.as_ref(), &stream.apex, &dir.join(name))?;
                 (queries, Some(capture))
             }
+            (None, None, Some(_)) if matches!(stream.zone, Some(ZoneSource::Mixed(_))) => {
+                let all = dir.join(MIXED_QUERIES);
+                match &range {
+                    None => (all, None),
+                    Some(range) => (cut_queries(&all, range, &stream.apex, &dir.join(name))?, None),
+                }
+            }
             (None, None, zone) => {
                 let www = if matches!(stream.zone, Some(ZoneSource::Hosts(_))) { 0.0 } else { 0.5 };
                 let zone = zone.as_deref().unwrap_or(Path::new(""));
@@ -143,14 +152,21 @@ fn file_name(stream: &QueryStream) -> String {
 
 /// Returns the path of a zone before it is cut; a generated one is written.
 fn whole(source: &ZoneSource, apex: &Name, dir: &Path) -> Result<PathBuf, String> {
-    let hosts = match source {
-        ZoneSource::File(path) => return Ok(path.clone()),
-        ZoneSource::Hosts(hosts) => *hosts,
-    };
     let (v4, v6) = (address_v4(Host::Dut, Host::Tester), address_v6(Host::Dut, Host::Tester));
-    let zone = LeafZone { zone: *apex, hosts, ttl: TTL, server: NameServer { v4, v6 }, seed: 1 };
+    let (zone, ttl, server) = (*apex, TTL, NameServer { v4, v6 });
     let path = dir.join("zone");
-    write(&path, |out| zone.write(out).map(drop))?;
+    match *source {
+        ZoneSource::File(ref path) => return Ok(path.clone()),
+        ZoneSource::Hosts(hosts) => {
+            let zone = LeafZone { zone, hosts, ttl, server, seed: 1 };
+            write(&path, |out| zone.write(out).map(drop))?;
+        }
+        ZoneSource::Mixed(names) => {
+            let zone = MixedZone { zone, names, ttl, server };
+            write(&path, |out| zone.write(out).map(drop))?;
+            write(&dir.join(MIXED_QUERIES), |out| zone.write_queries(out))?;
+        }
+    }
     Ok(path)
 }
 

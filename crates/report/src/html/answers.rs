@@ -1,49 +1,20 @@
-//! A comparison of answers as a page.
+//! The parts of a comparison of answers: tables of its counts, and samples.
 
 use maud::{Markup, html};
 use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerSeen};
 
-use super::frame::{Frame, frame};
+use super::cells::Cells;
 use super::parts::{Narrow, fold, table};
-use crate::answers::{conditions, count, kinds, letter, meaning, servers, title, verdict};
-use crate::view::date;
+use crate::answers::{self, conditions, kinds, letter, meaning, verdicts};
 
 /// Largest number of records of a section that the page shows of a sample.
 const MAX_RECORDS: usize = 50;
 
-/// Renders the page of a comparison of answers.
-pub fn answers_page(diff: &AnswerDiff) -> String {
-    let worse = diff.differ > 0 || diff.incomplete.is_some();
-    let body = html! {
-        section #summary aria-label="Summary" {
-            h2 { "Summary" }
-            article.run {
-                p.meta { (date(diff.started_unix_s)) " · dnsdyno " (diff.version) }
-                p.verdict.worse[worse].better[!worse] { (verdict(diff)) }
-                ul.findings {
-                    li { (count(diff.equal)) " equal, " (count(diff.differ)) " differ, " (count(diff.known)) " known, " (count(diff.unstable)) " unstable" }
-                    @if diff.unchecked > 0 { li { (count(diff.unchecked)) " differ and were not asked twice" } }
-                    li { (conditions(diff)) }
-                }
-                p.note { "What differs is asked twice: it counts if it is there both times and each server agrees with itself." }
-            }
-        }
-        section aria-label="Servers" { h2 { "Servers" } (counts("Outcomes of the first asking", &servers(diff))) }
-        @if !diff.kinds.is_empty() {
-            section aria-label="Kinds" {
-                h2 { "Kinds of differences" }
-                (counts("Queries by the first kind in which they differ", &kinds(diff)))
-                (pairs(diff))
-            }
-            section aria-label="Samples" { h2 { "Samples" } @for kind in &diff.kinds { (samples(diff, kind)) } }
-        }
-    };
-    let title = title(diff);
-    frame(&Frame { title: &title, navigation: &[], body: &body, foot: &html! {}, script: "" })
-}
+/// What decides.
+pub(super) const TWICE: &str = "What differs is asked twice: it counts if it is there both times and each server agrees with itself.";
 
 /// Renders a table whose first row has the heads; numbers stand to the right.
-fn counts(caption: &str, rows: &[Vec<String>]) -> Markup {
+pub(super) fn counts(caption: &str, rows: &[Vec<String>]) -> Markup {
     let Some((heads, rows)) = rows.split_first() else { return html! {} };
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let number = |text: &str| text.replace(',', "").parse::<u64>().ok();
@@ -63,28 +34,48 @@ fn counts(caption: &str, rows: &[Vec<String>]) -> Markup {
     table(caption, "", Narrow::Cards, &heads, &rows)
 }
 
-/// Renders how many queries every two servers answer differently; empty for two servers.
+/// Renders how many queries every two servers answer alike and not; empty for two servers.
 fn pairs(diff: &AnswerDiff) -> Markup {
     if diff.servers.len() < 3 || diff.pairs.is_empty() {
         return html! {};
     }
-    let rows: Vec<Vec<String>> = diff
-        .pairs
-        .iter()
-        .map(|pair| {
-            let both = format!("{} and {}", letter(pair.first), letter(pair.second));
-            vec![both, count(pair.differ)]
-        })
-        .collect();
-    let heads = vec![vec!["servers".to_owned(), "differ".to_owned()]];
-    counts(
-        "Queries that two servers answer differently, known ones among them",
-        &[heads, rows].concat(),
-    )
+    let caption =
+        "Queries that two servers answer alike and not, by the first kind; known ones among them";
+    counts(caption, &answers::pairs(diff))
+}
+
+/// Renders the comparisons of a run, each with the settings of its cells; empty without any.
+pub(super) fn section(cells: &Cells<'_>) -> Markup {
+    let compared =
+        cells.cells.iter().filter_map(|cell| Some((cell, cell.record.answers.as_ref()?)));
+    html! {
+        @for (cell, diff) in compared {
+            @let varied = cells.varied.iter().filter_map(|key| Some((key, cell.record.settings.get(key)?)));
+            @let settings: Vec<String> = varied.map(|(key, value)| format!("{key}={value}")).collect();
+            h3 { "Answers compared" @if !settings.is_empty() { ", " (settings.join(" ")) } }
+            ul.findings {
+                li { (verdicts(diff)) }
+                li { (conditions(diff)) }
+            }
+            p.note { (TWICE) }
+            (kinds_of(diff))
+            @for kind in &diff.kinds { (samples(diff, kind)) }
+        }
+    }
+}
+
+/// Renders the tables of the kinds of differences, and of every two servers.
+pub(super) fn kinds_of(diff: &AnswerDiff) -> Markup {
+    html! {
+        @if !diff.kinds.is_empty() {
+            (counts("Queries by the first kind in which they differ", &kinds(diff)))
+            (pairs(diff))
+        }
+    }
 }
 
 /// Renders the samples of a kind.
-fn samples(diff: &AnswerDiff, kind: &AnswerKind) -> Markup {
+pub(super) fn samples(diff: &AnswerDiff, kind: &AnswerKind) -> Markup {
     html! {
         @if !kind.samples.is_empty() {
             h3 { (kind.kind) ": " (meaning(&kind.kind)) }
@@ -144,26 +135,28 @@ fn lines(seen: &AnswerSeen) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use record::{CellRecord, Run};
+
     use super::*;
     use crate::answers::tests::sample;
 
     #[test]
-    fn the_page_marks_what_differs_and_escapes_names() {
-        let page = answers_page(&sample());
-        for part in [
-            "<h1>answers of one, two, three</h1>",
-            "1 query is answered differently",
+    fn a_run_has_the_comparison_of_its_first_cell() {
+        let mut cell = CellRecord::new("one", BTreeMap::new(), "answers");
+        cell.answers = Some(Box::new(sample()));
+        let run = Run { results: vec![cell], ..Run::default() };
+        let part = section(&Cells::of(&run)).into_string();
+        for text in [
+            "<h3>Answers compared</h3>",
+            "1,198 equal, 1 differ",
             "&lt;a&gt;.test. A: differs",
-            "&lt;a&gt;.test. A: unstable",
-            "A one, C three",
-            "<strong class=\"worse\">! answer: &lt;a&gt;.test. 60 IN A 192.0.2.2</strong>",
-            "  NOERROR, flags aa",
-            "A and B",
+            "A one, B two",
         ] {
-            assert!(page.contains(part), "{part}\n{page}");
+            assert!(part.contains(text), "{text}\n{part}");
         }
-        assert!(!page.contains("<a>.test"));
-        let empty = answers_page(&AnswerDiff::default());
-        assert!(empty.contains("no differences") && empty.contains("</html>"));
+        let none = Run { results: vec![CellRecord::new("one", BTreeMap::new(), "answers")], ..run };
+        assert_eq!(section(&Cells::of(&none)).into_string(), "");
     }
 }

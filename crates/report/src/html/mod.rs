@@ -4,11 +4,12 @@
 //! runs ──> cells (named by what varies) ──> against_rate       latency and answers at each rate
 //!      │                               ├──> summary            in words, and what is doubtful
 //!      │                               ├──> capacity, figures   tables and curves (curves, plot)
+//!      │                               ├──> answers             comparisons of all servers' answers
 //!      │                               ├──> connections         handshakes, first and later queries
 //!      │                               ├──> trials, time        latency, schedule, and the course of trials
 //!      │                               └──> conditions          testbed, host, files, raw data
 //!      └──> comparison                                          several runs: trend, thresholds, verdicts
-//! answers of servers ──> answers                              a comparison of answers, a page of its own
+//! answers of servers ──> answers_page                         a comparison of answers, a page of its own
 //! ```
 //!
 //! Text from records passes through maud, which escapes it; the page's own policy forbids it to load anything. Plots
@@ -17,6 +18,7 @@
 
 mod against_rate;
 mod answers;
+mod answers_page;
 mod capacity;
 mod cells;
 mod comparison;
@@ -35,7 +37,7 @@ mod trials;
 use maud::{Markup, html};
 use record::{CompareTerms, Run};
 
-pub use answers::answers_page;
+pub use answers_page::answers_page;
 use cells::Cells;
 pub(crate) use conditions::packed;
 pub(crate) use frame::{Frame, frame};
@@ -117,6 +119,7 @@ fn sections(run: &Run, cells: &Cells<'_>, number: usize, links: Option<&Links>) 
         (summary::course(run))
         (capacity::section(cells))
         (figures::section(cells))
+        (answers::section(cells))
         (connections::section(cells))
         (trials::section(cells))
         (time::section(cells))

@@ -105,7 +105,10 @@ pub fn figure_name(name: &str) -> String {
         "disk_syncs" => return "syncs a second of the disk".to_owned(),
         _ => {}
     }
-    name.replace(['_', '.'], " ").replace("axfr", "AXFR").replace("ixfr", "IXFR")
+    name.replace(['_', '.'], " ")
+        .replace("axfr", "AXFR")
+        .replace("ixfr", "IXFR")
+        .replace("tcp", "TCP")
 }
 
 /// Returns the cores of each role of an experiment about updates, as its first trial has them; `None` of others.

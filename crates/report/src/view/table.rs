@@ -56,7 +56,13 @@ pub(crate) fn varied<'a>(cells: impl Iterator<Item = &'a CellRecord> + Clone) ->
 }
 
 /// Figures that come first, in this order.
-const FIRST: [&str; 24] = [
+const FIRST: [&str; 30] = [
+    "replies",
+    "timeouts",
+    "errors",
+    "malformed",
+    "over_tcp",
+    "alone",
     "qps",
     "updates",
     "syncs_per_update",

@@ -1,5 +1,6 @@
 //! `dnsdyno run`: an experiment in the lab.
 
+mod answers;
 mod args;
 mod hosts;
 mod keeper;
@@ -48,6 +49,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let testers = args.hosts.of_run()?;
     let options = options(&args, testers.as_ref(), resumed)?;
     let checked = lab::check(&experiment, &options).map_err(failure)?;
+    answers::check(&experiment).map_err(Failure::input)?;
     if args.dry_run {
         plan::show(&checked, options.engine);
         return cores_are_here(&checked);
@@ -354,6 +356,9 @@ fn words(found: &Found, unit: &str) -> String {
     match found {
         Found::Capacity(capacity) => with_unit(&capacity.verdict),
         Found::Void(void) => format!("void: {}", with_unit(&void.why)),
+        Found::Answers(diff) => {
+            format!("{} of {} queries are answered alike", diff.equal, diff.asked)
+        }
         Found::Figures(figures) | Found::Replicated { figures, .. } => {
             let words: Vec<String> = figures
                 .iter()

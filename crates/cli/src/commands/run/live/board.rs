@@ -58,7 +58,7 @@ impl Board {
             Event::Visited { cell, found, .. } => {
                 state.visited();
                 match found {
-                    Found::Void(_) => {}
+                    Found::Void(_) | Found::Answers(_) => {}
                     Found::Capacity(capacity) => state.capacity(cell, capacity.qps),
                     Found::Figures(figures) | Found::Replicated { figures, .. } => {
                         state.figures(cell, figures);

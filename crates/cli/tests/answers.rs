@@ -1,0 +1,270 @@
+//! The method `answers`: real servers of the lab, asked the same queries at the same time.
+
+#[path = "kit/host.rs"]
+mod host;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use host::find;
+use measure::Nanos;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use trace::{Message, Transport, Writer};
+use wire::{Name, Qtype, QueryTemplate};
+
+const EXPERIMENT: &str = r#"
+name = "tiny-answers"
+title = "answers of two servers"
+role = "dns64"
+servers = ["unbound", "bind9"]
+method = "answers"
+repeats = 1
+
+[workload]
+mixed = 300
+
+[answers]
+rate = "1k"
+"#;
+
+/// Returns the programs that are missing here, of those that the experiment starts.
+fn missing() -> Vec<&'static str> {
+    ["unbound", "named", "nsd"].into_iter().filter(|name| find(name).is_none()).collect()
+}
+
+fn dnsdyno(dir: &Path) -> Command {
+    let mut command = Command::new(cargo_bin("dnsdyno"));
+    command.env("DNSDYNO_STORE", dir.join("runs.db")).current_dir(dir);
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+/// Runs an experiment; returns the code, what it printed, and the record if it wrote one.
+fn run(dir: &Path, experiment: &str, args: &[&str]) -> (Option<i32>, String, Value) {
+    std::fs::write(dir.join("x.toml"), experiment).expect("writes");
+    let mut command = dnsdyno(dir);
+    command.args(["run", "--wait", "--plain"]);
+    if !args.contains(&"--resume") {
+        command.arg("x.toml");
+    }
+    let output = command.args(args).args(["--json", "run.json"]).output().expect("starts");
+    let record = std::fs::read(dir.join("run.json")).ok();
+    let record = record.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    (output.status.code(), text(&output), record)
+}
+
+/// Checks a run by its published schema.
+fn check(run: &Value) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+    let text = std::fs::read(folder.join("run.json")).expect("a schema");
+    let schema: Value = serde_json::from_slice(&text).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let faults: Vec<String> =
+        validator.iter_errors(run).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// Checks the comparison of 300 names by Unbound and BIND, and returns it.
+fn compared<'a>(run: &'a Value, said: &str) -> &'a Value {
+    let cells = run["results"].as_array().unwrap_or_else(|| panic!("{said}"));
+    let named: Vec<_> = cells.iter().map(|cell| cell["server"].as_str()).collect();
+    assert_eq!(named, [Some("unbound"), Some("bind9")], "{said}");
+    assert_eq!(run["complete"], true, "{said}");
+    let figure = |cell: &Value, name: &str| cell["figures"][name]["values"][0].as_f64();
+    for cell in cells {
+        assert_eq!(figure(cell, "replies"), Some(300.0), "{said}");
+        assert_eq!(cell["figures"]["replies"]["values"].as_array().map(Vec::len), Some(1));
+        assert_eq!(figure(cell, "timeouts"), Some(0.0), "{said}");
+        assert!(cell["files"].as_object().is_some_and(|files| !files.is_empty()), "{said}");
+    }
+    let unlike = figure(&cells[0], "differs_from_bind9");
+    assert_eq!(unlike, figure(&cells[1], "differs_from_unbound"), "{said}");
+    assert!(cells[1].get("answers").is_none(), "one of the cells has it");
+    let diff = &cells[0]["answers"];
+    assert_eq!(
+        (&diff["servers"][0]["name"], &diff["servers"][1]["name"]),
+        (&"unbound".into(), &"bind9".into())
+    );
+    let count = |key: &str| diff[key].as_u64().expect("a count");
+    assert_eq!(count("asked"), 300);
+    let all = ["equal", "differ", "known", "unstable", "unchecked"].map(count);
+    assert_eq!(all.iter().sum::<u64>(), 300, "{diff}");
+    diff
+}
+
+#[test]
+fn servers_of_the_lab_are_compared() {
+    let missing = missing();
+    if !missing.is_empty() {
+        return skip::because(format!("not installed: {}", missing.join(", ")));
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_, said, record) = run(dir.path(), EXPERIMENT, &[]);
+    if said.contains("cannot get its namespaces") {
+        return skip::because(said);
+    }
+    check(&record);
+    let diff = compared(&record, &said);
+    // Of the names with an excluded AAAA record, the 18th of each twenty, and of no others the answers themselves may differ.
+    for kind in diff["kinds"].as_array().expect("kinds").iter().filter(|k| k["kind"] == "answer") {
+        for sample in kind["samples"].as_array().expect("samples") {
+            assert_eq!(sample["number"].as_u64().map(|number| number % 20), Some(17), "{sample}");
+        }
+    }
+    let pair = &diff["pairs"][0];
+    let kinds = pair["kinds"].as_object().expect("kinds").values();
+    assert_eq!(kinds.filter_map(Value::as_u64).sum::<u64>(), pair["differ"].as_u64().unwrap_or(0));
+    for part in ["differs from bind9", "answers of unbound, bind9", "300 names of many kinds"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let page = dir.path().join("page.html");
+    let report = dnsdyno(dir.path()).args(["report", "run.json", "--output"]).arg(&page).output();
+    let report = report.expect("starts");
+    assert!(report.status.success(), "{}", text(&report));
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("Answers compared") && page.contains("300 names of many kinds"));
+}
+
+#[test]
+fn differences_that_are_known_or_ignored_are_none() {
+    let missing = missing();
+    if !missing.is_empty() {
+        return skip::because(format!("not installed: {}", missing.join(", ")));
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("known.txt"), "* *.example.test *\n").expect("writes");
+    let known = EXPERIMENT.replace("mixed = 300", "mixed = 40");
+    let known = format!("{known}known = \"known.txt\"\nignore = [\"ttl\"]\n");
+    let (_, said, record) = run(dir.path(), &known, &[]);
+    if said.contains("cannot get its namespaces") {
+        return skip::because(said);
+    }
+    let diff = &record["results"][0]["answers"];
+    assert_eq!((&diff["differ"], &diff["asked"]), (&0.into(), &40.into()), "{said}");
+    assert_eq!(diff["ignored"], serde_json::json!(["ttl"]), "{said}");
+}
+
+#[test]
+fn the_queries_of_a_capture_are_asked() {
+    let missing = missing();
+    if !missing.is_empty() {
+        return skip::because(format!("not installed: {}", missing.join(", ")));
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = std::fs::File::create(dir.path().join("day.pcap")).expect("creates");
+    let mut out = Writer::new(file).expect("writes");
+    for number in 0..20u16 {
+        let name: Name = format!("n{:08}.example.test", number / 2).parse().expect("a name");
+        let query = QueryTemplate::new(&name, Qtype::AAAA, true, false, None);
+        let mut bytes = query.bytes().to_vec();
+        bytes[..2].copy_from_slice(&number.to_be_bytes());
+        out.write(&Message {
+            at: Nanos::from_millis(u64::from(number)),
+            frame: u64::from(number) + 1,
+            source: ([10, 0, 0, 1], 1_000 + number).into(),
+            destination: ([192, 0, 2, 53], 53).into(),
+            transport: Transport::Udp,
+            bytes: &bytes,
+            len: bytes.len(),
+            fragmented: false,
+            cut: false,
+        });
+    }
+    out.finish().expect("written");
+    let captured = EXPERIMENT.replace("mixed = 300", "mixed = 40\nreplay = \"day.pcap\"");
+    let (_, said, record) = run(dir.path(), &captured, &[]);
+    if said.contains("cannot get its namespaces") {
+        return skip::because(said);
+    }
+    let diff = &record["results"][0]["answers"];
+    // As they were sent: the second for a name too, and none has EDNS.
+    assert_eq!(
+        (&diff["asked"], &diff["queries_from"][0]),
+        (&20.into(), &"day.pcap".into()),
+        "{said}"
+    );
+    let kinds = diff["kinds"].as_array().expect("kinds");
+    assert!(kinds.iter().all(|kind| kind["kind"] != "edns"), "{diff}");
+    assert!(
+        record["inputs"].as_array().is_some_and(|inputs| inputs[0]["key"] == "replay"),
+        "{record}"
+    );
+}
+
+#[test]
+fn an_interrupted_comparison_is_made_anew() {
+    let missing = missing();
+    if !missing.is_empty() {
+        return skip::because(format!("not installed: {}", missing.join(", ")));
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    // Slow enough that it does not end before it is interrupted.
+    let slow = EXPERIMENT.replace("\"1k\"", "\"40\"");
+    std::fs::write(dir.path().join("x.toml"), &slow).expect("writes");
+    let mut child = dnsdyno(dir.path())
+        .args(["run", "--wait", "--plain", "x.toml"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut said = String::new();
+    for line in lines.map_while(Result::ok) {
+        said += &(line + "\n");
+        if said.contains("\n  BIND 9 ") && !said.contains("interrupted") {
+            kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("signals");
+        }
+    }
+    let code = child.wait().expect("ends").code();
+    if said.contains("cannot get its namespaces") {
+        return skip::because(said);
+    }
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("not measured: interrupted"), "{said}");
+    let (code, said, record) = run(dir.path(), &slow, &["--resume", "last"]);
+    assert_eq!(code, Some(0), "{said}");
+    compared(&record, &said);
+    assert_eq!(record["seams"].as_array().map(Vec::len), Some(1));
+    let (code, said, _) = run(dir.path(), &slow, &["--resume", "last"]);
+    assert_eq!(code, Some(2), "{said}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_its_place() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("known.txt"), "nothing *\n").expect("writes");
+    let with = |text: &str| format!("{EXPERIMENT}{text}\n");
+    let table = [
+        (with("ttl = \"soon\""), &[][..], "x.toml:14:7: "),
+        (with("ignore = [\"ttl\", \"color\"]"), &[], "x.toml:14:10: `color` is not a kind"),
+        (with("known = \"no.txt\""), &[], "x.toml:14:9: cannot read "),
+        (with("known = \"known.txt\""), &[], "x.toml:14:9: known.txt:1"),
+        (
+            EXPERIMENT.to_owned(),
+            &["--servers", "bind9"],
+            "one server has nothing to be compared with",
+        ),
+        (
+            EXPERIMENT.to_owned(),
+            &["--remote", "far=192.0.2.1:53"],
+            "x.toml:6:10: far is not in the lab, where the method `answers` starts all servers",
+        ),
+        (
+            EXPERIMENT.to_owned(),
+            &["--dut", "far.example"],
+            "x.toml:6:10: a server on another host is not in the lab",
+        ),
+    ];
+    for (text, args, wanted) in table {
+        let (code, said, _) = run(dir.path(), &text, &[&["--dry-run"], args].concat());
+        assert_eq!(code, Some(2), "{wanted}: {said}");
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+}

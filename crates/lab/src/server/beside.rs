@@ -1,0 +1,40 @@
+//! Several servers in the DUT's host at a time, each at a port of its own.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{Installed, Server, ServerError, Service, Stage};
+use crate::replication::Ground;
+use crate::testbed::{Host, PORT};
+
+/// Port before those of the servers after the first.
+const PORT_BESIDE: u16 = 5400;
+
+impl Installed {
+    /// Starts it from scratch as number `number`, from 0, of several servers in the DUT's host, which must be cleared before. Returns
+    /// it with the address that the Tester queries.
+    ///
+    /// # Errors
+    /// If it does not start; with the end of its log.
+    pub(crate) fn start_beside(
+        &self,
+        number: u16,
+        service: &Service,
+        ground: Ground<'_>,
+    ) -> Result<(Server, SocketAddr), ServerError> {
+        let Ground { testbed, lab, dir } = ground;
+        let mut address = self.address();
+        // A server whose port cannot be configured keeps it.
+        if address.port() == PORT && number > 0 {
+            address.set_port(PORT_BESIDE + number);
+        }
+        let _ = std::fs::remove_dir_all(self.state(dir));
+        self.check_free(testbed, Host::Dut, &[address])?;
+        let mut server =
+            Server { parts: Vec::new(), files: BTreeMap::new(), loaded: Duration::ZERO };
+        let stage = Stage { service, testbed, lab, dir, host: Host::Dut, number };
+        self.add_to(&mut server, stage, address.port())?;
+        Ok((server, address))
+    }
+}
