@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The same key gives the same addresses in every capture. Addresses of both families, and those in EDNS
-//! Client Subnet options (RFC 7871), are anonymised; names are not, and a name can identify a client.
+//! Client Subnet options (RFC 7871), are anonymised; names are not, and a name can identify a client. Octets of a message that
+//! belong to no record, or to one that cannot be read, become 0: an option may be among them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,13 +18,17 @@ use std::str::FromStr;
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 
-use crate::dns::Dns;
+use wire::message::{HEADER, Record, skip_name};
+use wire::{Header, Qtype};
+
 use crate::messages::Message;
 
 /// Size of a key in octets: 16 for AES, 16 for the pad.
 const KEY: usize = 32;
 /// Largest number of cached addresses; a full cache is emptied.
 const MAX_CACHED: usize = 1 << 18;
+/// Octets of a question behind its name.
+const QUESTION_FIXED: usize = 4;
 /// The code of the EDNS option Client Subnet.
 const CLIENT_SUBNET: u16 = 8;
 
@@ -119,15 +124,34 @@ impl Anonymiser {
         let mut bytes = std::mem::take(&mut self.message);
         bytes.clear();
         bytes.extend_from_slice(message.bytes);
-        if let Some(opt) = Dns::read(message.bytes).and_then(|dns| dns.opt) {
-            self.options(&mut bytes[opt.options.0..][..opt.options.1]);
-        }
+        let read = self.records(&mut bytes);
+        bytes[read..].fill(0);
         let source = SocketAddr::new(self.address(message.source.ip()), message.source.port());
         let destination =
             SocketAddr::new(self.address(message.destination.ip()), message.destination.port());
         let done = visit(&Message { source, destination, bytes: &bytes, ..*message });
         self.message = bytes;
         done
+    }
+
+    /// Anonymises the addresses in the OPT records of a message; returns the offset after the last record that can be read.
+    fn records(&mut self, message: &mut [u8]) -> usize {
+        let Some(header) = Header::read(message) else { return 0 };
+        let [questions, others @ ..] = header.counts.map(u32::from);
+        let mut at = HEADER;
+        for _ in 0..questions {
+            match skip_name(message, at).map(|fixed| fixed + QUESTION_FIXED) {
+                Some(end) if end <= message.len() => at = end,
+                _ => return at,
+            }
+        }
+        for _ in 0..others.iter().sum() {
+            let Some((record, end)) = Record::read(message, at) else { return at };
+            let options = (record.rtype == Qtype::OPT).then_some(record.rdata_at..end);
+            options.into_iter().for_each(|options| self.options(&mut message[options]));
+            at = end;
+        }
+        at
     }
 
     /// Anonymises the addresses in EDNS options.
@@ -143,15 +167,16 @@ impl Anonymiser {
         }
     }
 
-    /// Anonymises the address of a Client Subnet option, as many bits as it has.
+    /// Anonymises the address of a Client Subnet option, as many bits as it says; the others become 0 (RFC 7871 section 6).
     fn subnet(&mut self, option: &mut [u8]) {
         let (family, prefix) = (option[1], u32::from(option[2]));
         let address = &mut option[4..];
         let mut octets = [0; 16];
         let len = address.len().min(16);
         octets[..len].copy_from_slice(&address[..len]);
-        let bits = if family == 1 { 32 } else { 128 };
-        let masked = self.mask(u128::from_be_bytes(octets), bits.min(prefix));
+        let bits = if family == 1 { 32 } else { 128 }.min(prefix);
+        let masked = self.mask(u128::from_be_bytes(octets), bits);
+        let masked = masked & !u128::MAX.checked_shr(bits).unwrap_or(0);
         address.fill(0);
         address[..len].copy_from_slice(&masked.to_be_bytes()[..len]);
     }
@@ -196,6 +221,70 @@ mod tests {
         let mut overlong = vec![0, 8, 0, 99, 0, 2, 255, 0, 0x20];
         anonymiser.options(&mut overlong);
         assert_eq!(overlong.len(), 9);
+    }
+
+    /// A query for `a.example A` with an OPT record with these options.
+    fn query(options: &[u8]) -> Vec<u8> {
+        let mut query = b"\0\x07\x01\0\0\x01\0\0\0\0\0\x01\x01a\x07example\0\0\x01\0\x01".to_vec();
+        query.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, options.len() as u8]);
+        query.extend_from_slice(options);
+        query
+    }
+
+    /// Anonymises a message from 128.11.68.132.
+    fn hidden(bytes: &[u8]) -> Vec<u8> {
+        let message = Message {
+            frame: 1,
+            at: measure::Nanos::ZERO,
+            source: SocketAddr::from(([128, 11, 68, 132], 1)),
+            destination: SocketAddr::from(([128, 11, 68, 132], 53)),
+            transport: crate::messages::Transport::Udp,
+            fragmented: false,
+            cut: false,
+            len: bytes.len(),
+            bytes,
+        };
+        Anonymiser::new(&SAMPLE).message(&message, |hidden| hidden.bytes.to_vec())
+    }
+
+    #[test]
+    fn no_subnet_is_left_wherever_it_is() {
+        let address = [128, 11, 68, 132];
+        let subnet = [&[0, 8, 0, 8, 0, 1, 32, 0][..], &address].concat();
+        let whole = query(&subnet);
+        let has = |bytes: &[u8]| bytes.windows(3).any(|three| three == &address[..3]);
+        assert!(has(&whole) && !has(&hidden(&whole)));
+        let mut two = [&whole[..], &whole[27..]].concat();
+        two[11] = 2;
+        let mut uncounted = whole.clone();
+        uncounted[11] = 0;
+        let mut answer = whole.clone();
+        (answer[7], answer[11]) = (1, 0);
+        let mut damaged = two.clone();
+        // The first record says that it is longer than the message.
+        damaged[36] = 255;
+        let mut no_question = whole.clone();
+        no_question[12] = 0xff;
+        let longer = [&whole[..], &subnet].concat();
+        let cut = &whole[..whole.len() - 1];
+        for message in [&two, &uncounted, &answer, &damaged, &no_question, &longer, cut] {
+            let hidden = hidden(message);
+            assert!(has(message) && !has(&hidden), "{message:?} {hidden:?}");
+            assert_eq!(hidden.len(), message.len());
+        }
+        // A message without an address stays as it is.
+        let plain = query(&[0, 10, 0, 2, 1, 2]);
+        assert_eq!(hidden(&plain), plain);
+        // Octets of an address beyond its prefix, or beyond its family.
+        for (family, prefix, octets, kept) in [
+            (1, 8, &address[..], 1),
+            (1, 32, &[128, 11, 68, 132, 9, 9][..], 4),
+            (2, 16, &address, 2),
+        ] {
+            let mut option = [&[0, family, prefix, 0][..], octets].concat();
+            Anonymiser::new(&SAMPLE).subnet(&mut option);
+            assert_eq!(option[4 + kept..], vec![0; octets.len() - kept], "{family} {prefix}");
+        }
     }
 
     #[test]
