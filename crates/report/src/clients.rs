@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use record::{ClientStats, Quantiles};
 
+use crate::view::number::counted;
 use crate::view::{significant, time_us};
 
 /// Largest number of types in the table; the JSON has all.
@@ -17,15 +18,16 @@ pub fn clients(stats: &ClientStats) -> String {
     }
     let _ = writeln!(
         out,
-        "{} clients with {} queries in {}: {} queries a second",
-        stats.clients,
-        stats.queries,
+        "{} with {} in {}: {} queries a second",
+        counted(stats.clients as usize, "client", "clients"),
+        counted(stats.queries as usize, "query", "queries"),
         seconds(stats.period_s),
         significant(stats.qps)
     );
     if stats.left_out > 0 {
         let why = "cut, without a header, or beyond a limit";
-        let _ = writeln!(out, "{} queries were left out: {why}", stats.left_out);
+        let left_out = counted(stats.left_out as usize, "query was", "queries were");
+        let _ = writeln!(out, "{left_out} left out: {why}");
     }
     let _ = writeln!(
         out,
@@ -38,9 +40,9 @@ pub fn clients(stats: &ClientStats) -> String {
     row(&mut out, "idle", &stats.idle_s, seconds);
     let _ = writeln!(
         out,
-        "\nIdle after {}, a client closes its connection: {} connections, {} open at once, {} on average",
+        "\nIdle after {}, a client closes its connection: {}, {} open at once, {} on average",
         seconds(stats.idle_after_s),
-        stats.connections,
+        counted(stats.connections as usize, "connection", "connections"),
         stats.most_open,
         significant(stats.mean_open)
     );
@@ -101,6 +103,13 @@ mod tests {
             "3 connections, 2 open at once, 1.08 on average",
             "             5 100.0%  A",
         ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        let one = ClientStats { clients: 1, queries: 1, connections: 1, left_out: 1, ..stats };
+        let text = clients(&one);
+        for line in
+            ["1 client with 1 query in ", ": 1 connection, 2 open", "1 query was left out: "]
+        {
             assert!(text.contains(line), "{line}\n{text}");
         }
     }

@@ -68,7 +68,7 @@ pub enum CaptureError {
         found: String,
     },
     /// The capture ends in the middle of a block.
-    #[error("{}: the capture is cut short: it ends in the middle of {what} at byte {at}, after {frames} whole packets", path.display())]
+    #[error("{}: the capture is cut short: it ends in the middle of {what} at byte {at}, after {}", path.display(), packets(*frames))]
     Cut {
         /// The path of the file.
         path: PathBuf,
@@ -80,7 +80,7 @@ pub enum CaptureError {
         frames: u64,
     },
     /// The capture has an invalid value.
-    #[error("{}: the capture is damaged at byte {at}, after {frames} whole packets: {what}", path.display())]
+    #[error("{}: the capture is damaged at byte {at}, after {}: {what}", path.display(), packets(*frames))]
     Damaged {
         /// The path of the file.
         path: PathBuf,
@@ -92,7 +92,7 @@ pub enum CaptureError {
         frames: u64,
     },
     /// Reading or decompressing failed after the start.
-    #[error("{}: reading failed at byte {at}, after {frames} whole packets: {source}", path.display())]
+    #[error("{}: reading failed at byte {at}, after {}: {source}", path.display(), packets(*frames))]
     Broken {
         /// The path of the file.
         path: PathBuf,
@@ -103,9 +103,35 @@ pub enum CaptureError {
         /// Number of packets before it.
         frames: u64,
     },
+    /// A population is cut short, damaged, or cannot be read to its end.
+    #[error(
+        "{}: the population {what} at byte {at} of its decompressed file, after {}; copy it again, or make it again of its capture (trace clients --output)",
+        path.display(),
+        counted(*queries, "whole query", "whole queries")
+    )]
+    Population {
+        /// The path of the file.
+        path: PathBuf,
+        /// What is wrong: a verb with what was found and what is accepted.
+        what: String,
+        /// The byte, in the decompressed file.
+        at: u64,
+        /// Number of queries before it.
+        queries: u64,
+    },
     /// Several of the captures cannot be read to their end.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Several(Vec<CaptureError>),
+}
+
+/// Returns a number of packets in words.
+fn packets(count: u64) -> String {
+    counted(count, "whole packet", "whole packets")
+}
+
+/// Returns a number of things in words: one, or several.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 impl CaptureError {
@@ -113,7 +139,9 @@ impl CaptureError {
     pub fn is_partial(&self) -> bool {
         match self {
             CaptureError::Several(all) => all.iter().any(CaptureError::is_partial),
-            CaptureError::Unreadable { .. } | CaptureError::NotACapture { .. } => false,
+            CaptureError::Unreadable { .. }
+            | CaptureError::NotACapture { .. }
+            | CaptureError::Population { .. } => false,
             CaptureError::Cut { frames, .. }
             | CaptureError::Damaged { frames, .. }
             | CaptureError::Broken { frames, .. } => *frames > 0,
@@ -186,6 +214,11 @@ impl Capture {
             (None, pcapng::SECTION) => Format::Pcapng(pcapng::Section::default()),
             (None, snoop::MAGIC) => Format::Snoop(snoop::Snoop::default()),
             (None, dnstap::MAGIC) => Format::Dnstap(dnstap::Dnstap::default()),
+            // A CBOR array with the text "C-DNS".
+            (None, [0x83 | 0x9f, 0x65, b'C', b'-']) => {
+                let how = "which the `inspector` of DNS-STATS turns into pcap";
+                return Err(not(format!("C-DNS (RFC 8618), {how}")));
+            }
             _ => return Err(not(format!("the bytes {magic:02x?}"))),
         };
         let mut capture = Capture { path, window, format, frames: 0, ended: false, peeked: None };

@@ -110,7 +110,10 @@ fn a_capture_cut_short_gives_the_messages_before() {
                         "{text}"
                     );
                     assert!(
-                        text.ends_with(&format!("after {} whole packets", counts.frames)),
+                        text.ends_with(&match counts.frames {
+                            1 => "after 1 whole packet".to_owned(),
+                            many => format!("after {many} whole packets"),
+                        }),
                         "{text}"
                     );
                     assert_eq!(error.is_partial(), counts.frames > 0);
@@ -136,6 +139,10 @@ fn errors_in_damaged_captures_name_the_place() {
             "test.pcap: not a capture: it starts with the bytes [23, 21, 2f, 62]; use pcap, pcapng, snoop or dnstap, plain",
         ),
         (Vec::new(), "test.pcap: not a capture: it starts with nothing, it is empty"),
+        (
+            b"\x83\x65C-DNS\xa4\x00\x01".to_vec(),
+            "not a capture: it starts with C-DNS (RFC 8618), which the `inspector` of DNS-STATS turns into pcap; use pcap",
+        ),
         (
             with(&pcap, 34, &[0xff]),
             "damaged at byte 24, after 0 whole packets: a packet of 16711747 bytes; the largest has 262144",

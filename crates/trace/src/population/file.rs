@@ -70,14 +70,15 @@ impl Population {
         let at = MAGIC.len() as u64;
         let mut file = Reader { source: BufReader::new(source), at, queries: 0 };
         file.population().map_err(|fault| {
-            let (path, at, frames) = (path.to_owned(), file.at, file.queries);
-            match fault {
-                Fault::Broken(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
-                    CaptureError::Cut { path, at, what: "the population", frames: 0 }
+            let what = match fault {
+                Fault::Broken(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    "is cut short".to_owned()
                 }
-                Fault::Broken(source) => CaptureError::Broken { path, at, source, frames },
-                Fault::Damaged(what) => CaptureError::Damaged { path, at, what, frames },
-            }
+                Fault::Broken(error) => format!("cannot be read ({error})"),
+                Fault::Damaged(what) => format!("is damaged ({what})"),
+            };
+            let (path, at, queries) = (path.to_owned(), file.at, file.queries);
+            CaptureError::Population { path, what, at, queries }
         })
     }
 }

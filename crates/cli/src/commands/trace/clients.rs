@@ -78,7 +78,11 @@ pub(crate) fn run(args: &ClientsArgs) -> Result<(), Failure> {
     if let Some(path) = &args.output {
         let out = output(path)?;
         population.write(out).map_err(|error| unwritable(path, error))?;
-        eprintln!("{} clients are in {}", population.clients(), path.display());
+        let clients = match population.clients() {
+            1 => "1 client is".to_owned(),
+            many => format!("{many} clients are"),
+        };
+        eprintln!("{clients} in {}", path.display());
     }
     if let Some(path) = &args.json {
         record::write(path, &stats).map_err(Failure::run)?;
