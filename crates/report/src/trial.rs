@@ -255,10 +255,14 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
 /// Lines on how long connections and their queries took, and what they moved.
 fn connection_times(c: &Connections, line: &mut impl FnMut(&str, String)) {
     let n = |count: u64| thousands(count as f64);
-    line(
-        "handshake",
-        format!("{} (TCP alone: p50 {})", times(&c.handshake_us), time_us(c.connect_us.p50)),
-    );
+    // UDP has no handshake, and QUIC no TCP before its own.
+    if c.handshake_us.count > 0 {
+        let tcp = match c.connect_us.count {
+            0 => String::new(),
+            _ => format!(" (TCP alone: p50 {})", time_us(c.connect_us.p50)),
+        };
+        line("handshake", times(&c.handshake_us) + &tcp);
+    }
     line("first query", format!("{} (from sent to reply)", times(&c.first_query_us)));
     line("later queries", format!("{} (from sent to reply)", times(&c.steady_us)));
     line(
@@ -273,14 +277,17 @@ fn connection_times(c: &Connections, line: &mut impl FnMut(&str, String)) {
     );
     for (transport, part) in &c.by_transport {
         let failed: u64 = part.failed.values().sum();
+        let handshake = match part.handshake_us.count {
+            0 => String::new(),
+            _ => format!("{} handshake, ", time_us(part.handshake_us.p50)),
+        };
         line(
             transport,
             format!(
-                "{} clients, {} connections, {} failed; p50 {} handshake, {} first query, {} later queries",
+                "{} clients, {} connections, {} failed; p50 {handshake}{} first query, {} later queries",
                 n(u64::from(part.clients)),
                 n(part.established),
                 n(failed),
-                time_us(part.handshake_us.p50),
                 time_us(part.first_query_us.p50),
                 time_us(part.steady_us.p50),
             ),
@@ -328,4 +335,38 @@ pub fn trial_line(r: &TrialRecord, unit: &str) -> String {
     };
     let (number, p99) = (thousands(r.rate_qps), time_us(t.latency_us.p99));
     format!("{number:>11} {unit}  p99 {p99:>9}  {verdict}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn what_has_no_handshake_has_no_time_of_one() {
+        let timed = |p50| Times { count: 3, p50, ..Times::default() };
+        let part = |handshake_us| Connections {
+            clients: 3,
+            handshake_us,
+            first_query_us: timed(2_000.0),
+            ..Connections::default()
+        };
+        let lines = |all: &Connections| {
+            let mut lines = BTreeMap::new();
+            connection_times(all, &mut |name: &str, text| {
+                drop(lines.insert(name.to_owned(), text))
+            });
+            lines
+        };
+        let parts = [("udp", part(Times::default())), ("quic", part(timed(5_000.0)))];
+        let by_transport = parts.map(|(name, part)| (name.to_owned(), part)).into_iter().collect();
+        let all = lines(&Connections { by_transport, ..part(timed(5_000.0)) });
+        assert!(all["udp"].contains("0 failed; p50 2.00 ms first query"), "{all:?}");
+        assert!(all["quic"].contains("p50 5.00 ms handshake, 2.00 ms first query"), "{all:?}");
+        assert!(!all["handshake"].contains("TCP alone"), "{all:?}");
+        let tcp = Connections { connect_us: timed(1_000.0), ..part(timed(5_000.0)) };
+        assert!(lines(&tcp)["handshake"].ends_with("(TCP alone: p50 1.00 ms)"));
+        assert!(!lines(&part(Times::default())).contains_key("handshake"));
+    }
 }
