@@ -315,6 +315,15 @@ fn replies_are_held_against_those_of_a_capture() {
         (code, &record["rate_qps"], differs(&record)),
         (3, &Value::Null, wanted.map(str::to_owned).to_vec())
     );
+    // Over a connection to the server, with the options that a comparison has.
+    let (code, out, err) = dnsdyno(&[&args[..], &["--transport", "tcp"]].concat());
+    let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
+    assert_eq!((code, differs(&record)), (3, wanted.map(str::to_owned).to_vec()));
+    assert_eq!(record["servers"][1]["name"], format!("tcp://{}", auth.plain()));
+    for option in ["--resume", "--keepalive", "--clients=3"] {
+        let (code, _, err) = dnsdyno(&[&args[..], &["--transport", "tcp", option]].concat());
+        assert!(code == 2 && err.contains("cannot be used with"), "{option}: {err}");
+    }
     // With the settings of `diff`.
     let [lines, page] =
         ["lines.jsonl", "page.html"].map(|name| dir.path().join(name).display().to_string());
