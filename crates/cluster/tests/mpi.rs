@@ -12,12 +12,13 @@ use std::process::{Child, Command};
 use assert_cmd::cargo::cargo_bin;
 use authdns::AuthDns;
 use kit::{
-    Hosts, address, dnsdyno, has_mpi, load, mpirun, rank, ranks, signal, soon, start, told, trial,
-    turn, with_two,
+    Arrival, Hosts, address, dnsdyno, has_mpi, load, mpirun, rank, ranks, signal, soon, start,
+    told, trial, turn, with_two,
 };
 use lab::CpuList;
-use measure::Nanos;
+use measure::{Nanos, Pacing};
 use record::{Run, Trial};
+use wire::Namespace;
 
 /// Starts an AuthDNS on this host.
 fn auth() -> AuthDns {
@@ -251,6 +252,54 @@ fn a_tester_that_pauses_is_named() {
     hosts.nothing_is_left();
 }
 
+/// Programs that do nothing but use a core; they end when dropped.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    /// Starts four of them on a core, on a host.
+    fn start(hosts: &Hosts, host: usize, core: usize) -> Self {
+        let one = || {
+            let mut command = hosts.on(host, "taskset");
+            command.args(["-c", &core.to_string(), "sh", "-c", "while :; do :; done"]);
+            start(command)
+        };
+        Busy((0..4).map(|_| one()).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+#[test]
+fn a_busy_core_of_a_host_is_named() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let Some(hosts) = Hosts::make(4) else { return };
+    let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
+    let core = *CpuList::allowed().cpus().last().expect("a core");
+    hosts.write_agent(&format!("[ $n != 3 ] || taskset -pc {core} $$ > /dev/null"));
+    let busy = Busy::start(&hosts, 3, core);
+    let mut command = load(hosts.mpirun(&[1, 2, 3]), dir, auth.address, 3);
+    let output = command.args(["--wait", "spin"]).output().expect("starts");
+    drop(busy);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let found = trial(dir, &output);
+    let void = found.void.0.expect("void").to_string();
+    let parts = found.merged.expect("its parts").parts;
+    let why = parts[1].void.0.as_ref().expect("void").to_string();
+    assert!(why.starts_with("the Tester was starved: it waited for its CPU "), "{why}");
+    // The other one may be starved too, where there are few cores: the first one is named.
+    let named = parts.iter().find(|part| part.void.is_void()).expect("one is void");
+    let wanted = [named.name.as_str(), "the Tester was starved"];
+    assert!(wanted.iter().all(|part| void.contains(part)), "{void}: {}", told(&output));
+    hosts.nothing_is_left();
+}
+
 #[test]
 fn a_clock_that_is_a_second_ahead_is_named() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
@@ -391,62 +440,61 @@ fn a_host_that_is_cut_off_is_named_and_nothing_is_left() {
     hosts.nothing_is_left();
 }
 
-/// Times between arrivals, in microseconds, in rising order.
-fn gaps(arrivals: &[Nanos]) -> Vec<f64> {
-    let mut gaps: Vec<f64> =
-        arrivals.windows(2).map(|pair| pair[1].since(pair[0]).as_micros_f64()).collect();
-    gaps.sort_by(f64::total_cmp);
-    gaps
-}
-
-/// Largest difference between the distribution functions of two sorted samples (Kolmogorov and Smirnov).
-fn distance(a: &[f64], b: &[f64]) -> f64 {
-    let share = |of: &[f64], at: f64| of.partition_point(|gap| *gap <= at) as f64 / of.len() as f64;
-    let at = a.iter().chain(b);
-    at.map(|at| (share(a, *at) - share(b, *at)).abs()).fold(0.0, f64::max)
-}
-
-/// Shows how alike the arrivals from one Tester and from two are. That is for people to read: a busy machine delays packets.
-fn show_gaps(one: &[f64], two: &[f64]) {
-    let at = |gaps: &[f64], share: f64| gaps[(gaps.len() as f64 * share) as usize];
-    for share in [0.1, 0.25, 0.5, 0.75, 0.9, 0.99] {
-        let (one, two) = (at(one, share), at(two, share));
-        println!("gap p{:<4} one Tester {one:8.1} us, two {two:8.1} us", share * 100.0);
-    }
-    println!("largest difference of the distributions: {:.2} %", distance(one, two) * 100.0);
+/// When a load of five seconds has its queries, in a Poisson schedule of one Tester with two workers: those of each worker.
+fn due_times() -> [Vec<Nanos>; 2] {
+    [0, 1].map(|worker| {
+        let pacing: Pacing = "poisson 3k".parse().expect("a pacing");
+        let whole = pacing.schedule(Nanos::from_secs(5), 1).expect("an open loop");
+        let mut schedule = whole.shard(worker, 2);
+        let mut due = Vec::new();
+        while let Some(at) = schedule.peek() {
+            due.push(at);
+            schedule.advance();
+        }
+        due
+    })
 }
 
 #[test]
-fn two_testers_arrive_as_one() {
+fn two_testers_keep_the_schedule_of_one() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
-    let cores = CpuList::allowed();
-    let [first, second, ..] = *cores.cpus() else {
-        skip::because("one Tester with two workers needs two cores");
-        return;
-    };
     let Some(hosts) = Hosts::make(4) else { return };
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
-    let measure = |name: &str, of: &[usize], more: &[&str]| {
-        let capture = hosts.capture(4, name);
-        // So many that chance makes less than a hundredth of a difference.
-        let mut command = load(hosts.mpirun(of), dir, auth.address, 20);
-        command.args(["--pacing", "poisson", "--gso", "off"]).args(more);
-        let output = command.output().expect("starts");
-        let trial = trial(dir, &output);
-        let arrivals = capture.end(auth.address, trial.sent);
-        // Each query left, and each one arrived once.
-        assert_eq!(arrivals.len() as u64, trial.sent, "{}", told(&output));
-        (trial.sent, gaps(&arrivals), trial.merged.expect("its parts"))
-    };
-    // Each Tester of two has one of the two streams of a Tester with two workers.
-    let cpus = format!("{first},{second}");
-    let (one_sent, one, _) = measure("one.pcap", &[1, 2], &["--cpus", &cpus]);
-    let (two_sent, two, merged) = measure("two.pcap", &[1, 2, 3], &[]);
-    assert_eq!((merged.parts.len(), two_sent), (2, one_sent), "{merged:?}");
-    println!(
-        "starts up to {:.1} us apart, {:.1} allowed",
-        merged.start_spread_us, merged.start_bound_us
-    );
-    show_gaps(&one, &two);
+    let capture = hosts.capture(4, "arrived.pcap");
+    // Names in their order: each Tester has every other one.
+    let names = Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix"));
+    let lines = (0..20_000).map(|number| format!("{} A\n", names.name(names.nth(number))));
+    let file = dir.join("queries");
+    std::fs::write(&file, lines.collect::<String>()).expect("writes");
+    let mut command = hosts.mpirun(&[1, 2, 3]);
+    command.arg(cargo_bin("dnsdyno-cluster")).args(["load", &auth.address.to_string()]);
+    command.args(["--pacing", "poisson", "--rate", "3k", "--duration", "5s", "--gso", "off"]);
+    command.args(["--timeout", "500ms", "--queries"]).arg(file).arg("--json").arg(kit::json(dir));
+    let output = command.env("DNSDYNO_STORE", dir.join("runs.db")).output().expect("starts");
+    let found = trial(dir, &output);
+    let merged = found.merged.expect("its parts");
+    println!("starts {:.1} us apart at most", merged.start_spread_us);
+    let arrivals = capture.end(auth.address, found.sent);
+    let start = found.conditions.agreed_start.expect("agreed").at.unix(None).expect("UTC");
+    for (tester, due) in due_times().into_iter().enumerate() {
+        assert_eq!(merged.parts[tester].sent, due.len() as u64, "{}", told(&output));
+        let own = arrivals.iter().filter(|query| query.source.to_string() == address(tester + 2));
+        let number = |query: &Arrival| {
+            let name = names.address(&query.name).expect("a name of the file");
+            (u32::from(name) - (10 << 24)) as usize
+        };
+        let mut came: Vec<(usize, Nanos)> = own.map(|query| (number(query), query.at)).collect();
+        came.sort_unstable();
+        // Each query arrived once, and is its own.
+        let numbers = came.iter().map(|query| query.0);
+        assert!(numbers.eq((0..due.len()).map(|turn| 2 * turn + tester)), "Tester {tester}");
+        // None was early; a busy host may be late, but not with all of them.
+        let late = |(due, (_, at)): (&Nanos, &(usize, Nanos))| {
+            (at.0 as i64 - (start + *due).0 as i64) as f64 / 1e3
+        };
+        let late: Vec<f64> = due.iter().zip(&came).map(late).collect();
+        let least = late.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(-merged.start_spread_us <= least && least < 1e3, "Tester {tester}: {least} us");
+    }
     hosts.nothing_is_left();
 }

@@ -129,8 +129,47 @@ fn a_run_in_the_users_job_leaves_nothing_whatever_ends_it() {
     }
 }
 
-/// Lets the interrupted short form go on, which ends with both its cells.
+#[test]
+fn a_run_goes_on_without_a_tester_that_was_killed() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let Some(hosts) = hosts() else { return };
+    let mut command = Starter::Dnsdyno.short_form(&hosts, "unbound");
+    command.args(["--least", "1"]).env("DNSDYNO_TEST_TRIAL", "1s");
+    let child = start(command);
+    self_test(&hosts);
+    signal(hosts.rank(3).expect("rank 2 runs"), "KILL");
+    let output = child.wait_with_output().expect("ends");
+    let run = result(&hosts, &output);
+    assert_eq!(run.results.len(), 2, "{}", told(&output));
+    for cell in &run.results {
+        assert!(!cell.trials.is_empty(), "{}", told(&output));
+        for one in &cell.trials {
+            let parts = &one.trial.merged.as_ref().expect("its parts").parts;
+            let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+            assert!(
+                matches!(names[..], [name] if name.starts_with("rank 1 (host host2, ")),
+                "{names:?}"
+            );
+        }
+    }
+    // The self-test's trial in which it was lost is void.
+    let wanted = "part 2/2 (rank 2 (host host3, process ";
+    assert!(told(&output).contains(wanted), "{}", told(&output));
+    hosts.nothing_is_left();
+}
+
+/// Lets the interrupted short form go on, which ends with both its cells. It needs as many Testers as it began with.
 fn goes_on(hosts: &Hosts, starter: Starter) {
+    let file = hosts.dir.path().join("one");
+    std::fs::write(&file, format!("tester {}\n{}", address(2), roles())).expect("writes");
+    let mut command = dnsdyno(hosts);
+    command.args(["run", "--resume", "last", "--hosts"]).arg(file);
+    let mut command = with_usual(hosts, command);
+    command.env("DNSDYNO_STORE", hosts.dir.path().join("runs.db"));
+    let output = command.output().expect("starts");
+    let wanted = "the run began with 2 Testers: give a file with as many";
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains(wanted), "{}", told(&output));
     let mut command = with_usual(hosts, starter.command(hosts, &["run", "--resume", "last"]));
     let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
     let run = result(hosts, &output);

@@ -7,7 +7,7 @@
 pub(crate) mod host;
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -248,6 +248,14 @@ impl Hosts {
     }
 }
 
+/// A query in a capture.
+pub(crate) struct Arrival {
+    pub(crate) at: Nanos,
+    pub(crate) source: IpAddr,
+    /// Its name, as in the message.
+    pub(crate) name: Vec<u8>,
+}
+
 /// A capture that tcpdump writes; it ends when dropped.
 pub(crate) struct Capture {
     process: Child,
@@ -255,11 +263,19 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Waits until `count` queries to `server` are in the capture, and ends it; returns when they arrived.
-    pub(crate) fn end(mut self, server: SocketAddr, count: u64) -> Vec<Nanos> {
+    /// Waits until `count` queries to `server` are in the capture, and ends it; returns them.
+    pub(crate) fn end(mut self, server: SocketAddr, count: u64) -> Vec<Arrival> {
         let read = || {
+            let mut arrivals = Vec::new();
             let mut capture = trace::Capture::open(&self.file)?;
-            trace::Served::read(&mut capture, server).map(|served| served.arrivals)
+            trace::Messages::new(vec![server.port()]).read(&mut capture, |message| {
+                let question = trace::Dns::read(message.bytes).and_then(|dns| dns.question);
+                if let (true, Some(question)) = (message.destination == server, question) {
+                    let name = question.name.as_wire().to_vec();
+                    arrivals.push(Arrival { at: message.at, source: message.source.ip(), name });
+                }
+            })?;
+            Ok::<_, trace::CaptureError>(arrivals)
         };
         // At a signal tcpdump ends without the packets that it has not read yet. The last one in the file may be half there.
         soon("all queries are in the capture", || {
