@@ -293,7 +293,7 @@ pub(crate) mod tests {
             "B  two",
             "\n1,198 equal, 1 differ, 0 known, 1 unstable\n",
             "other records in the answer section",
-            "\nservers       alike  differ  answer\nA one, B two  1,198       1       1\nA one, C three",
+            "\nservers         alike  differ  answer\nA one, B two    1,198       1       1\nA one, C three",
             "answer: <a>.test. A (answer, ttl)\n  AC  NOERROR <a>.test. 60 IN A 192.0.2.1\n  B   NOERROR <a>.test. 60 IN A 192.0.2.2",
             "\n1 query is answered differently\n",
         ] {
