@@ -72,12 +72,12 @@ pub(super) fn run(
         }
         rate = match (next_rate(search, &bracket, min, max), bracket.end()) {
             (Some(next), _) => next,
-            (None, Some(end)) if bracket.passed.is_some() && mended < MOST_MENDED => {
+            (None, Some(end)) if mended < MOST_MENDED => {
                 let is_void = bracket.failed.is_none_or(|(failed, _)| failed > end);
-                let enough = match (is_void, search.retry_at_end) {
-                    (true, true) => 1 + search.void_retries,
-                    (true, false) => 1,
-                    (false, _) => FAILURES,
+                let enough = match is_void {
+                    true if search.retry_at_end => 1 + search.void_retries,
+                    false if bracket.passed.is_some() => FAILURES,
+                    _ => 1,
                 };
                 if missed.rate == end && missed.times >= enough {
                     break;
