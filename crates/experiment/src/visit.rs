@@ -23,7 +23,7 @@ use crate::replication::Replication;
 use crate::settings::{AnswersSettings, CLOSED_NAMES_PER_S, Method, Settings};
 
 /// Number of times that a void trial is run again; a search has its own number.
-pub(crate) const VOID_RETRIES: u32 = 2;
+const VOID_RETRIES: u32 = 2;
 
 /// Result of one visit.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,16 +152,26 @@ impl Visiting<'_> {
     /// all are void.
     pub(crate) fn valid<T>(
         &mut self,
-        mut run: impl FnMut(&mut Self) -> Result<T, BenchError>,
+        run: impl FnMut(&mut Self) -> Result<T, BenchError>,
         void_of: impl Fn(&T) -> Option<&Void>,
+    ) -> Result<T, BenchError> {
+        self.retried(run, |result, tries| void_of(result).map(|why| void(tries, why)))
+    }
+
+    /// Returns the first result of `run` that is not void; pauses after each that is. `void_of` has the error of a void result,
+    /// by the number of results so far; that of the last one is returned if all are void.
+    pub(crate) fn retried<T>(
+        &mut self,
+        mut run: impl FnMut(&mut Self) -> Result<T, BenchError>,
+        void_of: impl Fn(&T, u32) -> Option<BenchError>,
     ) -> Result<T, BenchError> {
         let mut tries = 0;
         loop {
             let result = run(self)?;
             tries += 1;
-            match void_of(&result) {
+            match void_of(&result, tries) {
                 None => return Ok(result),
-                Some(why) if tries > VOID_RETRIES => return Err(void(tries, why)),
+                Some(error) if tries > VOID_RETRIES => return Err(error),
                 Some(_) => self.bench.pause(pause_after(tries)),
             }
         }
