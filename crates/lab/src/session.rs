@@ -290,18 +290,18 @@ impl<'a> Session<'a> {
         if let Some(note) = self.shared_core(v, programs).map_err(Shortfall::Cannot)? {
             cell.record.note(note);
         }
-        let tuning = self.tune(point, programs || self.engines[v.point] == EngineKind::Kernel)?;
-        let outcome = match self.linked(point) {
-            Ok(()) if self.afar.is_some() => self.measure_elsewhere(v, cell, &installed, notify),
-            Ok(()) if point.settings.method.replicates() => {
-                self.measure_group(v, cell, &installed, notify)
+        let in_kernel = programs || self.engines[v.point] == EngineKind::Kernel;
+        self.tuned(point, in_kernel, |session| {
+            if session.afar.is_some() {
+                session.measure_elsewhere(v, cell, &installed, notify)
+            } else if point.settings.method.replicates() {
+                session.measure_group(v, cell, &installed, notify)
+            } else if adapter.remote.is_some() {
+                session.measure_remote(v, cell, &installed, notify)
+            } else {
+                session.measure(v, cell, &installed, notify)
             }
-            Ok(()) if adapter.remote.is_some() => self.measure_remote(v, cell, &installed, notify),
-            Ok(()) => self.measure(v, cell, &installed, notify),
-            Err(why) => Err(Shortfall::Cannot(why)),
-        };
-        tuning.undo(&self.testbed, self.dir);
-        outcome
+        })
     }
 
     /// Moves the hosts to the cores of a point, and sets their links.
@@ -316,12 +316,22 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Applies the settings of the machine at a point; links receive the frames of programs in the kernel where there are some.
-    pub(crate) fn tune(&mut self, point: &Point, programs: bool) -> Result<Tuning, Shortfall> {
+    /// Does some work with the settings of the machine at a point, on links of its kind; the links receive the frames of programs in
+    /// the kernel where there are some.
+    pub(crate) fn tuned(
+        &mut self,
+        point: &Point,
+        programs: bool,
+        work: impl FnOnce(&mut Self) -> Result<(), Shortfall>,
+    ) -> Result<(), Shortfall> {
         let host = &point.settings.host;
         self.testbed.receive_frames(programs).map_err(Shortfall::Cannot)?;
         self.idle(host.idle)?;
-        Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)
+        let tuning = Tuning::apply(host, &self.testbed, self.dir).map_err(Shortfall::Cannot)?;
+        let linked = self.linked(point).map_err(Shortfall::Cannot);
+        let outcome = linked.and_then(|()| work(self));
+        tuning.undo(&self.testbed, self.dir);
+        outcome
     }
 
     /// Makes idle cores poll or sleep.
@@ -337,7 +347,7 @@ impl<'a> Session<'a> {
     }
 
     /// Checks that the links are of the kind that was asked for, if one was.
-    pub(crate) fn linked(&self, point: &Point) -> Result<(), String> {
+    fn linked(&self, point: &Point) -> Result<(), String> {
         if self.afar.is_some() {
             return Ok(());
         }

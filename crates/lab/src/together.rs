@@ -36,9 +36,9 @@ impl Session<'_> {
         if !made.insert(v.point) {
             return;
         }
+        let point = &self.checked.experiment.points[v.point];
         let mut here: Vec<(usize, Installed)> = Vec::new();
         for (index, server) in self.cells_at(v.point) {
-            let point = &self.checked.experiment.points[v.point];
             match self.installed(&self.checked.adapters[server], point) {
                 Ok(installed) => here.push((index, installed)),
                 Err(shortfall) => self.give_up(&[index], &shortfall, cells, run, notify),
@@ -47,7 +47,12 @@ impl Session<'_> {
         let all: Vec<usize> = here.iter().map(|(index, _)| *index).collect();
         let compared = match here.len() {
             0 | 1 => Err(Shortfall::Cannot(ALONE.to_owned())),
-            _ => self.compare(v, here, cells, run, notify),
+            _ => self.lay_out(point).and_then(|()| {
+                let has_programs =
+                    |(_, installed): &(_, Installed)| self.has_programs(installed.adapter(), point);
+                let programs = here.iter().any(has_programs);
+                self.tuned(point, programs, |session| session.compare(v, here, cells, run, notify))
+            }),
         };
         if let Err(shortfall) = compared {
             let left: Vec<usize> = all.into_iter().filter(|i| !cells[*i].given_up).collect();
@@ -73,25 +78,6 @@ impl Session<'_> {
     /// Starts the servers, compares their answers, and adds the findings to their cells. A server that does not start is given up,
     /// and the others are compared.
     fn compare(
-        &mut self,
-        v: &Visit,
-        here: Vec<(usize, Installed)>,
-        cells: &mut [Cell],
-        run: &mut Run,
-        notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), Shortfall> {
-        let point = &self.checked.experiment.points[v.point];
-        self.lay_out(point)?;
-        self.linked(point).map_err(Shortfall::Cannot)?;
-        let programs =
-            here.iter().any(|(_, installed)| self.has_programs(installed.adapter(), point));
-        let tuning = self.tune(point, programs)?;
-        let compared = self.compare_tuned(v, here, cells, run, notify);
-        tuning.undo(&self.testbed, self.dir);
-        compared
-    }
-
-    fn compare_tuned(
         &mut self,
         v: &Visit,
         here: Vec<(usize, Installed)>,
