@@ -1,5 +1,8 @@
 //! Populations with hidden addresses: nothing of an address is left in the file, and the load that it makes is the same.
 
+#[path = "kit/capture.rs"]
+mod capture;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -7,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
+use capture::write_udp;
 use measure::Nanos;
 use serde_json::Value;
-use trace::{Anonymiser, Message, Transport, Writer};
+use trace::{Anonymiser, Writer};
 use wire::Name;
 
 /// Number of clients, and of queries of each.
@@ -66,17 +70,8 @@ fn capture(path: &Path) {
                 IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 53).into(),
                 IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             };
-            out.write(&Message {
-                frame: 1,
-                at: Nanos::from_secs(1_700_000_000) + Nanos::from_millis(at_ms),
-                source: SocketAddr::new(address(client), 20_000 + u16::from(number)),
-                destination: SocketAddr::new(server, 53),
-                transport: Transport::Udp,
-                fragmented: false,
-                cut: false,
-                len: bytes.len(),
-                bytes: &bytes,
-            });
+            let source = (address(client), 20_000 + u16::from(number));
+            write_udp(&mut out, Nanos::from_millis(at_ms), source, (server, 53), &bytes);
         }
     }
     std::fs::write(path, out.finish().expect("in memory")).expect("written");

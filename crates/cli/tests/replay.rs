@@ -1,5 +1,8 @@
 //! Replays with the clients of a capture as real clients, over all transports, and populations.
 
+#[path = "kit/capture.rs"]
+mod capture;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,11 +15,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
+use capture::write_udp;
 use measure::{Nanos, Rng};
 use serde_json::Value;
 use streams::tcp::{self, Carried, Disturbances, Listener, TcpLimits};
 use streams::tls::{ALPN_DOQ, ALPN_DOT, Authority, ServerTls};
-use trace::{Message, Transport, Writer};
+use trace::Writer;
 use wire::{Name, Qtype, QueryTemplate};
 
 /// Runs `dnsdyno` and returns exit code, standard output, standard error.
@@ -52,17 +56,8 @@ fn capture(path: &Path, clients: u32, queries: u32, span: Nanos) -> BTreeMap<u32
         let mut bytes = QueryTemplate::new(&name, Qtype::A, true, false, None).bytes().to_vec();
         bytes[..2].copy_from_slice(&(number as u16).to_be_bytes());
         let address = [10, 0, (client >> 8) as u8, client as u8];
-        out.write(&Message {
-            frame: 1,
-            at: Nanos::from_secs(1_700_000_000) + Nanos(at),
-            source: SocketAddr::from((address, 1_024 + number as u16 % 60_000)),
-            destination: SocketAddr::from(([192, 0, 2, 53], 53)),
-            transport: Transport::Udp,
-            fragmented: false,
-            cut: false,
-            len: bytes.len(),
-            bytes: &bytes,
-        });
+        let source = (address, 1_024 + number as u16 % 60_000);
+        write_udp(&mut out, Nanos(at), source, ([192, 0, 2, 53], 53), &bytes);
     }
     std::fs::write(path, out.finish().expect("in memory")).expect("written");
     counts
