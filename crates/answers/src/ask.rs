@@ -31,9 +31,9 @@ pub(crate) struct Asked {
 pub(crate) struct Askers {
     /// Servers asked over UDP.
     servers: Vec<Asker>,
-    /// The others.
+    /// Connections to the other servers.
     connections: Connections,
-    /// Of each server, whether it is among the others.
+    /// Whether each server is asked over a connection, in the order of the servers.
     connected: Vec<bool>,
     timeout: Duration,
     id: u16,

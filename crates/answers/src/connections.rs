@@ -79,7 +79,7 @@ enum State {
     Closed,
     Opening,
     Open,
-    /// Its end is ordered, or will be told.
+    /// The end of the connection is ordered, or the engine will tell it.
     Ending,
 }
 

@@ -362,7 +362,7 @@ fn check(connecting: &Connecting) -> Result<(), Invalid> {
 /// Makes the dialer of single connections to `target`, whose queries have this timeout. `connecting` has this transport alone.
 ///
 /// # Errors
-/// With the field that the transport does not have, or that names an unreadable file.
+/// If the transport does not have a field of `connecting`, or a field names an unreadable file; the error names the field.
 pub fn dialer_alone(
     connecting: &Connecting,
     target: SocketAddr,

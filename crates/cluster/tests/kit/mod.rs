@@ -252,7 +252,7 @@ impl Hosts {
 pub(crate) struct Arrival {
     pub(crate) at: Nanos,
     pub(crate) source: IpAddr,
-    /// Its name, as in the message.
+    /// The name that the query asks for, in wire format.
     pub(crate) name: Vec<u8>,
 }
 

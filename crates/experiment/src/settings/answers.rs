@@ -7,7 +7,8 @@ use serde::Deserialize;
 
 use super::values::{one_second, text};
 
-/// Settings of the method `answers`. Tolerances and kinds are words here, which whoever compares reads.
+/// Settings of the method `answers`. The tolerance of TTLs and the kinds that are not
+/// compared stand here as text; `dnsdyno diff` reads them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AnswersSettings {

@@ -14,7 +14,7 @@
 //! | 1 | none of its own: it is below a DNAME |
 //! | 1 | none: it does not exist |
 //!
-//! Of ten queries seven are for AAAA, the others for A, MX and HTTPS.
+//! Seven of ten queries ask for AAAA, one each for A, MX and HTTPS.
 
 use std::io::{self, Write};
 
