@@ -78,7 +78,7 @@ fn bad_input_gets_one_message_with_its_place() {
         (&["run", &key], "unknown field `repeat`"),
         (
             &["run", "no-such-experiment"],
-            "built in: auth-memory, auth-scaling, client-maximum, dns64-cached",
+            "built in: auth-memory, auth-scaling, client-maximum, dns64-answers, dns64-cached",
         ),
     ];
     for (args, part) in table {

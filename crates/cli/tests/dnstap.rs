@@ -254,7 +254,7 @@ fn a_file_of_fstrm_capture_has_the_counts_of_unbound_and_its_part_is_kept() {
     assert!(part.queries * 3 > wanted.queries && part.queries < wanted.queries, "{part:?}");
     // Also the clients of a stream can be replayed.
     let clients = dnsdyno(&["trace", "clients", path]);
-    assert!(clients.contains(&format!("1 clients with {} queries", part.queries)), "{clients}");
+    assert!(clients.contains(&format!("1 client with {} queries", part.queries)), "{clients}");
 }
 
 #[test]
