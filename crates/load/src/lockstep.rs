@@ -239,9 +239,11 @@ impl LockStep {
         if self.spans.len() == self.plan.experiments as usize {
             return false;
         }
+        // Read first: a worker may end this experiment, go on and stop between the two reads.
+        let over = self.plan.rounds.over.load(Ordering::Acquire);
         if !self.plan.rounds.all_ended(self.spans.len()) {
             // A worker that has stopped ends no further experiment.
-            return !self.plan.rounds.over.load(Ordering::Acquire);
+            return !over;
         }
         self.experiment_start = Some(now);
         for (number, lane) in self.plan.lanes().zip(&mut self.lanes) {
