@@ -58,6 +58,26 @@ impl Goal {
         })
     }
 
+    /// Returns whether a trial of `planned` queries exceeds a bound on latency whatever its late sending did: although every latency
+    /// is taken to be shorter by `late`, the most that a query left late, and the `lost` ones are left out.
+    ///
+    /// A server that works off what arrives, in turn, ends with each query at most so much later as queries before it came late
+    /// (Lindley's recursion): sent in time, the replies would have come no more than `late` earlier. Queries that were
+    /// lost may have found a queue full that a burst had filled, so that they show nothing.
+    pub fn too_slow_although_late(
+        &self,
+        planned: u64,
+        lost: u64,
+        latency: &Histogram,
+        late: Nanos,
+    ) -> bool {
+        let planned = planned as f64;
+        self.latency.iter().any(|(quantile, bound)| {
+            let slow = latency.count_from(*bound + late).saturating_sub(lost);
+            exceeds(slow, planned - quantile * planned)
+        })
+    }
+
     /// Returns how many of `sent` queries may have no valid reply in time.
     pub fn allowed_losses(&self, sent: u64) -> u64 {
         (self.max_loss * sent as f64 + 1e-6) as u64
@@ -301,5 +321,28 @@ mod tests {
         assert!(Goal::zero_loss().met(100, 0, &latency));
         assert!(!Goal::zero_loss().met(100, 1, &latency));
         assert!(!Goal::zero_loss().met(0, 0, &latency));
+    }
+
+    #[test]
+    fn a_bound_is_exceeded_in_spite_of_late_queries() {
+        let goal: Goal = "p99 < 100ms, loss < 1%".parse().expect("a goal");
+        let mut latency = Histogram::new();
+        latency.record_many(Nanos::from_millis(1), 970);
+        latency.record_many(Nanos::from_millis(130), 11);
+        // Nineteen were lost, and stand there with the timeout.
+        latency.record_many(Nanos::from_secs(2), 19);
+        let table = [
+            ("20 ms late: eleven take over 100 ms all the same", 20, 19, true),
+            ("40 ms late: they may have taken 90 ms", 40, 19, false),
+            ("40 ms late, but none was lost: nineteen took 2 s", 40, 0, true),
+        ];
+        for (what, late, lost, exceeded) in table {
+            let late = Nanos::from_millis(late);
+            let found = goal.too_slow_although_late(1_000, lost, &latency, late);
+            assert_eq!(found, exceeded, "{what}");
+        }
+        // A goal without a bound on latency.
+        let late = Nanos::from_millis(20);
+        assert!(!Goal::zero_loss().too_slow_although_late(1_000, 19, &latency, late));
     }
 }

@@ -184,8 +184,17 @@ impl Setup {
         }
         // A stall and the burst after it are harder for a server than an even rate: a rate that passed all the same passed.
         let stands = self.kept_its_rate(tally) && self.passed(tally) == Some(true);
+        let schedule = schedule.filter(|_| !self.too_slow_although_late(tally));
         let disturbed = evidence.starved().or(schedule).filter(|_| !stands);
         disturbed.or_else(|| self.stalled(tally))
+    }
+
+    /// Whether the trial missed a bound on latency that it would have missed had all its queries left in time.
+    fn too_slow_although_late(&self, tally: &Tally) -> bool {
+        let (planned, late) = (tally.planned.max(tally.sent), tally.schedule_error.max());
+        self.request.goal.as_ref().is_some_and(|goal| {
+            goal.too_slow_although_late(planned, tally.lost, &tally.latency, late)
+        })
     }
 
     /// Whether all queries of a load at one rate left, the last of them when it was due or little later.

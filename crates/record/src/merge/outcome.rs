@@ -98,14 +98,23 @@ impl Whole<'_> {
                 Some(Void::Part { part: part.title(), why: Box::new(why) })
             })
         };
-        // As for one Tester: a rate that passed although it left unevenly passed.
-        let disturbed =
-            |why: &Void| matches!(why, Void::ScheduleNotKept { .. } | Void::Starved { .. });
+        // As for one Tester: a rate that passed although it left unevenly passed, and one that was too slow for that failed.
         let stands = self.kept_its_rate(trial) && trial.passed == Some(true);
+        let slow = self.too_slow_although_late(trial);
+        let late = of_part(|why| matches!(why, Void::ScheduleNotKept { .. })).or(schedule);
         of_part(|why| !matches!(why, Void::ScheduleNotKept { .. } | Void::Starved { .. }))
-            .or_else(|| of_part(disturbed).or(schedule).filter(|_| !stands))
+            .or_else(|| of_part(|why| matches!(why, Void::Starved { .. })).filter(|_| !stands))
+            .or_else(|| late.filter(|_| !stands && !slow))
             .or_else(|| start_spread(merged))
             .or_else(|| self.stalled(trial))
+    }
+
+    /// Whether the trial missed a bound on latency that it would have missed had all its queries left in time.
+    fn too_slow_although_late(&self, trial: &Trial) -> bool {
+        let (planned, late) = (trial.planned.max(trial.sent), self.schedule_error.max());
+        self.terms.goal.as_ref().is_some_and(|goal| {
+            goal.too_slow_although_late(planned, trial.lost, &self.latency, late)
+        })
     }
 
     /// Whether all queries of a load at one rate left, the last of them when it was due or little later.
