@@ -3,7 +3,7 @@
 //! ```text
 //!   snapshot ──> trial ──> snapshot ──> difference ──> cpu and drops of the record
 //!   /proc/stat, PID/stat, schedstat           └──────> evidence ──> limiter (measure)
-//!   net/snmp, net/snmp6, net/dev
+//!   net/snmp, net/snmp6, net/netstat, net/dev
 //! ```
 //!
 //! These probes cost nothing while the trial runs: they read counters before and after. Shares of a trial are
@@ -30,7 +30,8 @@ use std::time::{Duration, Instant};
 
 use measure::Link;
 use measure::procfs::{
-    CoreTimes, LinkCounters, SchedStat, UdpCounters, parse_cores, parse_links, parse_udp_sockets,
+    CoreTimes, LinkCounters, SchedStat, UdpCounters, parse_connections_not_taken, parse_cores,
+    parse_links, parse_udp_sockets,
 };
 use nix::unistd::{SysconfVar, sysconf};
 use udp::sys::CoreRunTimes;
@@ -39,7 +40,7 @@ use crate::cpus::CpuList;
 use crate::testbed::{Host, PORT, Testbed};
 pub(crate) use account::{Account, Accounts};
 pub(crate) use ledger::{Ledger, RunTimes};
-pub use real_host::HostProbe;
+pub use real_host::{HostLosses, HostProbe};
 pub use sample::{Sampler, Watched};
 pub use usage::{HostUse, Span};
 
@@ -59,6 +60,8 @@ struct Processes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Network {
     udp: UdpCounters,
+    /// Number of connections that listening sockets did not take.
+    not_taken: u64,
     links: BTreeMap<String, LinkCounters>,
 }
 
@@ -161,6 +164,7 @@ fn read_network() -> Network {
     };
     Network {
         udp: UdpCounters::parse(&read("snmp"), &read("snmp6")),
+        not_taken: parse_connections_not_taken(&read("netstat")),
         links: parse_links(&read("dev")),
     }
 }
@@ -187,6 +191,8 @@ pub struct Observed {
     uses: [HostUse; 3],
     /// Number of datagrams that each host's kernel received and dropped.
     receive_drops: [u64; 3],
+    /// Number of connections that the listening sockets of each host did not take.
+    not_taken: [u64; 3],
     /// Number of packets lost on links.
     pub link_drops: u64,
 }
@@ -218,6 +224,11 @@ impl Observed {
         self.receive_drops[host.index()]
     }
 
+    /// Returns the number of connections that listening sockets of `host` did not take.
+    pub fn connections_not_taken(&self, host: Host) -> u64 {
+        self.not_taken[host.index()]
+    }
+
     /// Counts drops. Drops of receive queues belong to their host. Drops of a link towards a host belong to it too if
     /// it receives on its own cores: then they are drops of its backlog, like those of a network card's ring, and
     /// mean that it does not keep up. On plain links the sender's core does that work, and the drops belong to the
@@ -227,6 +238,8 @@ impl Observed {
             let i = host.index();
             let udp = after.networks[i].udp.since(&before.networks[i].udp);
             self.receive_drops[i] += udp.in_errors;
+            self.not_taken[i] =
+                after.networks[i].not_taken.saturating_sub(before.networks[i].not_taken);
             for other in Host::ALL.into_iter().filter(|other| *other != host) {
                 let toward_other = Host::interface(other);
                 let counters = |snapshot: &Snapshot| {
@@ -294,6 +307,7 @@ mod tests {
     fn drops_belong_to_the_host_that_does_not_keep_up() {
         let (before, mut after) = snapshots();
         after.networks[Host::Dut.index()].udp.in_errors = 5;
+        after.networks[Host::Dut.index()].not_taken = 3;
         let links = &mut after.networks[Host::Tester.index()].links;
         links.insert("to-dut".to_owned(), LinkCounters { received: 1, sent: 7 });
         links.insert("lo".to_owned(), LinkCounters { received: 99, sent: 99 });
@@ -304,5 +318,6 @@ mod tests {
         let mut plain = Observed::default();
         plain.count_drops(&before, &after, Link::Plain);
         assert_eq!((plain.receive_drops, plain.link_drops), ([0, 0, 5], 8));
+        assert_eq!(plain.connections_not_taken(Host::Dut), 3);
     }
 }

@@ -91,6 +91,7 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         dut_foreign: of_server(dut.foreign),
         dut_waited: server_waited(dut, known.cpu_limit).filter(|_| known.has_server),
         dut_drops: drops(Host::Dut),
+        dut_not_taken: observed.connections_not_taken(Host::Dut),
         link_drops: observed.link_drops,
         cpus: Host::ALL.map(|host| known.testbed.cpus(host).cpus().to_vec()),
         complete: all_answered

@@ -152,6 +152,8 @@ pub struct Evidence {
     pub dut_waited: Option<f64>,
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_drops: u64,
+    /// Connections that the DUT's listening sockets did not take.
+    pub dut_not_taken: u64,
     /// Packets dropped on links.
     pub link_drops: u64,
     /// Cores of the Tester, of the AuthDNS and of the DUT; empty where they are not known.
@@ -203,8 +205,9 @@ impl Evidence {
     /// 3. the Measurer's receive queue dropped: `tester-drops`; a link dropped: `link`;
     /// 4. the AuthDNS dropped, or had no time left while the DUT had: `authdns`;
     /// 5. the DUT's cores, or its busiest thread, were saturated: `dut`;
-    /// 6. the Measurer's cores were saturated: `tester-cpu`;
-    /// 7. the DUT has probes and had time left: `unknown`; it has no probes: `target`.
+    /// 6. the DUT's listening sockets did not take connections, which a client tries again only after a second: `dut`;
+    /// 7. the Measurer's cores were saturated: `tester-cpu`;
+    /// 8. the DUT has probes and had time left: `unknown`; it has no probes: `target`.
     ///
     /// Drops alone do not accuse the DUT: a server that had time left and dropped stood still for a while.
     pub fn limiter(&self) -> Limiter {
@@ -233,6 +236,9 @@ impl Evidence {
             let dropped = self.dut_drops > 0;
             let proof = if dropped { self.dropped(Side::Dut) } else { self.busy(Side::Dut) };
             (Limiter::Dut, Some(proof))
+        } else if self.dut_not_taken > 0 {
+            let (connections, busy) = (self.dut_not_taken, self.dut_busy);
+            (Limiter::Dut, Some(LimiterProof::NotTaken { connections, busy }))
         } else if saturated(self.tester_busy).is_some() {
             (Limiter::TesterCpu, Some(self.busy(Side::Tester)))
         } else if self.dut_busy.is_some() {
@@ -312,6 +318,8 @@ mod tests {
             (Evidence { dut_busy: Some(0.95), dut_drops: 1, ..clean.clone() }, Limiter::Dut),
             // It was stopped for a while: drops alone are no proof.
             (Evidence { dut_drops: 1, ..clean.clone() }, Limiter::Unknown),
+            (Evidence { dut_not_taken: 1, ..clean.clone() }, Limiter::Dut),
+            (Evidence { dut_not_taken: 1, link_drops: 1, ..clean.clone() }, Limiter::Link),
             (Evidence { dut_drops: 1, tester_drops: 1, ..clean.clone() }, Limiter::TesterDrops),
             (Evidence { dut_drops: 1, link_drops: 1, ..clean.clone() }, Limiter::Link),
             // On the Measurer's core the AuthDNS wanted all the time that there was.

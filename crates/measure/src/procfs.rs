@@ -198,6 +198,12 @@ impl UdpCounters {
     }
 }
 
+/// Parses the number of connections that listening sockets of a network namespace did not take, most of all because as many as
+/// their queue has room for waited for the server to accept them, from `/proc/net/netstat`.
+pub fn parse_connections_not_taken(netstat: &str) -> u64 {
+    snmp_field(netstat, "TcpExt", "ListenDrops")
+}
+
 /// Returns a counter of `/proc/net/snmp`, where a line of names precedes a line of values; 0 if absent.
 fn snmp_field(text: &str, table: &str, name: &str) -> u64 {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(table)?.strip_prefix(':'));
@@ -406,6 +412,14 @@ mod tests {
             UdpCounters { in_errors: 25, receive_buffer: 24, send_buffer: 2, no_ports: 11 };
         assert_eq!(counters, wanted);
         assert_eq!(counters.since(&wanted), UdpCounters::default());
+    }
+
+    #[test]
+    fn reads_connections_that_were_not_taken() {
+        let netstat = "TcpExt: SyncookiesSent ListenOverflows ListenDrops TCPHPHits\n\
+                       TcpExt: 1 16 17 3\nIpExt: InNoRoutes ListenDrops\nIpExt: 5 9\n";
+        assert_eq!(parse_connections_not_taken(netstat), 17);
+        assert_eq!(parse_connections_not_taken(""), 0);
     }
 
     #[test]

@@ -29,6 +29,15 @@ pub enum LimiterProof {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         host: Option<String>,
     },
+    /// The server's listening sockets did not take connections: as many as their queue has room for waited to be accepted.
+    NotTaken {
+        /// Number of times that a connection was not taken.
+        connections: u64,
+        /// Busy share (0 to 1) of the server's cores, or of its busiest thread, in the time of sending; absent where that is
+        /// not known.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        busy: Option<f64>,
+    },
     /// Links dropped packets.
     LinkDrops {
         /// Number of packets.
@@ -71,6 +80,13 @@ impl fmt::Display for LimiterProof {
                 write!(f, "{datagrams} datagrams dropped in the {side}'s receive queues{on}")?;
                 let Some(busy) = busy else { return Ok(()) };
                 write!(f, ", {} busy {:.0} % of the time", cores("its", cpus), busy * 100.0)
+            }
+            LimiterProof::NotTaken { connections, busy } => {
+                let times = if *connections == 1 { "time" } else { "times" };
+                write!(f, "the server did not take a connection {connections} {times}")?;
+                write!(f, ": its queue of those to accept was full")?;
+                let Some(busy) = busy else { return Ok(()) };
+                write!(f, ", its cores busy {:.0} % of the time", busy * 100.0)
             }
             LimiterProof::LinkDrops { packets } => write!(f, "{packets} packets dropped on links"),
             LimiterProof::Busy { side, share, waited, counterpart, cpus, host } => {
@@ -152,6 +168,11 @@ mod tests {
                 drops(Side::Tester, None, Vec::new()),
                 r#"{"by":"receive-drops","side":"tester","datagrams":7}"#,
                 "7 datagrams dropped in the Tester's receive queues",
+            ),
+            (
+                LimiterProof::NotTaken { connections: 717, busy: Some(0.46) },
+                r#"{"by":"not-taken","connections":717,"busy":0.46}"#,
+                "the server did not take a connection 717 times: its queue of those to accept was full, its cores busy 46 % of the time",
             ),
             (
                 LimiterProof::LinkDrops { packets: 3 },

@@ -108,7 +108,7 @@ fn cell_row(c: &CellRecord) -> Vec<String> {
     ]
 }
 
-const TRIALS: [&str; 41] = [
+const TRIALS: [&str; 42] = [
     "method",
     "repeat",
     "rate_qps",
@@ -150,6 +150,7 @@ const TRIALS: [&str; 41] = [
     "transport",
     "warnings",
     "engine",
+    "dut_not_taken",
 ];
 
 fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Vec<String> {
@@ -180,7 +181,7 @@ fn trial_row(cell: &CellRecord, record: &TrialRecord) -> Vec<String> {
     row.extend([d.tester_receive, d.authdns_receive, d.dut_receive, d.link].map(|n| n.to_string()));
     let warnings: Vec<String> = t.warnings.iter().map(Warning::with_advice).collect();
     row.extend([t.conditions.transport.clone(), warnings.join("; ")]);
-    row.push(or_empty(t.conditions.engine));
+    row.extend([or_empty(t.conditions.engine), d.dut_not_taken.to_string()]);
     row
 }
 

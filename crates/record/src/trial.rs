@@ -233,6 +233,11 @@ pub struct AgreedStart {
     pub clock_error_us: Option<f64>,
 }
 
+/// Whether a count is left out of a record.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Octets of the DNS messages of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Octets {
@@ -300,7 +305,7 @@ pub struct Cpu {
     pub cpus: Vec<usize>,
 }
 
-/// Datagrams dropped during a trial, by place.
+/// Datagrams and packets dropped during a trial, by place, and connections that were not taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drops {
     /// Datagrams dropped in the Tester's receive queues.
@@ -309,6 +314,9 @@ pub struct Drops {
     pub authdns_receive: u64,
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_receive: u64,
+    /// Number of times that the DUT's listening sockets did not take a connection; absent if it took all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dut_not_taken: u64,
     /// Packets dropped on links.
     pub link: u64,
     /// Datagrams that the Tester's kernel did not accept for sending.

@@ -173,6 +173,9 @@ fn resources(t: &Trial, line: &mut impl FnMut(&str, String)) {
     if !drops.is_empty() {
         line("drops", drops.join(", "));
     }
+    if t.drops.dut_not_taken > 0 {
+        line("connections", format!("the DUT did not take one {} times", t.drops.dut_not_taken));
+    }
     for (role, cpu) in &t.cpu {
         let delay = cpu
             .run_delay

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use lab::agent::{Greeting, Order, Reply, Seen, allowed_cpus, named, own_addresses};
-use lab::probe::HostProbe;
+use lab::probe::{HostLosses, HostProbe};
 use lab::{CpuList, Entered, Network, ServerHost};
 use measure::stall::Side;
 use nix::unistd::getpgrp;
@@ -207,9 +207,10 @@ impl Trial {
         // The second question is one of them.
         let queries = queries.zip(self.queries).map(|(now, then)| now.saturating_sub(then + 1));
         let disturbances = self.cores.end();
-        let (usage, receive_drops) = self.probe.end(sending_s, &disturbances.watched);
+        let (usage, HostLosses { receive_drops, not_taken }) =
+            self.probe.end(sending_s, &disturbances.watched);
         let (alive, cpus) = (alive(&self.pids), self.cpus.cpus().to_vec());
-        Seen { usage, cpus, receive_drops, queries, disturbances, alive }
+        Seen { usage, cpus, receive_drops, not_taken, queries, disturbances, alive }
     }
 }
 

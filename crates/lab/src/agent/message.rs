@@ -141,6 +141,8 @@ pub struct Seen {
     pub cpus: Vec<usize>,
     /// Number of datagrams and packets that the host received and dropped.
     pub receive_drops: u64,
+    /// Number of connections that listening sockets of the host did not take.
+    pub not_taken: u64,
     /// Number of messages that an AuthDNS got; absent of other servers, and where it did not tell.
     pub queries: Option<u64>,
     /// Stalls of those cores, on the host's clock; then on that of the Tester.

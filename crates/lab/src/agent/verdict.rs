@@ -77,6 +77,7 @@ pub fn judge(trial: &mut Trial, reports: &Reports<'_>, conditions: &Conditions) 
         add_stalls(trial, seen, Side::Dut);
         trial.cpu.insert("dut".to_owned(), seen.usage.record(&seen.cpus));
         trial.drops.dut_receive += seen.receive_drops;
+        trial.drops.dut_not_taken += seen.not_taken;
     }
     let evidence = evidence(trial, reports, conditions);
     trial.warnings.extend(evidence.server_warnings());
@@ -160,6 +161,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
         dut_foreign: dut.map(|seen| seen.usage.foreign),
         dut_waited: dut.and_then(|seen| server_waited(&seen.usage, limit)),
         dut_drops: dut.map_or(0, |seen| seen.receive_drops),
+        dut_not_taken: dut.map_or(0, |seen| seen.not_taken),
         cpus: [
             tester.cpus,
             worst

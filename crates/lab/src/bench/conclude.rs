@@ -55,6 +55,7 @@ impl LabBench<'_> {
         trial.drops.tester_receive = evidence.tester_drops;
         trial.drops.authdns_receive = evidence.authdns_drops;
         trial.drops.dut_receive = evidence.dut_drops;
+        trial.drops.dut_not_taken = evidence.dut_not_taken;
         trial.drops.link = evidence.link_drops;
         let tester = trial.cpu.entry("tester".to_owned()).or_default();
         let used = observed.usage(Host::Tester);

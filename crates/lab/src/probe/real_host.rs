@@ -11,6 +11,15 @@ use crate::testbed::Host;
 /// Loopback: what is lost there is no packet of a client elsewhere, and datagrams on it are counted by their sockets.
 const LOOPBACK: &str = "lo";
 
+/// Losses of a host during a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostLosses {
+    /// Number of datagrams and packets that it received and dropped.
+    pub receive_drops: u64,
+    /// Number of connections that its listening sockets did not take.
+    pub not_taken: u64,
+}
+
 /// Counters of this host before a trial.
 #[derive(Debug)]
 pub struct HostProbe {
@@ -27,8 +36,8 @@ impl HostProbe {
     }
 
     /// Returns how the cores were used since then by a server that was queried for `sending_s` seconds while `watched` cores
-    /// had a watcher, and the number of datagrams and packets that this host received and dropped.
-    pub fn end(self, sending_s: f64, watched: &[WatchedCore]) -> (HostUse, u64) {
+    /// had a watcher, and what this host lost.
+    pub fn end(self, sending_s: f64, watched: &[WatchedCore]) -> (HostUse, HostLosses) {
         let after = snapshot(&self.pids);
         // Tester and AuthDNS have no core here.
         let elsewhere = CpuList::new([usize::MAX]).expect("one core");
@@ -42,7 +51,11 @@ impl HostProbe {
             now.since(&before.links.get(name).copied().unwrap_or_default()).received
         });
         let [_, _, usage] = uses;
-        (usage, after.udp.since(&before.udp).in_errors + links.sum::<u64>())
+        let losses = HostLosses {
+            receive_drops: after.udp.since(&before.udp).in_errors + links.sum::<u64>(),
+            not_taken: after.not_taken.saturating_sub(before.not_taken),
+        };
+        (usage, losses)
     }
 }
 

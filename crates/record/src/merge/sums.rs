@@ -131,6 +131,7 @@ fn drops(parts: &[Part]) -> Drops {
         tester_receive: sum(|d| d.tester_receive),
         authdns_receive: sum(|d| d.authdns_receive),
         dut_receive: sum(|d| d.dut_receive),
+        dut_not_taken: sum(|d| d.dut_not_taken),
         link: sum(|d| d.link),
         tester_send: sum(|d| d.tester_send),
     }
