@@ -29,6 +29,8 @@ impl AuthDns {
     /// Starts one for plain DNS, TLS, HTTPS and QUIC.
     pub(crate) fn encrypted(args: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
+        // The program makes it.
+        std::fs::remove_dir(dir.path()).expect("an empty folder");
         let folder = dir.path().display().to_string();
         let any = "127.0.0.1:0";
         let all = ["--tls", any, "--https", any, "--quic", any, "--tls-write", &folder];

@@ -182,7 +182,6 @@ fn messages_of_all_sizes_are_answered() {
 #[test]
 fn tls_verifies_resumes_and_accepts_early_data() {
     let dir = std::env::temp_dir().join(format!("dnsdyno-streams-tls-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
     Authority::new().unwrap().write(&dir, &["localhost", "127.0.0.1"]).unwrap();
     let files = (dir.join("server.pem"), dir.join("server.key"));
     let server = ServerTls::from_files(&files.0, &files.1, &[ALPN_DOT], true).unwrap();

@@ -67,12 +67,14 @@ impl Authority {
         Ok((certificate, key))
     }
 
-    /// Writes `ca.pem`, `server.pem` and `server.key` for a server with these names into `dir`.
+    /// Writes `ca.pem`, `server.pem` and `server.key` for a server with these names into `dir`, which is made
+    /// if it is not there.
     ///
     /// # Errors
-    /// When the folder is not writable, or a name is not valid.
+    /// When the folder cannot be made or written to, or a name is not valid.
     pub fn write(&self, dir: &Path, names: &[&str]) -> Result<(), TlsError> {
         let (certificate, key) = self.issue(names)?;
+        std::fs::create_dir_all(dir).map_err(|e| TlsError::file(dir, e))?;
         let put = |name: &str, text: &str| -> Result<(), TlsError> {
             let path = dir.join(name);
             std::fs::write(&path, text).map_err(|e: io::Error| TlsError::file(&path, e))

@@ -64,7 +64,7 @@ pub(crate) struct AuthArgs {
     /// The key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Write ca.pem, server.pem and server.key of the generated authority into this folder
+    /// Write ca.pem, server.pem and server.key of the generated authority into this folder, which is made if it is not there
     #[arg(long, value_name = "DIR", requires = "private", conflicts_with = "tls_certificate")]
     pub(crate) tls_write: Option<PathBuf>,
     /// Accept queries that come with the TLS handshake of a resumed session (0-RTT)
