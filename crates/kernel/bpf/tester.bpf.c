@@ -865,7 +865,10 @@ static __always_inline int read_reply(struct xdp_md *ctx, struct scratch *s, __u
 {
 	if (len >= 8 && len <= BY_WORDS)
 		return load_words(ctx, at, s->b, len);
-	return len >= 2 && len <= MAX_MESSAGE && !bpf_xdp_load_bytes(ctx, at, s->b, len);
+	if (len < 2 || len > MAX_MESSAGE)
+		return 0;
+	filled(len, BUFFER - 1);
+	return !bpf_xdp_load_bytes(ctx, at, s->b, len);
 }
 
 // Counts a reply in time, or hands it to user space; 1 if there was no room for it.
