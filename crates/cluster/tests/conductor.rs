@@ -200,39 +200,48 @@ fn three_testers_are_one() {
     job.end();
 }
 
+/// Checks the rows at the same time: most of each is a wait for a time limit.
+fn all_at_once<R: Sync>(rows: &[R], check: impl Fn(&R) + Sync) {
+    let check = &check;
+    std::thread::scope(|scope| {
+        for row in rows {
+            scope.spawn(move || check(row));
+        }
+    });
+}
+
 #[test]
 fn a_tester_that_is_lost_before_the_start_is_named() {
-    let rows = [
-        (Fault::Absent, "rank 2: it said nothing within 8s"),
-        (Fault::Version, "rank 2 (host Version, process "),
-        (Fault::Version, "it has version 0, the conductor 1"),
-        (Fault::Clock, "its clock is "),
-        (Fault::Clock, "ahead of the conductor's, the bound is 10ms"),
-        (Fault::Strange, "rank 2 (host Strange, process "),
-        (Fault::Strange, "not a message of this program"),
+    let rows: [(Fault, &[&str]); 4] = [
+        (Fault::Absent, &["rank 2: it said nothing within 8s"]),
+        (Fault::Version, &["rank 2 (host Version, process ", "it has version 0, the conductor 1"]),
+        (Fault::Clock, &["its clock is ", "ahead of the conductor's, the bound is 10ms"]),
+        (Fault::Strange, &["rank 2 (host Strange, process ", "not a message of this program"]),
     ];
-    for (fault, wanted) in rows {
-        let mut job = Job::start(&[Fault::None, fault], None);
-        let error = job.trial(&job.request()).expect_err(wanted);
+    all_at_once(&rows, |(fault, wanted)| {
+        let mut job = Job::start(&[Fault::None, *fault], None);
+        let error = job.trial(&job.request()).expect_err("all are needed");
         let NoTrial::Failed(why) = error else { panic!("{error:?}") };
-        assert!(why.starts_with("1 of 2 Testers are there") && why.contains(wanted), "{why}");
+        let names = wanted.iter().all(|part| why.contains(part));
+        assert!(why.starts_with("1 of 2 Testers are there") && names, "{why}");
         job.end();
         // Where one is enough, it sends the whole.
-        let mut job = Job::start(&[Fault::None, fault], Some(1));
+        let mut job = Job::start(&[Fault::None, *fault], Some(1));
         let trial = job.trial(&job.request()).expect("a trial");
         assert_eq!(trial.sent, 3_000, "{fault:?}");
         assert_eq!(trial.merged.map(|merged| merged.parts.len()), Some(1));
         job.end();
-    }
+    });
 }
 
 #[test]
 fn a_tester_that_is_lost_in_a_trial_makes_it_void() {
-    for (fault, wanted) in [
+    let rows = [
         (Fault::Hangs, "silent for 12s: it died or hangs"),
         (Fault::Slow, "it did not end its trial within"),
-    ] {
-        let mut job = Job::start(&[Fault::None, fault], Some(1));
+    ];
+    all_at_once(&rows, |(fault, wanted)| {
+        let mut job = Job::start(&[Fault::None, *fault], Some(1));
         let trial = job.trial(&job.request()).expect("a trial");
         let Some(Void::Part { part, why }) = &trial.void.0 else { panic!("{:?}", trial.void) };
         assert!(part.starts_with(&format!("2/2 (rank 2 (host {fault:?}, ")), "{part}");
@@ -243,7 +252,7 @@ fn a_tester_that_is_lost_in_a_trial_makes_it_void() {
         assert_eq!(trial.sent, 3_000, "{fault:?}");
         assert_eq!(trial.merged.map(|merged| merged.parts.len()), Some(1));
         job.end();
-    }
+    });
 }
 
 #[test]
