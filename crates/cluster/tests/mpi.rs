@@ -12,8 +12,8 @@ use std::process::{Child, Command};
 use assert_cmd::cargo::cargo_bin;
 use authdns::AuthDns;
 use kit::{
-    Arrival, Hosts, address, dnsdyno, has_mpi, load, mpirun, rank, ranks, signal, soon, start,
-    told, trial, turn, with_two,
+    Arrival, Hosts, address, alone, dnsdyno, has_mpi, load, mpirun, rank, ranks, signal, soon,
+    start, told, trial, turn, with_two,
 };
 use lab::CpuList;
 use measure::{Nanos, Pacing};
@@ -233,7 +233,7 @@ fn a_host_with_other_limits_is_named() {
 
 #[test]
 fn a_tester_that_pauses_is_named() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let (true, _turn) = (has_mpi(), alone()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
     let child = start(load(hosts.mpirun(&[1, 2, 3]), dir, auth.address, 6));
@@ -278,7 +278,7 @@ impl Drop for Busy {
 
 #[test]
 fn a_busy_core_of_a_host_is_named() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let (true, _turn) = (has_mpi(), alone()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
     let core = *CpuList::allowed().cpus().last().expect("a core");
@@ -327,7 +327,7 @@ fn by_dnsdyno(hosts: &Hosts, auth: &AuthDns, seconds: u32) -> Command {
 
 #[test]
 fn a_search_goes_on_without_a_rank_that_was_killed() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let (true, _turn) = (has_mpi(), alone()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
     let mut command = dnsdyno(&hosts);
@@ -457,7 +457,7 @@ fn due_times() -> [Vec<Nanos>; 2] {
 
 #[test]
 fn two_testers_keep_the_schedule_of_one() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
+    let (true, _turn) = (has_mpi(), alone()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
     let capture = hosts.capture(4, "arrived.pcap");

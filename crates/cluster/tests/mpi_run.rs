@@ -1,8 +1,9 @@
 //! Experiments by a real mpirun, on network namespaces as hosts: two Testers, two AuthDNS, the server, and a host that conducts.
 
 mod kit;
+#[path = "../../cli/tests/kit/short_form.rs"]
+mod short_form;
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
@@ -36,9 +37,9 @@ impl Starter {
         command
     }
 
-    /// The short form of RFC 8219's experiment with a server, at rates that all hosts together can do on a small machine.
+    /// The short form of RFC 8219's experiment with a server, at a rate that all hosts together can do on a small machine.
     fn short_form(self, hosts: &Hosts, server: &str) -> Command {
-        let experiment = experiment(hosts.dir.path());
+        let experiment = short_form::write(hosts.dir.path());
         let words = ["run", experiment.to_str().expect("UTF-8"), "--quick", "--servers", server];
         with_usual(hosts, self.command(hosts, &words))
     }
@@ -48,16 +49,9 @@ impl Starter {
 fn with_usual(hosts: &Hosts, mut command: Command) -> Command {
     command.args(["--wait", "--plain"]);
     command.arg("--ssh").arg(hosts.agent()).arg("--json").arg(json(hosts.dir.path()));
+    // The hosts have its file, whose copy would take a second for each.
+    command.arg("--dut-program").arg(cargo_bin("dnsdyno"));
     command
-}
-
-/// Writes the experiment.
-fn experiment(dir: &Path) -> PathBuf {
-    let file = dir.join("dns64-rfc8219.toml");
-    let text = lab::built_in::experiment("dns64-rfc8219").expect("an experiment");
-    let text = text.replace("\"8k\"", "\"1k\"").replace("\"10k\"", "\"1k\"");
-    std::fs::write(&file, text.replace("\"500k\"", "\"2k\"")).expect("writes");
-    file
 }
 
 /// The other hosts of the short form in the file of hosts.
@@ -98,34 +92,44 @@ fn a_run_that_is_killed_or_interrupted_leaves_nothing_on_any_host() {
     }
 }
 
+/// Signals a process of a run in the user's job, which must fail with the words `wanted` and leave nothing; returns its hosts.
+fn end_users_job(name: &str, of: &str, wanted: &str) -> Option<Hosts> {
+    let hosts = hosts()?;
+    let child = start(Starter::User.short_form(&hosts, "unbound"));
+    self_test(&hosts);
+    let pid = match of {
+        "mpirun" => child.id(),
+        "rank 0" => hosts.rank(1).expect("rank 0 runs"),
+        "a Tester" => hosts.rank(3).expect("rank 2 runs"),
+        _ => hosts.run(1).expect("it runs"),
+    };
+    signal(pid, name);
+    let output = child.wait_with_output().expect("ends");
+    assert!(!output.status.success(), "{name} of {of}");
+    assert!(told(&output).contains(wanted), "{name} of {of}: {}", told(&output));
+    hosts.nothing_is_left();
+    Some(hosts)
+}
+
 #[test]
-fn a_run_in_the_users_job_leaves_nothing_whatever_ends_it() {
+fn a_run_in_the_users_job_leaves_nothing_whatever_is_killed() {
     let (true, _turn) = (has_mpi(), turn()) else { return };
-    for (name, of, wanted) in [
-        ("KILL", "mpirun", ""),
-        ("KILL", "rank 0", ""),
-        ("KILL", "the run", "the run was killed by signal 9"),
-        ("KILL", "a Tester", "mpirun noticed that process rank 2 "),
-        ("STOP", "a Tester", "(rank 2 (host host3, process "),
-        ("INT", "mpirun", ""),
+    for (of, wanted) in [
+        ("mpirun", ""),
+        ("rank 0", ""),
+        ("the run", "the run was killed by signal 9"),
+        ("a Tester", "mpirun noticed that process rank 2 "),
     ] {
-        let Some(hosts) = hosts() else { return };
-        let child = start(Starter::User.short_form(&hosts, "unbound"));
-        self_test(&hosts);
-        let pid = match of {
-            "mpirun" => child.id(),
-            "rank 0" => hosts.rank(1).expect("rank 0 runs"),
-            "a Tester" => hosts.rank(3).expect("rank 2 runs"),
-            _ => hosts.run(1).expect("it runs"),
-        };
-        signal(pid, name);
-        let output = child.wait_with_output().expect("ends");
-        assert!(!output.status.success(), "{name} of {of}");
-        assert!(told(&output).contains(wanted), "{name} of {of}: {}", told(&output));
-        hosts.nothing_is_left();
-        if name == "INT" {
-            goes_on(&hosts, Starter::User);
-        }
+        end_users_job("KILL", of, wanted);
+    }
+}
+
+#[test]
+fn a_run_in_the_users_job_that_is_stopped_or_interrupted_leaves_nothing() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    end_users_job("STOP", "a Tester", "(rank 2 (host host3, process ");
+    if let Some(hosts) = end_users_job("INT", "mpirun", "") {
+        goes_on(&hosts, Starter::User);
     }
 }
 
@@ -298,7 +302,7 @@ fn dns64d_asks_several_authdns_evenly() {
         return skip::because("dns64d is not built: cargo build");
     }
     let mut command = Starter::Dnsdyno.short_form(&hosts, "dns64d");
-    // The agent brings dnsdyno; dns64d is to be installed on the server's host.
+    // dns64d is to be installed on the server's host.
     let own = program.parent().expect("a folder").to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = [own].into_iter().chain(std::env::split_paths(&path));

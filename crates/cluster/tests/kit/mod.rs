@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
@@ -33,12 +33,17 @@ pub(crate) fn has_mpi() -> bool {
     found
 }
 
-/// One job at a time: each wants the cores.
-static TURN: Mutex<()> = Mutex::new(());
+/// Held by each job, and by one alone that must not be disturbed.
+static TURN: RwLock<()> = RwLock::new(());
 
-/// Waits until no other test of this program runs a job.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Waits until no other test of this program runs a job: what this one finds depends on who has the cores.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    TURN.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until no test runs a job that must not be disturbed: what this one finds is the same on a busy machine.
+pub(crate) fn turn() -> RwLockReadGuard<'static, ()> {
+    TURN.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a program; it must succeed.
