@@ -1,8 +1,13 @@
 //! Trials that a scripted bench gives.
 
+use std::sync::LazyLock;
+
 use experiment::TrialSpec;
 use measure::{Goal, Histogram, Limiter, Void};
 use record::{Conditions, Drops, SCHEMA, Times, Trial, Voidness};
+
+/// The times of no query, made once: a debug build takes a millisecond for it, and some tests have thousands of trials.
+static NONE: LazyLock<Times> = LazyLock::new(|| Times::from(&Histogram::new()));
 
 /// A trial whose queries all were answered right, at `rate` queries per second.
 pub(crate) fn trial(
@@ -12,7 +17,7 @@ pub(crate) fn trial(
     limiter: Limiter,
     void: Option<Void>,
 ) -> Trial {
-    let none = Times::from(&Histogram::new());
+    let none = NONE.clone();
     Trial {
         schema: SCHEMA,
         planned: spec.names,
