@@ -38,9 +38,9 @@ fn regression(old: u32, new: u32) -> (Option<i32>, String, tempfile::TempDir) {
 #[test]
 fn the_recipe_fails_on_a_regression_and_on_nothing_else() {
     // On a machine that is too busy trials are void, which is inconclusive.
-    let mut attempts = (0..3).map(|_| regression(5, 30));
+    let mut attempts = (0..3).map(|_| regression(20, 60));
     let done = attempts.find(|(code, ..)| *code != Some(4));
-    let (code, printed, dir) = done.unwrap_or_else(|| regression(5, 30));
+    let (code, printed, dir) = done.unwrap_or_else(|| regression(20, 60));
     assert!(code == Some(3) || code == Some(4) && printed.contains("VOID"), "{code:?}: {printed}");
     for file in ["old.json", "new.json", "junit.xml", "comparison.txt"] {
         assert!(dir.path().join(file).exists(), "{file}: {printed}");
