@@ -2,6 +2,8 @@
 
 #[path = "kit/host.rs"]
 mod host;
+#[path = "kit/short_form.rs"]
+mod short_form;
 #[path = "kit/sshd.rs"]
 mod sshd;
 
@@ -347,7 +349,8 @@ fn a_run_over_ssh_conforms_where_its_plan_does() {
 #[test]
 fn the_short_form_of_rfc_8219_runs_over_ssh() {
     let Some(hosts) = Hosts::new() else { return };
-    let mut command = hosts.run("dns64-rfc8219");
+    let file = short_form::write(hosts.dir.path());
+    let mut command = hosts.run(file.to_str().expect("UTF-8"));
     command.args(["--quick", "--servers", "unbound"]).env("DNSDYNO_TEST_TRIAL", "200ms");
     let output = command.output().expect("starts");
     let (run, told) = (hosts.result(), told(&output));
