@@ -46,7 +46,7 @@ namespace = "10.0.0.0/8"
 [search]
 goal = "loss < 50%"
 start = "1k"
-max = "2k"
+max = "1k"
 resolution = 0.5
 duration = "500ms"
 timeout = "4s"
