@@ -173,11 +173,14 @@ fn each_transport_and_each_network_has_its_own_places() {
 fn silent_handshakes_end_long_before_the_idle_time() {
     let (script, private) = (ipv4_only(), Private::new());
     let server = dns64d(&[&script], &format!("{}[limits]\ntcp-idle = \"1h\"", private.config()));
-    for (port, transport) in [(DOT, "tls"), (DOH, "https")] {
+    let begun = [(DOT, "tls"), (DOH, "https")].map(|(port, transport)| {
         let to = SocketAddr::from((private.address, port));
         let mut silent = connect(FRIEND, to).expect("a place");
         // The first octets of a ClientHello.
         silent.write_all(&[0x16, 3, 1, 1, 0, 1]).expect("writes");
+        (silent, transport)
+    });
+    for (mut silent, transport) in begun {
         assert!(is_closed(&mut silent), "{transport}");
         let failed = format!("dns64d_handshakes_failed_total{{transport=\"{transport}\"}}");
         wait_for("it is counted", || server.metric(&failed) == 1);
