@@ -44,6 +44,14 @@ impl Times {
         Histogram::decode(&self.bytes()?)
     }
 
+    /// Returns a percentile that is kept beside the histogram, by its quantile (0 to 1), in microseconds; `None` for any other, and
+    /// of no times.
+    pub fn kept(&self, quantile: f64) -> Option<f64> {
+        let all = [(0.5, self.p50), (0.9, self.p90), (0.99, self.p99), (0.999, self.p999)];
+        let found = all.into_iter().find(|(kept, _)| *kept == quantile && self.count > 0);
+        found.map(|(_, time)| time)
+    }
+
     /// Returns the bytes of `hdr`.
     fn bytes(&self) -> Result<Vec<u8>, NotAHistogram> {
         BASE64_STANDARD.decode(&self.hdr).map_err(|e| NotAHistogram::new(e.to_string()))
@@ -125,5 +133,18 @@ impl From<&Histogram> for Times {
             buckets: Vec::new(),
             hdr: encoded(h),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_there_without_the_histogram() {
+        let times =
+            Times { p50: 2.0, p90: 3.0, p99: 9.0, p999: 10.0, count: 5, ..Times::default() };
+        assert_eq!([0.5, 0.9, 0.99, 0.999].map(|q| times.kept(q)), [2.0, 3.0, 9.0, 10.0].map(Some));
+        assert_eq!((times.kept(0.95), Times::default().kept(0.99)), (None, None));
     }
 }

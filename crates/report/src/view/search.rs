@@ -52,10 +52,16 @@ pub(crate) fn of_udp<'a>(
 }
 
 /// Returns a quantile (0 to 1) of the latency of the trials that represent a cell, in microseconds: of several searches those at
-/// the rate nearest to the median, since latencies at different rates do not add up to one.
+/// the rate nearest to the median, since latencies at different rates do not add up to one. Where the record has no histograms, the
+/// percentiles of one trial are there all the same, and those of several cannot be merged.
 pub(crate) fn latency_us(cell: &CellRecord, quantile: f64) -> Option<f64> {
-    let latency = cell.merged(|t| &t.trial.latency_us)?;
-    Some(latency.quantile(quantile).as_micros_f64())
+    if let Some(latency) = cell.merged(|t| &t.trial.latency_us) {
+        return Some(latency.quantile(quantile).as_micros_f64());
+    }
+    match cell.representative()[..] {
+        [one] => one.trial.latency_us.kept(quantile),
+        _ => None,
+    }
 }
 
 /// Returns the number at which that latency was measured: a rate in queries a second, or what else the search varies.
