@@ -100,11 +100,10 @@ impl Whole<'_> {
         };
         // As for one Tester: a rate that passed although it left unevenly passed, and one that was too slow for that failed.
         let stands = self.kept_its_rate(trial) && trial.passed == Some(true);
-        let slow = self.too_slow_although_late(trial);
         let late = of_part(|why| matches!(why, Void::ScheduleNotKept { .. })).or(schedule);
         of_part(|why| !matches!(why, Void::ScheduleNotKept { .. } | Void::Starved { .. }))
             .or_else(|| of_part(|why| matches!(why, Void::Starved { .. })).filter(|_| !stands))
-            .or_else(|| late.filter(|_| !stands && !slow))
+            .or_else(|| late.filter(|_| !stands && !self.too_slow_although_late(trial)))
             .or_else(|| start_spread(merged))
             .or_else(|| self.stalled(trial))
     }
