@@ -16,8 +16,9 @@ use kit::{
     start, told, trial, turn, with_two,
 };
 use lab::CpuList;
+use measure::limiter::Void;
 use measure::{Nanos, Pacing};
-use record::{Run, Trial};
+use record::{PartOutcome, Run, Trial};
 use wire::Namespace;
 
 /// Starts an AuthDNS on this host.
@@ -246,9 +247,12 @@ fn a_tester_that_pauses_is_named() {
     let output = child.wait_with_output().expect("ends");
     let found = trial(dir, &output);
     let void = found.void.0.expect("void").to_string();
-    assert!(void.contains("part 2/2 (rank 2 (host host3, "), "{void}: {}", told(&output));
+    // The other may be starved on a busy machine, which comes before what is late.
+    assert!(void.starts_with("part "), "{void}: {}", told(&output));
     let parts = found.merged.expect("its parts").parts;
     assert_eq!(parts.len(), 2, "both have reported: {parts:?}");
+    let late = |part: &PartOutcome| matches!(part.void.0, Some(Void::ScheduleNotKept { late, .. }) if late > 0.2);
+    assert!(parts[1].name.starts_with("rank 2 (host host3, ") && late(&parts[1]), "{parts:?}");
     hosts.nothing_is_left();
 }
 

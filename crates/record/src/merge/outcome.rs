@@ -100,12 +100,26 @@ impl Whole<'_> {
         };
         // As for one Tester: a rate that passed although it left unevenly passed, and one that was too slow for that failed.
         let stands = self.kept_its_rate(trial) && trial.passed == Some(true);
-        let late = of_part(|why| matches!(why, Void::ScheduleNotKept { .. })).or(schedule);
+        let late = self.latest().or(schedule);
         of_part(|why| !matches!(why, Void::ScheduleNotKept { .. } | Void::Starved { .. }))
             .or_else(|| of_part(|why| matches!(why, Void::Starved { .. })).filter(|_| !stands))
             .or_else(|| late.filter(|_| !stands && !self.too_slow_although_late(trial)))
             .or_else(|| start_spread(merged))
             .or_else(|| self.stalled(trial))
+    }
+
+    /// Returns the part of whose queries the largest share left late, if there is one that did not keep its schedule.
+    ///
+    /// A host that pauses can make others a little late; it is the one to name.
+    fn latest(&self) -> Option<Void> {
+        let late = |part: &'_ Part| match &part.trial.void.0 {
+            Some(why @ Void::ScheduleNotKept { late, .. }) => {
+                Some((*late, part.title(), why.clone()))
+            }
+            _ => None,
+        };
+        let latest = self.parts.iter().filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0));
+        latest.map(|(_, part, why)| Void::Part { part, why: Box::new(why) })
     }
 
     /// Whether the trial missed a bound on latency that it would have missed had all its queries left in time.

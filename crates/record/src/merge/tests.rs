@@ -117,6 +117,17 @@ fn a_lost_part_is_named_and_the_others_are_counted() {
 }
 
 #[test]
+fn the_latest_part_is_the_one_that_is_named() {
+    let mut parts = vec![part("1/3", 100), part("2/3", 100), part("3/3", 100)];
+    for (part, late) in parts.iter_mut().zip([0.02, 0.33, 0.01]) {
+        let tolerance = Nanos::from_millis(1);
+        part.trial.void = Voidness(Some(Void::ScheduleNotKept { late, sent: 1.0, tolerance }));
+    }
+    let void = merged(parts, None).void.0.expect("void");
+    assert!(void.to_string().starts_with("part 2/3 (2/3.json): "), "{void}");
+}
+
+#[test]
 fn sixty_four_parts_are_the_whole_bit_for_bit() {
     let all: Vec<Recorded> = (0..64).map(|part| Recorded::of(part, 1_000)).collect();
     let mut whole = Recorded::default();

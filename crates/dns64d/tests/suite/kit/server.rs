@@ -145,7 +145,7 @@ impl Server {
             }
             let is_ready = match kind {
                 // This test's address may be one that dns64d permits nothing.
-                Kind::Dns64d => TcpStream::connect(self.metrics).is_ok(),
+                Kind::Dns64d => answers_http(self.metrics),
                 _ => ready.ask(self.address(), Duration::from_secs(5)).is_some(),
             };
             if is_ready {
@@ -317,6 +317,15 @@ pub(crate) fn free_port() -> u16 {
             return port;
         }
     }
+}
+
+/// Returns whether a server of HTTP answers; one that has only bound its socket does not.
+fn answers_http(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_ok_and(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_secs(5))).is_ok()
+            && stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").is_ok()
+            && stream.read(&mut [0]).is_ok_and(|len| len > 0)
+    })
 }
 
 /// Returns whether this host has IPv6 on loopback.
