@@ -26,6 +26,7 @@ repeats = 1
 [workload]
 namespace = "10.0.0.0/20"
 client-rate = 10.0
+repeat-share = 0.5
 
 [search]
 goal = "p99 < 500ms, loss < 5%"
@@ -102,11 +103,20 @@ fn the_most_clients_are_searched_over_udp_and_tcp() {
         QueryTemplate::new(&name, Qtype::AAAA, false, false, None).bytes().to_vec()
     };
     let period = Nanos::from_secs(3);
-    let made = Synthetic { clients: 40, period, rate: 10.0, names: 200, seed: 5 };
+    let made = Synthetic {
+        clients: 40,
+        period,
+        rate: 10.0,
+        names: 200,
+        popular: 200,
+        repeats: 1.0,
+        seed: 5,
+    };
     let population = made.population(message).expect("small");
     let saved = File::create(dir.path().join("some.population")).expect("a file");
     population.write(saved).expect("written");
-    let replayed = EXPERIMENT.replace("client-rate = 10.0", "replay = \"some.population\"");
+    let replayed = EXPERIMENT
+        .replace("client-rate = 10.0\nrepeat-share = 0.5", "replay = \"some.population\"");
     std::fs::write(&file, &replayed).expect("writes");
     let (_, text, of_file) = run(dir.path(), &file, &["--wait"]);
     check(&whole(of_file), &text);

@@ -209,6 +209,7 @@ fn print_row(row: &Row, buffers: &str, buffer: f64, stalls: f64) {
         timeout: Nanos::from_secs(1),
         void_retries: 2,
         retry_at_end: false,
+        client_names: None,
         pacing: OpenPacing::Constant,
     };
     let (mut found, mut spent) = (Vec::new(), 0.0);

@@ -141,6 +141,26 @@ impl NameBudget {
     }
 }
 
+/// Names that clients ask for: popular ones again and again, and new ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClientNames {
+    /// Number of popular names.
+    pub popular: u64,
+    /// Mean number of new names that a client asks for in a second.
+    pub new_per_s: f64,
+}
+
+/// So many times the mean number of new names are kept for a trial: some clients ask more than others.
+const NEW_NAMES: f64 = 1.5;
+
+impl ClientNames {
+    /// Returns the number of names for a trial with so many clients.
+    pub fn of(self, clients: f64, duration: Nanos) -> u64 {
+        let new = NEW_NAMES * self.new_per_s * clients * duration.as_secs_f64();
+        self.popular + new.ceil() as u64
+    }
+}
+
 /// Returns the most names that a pacing uses within `duration`; 0 for a window, which has no upper limit.
 pub(crate) fn most_names(pacing: Pacing, duration: Nanos) -> u64 {
     pacing.most_queries(duration, MOST_WORKERS).unwrap_or(0)

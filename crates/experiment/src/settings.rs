@@ -523,6 +523,7 @@ impl Settings {
             timeout: s.timeout,
             void_retries: 2,
             retry_at_end: self.method == Method::Clients,
+            client_names: self.client_names(),
             pacing: self.tester.pacing,
         })
     }

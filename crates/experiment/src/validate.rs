@@ -304,11 +304,6 @@ fn clients(s: &Settings) -> Result<(), Invalid> {
         w.queries.is_none() && w.slice.is_none() && (w.replay.is_some() || !w.has_zone()),
         "workload",
         "the method `clients` has those of `replay`, a capture or a population, or clients that ask for names of the namespace",
-    )?;
-    must(
-        w.repeat_share == 0.0,
-        "workload.repeat-share",
-        "clients of the method `clients` repeat names by their popularity",
     )
 }
 

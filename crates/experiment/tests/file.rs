@@ -193,7 +193,6 @@ fn the_method_clients_refuses_what_is_not_about_clients() {
         ("[tester]\npacing = \"poisson\"", "ask at their own times"),
         ("[workload]\nqueries = \"x\"", "a capture or a population"),
         ("[workload]\nhosts = 10", "a capture or a population"),
-        ("[workload]\nrepeat-share = 0.5", "by their popularity"),
         ("[workload]\nclient-rate = 0.0", "`client-rate` is a number from 0.001 to 1000"),
     ];
     for (more, part) in table {

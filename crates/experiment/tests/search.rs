@@ -77,6 +77,7 @@ fn search() -> Search {
         timeout: Nanos::from_secs(1),
         void_retries: 2,
         retry_at_end: false,
+        client_names: None,
         pacing: OpenPacing::Constant,
     }
 }

@@ -45,8 +45,19 @@ pub(crate) struct Clients {
 enum Origin {
     /// Those of a capture or a population.
     Recorded(Population),
-    /// Those that are made up, with their names and their mean rate.
-    Synthetic { namespace: Namespace, qtype: Qtype, recursion: bool, rate: f64 },
+    /// Those that are made up.
+    Synthetic(Box<MadeUp>),
+}
+
+/// Clients that are made up: their names, their mean rate, and the share of the queries for popular names.
+#[derive(Debug)]
+struct MadeUp {
+    namespace: Namespace,
+    qtype: Qtype,
+    recursion: bool,
+    rate: f64,
+    popular: u64,
+    repeats: f64,
 }
 
 impl Replayed {
@@ -68,12 +79,17 @@ impl Replayed {
         }
         let origin = match capture {
             Some(capture) => Origin::Recorded(read(capture.path())?),
-            None => Origin::Synthetic {
-                namespace,
-                qtype,
-                recursion: point.settings.role != Role::Authoritative,
-                rate: point.settings.workload.client_rate,
-            },
+            None => {
+                let w = &point.settings.workload;
+                Origin::Synthetic(Box::new(MadeUp {
+                    namespace,
+                    qtype,
+                    recursion: point.settings.role != Role::Authoritative,
+                    rate: w.client_rate,
+                    popular: w.repeat_names,
+                    repeats: w.repeat_share,
+                }))
+            }
         };
         Ok(Some(Replayed::Clients(Box::new(Clients { origin, seed }))))
     }
@@ -136,18 +152,20 @@ impl Clients {
             Origin::Recorded(population) => {
                 population.clone().with_clients(count.max(1), Some(spec.duration), self.seed)
             }
-            Origin::Synthetic { namespace, qtype, recursion, rate } => {
+            Origin::Synthetic(of) => {
                 let made = Synthetic {
                     clients: count.max(1),
                     period: spec.duration,
-                    rate: *rate,
+                    rate: of.rate,
                     names: spec.names,
+                    popular: of.popular,
+                    repeats: of.repeats,
                     seed: self.seed,
                 };
                 made.population(|number| {
-                    let number = (spec.first_name + number) % namespace.size();
-                    let name = namespace.name(namespace.nth(number));
-                    QueryTemplate::new(&name, *qtype, *recursion, false, None).bytes().to_vec()
+                    let number = (spec.first_name + number) % of.namespace.size();
+                    let name = of.namespace.name(of.namespace.nth(number));
+                    QueryTemplate::new(&name, of.qtype, of.recursion, false, None).bytes().to_vec()
                 })
             }
         };
@@ -295,8 +313,15 @@ duration = "10s"
     fn clients_of_a_file_are_those_of_its_slices_and_too_many_are_refused_before_the_run() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("made.population");
-        let made =
-            Synthetic { clients: 50, period: Nanos::from_secs(40), rate: 2.0, names: 100, seed: 3 };
+        let made = Synthetic {
+            clients: 50,
+            period: Nanos::from_secs(40),
+            rate: 2.0,
+            names: 100,
+            popular: 100,
+            repeats: 1.0,
+            seed: 3,
+        };
         let message = |name: u64| {
             let name = format!("n{name}.dns64perf.test").parse().expect("a name");
             QueryTemplate::new(&name, Qtype::AAAA, true, false, None).bytes().to_vec()

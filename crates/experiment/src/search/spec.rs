@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use measure::{Goal, Nanos, OpenPacing, Qps, Rng};
 
 use super::rule::Rule;
+use crate::names::ClientNames;
 
 /// Bounds of [`Search::resolution`].
 pub const RESOLUTION: RangeInclusive<f64> = 0.0001..=0.5;
@@ -35,6 +36,8 @@ pub struct Search {
     /// Whether a rate that the Tester has not reached yet is run again only where the search would end below it. What the Tester can
     /// do is found to the same width by fewer trials then, and a disturbance does not end the search.
     pub retry_at_end: bool,
+    /// Names that clients ask for, if the search is over clients; a rate is that of queries for a name each.
+    pub client_names: Option<ClientNames>,
     /// Spacing of the queries.
     pub pacing: OpenPacing,
 }

@@ -76,7 +76,10 @@ impl Trials<'_> {
     ) -> Result<TrialSpec, BenchError> {
         let search = self.search;
         let pacing = search.pacing.at(Qps::new(rate).expect("rates lie between two rates"));
-        let count = most_names(pacing, duration);
+        let count = match search.client_names {
+            Some(names) => names.of(rate, duration),
+            None => most_names(pacing, duration),
+        };
         if self.names.is_short_of(count) && self.bench.forget_names()? {
             self.names.refresh();
         }

@@ -7,7 +7,7 @@ use measure::pacing::EXPERIMENT;
 use serde::Deserialize;
 
 use super::{InternetSettings, LoadSettings, Method, Settings, ZoneSlice, some_text};
-use crate::names::most_names;
+use crate::names::{ClientNames, most_names};
 
 /// Queries of the trials.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Workload {
     pub aaaa_share: f64,
     /// Share (0 to 1) of queries that repeat a name, which a cache can answer.
     pub repeat_share: f64,
-    /// Number of names that these repeats are taken from, evenly.
+    /// Number of names that these repeats are taken from: evenly, by clients of the method `clients` by Zipf's law.
     pub repeat_names: u64,
     /// Query file in place of the namespace's names. As all paths here, a relative one begins at the experiment's folder.
     pub queries: Option<PathBuf>,
@@ -95,14 +95,24 @@ pub const AUTO: &str = "auto";
 pub(crate) const CLOSED_NAMES_PER_S: f64 = 500_000.0;
 
 impl Settings {
+    /// Returns the names that clients ask for; `None` for other methods than `clients`.
+    pub(crate) fn client_names(&self) -> Option<ClientNames> {
+        let w = &self.workload;
+        let new_per_s = w.client_rate * (1.0 - w.repeat_share);
+        let popular = if w.repeat_share > 0.0 { w.repeat_names } else { 0 };
+        (self.method == Method::Clients).then_some(ClientNames { popular, new_per_s })
+    }
+
     /// Returns the number of names that the longest trial can use, if each query is for another one.
     pub fn names_of_a_trial(&self) -> u64 {
         let most = |rate: Qps, duration| most_names(self.tester.pacing.at(rate), duration);
         let experiments = |count: u32| u64::from(count) * u64::from(EXPERIMENT);
         match self.method {
-            Method::Search | Method::Clients => {
-                self.search.as_ref().map_or(0, |s| most(s.max, s.duration))
-            }
+            Method::Search => self.search.as_ref().map_or(0, |s| most(s.max, s.duration)),
+            Method::Clients => match (&self.search, self.client_names()) {
+                (Some(s), Some(names)) => names.of(s.max.get(), s.duration),
+                _ => 0,
+            },
             Method::Load => {
                 let of = |load: &LoadSettings| {
                     load.rates.iter().map(|rate| most(*rate, load.duration)).max().unwrap_or(0)

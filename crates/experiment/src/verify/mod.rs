@@ -128,6 +128,7 @@ fn search(trial: Nanos, timeout: Nanos, resolution: f64, max: f64) -> Search {
         timeout,
         void_retries: RETRIES,
         retry_at_end: false,
+        client_names: None,
         pacing: OpenPacing::Constant,
     }
 }

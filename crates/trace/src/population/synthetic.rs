@@ -1,12 +1,13 @@
 //! Populations without a capture: clients that browse, made from a seed.
 //!
 //! ```text
-//! client   ──> visits at any time ──> each a burst of queries ──> names, popular by Zipf's law
+//! client   ──> visits at any time ──> each a burst of queries ──> a new name, or one that is popular by Zipf's law
 //! its rate: lognormal    1 + Poisson       geometric, 30 ms apart
 //! ```
 //!
-//! All visits are equally likely at all times, so that the load is as large at the start as at the end, and each client has at
-//! least one: clients that ask nothing are none. A client is the same however many there are beside it, but for its names.
+//! All visits are equally likely at all times, and a query is for a new name as likely at all times, so that the load is as large
+//! at the start as at the end, of a cache too, once it has the popular names. Each client has at least one visit: clients that ask
+//! nothing are none. A client is the same however many there are beside it, but for its new names.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -35,8 +36,12 @@ pub struct Synthetic {
     pub period: Nanos,
     /// Mean rate of a client, in queries a second; at least a visit in the period.
     pub rate: f64,
-    /// Number of different names, at least one.
+    /// Number of different names, at least one. If new ones run out, the first of them are asked for again.
     pub names: u64,
+    /// Number of popular names among them, the first ones.
+    pub popular: u64,
+    /// Share (0 to 1) of the queries for popular names; the others are for new ones.
+    pub repeats: f64,
     /// Seed of all choices.
     pub seed: u64,
 }
@@ -50,7 +55,9 @@ impl Synthetic {
         if self.clients > MAX_CLIENTS {
             return Err(TooFew::Most(self.clients));
         }
-        let zipf = Zipf::new(self.names.max(1), POPULARITY);
+        let popular = self.popular.clamp(1, self.names.max(1));
+        let zipf = Zipf::new(popular, POPULARITY);
+        let mut new_names = (popular..self.names).cycle();
         let mut numbers = HashMap::new();
         let mut population = Population { period: self.period, ..Population::default() };
         for client in 0..self.clients as u32 {
@@ -58,7 +65,9 @@ impl Synthetic {
             population.clients.push(Ipv4Addr::from(NETWORK + client).into());
             for at in self.times(&mut rng) {
                 let next = population.messages.len() as u32;
-                let message = *numbers.entry(zipf.draw(&mut rng)).or_insert_with_key(|name| {
+                let new = if rng.unit() < self.repeats { None } else { new_names.next() };
+                let name = new.unwrap_or_else(|| zipf.draw(&mut rng));
+                let message = *numbers.entry(name).or_insert_with_key(|name| {
                     let mut octets: Box<[u8]> = message(*name).into();
                     octets[..2].fill(0);
                     population.messages.push(octets);
@@ -135,7 +144,15 @@ mod tests {
     #[test]
     fn clients_ask_as_often_as_is_said_at_all_times() {
         let period = Nanos::from_secs(60);
-        let made = Synthetic { clients: 4_000, period, rate: 0.5, names: 1_000, seed: 7 };
+        let made = Synthetic {
+            clients: 4_000,
+            period,
+            rate: 0.5,
+            names: 60_000,
+            popular: 1_000,
+            repeats: 0.75,
+            seed: 7,
+        };
         let population = made.population(message).expect("small");
         assert_eq!((population.clients(), population.period()), (4_000, period));
         let queries = population.len() as f64;
@@ -147,9 +164,16 @@ mod tests {
             let some = population.queries().filter(|query| within(query.at)).count() as f64;
             assert!((some * 10.0 / queries - 1.0).abs() < 0.15, "{tenth}: {some} of {queries}");
         }
-        // The most popular name has 1 / H(1000) of the queries.
-        let first = population.queries().filter(|query| name(query.message) == 0).count() as f64;
-        assert!((first / queries / 0.1336 - 1.0).abs() < 0.1, "{first} of {queries}");
+        // The most popular name has 1 / H(1000) of three quarters of the queries; each of the others is for a name of its own.
+        let asked = |one: fn(u64) -> bool| {
+            population.queries().filter(|query| one(name(query.message))).count()
+        };
+        let first = asked(|name| name == 0) as f64;
+        assert!((first / queries / 0.75 / 0.1336 - 1.0).abs() < 0.1, "{first} of {queries}");
+        let new = asked(|name| name >= 1_000);
+        assert!((new as f64 / queries / 0.25 - 1.0).abs() < 0.05, "{new} of {queries}");
+        let last = population.queries().map(|query| name(query.message)).max();
+        assert_eq!(last, Some(1_000 + new as u64 - 1));
         // Half of the clients ask less than half as much as the mean.
         let stats = population.behaviour(Nanos::from_secs(10));
         let per_client = stats.queries_per_client;
@@ -159,8 +183,15 @@ mod tests {
 
     #[test]
     fn too_many_clients_or_queries_are_refused() {
-        let one =
-            Synthetic { clients: 1, period: Nanos::from_secs(1), rate: 1.0, names: 1, seed: 1 };
+        let one = Synthetic {
+            clients: 1,
+            period: Nanos::from_secs(1),
+            rate: 1.0,
+            names: 1,
+            popular: 1,
+            repeats: 1.0,
+            seed: 1,
+        };
         let many = Synthetic { clients: MAX_CLIENTS + 1, ..one };
         assert_eq!(many.population(message), Err(TooFew::Most(MAX_CLIENTS + 1)));
         assert_eq!(one.population(message).expect("one client").clients(), 1);
@@ -171,9 +202,10 @@ mod tests {
 
         #[test]
         fn every_client_asks_within_the_period_and_a_seed_is_a_population(
-            clients in 1usize..40, period in 1u64..20_000_000_000, rate in 0.0f64..20.0, names in 1u64..50, seed: u64
+            clients in 1usize..40, period in 1u64..20_000_000_000, rate in 0.0f64..20.0, names in 1u64..50,
+            popular in 0u64..60, repeats in 0.0f64..=1.0, seed: u64
         ) {
-            let made = Synthetic { clients, period: Nanos(period), rate, names, seed };
+            let made = Synthetic { clients, period: Nanos(period), rate, names, popular, repeats, seed };
             let population = made.population(message).expect("small");
             prop_assert_eq!(population.clients(), clients);
             prop_assert!(population.queries().all(|query| query.at < population.period()));

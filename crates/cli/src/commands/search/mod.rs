@@ -284,6 +284,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         timeout,
         void_retries: 2,
         retry_at_end: false,
+        client_names: None,
         pacing: args.pacing,
     };
     Ok((search, repeats))
