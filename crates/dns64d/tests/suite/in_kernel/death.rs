@@ -28,21 +28,24 @@ fn end(mut server: Server, signal: Signal) {
 fn answers_are_given_until_their_ends_or_the_next_server() {
     Link::run(|link| {
         let script = Script::start(&[]);
-        script.others(domain::base::iana::Rtype::A, "$ 30 A 192.0.2.33");
+        script.others(domain::base::iana::Rtype::A, "$ 3600 A 192.0.2.33");
+        script.on("short.example A", "short.example 5 A 192.0.2.33");
         let upstream = ipv4_only();
         let tables = format!("{KERNEL}{STAYS}");
-        let query = "www.example AAAA";
+        let (query, short) = (QUERY, "short.example AAAA");
         let (mut server, port) = start(script.address(), "user = \"nobody\"", &tables);
         until_in_kernel(link, &server, port, query);
         // A living server keeps its device.
         let (code, said) = refused(&[], &config(free_port(), "", &tables));
         assert!(code == Some(2) && said.contains("cannot attach to v1"), "{said}");
         until_in_kernel(link, &server, port, query);
+        until_in_kernel(link, &server, port, short);
         server.signal(Signal::SIGKILL);
         server.wait();
+        // The one ends with its TTL, the other one stays.
+        wait_for("the end of the answer", || !link.is_answered(at(port), short));
         let reply = link.ask_text(at(port), query);
         assert_eq!(reply.answer[0].data, SYNTHESISED);
-        wait_for("the end of the answer", || !link.is_answered(at(port), query));
         assert!(has_program());
         // Who cannot look up what was left may leave nothing.
         let restricted = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
