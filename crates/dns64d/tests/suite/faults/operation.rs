@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command, Stdio};
@@ -126,16 +126,20 @@ fn a_log_that_cannot_be_written_costs_lines_only() {
     for (what, stderr) in all {
         let script = ipv4_only();
         let upstreams = [script.address()];
-        let server = Server::start_with(Kind::Dns64d, &upstreams, "", |command| {
+        // Each answer writes a line.
+        let config = "server.log-queries = 1";
+        let server = Server::start_with(Kind::Dns64d, &upstreams, config, |command| {
             command.stderr(stderr().expect("a file"));
         });
         let mut server = server.expect("it starts");
         let mut n = 0;
+        let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let query = Query::parse("log-0.example AAAA").octets;
         wait_for(&format!("{what}: lost lines are counted"), || {
-            // Each reload writes a line.
-            for _ in 0..50 {
-                server.signal(Signal::SIGHUP);
-                std::thread::sleep(Duration::from_millis(2));
+            server.signal(Signal::SIGHUP);
+            // What its socket has no room for writes none.
+            for _ in 0..100 {
+                client.send_to(&query, server.address()).expect("loopback");
             }
             n += 1;
             assert!(is_right(&server.ask(&format!("log-{n}.example AAAA"))), "{what}");
