@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::base::iana::Rtype;
 use rustls::{ClientConnection, StreamOwned};
@@ -59,14 +59,15 @@ fn requests(query: &[u8]) -> Vec<u8> {
     all
 }
 
-/// Waits until no more queries arrive for some seconds. On a busy machine the server may stand still for one.
+/// Waits until no more queries arrive for two seconds. On a busy machine the server may stand still for one.
 fn all_arrived(server: &Server) {
-    let (mut before, mut same) = (0, 0);
+    let (mut before, mut last) = (0, Instant::now());
     wait_for("all queries have arrived", || {
-        std::thread::sleep(Duration::from_secs(1));
         let now = server.metric("dns64d_queries_stream_total");
-        same = if now == std::mem::replace(&mut before, now) { same + 1 } else { 0 };
-        same == 4
+        if now != std::mem::replace(&mut before, now) {
+            last = Instant::now();
+        }
+        last.elapsed() >= Duration::from_secs(2)
     });
 }
 

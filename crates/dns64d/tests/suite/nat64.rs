@@ -175,10 +175,11 @@ fn advertise(interface: &str, prefix: &str, eights: u16) {
     wait_for("the link", || socket.send_to(&message, &all_nodes.into()).is_ok());
 }
 
-/// Starts radvd at `router0`. The version of Debian 12 knows no PREF64: its advertisements have a prefix for addresses only.
+/// Starts radvd at `router0`. The version of Debian 12 knows no PREF64: its advertisements have a prefix for addresses, and the
+/// interval, with which they may come several times a second (RFC 6275 section 7.5).
 fn radvd(dir: &Path) -> Option<Program> {
     let file = dir.join("radvd.conf");
-    let text = "interface router0 { AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; prefix 2001:db8:99::/64 { }; };";
+    let text = "interface router0 { AdvSendAdvert on; AdvIntervalOpt on; MinRtrAdvInterval 0.3; MaxRtrAdvInterval 0.5; prefix 2001:db8:99::/64 { }; };";
     fs::write(&file, text).expect("writes");
     let mut command = Command::new("radvd");
     command.args(["--nodaemon", "--logmethod", "stderr", "--config"]).arg(file);

@@ -62,7 +62,9 @@ fn a_storm_of_reloads_ends_with_the_last_rules() {
 #[test]
 fn a_device_that_goes_takes_no_server_with_it() {
     Link::run_with(script, |link, upstream| {
-        let (mut server, port) = start(upstream.address(), "", ALL);
+        // At its end it waits no longer for what it gives up.
+        let soon = "[upstream]\nfirst-timeout = \"500ms\"\ngive-up-after = \"1s\"\n";
+        let (mut server, port) = start(upstream.address(), "", &format!("{soon}{ALL}"));
         until_in_kernel(link, &server, port, "www.example AAAA");
         // Queries that wait for upstream lose it with the device.
         upstream.on("held.example AAAA", "hold");
