@@ -1,5 +1,7 @@
 //! The agent on the server's host, by a real sshd: here the host is this one, behind a login.
 
+#[path = "kit/cases.rs"]
+mod cases;
 #[path = "kit/host.rs"]
 mod host;
 
@@ -10,6 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
+use cases::{at_a_time, cases};
 use host::{find, free_port, soon, ssh_key};
 use record::Trial;
 use tempfile::TempDir;
@@ -142,7 +145,20 @@ fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Each with an sshd and a server of its own, the longest first.
 #[test]
+fn an_agent_is_on_the_host_of_the_server() {
+    at_a_time(
+        4,
+        &cases![
+            the_wait_for_an_agreed_start_is_not_counted,
+            a_broken_link_ends_the_agent_and_not_the_trial,
+            the_agent_sees_the_server_and_leaves_nothing,
+            a_run_probes_the_host_of_a_server_at_an_address,
+        ],
+    );
+}
+
 fn the_agent_sees_the_server_and_leaves_nothing() {
     let Some(elsewhere) = Elsewhere::start() else { return };
     let output = elsewhere.load(&elsewhere.name, 2).output().expect("starts");
@@ -167,11 +183,10 @@ fn the_agent_sees_the_server_and_leaves_nothing() {
     elsewhere.nothing_is_left();
 }
 
-#[test]
 fn the_wait_for_an_agreed_start_is_not_counted() {
     // It uses its core all the time, so that its CPU time tells how long was counted.
     let Some(elsewhere) = Elsewhere::with_server(&["--wait", "spin"]) else { return };
-    const AHEAD_S: u64 = 20;
+    const AHEAD_S: u64 = 14;
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let at = format!("@{}", now.as_secs() + AHEAD_S);
@@ -203,7 +218,6 @@ duration = "600ms"
 timeout = "200ms"
 "#;
 
-#[test]
 fn a_run_probes_the_host_of_a_server_at_an_address() {
     let Some(mut elsewhere) = Elsewhere::start() else { return };
     let file = elsewhere.dir.path().join("x.toml");
@@ -249,7 +263,6 @@ fn a_run_probes_the_host_of_a_server_at_an_address() {
     assert!(told(&output).contains("2 of the servers have an address"), "{}", told(&output));
 }
 
-#[test]
 fn a_broken_link_ends_the_agent_and_not_the_trial() {
     let Some(elsewhere) = Elsewhere::start() else { return };
     let mut command = elsewhere.load(&elsewhere.name, 8);

@@ -1,5 +1,8 @@
 //! A conductor and its Testers as threads: the Testers are real, and query an AuthDNS on this host.
 
+#[path = "../../cli/tests/kit/cases.rs"]
+mod cases;
+
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use auth::AuthConfig;
+use cases::{at_a_time, cases};
 use cluster::memory::{MemoryLink, links};
 use cluster::message::{Order, Report, ToConductor, ToTester};
 use cluster::{Conductor, Limits, Link, NoTrial, TesterRank};
@@ -19,6 +23,25 @@ use nix::unistd::mkfifo;
 use record::request::{Names, NamespaceExpect, Query, Sockets, Workload};
 use record::{Trial, TrialRequest};
 use tester::{AuthListen, AuthServer, udp_options};
+
+/// The longest first.
+#[test]
+fn a_conductor_and_its_testers_do_as_they_should() {
+    at_a_time(
+        4,
+        &cases![
+            a_tester_that_is_lost_in_a_trial_makes_it_void,
+            a_tester_that_is_lost_before_the_start_is_named,
+            a_trial_goes_on_without_a_tester_that_cannot_prepare_it,
+            three_testers_are_one,
+            a_trial_after_which_a_clock_is_not_told_is_void,
+            a_request_that_a_tester_refuses_is_bad_input,
+            an_interrupt_ends_all_testers_and_keeps_what_there_is,
+            a_trial_is_prepared_after_the_one_before_it_has_ended,
+            a_tester_without_a_conductor_ends_by_itself,
+        ],
+    );
+}
 
 /// What keeps a Tester from its work; from where it begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -174,7 +197,6 @@ fn request(server: SocketAddr, workload: Workload) -> TrialRequest {
     TrialRequest::new(server, workload, Pacing::Constant { rate })
 }
 
-#[test]
 fn three_testers_are_one() {
     let mut job = Job::start(&[Fault::None; 3], None);
     let mut request = job.request();
@@ -210,21 +232,23 @@ fn all_at_once<R: Sync>(rows: &[R], check: impl Fn(&R) + Sync) {
     });
 }
 
-#[test]
 fn a_tester_that_is_lost_before_the_start_is_named() {
-    let rows: [(Fault, &[&str]); 4] = [
+    let faults: [(Fault, &[&str]); 4] = [
         (Fault::Absent, &["rank 2: it said nothing within 8s"]),
         (Fault::Version, &["rank 2 (host Version, process ", "it has version 0, the conductor 1"]),
         (Fault::Clock, &["its clock is ", "ahead of the conductor's, the bound is 10ms"]),
         (Fault::Strange, &["rank 2 (host Strange, process ", "not a message of this program"]),
     ];
-    all_at_once(&rows, |(fault, wanted)| {
-        let mut job = Job::start(&[Fault::None, *fault], None);
-        let error = job.trial(&job.request()).expect_err("all are needed");
-        let NoTrial::Failed(why) = error else { panic!("{error:?}") };
-        let names = wanted.iter().all(|part| why.contains(part));
-        assert!(why.starts_with("1 of 2 Testers are there") && names, "{why}");
-        job.end();
+    let rows = faults.map(|(fault, wanted)| [(fault, Some(wanted)), (fault, None)]);
+    all_at_once(rows.as_flattened(), |(fault, wanted)| {
+        if let Some(wanted) = wanted {
+            let mut job = Job::start(&[Fault::None, *fault], None);
+            let error = job.trial(&job.request()).expect_err("all are needed");
+            let NoTrial::Failed(why) = error else { panic!("{error:?}") };
+            let names = wanted.iter().all(|part| why.contains(part));
+            assert!(why.starts_with("1 of 2 Testers are there") && names, "{why}");
+            return job.end();
+        }
         // Where one is enough, it sends the whole.
         let mut job = Job::start(&[Fault::None, *fault], Some(1));
         let trial = job.trial(&job.request()).expect("a trial");
@@ -234,7 +258,6 @@ fn a_tester_that_is_lost_before_the_start_is_named() {
     });
 }
 
-#[test]
 fn a_tester_that_is_lost_in_a_trial_makes_it_void() {
     let rows = [
         (Fault::Hangs, "silent for 12s: it died or hangs"),
@@ -255,7 +278,6 @@ fn a_tester_that_is_lost_in_a_trial_makes_it_void() {
     });
 }
 
-#[test]
 fn a_trial_goes_on_without_a_tester_that_cannot_prepare_it() {
     let mut job = Job::start(&[Fault::None, Fault::Unprepared], None);
     let error = job.trial(&job.request()).expect_err("all are needed");
@@ -277,7 +299,6 @@ fn a_trial_goes_on_without_a_tester_that_cannot_prepare_it() {
     job.end();
 }
 
-#[test]
 fn a_trial_after_which_a_clock_is_not_told_is_void() {
     let mut job = Job::start(&[Fault::None, Fault::Mute], Some(1));
     let trial = job.trial(&job.request()).expect("a trial");
@@ -287,7 +308,6 @@ fn a_trial_after_which_a_clock_is_not_told_is_void() {
     job.end();
 }
 
-#[test]
 fn a_request_that_a_tester_refuses_is_bad_input() {
     let mut job = Job::start(&[Fault::None; 2], None);
     let pacing = Pacing::LockStep { threads: 2, experiments: 1 };
@@ -324,7 +344,6 @@ fn report(own: &mut MemoryLink, beats: bool) -> Report {
     panic!("the Tester reported nothing");
 }
 
-#[test]
 fn a_trial_is_prepared_after_the_one_before_it_has_ended() {
     let dir = tempfile::tempdir().expect("a folder");
     let capture = dir.path().join("capture");
@@ -352,7 +371,6 @@ fn a_trial_is_prepared_after_the_one_before_it_has_ended() {
     tester.join().expect("leaves");
 }
 
-#[test]
 fn an_interrupt_ends_all_testers_and_keeps_what_there_is() {
     let mut job = Job::start(&[Fault::None; 2], None);
     let request = TrialRequest { duration: Nanos::from_secs(300), ..job.request() };
@@ -373,7 +391,6 @@ fn an_interrupt_ends_all_testers_and_keeps_what_there_is() {
     job.end();
 }
 
-#[test]
 fn a_tester_without_a_conductor_ends_by_itself() {
     let mut all = links(2);
     let link = all.pop().expect("of rank 1");

@@ -2,6 +2,8 @@
 
 #[path = "kit/authdns.rs"]
 mod authdns;
+#[path = "../../cli/tests/kit/cases.rs"]
+mod cases;
 mod kit;
 
 use std::ffi::OsStr;
@@ -11,6 +13,7 @@ use std::process::{Child, Command};
 
 use assert_cmd::cargo::cargo_bin;
 use authdns::AuthDns;
+use cases::{at_a_time, cases};
 use kit::{
     Arrival, Hosts, address, alone, dnsdyno, has_mpi, load, mpirun, rank, ranks, signal, soon,
     start, told, trial, turn, with_two,
@@ -36,6 +39,32 @@ fn nothing_is_left(dir: &Path) {
     soon("all ranks have ended", || ranks(dir).is_empty().then_some(()));
 }
 
+/// All that finds the same on a busy machine, the longest first; the other tests must not be disturbed, or have their own turns.
+#[test]
+fn a_job_runs_and_ends_as_it_should() {
+    let (true, _turn) = (has_mpi(), turn()) else { return };
+    at_a_time(
+        4,
+        &cases![
+            a_rank_that_is_stopped_is_named_and_nothing_is_left,
+            dnsdyno_starts_the_job_itself,
+            what_is_wrong_is_told_and_ends_all_ranks,
+            a_search_runs_on_all_testers,
+            a_rank_that_is_killed_is_named_and_nothing_is_left,
+            two_testers_are_one,
+            an_interrupt_ends_all_ranks_and_keeps_what_there_is,
+            a_killed_mpirun_leaves_no_rank,
+            hosts_are_named_by_their_names,
+            a_host_whose_daemon_is_killed_is_named_and_nothing_is_left,
+            a_host_with_other_limits_is_named,
+            a_clock_that_is_a_second_ahead_is_named,
+            a_starter_that_is_killed_is_named_and_nothing_is_left,
+            a_tester_of_another_version_is_named,
+            a_job_does_not_outlive_the_program_that_started_it,
+        ],
+    );
+}
+
 /// Starts a load of a minute on three ranks of this host, and waits until it is sent.
 fn long_load(dir: &Path, auth: &AuthDns) -> Child {
     let child = start(load(mpirun(3), dir, auth.address, 60));
@@ -43,12 +72,8 @@ fn long_load(dir: &Path, auth: &AuthDns) -> Child {
     child
 }
 
-#[test]
 fn two_testers_are_one() {
-    if !has_mpi() {
-        return;
-    }
-    let (_turn, dir) = (turn(), tempfile::tempdir().expect("a folder"));
+    let dir = tempfile::tempdir().expect("a folder");
     let auth = auth();
     let mut command = load(mpirun(3), dir.path(), auth.address, 2);
     command.args(["--goal", "loss < 50%"]);
@@ -65,12 +90,8 @@ fn two_testers_are_one() {
     nothing_is_left(dir.path());
 }
 
-#[test]
 fn a_search_runs_on_all_testers() {
-    if !has_mpi() {
-        return;
-    }
-    let (_turn, dir) = (turn(), tempfile::tempdir().expect("a folder"));
+    let dir = tempfile::tempdir().expect("a folder");
     let auth = auth();
     let mut command = mpirun(3);
     let file = kit::json(dir.path());
@@ -101,12 +122,8 @@ fn a_search_runs_on_all_testers() {
     nothing_is_left(dir.path());
 }
 
-#[test]
 fn what_is_wrong_is_told_and_ends_all_ranks() {
-    if !has_mpi() {
-        return;
-    }
-    let (_turn, dir) = (turn(), tempfile::tempdir().expect("a folder"));
+    let dir = tempfile::tempdir().expect("a folder");
     let target = "127.0.0.1:9".parse().expect("an address");
     let rows: [(usize, &[&str], i32, &str); 4] = [
         (1, &[], 1, "the job has no Tester"),
@@ -131,34 +148,32 @@ fn what_is_wrong_is_told_and_ends_all_ranks() {
     assert!(told(&alone).contains("mpirun --hostfile"), "{}", told(&alone));
 }
 
-#[test]
-fn ranks_that_are_killed_or_stopped_are_named_and_nothing_is_left() {
-    if !has_mpi() {
-        return;
-    }
-    let (_turn, auth) = (turn(), auth());
-    for (name, wanted) in [("KILL", "the Tester was lost"), ("STOP", "silent for 10s")] {
-        let dir = tempfile::tempdir().expect("a folder");
-        let child = long_load(dir.path(), &auth);
-        let pid = rank(dir.path(), 2).expect("rank 2 runs");
-        signal(pid, name);
-        let output = child.wait_with_output().expect("ends");
-        assert!(!output.status.success(), "{name}");
-        let trial = trial(dir.path(), &output);
-        let void = trial.void.0.expect("void").to_string();
-        assert!(void.contains("part 2/2 (rank 2 (host "), "{name}: {void}");
-        assert!(void.contains(wanted) && void.contains(&pid.to_string()), "{name}: {void}");
-        assert!(trial.sent > 0, "{name}: the other one's part is kept");
-        nothing_is_left(dir.path());
-    }
+/// Signals a rank during a load, which must name it with the words `wanted`, keep the other one's part, and leave nothing.
+fn rank_that_gets(name: &str, wanted: &str) {
+    let (auth, dir) = (auth(), tempfile::tempdir().expect("a folder"));
+    let child = long_load(dir.path(), &auth);
+    let pid = rank(dir.path(), 2).expect("rank 2 runs");
+    signal(pid, name);
+    let output = child.wait_with_output().expect("ends");
+    assert!(!output.status.success(), "{name}");
+    let trial = trial(dir.path(), &output);
+    let void = trial.void.0.expect("void").to_string();
+    assert!(void.contains("part 2/2 (rank 2 (host "), "{name}: {void}");
+    assert!(void.contains(wanted) && void.contains(&pid.to_string()), "{name}: {void}");
+    assert!(trial.sent > 0, "{name}: the other one's part is kept");
+    nothing_is_left(dir.path());
 }
 
-#[test]
+fn a_rank_that_is_killed_is_named_and_nothing_is_left() {
+    rank_that_gets("KILL", "the Tester was lost");
+}
+
+fn a_rank_that_is_stopped_is_named_and_nothing_is_left() {
+    rank_that_gets("STOP", "silent for 10s");
+}
+
 fn an_interrupt_ends_all_ranks_and_keeps_what_there_is() {
-    if !has_mpi() {
-        return;
-    }
-    let (_turn, dir) = (turn(), tempfile::tempdir().expect("a folder"));
+    let dir = tempfile::tempdir().expect("a folder");
     let auth = auth();
     let child = long_load(dir.path(), &auth);
     signal(child.id(), "INT");
@@ -169,12 +184,8 @@ fn an_interrupt_ends_all_ranks_and_keeps_what_there_is() {
     nothing_is_left(dir.path());
 }
 
-#[test]
 fn a_killed_mpirun_leaves_no_rank() {
-    if !has_mpi() {
-        return;
-    }
-    let (_turn, dir) = (turn(), tempfile::tempdir().expect("a folder"));
+    let dir = tempfile::tempdir().expect("a folder");
     let auth = auth();
     let mut child = long_load(dir.path(), &auth);
     signal(child.id(), "KILL");
@@ -182,9 +193,7 @@ fn a_killed_mpirun_leaves_no_rank() {
     nothing_is_left(dir.path());
 }
 
-#[test]
 fn hosts_are_named_by_their_names() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let dir = hosts.dir.path();
     let auth = auth_on(&hosts, 4);
@@ -198,9 +207,7 @@ fn hosts_are_named_by_their_names() {
     hosts.nothing_is_left();
 }
 
-#[test]
 fn a_host_whose_daemon_is_killed_is_named_and_nothing_is_left() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
     let child = start(load(hosts.mpirun(&[1, 2, 3]), dir, auth.address, 60));
@@ -216,9 +223,7 @@ fn a_host_whose_daemon_is_killed_is_named_and_nothing_is_left() {
     hosts.nothing_is_left();
 }
 
-#[test]
 fn a_host_with_other_limits_is_named() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
     // Open MPI itself has some fifty files open.
@@ -247,11 +252,15 @@ fn a_tester_that_pauses_is_named() {
     let output = child.wait_with_output().expect("ends");
     let found = trial(dir, &output);
     let void = found.void.0.expect("void").to_string();
-    // The other may be starved on a busy machine, which comes before what is late.
+    // Both may be starved on a busy machine, which comes before what is late.
     assert!(void.starts_with("part "), "{void}: {}", told(&output));
     let parts = found.merged.expect("its parts").parts;
     assert_eq!(parts.len(), 2, "both have reported: {parts:?}");
-    let late = |part: &PartOutcome| matches!(part.void.0, Some(Void::ScheduleNotKept { late, .. }) if late > 0.2);
+    let late = |part: &PartOutcome| match part.void.0 {
+        Some(Void::ScheduleNotKept { late, .. }) => late > 0.2,
+        Some(Void::Starved { .. }) => part.schedule_error_p99_us > 5e5,
+        _ => false,
+    };
     assert!(parts[1].name.starts_with("rank 2 (host host3, ") && late(&parts[1]), "{parts:?}");
     hosts.nothing_is_left();
 }
@@ -304,9 +313,7 @@ fn a_busy_core_of_a_host_is_named() {
     hosts.nothing_is_left();
 }
 
-#[test]
 fn a_clock_that_is_a_second_ahead_is_named() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(library) = kit::libfaketime() else { return };
     let Some(hosts) = Hosts::make(3) else { return };
     let dir = hosts.dir.path();
@@ -337,7 +344,7 @@ fn a_search_goes_on_without_a_rank_that_was_killed() {
     let mut command = dnsdyno(&hosts);
     command.args(["search", &auth.address.to_string(), "--namespace", "10.0.0.0/8", "--type", "A"]);
     command.args(["--rule", "rfc8219", "--goal", "loss < 50%", "--min", "1k", "--start", "1k"]);
-    command.args(["--max", "1k", "--duration", "2s", "--timeout", "500ms", "--repeats", "4"]);
+    command.args(["--max", "1k", "--duration", "2s", "--timeout", "500ms", "--repeats", "2"]);
     command.arg("--json").arg(kit::json(dir));
     let mut command = with_two(&hosts, command, "");
     command.args(["--least", "1"]);
@@ -355,15 +362,13 @@ fn a_search_goes_on_without_a_rank_that_was_killed() {
     assert!(why.iter().any(named), "{why:?}: {}", told(&output));
     let parts = |trial: &Trial| trial.merged.as_ref().map(|merged| merged.parts.len());
     let after = trials.iter().filter(|trial| parts(trial) == Some(1) && !trial.void.is_void());
-    assert!(after.clone().count() >= 3, "{}", told(&output));
+    assert!(after.clone().count() >= 1, "{}", told(&output));
     assert!(after.clone().all(|trial| trial.sent == 2_000), "one Tester sends the whole");
-    assert_eq!(run.results[0].repeats, 4, "{}", told(&output));
+    assert_eq!(run.results[0].repeats, 2, "{}", told(&output));
     hosts.nothing_is_left();
 }
 
-#[test]
 fn a_starter_that_is_killed_is_named_and_nothing_is_left() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let auth = auth_on(&hosts, 4);
     let child = start(by_dnsdyno(&hosts, &auth, 60));
@@ -375,9 +380,7 @@ fn a_starter_that_is_killed_is_named_and_nothing_is_left() {
     hosts.nothing_is_left();
 }
 
-#[test]
 fn a_tester_of_another_version_is_named() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
     // The same program with another number in place of its version; only host 3 has it.
@@ -402,9 +405,7 @@ fn a_tester_of_another_version_is_named() {
     hosts.nothing_is_left();
 }
 
-#[test]
 fn dnsdyno_starts_the_job_itself() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
     let output = by_dnsdyno(&hosts, &auth, 2).output().expect("starts");
@@ -418,7 +419,12 @@ fn dnsdyno_starts_the_job_itself() {
     let output = with_two(&hosts, command, &conductor).output().expect("starts");
     let found = trial(dir, &output);
     assert_eq!(found.sent, 3_000, "{}", told(&output));
-    // Nothing of the job outlives the program that started it.
+    hosts.nothing_is_left();
+}
+
+fn a_job_does_not_outlive_the_program_that_started_it() {
+    let Some(hosts) = Hosts::make(4) else { return };
+    let auth = auth_on(&hosts, 4);
     let mut child = start(by_dnsdyno(&hosts, &auth, 60));
     auth.wait_for(1_000);
     signal(child.id(), "KILL");
