@@ -11,8 +11,8 @@ use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use two_namespaces::Ran;
 
-/// Loads with both engines: of an AuthDNS behind sockets, of one that spoils replies, and of one in XDP.
-const BOTH_ENGINES: &str = r#"
+/// What the scripts begin with: an AuthDNS behind sockets, and loads.
+const LOADS: &str = r#"
 auth_dns
 spoil() { # spoil OPTION...: starts a server that spoils replies, each of them at the same queries
     $there "$0" auth --listen [fd00:77::2]:5353 --loss 0.1 "$@" >faults.txt 2>faults.err &
@@ -25,6 +25,10 @@ run() { # run NAME ARGUMENT...: one load, its record in NAME.json
     "$0" load "$@" --type A --namespace 10.0.0.0/16 --duration 1s --json $name.json >$name.txt 2>$name.err ||
         echo "code $?" >>$name.err
 }
+"#;
+
+/// Loads with both engines, of listed queries and of an AuthDNS that spoils replies.
+const BOTH_ENGINES: &str = r#"
 awk 'BEGIN { for (i = 0; i < 700; i++) printf "010-000-%03d-%03d.dns64perf.test %s\n", i / 256, i % 256, i % 2 ? "A" : "aaaa"
     print "none.dns64perf.test A\nwww.example.org A\ndns64perf.test SOA\ndns64perf.test NS" }' >queries.txt
 listed() { # listed NAME ARGUMENT...: one load of listed queries, its record in NAME.json
@@ -33,11 +37,6 @@ listed() { # listed NAME ARGUMENT...: one load of listed queries, its record in 
     "$0" load [fd00:77::2]:53 --queries queries.txt --rate 2k --duration 1s --timeout 4s --json $name.json "$@" >$name.txt 2>$name.err ||
         echo "code $?" >>$name.err
 }
-run v6 [fd00:77::2]:53 --rate 2k --engine kernel
-run v4 10.77.0.2:53 --rate 2k --engine kernel --source 10.77.0.8/30
-run poisson 10.77.0.2:53 --rate 2k --engine kernel --pacing poisson
-run edns [fd00:77::2]:53 --rate 2k --engine kernel --edns 1232
-run nodata [fd00:77::2]:53 --rate 2k --engine kernel --expect nxdomain
 for engine in sockets kernel; do
     listed list-$engine --engine $engine --edns 1232
     listed twice-$engine --engine $engine --runs 2 --expect noerror
@@ -55,6 +54,15 @@ for engine in sockets kernel; do
 done
 spoil --fault servfail:0.05
 run stop [fd00:77::2]:5353 --rate 2k --engine kernel --goal zero-loss
+"#;
+
+/// Loads with the engine in the kernel, also of an AuthDNS in XDP.
+const IN_KERNEL: &str = r#"
+run v6 [fd00:77::2]:53 --rate 2k --engine kernel
+run v4 10.77.0.2:53 --rate 2k --engine kernel --source 10.77.0.8/30
+run poisson 10.77.0.2:53 --rate 2k --engine kernel --pacing poisson
+run edns [fd00:77::2]:53 --rate 2k --engine kernel --edns 1232
+run nodata [fd00:77::2]:53 --rate 2k --engine kernel --expect nxdomain
 run auto [fd00:77::2]:53 --rate 2k --engine auto
 "$0" search 10.77.0.2:53 --type A --namespace 10.0.0.0/16 --engine kernel --rule rfc8219 --goal "loss < 50%" --repeats 1 \
     --start 4k --max 4k --duration 300ms --json search.json >search.txt 2>search.err || echo "code $?" >>search.err
@@ -72,13 +80,20 @@ setpriv --reuid 65534 --clear-groups --inh-caps=-all --bounding-set=-all "$0" lo
     --namespace 10.0.0.0/16 --rate 1k --duration 1s --engine auto >/dev/null 2>user-auto.txt || echo "code $?" >>user-auto.txt
 "#;
 
-#[test]
-fn the_kernel_sends_and_judges_as_sockets_do() {
+/// Runs a script of loads; `None` if this machine does not let it.
+fn loads(script: &str) -> Option<Ran> {
     if host::find("ethtool").is_none() {
-        return skip::because("no ethtool");
+        skip::because("no ethtool");
+        return None;
     }
-    let Some(ran) = Ran::script(BOTH_ENGINES) else { return };
+    let ran = Ran::script(&format!("{LOADS}{script}"))?;
     assert!(ran.output.status.success(), "{}", ran.all());
+    Some(ran)
+}
+
+#[test]
+fn the_kernel_sends_and_judges() {
+    let Some(ran) = loads(IN_KERNEL) else { return };
     for name in ["v6", "v4", "edns", "xdp"] {
         let trial = ran.trial(name);
         let sent = if name == "xdp" { 20_000 } else { 2_000 };
@@ -100,7 +115,6 @@ fn the_kernel_sends_and_judges_as_sockets_do() {
         "{}",
         ran.all()
     );
-    listed_queries_have_the_same_outcomes(&ran);
     let poisson = ran.trial("poisson");
     let sent = poisson["sent"].as_u64().expect("a number");
     assert!((1_750..2_250).contains(&sent), "five standard deviations: {sent}");
@@ -108,6 +122,28 @@ fn the_kernel_sends_and_judges_as_sockets_do() {
     // A reply that says something else is judged, too.
     let nodata = ran.trial("nodata");
     assert_eq!((&nodata["valid"], &nodata["invalid"]["noerror"]), (&0.into(), &2_000.into()));
+    let search = ran.trial("search");
+    let trial = &search["results"][0]["trials"][0];
+    assert_eq!(trial["conditions"]["engine"], "kernel", "{search}");
+    assert_eq!((&trial["sent"], &trial["valid"]), (&1_200.into(), &1_200.into()), "{search}");
+    assert!(!ran.text("search.err").contains("code"), "{}", ran.all());
+    assert_eq!(ran.trial("auto")["conditions"]["engine"], "kernel", "{}", ran.all());
+    assert_eq!(ran.trial("auto-window")["conditions"]["engine"], "sockets");
+    assert!(ran.text("auto-window.err").contains("engine sockets: "), "{}", ran.all());
+    assert!(!ran.text("after.txt").contains("xdp"), "{}", ran.text("after.txt"));
+    let user = ran.text("user.txt");
+    assert!(user.contains("may not load BPF programs") && user.contains("code 2"), "{user}");
+    let user = ran.text("user-auto.txt");
+    assert!(
+        user.contains("engine sockets: this user may not") && !user.contains("code 2"),
+        "{user}"
+    );
+}
+
+#[test]
+fn the_kernel_judges_as_sockets_do() {
+    let Some(ran) = loads(BOTH_ENGINES) else { return };
+    listed_queries_have_the_same_outcomes(&ran);
     for name in ["faults", "late"] {
         let [kernel, sockets] =
             ["kernel", "sockets"].map(|engine| ran.trial(&format!("{name}-{engine}")));
@@ -132,22 +168,6 @@ fn the_kernel_sends_and_judges_as_sockets_do() {
     let stop = ran.trial("stop");
     assert_eq!((&stop["stopped_early"], &stop["passed"]), (&true.into(), &false.into()));
     assert!(stop["sent"].as_u64() < Some(2_000), "{stop}");
-    let search = ran.trial("search");
-    let trial = &search["results"][0]["trials"][0];
-    assert_eq!(trial["conditions"]["engine"], "kernel", "{search}");
-    assert_eq!((&trial["sent"], &trial["valid"]), (&1_200.into(), &1_200.into()), "{search}");
-    assert!(!ran.text("search.err").contains("code"), "{}", ran.all());
-    assert_eq!(ran.trial("auto")["conditions"]["engine"], "kernel", "{}", ran.all());
-    assert_eq!(ran.trial("auto-window")["conditions"]["engine"], "sockets");
-    assert!(ran.text("auto-window.err").contains("engine sockets: "), "{}", ran.all());
-    assert!(!ran.text("after.txt").contains("xdp"), "{}", ran.text("after.txt"));
-    let user = ran.text("user.txt");
-    assert!(user.contains("may not load BPF programs") && user.contains("code 2"), "{user}");
-    let user = ran.text("user-auto.txt");
-    assert!(
-        user.contains("engine sockets: this user may not") && !user.contains("code 2"),
-        "{user}"
-    );
 }
 
 /// Compares the loads of a query file with both engines.
