@@ -206,7 +206,7 @@ fn an_interrupted_comparison_is_made_anew() {
     }
     let dir = tempfile::tempdir().expect("a folder");
     // Slow enough that it does not end before it is interrupted.
-    let slow = EXPERIMENT.replace("\"1k\"", "\"40\"");
+    let slow = EXPERIMENT.replace("\"1k\"", "\"80\"");
     std::fs::write(dir.path().join("x.toml"), &slow).expect("writes");
     let mut child = dnsdyno(dir.path())
         .args(["run", "--wait", "--plain", "x.toml"])
