@@ -1,5 +1,7 @@
 //! Experiments by a real mpirun, on network namespaces as hosts: two Testers, two AuthDNS, the server, and a host that conducts.
 
+#[path = "../../cli/tests/kit/cases.rs"]
+mod cases;
 mod kit;
 #[path = "../../cli/tests/kit/short_form.rs"]
 mod short_form;
@@ -7,8 +9,9 @@ mod short_form;
 use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
+use cases::{at_a_time, cases};
 use kit::host::find;
-use kit::{Hosts, address, dnsdyno, has_mpi, json, signal, soon, start, told, turn, with_two};
+use kit::{Hosts, address, dnsdyno, has_mpi, json, signal, soon, start, told, with_two};
 use record::{Run, Trial};
 
 /// Who starts the job of the Testers.
@@ -70,25 +73,55 @@ fn hosts() -> Option<Hosts> {
     Hosts::make(6)
 }
 
+/// The longest first.
+#[test]
+fn an_experiment_runs_on_several_hosts_and_ends_as_it_should() {
+    if !has_mpi() {
+        return;
+    }
+    at_a_time(
+        3,
+        &cases![
+            a_run_goes_on_without_a_tester_that_was_killed,
+            a_users_job_that_is_interrupted_leaves_nothing_and_goes_on,
+            a_run_that_is_interrupted_leaves_nothing_and_goes_on,
+            the_short_form_of_rfc_8219_runs_in_the_users_job,
+            a_users_job_whose_tester_is_stopped_leaves_nothing,
+            the_short_form_of_rfc_8219_runs_on_five_hosts,
+            dns64d_asks_several_authdns_evenly,
+            a_run_that_is_killed_leaves_nothing_on_any_host,
+            a_users_job_whose_mpirun_is_killed_leaves_nothing,
+            a_users_job_whose_first_rank_is_killed_leaves_nothing,
+            a_users_job_whose_run_is_killed_leaves_nothing,
+            a_users_job_whose_tester_is_killed_leaves_nothing,
+        ],
+    );
+}
+
 /// Waits until the Testers send to both AuthDNS, as they do in the self-test.
 fn self_test(hosts: &Hosts) {
     let sent = || [4, 6].iter().all(|host| hosts.datagrams(*host) > 1_000).then_some(());
     soon("the Testers send to both AuthDNS", sent);
 }
 
-#[test]
-fn a_run_that_is_killed_or_interrupted_leaves_nothing_on_any_host() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
-    for name in ["KILL", "INT"] {
-        let Some(hosts) = hosts() else { return };
-        let mut child = start(Starter::Dnsdyno.short_form(&hosts, "unbound"));
-        self_test(&hosts);
-        signal(child.id(), name);
-        assert!(!child.wait().expect("ends").success(), "{name}");
-        hosts.nothing_is_left();
-        if name == "INT" {
-            goes_on(&hosts, Starter::Dnsdyno);
-        }
+/// Signals a run that has started its job itself, which must fail and leave nothing; returns its hosts.
+fn end_run(name: &str) -> Option<Hosts> {
+    let hosts = hosts()?;
+    let mut child = start(Starter::Dnsdyno.short_form(&hosts, "unbound"));
+    self_test(&hosts);
+    signal(child.id(), name);
+    assert!(!child.wait().expect("ends").success(), "{name}");
+    hosts.nothing_is_left();
+    Some(hosts)
+}
+
+fn a_run_that_is_killed_leaves_nothing_on_any_host() {
+    end_run("KILL");
+}
+
+fn a_run_that_is_interrupted_leaves_nothing_and_goes_on() {
+    if let Some(hosts) = end_run("INT") {
+        goes_on(&hosts, Starter::Dnsdyno);
     }
 }
 
@@ -111,31 +144,33 @@ fn end_users_job(name: &str, of: &str, wanted: &str) -> Option<Hosts> {
     Some(hosts)
 }
 
-#[test]
-fn a_run_in_the_users_job_leaves_nothing_whatever_is_killed() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
-    for (of, wanted) in [
-        ("mpirun", ""),
-        ("rank 0", ""),
-        ("the run", "the run was killed by signal 9"),
-        ("a Tester", "mpirun noticed that process rank 2 "),
-    ] {
-        end_users_job("KILL", of, wanted);
-    }
+fn a_users_job_whose_mpirun_is_killed_leaves_nothing() {
+    end_users_job("KILL", "mpirun", "");
 }
 
-#[test]
-fn a_run_in_the_users_job_that_is_stopped_or_interrupted_leaves_nothing() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
+fn a_users_job_whose_first_rank_is_killed_leaves_nothing() {
+    end_users_job("KILL", "rank 0", "");
+}
+
+fn a_users_job_whose_run_is_killed_leaves_nothing() {
+    end_users_job("KILL", "the run", "the run was killed by signal 9");
+}
+
+fn a_users_job_whose_tester_is_killed_leaves_nothing() {
+    end_users_job("KILL", "a Tester", "mpirun noticed that process rank 2 ");
+}
+
+fn a_users_job_whose_tester_is_stopped_leaves_nothing() {
     end_users_job("STOP", "a Tester", "(rank 2 (host host3, process ");
+}
+
+fn a_users_job_that_is_interrupted_leaves_nothing_and_goes_on() {
     if let Some(hosts) = end_users_job("INT", "mpirun", "") {
         goes_on(&hosts, Starter::User);
     }
 }
 
-#[test]
 fn a_run_goes_on_without_a_tester_that_was_killed() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(hosts) = hosts() else { return };
     let mut command = Starter::Dnsdyno.short_form(&hosts, "unbound");
     command.args(["--least", "1"]).env("DNSDYNO_TEST_TRIAL", "1s");
@@ -230,9 +265,7 @@ fn check_run(run: &Run, told: &str) -> [u64; 2] {
     trials.map(|one| shares(&one.trial)).fold([0, 0], |[a, b], [c, d]| [a + c, b + d])
 }
 
-#[test]
 fn the_short_form_of_rfc_8219_runs_on_five_hosts() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(hosts) = hosts() else { return };
     let dir = hosts.dir.path();
     let mut command = Starter::Dnsdyno.short_form(&hosts, "unbound");
@@ -256,9 +289,7 @@ fn the_short_form_of_rfc_8219_runs_on_five_hosts() {
     hosts.nothing_is_left();
 }
 
-#[test]
 fn the_short_form_of_rfc_8219_runs_in_the_users_job() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(hosts) = hosts() else { return };
     let mut command = Starter::User.short_form(&hosts, "unbound");
     let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
@@ -293,9 +324,7 @@ fn the_short_form_of_rfc_8219_runs_in_the_users_job() {
     }
 }
 
-#[test]
 fn dns64d_asks_several_authdns_evenly() {
-    let (true, _turn) = (has_mpi(), turn()) else { return };
     let Some(hosts) = hosts() else { return };
     let program = cargo_bin("dns64d");
     if !program.exists() {
