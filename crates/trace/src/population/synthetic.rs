@@ -5,9 +5,9 @@
 //! its rate: lognormal    1 + Poisson       geometric, 30 ms apart
 //! ```
 //!
-//! All visits are equally likely at all times, and a query is for a new name as likely at all times, so that the load is as large
-//! at the start as at the end, of a cache too, once it has the popular names. Each client has at least one visit: clients that ask
-//! nothing are none. A client is the same however many there are beside it, but for its new names.
+//! Visits begin at all times alike, none before the start, and a query is for a new name as likely at all times: visits and new names
+//! come as often at the start as at the end. Each client has at least one visit: clients that ask nothing are none. A client is
+//! the same however many there are beside it, but for its new names.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -91,14 +91,16 @@ impl Synthetic {
         let visits = 1 + poisson((visits - 1.0).max(0.0) * share, rng);
         let mut times = Vec::new();
         for _ in 0..visits {
-            let mut at = rng.below(self.period.0);
-            times.push(Nanos(at));
+            let (mut length, first) = (0, times.len());
+            times.push(Nanos::ZERO);
             while rng.unit() * QUERIES_PER_VISIT >= 1.0 && times.len() < MAX_QUERIES {
-                // A visit that is not over at the end goes on at the start.
-                let gap = exponential(rng) * WITHIN_VISIT_S * 1e9;
-                at = (at + gap as u64) % self.period.0;
-                times.push(Nanos(at));
+                length += (exponential(rng) * WITHIN_VISIT_S * 1e9) as u64;
+                times.push(Nanos(length));
             }
+            // It is over before the end, unless the period is shorter than a visit.
+            let start = rng.below(self.period.0.saturating_sub(length).max(1));
+            let within = |at: &mut Nanos| at.0 = (start + at.0) % self.period.0;
+            times[first..].iter_mut().for_each(within);
         }
         times
     }
