@@ -196,7 +196,7 @@ fn the_wait_for_an_agreed_start_is_not_counted() {
     let trial = elsewhere.trial();
     let dut = trial.cpu.get("dut").unwrap_or_else(|| panic!("{}", told(&output)));
     let used_s = dut.user_s + dut.system_s;
-    assert!(used_s > 0.1 && used_s < AHEAD_S as f64 / 2.0, "{dut:?}");
+    assert!(used_s > 0.1 && used_s < AHEAD_S as f64 / 4.0, "{dut:?}");
     elsewhere.nothing_is_left();
 }
 

@@ -115,8 +115,7 @@ fn the_most_clients_are_searched_over_udp_and_tcp() {
     let population = made.population(message).expect("small");
     let saved = File::create(dir.path().join("some.population")).expect("a file");
     population.write(saved).expect("written");
-    let replayed = EXPERIMENT
-        .replace("client-rate = 10.0\nrepeat-share = 0.5", "replay = \"some.population\"");
+    let replayed = EXPERIMENT.replace("client-rate = 10.0", "replay = \"some.population\"");
     std::fs::write(&file, &replayed).expect("writes");
     let (_, text, of_file) = run(dir.path(), &file, &["--wait"]);
     check(&whole(of_file), &text);

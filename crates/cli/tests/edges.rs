@@ -341,9 +341,9 @@ fn a_server_that_dies_once_costs_one_repeat() {
     // The second of its starts ends in the middle of the trial.
     let text = format!(
         "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nservers = [\"own\"]\nmethod = \"load\"\nrepeats = 3\n\
-         [workload]\nnamespace = \"10.0.0.0/24\"\n[load]\nrates = [\"200\"]\nduration = \"5s\"\ntimeout = \"200ms\"\n\
+         [workload]\nnamespace = \"10.0.0.0/24\"\n[load]\nrates = [\"200\"]\nduration = \"6s\"\ntimeout = \"200ms\"\n\
          [custom.own]\nipv6 = false\ncommand = \'\'\'n=$(cat {count} || echo 0); echo $((n + 1)) >{count}; limit=600; \
-         [ $n != 1 ] || limit=4; exec timeout $limit {program} auth --listen {{{{ listen.v4 }}}}:{{{{ listen.port }}}} \
+         [ $n != 1 ] || limit=5; exec timeout $limit {program} auth --listen {{{{ listen.v4 }}}}:{{{{ listen.port }}}} \
          --namespace {{{{ namespace }}}} --zone {{{{ zone }}}} --pref64 {{{{ pref64 }}}} --aaaa always --cpus {{{{ cpus }}}}\'\'\'\n"
     );
     std::fs::write(&file, text).expect("writes");

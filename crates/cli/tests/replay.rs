@@ -250,7 +250,7 @@ impl Captured {
 fn clients_of_a_capture_keep_their_order_and_counts_over_six_transports() {
     let (servers, dir) = (Servers::start(), tempfile::tempdir().expect("a folder"));
     let path = |name: &str| dir.path().join(name);
-    // More connections than files may be open by default; a handshake is much work for each, so there are fewer.
+    // More connections than files may be open by default; where each has a handshake, fewer clients show the same.
     let many = Captured::new(path("many.pcap"), 2_000, 5_000, Nanos::from_secs(3));
     let some = Captured::new(path("some.pcap"), 400, 1_000, Nanos::from_secs(1));
     for (transport, captured, options) in [

@@ -103,13 +103,14 @@ fn check_certificates(auth: &AuthDns, transport: &str, target: &str) {
     let args = format!("--transport {transport} {loads}");
     let believed = load(target, &format!("{args} --ca {} --resume", auth.authority()));
     assert_eq!((&believed["sent"], &believed["valid"]), (&30.into(), &30.into()), "{believed}");
-    assert_eq!(believed["connections"]["resumed"], 29, "{transport}");
+    // A connection of QUIC may be over before its ticket for the next has come.
+    let tickets = if transport.starts_with("quic") || transport == "http3" { 1 } else { 29 };
+    let resumed = believed["connections"]["resumed"].as_u64();
+    assert!((Some(tickets)..=Some(29)).contains(&resumed), "{transport}: {resumed:?}");
     if !transport.contains("1.2") {
         let early = load(target, &format!("{args} --early-data"));
         let c = &early["connections"];
         assert_eq!((&early["valid"], &c["early_data"]), (&30.into(), &c["resumed"]), "{early}");
-        // A connection of QUIC may be over before its ticket for the next has come.
-        let tickets = if transport.starts_with("quic") || transport == "http3" { 1 } else { 29 };
         assert!(c["early_data"].as_u64() >= Some(tickets), "{early}");
     }
     let stranger =

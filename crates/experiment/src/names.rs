@@ -150,12 +150,12 @@ pub struct ClientNames {
     pub new_per_s: f64,
 }
 
-/// So many times the mean number of new names are kept for a trial: some clients ask more than others.
+/// Factor on the mean number of new names: some clients ask more than others.
 const NEW_NAMES: f64 = 1.5;
 
 impl ClientNames {
     /// Returns the number of names for a trial with so many clients.
-    pub fn of(self, clients: f64, duration: Nanos) -> u64 {
+    pub fn count(self, clients: f64, duration: Nanos) -> u64 {
         let new = NEW_NAMES * self.new_per_s * clients * duration.as_secs_f64();
         self.popular + new.ceil() as u64
     }
@@ -169,6 +169,13 @@ pub(crate) fn most_names(pacing: Pacing, duration: Nanos) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_need_the_popular_names_and_their_new_ones() {
+        let names = ClientNames { popular: 100, new_per_s: 4.0 };
+        // 400 clients ask for 8,000 new names in 5 s, and some ask for more.
+        assert_eq!(names.count(400.0, Nanos::from_secs(5)), 100 + 12_000);
+    }
 
     #[test]
     fn no_name_twice() {

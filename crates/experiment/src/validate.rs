@@ -178,8 +178,10 @@ fn streams(s: &Settings) -> Result<(), Invalid> {
     if !w.is_stream() {
         return Ok(());
     }
+    // As `client-rate`, it is about clients that are made up, and what an experiment says of them does no harm beside others.
+    let of_clients = s.method == Method::Clients;
     must(
-        w.repeat_share == 0.0 && w.aaaa_share == 0.0,
+        (w.repeat_share == 0.0 || of_clients) && w.aaaa_share == 0.0,
         "workload",
         "`repeat-share` and `aaaa-share` are about the namespace's names; those of a stream repeat as they do there",
     )?;

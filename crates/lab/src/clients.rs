@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Clients that are made up ask for names that no trial before asked for, so that every trial begins with a cache that has none of
-//! them, and fills it as the clients repeat each other's names.
+//! them: for popular ones, which are soon in the cache, and for new ones.
 
 use std::fs::File;
 use std::path::Path;
@@ -80,13 +80,13 @@ impl Replayed {
         let origin = match capture {
             Some(capture) => Origin::Recorded(read(capture.path())?),
             None => {
-                let w = &point.settings.workload;
+                let (w, names) = (&point.settings.workload, point.settings.client_names());
                 Origin::Synthetic(Box::new(MadeUp {
                     namespace,
                     qtype,
                     recursion: point.settings.role != Role::Authoritative,
                     rate: w.client_rate,
-                    popular: w.repeat_names,
+                    popular: names.map_or(0, |names| names.popular),
                     repeats: w.repeat_share,
                 }))
             }
@@ -272,7 +272,7 @@ duration = "10s"
             goal: None,
             early_stop: true,
             first_name: 65_000,
-            names: 1_000,
+            names: 20_000,
         };
         replayed.set(number, &mut request, &spec, dir).expect("written");
         let Workload::Replay { capture, .. } = &request.workload else { panic!("{request:?}") };
@@ -307,6 +307,19 @@ duration = "10s"
             let name = question.name.to_string();
             assert!(name.starts_with("010-000-"), "{name}");
         }
+        // Nothing is said of popular names, so that each query is for a new one.
+        let messages = |population: &Population| {
+            let all: Vec<Vec<u8>> = population.queries().map(|q| q.message.to_vec()).collect();
+            all.iter().collect::<std::collections::HashSet<_>>().len()
+        };
+        assert_eq!(messages(&population), population.len());
+        let share = TEXT.replace("client-rate = 2.0", "client-rate = 2.0\nrepeat-share = 0.5");
+        let replayed =
+            Replayed::new(&self::experiment(&share).points[0], namespace, Qtype::AAAA, None, 1);
+        let replayed = replayed.expect("no file").expect("clients");
+        let (_, population) = trial(&replayed, 300.0, dir.path());
+        let share = messages(&population) as f64 / population.len() as f64;
+        assert!((0.5..0.8).contains(&share), "half of the names, and the popular ones: {share}");
     }
 
     #[test]

@@ -88,12 +88,20 @@ impl QuestionPlan {
         }
         let search = settings.search.as_ref().filter(|_| settings.method.searches());
         let Some(search) = search else { return Ok(()) };
-        let needed = search.start.queries_in(search.duration);
+        let (needed, what) = match settings.client_names() {
+            Some(names) => {
+                let needed = names.count(search.start.get(), search.duration);
+                (needed, format!("{} clients need {needed}", search.start.get()))
+            }
+            None => {
+                let needed = search.start.queries_in(search.duration);
+                let each = "queries, each for another name";
+                (needed, format!("{} for {} are {needed} {each}", search.start, search.duration))
+            }
+        };
         (needed <= size).then_some(()).ok_or_else(|| {
             format!(
-                "{size} names are too few for the first trial: {} for {} are {needed} queries, each \
-                 for another name; take a shorter prefix (10.0.0.0/8 has 2^24 names)",
-                search.start, search.duration
+                "{size} names are too few for the first trial: {what}; take a shorter prefix (10.0.0.0/8 has 2^24 names)"
             )
         })
     }

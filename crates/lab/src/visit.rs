@@ -264,7 +264,7 @@ pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String
     };
     let why = "the queries are a stream: names repeat as they do there, and from trial to trial";
     let w = &settings.workload;
-    let repeats = (w.repeat_share > 0.0).then(|| {
+    let repeats = (w.repeat_share > 0.0 && !stream).then(|| {
         let percent = w.repeat_share * 100.0;
         format!("{percent} % of the queries repeat one of {} names", w.repeat_names)
     });

@@ -36,7 +36,7 @@ pub struct Search {
     /// Whether a rate that the Tester has not reached yet is run again only where the search would end below it. What the Tester can
     /// do is found to the same width by fewer trials then, and a disturbance does not end the search.
     pub retry_at_end: bool,
-    /// Names that clients ask for, if the search is over clients; a rate is that of queries for a name each.
+    /// Names that clients ask for, if the search is over clients. `None`: each query of a rate has a name of its own.
     pub client_names: Option<ClientNames>,
     /// Spacing of the queries.
     pub pacing: OpenPacing,

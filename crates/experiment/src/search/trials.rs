@@ -77,7 +77,7 @@ impl Trials<'_> {
         let search = self.search;
         let pacing = search.pacing.at(Qps::new(rate).expect("rates lie between two rates"));
         let count = match search.client_names {
-            Some(names) => names.of(rate, duration),
+            Some(names) => names.count(rate, duration),
             None => most_names(pacing, duration),
         };
         if self.names.is_short_of(count) && self.bench.forget_names()? {

@@ -96,21 +96,21 @@ pub(crate) const CLOSED_NAMES_PER_S: f64 = 500_000.0;
 
 impl Settings {
     /// Returns the names that clients ask for; `None` for other methods than `clients`.
-    pub(crate) fn client_names(&self) -> Option<ClientNames> {
+    pub fn client_names(&self) -> Option<ClientNames> {
         let w = &self.workload;
         let new_per_s = w.client_rate * (1.0 - w.repeat_share);
         let popular = if w.repeat_share > 0.0 { w.repeat_names } else { 0 };
         (self.method == Method::Clients).then_some(ClientNames { popular, new_per_s })
     }
 
-    /// Returns the number of names that the longest trial can use, if each query is for another one.
+    /// Returns the number of names that the longest trial can use: one for each query, or those that its clients ask for.
     pub fn names_of_a_trial(&self) -> u64 {
         let most = |rate: Qps, duration| most_names(self.tester.pacing.at(rate), duration);
         let experiments = |count: u32| u64::from(count) * u64::from(EXPERIMENT);
         match self.method {
             Method::Search => self.search.as_ref().map_or(0, |s| most(s.max, s.duration)),
             Method::Clients => match (&self.search, self.client_names()) {
-                (Some(s), Some(names)) => names.of(s.max.get(), s.duration),
+                (Some(s), Some(names)) => names.count(s.max.get(), s.duration),
                 _ => 0,
             },
             Method::Load => {

@@ -108,17 +108,17 @@ impl Whole<'_> {
             .or_else(|| self.stalled(trial))
     }
 
-    /// Returns the part of whose queries the largest share left late, if there is one that did not keep its schedule.
+    /// Returns the verdict on the part with the largest share of late queries; `None` if all parts kept their schedules.
     ///
     /// A host that pauses can make others a little late; it is the one to name.
     fn latest(&self) -> Option<Void> {
-        let late = |part: &'_ Part| match &part.trial.void.0 {
+        let late = |part: &Part| match &part.trial.void.0 {
             Some(why @ Void::ScheduleNotKept { late, .. }) => {
                 Some((*late, part.title(), why.clone()))
             }
             _ => None,
         };
-        let latest = self.parts.iter().filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0));
+        let latest = self.parts.iter().rev().filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0));
         latest.map(|(_, part, why)| Void::Part { part, why: Box::new(why) })
     }
 

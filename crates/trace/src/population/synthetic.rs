@@ -5,9 +5,8 @@
 //! its rate: lognormal    1 + Poisson       geometric, 30 ms apart
 //! ```
 //!
-//! Visits begin at all times alike, none before the start, and a query is for a new name as likely at all times: visits and new names
-//! come as often at the start as at the end. Each client has at least one visit: clients that ask nothing are none. A client is
-//! the same however many there are beside it, but for its new names.
+//! Visits begin at any time, none before the start, so that new connections and new names come as often in the first moments as later.
+//! Each client has at least one visit: clients that ask nothing are none. A client is the same however many there are beside it.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -55,9 +54,10 @@ impl Synthetic {
         if self.clients > MAX_CLIENTS {
             return Err(TooFew::Most(self.clients));
         }
-        let popular = self.popular.clamp(1, self.names.max(1));
-        let zipf = Zipf::new(popular, POPULARITY);
-        let mut new_names = (popular..self.names).cycle();
+        let names = self.names.max(1);
+        let popular = self.popular.min(names);
+        let zipf = Zipf::new(popular.max(1), POPULARITY);
+        let mut new_names = (popular..names).cycle();
         let mut numbers = HashMap::new();
         let mut population = Population { period: self.period, ..Population::default() };
         for client in 0..self.clients as u32 {
@@ -176,6 +176,10 @@ mod tests {
         assert!((new as f64 / queries / 0.25 - 1.0).abs() < 0.05, "{new} of {queries}");
         let last = population.queries().map(|query| name(query.message)).max();
         assert_eq!(last, Some(1_000 + new as u64 - 1));
+        // The visits of the first moments begin there: they have not all their queries yet, and not many connect at once.
+        let early =
+            population.queries().filter(|query| query.at.0 < period.0 / 2_000).count() as f64;
+        assert!(early < queries / 2_000.0 * 0.6, "{early} of {queries}");
         // Half of the clients ask less than half as much as the mean.
         let stats = population.behaviour(Nanos::from_secs(10));
         let per_client = stats.queries_per_client;

@@ -42,7 +42,7 @@ fn answers_are_given_until_their_ends_or_the_next_server() {
         until_in_kernel(link, &server, port, short);
         server.signal(Signal::SIGKILL);
         server.wait();
-        // The one ends with its TTL, the other one stays.
+        // The short one ends with its TTL, the long one stays.
         wait_for("the end of the answer", || !link.is_answered(at(port), short));
         let reply = link.ask_text(at(port), query);
         assert_eq!(reply.answer[0].data, SYNTHESISED);

@@ -145,7 +145,8 @@ impl Server {
             }
             let is_ready = match kind {
                 // This test's address may be one that dns64d permits nothing.
-                Kind::Dns64d => answers_http(self.metrics),
+                // Its sockets are bound, and take connections, before it is there.
+                Kind::Dns64d => http(self.metrics, "/metrics").is_ok_and(|text| !text.is_empty()),
                 _ => ready.ask(self.address(), Duration::from_secs(5)).is_some(),
             };
             if is_ready {
@@ -224,12 +225,7 @@ impl Server {
 
     /// Returns dns64d's reply to an HTTP request.
     pub(crate) fn http(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.metrics).expect("the metrics");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("the metrics");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("the metrics");
-        text
+        http(self.metrics, path).expect("the metrics")
     }
 
     /// Returns a metric of dns64d, as published last.
@@ -319,13 +315,14 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// Returns whether a server of HTTP answers; one that has only bound its socket does not.
-fn answers_http(address: SocketAddr) -> bool {
-    TcpStream::connect(address).is_ok_and(|mut stream| {
-        stream.set_read_timeout(Some(Duration::from_secs(5))).is_ok()
-            && stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").is_ok()
-            && stream.read(&mut [0]).is_ok_and(|len| len > 0)
-    })
+/// Asks for a path over HTTP.
+fn http(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Returns whether this host has IPv6 on loopback.
