@@ -33,7 +33,7 @@ use crate::query_stream::{Inputs, Prepared};
 use crate::replication::Ground;
 use crate::server::Server;
 use crate::testbed::Host;
-use crate::watch::{LiveUpdate, Watcher};
+use crate::watch::{LiveUpdate, Reader, Watcher};
 
 /// Longest time that a comparison may take: no plan is as long.
 const LIMIT: Duration = Duration::from_secs(86_400);
@@ -43,6 +43,8 @@ const WATCH: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(5);
 /// File in which a kept run has every query whose answers differ, a line of JSON each.
 const LINES: &str = "answers.jsonl";
+/// File with the counters of a comparison while it runs.
+const LIVE: &str = "answers-live.json";
 
 /// Checks that all servers of a comparison run in the lab, that there are several, and that the queries are those of a capture and
 /// not of a population.
@@ -197,12 +199,15 @@ impl Comparing<'_> {
         if self.keep {
             command.extend(["--lines".into(), self.ground.dir.join(LINES).into()]);
         }
+        if self.watcher.is_some() {
+            command.extend(["--live".into(), self.ground.dir.join(LIVE).into()]);
+        }
         command.extend(["--json".into(), json.into()]);
         command
     }
 
     /// Waits for the end of the comparison; ends it if the run is interrupted or a server has ended.
-    fn watch(&mut self, diff: &mut Process) -> Result<(), BenchError> {
+    fn watch(&mut self, diff: &mut Process, reader: &mut Reader) -> Result<(), BenchError> {
         let mut limit = TimeLimit::new(LIMIT);
         while !diff.is_over() {
             if self.ground.lab.interrupted().load(Ordering::Relaxed) {
@@ -218,6 +223,7 @@ impl Comparing<'_> {
             if limit.is_over() {
                 return Err(BenchError::failed(diff.late("compare all answers", LIMIT)));
             }
+            reader.look();
             std::thread::sleep(WATCH);
         }
         Ok(())
@@ -232,12 +238,6 @@ impl Comparing<'_> {
             of.name.clone_from(&compared.name);
         }
         diff.queries_from = vec![self.queries.from.clone()];
-    }
-
-    fn notify(&self, update: LiveUpdate) {
-        if let Some(watcher) = &self.watcher {
-            watcher.notify(update);
-        }
     }
 }
 
@@ -265,11 +265,13 @@ impl Bench for Comparing<'_> {
             command: self.command(spec, &json),
             environment: Vec::new(),
         };
-        self.notify(LiveUpdate::Begins { pacing: None, duration: Nanos::ZERO });
+        if let Some(watcher) = &self.watcher {
+            watcher.notify(LiveUpdate::Compares);
+        }
+        let mut reader = Reader::new(self.watcher.clone(), self.ground.dir.join(LIVE));
         let mut diff = Process::start(&launch).map_err(BenchError::failed)?;
-        let watched = self.watch(&mut diff);
-        self.notify(LiveUpdate::Ends);
-        watched?;
+        self.watch(&mut diff, &mut reader)?;
+        drop(reader);
         if !json.exists() {
             let ended = diff.check();
             return Err(ended.map_or_else(BenchError::failed, |()| {

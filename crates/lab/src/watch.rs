@@ -29,7 +29,9 @@ pub enum LiveUpdate {
         /// Duration of sending; zero if not known in advance.
         duration: Nanos,
     },
-    /// Counters of the Measurer.
+    /// A comparison of answers begins. Of its counters, valid are the queries with answers that are alike, bad the others.
+    Compares,
+    /// Counters of the Measurer, or of a comparison.
     Load(Snapshot),
     /// Busy share (0 to 1) of each role's cores since the last update: its processes, and the kernel's work for
     /// packets.

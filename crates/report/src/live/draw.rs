@@ -245,7 +245,8 @@ fn bar(share: f64, room: usize, paint: Paint) -> [Span<'static>; 2] {
 
 fn trial(trial: Option<&Running>, paint: Paint, width: u16) -> Line<'static> {
     let Some(trial) = trial else { return Line::from(vec![word("trial"), Span::raw("none yet")]) };
-    let pacing = trial.pacing.map_or("another generator".to_owned(), measure::Pacing::describe);
+    let other = if trial.compares { "answers are compared" } else { "another generator" };
+    let pacing = trial.pacing.map_or(other.to_owned(), measure::Pacing::describe);
     let (at, whole) = (trial.now.at_s, trial.duration.as_secs_f64());
     if trial.ended {
         return Line::from(vec![word("trial"), Span::raw(format!("{pacing}, ended"))]);
@@ -262,6 +263,12 @@ fn rates(trial: Option<&Running>, narrow: bool, paint: Paint) -> Line<'static> {
     let number = thousands;
     let (sent, valid) = trial.rate();
     let (lost, bad) = (trial.now.lost, trial.now.bad);
+    if trial.compares {
+        let asked = format!("asked {}/s  alike {}/s  ", number(sent), number(valid));
+        let unlike = Span::styled(format!("unlike {}", number(bad as f64)), paint.bad(bad > 0));
+        let line = vec![Span::raw(asked), unlike];
+        return Line::from(if narrow { line } else { [vec![word("rates")], line].concat() });
+    }
     let (invalid, bad_count) = (bad.saturating_sub(lost), bad);
     let loss = match lost {
         0 => "lost 0".to_owned(),

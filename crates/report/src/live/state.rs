@@ -55,6 +55,8 @@ pub(super) struct Running {
     /// reply in time.
     pub(super) testers: Vec<(String, f64, u64)>,
     pub(super) ended: bool,
+    /// Whether it compares the answers of several servers: valid are those that are alike, bad those that are not.
+    pub(super) compares: bool,
 }
 
 impl Running {
@@ -243,6 +245,11 @@ impl State {
     /// Notes that a trial begins; the trial of another generator has no pacing.
     pub fn begin_trial(&mut self, pacing: Option<Pacing>, duration: Nanos) {
         self.trial = Some(Running { pacing, duration, ..Running::default() });
+    }
+
+    /// Notes that a comparison of answers begins.
+    pub fn begin_comparison(&mut self) {
+        self.trial = Some(Running { compares: true, ..Running::default() });
     }
 
     /// Adds counters of the running trial.

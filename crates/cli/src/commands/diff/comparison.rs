@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use answers::{Diff, Progress};
 use anyhow::anyhow;
-use record::{AnswerDiff, AnswerDifference};
+use record::{AnswerDiff, AnswerDifference, SCHEMA, Snapshot};
 use report::view::thousands;
 use tester::Background;
 
@@ -22,6 +22,8 @@ const DIFFERS: u8 = 3;
 /// Time after which the progress is shown, and between two of its lines.
 const FIRST: Duration = Duration::from_secs(2);
 const NEXT: Duration = Duration::from_millis(500);
+/// Time between two writes of the counters to a file.
+const LIVE: Duration = Duration::from_millis(250);
 
 /// Files of the result.
 pub(super) struct Outputs<'a> {
@@ -62,6 +64,8 @@ pub(super) struct Comparison<'a> {
     pub(super) diff: Diff,
     pub(super) queries: Queries,
     pub(super) outputs: Outputs<'a>,
+    /// File for the counters while it runs.
+    pub(super) live: Option<PathBuf>,
 }
 
 impl Comparison<'_> {
@@ -70,10 +74,11 @@ impl Comparison<'_> {
     /// # Errors
     /// A verdict, if answers differ beyond what is known; a failure, if it ended early.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let Comparison { diff, queries, outputs } = self;
+        let Comparison { diff, queries, outputs, live } = self;
         let stop = interruption()?;
         let progress = Arc::new(Progress::default());
         let shown = show(progress.clone(), queries.spool.count());
+        let live = live.map(|path| write_live(path, progress.clone()));
         let mut lines =
             outputs.lines.as_ref().map(|path| output(path).map(BufWriter::new)).transpose()?;
         let mut line = |found: &AnswerDifference| match &mut lines {
@@ -84,7 +89,7 @@ impl Comparison<'_> {
             None => Ok(()),
         };
         let record = diff.run(&queries.spool, &mut line, &progress, &stop);
-        drop(shown);
+        drop((shown, live));
         let mut record =
             record.map_err(|e| Failure::run(anyhow!("the comparison cannot be stored: {e}")))?;
         record.queries_from = queries.from;
@@ -97,6 +102,23 @@ impl Comparison<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Writes the counters to a file, until the returned value is dropped.
+fn write_live(path: PathBuf, progress: Arc<Progress>) -> Background<()> {
+    Background::start(move |done| {
+        let began = Instant::now();
+        while !done.load(Ordering::Relaxed) {
+            std::thread::park_timeout(LIVE);
+            let [asked, unlike] =
+                [&progress.asked, &progress.unlike].map(|counter| counter.load(Ordering::Relaxed));
+            let at_s = began.elapsed().as_secs_f64();
+            let valid = asked.saturating_sub(unlike);
+            let sent = Snapshot { schema: SCHEMA, at_s, sent: asked, ..Snapshot::default() };
+            // A failed write affects only the live view.
+            let _ = record::write(&path, &Snapshot { answered: asked, valid, bad: unlike, ..sent });
+        }
+    })
 }
 
 /// Shows the counters on a terminal until the returned value is dropped.

@@ -77,6 +77,9 @@ pub(crate) struct DiffArgs {
     /// Write the result to this file as JSON, with samples (- for the standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the counters to this file while it runs
+    #[arg(long, value_name = "FILE", hide = true)]
+    live: Option<PathBuf>,
     #[command(flatten)]
     transport: TransportArgs,
     #[command(flatten)]
@@ -152,7 +155,8 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), Failure> {
     };
     let outputs = Outputs { json: &args.json, lines: &args.terms.lines, page: &args.terms.page };
     outputs.try_writing()?;
-    Comparison { diff, queries: args.queries.read(captured)?, outputs }.run()
+    let live = args.live.clone();
+    Comparison { diff, queries: args.queries.read(captured)?, outputs, live }.run()
 }
 
 /// Returns the number of queries under way at once.
@@ -180,5 +184,5 @@ pub(crate) fn replay(args: &LoadArgs, capture: PathBuf) -> Result<(), Failure> {
     let outputs = Outputs { json: &args.json, lines: &terms.lines, page: &terms.page };
     outputs.try_writing()?;
     let queries = Queries::of_captures(vec![capture], args.replay.replay_port.clone(), true, None)?;
-    Comparison { diff, queries, outputs }.run()
+    Comparison { diff, queries, outputs, live: None }.run()
 }

@@ -110,6 +110,28 @@ fn the_picture_of_the_docs_is_this_one() {
 }
 
 #[test]
+fn a_comparison_shows_what_is_unlike() {
+    let mut state = state();
+    state.begin_comparison();
+    let counted = |at_s, sent, bad| Snapshot {
+        at_s,
+        sent,
+        answered: sent,
+        valid: sent - bad,
+        bad,
+        ..Snapshot::default()
+    };
+    state.load(counted(1.0, 300, 0));
+    state.load(counted(2.0, 600, 48));
+    for width in [40, 120] {
+        let (picture, _) = picture(&state, width, 30, false);
+        let parts = ["asked 300/s", "alike 252/s", "unlike 48"];
+        assert!(parts.iter().all(|part| picture.contains(part)), "{picture}");
+        assert!(!picture.contains("another generator"), "{picture}");
+    }
+}
+
+#[test]
 fn small_terminals_show_the_numbers_and_large_ones_the_cells() {
     let (small, _) = picture(&state(), 40, 15, true);
     for part in ["1 of 3, about 5 min left", "cores=1, repeat 1", "LOSS 3", "p99 <500 us", "dut  "]

@@ -34,6 +34,7 @@ impl Board {
             let mut state = board.state();
             match update {
                 LiveUpdate::Begins { pacing, duration } => state.begin_trial(pacing, duration),
+                LiveUpdate::Compares => state.begin_comparison(),
                 LiveUpdate::Load(snapshot) => state.load(snapshot),
                 LiveUpdate::Cpu(cpu) => state.cpu(cpu),
                 LiveUpdate::Ends => state.end_trial(),
