@@ -37,7 +37,7 @@ pub use background::Background;
 pub use connections::dialer_alone;
 pub use core_watch::CoreWatch;
 pub use error::{Invalid, TesterError};
-pub use live_file::snapshot;
+pub use live_file::{snapshot, write_live};
 pub use setup::Setup;
 pub use sockets::{udp_options, wait_mode};
 

@@ -1,7 +1,6 @@
-//! Counters of a running trial in a file, for the lab's live view.
+//! Counters of what runs in a file, for the lab's live view.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -13,14 +12,17 @@ use crate::background::Background;
 /// Time between two writes.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Starts to write the counters of `live` to `path`.
-pub(crate) fn write_live(path: PathBuf, live: Arc<Live>) -> Background<()> {
+/// Writes the counters of what begins now to `path`, as `snapshot` tells them for that beginning, until the returned value is dropped.
+pub fn write_live(
+    path: PathBuf,
+    snapshot: impl Fn(Instant) -> Snapshot + Send + 'static,
+) -> Background<()> {
     Background::start(move |done| {
         let began = Instant::now();
         while !done.load(Ordering::Relaxed) {
             std::thread::park_timeout(INTERVAL);
             // A failed write affects only the live view.
-            let _ = record::write(&path, &snapshot(&live, began));
+            let _ = record::write(&path, &snapshot(began));
         }
     })
 }

@@ -23,7 +23,7 @@ use crate::core_watch::CoreWatch;
 use crate::error::TesterError;
 use crate::host;
 use crate::latencies::watch_latencies;
-use crate::live_file::write_live;
+use crate::live_file::{snapshot, write_live};
 use crate::setup::Setup;
 use crate::worker::{Report, Spent, Start};
 
@@ -84,7 +84,10 @@ impl Setup {
             // Connections may take long to open.
             agreed.wait(LEAD, stop);
         }
-        let file = self.request.live.clone().map(|path| write_live(path, live.clone()));
+        let file = self.request.live.clone().map(|path| {
+            let live = live.clone();
+            write_live(path, move |began| snapshot(&live, began))
+        });
         if self.request.pacing.is_timed() {
             let latencies = watch_latencies(live.clone());
             let (mut result, _) = self.run_workers(agreed, live, stop)?;

@@ -10,7 +10,7 @@ use answers::{Diff, Progress};
 use anyhow::anyhow;
 use record::{AnswerDiff, AnswerDifference, SCHEMA, Snapshot};
 use report::view::thousands;
-use tester::Background;
+use tester::{Background, write_live};
 
 use super::queries::Queries;
 use crate::failure::Failure;
@@ -22,8 +22,6 @@ const DIFFERS: u8 = 3;
 /// Time after which the progress is shown, and between two of its lines.
 const FIRST: Duration = Duration::from_secs(2);
 const NEXT: Duration = Duration::from_millis(500);
-/// Time between two writes of the counters to a file.
-const LIVE: Duration = Duration::from_millis(250);
 
 /// Files of the result.
 pub(super) struct Outputs<'a> {
@@ -78,7 +76,10 @@ impl Comparison<'_> {
         let stop = interruption()?;
         let progress = Arc::new(Progress::default());
         let shown = show(progress.clone(), queries.spool.count());
-        let live = live.map(|path| write_live(path, progress.clone()));
+        let live = live.map(|path| {
+            let progress = progress.clone();
+            write_live(path, move |began| snapshot(&progress, began))
+        });
         let mut lines =
             outputs.lines.as_ref().map(|path| output(path).map(BufWriter::new)).transpose()?;
         let mut line = |found: &AnswerDifference| match &mut lines {
@@ -104,21 +105,19 @@ impl Comparison<'_> {
     }
 }
 
-/// Writes the counters to a file, until the returned value is dropped.
-fn write_live(path: PathBuf, progress: Arc<Progress>) -> Background<()> {
-    Background::start(move |done| {
-        let began = Instant::now();
-        while !done.load(Ordering::Relaxed) {
-            std::thread::park_timeout(LIVE);
-            let [asked, unlike] =
-                [&progress.asked, &progress.unlike].map(|counter| counter.load(Ordering::Relaxed));
-            let at_s = began.elapsed().as_secs_f64();
-            let valid = asked.saturating_sub(unlike);
-            let sent = Snapshot { schema: SCHEMA, at_s, sent: asked, ..Snapshot::default() };
-            // A failed write affects only the live view.
-            let _ = record::write(&path, &Snapshot { answered: asked, valid, bad: unlike, ..sent });
-        }
-    })
+/// Returns the counters of a comparison that began at `began`: valid are the queries with answers that are alike, bad the others.
+fn snapshot(progress: &Progress, began: Instant) -> Snapshot {
+    let [asked, unlike] =
+        [&progress.asked, &progress.unlike].map(|counter| counter.load(Ordering::Relaxed));
+    Snapshot {
+        schema: SCHEMA,
+        at_s: began.elapsed().as_secs_f64(),
+        sent: asked,
+        answered: asked,
+        valid: asked.saturating_sub(unlike),
+        bad: unlike,
+        ..Snapshot::default()
+    }
 }
 
 /// Shows the counters on a terminal until the returned value is dropped.
