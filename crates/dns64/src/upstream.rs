@@ -97,7 +97,11 @@ impl Upstreams {
     fn set_servers(&mut self) {
         for server in &mut self.servers {
             let pool = self.pools.get(server.pool);
-            server.retired = !pool.is_some_and(|pool| pool.servers.contains(&server.address));
+            let retired = !pool.is_some_and(|pool| pool.servers.contains(&server.address));
+            if std::mem::replace(&mut server.retired, retired) && !retired {
+                // Nobody has probed it meanwhile.
+                (server.dead, server.suspected, server.timeouts) = (false, None, 0);
+            }
         }
         for (number, pool) in self.pools.iter().enumerate() {
             for (place, &address) in pool.servers.iter().enumerate() {
@@ -420,6 +424,20 @@ mod tests {
         assert!(counts[1] == 0 && counts[2] > 950, "{counts:?}");
         assert!(!up.answered(1, late, late + Nanos::from_millis(10)));
         assert!(chosen(&mut up, &mut rng, None)[1] > 950);
+    }
+
+    #[test]
+    fn a_server_that_comes_back_with_a_reload_is_not_suspected_any_more() {
+        let (mut up, _) = upstreams(&["192.0.2.1:53"], 2);
+        let late = Nanos::from_secs(1);
+        assert!((0..9).all(|_| !up.timed_out(0, false, late)));
+        assert!(up.servers[0].suspected.is_some());
+        for server in ["192.0.2.2:53", "192.0.2.1:53"] {
+            let servers = vec![server.parse().expect("an address")];
+            let upstream = UpstreamConfig { servers, ..up.config.clone() };
+            up.reload(&Config { upstream, ..Config::default() });
+        }
+        assert!(!up.timed_out(0, false, Nanos::from_secs(9)), "one timeout makes no server dead");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use socket2::SockRef;
 use tokio::sync::Semaphore;
 
-/// Highest number of connections.
+/// Highest number of connections at a time; further ones wait.
 const CONNECTIONS: usize = 16;
 /// Longest time for a request to arrive.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,15 +51,19 @@ pub fn serve(
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let mut end = std::pin::pin!(end);
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+            // Connections without a place wait in the kernel's queue.
+            let next = async {
+                let place = places.clone().acquire_owned().await.expect("never closed");
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                next = next => next,
                 () = &mut end => return Ok(()),
             };
             let Ok((stream, _)) = accepted else {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             };
-            let Ok(place) = places.clone().try_acquire_owned() else { continue };
             let page = page.clone();
             tokio::spawn(async move {
                 let service = service_fn(|request| {

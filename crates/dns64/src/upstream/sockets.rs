@@ -134,10 +134,11 @@ impl Upstreams {
     pub(crate) fn socket_changed(&mut self, change: SocketChange, socket: SocketId) {
         for server in &mut self.servers {
             server.sockets.retain(|&other| other != socket);
+            // It may be used again, and then has no socket to draw from unless the current one exists.
+            server.current = server.current.min(server.sockets.len().saturating_sub(1));
         }
         let server = &mut self.servers[usize::from(change.server)];
         server.sockets.push(socket);
-        server.current = server.current.min(server.sockets.len() - 1);
         let index = usize::from(socket.0);
         if self.sockets.len() <= index {
             self.sockets.resize(index + 1, None);
@@ -153,7 +154,7 @@ impl Upstreams {
             && let Some(socket) = &mut self.sockets[usize::from(id.0)]
         {
             socket.leaving = false;
-            self.renewing = None;
+            self.renewing = self.renewing.filter(|&other| other != id);
         }
     }
 }
@@ -243,5 +244,23 @@ pub(super) mod tests {
         assert_eq!(up.server_of(waiting), Some(0));
         assert!((0..500).all(|_| up.choose(0, None, &mut rng) != 0));
         assert_eq!(up.servers().map(|s| s.ports()).sum::<usize>(), 8);
+    }
+
+    #[test]
+    fn a_server_that_has_given_sockets_away_is_used_again_with_the_others() {
+        let (mut up, mut rng) = upstreams(&["192.0.2.1:53"], 8);
+        let reload = |up: &mut Upstreams, server: &str, source_ports: usize| {
+            let servers = vec![server.parse().expect("an address")];
+            let upstream = UpstreamConfig { servers, source_ports, ..up.config.clone() };
+            up.reload(&Config { upstream, ..Config::default() });
+        };
+        // The last one of its sockets is the current one, and goes to the other server.
+        up.servers[0].current = 7;
+        reload(&mut up, "192.0.2.2:53", 4);
+        open(&mut up, &mut rng, &mut 100);
+        reload(&mut up, "192.0.2.1:53", 4);
+        assert_eq!(up.next_socket_change(Nanos::ZERO, &mut rng), None, "four are left");
+        let socket = up.take_socket(0, &mut rng).expect("one of the four");
+        assert_eq!(up.server_of(socket), Some(0));
     }
 }
