@@ -20,6 +20,8 @@ const PREFIX: &str = "[[dns64]]\nprefix = \"2001:db8:64::/96\"\n";
 /// Settings with which no query is sent again since the machine is busy.
 const PATIENT: &str =
     "[upstream]\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\ngive-up-after = \"30s\"\n";
+/// Settings with which a lost query is soon sent again.
+pub(super) const QUICK: &str = "[upstream]\nfirst-timeout = \"1500ms\"\nmin-timeout = \"1500ms\"\n";
 /// The A record of a name, and the address that is made from it.
 const A: &str = "60 A 192.0.2.33";
 const SYNTHESISED: &str = "2001:db8:64::c000:221";
@@ -161,7 +163,7 @@ fn plain_queries_are_resolved_and_others_handed_over() {
 #[test]
 fn timeouts_and_forged_replies_end_in_right_answers() {
     Link::run_with(script, |link, upstream| {
-        let (server, port) = start_all(link, &upstream, "");
+        let (server, port) = start_all(link, &upstream, QUICK);
         for (name, aaaa) in [
             ("lost", "silent ||"),
             ("wrong-id", "wrong-id; $ 60 AAAA 2001:db8::bad && "),

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 
 use super::link::Link;
-use super::resolving::{ALL, script};
+use super::resolving::{ALL, QUICK, script};
 use super::{KERNEL, at, config, has_program, start, until_in_kernel};
 use crate::faults::wait_for;
 use crate::nat64::shell;
@@ -21,7 +21,8 @@ const LAST: (&str, &str) =
 
 #[test]
 fn a_storm_of_reloads_ends_with_the_last_rules() {
-    for mode in [KERNEL, ALL] {
+    for mode in [KERNEL, ALL].map(|mode| format!("{QUICK}{mode}")) {
+        let mode = &mode[..];
         Link::run_with(script, |link, upstream| {
             let settings = |round: usize| PREFIXES[round % 2].0.to_owned();
             let (mut server, port) = start(upstream.address(), "", mode);

@@ -5,8 +5,11 @@ use crate::row::Peer::{self, Cannot, With};
 use crate::row::Row;
 
 const A: (&str, &str) = ("v4.example A", "v4.example 60 A 192.0.2.33");
-/// Short timeout for rows with a silent upstream.
-const QUICK: &str = "upstream.first-timeout = \"500ms\"";
+/// Short timeouts for rows with a silent upstream.
+const QUICK: &str = "upstream.first-timeout = \"500ms\"\nupstream.give-up-after = \"3s\"";
+/// The same with expired answers.
+const STALE: &str = "upstream.first-timeout = \"500ms\"\nupstream.give-up-after = \"3s\"\n\
+    cache.serve-stale = \"1h\"";
 const AS_IS: Peer = With("# as it is");
 const SYNTHESISED: &[(&str, &str)] =
     &[("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221")];
@@ -101,7 +104,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "A silent AAAA costs three timeouts: A is queried beside the second AAAA query",
         rfc: "RFC 6147 5.1.3, RFC 6298",
-        config: "upstream.first-timeout = \"500ms\"\nupstream.attempts = 4",
+        // Long enough for the A record, which is asked for once, on a busy machine.
+        config: "upstream.first-timeout = \"1500ms\"\nupstream.attempts = 4",
         unbound: AS_IS,
         bind: AS_IS,
         upstream: &[A, ("v4.example AAAA", "silent")],
@@ -118,7 +122,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "on-timeout = fail: a timeout of AAAA is SERVFAIL",
         rfc: "RFC 6147 5.1.3",
-        config: "upstream.first-timeout = \"500ms\"\nsynthesis.on-timeout = \"fail\"",
+        config: "upstream.first-timeout = \"500ms\"\nupstream.give-up-after = \"3s\"\n\
+                 synthesis.on-timeout = \"fail\"",
         unbound: Cannot("no such setting"),
         bind: Cannot("no such setting: it always returns SERVFAIL"),
         upstream: &[A, ("v4.example AAAA", "silent")],
@@ -128,6 +133,9 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "A lost query is sent again",
         rfc: "RFC 1035 4.2.1",
+        config: "upstream.first-timeout = \"1500ms\"",
+        unbound: AS_IS,
+        bind: AS_IS,
         upstream: &[
             A,
             (
@@ -256,7 +264,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "Extended error 3 with expired answers",
         rfc: "RFC 8914, RFC 8767",
-        config: "upstream.first-timeout = \"500ms\"\ncache.serve-stale = \"1h\"",
+        config: STALE,
         unbound: With(
             "serve-expired: yes\nserve-expired-client-timeout: 200\nede: yes\nede-serve-expired: yes",
         ),
@@ -277,7 +285,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "Extended error 19 with an expired answer that a name does not exist",
         rfc: "RFC 8914, RFC 8767",
-        config: "upstream.first-timeout = \"500ms\"\ncache.serve-stale = \"1h\"",
+        config: STALE,
         unbound: With(
             "serve-expired: yes\nserve-expired-client-timeout: 200\nede: yes\nede-serve-expired: yes",
         ),
@@ -305,7 +313,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "Expired answers are served while upstream fails",
         rfc: "RFC 8767",
-        config: "upstream.first-timeout = \"500ms\"\ncache.serve-stale = \"1h\"",
+        config: STALE,
         unbound: With("serve-expired: yes\nserve-expired-client-timeout: 200"),
         bind: With(
             "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
