@@ -13,9 +13,9 @@ use streams::http::{ALPN_H3, Method, PATH, Resource};
 use streams::tls::ALPN_DOQ;
 use streams::tls::ClientTls;
 
-use crate::faults::ipv4_only;
+use crate::faults::{dns64d, ipv4_only};
 use crate::kit::script::Asked;
-use crate::private::{DOH, DOQ, Private, QUERY, UPDATE, short_idle};
+use crate::private::{DOH, DOQ, Private, QUERY, UPDATE};
 
 /// Sends one message on one connection and ends after its reply.
 struct Once {
@@ -87,7 +87,7 @@ fn early_data_of_quic_and_http3_is_accepted_for_queries_only() {
         [true, false].map(|a| ways.clone().map(|w| (a, w))).concat()
     {
         let (script, private) = (ipv4_only(), Private::new());
-        let server = short_idle(&script, &private, allowed);
+        let server = dns64d(&[&script], &format!("{}early-data = {allowed}\n", private.config()));
         let target = SocketAddr::from((private.address, port));
         let name = format!("{carriage:?}, allowed: {allowed}");
         let asked = ClientTls {

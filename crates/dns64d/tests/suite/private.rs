@@ -222,7 +222,7 @@ fn openssl(private: &Private, port: u16, arguments: &[&str]) -> Option<String> {
 }
 
 /// Starts a dns64d with a short idle time, with or without 0-RTT.
-pub(crate) fn short_idle(script: &Script, private: &Private, early_data: bool) -> Server {
+fn short_idle(script: &Script, private: &Private, early_data: bool) -> Server {
     let limits = "[limits]\ntcp-idle = \"1s\"";
     dns64d(&[script], &format!("{}early-data = {early_data}\n{limits}", private.config()))
 }
