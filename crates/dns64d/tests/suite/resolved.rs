@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::faults::{SYNTHESISED, dns64d, ipv4_only, wait_for};
+use crate::faults::{MAX_WAIT, SYNTHESISED, dns64d, ipv4_only, wait_for};
 use crate::kit::client::Query;
 use crate::kit::message::Reply;
 use crate::nat64::in_namespace;
@@ -62,11 +62,12 @@ fn names_resolve_through_systemd_resolved() {
         let log = dir.path().join("log");
         let Some(mut resolved) = start(server.address(), &log) else { return };
         let stub = "127.0.0.53:53".parse().expect("an address");
-        let ask = |query: &str| Query::parse(query).ask(stub, Duration::from_secs(2));
+        let ask = |query: &str| Query::parse(query).ask(stub, MAX_WAIT);
         let said = || std::fs::read_to_string(&log).unwrap_or_default();
         wait_for("its stub answers", || {
             assert!(resolved.0.try_wait().expect("our own child").is_none(), "{}", said());
-            ask("ready.example AAAA").is_some_and(|reply| reply.rcode == "NOERROR")
+            let ready = Query::parse("ready.example AAAA").ask(stub, Duration::from_secs(2));
+            ready.is_some_and(|reply| reply.rcode == "NOERROR")
         });
         let data = |reply: Option<Reply>| -> Vec<String> {
             let mut all: Vec<_> =

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
 
-use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
+use crate::faults::{MAX_WAIT, SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
 use crate::kit::client::Query;
 use crate::kit::server::{Kind, Server, free_port};
 use crate::nat64::{in_namespace, shell};
@@ -86,7 +86,7 @@ fn sockets_belong_to_their_device() {
         let answers = |device: &str| {
             let server = dns64d(&[&upstream], &format!("[server.route]\ndevice = \"{device}\""));
             let query = Query::parse("www.example AAAA");
-            let reply = query.ask(server.address(), Duration::from_secs(2));
+            let reply = query.ask(server.address(), MAX_WAIT);
             reply.is_some_and(|reply| reply.answer.iter().any(|seen| seen.data == SYNTHESISED))
         };
         assert!(answers("lo"));
