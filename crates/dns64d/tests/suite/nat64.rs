@@ -304,8 +304,10 @@ fn a_nat64_that_fails_is_replaced_until_it_works_again() {
             wait_for_address(&server, "www.example", "2001:db8:b::c000:221");
             let _second = tayga(dir.path());
             wait_for_address(&server, "www.example", SYNTHESISED);
-            let log = server.log();
-            assert!(log.contains("does not answer") && log.contains("answers again"), "{log}");
+            wait_for("both in the log", || {
+                let log = server.log();
+                log.contains("does not answer") && log.contains("answers again")
+            });
         }
     });
 }

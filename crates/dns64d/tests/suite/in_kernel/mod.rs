@@ -266,12 +266,14 @@ fn ttls_get_smaller_and_answers_end() {
         script.others(domain::base::iana::Rtype::A, "$ 4 A 192.0.2.33");
         let (server, port) = start(script.address(), "", KERNEL);
         let first = until_in_kernel(link, &server, port, "www.example AAAA");
-        let asked = script.asked().len();
+        let (asked, mut largest) = (script.asked().len(), first.answer[0].ttl);
         wait_for("a smaller TTL of the kernel", || {
             let before = server.metric("dns64d_kernel_answers_total");
-            let reply = link.ask_text(at(port), "www.example AAAA");
+            let ttl = link.ask_text(at(port), "www.example AAAA").answer[0].ttl;
             let is_of_kernel = server.metric("dns64d_kernel_answers_total") > before;
-            is_of_kernel && reply.answer[0].ttl < first.answer[0].ttl
+            // The first answer may have been a late one, with the last second of its TTL.
+            largest = largest.max(ttl);
+            is_of_kernel && ttl < largest
         });
         wait_for("another query to upstream", || {
             link.ask_text(at(port), "www.example AAAA");
