@@ -4,14 +4,16 @@
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use command_fds::{CommandFdExt, FdMapping};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::fstat;
+use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 /// Most descriptors in one message.
@@ -20,62 +22,78 @@ const MOST: usize = 16;
 /// A running service manager.
 pub(crate) struct Manager {
     dir: tempfile::TempDir,
-    /// The descriptors that it keeps, with their names.
-    kept: Arc<Mutex<Vec<(String, OwnedFd)>>>,
+    kept: Arc<Kept>,
+}
+
+/// What it keeps, and the socket over which it hears of more.
+struct Kept {
+    socket: UnixDatagram,
+    /// The descriptors with their names.
+    descriptors: Mutex<Vec<(String, OwnedFd)>>,
+}
+
+impl Kept {
+    /// Returns the descriptors, with those of all messages that have been sent so far.
+    fn now(&self) -> MutexGuard<'_, Vec<(String, OwnedFd)>> {
+        let mut kept = self.descriptors.lock().expect("no panic");
+        while let Some((text, descriptors)) = receive(&self.socket) {
+            let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
+            let name = line("FDNAME=").unwrap_or("stored").to_owned();
+            if line("FDSTOREREMOVE=1").is_some() {
+                kept.retain(|(other, _)| *other != name);
+            }
+            if line("FDSTORE=1").is_some() {
+                for descriptor in descriptors {
+                    // As systemd does with those that it has already.
+                    let inode = |fd: &OwnedFd| fstat(fd).expect("a descriptor").st_ino;
+                    let is_new = |kept: &(String, OwnedFd)| inode(&kept.1) != inode(&descriptor);
+                    if kept.iter().all(is_new) {
+                        kept.push((name.clone(), descriptor));
+                    }
+                }
+            }
+        }
+        kept
+    }
 }
 
 impl Manager {
     pub(crate) fn start() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let socket = UnixDatagram::bind(dir.path().join("notify")).expect("a socket");
-        let manager = Manager { dir, kept: Arc::default() };
-        let kept = manager.kept.clone();
-        // It ends with the tests.
+        let kept = Arc::new(Kept { socket, descriptors: Mutex::default() });
+        let reader = kept.clone();
+        // It ends with the tests. The socket itself holds few messages.
         std::thread::spawn(move || {
             loop {
-                let (text, descriptors) = receive(&socket);
-                let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
-                let name = line("FDNAME=").unwrap_or("stored").to_owned();
-                let mut kept = kept.lock().expect("no panic");
-                if line("FDSTOREREMOVE=1").is_some() {
-                    kept.retain(|(other, _)| *other != name);
-                }
-                if line("FDSTORE=1").is_some() {
-                    for descriptor in descriptors {
-                        // As systemd does with those that it has already.
-                        let inode = |fd: &OwnedFd| fstat(fd).expect("a descriptor").st_ino;
-                        let is_new =
-                            |kept: &(String, OwnedFd)| inode(&kept.1) != inode(&descriptor);
-                        if kept.iter().all(is_new) {
-                            kept.push((name.clone(), descriptor));
-                        }
-                    }
-                }
+                let mut sockets = [PollFd::new(reader.socket.as_fd(), PollFlags::POLLIN)];
+                poll(&mut sockets, PollTimeout::NONE).expect("a socket");
+                drop(reader.now());
             }
         });
-        manager
+        Manager { dir, kept }
     }
 
     /// Returns the names of the descriptors that it keeps.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.kept.lock().expect("no panic").iter().map(|(name, _)| name.clone()).collect()
+        self.kept.now().iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Returns a descriptor that it keeps.
     pub(crate) fn socket(&self, name: &str) -> OwnedFd {
-        let kept = self.kept.lock().expect("no panic");
+        let kept = self.kept.now();
         let (_, socket) = kept.iter().find(|(other, _)| other == name).expect("it is kept");
         socket.try_clone().expect("a descriptor")
     }
 
     /// Keeps another descriptor, as one of a socket unit.
     pub(crate) fn add(&self, name: &str, descriptor: OwnedFd) {
-        self.kept.lock().expect("no panic").push((name.to_owned(), descriptor));
+        self.kept.now().push((name.to_owned(), descriptor));
     }
 
     /// Passes all descriptors to a server that is to be started.
     pub(crate) fn prepare(&self, command: &mut Command) {
-        let kept = self.kept.lock().expect("no panic");
+        let kept = self.kept.now();
         let (names, mappings): (Vec<&str>, Vec<FdMapping>) = kept
             .iter()
             .zip(3..)
@@ -97,18 +115,22 @@ impl Manager {
     }
 }
 
-/// Receives a message and its descriptors.
-fn receive(socket: &UnixDatagram) -> (String, Vec<OwnedFd>) {
+/// Receives a message and its descriptors, if there is one.
+fn receive(socket: &UnixDatagram) -> Option<(String, Vec<OwnedFd>)> {
     let mut room = [0; 4096];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let parts = &mut [IoSliceMut::new(&mut room)];
-    let received = recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC);
-    let len = received.expect("a message").bytes;
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let len = match recvmsg(socket, parts, &mut control, flags) {
+        Ok(received) => received.bytes,
+        Err(Errno::AGAIN) => return None,
+        Err(error) => panic!("{error}"),
+    };
     let descriptors = control.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect::<Vec<_>>(),
         _ => Vec::new(),
     });
     let descriptors = descriptors.collect();
-    (String::from_utf8_lossy(&room[..len]).into_owned(), descriptors)
+    Some((String::from_utf8_lossy(&room[..len]).into_owned(), descriptors))
 }
