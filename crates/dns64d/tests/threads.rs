@@ -44,10 +44,15 @@ fn upstream(silent: usize) -> SocketAddr {
     address
 }
 
-/// Starts the server with these upstream servers and further arguments; returns its address.
-fn start(upstream: &[SocketAddr], more: &[&str]) -> SocketAddr {
+/// Time to wait for an upstream server that answers: on a busy machine it may take a while.
+const LONG: &str = "2s";
+/// The same for one that is silent.
+const SHORT: &str = "100ms";
+
+/// Starts the server with these upstream servers, the time to wait for them and further arguments; returns its address.
+fn start(upstream: &[SocketAddr], timeout: &str, more: &[&str]) -> SocketAddr {
     let mut words = vec!["threads".to_owned(), "--listen".into(), "127.0.0.1:0".into()];
-    words.extend(["--prefix", "64:ff9b::/96", "--timeout", "100ms"].map(str::to_owned));
+    words.extend(["--prefix", "64:ff9b::/96", "--timeout", timeout].map(str::to_owned));
     upstream.iter().for_each(|u| words.extend(["--upstream".into(), u.to_string()]));
     words.extend(more.iter().map(|word| (*word).to_owned()));
     let server = Server::new(Args::parse_from(words));
@@ -78,7 +83,7 @@ fn ask(server: SocketAddr, name: &str) -> (u8, Vec<String>) {
 #[test]
 fn addresses_are_synthesised_with_a_thread_for_each_query_and_by_a_pool() {
     for more in [&[][..], &["--pool", "2"]] {
-        let server = start(&[upstream(0)], more);
+        let server = start(&[upstream(0)], LONG, more);
         assert_eq!(ask(server, "a.test"), (0, vec!["64:ff9b::c000:221".to_owned()]));
         assert_eq!(ask(server, "six.test"), (0, vec!["::1".to_owned()]));
         assert_eq!(ask(server, "no.test"), (3, vec![]));
@@ -87,10 +92,10 @@ fn addresses_are_synthesised_with_a_thread_for_each_query_and_by_a_pool() {
 
 #[test]
 fn a_query_is_sent_again_and_then_fails() {
-    let server = start(&[upstream(2)], &[]);
+    let server = start(&[upstream(2)], LONG, &[]);
     assert_eq!(ask(server, "a.test").0, 0);
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let server = start(&[silent.local_addr().expect("an address")], &["--resend", "1"]);
+    let server = start(&[silent.local_addr().expect("an address")], SHORT, &["--resend", "1"]);
     assert_eq!(ask(server, "a.test"), (2, vec![]));
     // Two attempts, both for AAAA.
     silent.set_nonblocking(true).expect("a socket");
@@ -102,7 +107,7 @@ fn a_query_is_sent_again_and_then_fails() {
 fn both_policies_use_the_servers_as_they_say() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let servers = [silent.local_addr().expect("an address"), upstream(0)];
-    let server = start(&servers, &["--choose", "round-robin"]);
+    let server = start(&servers, LONG, &["--choose", "round-robin"]);
     for name in ["a.test", "b.test", "c.test"] {
         assert_eq!(ask(server, name).0, 0);
     }
@@ -110,7 +115,7 @@ fn both_policies_use_the_servers_as_they_say() {
     silent.set_nonblocking(true).expect("a socket");
     let mut buffer = [0; MESSAGE];
     assert!(silent.recv(&mut buffer).is_ok() && silent.recv(&mut buffer).is_err());
-    let server = start(&servers, &["--choose", "random", "--resend", "30"]);
+    let server = start(&servers, SHORT, &["--choose", "random", "--resend", "30"]);
     let asked = |n: u8| ask(server, &format!("{}.test", char::from(b'a' + n))).0;
     assert!((0..12).all(|n| asked(n) == 0));
     assert!(silent.recv(&mut buffer).is_ok(), "24 messages, none to one of two servers");
@@ -118,7 +123,7 @@ fn both_policies_use_the_servers_as_they_say() {
 
 #[test]
 fn malformed_queries_get_formerr() {
-    let server = start(&[upstream(0)], &[]);
+    let server = start(&[upstream(0)], LONG, &[]);
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
     socket.send_to(&[0, 9, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 63], server).expect("sends");
