@@ -1,5 +1,7 @@
 //! A load without one valid answer says in one sentence why, and exits with 1. Loopback only.
 
+#[path = "kit/host.rs"]
+mod host;
 mod kit;
 
 use std::io::{Read, Write};
@@ -35,8 +37,7 @@ fn one_sentence(err: &str) -> String {
 
 /// A port of 127.0.0.1 where nothing listens.
 fn closed_port() -> String {
-    let free = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    free.expect("a port").to_string()
+    format!("127.0.0.1:{}", host::free_port())
 }
 
 #[test]

@@ -3,9 +3,10 @@
 // Each test uses a part of the kit.
 #![allow(dead_code)]
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time within which something must have happened that happens soon.
@@ -18,13 +19,19 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     dirs.into_iter().chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
 }
 
-/// Returns a port of 127.0.0.1 that is free for UDP and TCP now.
+/// Returns the next port that is free for UDP and TCP now. It is outside of the kernel's range for clients, which begins at 32,768
+/// unless `net.ipv4.ip_local_port_range` is changed: no client takes it before its server does.
 pub(crate) fn free_port() -> u16 {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    const PORTS: std::ops::Range<u16> = 10_000..32_000;
+    // Other test processes start at other ports.
+    let first = std::process::id().wrapping_mul(997);
     loop {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let address = udp.local_addr().expect("an address");
-        if TcpListener::bind(address).is_ok() {
-            return address.port();
+        let nth = first.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (nth % u32::from(PORTS.end - PORTS.start)) as u16;
+        let any = (Ipv4Addr::UNSPECIFIED, port);
+        if UdpSocket::bind(any).is_ok() && TcpListener::bind(any).is_ok() {
+            return port;
         }
     }
 }
