@@ -67,18 +67,27 @@ fn a_query_in_ten_fails_for_itself() {
 #[test]
 fn a_connection_that_is_closed_costs_the_query_that_was_due() {
     for transport in ["tcp", "tls", "https", "quic", "http3"] {
-        let auth = AuthDns::encrypted(&["--stream-fault", "close/10"]);
-        let args =
-            format!("--transport {transport} --pacing window --window 1 --clients 1 --duration 1s");
-        let trial = load(auth.address(transport), &args);
-        let c = &trial["connections"];
-        let (sent, lost) = (trial["sent"].as_u64(), trial["lost"].as_u64());
+        // Another connection follows at once: with a pause before each there would be fewer. A machine that stood still for most
+        // of a second is asked again.
+        let many = (0..4).any(|_| closed_connections(transport) > Some(30));
+        assert!(many, "{transport}: a connection is slow to follow");
+    }
+}
+
+/// Loads a server that closes each connection at its tenth query for a second; returns how many queries were sent.
+fn closed_connections(transport: &str) -> Option<u64> {
+    let auth = AuthDns::encrypted(&["--stream-fault", "close/10"]);
+    let args =
+        format!("--transport {transport} --pacing window --window 1 --clients 1 --duration 1s");
+    let trial = load(auth.address(transport), &args);
+    let c = &trial["connections"];
+    let (sent, lost) = (trial["sent"].as_u64(), trial["lost"].as_u64());
+    if sent >= Some(10) {
         assert_eq!(c["queries_failed"], json!({ "closed-early": lost }), "{transport}: {trial}");
         assert_eq!((&c["failed"], lost), (&c["queries_failed"], sent.map(|n| n / 10)), "{c}");
-        // Another connection follows at once: with a pause before each there would be fewer.
-        assert!(sent > Some(30), "{transport}: {trial}");
-        assert_eq!(Some(faults(auth)), lost, "{transport}");
     }
+    assert_eq!(Some(faults(auth)), lost, "{transport}");
+    sent
 }
 
 #[test]
@@ -262,7 +271,12 @@ fn installed(program: &str, package: &str) -> bool {
     found
 }
 
-/// Starts nginx in front of the AuthDNS, with more directives in its server; it logs a status a line into `status.log`.
+/// nginx's log, a status a line.
+fn status_log(auth: &AuthDns) -> PathBuf {
+    auth.dir.path().join("status.log")
+}
+
+/// Starts nginx in front of the AuthDNS, with more directives in its server.
 fn nginx(auth: &AuthDns, directives: &str) -> Referee {
     let (dir, port) = (auth.dir.path(), free_port());
     let backend = http_backend(auth.address("tcp").to_owned());
@@ -284,10 +298,17 @@ fn nginx(auth: &AuthDns, directives: &str) -> Referee {
     Referee::start(&mut command, format!("127.0.0.1:{port}"))
 }
 
-/// How many lines of nginx's log are this status.
-fn logged(auth: &AuthDns, status: &str) -> u64 {
-    let log = std::fs::read_to_string(auth.dir.path().join("status.log")).expect("a log");
-    log.lines().filter(|line| *line == status).count() as u64
+/// How many lines of a log end so. A server writes them after its answers: `wanted` are waited for.
+fn logged(log: &Path, end: &str, wanted: u64) -> u64 {
+    let limit = Instant::now() + Duration::from_secs(20);
+    loop {
+        let text = std::fs::read_to_string(log).expect("a log");
+        let count = text.lines().filter(|line| line.ends_with(end)).count() as u64;
+        if count >= wanted || Instant::now() > limit {
+            return count;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -300,7 +321,8 @@ fn nginx_answers_a_query_in_ten_by_503() {
     let trial = load(&nginx.address, "--transport https --rate 500 --duration 1s --clients 1");
     assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
     assert_eq!(trial["connections"]["queries_failed"], json!({ "http-503": 50 }), "{trial}");
-    assert_eq!((logged(&auth, "200"), logged(&auth, "503")), (450, 50));
+    let log = status_log(&auth);
+    assert_eq!((logged(&log, "200", 450), logged(&log, "503", 50)), (450, 50));
     if !installed("h2load", "nghttp2-client") {
         return;
     }
@@ -343,7 +365,7 @@ fn nginx_resets_a_stream_in_ten() {
     let failed = c["queries_failed"].as_object().expect("reasons");
     let (reason, count) = failed.iter().next().expect("a reason");
     assert!(failed.len() == 1 && reason.starts_with("stream-reset-") && count == 50, "{c}");
-    assert_eq!((logged(&auth, "444"), &c["attempts"]), (50, &1.into()), "{c}");
+    assert_eq!((logged(&status_log(&auth), "444", 50), &c["attempts"]), (50, &1.into()), "{c}");
 }
 
 #[test]
@@ -359,7 +381,8 @@ fn nginx_ends_connections_after_a_hundred_requests_and_no_query_is_lost() {
     let c = &trial["connections"];
     assert!(trial["sent"].as_u64() > Some(300) && c["failed"] == json!({}), "{trial}");
     assert!(c["closed_by_server"].as_u64() > Some(0) && c["turned_away"].as_u64() > Some(0), "{c}");
-    assert_eq!(Some(logged(&auth, "200")), trial["valid"].as_u64());
+    let valid = trial["valid"].as_u64().expect("a number");
+    assert_eq!(logged(&status_log(&auth), "200", valid), valid);
 }
 
 #[test]
@@ -497,11 +520,11 @@ fn coredns_counts_what_load_counts() {
     for (transport, port) in ["tls", "quic", "https"].into_iter().zip(ports) {
         let args = format!("--transport {transport} --rate 500 --duration 1s --clients 3");
         let trial = load(&format!("127.0.0.1:{port}"), &args);
-        let log = std::fs::read_to_string(dir.join("coredns.log")).expect("a log");
-        let refused = log.lines().filter(|line| line.ends_with("REFUSED")).count() - before;
+        let refused = trial["rcodes"]["REFUSED"].as_u64().expect("a number");
         before += refused;
         assert!((25..=100).contains(&refused), "{transport}: {trial}");
-        assert_eq!(trial["rcodes"]["REFUSED"], json!(refused), "{transport}: {trial}");
+        let all = logged(&dir.join("coredns.log"), "REFUSED", before);
+        assert_eq!(all, before, "{transport}: {trial}");
         assert_eq!(trial["valid"], json!(500 - refused), "{transport}: {trial}");
     }
 }
