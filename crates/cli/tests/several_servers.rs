@@ -54,7 +54,9 @@ fn a_slow_and_a_dead_server_take_nothing_from_the_others() {
     // A port that nobody listens on: bound, so that nobody else gets it, and never read.
     let dead = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let dead = dead.local_addr().expect("an address").to_string();
-    let request = request(fast.plain(), &[slow.plain(), &dead]);
+    let mut request = request(fast.plain(), &[slow.plain(), &dead]);
+    // Longer than the machine may stand still.
+    request.duration = Nanos::from_secs(3);
     let result = measure(&request).unwrap_or_else(|e| panic!("{e}"));
     let targets = &result.trial.targets;
     let names: Vec<&str> = targets.iter().map(|one| one.target.as_str()).collect();
@@ -63,8 +65,8 @@ fn a_slow_and_a_dead_server_take_nothing_from_the_others() {
     assert_eq!((sum, targets[2].valid), (result.trial.valid, 0));
     assert_eq!(targets.iter().map(|one| one.sent).sum::<u64>(), result.trial.sent);
     assert!(targets[2].bad > 0, "{targets:?}");
-    // Four queries at a time, each 20 ms: 60 in 300 ms, and the last four.
-    assert!((1..=70).contains(&targets[1].valid), "{targets:?}");
+    // Four queries at a time, each 20 ms: 600 in 3 s, and the last four.
+    assert!((1..=610).contains(&targets[1].valid), "{targets:?}");
     assert!(targets[0].valid > 2 * targets[1].valid, "{targets:?}");
 }
 
