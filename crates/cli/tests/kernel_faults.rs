@@ -44,7 +44,7 @@ within "the first load is attached" attached
 kill -KILL $killed
 wait $killed || true
 within "nothing of a killed load stays" detached
-"$0" load 10.77.0.2:53 $names --rate 2k --duration 4s --engine kernel --json first.json >first.txt 2>first.err &
+"$0" load 10.77.0.2:53 $names --rate 2k --duration 4s --timeout 4s --engine kernel --json first.json >first.txt 2>first.err &
 first=$!
 within "the next load is attached" attached
 "$0" load 10.77.0.2:53 $names --rate 2k --duration 1s --engine kernel >/dev/null 2>second.txt || echo "code $?" >>second.txt

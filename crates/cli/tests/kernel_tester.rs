@@ -43,12 +43,12 @@ for engine in sockets kernel; do
 done
 for engine in sockets kernel; do
     spoil --duplicate 0.1 --fault wrong-address:0.05 --fault servfail:0.05 --fault truncate:0.05
-    run faults-$engine [fd00:77::2]:5353 --rate 2k --timeout 500ms --sockets 64 --engine $engine
+    run faults-$engine [fd00:77::2]:5353 --rate 2k --timeout 3s --sockets 64 --engine $engine
     kill $faults
     wait $faults
     # Which late replies come before the end of the trial is a matter of milliseconds: no other fault meets them.
-    spoil --late 0.05:700ms
-    run late-$engine [fd00:77::2]:5353 --rate 2k --timeout 500ms --sockets 64 --engine $engine
+    spoil --late 0.05:3400ms
+    run late-$engine [fd00:77::2]:5353 --rate 2k --timeout 3s --sockets 64 --engine $engine
     kill $faults
     wait $faults
 done
@@ -58,14 +58,14 @@ run stop [fd00:77::2]:5353 --rate 2k --engine kernel --goal zero-loss
 
 /// Loads with the engine in the kernel, also of an AuthDNS in XDP.
 const IN_KERNEL: &str = r#"
-run v6 [fd00:77::2]:53 --rate 2k --engine kernel
-run v4 10.77.0.2:53 --rate 2k --engine kernel --source 10.77.0.8/30
-run poisson 10.77.0.2:53 --rate 2k --engine kernel --pacing poisson
-run edns [fd00:77::2]:53 --rate 2k --engine kernel --edns 1232
-run nodata [fd00:77::2]:53 --rate 2k --engine kernel --expect nxdomain
+run v6 [fd00:77::2]:53 --rate 2k --timeout 4s --engine kernel
+run v4 10.77.0.2:53 --rate 2k --timeout 4s --engine kernel --source 10.77.0.8/30
+run poisson 10.77.0.2:53 --rate 2k --timeout 4s --engine kernel --pacing poisson
+run edns [fd00:77::2]:53 --rate 2k --timeout 4s --engine kernel --edns 1232
+run nodata [fd00:77::2]:53 --rate 2k --timeout 4s --engine kernel --expect nxdomain
 run auto [fd00:77::2]:53 --rate 2k --engine auto
 "$0" search 10.77.0.2:53 --type A --namespace 10.0.0.0/16 --engine kernel --rule rfc8219 --goal "loss < 50%" --repeats 1 \
-    --start 4k --max 4k --duration 300ms --json search.json >search.txt 2>search.err || echo "code $?" >>search.err
+    --start 4k --max 4k --duration 300ms --timeout 4s --json search.json >search.txt 2>search.err || echo "code $?" >>search.err
 run auto-window [fd00:77::2]:53 --pacing window --engine auto
 ip -d link show v0 >after.txt
 $there "$0" auth --listen [fd00:77::2]:54 --engine kernel --device v1 >xdp.txt 2>xdp.err &
