@@ -271,12 +271,15 @@ fn a_proxy_header_is_sent_first() {
 fn a_handshake_has_a_timeout_and_a_protocol() {
     let tls = |dialer: &mut Dialer| {
         dialer.tls = Some(tls_dialer(&ClientTls::default(), "localhost"));
+    };
+    let impatient = |dialer: &mut Dialer| {
+        tls(dialer);
         dialer.timeout = Duration::from_millis(200);
     };
     let silent = |mut stream: TcpStream| {
         let _ = stream.read_to_end(&mut Vec::new());
     };
-    assert_eq!(against(silent, tls).end, Some(End::Failed(Failure::HandshakeStalled)));
+    assert_eq!(against(silent, impatient).end, Some(End::Failed(Failure::HandshakeStalled)));
     let other = |mut stream: TcpStream| {
         stream.write_all(b"220 mail.example.com ESMTP\r\n").unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
