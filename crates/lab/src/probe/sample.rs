@@ -474,9 +474,13 @@ mod tests {
         });
         let cpus = CpuList::allowed();
         let sampler = Sampler::start(vec![own], interval, &cpus, Some(watcher));
-        let until = Instant::now() + Duration::from_millis(400);
+        let begun = Instant::now();
         let mut work = 0_u64;
-        while Instant::now() < until {
+        // Longer where this thread has no core.
+        let is_seen = || *seen.lock().unwrap() > 0.0;
+        while begun.elapsed() < Duration::from_millis(400)
+            || (!is_seen() && begun.elapsed() < Duration::from_secs(30))
+        {
             work = std::hint::black_box(work.wrapping_add(1));
         }
         let series = sampler.stop();
