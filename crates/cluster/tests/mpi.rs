@@ -242,12 +242,12 @@ fn a_tester_that_pauses_is_named() {
     let (true, _turn) = (has_mpi(), alone()) else { return };
     let Some(hosts) = Hosts::make(4) else { return };
     let (dir, auth) = (hosts.dir.path(), auth_on(&hosts, 4));
-    let child = start(load(hosts.mpirun(&[1, 2, 3]), dir, auth.address, 3));
+    let child = start(load(hosts.mpirun(&[1, 2, 3]), dir, auth.address, 6));
     auth.wait_for(1_000);
     // A third of its queries leave late, as on a host whose cores do something else.
     let pid = hosts.rank(3).expect("rank 2 runs");
     signal(pid, "STOP");
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    std::thread::sleep(std::time::Duration::from_secs(2));
     signal(pid, "CONT");
     let output = child.wait_with_output().expect("ends");
     let found = trial(dir, &output);
