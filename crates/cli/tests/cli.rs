@@ -215,11 +215,11 @@ fn losses_are_counted() {
             "--type",
             "A",
             "--rate",
-            "10k",
+            "5k",
             "--duration",
-            "1s",
+            "2s",
             "--timeout",
-            "500ms",
+            "5s",
         ],
     );
     assert_eq!(trial["sent"], 10_000);
@@ -232,7 +232,8 @@ fn a_goal_that_is_missed_by_latency_has_a_limiter() {
     let auth = AuthDns::start(&["--delay", "20ms"]);
     let args =
         ["--namespace", "10.0.0.0/12", "--type", "A", "--rate", "200", "--duration", "300ms"];
-    let (code, trial) = load(&auth, &[&args[..], &["--goal", "p99 < 5ms"]].concat());
+    let goal = ["--goal", "p99 < 5ms", "--timeout", "5s"];
+    let (code, trial) = load(&auth, &[&args[..], &goal].concat());
     assert_eq!((code, &trial["passed"], &trial["lost"]), (1, &false.into(), &0.into()), "{trial}");
     // A busy machine may void it.
     assert!(trial["limiter"] == "target" || trial["void"] != false, "{}", trial["limiter"]);
@@ -325,7 +326,7 @@ fn lock_step_keeps_the_time_of_each_experiment() {
     let (times, json) = (dir.path().join("times.csv"), dir.path().join("table.json"));
     for form in [&[][..], &["--unpadded"]] {
         let mut args = vec!["load", auth.plain(), "--pacing", "lockstep", "--threads", "3,4"];
-        args.extend(["--experiments", "5", "--cpus", cpus, "--type", "A"]);
+        args.extend(["--experiments", "5", "--cpus", cpus, "--type", "A", "--timeout", "5s"]);
         args.extend(["--times", times.to_str().expect("UTF-8")]);
         args.extend(["--json", json.to_str().expect("UTF-8")]);
         args.extend(form);

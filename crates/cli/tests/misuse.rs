@@ -190,7 +190,7 @@ fn query_files_may_be_compressed_or_come_from_a_pipe() {
     let sent = |queries: &str, input: &[u8]| {
         let mut child = Command::new(cargo_bin("dnsdyno"))
             .args(["load", auth.plain(), "--queries", queries, "--runs", "3", "--pacing", "window"])
-            .args(["--window", "2", "--json", "-"])
+            .args(["--window", "2", "--timeout", "10s", "--json", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -255,7 +255,7 @@ fn a_capture_is_replayed_at_the_rate_of_the_trial_and_in_its_order() {
         (0..200).map(|i| format!("010-000-000-{:03}.dns64perf.test", i % 100)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     capture(&dir.path().join("c.pcap"), &names);
-    let workload = "[workload]\nnamespace = \"10.0.0.0/24\"\nreplay = \"c.pcap\"\n[load]\nrates = [\"200\", \"1k\"]\nduration = \"1s\"";
+    let workload = "[workload]\nnamespace = \"10.0.0.0/24\"\nreplay = \"c.pcap\"\n[load]\nrates = [\"200\", \"1k\"]\nduration = \"1s\"\ntimeout = \"5s\"";
     files(dir.path(), &experiment("authoritative", "load", &["authdns"], workload), "");
     if let Some(record) = run(dir.path()) {
         let trials = record["results"][0]["trials"].as_array().expect("trials");

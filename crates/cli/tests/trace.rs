@@ -131,8 +131,8 @@ fn a_capture_is_replayed() {
         }
         types
     });
-    let args = ["load", &server, "--replay", file, "--speed", "0.5x", "--json", "-"];
-    let (_, out, err) = dnsdyno(&args);
+    let args = ["load", &server, "--replay", file, "--speed", "0.5x", "--timeout", "10s"];
+    let (_, out, err) = dnsdyno(&[&args[..], &["--json", "-"]].concat());
     let trial: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     let types = asked.join().expect("it ends");
     assert_eq!((types[1], types[28]), (75, 25));
@@ -172,7 +172,8 @@ fn a_cut_capture_is_replayed_up_to_there() {
         }
     });
     let file = path.to_str().expect("UTF-8");
-    let (code, out, err) = dnsdyno(&["load", &server, "--replay", file, "--json", "-"]);
+    let args = ["load", &server, "--replay", file, "--timeout", "10s", "--json", "-"];
+    let (code, out, err) = dnsdyno(&args);
     let trial: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     asked.join().expect("it ends");
     assert_eq!((code, &trial["sent"], &trial["valid"]), (1, &99.into(), &99.into()), "{err}");
