@@ -1,6 +1,8 @@
 //! The recipe for CI systems (`docs/examples/regression`): a server that takes longer fails, the same one does not.
 
-use std::net::UdpSocket;
+#[path = "kit/host.rs"]
+mod host;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,9 +39,7 @@ fn regression(port: u16, old: u32, new: u32) -> (Option<i32>, String, tempfile::
 
 #[test]
 fn the_recipe_fails_on_a_regression_and_on_nothing_else() {
-    let free = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").expect("a port"));
-    let ports = free.each_ref().map(|socket| socket.local_addr().expect("bound").port());
-    drop(free);
+    let ports = [0, 1].map(|_| host::free_port());
     // Both at the same time: the AuthDNSs wait most of it.
     std::thread::scope(|scope| {
         scope.spawn(|| fails_on_a_regression(ports[0]));
