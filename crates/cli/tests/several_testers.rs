@@ -69,7 +69,8 @@ fn three_testers_start_together_and_are_one() {
     assert_eq!(trial.latency_us, record::Times::from(&latency));
     let merged = trial.merged.as_ref().expect("its parts");
     assert!(merged.parts.iter().all(|part| part.sent == 1_000), "{merged:?}");
-    assert!(merged.start_spread_us < 1e6, "{merged:?}");
+    // One that stood still when it was to start makes the trial void.
+    assert!(merged.start_spread_us < 1e6 || trial.void.is_void(), "{merged:?}");
     assert!(parts.iter().all(|part| part.conditions.agreed_start.is_some()));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("part 2/3") && text.contains("starts  "), "{text}");
