@@ -39,7 +39,7 @@ impl AuthDns {
 
     fn spawn(dir: tempfile::TempDir, args: &[&str]) -> Self {
         let mut child = Command::new(cargo_bin("dnsdyno"))
-            .args(["auth", "--listen", "127.0.0.1:0", "--duration", "120s"])
+            .args(["auth", "--listen", "127.0.0.1:0", "--duration", "10m"])
             .args(args)
             .stdout(Stdio::piped())
             .spawn()
