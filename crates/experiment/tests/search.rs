@@ -350,6 +350,18 @@ fn one_stall_does_not_cap_the_search() {
 }
 
 #[test]
+fn rates_that_failed_above_a_stall_are_not_searched_again() {
+    let mut stalled = false;
+    let found = run(&search(), move |rate| {
+        if rate == 25_000.0 && !std::mem::replace(&mut stalled, true) {
+            return Fate::Fail(Limiter::Dut);
+        }
+        below(26_000.0)(rate)
+    });
+    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000- 25000- 22500+ 23750+ 24375+ 25000+ 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed");
+}
+
+#[test]
 fn a_tester_that_was_disturbed_for_a_while_does_not_cap_the_search() {
     // The Tester can do 33,000. Something else disturbs the first trials near its end.
     let coarse = Search { resolution: 0.1, retry_at_end: true, ..search() };

@@ -63,7 +63,7 @@ pub(super) fn run(
             }
             Verdict::Failed(limiter) => {
                 missed.count(rate);
-                bracket.failed = Some((rate, limiter));
+                bracket.fail(rate, limiter);
             }
             Verdict::Void(limiter) => {
                 missed.count(rate);
@@ -73,9 +73,10 @@ pub(super) fn run(
         rate = match (next_rate(search, &bracket, min, max), bracket.end()) {
             (Some(next), _) => next,
             (None, Some(end)) if mended < MOST_MENDED => {
-                let is_void = bracket.failed.is_none_or(|(failed, _)| failed > end);
+                let is_void = bracket.failed().is_none_or(|(failed, _)| failed > end);
                 let enough = match is_void {
-                    true if search.retry_at_end => 1 + search.void_retries,
+                    // A rate below one that was reached has had its retries.
+                    true if search.retry_at_end && !trials.reached(end) => 1 + search.void_retries,
                     false if bracket.passed.is_some() => FAILURES,
                     _ => 1,
                 };
@@ -107,7 +108,7 @@ impl Missed {
 
 /// Returns the next rate to try; `None` if the bracket is narrow enough.
 fn next_rate(search: &Search, bracket: &Bracket, min: f64, max: f64) -> Option<f64> {
-    let failed = bracket.failed.map(|(rate, _)| rate);
+    let failed = bracket.failed().map(|(rate, _)| rate);
     let void = bracket.void().map(|(rate, _)| rate);
     match (bracket.passed, failed, void) {
         // The Tester has reached a higher rate, so that something disturbed it here: lower rates are no answer to that.

@@ -8,8 +8,8 @@ use record::Capacity;
 pub(super) struct Bracket {
     /// Highest passing rate.
     pub(super) passed: Option<f64>,
-    /// Lowest failing rate above it, and its limiter.
-    pub(super) failed: Option<(f64, Limiter)>,
+    /// Failing rates above it, falling, and their limiters: when the lowest passes after all, the others still failed.
+    pub(super) failures: Vec<(f64, Limiter)>,
     /// Rates above it at which the Tester stayed void, falling, and their limiters.
     pub(super) voids: Vec<(f64, Limiter)>,
 }
@@ -17,11 +17,22 @@ pub(super) struct Bracket {
 impl Bracket {
     /// Adds a rate that passed; returns whether it had not passed before. A rate that was void up to here was disturbed.
     pub(super) fn pass(&mut self, rate: f64) -> bool {
-        let (failed, voids) = (self.failed, self.voids.len());
+        let missed = self.failures.len() + self.voids.len();
         self.passed = Some(rate);
-        self.failed = failed.filter(|(failed, _)| *failed > rate);
+        self.failures.retain(|(failed, _)| *failed > rate);
         self.voids.retain(|(void, _)| *void > rate);
-        self.failed != failed || self.voids.len() != voids
+        self.failures.len() + self.voids.len() != missed
+    }
+
+    /// Adds a rate that failed; none that is lower did.
+    pub(super) fn fail(&mut self, rate: f64, limiter: Limiter) {
+        self.failures.retain(|(failed, _)| *failed > rate);
+        self.failures.push((rate, limiter));
+    }
+
+    /// Returns the lowest failing rate, and its limiter.
+    pub(super) fn failed(&self) -> Option<(f64, Limiter)> {
+        self.failures.last().copied()
     }
 
     /// Adds a rate at which the Tester stayed void; none that is lower was.
@@ -37,13 +48,13 @@ impl Bracket {
 
     /// Returns the upper end: the lowest rate that failed, or at which the Tester stayed void.
     pub(super) fn end(&self) -> Option<f64> {
-        let ends = self.failed.into_iter().chain(self.void());
+        let ends = self.failed().into_iter().chain(self.void());
         ends.map(|(rate, _)| rate).reduce(f64::min)
     }
 
     /// Converts the bracket to a capacity for the record; `min` is the lowest rate of the search.
     pub(super) fn verdict(&self, min: f64) -> Capacity {
-        let failed_qps = self.failed.map(|(rate, _)| rate);
+        let failed_qps = self.failed().map(|(rate, _)| rate);
         let capacity = |at_least, limiter, verdict| Capacity {
             qps: self.passed,
             failed_qps,
@@ -52,7 +63,7 @@ impl Bracket {
             verdict,
             also: Vec::new(),
         };
-        match (self.passed, self.failed, self.void()) {
+        match (self.passed, self.failed(), self.void()) {
             (Some(passed), failed, Some((void, limiter)))
                 if failed.is_none_or(|(rate, _)| rate > void) =>
             {

@@ -96,7 +96,11 @@ fn capacity(
     let first = results[0];
     let bracket = Bracket {
         passed: first.lower,
-        failed: first.upper.map(|rate| (rate, limiter_at(trials, rate, goals[0]))),
+        failures: first
+            .upper
+            .map(|rate| (rate, limiter_at(trials, rate, goals[0])))
+            .into_iter()
+            .collect(),
         voids: void.into_iter().collect(),
     };
     Capacity { also, ..bracket.verdict(trials.search.min.get()) }
