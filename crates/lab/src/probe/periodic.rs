@@ -25,14 +25,18 @@ pub(super) struct Periodic<T> {
 }
 
 impl<T: Counters> Periodic<T> {
-    /// Starts the thread on the cores `on`; `begin` makes the counters there.
+    /// Starts the thread on the cores `on`, and waits until `begin` has made the counters there: what happens from now on is in
+    /// them, however long the thread waits for its core.
     pub(super) fn start(on: &CpuList, begin: impl FnOnce() -> T + Send + 'static) -> Self {
         let (stop, stopped) = channel();
+        let (begun, has_begun) = channel();
         let on = on.clone();
         let thread = std::thread::spawn(move || {
             // If binding is refused, the thread stays unbound.
             let _ = sys::pin_to_cpus(on.cpus());
             let mut counters = begin();
+            // Nobody waits any more if the caller's thread has ended.
+            let _ = begun.send(());
             // Until the sender is dropped.
             while stopped.recv_timeout(counters.pause()) == Err(RecvTimeoutError::Timeout) {
                 counters.look();
@@ -40,6 +44,8 @@ impl<T: Counters> Periodic<T> {
             counters.look();
             counters
         });
+        // An error is the end of the thread, which `stop` tells.
+        let _ = has_begun.recv();
         Periodic { stop, thread }
     }
 
