@@ -90,9 +90,16 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
     let connecting = f64::from(settings.tester.clients.unwrap_or(0)) / CONNECTIONS;
     let trial = |duration: Nanos| seconds(duration) + TRIAL + connecting;
     let measuring = match settings.method {
-        Method::Search | Method::Clients => settings
-            .search()
-            .map_or(0.0, |s| expected_trials(&s) * (seconds(s.duration) * EARLY + TRIAL)),
+        Method::Search | Method::Clients => settings.search().map_or(0.0, |s| {
+            let (first, repeats) = (expected_trials(&s), f64::from(settings.repeats));
+            let (trials, share) = match settings.method {
+                Method::Clients => {
+                    ((first + (repeats - 1.0) * NEAR_TRIALS) / repeats, EARLY_CLIENTS)
+                }
+                _ => (first, EARLY),
+            };
+            trials * (seconds(s.duration) * share + TRIAL)
+        }),
         // 256 queries at some thousand a second and lane.
         Method::Lockstep => {
             let s = &settings.lockstep;
@@ -135,8 +142,13 @@ fn span(seconds: f64) -> Nanos {
     Nanos((seconds * 1e9) as u64)
 }
 
-/// Mean share of its duration that a trial lasts: failing trials end early.
+/// Mean share of its duration that a trial lasts: failing trials end early, those over clients with the first hundredth of the
+/// queries that are too slow.
 const EARLY: f64 = 0.75;
+const EARLY_CLIENTS: f64 = 0.5;
+
+/// Trials of a search that begins near what earlier ones found.
+const NEAR_TRIALS: f64 = 5.0;
 
 /// Number of queries of a comparison whose file was not read, and share of them that are asked again.
 const QUERIES: u64 = 100_000;

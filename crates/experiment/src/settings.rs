@@ -185,6 +185,9 @@ pub struct SearchSettings {
     /// First rate.
     #[serde(deserialize_with = "text")]
     pub start: Qps,
+    /// Whether the first rate is what earlier repeats found.
+    #[serde(skip)]
+    pub near: bool,
     /// Lowest rate.
     #[serde(deserialize_with = "text", default = "default_min")]
     pub min: Qps,
@@ -516,6 +519,7 @@ impl Settings {
             rule: s.rule().unwrap_or(Rule::Rfc8219),
             goal: s.goal.clone(),
             start: s.start,
+            near: s.near,
             min: s.min,
             max: s.max,
             resolution: s.resolution,

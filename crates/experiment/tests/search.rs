@@ -76,6 +76,7 @@ fn search() -> Search {
         duration: Nanos::from_secs(1),
         timeout: Nanos::from_secs(1),
         void_retries: 2,
+        near: false,
         retry_at_end: false,
         client_names: None,
         pacing: OpenPacing::Constant,
@@ -359,6 +360,15 @@ fn rates_that_failed_above_a_stall_are_not_searched_again() {
         below(26_000.0)(rate)
     });
     insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000- 25000- 22500+ 23750+ 24375+ 25000+ 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed");
+}
+
+#[test]
+fn a_search_near_what_was_found_takes_short_steps() {
+    let near = |start: f64| Search { start: qps(start), near: true, ..search() };
+    insta::assert_snapshot!(run(&near(25_000.0), below(26_000.0)), @"25000+ 30000- 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed");
+    insta::assert_snapshot!(run(&near(30_000.0), below(26_000.0)), @"30000- 25000+ 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed");
+    // What was found is far away now.
+    insta::assert_snapshot!(run(&near(5_000.0), below(26_000.0)), @"5000+ 6000+ 7200+ 14400+ 28800- 21600+ 25200+ 27000- 26100- 26100- => 25200 qps, limited by dut; 26100 qps failed");
 }
 
 #[test]

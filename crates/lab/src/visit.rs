@@ -208,7 +208,8 @@ impl Session<'_> {
         // The cell without its trials, for the events.
         let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
         let trials = &mut cell.record.trials;
-        let settings = &settings.within(cell.record.certificate.as_ref());
+        let settings =
+            &settings.within(cell.record.certificate.as_ref()).near(&cell.record.capacities);
         let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
             trials.push(trial.clone());
             if known > 0 {

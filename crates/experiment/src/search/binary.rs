@@ -3,6 +3,7 @@
 //! ```text
 //! start passes: double until a rate fails      start fails: halve until a rate passes
 //!        └────────────── passed < capacity < failed ──────────────┘
+//!        (near what earlier repeats found the first steps are a fifth)
 //!                 bisect until failed - passed <= resolution, and towards a rate at which the Tester stayed void likewise
 //!                 try the failing end once more: it may have failed by a stall; with `retry_at_end` a void end as often as else
 //!                 every void rate
@@ -16,6 +17,11 @@ use super::spec::Search;
 use super::trials::Trials;
 use crate::bench::BenchError;
 
+/// Steps up and down from a rate about which nothing is known, and the first ones from one that earlier repeats found, as factors.
+const FAR: f64 = 2.0;
+const NEAR: f64 = 1.2;
+/// Number of short steps.
+const NEAR_STEPS: u32 = 2;
 /// Number of times that the failing end fails.
 const FAILURES: u32 = 2;
 /// Number of upper ends that passed when tried again, after which no further one is tried again.
@@ -51,11 +57,12 @@ pub(super) fn run(
     decide: &mut Decide<'_>,
 ) -> Result<Capacity, BenchError> {
     let search = trials.search;
-    let (min, max) = search.range();
+    let (min, _) = search.range();
     let mut bracket = Bracket::default();
     // How often an upper end passed when tried again.
     let (mut missed, mut mended) = (Missed::default(), 0);
     let mut rate = search.start_of(trials.repeat);
+    let mut decided = 0;
     while !trials.are_too_many() {
         match decide(trials, rate)? {
             Verdict::Passed => {
@@ -70,7 +77,9 @@ pub(super) fn run(
                 bracket.add_void(rate, limiter);
             }
         }
-        rate = match (next_rate(search, &bracket, min, max), bracket.end()) {
+        decided += 1;
+        let step = if search.near && decided <= NEAR_STEPS { NEAR } else { FAR };
+        rate = match (next_rate(search, &bracket, step), bracket.end()) {
             (Some(next), _) => next,
             (None, Some(end)) if mended < MOST_MENDED => {
                 let is_void = bracket.failed().is_none_or(|(failed, _)| failed > end);
@@ -106,8 +115,10 @@ impl Missed {
     }
 }
 
-/// Returns the next rate to try; `None` if the bracket is narrow enough.
-fn next_rate(search: &Search, bracket: &Bracket, min: f64, max: f64) -> Option<f64> {
+/// Returns the next rate to try, by a factor `step` where the bracket is open; `None` if it is narrow enough.
+fn next_rate(search: &Search, bracket: &Bracket, step: f64) -> Option<f64> {
+    let (min, max) = search.range();
+    let up = |passed: f64| (passed * step).round().min(max);
     let failed = bracket.failed().map(|(rate, _)| rate);
     let void = bracket.void().map(|(rate, _)| rate);
     match (bracket.passed, failed, void) {
@@ -115,15 +126,15 @@ fn next_rate(search: &Search, bracket: &Bracket, min: f64, max: f64) -> Option<f
         (Some(_), Some(failed), Some(void)) if failed > void => None,
         // A void rate says nothing about lower ones, of which some may fail by the server.
         (Some(passed), None, Some(void)) => {
-            let doubled = (passed * 2.0).min(max);
-            if doubled < void { Some(doubled) } else { between(passed, void, search.resolution) }
+            let above = up(passed);
+            if above < void { Some(above) } else { between(passed, void, search.resolution) }
         }
         (Some(passed), Some(failed), _) => between(passed, failed, search.resolution),
-        (Some(passed), None, _) => (passed < max).then(|| (passed * 2.0).min(max)),
+        (Some(passed), None, _) => (passed < max).then(|| up(passed)),
         // No rate has passed yet: lower rates may pass, and then bound the capacity from below.
         (None, failed, void) => {
             let lowest = failed.into_iter().chain(void).reduce(f64::min)?;
-            (lowest > min).then(|| (lowest / 2.0).round().max(min))
+            (lowest > min).then(|| (lowest / step).round().max(min))
         }
     }
 }

@@ -21,6 +21,8 @@ pub struct Search {
     pub goal: Goal,
     /// First rate tried; repeats begin up to a quarter above or below it.
     pub start: Qps,
+    /// Whether `start` is what earlier repeats found: the first steps from it are short then.
+    pub near: bool,
     /// Lowest rate tried.
     pub min: Qps,
     /// Highest rate tried.
@@ -58,6 +60,7 @@ impl Search {
         } else {
             Rng::part(START_SEED, u64::from(repeat)).below(2_001) as f64 / 1_000.0 - 1.0
         };
-        (self.start.get() * 1.25_f64.powf(dither)).round().clamp(min, max)
+        let spread: f64 = if self.near { 1.05 } else { 1.25 };
+        (self.start.get() * spread.powf(dither)).round().clamp(min, max)
     }
 }

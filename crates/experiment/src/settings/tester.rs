@@ -1,7 +1,8 @@
 //! What the Tester can do: the rates that it is certified for, and the trials that its programs in the kernel carry (docs/kernel.md).
 
+use measure::stats::median;
 use measure::{Path, Qps, Transport};
-use record::Certificate;
+use record::{Capacity, Certificate};
 
 use super::{Method, Settings};
 
@@ -21,6 +22,17 @@ impl Settings {
                 if search.start.get() > certified.get() { certified } else { search.start };
         }
         settings
+    }
+
+    /// Returns these settings with a search over clients that begins near what earlier repeats found.
+    pub fn near(mut self, found: &[Capacity]) -> Settings {
+        let found: Vec<f64> = found.iter().filter_map(|capacity| capacity.qps).collect();
+        if let (Method::Clients, Some(search), Some(start)) =
+            (self.method, &mut self.search, median(&found).and_then(Qps::new))
+        {
+            (search.start, search.near) = (start, true);
+        }
+        self
     }
 
     /// Returns why the engine `kernel` cannot carry the trials, as the key and the reason; `None` if it can.

@@ -127,6 +127,7 @@ fn search(trial: Nanos, timeout: Nanos, resolution: f64, max: f64) -> Search {
         duration: trial,
         timeout,
         void_retries: RETRIES,
+        near: false,
         retry_at_end: false,
         client_names: None,
         pacing: OpenPacing::Constant,

@@ -283,6 +283,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         duration,
         timeout,
         void_retries: 2,
+        near: false,
         retry_at_end: false,
         client_names: None,
         pacing: args.pacing,
