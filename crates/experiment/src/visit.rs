@@ -3,6 +3,7 @@
 //! [`Replay`] resumes a visit that was interrupted: it returns the stored trials to the method in their order, and
 //! only then runs new ones. A method decides by its trials alone, so that it reaches the same state.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use measure::pacing::EXPERIMENT;
@@ -363,12 +364,15 @@ fn add_figures(to: &mut BTreeMap<String, Figure>, figures: Figures) {
 pub struct Replay<'a> {
     bench: &'a mut dyn Bench,
     kept: VecDeque<TrialRecord>,
+    /// Set when stored trials do not fit, and are dropped.
+    dropped: &'a Cell<bool>,
 }
 
 impl<'a> Replay<'a> {
-    /// Replays `kept`, the trials of one repeat in their order, and continues with `bench`.
-    pub fn new(bench: &'a mut dyn Bench, kept: Vec<TrialRecord>) -> Self {
-        Replay { bench, kept: kept.into() }
+    /// Replays `kept`, the trials of one repeat in their order, and continues with `bench`. Sets `dropped` when the method asks for
+    /// another trial than was kept, and the rest of them is dropped.
+    pub fn new(bench: &'a mut dyn Bench, kept: Vec<TrialRecord>, dropped: &'a Cell<bool>) -> Self {
+        Replay { bench, kept: kept.into(), dropped }
     }
 }
 
@@ -377,10 +381,11 @@ impl Bench for Replay<'_> {
         let rate = spec.pacing.peak_rate();
         match self.kept.pop_front() {
             Some(kept) if rate.is_none_or(|rate| rate.get() == kept.rate_qps) => Ok(kept.trial),
-            // The rate differs from the stored one: the method has changed, so that the remaining stored trials do
-            // not fit.
-            _ => {
+            None => self.bench.trial(spec),
+            // The method has changed, or begins near what another repeat found meanwhile.
+            Some(_) => {
                 self.kept.clear();
+                self.dropped.set(true);
                 self.bench.trial(spec)
             }
         }

@@ -2,6 +2,7 @@
 
 mod scripted;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use experiment::{
@@ -359,7 +360,31 @@ fn rates_that_failed_above_a_stall_are_not_searched_again() {
         }
         below(26_000.0)(rate)
     });
-    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000- 25000- 22500+ 23750+ 24375+ 25000+ 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed");
+    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000- 25000- 22500+ 23750+ 24375+ 25000+ 30000- 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed");
+}
+
+#[test]
+fn a_stall_over_several_rates_does_not_cap_the_search() {
+    let mut stalled = 4;
+    let found = run(&search(), move |rate| {
+        if stalled > 0 {
+            stalled -= 1;
+            return Fate::Fail(Limiter::Dut);
+        }
+        below(50_000.0)(rate)
+    });
+    insta::assert_snapshot!(found, @"10000- 5000- 2500- 1250- 1000+ 1125+ 1188+ 1219+ 1250+ 2500+ 5000+ 10000+ 20000+ 40000+ 80000- 60000- 50000+ 55000- 52500- 52500- => 50000 qps, limited by dut; 52500 qps failed");
+}
+
+#[test]
+fn a_void_rate_below_one_that_was_reached_has_its_retries_once() {
+    let at_end = Search { retry_at_end: true, ..search() };
+    let found = run(&at_end, |rate| match rate {
+        40_000.0 => Fate::Fail(Limiter::Dut),
+        30_000.0.. => Fate::Void,
+        _ => Fate::Pass,
+    });
+    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000? 30000? 30000? 30000? 30000? 30000? 30000? => at least 20000 qps; Tester-limited at 30000 qps (tester-cpu)");
 }
 
 #[test]
@@ -515,13 +540,23 @@ search = { goal = "zero-loss", start = "10k", max = "1M", resolution = 0.05, dur
     for cut in 0..=whole.len() {
         let mut second = bench(Vec::new());
         let mut seen = Vec::new();
-        let mut replay = Replay::new(&mut second, whole[..cut].to_vec());
+        let dropped = Cell::new(false);
+        let mut replay = Replay::new(&mut second, whole[..cut].to_vec(), &dropped);
         let again = visit(settings, &mut replay, &mut names(), 1, &mut |t| seen.push(t.clone()));
         assert_eq!(again.expect("the bench does not fail"), found);
         assert_eq!(seen, whole);
         assert_eq!(second.ranges.len(), whole.len() - cut, "only what is left is run");
         assert!(second.ranges.iter().all(|r| first.ranges.contains(r)), "and with the same names");
+        assert!(!dropped.get(), "all that was kept fits");
     }
+    // A trial that another method ran does not fit, and what follows it neither.
+    let (mut second, dropped) = (bench(Vec::new()), Cell::new(false));
+    let mut kept = whole.clone();
+    kept[1].rate_qps += 1.0;
+    let mut replay = Replay::new(&mut second, kept, &dropped);
+    let again = visit(settings, &mut replay, &mut names(), 1, &mut |_| ());
+    assert_eq!(again.expect("the bench does not fail"), found);
+    assert!(dropped.get() && second.ranges.len() == whole.len() - 1);
     let mut cell = CellRecord::new("a", Default::default(), "search");
     add_visit(&mut cell, settings, found, &CIRCUMSTANCES);
     assert_eq!((cell.repeats, cell.capacities.len()), (1, 1));

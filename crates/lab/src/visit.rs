@@ -204,13 +204,21 @@ impl Session<'_> {
             })?;
         }
         let mut known = kept.len();
-        let mut replay = Replay::new(bench, kept);
+        let dropped = std::cell::Cell::new(false);
+        let mut replay = Replay::new(bench, kept, &dropped);
         // The cell without its trials, for the events.
         let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
         let trials = &mut cell.record.trials;
         let settings =
             &settings.within(cell.record.certificate.as_ref()).near(&cell.record.capacities);
         let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
+            if dropped.take() {
+                // Of what is kept of this repeat, only the trials that fitted stay.
+                known = 0;
+                notify(Event::Forgotten(&name, v.repeat));
+                let fitted = trials.iter().filter(|trial| trial.repeat == v.repeat);
+                fitted.for_each(|trial| notify(Event::Trial(&name, trial)));
+            }
             trials.push(trial.clone());
             if known > 0 {
                 known -= 1;

@@ -5,8 +5,9 @@
 //!        └────────────── passed < capacity < failed ──────────────┘
 //!        (near what earlier repeats found the first steps are a fifth)
 //!                 bisect until failed - passed <= resolution, and towards a rate at which the Tester stayed void likewise
-//!                 try the failing end once more: it may have failed by a stall; with `retry_at_end` a void end as often as else
-//!                 every void rate
+//!                 try the failing end once more: it may have failed by a stall, as may the failing rates above it, which
+//!                 are tried next if it passes; with `retry_at_end` a void end that was not reached as often as else every
+//!                 void rate
 //! ```
 
 use measure::Limiter;
@@ -57,16 +58,27 @@ pub(super) fn run(
     decide: &mut Decide<'_>,
 ) -> Result<Capacity, BenchError> {
     let search = trials.search;
-    let (min, _) = search.range();
+    let (min, max) = search.range();
     let mut bracket = Bracket::default();
     // How often an upper end passed when tried again.
-    let (mut missed, mut mended) = (Missed::default(), 0);
+    let (mut missed, mut mended, mut in_stall) = (Missed::default(), 0, false);
     let mut rate = search.start_of(trials.repeat);
     let mut decided = 0;
     while !trials.are_too_many() {
-        match decide(trials, rate)? {
+        let verdict = decide(trials, rate)?;
+        decided += 1;
+        let step = if search.near && decided <= NEAR_STEPS { NEAR } else { FAR };
+        let before = std::mem::take(&mut in_stall);
+        match verdict {
             Verdict::Passed => {
-                mended += u32::from(bracket.pass(rate));
+                if bracket.pass(rate) {
+                    // A stall may have failed higher rates too: the next of them is tried at once, if it is not far.
+                    mended += u32::from(!before);
+                    if let Some((failed, _)) = bracket.failed() {
+                        (rate, in_stall) = (failed.min(up(rate, step, max)), true);
+                        continue;
+                    }
+                }
             }
             Verdict::Failed(limiter) => {
                 missed.count(rate);
@@ -77,8 +89,6 @@ pub(super) fn run(
                 bracket.add_void(rate, limiter);
             }
         }
-        decided += 1;
-        let step = if search.near && decided <= NEAR_STEPS { NEAR } else { FAR };
         rate = match (next_rate(search, &bracket, step), bracket.end()) {
             (Some(next), _) => next,
             (None, Some(end)) if mended < MOST_MENDED => {
@@ -115,10 +125,14 @@ impl Missed {
     }
 }
 
+/// Returns the rate a step above one that passed, `max` at the most.
+fn up(passed: f64, step: f64, max: f64) -> f64 {
+    (passed * step).round().max(passed + 1.0).min(max)
+}
+
 /// Returns the next rate to try, by a factor `step` where the bracket is open; `None` if it is narrow enough.
 fn next_rate(search: &Search, bracket: &Bracket, step: f64) -> Option<f64> {
     let (min, max) = search.range();
-    let up = |passed: f64| (passed * step).round().min(max);
     let failed = bracket.failed().map(|(rate, _)| rate);
     let void = bracket.void().map(|(rate, _)| rate);
     match (bracket.passed, failed, void) {
@@ -126,11 +140,11 @@ fn next_rate(search: &Search, bracket: &Bracket, step: f64) -> Option<f64> {
         (Some(_), Some(failed), Some(void)) if failed > void => None,
         // A void rate says nothing about lower ones, of which some may fail by the server.
         (Some(passed), None, Some(void)) => {
-            let above = up(passed);
+            let above = up(passed, step, max);
             if above < void { Some(above) } else { between(passed, void, search.resolution) }
         }
         (Some(passed), Some(failed), _) => between(passed, failed, search.resolution),
-        (Some(passed), None, _) => (passed < max).then(|| up(passed)),
+        (Some(passed), None, _) => (passed < max).then(|| up(passed, step, max)),
         // No rate has passed yet: lower rates may pass, and then bound the capacity from below.
         (None, failed, void) => {
             let lowest = failed.into_iter().chain(void).reduce(f64::min)?;

@@ -19,9 +19,9 @@ pub struct Search {
     pub rule: Rule,
     /// Goal of a trial.
     pub goal: Goal,
-    /// First rate tried; repeats begin up to a quarter above or below it.
+    /// First rate tried; repeats begin up to a quarter above or below it, and with `near` up to 5 %.
     pub start: Qps,
-    /// Whether `start` is what earlier repeats found: the first steps from it are short then.
+    /// Whether `start` is what earlier repeats found: the first steps from it are a fifth then.
     pub near: bool,
     /// Lowest rate tried.
     pub min: Qps,
