@@ -99,8 +99,9 @@ impl Upstreams {
             let pool = self.pools.get(server.pool);
             let retired = !pool.is_some_and(|pool| pool.servers.contains(&server.address));
             if std::mem::replace(&mut server.retired, retired) && !retired {
-                // Nobody has probed it meanwhile.
+                // Nobody has queried or probed it meanwhile.
                 (server.dead, server.suspected, server.timeouts) = (false, None, 0);
+                server.share = ALL;
             }
         }
         for (number, pool) in self.pools.iter().enumerate() {
@@ -437,6 +438,7 @@ mod tests {
             let upstream = UpstreamConfig { servers, ..up.config.clone() };
             up.reload(&Config { upstream, ..Config::default() });
         }
+        assert_eq!(up.servers[0].share, ALL);
         assert!(!up.timed_out(0, false, Nanos::from_secs(9)), "one timeout makes no server dead");
     }
 

@@ -134,7 +134,7 @@ impl Upstreams {
     pub(crate) fn socket_changed(&mut self, change: SocketChange, socket: SocketId) {
         for server in &mut self.servers {
             server.sockets.retain(|&other| other != socket);
-            // It may be used again, and then has no socket to draw from unless the current one exists.
+            // `current` stays an index of `sockets`: the server may come back.
             server.current = server.current.min(server.sockets.len().saturating_sub(1));
         }
         let server = &mut self.servers[usize::from(change.server)];
@@ -254,7 +254,7 @@ pub(super) mod tests {
             let upstream = UpstreamConfig { servers, source_ports, ..up.config.clone() };
             up.reload(&Config { upstream, ..Config::default() });
         };
-        // The last one of its sockets is the current one, and goes to the other server.
+        // The first four go to the other server, so that the index 7 is past the end.
         up.servers[0].current = 7;
         reload(&mut up, "192.0.2.2:53", 4);
         open(&mut up, &mut rng, &mut 100);
