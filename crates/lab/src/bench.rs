@@ -374,9 +374,9 @@ impl<'a> LabBench<'a> {
             command,
             environment: Vec::new(),
         };
+        let ledger = Ledger::start(&watched, account.clone(), self.testbed.cpus(Host::Tester));
         let mut tester = Process::start_with(&launch, input).map_err(BenchError::failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
-        let ledger = Ledger::start(&watched, account.clone(), self.testbed.cpus(Host::Tester));
         self.watch(&mut tester, &mut reader, limit)?;
         // The process has ended but was not waited for yet: its counters are still in `/proc`.
         watched.push((Host::Tester, tester.pid()));

@@ -35,7 +35,7 @@ impl<T: Counters> Periodic<T> {
             // If binding is refused, the thread stays unbound.
             let _ = sys::pin_to_cpus(on.cpus());
             let mut counters = begin();
-            // Nobody waits any more if the caller's thread has ended.
+            // The caller waits for this.
             let _ = begun.send(());
             // Until the sender is dropped.
             while stopped.recv_timeout(counters.pause()) == Err(RecvTimeoutError::Timeout) {
