@@ -22,8 +22,9 @@ use tokio::sync::Semaphore;
 
 /// Highest number of connections at a time; further ones wait.
 const CONNECTIONS: usize = 16;
-/// Longest time for a request to arrive.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time for a request to arrive, and for a connection with its one response.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +71,13 @@ pub fn serve(
                     let response = respond(request.method(), request.uri().path(), &*page);
                     async move { Ok::<_, Infallible>(response) }
                 });
-                // The end of a connection, for any reason, affects no other connection.
-                let _ = hyper::server::conn::http1::Builder::new()
+                let served = hyper::server::conn::http1::Builder::new()
                     .timer(TokioTimer::new())
                     .header_read_timeout(REQUEST_TIMEOUT)
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await;
+                    .keep_alive(false)
+                    .serve_connection(TokioIo::new(stream), service);
+                // The end of a connection, for any reason, affects no other connection.
+                let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
                 drop(place);
             });
         }
@@ -145,12 +147,12 @@ pub fn inherit(fd: RawFd) -> io::Result<TcpListener> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::net::{SocketAddr, TcpStream};
 
     use super::*;
 
-    #[test]
-    fn pages_are_served_until_the_end() {
+    /// Serves two pages while `use_them` runs with the address of the listener.
+    fn while_served(use_them: impl FnOnce(SocketAddr)) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
         let address = listener.local_addr().expect("an address");
         // As over exec.
@@ -166,22 +168,50 @@ mod tests {
                 let _ = ended.await;
             })
         });
-        for (request, status, text) in [
-            ("GET /metrics", "200", "up 1\n"),
-            ("GET /health", "503", "ill\n"),
-            ("GET /", "404", "see /metrics\n"),
-            ("POST /metrics", "405", "GET only\n"),
-        ] {
-            let mut stream = TcpStream::connect(address).expect("connects");
-            let text_of = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-            stream.write_all(text_of.as_bytes()).expect("sends");
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).expect("answers");
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {answer}");
-            assert!(answer.ends_with(text), "{request}: {answer}");
-        }
+        use_them(address);
         end.send(()).expect("it waits for it");
         server.join().expect("no panic").expect("ends well");
+    }
+
+    /// Sends a request; returns the connection.
+    fn send(address: SocketAddr, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).expect("connects");
+        let text = format!("{request} HTTP/1.1\r\nhost: x\r\n\r\n");
+        stream.write_all(text.as_bytes()).expect("sends");
+        stream
+    }
+
+    fn answer(mut stream: TcpStream) -> String {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answers, and closes");
+        answer
+    }
+
+    #[test]
+    fn pages_are_served_until_the_end() {
+        while_served(|address| {
+            for (request, status, text) in [
+                ("GET /metrics", "200", "up 1\n"),
+                ("GET /health", "503", "ill\n"),
+                ("GET /", "404", "see /metrics\n"),
+                ("POST /metrics", "405", "GET only\n"),
+            ] {
+                let answer = answer(send(address, request));
+                assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {answer}");
+                assert!(answer.ends_with(text), "{request}: {answer}");
+            }
+        });
+    }
+
+    #[test]
+    fn connections_beyond_the_limit_wait_for_a_place() {
+        while_served(|address| {
+            let connect = |_| TcpStream::connect(address).expect("connects");
+            let idle: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
+            let waiting = send(address, "GET /metrics");
+            drop(idle);
+            assert!(answer(waiting).starts_with("HTTP/1.1 200"));
+        });
     }
 
     #[test]
