@@ -253,7 +253,7 @@ mod tests {
             nobody,
             server(|reply| reply[3] = 3),
         ];
-        let mut askers = Askers::new(&over_udp(&servers), Duration::from_secs(4), 1);
+        let mut askers = Askers::new(&over_udp(&servers), Duration::from_secs(2), 1);
         let came = askers.ask(QUERY);
         assert!(
             matches!(&came[0], Raw::Message { bytes, tcp: false } if bytes[3] == 0),
@@ -290,10 +290,10 @@ mod tests {
 
     #[test]
     fn a_reply_after_the_timeout_is_none_however_long_another_server_takes() {
-        let timeout = Duration::from_secs(5);
+        let timeout = Duration::from_millis(2_500);
         // The first answers over UDP before the timeout, and over TCP after the second has answered too late.
         let first = server(|reply| {
-            std::thread::sleep(Duration::from_secs(3));
+            std::thread::sleep(Duration::from_millis(1_500));
             reply[2] |= 2;
         });
         let listener = TcpListener::bind(first).expect("binds");
@@ -303,7 +303,7 @@ mod tests {
             let mut buffer = [0; 512];
             let (len, client) = second.recv_from(&mut buffer).expect("a query");
             let (mut stream, _) = listener.accept().expect("a connection");
-            std::thread::sleep(Duration::from_secs(3));
+            std::thread::sleep(Duration::from_millis(1_500));
             buffer[2] |= 0x80;
             second.send_to(&buffer[..len], client).expect("sent");
             let mut query = [0; 2 + QUERY.len()];

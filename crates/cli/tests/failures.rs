@@ -298,16 +298,19 @@ fn nginx(auth: &AuthDns, directives: &str) -> Referee {
     Referee::start(&mut command, format!("127.0.0.1:{port}"))
 }
 
-/// How many lines of a log end so. A server writes them after its answers: `wanted` are waited for.
+/// Counts the lines of a log that end with `end`. A server writes them after its answers: waits up to 20 s for `wanted`, and then
+/// for what may be too much.
 fn logged(log: &Path, end: &str, wanted: u64) -> u64 {
     let limit = Instant::now() + Duration::from_secs(20);
+    let mut seen = 0;
     loop {
         let text = std::fs::read_to_string(log).expect("a log");
         let count = text.lines().filter(|line| line.ends_with(end)).count() as u64;
-        if count >= wanted || Instant::now() > limit {
+        if seen >= wanted || Instant::now() > limit {
             return count;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        seen = count;
+        std::thread::sleep(Duration::from_millis(if count < wanted { 20 } else { 100 }));
     }
 }
 

@@ -44,7 +44,7 @@ within "the first load is attached" attached
 kill -KILL $killed
 wait $killed || true
 within "nothing of a killed load stays" detached
-"$0" load 10.77.0.2:53 $names --rate 2k --duration 8s --timeout 4s --engine kernel --json first.json >first.txt 2>first.err &
+"$0" load 10.77.0.2:53 $names --rate 2k --duration 6s --timeout 4s --engine kernel --json first.json >first.txt 2>first.err &
 first=$!
 within "the next load is attached" attached
 "$0" load 10.77.0.2:53 $names --rate 2k --duration 1s --engine kernel >/dev/null 2>second.txt || echo "code $?" >>second.txt
@@ -91,7 +91,7 @@ fn what_goes_wrong_is_named_and_leaves_nothing_behind() {
     let Some(ran) = Ran::script(FAULTS) else { return };
     assert!(ran.output.status.success() && ran.text("late.txt").is_empty(), "{}", ran.all());
     let first = ran.trial("first");
-    let all = 16_000.into();
+    let all = 12_000.into();
     assert_eq!((&first["sent"], &first["valid"]), (&all, &all), "{}", ran.all());
     let second = ran.text("second.txt");
     assert!(second.contains("cannot attach to v0") && second.contains("code 2"), "{second}");

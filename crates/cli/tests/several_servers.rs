@@ -56,7 +56,7 @@ fn a_slow_and_a_dead_server_take_nothing_from_the_others() {
     let dead = dead.local_addr().expect("an address").to_string();
     let mut request = request(fast.plain(), &[slow.plain(), &dead]);
     // Longer than the machine may stand still.
-    request.duration = Nanos::from_secs(3);
+    request.duration = Nanos::from_secs(2);
     let result = measure(&request).unwrap_or_else(|e| panic!("{e}"));
     let targets = &result.trial.targets;
     let names: Vec<&str> = targets.iter().map(|one| one.target.as_str()).collect();
@@ -65,8 +65,8 @@ fn a_slow_and_a_dead_server_take_nothing_from_the_others() {
     assert_eq!((sum, targets[2].valid), (result.trial.valid, 0));
     assert_eq!(targets.iter().map(|one| one.sent).sum::<u64>(), result.trial.sent);
     assert!(targets[2].bad > 0, "{targets:?}");
-    // Four queries at a time, each 20 ms: 600 in 3 s, and the last four.
-    assert!((1..=610).contains(&targets[1].valid), "{targets:?}");
+    // Four queries at a time, each 20 ms: 400 in 2 s, and the last four.
+    assert!((1..=410).contains(&targets[1].valid), "{targets:?}");
     assert!(targets[0].valid > 2 * targets[1].valid, "{targets:?}");
 }
 

@@ -92,7 +92,7 @@ fn addresses_are_synthesised_with_a_thread_for_each_query_and_by_a_pool() {
 
 #[test]
 fn a_query_is_sent_again_and_then_fails() {
-    let server = start(&[upstream(2)], LONG, &[]);
+    let server = start(&[upstream(2)], "500ms", &[]);
     assert_eq!(ask(server, "a.test").0, 0);
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let server = start(&[silent.local_addr().expect("an address")], SHORT, &["--resend", "1"]);

@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn frames_are_answered_and_limits_hold() {
-        let idle = Duration::from_secs(3);
+        let idle = Duration::from_millis(1_500);
         with_server(TcpLimits { connections: 1, idle, ..TcpLimits::default() }, |address| {
             let mut client = std::net::TcpStream::connect(address).unwrap();
             client.write_all(b"\0\x03abc\0\x02de").unwrap();

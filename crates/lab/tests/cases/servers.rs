@@ -272,7 +272,7 @@ pub(crate) fn a_bad_server_says_why(lab: &Lab) {
         format!(
             "name = \"bad\"\ntitle = \"Bad\"\nroles = [\"authoritative\"]\npackage = \"none\"\n\
              binaries = [\"sh\"]\nfiles = []\nversion = {{ arguments = [\"-c\", \"echo v 7\"], after = \"v \" }}\n\
-             [start]\narguments = [\"-c\", \"{script}\"]\n[ready]\ntimeout = \"3s\"\n"
+             [start]\narguments = [\"-c\", \"{script}\"]\n[ready]\ntimeout = \"1500ms\"\n"
         )
     };
     let start = |script: &str| -> ServerError {
@@ -287,7 +287,7 @@ pub(crate) fn a_bad_server_says_why(lab: &Lab) {
     assert!(error.contains("| no such option"), "{error}");
     let error = start("echo reading the zone; exec sleep 60").to_string();
     assert!(error.contains("did not answer 010-032-000-000.dns64perf.test"), "{error}");
-    assert!(error.contains("within 3s") && error.contains("| reading the zone"), "{error}");
+    assert!(error.contains("within 1500ms") && error.contains("| reading the zone"), "{error}");
     // Interrupted, it is not waited for.
     lab.interrupted().store(true, Ordering::Relaxed);
     assert!(start("exec sleep 60").to_string().contains("interrupted"));

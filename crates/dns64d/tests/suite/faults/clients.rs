@@ -138,7 +138,7 @@ fn replies_sent_by_clients_are_ignored() {
 #[test]
 fn idle_connections_are_closed() {
     let script = ipv4_only();
-    let server = dns64d(&[&script], "limits.tcp-idle = \"3s\"");
+    let server = dns64d(&[&script], "limits.tcp-idle = \"1500ms\"");
     let mut silent = TcpStream::connect(server.address()).expect("loopback");
     let mut half = TcpStream::connect(server.address()).expect("loopback");
     half.write_all(&[0, 40, 1, 2, 3]).expect("loopback");

@@ -11,7 +11,7 @@ use crate::kit::script::Script;
 /// Short timeouts for tests with silent upstreams.
 const QUICK: &str = "first-timeout = \"100ms\"\ngive-up-after = \"300ms\"\nprobe-after = \"100ms\"";
 
-/// Two upstreams of which one does not answer. There are more attempts than a machine that stands still for a while uses up.
+/// Two upstreams of which one does not answer: enough attempts for a pause of some seconds.
 const ONE_OF_TWO: &str = "first-timeout = \"250ms\"\nattempts = 10\nprobe-after = \"100ms\"";
 
 /// Returns the table `[upstream]` with these settings.
@@ -70,7 +70,7 @@ fn silent_names_make_no_upstream_dead() {
     // Long enough for the probes, which the upstream answers also on a busy machine.
     let server = dns64d(
         &[&script],
-        &upstream("first-timeout = \"2s\"\ngive-up-after = \"5s\"\nprobe-after = \"2s\""),
+        &upstream("first-timeout = \"1s\"\ngive-up-after = \"2500ms\"\nprobe-after = \"1s\""),
     );
     std::thread::scope(|scope| {
         for n in 0..40 {
@@ -94,7 +94,7 @@ fn a_fifth_of_the_replies_of_upstream_are_lost() {
     script.set_loss(20);
     let server = dns64d(
         &[&script],
-        &upstream("first-timeout = \"400ms\"\nmin-timeout = \"100ms\"\nattempts = 10"),
+        &upstream("first-timeout = \"400ms\"\nmin-timeout = \"60ms\"\nattempts = 10"),
     );
     // The loss differs from run to run: in 1 of 16,000 one of 600 lookups loses ten replies in a row.
     std::thread::scope(|scope| {

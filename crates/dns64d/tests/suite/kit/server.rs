@@ -341,8 +341,8 @@ fn merge(base: &mut toml::Table, changes: toml::Table) {
     }
 }
 
-/// Writes dns64d's configuration. An upstream of the tests that answers does so long before its timeouts, also on a busy machine:
-/// no query is sent again, and none is given up, unless `config` has other times.
+/// Writes dns64d's configuration. Timeouts are long, so that a busy machine causes no repetition; tests of silent upstreams set
+/// short ones.
 fn dns64d(port: u16, metrics: SocketAddr, upstreams: &[SocketAddr], config: &str) -> String {
     let listen6 = if has_ipv6() { format!(", \"[::1]:{port}\"") } else { String::new() };
     let servers: Vec<String> = upstreams.iter().map(|address| format!("\"{address}\"")).collect();

@@ -105,7 +105,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "A silent AAAA costs three timeouts: A is queried beside the second AAAA query",
         rfc: "RFC 6147 5.1.3, RFC 6298",
         // Long enough for the A record, which is asked for once, on a busy machine.
-        config: "upstream.first-timeout = \"1500ms\"\nupstream.attempts = 4",
+        config: "upstream.first-timeout = \"800ms\"\nupstream.attempts = 4",
         unbound: AS_IS,
         bind: AS_IS,
         upstream: &[A, ("v4.example AAAA", "silent")],
