@@ -338,28 +338,27 @@ fn mlrsearch_does_not_go_below_a_rate_that_was_only_disturbed() {
     assert!(void.len() == 1 && verdict.starts_with("void at"), "{found}");
 }
 
+/// A server with a capacity, whose first trial at the rate `at` fails by a stall.
+fn stalled_once(at: f64, capacity: f64) -> impl FnMut(f64) -> Fate {
+    let mut stalled = false;
+    move |rate| {
+        if rate == at && !std::mem::replace(&mut stalled, true) {
+            return Fate::Fail(Limiter::Dut);
+        }
+        below(capacity)(rate)
+    }
+}
+
 #[test]
 fn one_stall_does_not_cap_the_search() {
     // The first failure of the doubling phase is a stall: the failing end passes on its second try.
-    let mut stalled = false;
-    let found = run(&search(), move |rate| {
-        if rate == 20_000.0 && !std::mem::replace(&mut stalled, true) {
-            return Fate::Fail(Limiter::Dut);
-        }
-        below(50_000.0)(rate)
-    });
+    let found = run(&search(), stalled_once(20_000.0, 50_000.0));
     insta::assert_snapshot!(found, @"10000+ 20000- 15000+ 17500+ 18750+ 19375+ 20000+ 40000+ 80000- 60000- 50000+ 55000- 52500- 52500- => 50000 qps, limited by dut; 52500 qps failed");
 }
 
 #[test]
 fn rates_that_failed_above_a_stall_are_not_searched_again() {
-    let mut stalled = false;
-    let found = run(&search(), move |rate| {
-        if rate == 25_000.0 && !std::mem::replace(&mut stalled, true) {
-            return Fate::Fail(Limiter::Dut);
-        }
-        below(26_000.0)(rate)
-    });
+    let found = run(&search(), stalled_once(25_000.0, 26_000.0));
     insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000- 25000- 22500+ 23750+ 24375+ 25000+ 30000- 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed");
 }
 

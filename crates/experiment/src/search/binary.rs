@@ -5,10 +5,11 @@
 //!        └────────────── passed < capacity < failed ──────────────┘
 //!        (near what earlier repeats found the first steps are a fifth)
 //!                 bisect until failed - passed <= resolution, and towards a rate at which the Tester stayed void likewise
-//!                 try the failing end once more: it may have failed by a stall, as may the failing rates above it, which
-//!                 are tried next if it passes; with `retry_at_end` a void end that was not reached as often as else every
-//!                 void rate
+//!                 try the failing end once more: it may have failed by a stall
+//!                 if it passes, try the next failing rate at once: the same stall may have failed it
 //! ```
+//!
+//! With `retry_at_end` a void rate that the Tester has not reached is run again only where it is the upper end.
 
 use measure::Limiter;
 use record::Capacity;
@@ -25,7 +26,7 @@ const NEAR: f64 = 1.2;
 const NEAR_STEPS: u32 = 2;
 /// Number of times that the failing end fails.
 const FAILURES: u32 = 2;
-/// Number of upper ends that passed when tried again, after which no further one is tried again.
+/// Number of stalls after which no upper end is tried again.
 const MOST_MENDED: u32 = 3;
 
 /// The verdict on a rate.
@@ -60,22 +61,21 @@ pub(super) fn run(
     let search = trials.search;
     let (min, max) = search.range();
     let mut bracket = Bracket::default();
-    // How often an upper end passed when tried again.
-    let (mut missed, mut mended, mut in_stall) = (Missed::default(), 0, false);
+    // How many stalls were found, by upper ends that passed when tried again; and whether the rate is tried since the last end did.
+    let (mut missed, mut mended, mut follows) = (Missed::default(), 0, false);
     let mut rate = search.start_of(trials.repeat);
     let mut decided = 0;
     while !trials.are_too_many() {
         let verdict = decide(trials, rate)?;
         decided += 1;
         let step = if search.near && decided <= NEAR_STEPS { NEAR } else { FAR };
-        let before = std::mem::take(&mut in_stall);
+        let followed = std::mem::take(&mut follows);
         match verdict {
             Verdict::Passed => {
                 if bracket.pass(rate) {
-                    // A stall may have failed higher rates too: the next of them is tried at once, if it is not far.
-                    mended += u32::from(!before);
+                    mended += u32::from(!followed);
                     if let Some((failed, _)) = bracket.failed() {
-                        (rate, in_stall) = (failed.min(up(rate, step, max)), true);
+                        (rate, follows) = (failed.min(up(rate, step, max)), true);
                         continue;
                     }
                 }
