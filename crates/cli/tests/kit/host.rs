@@ -6,8 +6,12 @@
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use self::ports::next_port;
+
+#[path = "ports.rs"]
+mod ports;
 
 /// Time within which something must have happened that happens soon.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
@@ -19,16 +23,10 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     dirs.into_iter().chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
 }
 
-/// Returns the next port that is free for UDP and TCP now. It is outside of the kernel's range for clients, which begins at 32,768
-/// unless `net.ipv4.ip_local_port_range` is changed: no client takes it before its server does.
+/// Returns the next port that is free for UDP and TCP now.
 pub(crate) fn free_port() -> u16 {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    const PORTS: std::ops::Range<u16> = 10_000..32_000;
-    // Other test processes start at other ports.
-    let first = std::process::id().wrapping_mul(997);
     loop {
-        let nth = first.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
-        let port = PORTS.start + (nth % u32::from(PORTS.end - PORTS.start)) as u16;
+        let port = next_port();
         let any = (Ipv4Addr::UNSPECIFIED, port);
         if UdpSocket::bind(any).is_ok() && TcpListener::bind(any).is_ok() {
             return port;

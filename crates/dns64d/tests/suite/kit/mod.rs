@@ -3,5 +3,7 @@
 pub(crate) mod client;
 pub(crate) mod manager;
 pub(crate) mod message;
+#[path = "../../../../cli/tests/kit/ports.rs"]
+pub(crate) mod ports;
 pub(crate) mod script;
 pub(crate) mod server;

@@ -40,7 +40,7 @@ use domain::base::iana::{OptRcode, Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, StaticCompressor, ToName};
 
 use super::message::{self, COOKIE, ECS, EXTENDED_ERROR, Edns, Sent};
-use super::server::next_port;
+use super::ports::next_port;
 
 /// Data of the SOA of a zone; its negative TTL is 300 s.
 const SOA: &str = "3600 SOA ns.example host.example 1 7200 3600 86400 300";

@@ -6,13 +6,13 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::client::Query;
+use super::ports::next_port;
 
 /// Default prefix of the rows.
 pub(crate) const PREFIX: &str = "2001:db8:64::/96";
@@ -286,22 +286,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns the next port outside of the kernel's range for clients, which begins at 32,768 unless
-/// `net.ipv4.ip_local_port_range` is changed.
-///
-/// Within that range a client might take the port before the server does. And a client that connects to a
-/// port which is still free might get that same port: the connection is then one with itself, and the query
-/// comes back as the reply.
-pub(crate) fn next_port() -> u16 {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    const PORTS: std::ops::Range<u16> = 10_000..32_000;
-    // Other test processes start at other ports.
-    let first = std::process::id().wrapping_mul(997);
-    let nth = first.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
-    PORTS.start + (nth % u32::from(PORTS.end - PORTS.start)) as u16
-}
-
-/// Returns such a port that is free for UDP and TCP, IPv4 and IPv6.
+/// Returns the next port that is free for UDP and TCP, IPv4 and IPv6.
 pub(crate) fn free_port() -> u16 {
     let v6 = has_ipv6().then_some(IpAddr::from(Ipv6Addr::LOCALHOST));
     loop {
