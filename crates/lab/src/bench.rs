@@ -328,7 +328,7 @@ impl<'a> LabBench<'a> {
         group.chain(self.attacker.iter().map(Attacker::companion)).collect()
     }
 
-    /// Starts a sampler of every role for a trial of `duration`, on the Tester's cores.
+    /// Starts a sampler of every role for a trial of `duration`, on the lab's cores.
     fn sampler(&self, watched: &[(Host, u32)], tester: u32, duration: Duration) -> Sampler {
         let role = |role, host: Host, also: Option<u32>| {
             // The attacker of a drill runs beside the Measurer.
@@ -345,9 +345,8 @@ impl<'a> LabBench<'a> {
             role("dut", Host::Dut, None),
         ];
         let interval = (duration / SAMPLES).clamp(SAMPLING.0, SAMPLING.1);
-        let on = self.testbed.cpus(Host::Tester);
         let watched = watched.into_iter().flatten().collect();
-        Sampler::start(watched, interval, on, self.watcher.clone())
+        Sampler::start(watched, interval, &self.testbed.lab_cpus(), self.watcher.clone())
     }
 
     /// Runs `command` as the Measurer, at most for `limit`. Returns its process and the counters; `duration` decides
@@ -374,7 +373,7 @@ impl<'a> LabBench<'a> {
             command,
             environment: Vec::new(),
         };
-        let ledger = Ledger::start(&watched, account.clone(), self.testbed.cpus(Host::Tester));
+        let ledger = Ledger::start(&watched, account.clone(), &self.testbed.lab_cpus());
         let mut tester = Process::start_with(&launch, input).map_err(BenchError::failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
         self.watch(&mut tester, &mut reader, limit)?;

@@ -142,6 +142,16 @@ impl CpuPlan {
         Self { tester: one(first), auth: one(auth), dut: CpuList(dut) }
     }
 
+    /// Returns the cores for the lab itself: those of `allowed` that no host has, or else those of the Tester, without those of
+    /// the server if there are others.
+    pub(crate) fn for_lab(&self, allowed: &CpuList) -> CpuList {
+        let without = |from: &CpuList, hosts: &[usize]| {
+            CpuList::new(from.cpus().iter().copied().filter(|cpu| !hosts.contains(cpu)))
+        };
+        let free = without(allowed, &self.all());
+        free.or_else(|| without(&self.tester, self.dut.cpus())).unwrap_or(self.tester.clone())
+    }
+
     /// Returns whether the server under test shares a core with the Tester, which then slows it down.
     pub fn dut_shares(&self) -> bool {
         self.dut.shares_with(&self.tester) || self.dut.shares_with(&self.auth)
@@ -188,6 +198,19 @@ mod tests {
         assert_eq!(plan("0-3", 1), "0 3 1");
         assert_eq!(plan("0-3", 3), "0 0 1-3");
         assert_eq!(plan("4-7", 2), "4 7 5-6");
+    }
+
+    #[test]
+    fn the_lab_has_cores_that_no_host_has_or_those_of_the_tester() {
+        let lab = |allowed: &str, hosts: [&str; 3]| {
+            let [tester, auth, dut] = hosts.map(|cpus| cpus.parse().unwrap());
+            CpuPlan { tester, auth, dut }.for_lab(&allowed.parse().unwrap()).to_string()
+        };
+        assert_eq!(lab("0-1", ["0", "0", "0"]), "1");
+        assert_eq!(lab("0-1", ["0", "0", "1"]), "0");
+        assert_eq!(lab("0-3", ["0", "3", "1"]), "2");
+        assert_eq!(lab("0-3", ["0-1", "1", "1-3"]), "0");
+        assert_eq!(lab("0", ["0", "0", "0"]), "0");
     }
 
     proptest! {

@@ -206,7 +206,8 @@ impl Observed {
         span: &Span<'_>,
     ) -> Self {
         let plan: [&CpuList; 3] = Host::ALL.map(|host| testbed.cpus(host));
-        let span = Span { link: Some(testbed.link()), ..*span };
+        let lab = testbed.lab_cpus();
+        let span = Span { link: Some(testbed.link()), lab: Some(&lab), ..*span };
         let tick_s = 1.0 / ticks_per_second();
         let uses = usage::uses(before, after, plan, tick_s, &span);
         let mut observed = Self { uses, ..Self::default() };

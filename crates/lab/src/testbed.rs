@@ -392,11 +392,14 @@ impl Testbed {
         if self.link == Link::Moderated { link_mode::check_seats(self) } else { Ok(()) }
     }
 
-    /// Moves the lab itself off the cores of the server under test, if there are others.
+    /// Returns the cores of the lab itself.
+    pub(crate) fn lab_cpus(&self) -> CpuList {
+        self.cpus.for_lab(&self.allowed)
+    }
+
+    /// Moves the lab itself to its cores.
     fn step_aside(&self) {
-        let others = self.allowed.cpus().iter().filter(|cpu| !self.cpus.dut.cpus().contains(cpu));
-        let set = CpuList::new(others.copied()).and_then(|others| others.to_set());
-        if let Some(set) = set {
+        if let Some(set) = self.lab_cpus().to_set() {
             // A lab that cannot move still measures, with a little more noise.
             let _ = sched_setaffinity(Pid::from_raw(0), &set);
         }

@@ -75,6 +75,8 @@ pub struct Span<'a> {
     pub watched: &'a [WatchedCore],
     /// Kind of the links; plain if absent.
     pub link: Option<Link>,
+    /// Cores of the lab itself; those of the Tester if absent.
+    pub lab: Option<&'a CpuList>,
 }
 
 /// Computes the use of each host of `plan` (Tester, auth host, host of the server).
@@ -212,8 +214,11 @@ impl Between<'_> {
         };
         let mut ours_s: f64 = self.sharing(host).map(|other| self.own_s(other)).sum();
         if self.plan[0].shares_with(cpus) {
-            // The watchers are threads of the Measurer; the lab stays on its cores.
+            // The watchers are threads of the Measurer.
             ours_s -= watchers_s(false);
+        }
+        // The lab stays on its cores.
+        if self.span.lab.unwrap_or(self.plan[0]).shares_with(cpus) {
             ours_s += self.after.lab.saturating_sub(self.before.lab) as f64 / 1e9;
         }
         ours_s + watchers_s(true)
@@ -380,6 +385,17 @@ mod tests {
         let (before, mut after) = exact(Some(480));
         after.cores.insert(1, CoreTimes { steal: 30, ..core(150, 50, 10, 60) });
         near(computed(&after, &before, &span)[DUT].foreign, 0.1);
+    }
+
+    #[test]
+    fn the_lab_is_ours_on_its_own_cores() {
+        let (before, mut after) = exact(Some(300));
+        after.lab = before.lab + 100 * MS;
+        let dut: CpuList = "1".parse().unwrap();
+        for (lab, foreign_s) in [(None, 0.2), (Some(&dut), 0.1)] {
+            let span = Span { lab, ..span() };
+            near(computed(&after, &before, &span)[DUT].foreign, foreign_s / 3.0);
+        }
     }
 
     #[test]
