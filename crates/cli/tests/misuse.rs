@@ -24,7 +24,7 @@ fn dnsdyno(args: &[&str]) -> (i32, String, String) {
 }
 
 /// Misuses: a command line, and the parts of its message.
-const MISUSES: [(&str, &[&str]); 55] = [
+const MISUSES: [(&str, &[&str]); 56] = [
     // The server.
     ("load", &["<TARGET>"]),
     ("load 192.0.2.256", &["`192.0.2.256`", "neither an address nor a name"]),
@@ -82,6 +82,7 @@ const MISUSES: [(&str, &[&str]); 55] = [
     ("load ::1 --trasport tcp", &["--trasport", "--transport"]),
     ("laod ::1", &["laod", "load"]),
     ("run dns64-rfc8129 --dry-run", &["dns64-rfc8129", "did you mean dns64-rfc8219?"]),
+    ("run dns64-answers --quick --repeats 2 --dry-run", &["repeats", "asks a second time itself"]),
     ("load ::1 --name a.test --class CX", &["--class", "`CX` is not a class", "CH"]),
     ("load ::1 --rate 1k --class CH", &["--class", "use it with --name"]),
     ("load ::1 --namespace 10.0.0.0/8 --class CH", &["--class", "--namespace"]),

@@ -7,14 +7,15 @@ use std::time::Duration;
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-/// Our own AuthDNS as the server: it is always there. Eight visits with two trials each.
+/// Our own AuthDNS as the server: it is always there. Eight visits with two trials each, as the
+/// command line says.
 const EXPERIMENT: &str = r#"
 name = "resumed"
 title = "a run that is killed"
 role = "authoritative"
 servers = ["authdns"]
 method = "load"
-repeats = 4
+repeats = 1
 
 [workload]
 namespace = "10.0.0.0/24"
@@ -52,7 +53,7 @@ fn a_killed_run_goes_on_where_it_was() {
     let (store, file) = (dir.path().join("runs.db"), dir.path().join("x.toml"));
     std::fs::write(&file, EXPERIMENT).expect("writes");
     let mut child = dnsdyno(&store)
-        .args(["run", "--wait"])
+        .args(["run", "--wait", "--repeats", "4"])
         .arg(&file)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -127,6 +127,18 @@ impl Experiment {
         Experiment { points: self.quick.clone(), is_quick: true, ..self }
     }
 
+    /// Returns the experiment with so many repeats of each measurement, instead of its own.
+    ///
+    /// # Errors
+    /// [`FileError::Bad`], if the method cannot be repeated, or not so often.
+    pub fn repeated(mut self, repeats: u32) -> Result<Self, FileError> {
+        self.points.iter_mut().for_each(|point| point.settings.repeats = repeats);
+        for point in &self.points {
+            validate(&point.settings).map_err(|(key, why)| self.bad(point, key, why))?;
+        }
+        Ok(self)
+    }
+
     /// Returns the settings that all points share: name, title, servers, method, order. Varied settings have the values
     /// of the first point.
     pub fn common(&self) -> &Settings {

@@ -46,6 +46,10 @@ fn a_good_file_and_its_quick_form() {
     let search = quick.common().search().expect("a search");
     assert_eq!((search.duration, quick.common().repeats), (Nanos::from_secs(2), 3));
     assert_eq!(search.start, Qps::new(10_000.0).expect("a rate"), "the rest stays");
+    let repeated = quick.clone().repeated(7).expect("so many");
+    assert_eq!((repeated.common().repeats, repeated.is_quick), (7, true));
+    let why = quick.repeated(0).expect_err("too few").to_string();
+    assert!(why.contains("`repeats` is a number from 1 to"), "{why}");
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub struct RunOptions {
     pub path: Option<Path>,
     /// Engine of the queries over UDP, instead of the experiment's.
     pub engine: Option<EngineChoice>,
+    /// Repeats of each measurement, instead of those of the experiment, which has them already.
+    pub repeats: Option<u32>,
     /// Seed of the order of names and of the order of visits.
     pub seed: u64,
     /// The Tester's certificate, instead of a self-test.
@@ -105,6 +107,7 @@ impl RunOptions {
             link: self.link,
             path: self.path,
             engine: self.engine,
+            repeats: self.repeats,
             dut: self.elsewhere.record(),
             testers: self.elsewhere.testers.as_ref().map(|testers| testers.count),
         }
@@ -128,7 +131,7 @@ impl RunOptions {
     }
 
     /// Sets the options to those of an interrupted run, which is to be continued: its servers, also the custom ones,
-    /// its seed, its links, its engine, and the hosts that are elsewhere unless others are given.
+    /// its seed, its links, its engine, its repeats, and the hosts that are elsewhere unless others are given.
     pub fn go_on(&mut self, run: Run) {
         let choices = run.plan.choices.clone();
         let custom = choices.custom.into_iter().map(|server| match server.how {
@@ -143,6 +146,7 @@ impl RunOptions {
         self.link = choices.link.or_else(|| steered.map(PacketSteering::link));
         self.path = choices.path.or_else(|| steered.map(|_| Path::HostOffload));
         self.engine = choices.engine;
+        self.repeats = choices.repeats;
         let given = self.elsewhere.dut.is_some();
         if let Some(host) = choices.dut.filter(|_| !given) {
             let testers = self.elsewhere.testers.take();

@@ -167,6 +167,9 @@ pub struct Choices {
     /// Host of the servers, where an agent starts them or probes the one at an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dut: Option<DutHost>,
+    /// Repeats of each measurement, instead of those of the experiment.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub repeats: Option<u32>,
     /// Number of Testers on other hosts; absent if the host of the lab is the Tester.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub testers: Option<usize>,
@@ -293,6 +296,7 @@ impl Choices {
         words.extend(self.link.map(|link| ("asked link".to_owned(), link.to_string())));
         words.extend(self.path.map(|path| ("asked path".to_owned(), path.to_string())));
         words.extend(self.engine.map(|e| ("asked engine".to_owned(), e.to_string())));
+        words.extend(self.repeats.map(|n| ("asked repeats".to_owned(), n.to_string())));
         if let Some(DutHost { host, process, auth, more_auth, .. }) = &self.dut {
             let dut = match process {
                 Some(process) => format!("{host}, processes {process}"),

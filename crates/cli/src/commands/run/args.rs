@@ -46,7 +46,7 @@ pub(crate) struct RunArgs {
     #[arg(required_unless_present_any = ["list", "resume"])]
     pub(crate) experiment: Option<PathBuf>,
     /// Continue an interrupted run of the store: its number, or `last`
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "servers", "dry_run", "no_store", "link", "path", "engine", "seed"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiment", "quick", "repeats", "servers", "dry_run", "no_store", "link", "path", "engine", "seed"])]
     pub(crate) resume: Option<RunRef>,
     /// List the built-in experiments
     #[arg(long)]
@@ -57,6 +57,9 @@ pub(crate) struct RunArgs {
     /// The short form: minutes instead of hours, labelled as not conforming
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Measure everything so often, instead of as often as the experiment says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) repeats: Option<u32>,
     /// Only these servers of the experiment; they must be installed
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) servers: Vec<String>,

@@ -43,7 +43,8 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         Some(run) => again(run)?,
         None => {
             let experiment = read(&args).map_err(Failure::BadInput)?;
-            if args.quick { experiment.quick() } else { experiment }
+            let experiment = if args.quick { experiment.quick() } else { experiment };
+            in_repeats(experiment, args.repeats)?
         }
     };
     let testers = args.hosts.of_run()?;
@@ -130,7 +131,16 @@ fn again(run: &Run) -> Result<Experiment, Failure> {
     let name = format!("run {}", run.id.unwrap_or_default());
     let experiment = Experiment::parse(&run.plan.text, Path::new(&name)).map_err(Failure::input)?;
     let experiment = experiment.in_folder(Path::new(&run.plan.folder));
-    Ok(if run.plan.quick { experiment.quick() } else { experiment })
+    let experiment = if run.plan.quick { experiment.quick() } else { experiment };
+    in_repeats(experiment, run.plan.choices.repeats)
+}
+
+/// Returns the experiment in as many repeats as were asked for.
+fn in_repeats(experiment: Experiment, repeats: Option<u32>) -> Result<Experiment, Failure> {
+    match repeats {
+        Some(repeats) => experiment.repeated(repeats).map_err(Failure::input),
+        None => Ok(experiment),
+    }
 }
 
 /// Returns the options of the lab; a resumed run has those that it began with.
@@ -153,6 +163,7 @@ fn options(
             .transpose()?,
         elsewhere: elsewhere(args, testers)?,
         seed: args.seed,
+        repeats: args.repeats,
         keep: args.keep,
         command: command_line(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
