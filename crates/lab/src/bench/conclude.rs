@@ -14,7 +14,10 @@ impl LabBench<'_> {
     fn observed(&self, trial: &Trial, spent: &Spent) -> Observed {
         let from = trial.disturbances.started;
         let until = from + Nanos((trial.duration_s * 1e9) as u64);
-        let own = |host| spent.run_times.between(host, from, until);
+        let own = |host| match trial.stopped_early {
+            true => spent.run_times.until_stopped(host, from, until),
+            false => spent.run_times.between(host, from, until),
+        };
         let span = Span {
             sending_s: trial.duration_s,
             own_sending_s: Host::ALL.map(own),

@@ -166,6 +166,14 @@ impl RunTimes {
         Some((until - from).max(0.0) / 1e9)
     }
 
+    /// The same for a trial that was stopped when it missed its goal: what is too much for a host is at work then, and may not have
+    /// been at its beginning. If it ran for longer in the second half, twice that.
+    pub(crate) fn until_stopped(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
+        let half = from + Nanos(until.since(from).0 / 2);
+        let (whole, second) = (self.between(host, from, until)?, self.between(host, half, until)?);
+        Some(whole.max(2.0 * second))
+    }
+
     /// Returns the CPU time at `at`, in nanoseconds, between the entries before and after it.
     fn at(&self, host: Host, at: Nanos) -> Option<f64> {
         let next = self.entries.partition_point(|(time, _)| *time < at);
@@ -207,6 +215,10 @@ mod tests {
         assert_eq!(between(200, 300), Some(0.0));
         assert_eq!((between(99, 300), between(100, 401)), (None, None));
         assert_eq!(times.between(Host::Tester, MS(100), MS(400)), Some(0.0));
+        let stopped = |from, until| times.until_stopped(Host::Dut, MS(from), MS(until));
+        // The second half of one is from 250 on, that of the other is idle.
+        assert_eq!((stopped(100, 400), stopped(100, 300)), (Some(0.2), Some(0.05)));
+        assert_eq!(stopped(100, 401), None);
     }
 
     #[test]
