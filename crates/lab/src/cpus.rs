@@ -142,14 +142,17 @@ impl CpuPlan {
         Self { tester: one(first), auth: one(auth), dut: CpuList(dut) }
     }
 
-    /// Returns the cores for the lab itself: those of `allowed` that no host has, or else those of the Tester, without those of
-    /// the server if there are others.
+    /// Returns the cores for the lab itself: those of `allowed` that no host has, or else those of the Tester, in either case none of
+    /// the server's while there are others.
     pub(crate) fn for_lab(&self, allowed: &CpuList) -> CpuList {
         let without = |from: &CpuList, hosts: &[usize]| {
             CpuList::new(from.cpus().iter().copied().filter(|cpu| !hosts.contains(cpu)))
         };
         let free = without(allowed, &self.all());
-        free.or_else(|| without(&self.tester, self.dut.cpus())).unwrap_or(self.tester.clone())
+        let aside = |from| without(from, self.dut.cpus());
+        free.or_else(|| aside(&self.tester))
+            .or_else(|| aside(allowed))
+            .unwrap_or(self.tester.clone())
     }
 
     /// Returns whether the server under test shares a core with the Tester, which then slows it down.
@@ -210,6 +213,7 @@ mod tests {
         assert_eq!(lab("0-1", ["0", "0", "1"]), "0");
         assert_eq!(lab("0-3", ["0", "3", "1"]), "2");
         assert_eq!(lab("0-3", ["0-1", "1", "1-3"]), "0");
+        assert_eq!(lab("0-1", ["0", "1", "0"]), "1");
         assert_eq!(lab("0", ["0", "0", "0"]), "0");
     }
 
