@@ -43,8 +43,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         Some(run) => again(run)?,
         None => {
             let experiment = read(&args).map_err(Failure::BadInput)?;
-            let experiment = if args.quick { experiment.quick() } else { experiment };
-            in_repeats(experiment, args.repeats)?
+            in_form(experiment, args.quick, args.repeats)?
         }
     };
     let testers = args.hosts.of_run()?;
@@ -131,12 +130,16 @@ fn again(run: &Run) -> Result<Experiment, Failure> {
     let name = format!("run {}", run.id.unwrap_or_default());
     let experiment = Experiment::parse(&run.plan.text, Path::new(&name)).map_err(Failure::input)?;
     let experiment = experiment.in_folder(Path::new(&run.plan.folder));
-    let experiment = if run.plan.quick { experiment.quick() } else { experiment };
-    in_repeats(experiment, run.plan.choices.repeats)
+    in_form(experiment, run.plan.quick, run.plan.choices.repeats)
 }
 
-/// Returns the experiment in as many repeats as were asked for.
-fn in_repeats(experiment: Experiment, repeats: Option<u32>) -> Result<Experiment, Failure> {
+/// Returns the experiment in its short form or its full one, with as many repeats as were asked for.
+fn in_form(
+    experiment: Experiment,
+    quick: bool,
+    repeats: Option<u32>,
+) -> Result<Experiment, Failure> {
+    let experiment = if quick { experiment.quick() } else { experiment };
     match repeats {
         Some(repeats) => experiment.repeated(repeats).map_err(Failure::input),
         None => Ok(experiment),
