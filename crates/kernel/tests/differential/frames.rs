@@ -1,6 +1,6 @@
-//! Frames: as another parser reads them, and changed ones.
+//! Frames: those of upstream, changed ones, and all as another parser reads them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
@@ -150,4 +150,43 @@ fn add(frame: &mut [u8], at: usize, more: u8) {
     let value = u16::from_be_bytes([frame[at], frame[at + 1]]);
     let value = value.wrapping_add_signed((more as i8).into());
     frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Makes a frame with a message from upstream; `other` says whether from another address.
+pub(crate) fn frame(
+    from: IpAddr,
+    to: IpAddr,
+    ports: [u16; 2],
+    message: &[u8],
+    other: bool,
+) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 4];
+    let len = 8 + message.len() as u16;
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            frame.extend_from_slice(&[8, 0, 0x45, 0]);
+            frame.extend_from_slice(&(20 + len).to_be_bytes());
+            frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0]);
+            let from = Ipv4Addr::from(u32::from(from) ^ u32::from(other));
+            frame.extend_from_slice(&from.octets());
+            frame.extend_from_slice(&to.octets());
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend_from_slice(&len.to_be_bytes());
+            frame.extend_from_slice(&[17, 64]);
+            let mut from = from.octets();
+            from[15] ^= u8::from(other);
+            frame.extend_from_slice(&from);
+            frame.extend_from_slice(&to.octets());
+        }
+        _ => panic!("addresses of one family"),
+    }
+    ports.iter().for_each(|port| frame.extend_from_slice(&port.to_be_bytes()));
+    frame.extend_from_slice(&len.to_be_bytes());
+    frame.extend_from_slice(&[0x12, 0x34]);
+    frame.extend_from_slice(message);
+    frame.resize(frame.len().max(60), 0);
+    seal(&mut frame);
+    frame
 }

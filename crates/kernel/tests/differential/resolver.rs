@@ -1,6 +1,6 @@
 //! The program that resolves: what it asks upstream, which replies it takes, and what it makes of them.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use engine::clock::monotonic;
 use kernel::tester::Route;
@@ -10,12 +10,15 @@ use kernel::{
 };
 use measure::Nanos;
 use wire::edns::opt_fixed;
-use wire::message::{HEADER, Header, Record, name_at, question_end};
+use wire::message::{HEADER, Header, Record, question_end};
 use wire::{Name, Qtype, Query};
 
+use self::expected::{check_answer, ends_with_its_records, is_no_data, negative_ttl_of};
 use crate::auth::server;
-use crate::frames::{Datagram, change, read};
-use crate::kit::{ETHERNET, Random, loaded, message, queries, seal};
+use crate::frames::{Datagram, change, frame, read};
+use crate::kit::{ETHERNET, Random, loaded, message, queries};
+
+mod expected;
 
 const GENERATION: u64 = 3;
 /// The prefix, and where those of each length of RFC 6052 have the IPv4 address.
@@ -361,39 +364,6 @@ fn draw(random: &mut Random) -> Draw {
     }
 }
 
-/// Makes a frame from upstream; `other` says whether from another address.
-fn frame(from: IpAddr, to: IpAddr, ports: [u16; 2], message: &[u8], other: bool) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 4];
-    let len = 8 + message.len() as u16;
-    match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            frame.extend_from_slice(&[8, 0, 0x45, 0]);
-            frame.extend_from_slice(&(20 + len).to_be_bytes());
-            frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0]);
-            let from = Ipv4Addr::from(u32::from(from) ^ u32::from(other));
-            frame.extend_from_slice(&from.octets());
-            frame.extend_from_slice(&to.octets());
-        }
-        (IpAddr::V6(from), IpAddr::V6(to)) => {
-            frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
-            frame.extend_from_slice(&len.to_be_bytes());
-            frame.extend_from_slice(&[17, 64]);
-            let mut from = from.octets();
-            from[15] ^= u8::from(other);
-            frame.extend_from_slice(&from);
-            frame.extend_from_slice(&to.octets());
-        }
-        _ => panic!("addresses of one family"),
-    }
-    ports.iter().for_each(|port| frame.extend_from_slice(&port.to_be_bytes()));
-    frame.extend_from_slice(&len.to_be_bytes());
-    frame.extend_from_slice(&[0x12, 0x34]);
-    frame.extend_from_slice(message);
-    frame.resize(frame.len().max(60), 0);
-    seal(&mut frame);
-    frame
-}
-
 /// Returns a client's query for a new name, sometimes one that is not plain.
 fn client_query(random: &mut Random, number: u64) -> Vec<u8> {
     let zone = random.pick(&["test", "test", "Example.test", "apart.test", "xapart.test"]);
@@ -414,64 +384,6 @@ fn client_query(random: &mut Random, number: u64) -> Vec<u8> {
         random.make_odd(&mut query);
     }
     query
-}
-
-/// Returns whether a message with a question that ends at `at` has as many records as its header says, and nothing else.
-fn ends_with_its_records(message: &[u8], mut at: usize) -> bool {
-    let count: u16 = Header::read(message).expect("a header").counts[1..].iter().sum();
-    let whole = (0..count).all(|_| {
-        let next = Record::read(message, at).map(|(_, next)| next);
-        next.inspect(|next| at = *next).is_some()
-    });
-    whole && at == message.len()
-}
-
-/// Returns whether a reply says that there is no AAAA record.
-fn is_no_data(reply: &[u8]) -> bool {
-    let header = Header::read(reply).expect("a header");
-    !header.is_truncated() && header.rcode() == 0 && header.counts[1] == 0
-}
-
-/// Returns the negative TTL of a reply without records (RFC 2308, section 5); `None` if it has no SOA record.
-fn negative_ttl_of(reply: &[u8]) -> Option<u32> {
-    if Header::read(reply)?.counts[2] == 0 {
-        return None;
-    }
-    let (soa, _) = Record::read(reply, question_end(reply)?)?;
-    let minimum = soa.rdata.last_chunk().copied().map(u32::from_be_bytes)?;
-    Some(soa.ttl.min(minimum))
-}
-
-/// Checks the answer to a client that was made from the reply with A records; `longest` is the longest TTL of a
-/// synthesised record, before the bounds, and an IPv4 address is at these places.
-fn check_answer(asked: &[u8], reply: &[u8], longest: u32, places: [u8; 4], answer: &[u8]) {
-    let query = Query::parse(asked).expect("a query");
-    let (of_reply, of_answer) = (Header::read(reply), Header::read(answer));
-    let (of_reply, of_answer) = (of_reply.expect("a header"), of_answer.expect("a header"));
-    assert!(!of_reply.is_truncated() && of_reply.rcode() == 0);
-    assert_eq!((of_answer.id, of_answer.flags), (query.id, 0x8180));
-    let edns = query.edns.is_some();
-    assert_eq!(of_answer.counts, [1, of_reply.counts[1], 0, u16::from(edns)]);
-    assert!(answer.len() <= query.udp_limit().min(1_232), "{} octets", answer.len());
-    let end = HEADER + query.question.len();
-    assert_eq!(answer[HEADER..end], *query.question);
-    let (mut from, mut at) = (question_end(reply).expect("a question"), end);
-    for _ in 0..of_reply.counts[1] {
-        let (a, next) = Record::read(reply, from).expect("a record");
-        let (aaaa, after) = Record::read(answer, at).expect("a record");
-        let own = name_at(reply, from).expect("a name");
-        assert!(own.as_wire().eq_ignore_ascii_case(query.qname), "of another name");
-        assert_eq!((a.rtype, aaaa.rtype), (Qtype::A, Qtype::AAAA));
-        let mut embedded = PREFIX;
-        for (place, octet) in places.into_iter().zip(a.rdata) {
-            embedded[usize::from(place)] = *octet;
-        }
-        assert_eq!(aaaa.rdata, embedded);
-        assert_eq!(aaaa.ttl, a.ttl.min(longest).clamp(MANY.ttls[0], MANY.ttls[1]), "for {}", a.ttl);
-        (from, at) = (next, after);
-    }
-    let options: Vec<u8> = [&opt_fixed(1_232, 0, false, 6)[..], OPTIONS].concat();
-    assert_eq!(answer[at..], options[..if edns { options.len() } else { 0 }]);
 }
 
 #[test]
