@@ -4,7 +4,7 @@
 //! timeout is certified to measure servers up to the rate r: the AuthDNS receives two queries for each client query,
 //! and 10 % are reserve.
 
-use measure::{Goal, Nanos, Pacing, Qps, Warning};
+use measure::{Goal, Nanos, Pacing, Qps};
 use record::{Certificate, TrialRecord};
 
 use crate::bench::{Bench, BenchError, TrialSpec};
@@ -95,8 +95,5 @@ pub fn certify(
 
 /// Returns whether the Tester passed: one that is late does not pass its own test, whatever the AuthDNS answered.
 fn passes(record: &TrialRecord) -> bool {
-    let late = |warning: &Warning| matches!(warning, Warning::LateQueries { .. });
-    record.trial.passed == Some(true)
-        && !record.trial.void.is_void()
-        && !record.trial.warnings.iter().any(late)
+    record.trial.passed == Some(true) && record.trial.kept_its_schedule()
 }

@@ -9,7 +9,9 @@ use experiment::{
     Bench, BenchError, Circumstances, Experiment, Found, NameBudget, OneHost, Repeats, Replay,
     Rule, Search, Shortened, TrialSpec, add_visit, certify, differs, visit,
 };
-use measure::{Goal, Limiter, Link, Nanos, OpenPacing, Outstanding, Pacing, Path, Qps, Rng, Void};
+use measure::{
+    Goal, Limiter, Link, Nanos, OpenPacing, Outstanding, Pacing, Path, Qps, Rng, Void, Warning,
+};
 use record::{CellRecord, Trial};
 
 /// Two hosts that speak IPv6.
@@ -25,6 +27,8 @@ const CIRCUMSTANCES: Circumstances = Circumstances {
 enum Fate {
     Pass,
     Fail(Limiter),
+    /// A failure in spite of late queries: it would have failed with all in time.
+    LateFail(Limiter),
     Void,
 }
 
@@ -47,7 +51,7 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
         let fate = (self.fate)(rate(spec));
         let (passed, limiter, void) = match fate {
             Fate::Pass => (true, Limiter::Offered, None),
-            Fate::Fail(limiter) => (false, limiter, None),
+            Fate::Fail(limiter) | Fate::LateFail(limiter) => (false, limiter, None),
             Fate::Void => {
                 let starved = Void::Starved { run_delay: 0.5, foreign: 0.0 };
                 (true, starved.limiter(), Some(starved))
@@ -57,6 +61,9 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
         if !passed {
             // Half of the queries of a failing trial are lost.
             trial.valid /= 2;
+        }
+        if matches!(fate, Fate::LateFail(_)) {
+            trial.warnings.push(Warning::LateQueries { share: 0.3 });
         }
         Ok(trial)
     }
@@ -384,6 +391,17 @@ fn a_void_rate_below_one_that_was_reached_has_its_retries_once() {
         _ => Fate::Pass,
     });
     insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000? 30000? 30000? 30000? 30000? 30000? 30000? => at least 20000 qps; Tester-limited at 30000 qps (tester-cpu)");
+}
+
+#[test]
+fn a_failure_in_spite_of_late_queries_does_not_show_what_the_tester_can() {
+    let at_end = Search { retry_at_end: true, ..search() };
+    let found = run(&at_end, |rate| match rate {
+        40_000.0 => Fate::LateFail(Limiter::Dut),
+        27_000.0.. => Fate::Void,
+        _ => Fate::Pass,
+    });
+    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000? 25000+ 27500? 26250+ 27500? 27500? => at least 26250 qps; Tester-limited at 27500 qps (tester-cpu)");
 }
 
 #[test]

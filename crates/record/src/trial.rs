@@ -160,6 +160,12 @@ impl Trial {
         self.outstanding.is_none_or(|numbers| numbers.is_sustained())
     }
 
+    /// Returns whether its queries left when they were due: it is not void, and no more of them were late than a schedule allows.
+    pub fn kept_its_schedule(&self) -> bool {
+        let late = |warning: &Warning| matches!(warning, Warning::LateQueries { .. });
+        !self.void.is_void() && !self.warnings.iter().any(late)
+    }
+
     /// Returns the number of invalid replies in time.
     pub(crate) fn invalid_count(&self) -> u64 {
         self.invalid.values().sum()

@@ -90,7 +90,8 @@ pub(super) fn run(
                 bracket.add_void(rate, limiter);
             }
         }
-        rate = match (next_rate(search, &bracket, step), bracket.end()) {
+        let reached = |rate: f64| trials.reached(rate);
+        rate = match (next_rate(search, &bracket, step, &reached), bracket.end()) {
             (Some(next), _) => next,
             (None, Some(end)) if mended < MOST_MENDED => {
                 let is_void = bracket.failed().is_none_or(|(failed, _)| failed > end);
@@ -131,14 +132,23 @@ fn up(passed: f64, step: f64, max: f64) -> f64 {
     (passed * step).round().max(passed + 1.0).min(max)
 }
 
-/// Returns the next rate to try, by a factor `step` where the bracket is open; `None` if it is narrow enough.
-fn next_rate(search: &Search, bracket: &Bracket, step: f64) -> Option<f64> {
+/// Returns the next rate to try, by a factor `step` where the bracket is open; `None` if it is narrow enough. `reached` says whether the
+/// Tester can send a rate.
+fn next_rate(
+    search: &Search,
+    bracket: &Bracket,
+    step: f64,
+    reached: &dyn Fn(f64) -> bool,
+) -> Option<f64> {
     let (min, max) = search.range();
     let failed = bracket.failed().map(|(rate, _)| rate);
     let void = bracket.void().map(|(rate, _)| rate);
     match (bracket.passed, failed, void) {
         // The Tester has reached a higher rate, so that something disturbed it here: lower rates are no answer to that.
-        (Some(_), Some(failed), Some(void)) if failed > void => None,
+        (Some(_), Some(failed), Some(void)) if failed > void && reached(void) => None,
+        (Some(passed), Some(failed), Some(void)) if failed > void => {
+            between(passed, void, search.resolution)
+        }
         // A void rate says nothing about lower ones, of which some may fail by the server.
         (Some(passed), None, Some(void)) => {
             let above = up(passed, step, max);

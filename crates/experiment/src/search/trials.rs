@@ -48,9 +48,10 @@ impl Trials<'_> {
         }
     }
 
-    /// Whether a trial at `rate` or a higher one was valid: the Tester can send that much.
+    /// Whether the Tester kept its schedule at `rate` or a higher one: it can send that much. A trial that stands although it was late
+    /// does not show that.
     pub(super) fn reached(&self, rate: f64) -> bool {
-        self.run.iter().any(|record| record.rate_qps >= rate && !record.trial.void.is_void())
+        self.run.iter().any(|record| record.rate_qps >= rate && record.trial.kept_its_schedule())
     }
 
     /// Returns how often a void trial at `rate` is run again: more often if only a disturbance can be the cause.
