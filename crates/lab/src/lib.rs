@@ -33,6 +33,7 @@ mod clients;
 mod configure;
 mod control_group;
 mod core_plan;
+mod core_speeds;
 mod cpus;
 pub mod detect;
 pub mod durability;

@@ -18,12 +18,15 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use experiment::settings::MAX_SECONDARIES;
+use measure::stall::WatchedCore;
 use measure::{Link, Path};
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 
+use crate::core_speeds::CoreSpeeds;
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::Lab;
 use crate::link_mode;
@@ -161,6 +164,7 @@ pub struct Testbed {
     // Why the links are not of the requested kind.
     link_refused: Option<String>,
     refused: Vec<String>,
+    core_speeds: Mutex<CoreSpeeds>,
 }
 
 /// Error of the testbed.
@@ -215,6 +219,7 @@ impl Testbed {
             places: None,
             link_refused: None,
             refused: Vec::new(),
+            core_speeds: Mutex::default(),
         };
         testbed.step_aside();
         for host in Host::ALL {
@@ -264,6 +269,7 @@ impl Testbed {
             places: Some(places),
             link_refused: None,
             refused: Vec::new(),
+            core_speeds: Mutex::default(),
         };
         testbed.step_aside();
         Ok(testbed)
@@ -304,6 +310,13 @@ impl Testbed {
             Host::Auth => &self.cpus.auth,
             Host::Dut => &self.cpus.dut,
         }
+    }
+
+    /// Returns the share (0 to 1) of their speed that the cores of `host` lacked in a trial, in comparison to the trials before on this
+    /// testbed; `None` if it is not known. It is to be asked once for each trial.
+    pub(crate) fn slowness(&self, host: Host, watched: &[WatchedCore]) -> Option<f64> {
+        let mut speeds = self.core_speeds.lock().unwrap_or_else(PoisonError::into_inner);
+        speeds.add(watched, self.cpus(host).cpus())
     }
 
     /// Returns the path of a `/proc` that shows the kernel's threads, where it may.

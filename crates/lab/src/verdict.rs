@@ -90,6 +90,7 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         )),
         dut_foreign: of_server(dut.foreign),
         dut_waited: server_waited(dut, known.cpu_limit).filter(|_| known.has_server),
+        dut_slow: None,
         dut_drops: drops(Host::Dut),
         dut_not_taken: observed.connections_not_taken(Host::Dut),
         link_drops: observed.link_drops,

@@ -113,6 +113,7 @@ impl Void {
             Void::Stalled { .. }
             | Void::ForeignOnServer { .. }
             | Void::ServerWaited { .. }
+            | Void::SlowCore { .. }
             | Void::LinkUnseated { .. }
             | Void::Interrupted
             | Void::NothingSent
@@ -150,6 +151,8 @@ pub struct Evidence {
     pub dut_foreign: Option<f64>,
     /// Share of the trial in which the DUT was ready to run and others ran.
     pub dut_waited: Option<f64>,
+    /// Share of the speed that the DUT's cores had in other trials that they lacked in this one.
+    pub dut_slow: Option<f64>,
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_drops: u64,
     /// Connections that the DUT's listening sockets did not take.
@@ -166,8 +169,8 @@ pub struct Evidence {
 pub(crate) const MAX_RUN_DELAY: f64 = 0.10;
 /// Share of foreign load on the Tester's cores from which on it lacks CPU.
 const MAX_FOREIGN: f64 = 0.25;
-/// Share of the server's cores that others may use, and of the time that it may wait for them, in a trial that did
-/// not pass. A capacity is lower by as much.
+/// Share of the server's cores that others may use, of the time that it may wait for them, and of their speed that they may
+/// lack, in a trial that did not pass. A capacity is lower by as much.
 const MAX_ON_SERVER: f64 = 0.05;
 /// Share from which on that is worth a warning.
 const WARNED_ON_SERVER: f64 = 0.01;
@@ -183,19 +186,23 @@ impl Evidence {
             .then_some(Void::Starved { run_delay, foreign })
     }
 
-    /// Returns why a trial that did not pass is void if others used the server's cores or kept it waiting.
+    /// Returns why a trial that did not pass is void if others used the server's cores, kept it waiting or made it slow.
     pub fn server_disturbed(&self) -> Option<Void> {
         let beyond = |share: Option<f64>| share.filter(|share| *share > MAX_ON_SERVER);
         let foreign = beyond(self.dut_foreign).map(|share| Void::ForeignOnServer { share });
-        foreign.or_else(|| beyond(self.dut_waited).map(|share| Void::ServerWaited { share }))
+        let waited = beyond(self.dut_waited).map(|share| Void::ServerWaited { share });
+        let slow = beyond(self.dut_slow).map(|share| Void::SlowCore { share });
+        foreign.or(waited).or(slow)
     }
 
-    /// Returns the warnings about what others used of the server's cores.
+    /// Returns the warnings about what others took of the server's cores.
     pub fn server_warnings(&self) -> Vec<Warning> {
         let noted = |share: Option<f64>| share.filter(|share| *share > WARNED_ON_SERVER);
         let foreign = noted(self.dut_foreign).map(|share| Warning::ForeignOnServer { share });
         let waited = noted(self.dut_waited).map(|share| Warning::ServerWaited { share });
-        foreign.into_iter().chain(waited).collect()
+        let slow = self.dut_slow.filter(|share| *share > MAX_ON_SERVER);
+        let slow = slow.map(|share| Warning::SlowCore { share });
+        foreign.into_iter().chain(waited).chain(slow).collect()
     }
 
     /// Returns what limited this trial, the first that applies:
@@ -355,19 +362,24 @@ mod tests {
 
     #[test]
     fn what_others_use_of_the_server_voids_or_warns() {
-        // Foreign share and waiting share: void, warnings.
+        // Foreign share, waiting share and lack of speed: void, warnings.
         let table = [
-            (0.0, None, None, 0),
-            (0.009, Some(0.01), None, 0),
-            (0.011, Some(0.02), None, 2),
-            (0.05, Some(0.05), None, 2),
-            (0.1, None, Some(Void::ForeignOnServer { share: 0.1 }), 1),
-            (0.3, Some(0.3), Some(Void::ForeignOnServer { share: 0.3 }), 2),
-            (0.0, Some(0.06), Some(Void::ServerWaited { share: 0.06 }), 1),
+            (0.0, None, None, None, 0),
+            (0.009, Some(0.01), Some(0.05), None, 0),
+            (0.011, Some(0.02), None, None, 2),
+            (0.05, Some(0.05), None, None, 2),
+            (0.1, None, None, Some(Void::ForeignOnServer { share: 0.1 }), 1),
+            (0.3, Some(0.3), Some(0.2), Some(Void::ForeignOnServer { share: 0.3 }), 3),
+            (0.0, Some(0.06), Some(0.2), Some(Void::ServerWaited { share: 0.06 }), 2),
+            (0.0, None, Some(0.06), Some(Void::SlowCore { share: 0.06 }), 1),
         ];
-        for (foreign, dut_waited, void, warnings) in table {
-            let evidence =
-                Evidence { dut_foreign: Some(foreign), dut_waited, ..Evidence::default() };
+        for (foreign, dut_waited, dut_slow, void, warnings) in table {
+            let evidence = Evidence {
+                dut_foreign: Some(foreign),
+                dut_waited,
+                dut_slow,
+                ..Evidence::default()
+            };
             assert_eq!(evidence.server_disturbed(), void, "{evidence:?}");
             assert_eq!(evidence.server_warnings().len(), warnings, "{evidence:?}");
         }

@@ -101,6 +101,11 @@ pub enum Warning {
         /// Share (0 to 1) of the time of sending.
         share: f64,
     },
+    /// The server's cores were slower than in other trials.
+    SlowCore {
+        /// Share (0 to 1) of their speed that they lacked.
+        share: f64,
+    },
     /// The server was still busy when the trial began.
     ServerStillBusy {
         /// Time after the previous trial, in seconds.
@@ -275,6 +280,7 @@ impl Warning {
             | Warning::UnexpectedReplies { .. }
             | Warning::ForeignOnServer { .. }
             | Warning::ServerWaited { .. }
+            | Warning::SlowCore { .. }
             | Warning::ServerStillBusy { .. }
             | Warning::CaptureCut { .. }
             | Warning::QueriesLeftOut { .. }
@@ -312,6 +318,7 @@ impl Warning {
             Warning::OthersBusy { share } => number(share * 100.0, 0),
             Warning::ForeignOnServer { share }
             | Warning::ServerWaited { share }
+            | Warning::SlowCore { share }
             | Warning::LateQueries { share }
             | Warning::Steal { share } => number(share * 100.0, 1),
             Warning::ServerStillBusy { after_s } => number(*after_s, 0),
@@ -367,6 +374,7 @@ impl Warning {
             }
             Warning::ForeignOnServer { .. } => foreign_on_server(n),
             Warning::ServerWaited { .. } => server_waited(n),
+            Warning::SlowCore { .. } => slow_core(n),
             Warning::ServerStillBusy { .. } => {
                 format!("the server was still busy {n} s after the trial before")
             }
@@ -411,6 +419,11 @@ pub(crate) fn foreign_on_server(percent: &str) -> String {
 /// Returns the sentence about a server that waited, in percent of the time.
 pub(crate) fn server_waited(percent: &str) -> String {
     format!("the server waited {percent} % of the time for its cores while others ran there")
+}
+
+/// Returns the sentence about a server's slow cores, in percent of their speed.
+pub(crate) fn slow_core(percent: &str) -> String {
+    format!("the server's core was {percent} % slower than in other trials")
 }
 
 fn advised(sentence: String, advice: Option<String>) -> String {

@@ -1,4 +1,4 @@
-//! Watchers of the testbed's cores: a thread on each core that notices when the core stood still.
+//! Watchers of the testbed's cores: a thread on each core that notices when the core stood still, and how fast it is.
 //!
 //! ```text
 //! due   ─┬──────┬──────┬──────┬───────────────────┬──────>    every 5 ms
@@ -30,6 +30,8 @@ use measure::procfs::parse_schedstat;
 use measure::stall::{MIN_STALL, Side, Stall, WatchedCore};
 use measure::{Disturbances, Nanos};
 use udp::sys;
+
+use crate::core_speed::CoreSpeed;
 
 /// Time between two looks of a watcher.
 const PERIOD: Nanos = Nanos::from_millis(5);
@@ -84,14 +86,17 @@ fn watch(side: Side, cpu: usize, done: &AtomicBool) -> Disturbances {
     sys::prepare_for_timing();
     let real_time = sys::take_core_first();
     let accounts = File::open("/proc/thread-self/schedstat").ok();
+    let mut speed = CoreSpeed::default();
     let mut timer = Timer::new(clock::monotonic(), waited(accounts.as_ref()));
     while !done.load(Ordering::Relaxed) {
         sys::sleep_until(timer.due);
         if let Some((at, length)) = timer.fired(clock::monotonic(), waited(accounts.as_ref())) {
             seen.add_stall(Stall { side, at, length });
         }
+        speed.look();
     }
-    seen.watched.push(WatchedCore { side, cpu, real_time, used: clock::thread_cpu_time() });
+    let (used, work_ns) = (clock::thread_cpu_time(), speed.mean().map(|time| time.0));
+    seen.watched.push(WatchedCore { side, cpu, real_time, used, work_ns });
     seen
 }
 

@@ -44,6 +44,10 @@ impl LabBench<'_> {
             // A busy primary does not slow down queries to its secondary.
             (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
         }
+        if self.testbed.has_networks() {
+            let slow = self.testbed.slowness(Host::Dut, &trial.disturbances.watched);
+            evidence.dut_slow = slow.filter(|_| known.has_server);
+        }
         if !trial.void.is_void() {
             let verdict = Verdict::new(trial.passed, &evidence);
             trial.void = Voidness(verdict.void);

@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn what_is_neither_ours_nor_packets_is_foreign() {
         let watched = [(Side::Dut, 1, 20), (Side::Tester, 0, 30)].map(|(side, cpu, used)| {
-            WatchedCore { side, cpu, real_time: true, used: Nanos(used * MS) }
+            WatchedCore { side, cpu, real_time: true, used: Nanos(used * MS), work_ns: None }
         });
         let span = Span { watched: &watched, ..span() };
         let (before, after) = exact(Some(300));

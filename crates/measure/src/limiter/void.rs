@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::Histogram;
 use crate::stall::Stall;
 use crate::units::Nanos;
-use crate::warning::{foreign_on_server, server_waited};
+use crate::warning::{foreign_on_server, server_waited, slow_core};
 
 /// Why a trial says nothing. To add a reason: a variant, its sentence in `Display`, its limiter. The name of the
 /// variant in kebab case stands in the JSON: it is never renamed.
@@ -41,6 +41,11 @@ pub enum Void {
     /// The server was ready to run and others ran on its cores, and the trial did not pass.
     ServerWaited {
         /// Share (0 to 1) of the time of sending.
+        share: f64,
+    },
+    /// The server's cores were slower than in other trials, and the trial did not pass.
+    SlowCore {
+        /// Share (0 to 1) of their speed that they lacked.
         share: f64,
     },
     /// The trial failed by losses at times when a core stood still or queries left late.
@@ -149,6 +154,7 @@ impl fmt::Display for Void {
             Void::ServerWaited { share } => {
                 f.write_str(&server_waited(&format!("{:.0}", share * 100.0)))
             }
+            Void::SlowCore { share } => f.write_str(&slow_core(&format!("{:.0}", share * 100.0))),
             Void::Stalled { lost, by_stalls, longest } => write!(
                 f,
                 "{by_stalls} of {lost} lost queries were due by a stall or a late departure, the longest {longest}"
