@@ -58,20 +58,28 @@ fn proof_of(cell: &CellRecord, repeat: u32, capacity: &Capacity) -> Option<Strin
     let failed =
         |t: &&TrialRecord| !t.trial.void.is_void() && capacity.failed_qps == Some(t.rate_qps);
     let proof = trials().filter(failed).find_map(|t| t.trial.limiter_proof.as_ref());
-    match (capacity.limiter, proof) {
-        (_, Some(proof)) => Some(proof.to_string()),
-        (Limiter::Offered | Limiter::SearchBound, None) => None,
-        (Limiter::Unknown, None) => {
+    let last = cell.trials.iter().rfind(|t| t.repeat == repeat);
+    let below = |t: &&TrialRecord| capacity.failed_qps.is_none_or(|failed| t.rate_qps < failed);
+    let ended_by = last.filter(below).and_then(|t| t.trial.void.0.as_ref());
+    match (capacity.limiter, proof, ended_by) {
+        (_, Some(proof), _) => Some(proof.to_string()),
+        (Limiter::Offered | Limiter::SearchBound, None, _) => None,
+        // What disturbed the server or its core is no limiter, and ended the search all the same.
+        (Limiter::Unknown, None, Some(void)) => Some(void.to_string()),
+        (Limiter::Unknown, None, None) => {
             capacity.failed_qps.map(|_| "no single limiter was proven".to_owned())
         }
         // A Tester at its limit shows in a void trial.
-        (_, None) => Some(trials().find_map(|t| t.trial.void.0.as_ref())?.to_string()),
+        (_, None, _) => Some(trials().find_map(|t| t.trial.void.0.as_ref())?.to_string()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use measure::Void;
+    use record::{Trial, Voidness};
 
     use super::*;
 
@@ -89,6 +97,22 @@ mod tests {
             });
         }
         cell
+    }
+
+    #[test]
+    fn a_search_that_a_disturbance_ended_says_so() {
+        let mut cell = cell(&[Limiter::Unknown, Limiter::Unknown]);
+        let text = include_str!("../../../record/tests/fixtures/trial.json");
+        let trial: Trial = serde_json::from_str(text).expect("a trial");
+        // The second search ended at 20,000, which had failed before.
+        for (repeat, rate_qps) in [(0, 1.5e4), (1, 2e4)] {
+            let void = Voidness(Some(Void::SlowCore { share: 0.09 }));
+            let trial = Trial { void, limiter: Limiter::Unknown, ..trial.clone() };
+            cell.trials.push(TrialRecord { repeat, rate_qps, trial });
+        }
+        let said = proofs(&cell);
+        let slow = "the server's core was 9 % slower than in other trials (search 1)";
+        assert_eq!(said, [slow, "no single limiter was proven (search 2)"]);
     }
 
     #[test]
