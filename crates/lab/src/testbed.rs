@@ -26,7 +26,7 @@ use measure::{Link, Path};
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 
-use crate::core_speeds::CoreSpeeds;
+use crate::core_speeds::{CoreSpeed, CoreSpeeds, share_cores};
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::Lab;
 use crate::link_mode;
@@ -312,11 +312,16 @@ impl Testbed {
         }
     }
 
-    /// Returns the share (0 to 1) of their speed that the cores of `host` lacked in a trial, in comparison to the trials before on this
-    /// testbed; `None` if it is not known. It is to be asked once for each trial.
-    pub(crate) fn slowness(&self, host: Host, watched: &[WatchedCore]) -> Option<f64> {
-        let mut speeds = self.core_speeds.lock().unwrap_or_else(PoisonError::into_inner);
-        speeds.add(watched, self.cpus(host).cpus())
+    /// Adds a trial to those with which the speed of the server's cores is compared; returns their speed in it. `None` if it was not
+    /// measured, or says nothing: their hosts are real ones, or others of the testbed's cores are threads of the same physical ones.
+    pub(crate) fn add_core_speeds(&self, watched: &[WatchedCore]) -> Option<CoreSpeed> {
+        let dut = self.cpus(Host::Dut).cpus();
+        let all: Vec<usize> =
+            Host::ALL.iter().flat_map(|host| self.cpus(*host).cpus()).copied().collect();
+        if !self.has_networks() || share_cores(dut, &all) {
+            return None;
+        }
+        self.core_speeds.lock().unwrap_or_else(PoisonError::into_inner).add(watched, dut)
     }
 
     /// Returns the path of a `/proc` that shows the kernel's threads, where it may.

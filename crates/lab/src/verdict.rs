@@ -21,10 +21,13 @@ impl Verdict {
     /// Returns the verdict on a trial that `passed`, if it has a goal.
     ///
     /// A trial that passed, or whose queries were all answered, is valid, even if other processes were busy. A trial
-    /// that failed while others used the cores of the Tester or the server says nothing about the server's limit.
+    /// that failed while others used the cores of the Tester or the server says nothing about the server's limit. Nor does one that
+    /// missed a goal on slow cores; a load without a goal has losses that no speed explains.
     pub(crate) fn new(passed: Option<bool>, evidence: &Evidence) -> Self {
         let valid = passed.unwrap_or(evidence.complete);
-        let void = evidence.starved().or_else(|| evidence.server_disturbed()).filter(|_| !valid);
+        let slow = evidence.slow_core().filter(|_| passed == Some(false));
+        let disturbed = evidence.starved().or_else(|| evidence.server_disturbed()).or(slow);
+        let void = disturbed.filter(|_| !valid);
         let (limiter, proof) = match &void {
             Some(void) => (void.limiter(), None),
             None => evidence.accuse(),
@@ -124,12 +127,16 @@ mod tests {
         let hog =
             |evidence: &Evidence, share| Evidence { dut_foreign: Some(share), ..evidence.clone() };
         let waits = Evidence { dut_waited: Some(0.2), ..dut.clone() };
+        let slow = Evidence { dut_slow: Some(0.2), ..dut.clone() };
         let table = [
             (Some(false), hog(&dut, 0.04), false, Limiter::Dut),
             (Some(false), hog(&dut, 0.1), true, Limiter::Unknown),
             (Some(false), hog(&dut, 0.3), true, Limiter::Unknown),
             (Some(false), waits.clone(), true, Limiter::Unknown),
             (Some(true), waits, false, Limiter::Dut),
+            (Some(false), slow.clone(), true, Limiter::Unknown),
+            (Some(true), slow.clone(), false, Limiter::Dut),
+            (None, slow, false, Limiter::Dut),
             (Some(false), starved.clone(), true, Limiter::TesterCpu),
             (Some(true), starved, false, Limiter::TesterCpu),
             (Some(true), hog(&done, 0.9), false, Limiter::Offered),

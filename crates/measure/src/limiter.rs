@@ -172,7 +172,7 @@ const MAX_FOREIGN: f64 = 0.25;
 /// Share of the server's cores that others may use, of the time that it may wait for them, and of their speed that they may
 /// lack, in a trial that did not pass. A capacity is lower by as much.
 const MAX_ON_SERVER: f64 = 0.05;
-/// Share from which on that is worth a warning.
+/// Share from which on others on the server's cores are worth a warning.
 const WARNED_ON_SERVER: f64 = 0.01;
 /// Busy share from which on a core counts as saturated.
 pub(crate) const SATURATED: f64 = 0.90;
@@ -186,13 +186,17 @@ impl Evidence {
             .then_some(Void::Starved { run_delay, foreign })
     }
 
-    /// Returns why a trial that did not pass is void if others used the server's cores, kept it waiting or made it slow.
+    /// Returns why a trial that did not pass is void if others used the server's cores or kept it waiting.
     pub fn server_disturbed(&self) -> Option<Void> {
         let beyond = |share: Option<f64>| share.filter(|share| *share > MAX_ON_SERVER);
         let foreign = beyond(self.dut_foreign).map(|share| Void::ForeignOnServer { share });
-        let waited = beyond(self.dut_waited).map(|share| Void::ServerWaited { share });
-        let slow = beyond(self.dut_slow).map(|share| Void::SlowCore { share });
-        foreign.or(waited).or(slow)
+        foreign.or_else(|| beyond(self.dut_waited).map(|share| Void::ServerWaited { share }))
+    }
+
+    /// Returns why a trial that missed its goal is void if the server's cores were slow.
+    pub fn slow_core(&self) -> Option<Void> {
+        let share = self.dut_slow.filter(|share| *share > MAX_ON_SERVER)?;
+        Some(Void::SlowCore { share })
     }
 
     /// Returns the warnings about what others took of the server's cores.
@@ -380,9 +384,11 @@ mod tests {
                 dut_slow,
                 ..Evidence::default()
             };
-            assert_eq!(evidence.server_disturbed(), void, "{evidence:?}");
+            let found = evidence.server_disturbed().or_else(|| evidence.slow_core());
+            assert_eq!(found, void, "{evidence:?}");
             assert_eq!(evidence.server_warnings().len(), warnings, "{evidence:?}");
         }
-        assert_eq!(Evidence::default().server_disturbed(), None);
+        let unknown = Evidence::default();
+        assert_eq!((unknown.server_disturbed(), unknown.slow_core()), (None, None));
     }
 }

@@ -98,8 +98,8 @@ pub struct WatchedCore {
     #[serde(rename = "used_ns", with = "as_ns")]
     #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub used: Nanos,
-    /// Mean time of the same piece of arithmetic at each look, in nanoseconds: more if the core is slower, since its clock rate fell
-    /// or another thread of the same physical core was busy. Absent where there were too few looks.
+    /// Mean time of the same piece of arithmetic at each look in the time of sending, in nanoseconds: more if the core is slower, since
+    /// its clock rate fell or another thread of the same physical core was busy. Absent where there were too few looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ns: Option<u64>,
 }

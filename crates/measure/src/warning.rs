@@ -556,6 +556,7 @@ mod tests {
                 Warning::ForeignOnServer { share: 0.5 },
                 r#"{"kind":"foreign-on-server","share":0.5}"#,
             ),
+            (Warning::SlowCore { share: 0.5 }, r#"{"kind":"slow-core","share":0.5}"#),
             (Warning::ClockRateHidden, r#"{"kind":"clock-rate-hidden"}"#),
             (Warning::Other { text: "x".to_owned() }, r#"{"kind":"other","text":"x"}"#),
         ];

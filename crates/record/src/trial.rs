@@ -160,7 +160,7 @@ impl Trial {
         self.outstanding.is_none_or(|numbers| numbers.is_sustained())
     }
 
-    /// Returns whether its queries left when they were due: it is not void, and no more of them were late than a schedule allows.
+    /// Returns whether it shows what the Tester can: it is not void for any reason, and no more of its queries left late than a schedule allows.
     pub fn kept_its_schedule(&self) -> bool {
         let late = |warning: &Warning| matches!(warning, Warning::LateQueries { .. });
         !self.void.is_void() && !self.warnings.iter().any(late)
@@ -297,6 +297,10 @@ pub struct Cpu {
     pub softirq_s: Option<f64>,
     /// Busy share (0 to 1) of its cores by its own work, in the time of sending.
     pub busy: f64,
+    /// Mean time of a fixed piece of arithmetic on the server's cores in the time of sending, in nanoseconds: more on slower cores. Absent
+    /// for others, and where it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub work_ns: Option<u64>,
     /// Share (0 to 1) of the trial in which it was ready to run and did not; absent if not visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_delay: Option<f64>,

@@ -6,7 +6,9 @@
 //! On the virtual machine of our figures an Unbound at a constant load used up to 26 % more CPU time in the seconds in
 //! which the arithmetic took up to 30 % longer.
 
+use std::collections::VecDeque;
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 
 use engine::clock;
 use measure::Nanos;
@@ -18,14 +20,17 @@ const ROUNDS: u32 = 200;
 const CHAINS: usize = 6;
 /// Smallest number of looks that have a mean.
 const MIN_LOOKS: usize = 20;
+/// Largest number of looks that are kept, the last ones: those of five minutes.
+const MAX_LOOKS: usize = 1 << 16;
 /// A look that took longer than the fastest tenth by this factor was interrupted.
 const INTERRUPTED: u64 = 3;
 
-/// The times of some looks.
+/// Some looks.
 #[derive(Debug, Default)]
 pub(crate) struct CoreSpeed {
     state: [u64; CHAINS],
-    times: Vec<u64>,
+    // When each began, and what it took.
+    looks: VecDeque<(Nanos, Nanos)>,
 }
 
 impl CoreSpeed {
@@ -34,7 +39,14 @@ impl CoreSpeed {
         self.work(WARM);
         let began = clock::monotonic();
         self.work(ROUNDS);
-        self.times.push(clock::monotonic().since(began).0);
+        self.add(began, clock::monotonic().since(began));
+    }
+
+    fn add(&mut self, began: Nanos, took: Nanos) {
+        if self.looks.len() == MAX_LOOKS {
+            self.looks.pop_front();
+        }
+        self.looks.push_back((began, took));
     }
 
     /// Steps each chain (xorshift64, Marsaglia 2003).
@@ -51,15 +63,17 @@ impl CoreSpeed {
         self.state = black_box(state);
     }
 
-    /// Returns the mean time of the looks that were not interrupted; `None` if they are few.
-    pub(crate) fn mean(mut self) -> Option<Nanos> {
-        if self.times.len() < MIN_LOOKS {
+    /// Returns the mean time of the looks in a span that were not interrupted; `None` if they are few.
+    pub(crate) fn mean(&self, span: &RangeInclusive<Nanos>) -> Option<Nanos> {
+        let within = self.looks.iter().filter(|(began, _)| span.contains(began));
+        let mut times: Vec<u64> = within.map(|(_, took)| took.0).collect();
+        if times.len() < MIN_LOOKS {
             return None;
         }
-        self.times.sort_unstable();
-        let most = self.times[self.times.len() / 10] * INTERRUPTED;
-        self.times.retain(|time| *time <= most);
-        Some(Nanos(self.times.iter().sum::<u64>() / self.times.len() as u64))
+        times.sort_unstable();
+        let most = times[times.len() / 10] * INTERRUPTED;
+        times.retain(|time| *time <= most);
+        Some(Nanos(times.iter().sum::<u64>() / times.len() as u64))
     }
 }
 
@@ -68,13 +82,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interrupted_looks_do_not_count() {
-        let of = |times: Vec<u64>| CoreSpeed { times, ..CoreSpeed::default() }.mean();
-        assert_eq!(of(vec![1_000; 19]), None);
-        let mut times = vec![1_000; 30];
-        times.extend([2_000; 30]);
-        times.extend([50_000, 9_000_000]);
-        assert_eq!(of(times), Some(Nanos(1_500)));
+    fn looks_in_the_time_of_sending_that_were_not_interrupted_count() {
+        let of = |times: &[u64]| {
+            let mut speed = CoreSpeed::default();
+            // The first and the last one are before and after it.
+            speed.add(Nanos(0), Nanos(1));
+            for (at, time) in (1..).zip(times) {
+                speed.add(Nanos(at), Nanos(*time));
+            }
+            let until = Nanos(times.len() as u64);
+            speed.add(until + Nanos(1), Nanos(1));
+            speed.mean(&(Nanos(1)..=until))
+        };
+        assert_eq!(of(&[1_000; 19]), None);
+        let times = [vec![1_000; 30], vec![2_000; 30], vec![50_000, 9_000_000]].concat();
+        assert_eq!(of(&times), Some(Nanos(1_500)));
+    }
+
+    #[test]
+    fn the_last_looks_are_kept() {
+        let mut speed = CoreSpeed::default();
+        (0..MAX_LOOKS as u64 + 5).for_each(|at| speed.add(Nanos(at), Nanos(1)));
+        assert_eq!(speed.looks.front(), Some(&(Nanos(5), Nanos(1))));
     }
 
     #[test]
@@ -84,6 +113,6 @@ mod tests {
             speed.look();
         }
         assert!(speed.state.iter().all(|x| *x != 0), "{:?}", speed.state);
-        assert!(speed.mean().is_some_and(|time| time > Nanos::ZERO));
+        assert!(speed.mean(&(Nanos::ZERO..=Nanos::MAX)).is_some_and(|time| time > Nanos::ZERO));
     }
 }

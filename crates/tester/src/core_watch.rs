@@ -10,8 +10,8 @@
 //! fired is in the kernel's accounts (`schedstat`) and no stall, so a busy server is never taken for one.
 //!
 //! The server must not pay for its watcher. One look takes 20 to 30 us on the virtual machine of our figures, where the
-//! timer and its interrupt leave the guest, and a few us on hardware: at a look every 5 ms that is 0.5 % and less than
-//! 0.1 % of the core, below what two trials differ by. At a look every millisecond it would be 2 %. Short
+//! timer and its interrupt leave the guest, and a few us on hardware, 2 us of them for the speed of the core: at a look every 5 ms
+//! that is 0.5 % and some 0.1 % of the core, below what two trials differ by. At a look every millisecond it would be 2 %. Short
 //! stalls may be missed: those of 6 ms or more are always seen, one of 3 ms in two of five cases. That is enough,
 //! since a receive buffer bridges the short ones: 4 MB those of 6 ms at any rate of ours, the kernel's default (277
 //! datagrams) those of 6 ms at 46,000 queries a second.
@@ -20,6 +20,7 @@
 //! sees no stall meanwhile, and the server waits for the watcher as for an interrupt.
 
 use std::fs::File;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +40,7 @@ const PERIOD: Nanos = Nanos::from_millis(5);
 /// Watchers of some cores.
 pub struct CoreWatch {
     done: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Disturbances>>,
+    threads: Vec<JoinHandle<(Disturbances, CoreSpeed)>>,
 }
 
 impl CoreWatch {
@@ -59,12 +60,15 @@ impl CoreWatch {
         CoreWatch { threads: threads.collect(), done }
     }
 
-    /// Ends the watchers; returns the stalls, and the cores that were watched.
-    pub fn end(mut self) -> Disturbances {
+    /// Ends the watchers; returns the stalls, and the cores that were watched, with their speed in the time of sending.
+    pub fn end(mut self, sending: RangeInclusive<Nanos>) -> Disturbances {
         self.done.store(true, Ordering::Relaxed);
         let mut all = Disturbances::default();
         for thread in std::mem::take(&mut self.threads) {
-            all.merge(&thread.join().unwrap_or_default());
+            let (mut seen, speed) = thread.join().unwrap_or_default();
+            let work_ns = speed.mean(&sending).map(|time| time.0);
+            seen.watched.iter_mut().for_each(|core| core.work_ns = work_ns);
+            all.merge(&seen);
         }
         all
     }
@@ -78,15 +82,14 @@ impl Drop for CoreWatch {
 }
 
 /// Runs a watcher until it is `done`; nothing is watched where it may not run on its core.
-fn watch(side: Side, cpu: usize, done: &AtomicBool) -> Disturbances {
-    let mut seen = Disturbances::default();
+fn watch(side: Side, cpu: usize, done: &AtomicBool) -> (Disturbances, CoreSpeed) {
+    let (mut seen, mut speed) = (Disturbances::default(), CoreSpeed::default());
     if sys::pin_to_cpus(&[cpu]).is_err() {
-        return seen;
+        return (seen, speed);
     }
     sys::prepare_for_timing();
     let real_time = sys::take_core_first();
     let accounts = File::open("/proc/thread-self/schedstat").ok();
-    let mut speed = CoreSpeed::default();
     let mut timer = Timer::new(clock::monotonic(), waited(accounts.as_ref()));
     while !done.load(Ordering::Relaxed) {
         sys::sleep_until(timer.due);
@@ -95,9 +98,9 @@ fn watch(side: Side, cpu: usize, done: &AtomicBool) -> Disturbances {
         }
         speed.look();
     }
-    let (used, work_ns) = (clock::thread_cpu_time(), speed.mean().map(|time| time.0));
-    seen.watched.push(WatchedCore { side, cpu, real_time, used, work_ns });
-    seen
+    let used = clock::thread_cpu_time();
+    seen.watched.push(WatchedCore { side, cpu, real_time, used, work_ns: None });
+    (seen, speed)
 }
 
 /// Time that the calling thread was ready to run and did not so far, from its open `schedstat`; zero where the kernel
@@ -163,13 +166,14 @@ mod tests {
         let cpu = sys::allowed_cpus().expect("readable")[0];
         let sides = [Side::Tester, Side::AuthDns, Side::Tester];
         let watch = CoreWatch::start(sides.map(|side| (side, cpu)));
-        sys::sleep_until(clock::monotonic() + US(10_000));
-        let seen = watch.end();
+        sys::sleep_until(clock::monotonic() + US(300_000));
+        let seen = watch.end(Nanos::ZERO..=Nanos::MAX);
         let watched: Vec<_> = seen.watched.iter().map(|core| (core.side, core.cpu)).collect();
         assert_eq!(watched, [(Side::Tester, cpu)]);
         assert!(seen.watched[0].used > Nanos::ZERO);
+        assert!(seen.watched[0].work_ns.is_some_and(|time| time > 0), "{:?}", seen.watched);
         assert!(seen.stalls.iter().all(|stall| stall.side == Side::Tester));
-        let none = CoreWatch::start([(Side::Dut, 1_000_000)]).end();
+        let none = CoreWatch::start([(Side::Dut, 1_000_000)]).end(Nanos::ZERO..=Nanos::MAX);
         assert!(none.is_empty(), "{none:?}");
     }
 }

@@ -129,10 +129,11 @@ impl Setup {
         pinned.sort_unstable();
         pinned.dedup();
         let started = reports.iter().map(|report| report.tally.started).min();
+        let last_sent = reports.iter().map(|report| report.tally.last_sent).max();
         let seen = Seen {
             facts,
             agreed: agreed.zip(started).map(|(agreed, started)| agreed.record(started)),
-            disturbances: watch.end(),
+            disturbances: watch.end(started.unwrap_or_default()..=last_sent.unwrap_or_default()),
             foreign: before.foreign(&pinned),
             pinned,
             queue_drops: host::udp_receive_drops().saturating_sub(drops),

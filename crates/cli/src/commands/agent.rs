@@ -10,6 +10,7 @@ use clap::Args;
 use lab::agent::{Greeting, Order, Reply, Seen, allowed_cpus, named, own_addresses};
 use lab::probe::{HostLosses, HostProbe};
 use lab::{CpuList, Entered, Network, ServerHost};
+use measure::Nanos;
 use measure::stall::Side;
 use nix::unistd::getpgrp;
 use tester::CoreWatch;
@@ -206,7 +207,7 @@ impl Trial {
     fn end(self, sending_s: f64, queries: Option<u64>) -> Seen {
         // The second question is one of them.
         let queries = queries.zip(self.queries).map(|(now, then)| now.saturating_sub(then + 1));
-        let disturbances = self.cores.end();
+        let disturbances = self.cores.end(Nanos::ZERO..=Nanos::MAX);
         let (usage, HostLosses { receive_drops, not_taken }) =
             self.probe.end(sending_s, &disturbances.watched);
         let (alive, cpus) = (alive(&self.pids), self.cpus.cpus().to_vec());

@@ -9,7 +9,7 @@
 //!                 if it passes, try the next failing rate at once: the same stall may have failed it
 //! ```
 //!
-//! With `retry_at_end`, a rate whose trial was void is tried again at once only if a trial at this rate or above was valid before. Any other
+//! With `retry_at_end`, a rate whose trial was void is tried again at once only if the Tester kept its schedule at this rate or above before. Any other
 //! void rate is passed over, and tried again when it has become the upper end of the bracket.
 
 use measure::Limiter;

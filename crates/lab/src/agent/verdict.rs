@@ -160,7 +160,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
         dut_busy: dut.map(|seen| server_busy(&seen.usage, seen.cpus.len(), limit)),
         dut_foreign: dut.map(|seen| seen.usage.foreign),
         dut_waited: dut.and_then(|seen| server_waited(&seen.usage, limit)),
-        // Each agent knows one trial, with which no other can be compared.
+        // What an agent sees is not compared between trials.
         dut_slow: None,
         dut_drops: dut.map_or(0, |seen| seen.receive_drops),
         dut_not_taken: dut.map_or(0, |seen| seen.not_taken),

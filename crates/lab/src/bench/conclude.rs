@@ -44,10 +44,8 @@ impl LabBench<'_> {
             // A busy primary does not slow down queries to its secondary.
             (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
         }
-        if self.testbed.has_networks() {
-            let slow = self.testbed.slowness(Host::Dut, &trial.disturbances.watched);
-            evidence.dut_slow = slow.filter(|_| known.has_server);
-        }
+        let speed = self.testbed.add_core_speeds(&trial.disturbances.watched);
+        evidence.dut_slow = speed.filter(|_| known.has_server).map(|speed| speed.lacked);
         if !trial.void.is_void() {
             let verdict = Verdict::new(trial.passed, &evidence);
             trial.void = Voidness(verdict.void);
@@ -84,7 +82,8 @@ impl LabBench<'_> {
             trial.cpu.insert(role.to_owned(), cpu);
         }
         if self.server.is_some() {
-            trial.cpu.insert("dut".to_owned(), cpu(Host::Dut));
+            let work_ns = speed.map(|speed| speed.work_ns);
+            trial.cpu.insert("dut".to_owned(), Cpu { work_ns, ..cpu(Host::Dut) });
         }
         if let (false, Err(seen)) = (trial.void.is_void(), self.testbed.check_links()) {
             let void = Void::LinkUnseated { seen };

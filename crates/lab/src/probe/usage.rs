@@ -56,6 +56,7 @@ impl HostUse {
             system_s: self.system_s,
             softirq_s: Some(self.softirq_s),
             busy: self.busy,
+            work_ns: None,
             run_delay: Some(self.run_delay),
             waited: self.waited,
             foreign: Some(self.foreign),

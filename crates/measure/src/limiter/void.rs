@@ -264,6 +264,11 @@ mod tests {
                 "the server waited 6 % of the time for its cores while others ran there",
             ),
             (
+                Void::SlowCore { share: 0.06 },
+                r#"{"reason":"slow-core","share":0.06}"#,
+                "the server's core was 6 % slower than in other trials",
+            ),
+            (
                 Void::Stalled {
                     lost: 12,
                     by_stalls: 12,
