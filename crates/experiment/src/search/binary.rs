@@ -9,14 +9,13 @@
 //!                 if it passes, try the next failing rate at once: the same stall may have failed it
 //! ```
 //!
-//! With `retry_at_end`, a rate whose trial was void is tried again at once only if the Tester kept its schedule at this rate or above before. Any other
-//! void rate is passed over, and tried again when it has become the upper end of the bracket.
+//! With `retry_at_end`, a void rate is tried again at once only if the Tester kept its schedule at this rate or a higher one before. Below any
+//! other void rate the search goes on, and tries it again when it is the upper end of the bracket.
 
 use measure::Limiter;
 use record::Capacity;
 
 use super::bracket::Bracket;
-use super::spec::Search;
 use super::trials::Trials;
 use crate::bench::BenchError;
 
@@ -90,8 +89,7 @@ pub(super) fn run(
                 bracket.add_void(rate, limiter);
             }
         }
-        let reached = |rate: f64| trials.reached(rate);
-        rate = match (next_rate(search, &bracket, step, &reached), bracket.end()) {
+        rate = match (next_rate(trials, &bracket, step), bracket.end()) {
             (Some(next), _) => next,
             (None, Some(end)) if mended < MOST_MENDED => {
                 let is_void = bracket.failed().is_none_or(|(failed, _)| failed > end);
@@ -132,22 +130,20 @@ fn up(passed: f64, step: f64, max: f64) -> f64 {
     (passed * step).round().max(passed + 1.0).min(max)
 }
 
-/// Returns the next rate to try, by a factor `step` where the bracket is open; `None` if it is narrow enough. `reached` says whether the
-/// Tester can send a rate.
-fn next_rate(
-    search: &Search,
-    bracket: &Bracket,
-    step: f64,
-    reached: &dyn Fn(f64) -> bool,
-) -> Option<f64> {
+/// Returns the next rate to try, by a factor `step` where the bracket is open; `None` if it is narrow enough.
+fn next_rate(trials: &Trials<'_>, bracket: &Bracket, step: f64) -> Option<f64> {
+    let search = trials.search;
     let (min, max) = search.range();
     let failed = bracket.failed().map(|(rate, _)| rate);
     let void = bracket.void().map(|(rate, _)| rate);
     match (bracket.passed, failed, void) {
-        // The Tester has reached a higher rate, so that something disturbed it here: lower rates are no answer to that.
-        (Some(_), Some(failed), Some(void)) if failed > void && reached(void) => None,
+        // Where the Tester can send the void rate, something disturbed it: lower rates are no answer to that.
         (Some(passed), Some(failed), Some(void)) if failed > void => {
-            between(passed, void, search.resolution)
+            if trials.reached(void) {
+                None
+            } else {
+                between(passed, void, search.resolution)
+            }
         }
         // A void rate says nothing about lower ones, of which some may fail by the server.
         (Some(passed), None, Some(void)) => {
