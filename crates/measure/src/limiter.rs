@@ -195,8 +195,12 @@ impl Evidence {
 
     /// Returns why a trial that missed its goal is void if the server's cores were slow.
     pub fn slow_core(&self) -> Option<Void> {
-        let share = self.dut_slow.filter(|share| *share > MAX_ON_SERVER)?;
-        Some(Void::SlowCore { share })
+        self.lacked_speed().map(|share| Void::SlowCore { share })
+    }
+
+    /// Returns the share of their speed that the server's cores lacked, if it is too much.
+    fn lacked_speed(&self) -> Option<f64> {
+        self.dut_slow.filter(|share| *share > MAX_ON_SERVER)
     }
 
     /// Returns the warnings about what others took of the server's cores.
@@ -204,8 +208,7 @@ impl Evidence {
         let noted = |share: Option<f64>| share.filter(|share| *share > WARNED_ON_SERVER);
         let foreign = noted(self.dut_foreign).map(|share| Warning::ForeignOnServer { share });
         let waited = noted(self.dut_waited).map(|share| Warning::ServerWaited { share });
-        let slow = self.dut_slow.filter(|share| *share > MAX_ON_SERVER);
-        let slow = slow.map(|share| Warning::SlowCore { share });
+        let slow = self.lacked_speed().map(|share| Warning::SlowCore { share });
         foreign.into_iter().chain(waited).chain(slow).collect()
     }
 
