@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use engine::clock;
 use measure::Nanos;
 
-/// Number of rounds before the time is taken, which bring the code into the cache, and of those that count: some 2 us.
+/// Number of rounds before the time is taken, which bring the code into the cache, and of those that count: some 1 us.
 const WARM: u32 = 16;
 const ROUNDS: u32 = 200;
 /// Number of independent chains.

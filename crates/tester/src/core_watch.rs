@@ -10,7 +10,7 @@
 //! fired is in the kernel's accounts (`schedstat`) and no stall, so a busy server is never taken for one.
 //!
 //! The server must not pay for its watcher. One look takes 20 to 30 us on the virtual machine of our figures, where the
-//! timer and its interrupt leave the guest, and a few us on hardware, 2 us of them for the speed of the core: at a look every 5 ms
+//! timer and its interrupt leave the guest, and a few us on hardware, 1 us of them for the speed of the core: at a look every 5 ms
 //! that is 0.5 % and some 0.1 % of the core, below what two trials differ by. At a look every millisecond it would be 2 %. Short
 //! stalls may be missed: those of 6 ms or more are always seen, one of 3 ms in two of five cases. That is enough,
 //! since a receive buffer bridges the short ones: 4 MB those of 6 ms at any rate of ours, the kernel's default (277
