@@ -13,6 +13,7 @@ mod drill;
 mod generators;
 mod lost;
 pub(crate) mod measurer;
+mod settle;
 mod testers;
 mod updates;
 mod upstream;
@@ -94,6 +95,9 @@ pub(crate) struct LabBench<'a> {
     cpu_limit: Option<f64>,
     // Whether the server may still have work from the last trial.
     overloaded: bool,
+    // Whether the server's cores were too slow in the last trial; and the shortest time of the work of their watchers in all.
+    slow: bool,
+    fastest_work_ns: Option<u64>,
     // Whether names were used, forgotten by the server, and may be used again.
     names_forgotten: bool,
     watcher: Option<Watcher>,
@@ -174,6 +178,8 @@ impl<'a> LabBench<'a> {
             attacks: 0,
             cpu_limit: None,
             overloaded: false,
+            slow: false,
+            fastest_work_ns: None,
             names_forgotten: false,
             watcher: None,
             replayed: None,
@@ -487,6 +493,7 @@ impl Bench for LabBench<'_> {
         let duration = self.shortened.unwrap_or(spec.duration);
         let spec = &TrialSpec { duration, ..spec.clone() };
         let settled = self.settle()?;
+        self.wait_for_speed(duration)?;
         let request = self.request(spec)?;
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();
@@ -503,6 +510,7 @@ impl Bench for LabBench<'_> {
         self.end_away(&mut trial, &request)?;
         trial.compact().map_err(BenchError::failed)?;
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
+        self.note_speed(&trial);
         if !settled {
             trial.warnings.push(Warning::ServerStillBusy { after_s: SETTLE.as_secs_f64() });
         }

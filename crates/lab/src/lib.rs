@@ -33,7 +33,7 @@ mod clients;
 mod configure;
 mod control_group;
 mod core_plan;
-mod core_speeds;
+mod core_speed;
 mod cpus;
 pub mod detect;
 pub mod durability;

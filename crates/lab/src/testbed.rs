@@ -18,7 +18,6 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use experiment::settings::MAX_SECONDARIES;
 use measure::stall::WatchedCore;
@@ -26,7 +25,7 @@ use measure::{Link, Path};
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 
-use crate::core_speeds::{CoreSpeed, CoreSpeeds, share_cores};
+use crate::core_speed::{CoreSpeed, share_cores};
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::Lab;
 use crate::link_mode;
@@ -164,7 +163,6 @@ pub struct Testbed {
     // Why the links are not of the requested kind.
     link_refused: Option<String>,
     refused: Vec<String>,
-    core_speeds: Mutex<CoreSpeeds>,
 }
 
 /// Error of the testbed.
@@ -219,7 +217,6 @@ impl Testbed {
             places: None,
             link_refused: None,
             refused: Vec::new(),
-            core_speeds: Mutex::default(),
         };
         testbed.step_aside();
         for host in Host::ALL {
@@ -269,7 +266,6 @@ impl Testbed {
             places: Some(places),
             link_refused: None,
             refused: Vec::new(),
-            core_speeds: Mutex::default(),
         };
         testbed.step_aside();
         Ok(testbed)
@@ -312,16 +308,16 @@ impl Testbed {
         }
     }
 
-    /// Adds a trial to those with which the speed of the server's cores is compared; returns their speed in it. `None` if it was not
-    /// measured, or says nothing: their hosts are real ones, or others of the testbed's cores are threads of the same physical ones.
-    pub(crate) fn add_core_speeds(&self, watched: &[WatchedCore]) -> Option<CoreSpeed> {
+    /// Returns the speed of the server's cores in a trial. `None` if it was not measured, or says nothing: their hosts are real ones, or
+    /// others of the testbed's cores are threads of the same physical ones.
+    pub(crate) fn core_speed(&self, watched: &[WatchedCore]) -> Option<CoreSpeed> {
         let dut = self.cpus(Host::Dut).cpus();
         let all: Vec<usize> =
             Host::ALL.iter().flat_map(|host| self.cpus(*host).cpus()).copied().collect();
         if !self.has_networks() || share_cores(dut, &all) {
             return None;
         }
-        self.core_speeds.lock().unwrap_or_else(PoisonError::into_inner).add(watched, dut)
+        CoreSpeed::in_trial(watched, dut)
     }
 
     /// Returns the path of a `/proc` that shows the kernel's threads, where it may.

@@ -102,6 +102,10 @@ pub struct WatchedCore {
     /// its clock rate fell or another thread of the same physical core was busy. Absent where there were too few looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ns: Option<u64>,
+    /// The time that the fastest tenth of them took at most, in nanoseconds: nearly that of the core when it has no neighbour, even where
+    /// the mean is much longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_work_ns: Option<u64>,
 }
 
 /// A span in which queries left more than [`MIN_STALL`] late; times count from the start of the trial.

@@ -101,9 +101,9 @@ pub enum Warning {
         /// Share (0 to 1) of the time of sending.
         share: f64,
     },
-    /// The server's cores were slower than in other trials.
+    /// The server's cores were slower than at their best.
     SlowCore {
-        /// Share (0 to 1) of their speed that they lacked.
+        /// Share (0 to 1) of that speed that they lacked.
         share: f64,
     },
     /// The server was still busy when the trial began.
@@ -423,7 +423,7 @@ pub(crate) fn server_waited(percent: &str) -> String {
 
 /// Returns the sentence about a server's slow cores, in percent of their speed.
 pub(crate) fn slow_core(percent: &str) -> String {
-    format!("the server's core was {percent} % slower than in other trials")
+    format!("the server's core was {percent} % slower than at its best")
 }
 
 fn advised(sentence: String, advice: Option<String>) -> String {

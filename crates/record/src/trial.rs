@@ -301,6 +301,9 @@ pub struct Cpu {
     /// for others, and where it was not measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub work_ns: Option<u64>,
+    /// Longest time among the fastest tenth of these pieces of work, in nanoseconds: about what one takes while no neighbour is busy.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub best_work_ns: Option<u64>,
     /// Share (0 to 1) of the trial in which it was ready to run and did not; absent if not visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_delay: Option<f64>,

@@ -30,9 +30,8 @@ use engine::clock;
 use measure::procfs::parse_schedstat;
 use measure::stall::{MIN_STALL, Side, Stall, WatchedCore};
 use measure::{Disturbances, Nanos};
+use udp::core_speed::Looks;
 use udp::sys;
-
-use crate::core_speed::CoreSpeed;
 
 /// Time between two looks of a watcher.
 const PERIOD: Nanos = Nanos::from_millis(5);
@@ -40,7 +39,7 @@ const PERIOD: Nanos = Nanos::from_millis(5);
 /// Watchers of some cores.
 pub struct CoreWatch {
     done: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<(Disturbances, CoreSpeed)>>,
+    threads: Vec<JoinHandle<(Disturbances, Looks)>>,
 }
 
 impl CoreWatch {
@@ -65,9 +64,12 @@ impl CoreWatch {
         self.done.store(true, Ordering::Relaxed);
         let mut all = Disturbances::default();
         for thread in std::mem::take(&mut self.threads) {
-            let (mut seen, speed) = thread.join().unwrap_or_default();
-            let work_ns = speed.mean(&sending).map(|time| time.0);
-            seen.watched.iter_mut().for_each(|core| core.work_ns = work_ns);
+            let (mut seen, looks) = thread.join().unwrap_or_default();
+            let work = looks.within(&sending);
+            for core in &mut seen.watched {
+                core.work_ns = work.map(|times| times.mean.0);
+                core.best_work_ns = work.map(|times| times.best.0);
+            }
             all.merge(&seen);
         }
         all
@@ -82,10 +84,10 @@ impl Drop for CoreWatch {
 }
 
 /// Runs a watcher until it is `done`; nothing is watched where it may not run on its core.
-fn watch(side: Side, cpu: usize, done: &AtomicBool) -> (Disturbances, CoreSpeed) {
-    let (mut seen, mut speed) = (Disturbances::default(), CoreSpeed::default());
+fn watch(side: Side, cpu: usize, done: &AtomicBool) -> (Disturbances, Looks) {
+    let (mut seen, mut looks) = (Disturbances::default(), Looks::default());
     if sys::pin_to_cpus(&[cpu]).is_err() {
-        return (seen, speed);
+        return (seen, looks);
     }
     sys::prepare_for_timing();
     let real_time = sys::take_core_first();
@@ -96,11 +98,12 @@ fn watch(side: Side, cpu: usize, done: &AtomicBool) -> (Disturbances, CoreSpeed)
         if let Some((at, length)) = timer.fired(clock::monotonic(), waited(accounts.as_ref())) {
             seen.add_stall(Stall { side, at, length });
         }
-        speed.look();
+        looks.look();
     }
     let used = clock::thread_cpu_time();
-    seen.watched.push(WatchedCore { side, cpu, real_time, used, work_ns: None });
-    (seen, speed)
+    let core = WatchedCore { side, cpu, real_time, used, work_ns: None, best_work_ns: None };
+    seen.watched.push(core);
+    (seen, looks)
 }
 
 /// Time that the calling thread was ready to run and did not so far, from its open `schedstat`; zero where the kernel
@@ -171,7 +174,8 @@ mod tests {
         let watched: Vec<_> = seen.watched.iter().map(|core| (core.side, core.cpu)).collect();
         assert_eq!(watched, [(Side::Tester, cpu)]);
         assert!(seen.watched[0].used > Nanos::ZERO);
-        assert!(seen.watched[0].work_ns.is_some_and(|time| time > 0), "{:?}", seen.watched);
+        let times = seen.watched[0].work_ns.zip(seen.watched[0].best_work_ns);
+        assert!(times.is_some_and(|(mean, best)| mean > 0 && best > 0), "{:?}", seen.watched);
         assert!(seen.stalls.iter().all(|stall| stall.side == Side::Tester));
         let none = CoreWatch::start([(Side::Dut, 1_000_000)]).end(Nanos::ZERO..=Nanos::MAX);
         assert!(none.is_empty(), "{none:?}");

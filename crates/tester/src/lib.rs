@@ -17,7 +17,6 @@ mod busy;
 pub mod ceilings;
 mod conclude;
 mod connections;
-mod core_speed;
 mod core_watch;
 mod error;
 mod failures;

@@ -24,12 +24,13 @@
 //!   stamp     converts timestamps to the engine's clock
 //! ```
 //!
-//! Beside the engine: `capture` (packet sockets), `icmp6` (router advertisements and echo replies) and `sys` (a worker's core, timers and open files; what runs on cores). Each `unsafe` here
-//! is a system call, or a structure that one reads or writes.
+//! Beside the engine: `capture` (packet sockets), `icmp6` (router advertisements and echo replies), `sys` (a worker's core, timers and open files; what runs on cores), and
+//! `core_speed` (how fast a core is). Each `unsafe` here is a system call, or a structure that one reads or writes.
 
 mod address;
 pub mod capture;
 mod cmsg;
+pub mod core_speed;
 mod doorbell;
 pub mod icmp6;
 mod options;

@@ -125,7 +125,12 @@ fn add_stalls(trial: &mut Trial, seen: &Seen, side: Side) {
         trial.disturbances.add_stall(Stall { side, ..*stall });
     }
     let watched = seen.disturbances.watched.iter();
-    trial.disturbances.watched.extend(watched.map(|core| WatchedCore { side, ..*core }));
+    trial.disturbances.watched.extend(watched.map(|core| WatchedCore {
+        side,
+        work_ns: None,
+        best_work_ns: None,
+        ..*core
+    }));
 }
 
 /// Returns whether one of several Testers was at its end, which bounds all of them and does not show in their sums.
@@ -160,7 +165,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
         dut_busy: dut.map(|seen| server_busy(&seen.usage, seen.cpus.len(), limit)),
         dut_foreign: dut.map(|seen| seen.usage.foreign),
         dut_waited: dut.and_then(|seen| server_waited(&seen.usage, limit)),
-        // What an agent sees is not compared between trials.
+        // Not known: the agent looks before and after the sending, too, when the core is idle and may be slower.
         dut_slow: None,
         dut_drops: dut.map_or(0, |seen| seen.receive_drops),
         dut_not_taken: dut.map_or(0, |seen| seen.not_taken),

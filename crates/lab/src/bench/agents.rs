@@ -1,16 +1,13 @@
 //! The parts of a bench on other hosts: agents watch them during trials, and start the server again.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use experiment::BenchError;
 use record::{Trial, TrialRequest};
 
+use super::LabBench;
 use super::away::Away;
-use super::{LabBench, SETTLE, SETTLE_STEP};
 use crate::agent::{AgentError, Conditions, Part, Reports, Seen, SharedAgent, judge};
-use crate::probe::procfs;
-use crate::server::Server;
 
 impl LabBench<'_> {
     /// Tells the agents that a trial begins after `time`.
@@ -62,35 +59,6 @@ impl LabBench<'_> {
         }
         Ok(true)
     }
-
-    /// Waits until the server has finished the work that an overload left: queries in its receive queue, and its own
-    /// queries upstream. RFC 2544 section 23 waits 2 s and 5 s for that; this waits until the server is idle, at most
-    /// [`SETTLE`]. Returns whether it is idle.
-    pub(super) fn settle(&mut self) -> Result<bool, BenchError> {
-        let deadline = Instant::now() + SETTLE;
-        while std::mem::take(&mut self.overloaded) {
-            let Some(before) = self.run_time()? else { return Ok(true) };
-            sleep(SETTLE_STEP);
-            let ran = self.run_time()?.unwrap_or(before).saturating_sub(before);
-            self.overloaded = ran > SETTLE_STEP.as_nanos() as u64 / 20;
-            if self.is_interrupted() {
-                return Err(BenchError::Interrupted);
-            }
-            if Instant::now() >= deadline {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Returns how long the server's own process ran, in nanoseconds; `None` if it was not started by this bench.
-    fn run_time(&self) -> Result<Option<u64>, BenchError> {
-        if let Some(pid) = self.server().map(Server::pid) {
-            return Ok(Some(procfs::run_time(pid)));
-        }
-        let started = self.away.dut.as_ref().filter(|_| self.away.part.is_some());
-        started.map(|agent| agent.lock().run_time().map_err(of_agent)).transpose()
-    }
 }
 
 /// Returns what an agent saw of `what` during a trial that sent for `sending_s` seconds.
@@ -107,7 +75,7 @@ fn seen(agent: &SharedAgent, sending_s: f64, what: &str) -> Result<Seen, BenchEr
     Err(BenchError::failed(format!("{host}: {what}'s process ended during the trial{log}")))
 }
 
-fn of_agent(e: AgentError) -> BenchError {
+pub(super) fn of_agent(e: AgentError) -> BenchError {
     match e {
         AgentError::Interrupted { .. } => BenchError::Interrupted,
         other => BenchError::failed(other),

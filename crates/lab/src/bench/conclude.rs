@@ -39,13 +39,14 @@ impl LabBench<'_> {
             cpu_limit: self.cpu_limit,
             open_loop: pacing.is_open_loop(),
         };
+        let speed = self.testbed.core_speed(&trial.disturbances.watched);
         let mut evidence = evidence(&trial, observed, &known);
+        let of_server = speed.filter(|_| known.has_server);
+        evidence.dut_slow = of_server.map(|speed| speed.lacked(self.fastest_work_ns));
         if self.authdns.is_none() {
             // A busy primary does not slow down queries to its secondary.
             (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
         }
-        let speed = self.testbed.add_core_speeds(&trial.disturbances.watched);
-        evidence.dut_slow = speed.filter(|_| known.has_server).map(|speed| speed.lacked);
         if !trial.void.is_void() {
             let verdict = Verdict::new(trial.passed, &evidence);
             trial.void = Voidness(verdict.void);
@@ -82,8 +83,10 @@ impl LabBench<'_> {
             trial.cpu.insert(role.to_owned(), cpu);
         }
         if self.server.is_some() {
-            let work_ns = speed.map(|speed| speed.work_ns);
-            trial.cpu.insert("dut".to_owned(), Cpu { work_ns, ..cpu(Host::Dut) });
+            let (work_ns, best_work_ns) =
+                speed.map(|speed| (speed.work_ns, speed.best_work_ns)).unzip();
+            let cpu = Cpu { work_ns, best_work_ns, ..cpu(Host::Dut) };
+            trial.cpu.insert("dut".to_owned(), cpu);
         }
         if let (false, Err(seen)) = (trial.void.is_void(), self.testbed.check_links()) {
             let void = Void::LinkUnseated { seen };

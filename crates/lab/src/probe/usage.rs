@@ -57,6 +57,7 @@ impl HostUse {
             softirq_s: Some(self.softirq_s),
             busy: self.busy,
             work_ns: None,
+            best_work_ns: None,
             run_delay: Some(self.run_delay),
             waited: self.waited,
             foreign: Some(self.foreign),
@@ -374,7 +375,8 @@ mod tests {
     #[test]
     fn what_is_neither_ours_nor_packets_is_foreign() {
         let watched = [(Side::Dut, 1, 20), (Side::Tester, 0, 30)].map(|(side, cpu, used)| {
-            WatchedCore { side, cpu, real_time: true, used: Nanos(used * MS), work_ns: None }
+            let (real_time, used) = (true, Nanos(used * MS));
+            WatchedCore { side, cpu, real_time, used, work_ns: None, best_work_ns: None }
         });
         let span = Span { watched: &watched, ..span() };
         let (before, after) = exact(Some(300));

@@ -43,9 +43,9 @@ pub enum Void {
         /// Share (0 to 1) of the time of sending.
         share: f64,
     },
-    /// The server's cores were slower than in other trials, and the trial did not pass.
+    /// The server's cores were slower than at their best, and the trial did not pass.
     SlowCore {
-        /// Share (0 to 1) of their speed that they lacked.
+        /// Share (0 to 1) of that speed that they lacked.
         share: f64,
     },
     /// The trial failed by losses at times when a core stood still or queries left late.
@@ -264,9 +264,9 @@ mod tests {
                 "the server waited 6 % of the time for its cores while others ran there",
             ),
             (
-                Void::SlowCore { share: 0.06 },
-                r#"{"reason":"slow-core","share":0.06}"#,
-                "the server's core was 6 % slower than in other trials",
+                Void::SlowCore { share: 0.16 },
+                r#"{"reason":"slow-core","share":0.16}"#,
+                "the server's core was 16 % slower than at its best",
             ),
             (
                 Void::Stalled {

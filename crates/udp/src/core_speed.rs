@@ -13,6 +13,8 @@ use std::ops::RangeInclusive;
 use engine::clock;
 use measure::Nanos;
 
+use crate::sys;
+
 /// Number of rounds before the time is taken, which bring the code into the cache, and of those that count: some 1 us.
 const WARM: u32 = 16;
 const ROUNDS: u32 = 200;
@@ -20,22 +22,31 @@ const ROUNDS: u32 = 200;
 const CHAINS: usize = 6;
 /// Smallest number of looks that have a mean.
 const MIN_LOOKS: usize = 20;
-/// Largest number of looks that are kept, the last ones: those of five minutes.
+/// Largest number of looks that are kept, the last ones: at one every 5 ms, those of five minutes.
 const MAX_LOOKS: usize = 1 << 16;
 /// A look that took longer than the fastest tenth by this factor was interrupted.
 const INTERRUPTED: u64 = 3;
 
-/// Some looks.
+/// What the arithmetic took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkTimes {
+    /// On average.
+    pub mean: Nanos,
+    /// At most, in the fastest tenth of the looks: nearly its time on a core without a neighbour, even where the mean is much longer.
+    pub best: Nanos,
+}
+
+/// Looks at a core: each does the arithmetic once and takes its time.
 #[derive(Debug, Default)]
-pub(crate) struct CoreSpeed {
+pub struct Looks {
     state: [u64; CHAINS],
     // When each began, and what it took.
     looks: VecDeque<(Nanos, Nanos)>,
 }
 
-impl CoreSpeed {
+impl Looks {
     /// Does the arithmetic once more, and notes its time.
-    pub(crate) fn look(&mut self) {
+    pub fn look(&mut self) {
         self.work(WARM);
         let began = clock::monotonic();
         self.work(ROUNDS);
@@ -63,18 +74,39 @@ impl CoreSpeed {
         self.state = black_box(state);
     }
 
-    /// Returns the mean time of the looks in a span that were not interrupted; `None` if they are few.
-    pub(crate) fn mean(&self, span: &RangeInclusive<Nanos>) -> Option<Nanos> {
+    /// Returns what the looks in a span that were not interrupted took; `None` if they are few.
+    pub fn within(&self, span: &RangeInclusive<Nanos>) -> Option<WorkTimes> {
         let within = self.looks.iter().filter(|(began, _)| span.contains(began));
         let mut times: Vec<u64> = within.map(|(_, took)| took.0).collect();
         if times.len() < MIN_LOOKS {
             return None;
         }
         times.sort_unstable();
-        let most = times[times.len() / 10] * INTERRUPTED;
-        times.retain(|time| *time <= most);
-        Some(Nanos(times.iter().sum::<u64>() / times.len() as u64))
+        let best = times[times.len() / 10];
+        times.retain(|time| *time <= best * INTERRUPTED);
+        Some(WorkTimes {
+            mean: Nanos(times.iter().sum::<u64>() / times.len() as u64),
+            best: Nanos(best),
+        })
     }
+}
+
+/// Keeps the cores `cpus` busy with looks for `time`; returns what they took on each, without the first quarter, in which a core that was
+/// idle raises its clock rate. A core on which this process may not run is left out.
+pub fn work_times(cpus: &[usize], time: Nanos) -> Vec<WorkTimes> {
+    let look = |cpu| {
+        sys::pin_to_cpus(&[cpu]).ok()?;
+        let mut looks = Looks::default();
+        let began = clock::monotonic();
+        while clock::monotonic() < began + time {
+            looks.look();
+        }
+        looks.within(&(began + Nanos(time.0 / 4)..=began + time))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = cpus.iter().map(|cpu| scope.spawn(move || look(*cpu))).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
+    })
 }
 
 #[cfg(test)]
@@ -84,35 +116,42 @@ mod tests {
     #[test]
     fn looks_in_the_time_of_sending_that_were_not_interrupted_count() {
         let of = |times: &[u64]| {
-            let mut speed = CoreSpeed::default();
+            let mut looks = Looks::default();
             // The first and the last one are before and after it.
-            speed.add(Nanos(0), Nanos(1));
+            looks.add(Nanos(0), Nanos(1));
             for (at, time) in (1..).zip(times) {
-                speed.add(Nanos(at), Nanos(*time));
+                looks.add(Nanos(at), Nanos(*time));
             }
             let until = Nanos(times.len() as u64);
-            speed.add(until + Nanos(1), Nanos(1));
-            speed.mean(&(Nanos(1)..=until))
+            looks.add(until + Nanos(1), Nanos(1));
+            looks.within(&(Nanos(1)..=until)).map(|times| (times.mean.0, times.best.0))
         };
         assert_eq!(of(&[1_000; 19]), None);
         let times = [vec![1_000; 30], vec![2_000; 30], vec![50_000, 9_000_000]].concat();
-        assert_eq!(of(&times), Some(Nanos(1_500)));
+        assert_eq!(of(&times), Some((1_500, 1_000)));
     }
 
     #[test]
     fn the_last_looks_are_kept() {
-        let mut speed = CoreSpeed::default();
-        (0..MAX_LOOKS as u64 + 5).for_each(|at| speed.add(Nanos(at), Nanos(1)));
-        assert_eq!(speed.looks.front(), Some(&(Nanos(5), Nanos(1))));
+        let mut looks = Looks::default();
+        (0..MAX_LOOKS as u64 + 5).for_each(|at| looks.add(Nanos(at), Nanos(1)));
+        assert_eq!(looks.looks.front(), Some(&(Nanos(5), Nanos(1))));
+    }
+
+    #[test]
+    fn cores_are_looked_at() {
+        let cpu = sys::allowed_cpus().expect("readable")[0];
+        let times = work_times(&[cpu, 1_000_000], Nanos::from_millis(40));
+        let [WorkTimes { mean, best }] = times[..] else { panic!("{times:?}") };
+        assert!(best > Nanos::ZERO && mean > Nanos::ZERO, "{times:?}");
     }
 
     #[test]
     fn the_work_is_done() {
-        let mut speed = CoreSpeed::default();
+        let mut looks = Looks::default();
         for _ in 0..MIN_LOOKS {
-            speed.look();
+            looks.look();
         }
-        assert!(speed.state.iter().all(|x| *x != 0), "{:?}", speed.state);
-        assert!(speed.mean(&(Nanos::ZERO..=Nanos::MAX)).is_some_and(|time| time > Nanos::ZERO));
+        assert!(looks.state.iter().all(|x| *x != 0), "{:?}", looks.state);
     }
 }
