@@ -80,7 +80,7 @@ const ABSENT: &[Absence] = &[
 const STARTS_PROCESSES: &str = "lab";
 
 /// The crates that hold `unsafe` code. Clippy wants a `SAFETY:` line for each block.
-const UNSAFE: &[&str] = &["cluster", "streams", "udp"];
+const UNSAFE: &[&str] = &["cluster", "kernel", "streams", "udp"];
 
 fn architecture() -> String {
     let path = source::workspace().join("ARCHITECTURE.md");

@@ -140,15 +140,15 @@ impl Running {
         let control = Some(&config.control.socket).filter(|path| !path.as_os_str().is_empty());
         let control = control.map(|path| control::listen(path)).transpose()?;
         let icmp6 = nat64::open(config)?;
-        let (kernel, in_kernel) = InKernel::start(config, &addresses)?;
+        let in_kernel = InKernel::start(config, &addresses, engines.len())?;
         privileges::drop_to(&config.server.user)?;
         landlock::restrict(path, config);
 
         let (threads, inboxes) = Threads::new(settings.stream_threads());
         let budget = Budget::new(settings.stream_memory(), settings.stream_memory_of_network());
         let (queue, dnstap) = dnstap::queue(&config.dnstap).unzip();
-        let observer = Observer::new(queue, kernel.queue());
-        let ready = make_workers(&settings, engines, &threads, &budget, &observer)?;
+        let observers = Observer::for_workers(queue, in_kernel.writers, engines.len());
+        let ready = make_workers(&settings, engines, &threads, &budget, observers)?;
         let handles: Vec<WorkerHandle> = ready.iter().map(Worker::handle).collect();
         let workers = run_workers(ready, &config.server.cpus)?;
 
@@ -174,8 +174,8 @@ impl Running {
             metrics,
             control,
             dnstap,
-            in_kernel,
-            source: Source::new(&common, beats, kernel.clone()),
+            serve: in_kernel.serve,
+            source: Source::new(&common, beats, in_kernel.kernel.clone()),
             path: config.control.socket.clone(),
             listen: addresses.iter().map(ToString::to_string).collect(),
             events,
@@ -194,7 +194,7 @@ impl Running {
             accepting,
             budget,
             following,
-            kernel,
+            kernel: in_kernel.kernel,
         })
     }
 
@@ -290,17 +290,17 @@ fn make_workers(
     engines: Vec<UdpEngine>,
     threads: &Threads,
     budget: &Budget,
-    observer: &Observer,
+    observers: Vec<Observer>,
 ) -> anyhow::Result<Vec<Worker>> {
     let snapshot = saver::read(settings);
-    let make = |(number, engine)| {
-        let (threads, budget, observer) = (threads.clone(), budget.clone(), observer.clone());
+    let make = |(number, (engine, observer))| {
+        let (threads, budget) = (threads.clone(), budget.clone());
         let mut worker =
             Worker::new(engine, settings.clone(), random()?, number, threads, budget, observer)?;
         snapshot.iter().for_each(|snapshot| worker.restore(snapshot));
         anyhow::Ok(worker)
     };
-    engines.into_iter().enumerate().map(make).collect()
+    engines.into_iter().zip(observers).enumerate().map(make).collect()
 }
 
 /// Starts the threads of the workers, pinned to these cores in turn if there are any.
@@ -341,7 +341,7 @@ struct Services {
     metrics: Option<TcpListener>,
     control: Option<UnixListener>,
     dnstap: Option<dnstap::Writer>,
-    in_kernel: Option<in_kernel::Background>,
+    serve: Option<in_kernel::Serve>,
     source: Source,
     path: PathBuf,
     listen: Vec<String>,
@@ -355,8 +355,9 @@ impl Services {
         end: &CancellationToken,
         threads: &mut Vec<JoinHandle<std::io::Result<()>>>,
     ) -> anyhow::Result<()> {
-        let Services { metrics, control, dnstap, in_kernel, source, path, listen, events } = self;
-        let in_kernel = in_kernel.map(|all| all.threads(&source.kernel, &source.workers, end));
+        let Services { metrics, control, dnstap, serve, source, path, listen, events } = self;
+        let in_kernel =
+            serve.map(|serve| in_kernel::threads(serve, &source.kernel, &source.workers, end));
         let watched = (source.beats.clone(), end.clone());
         if let Some(listener) = metrics {
             let (source, end) = (source.clone(), end.clone());

@@ -1,17 +1,17 @@
 //! Answers in the kernel (`[kernel]`): a program in XDP answers queries from the answers that the workers give.
 //!
 //! ```text
-//!   worker ──answers──> queue, bounded ──> thread "kernel" ──> map of answers <── program ──> clients
+//!   worker ──answers──> map of answers <── program ──> clients
 //!   reload, flush ──> next generation ──> program and workers
 //! ```
 //!
 //! With the mode "all" the program also resolves plain queries itself (`resolving`).
 //!
-//! No worker waits for the kernel. Each answer has a generation, and the program gives those of the current one only: a reload and a
-//! flush begin a new generation in the program and in the workers, so that no answer of before is given afterwards, whatever is
-//! still in a queue. The program is attached as long as this process lives, or stays after its end (`kernel.after-death`).
+//! A worker writes into the memory of the map and waits for nothing. Each answer has a generation, and the program gives those of the
+//! current one only: a reload and a flush begin a new generation in the program and in the workers, so that no answer of before is given
+//! afterwards, whatever a worker still writes. The program is attached as long as this process lives, or stays after its end (`kernel.after-death`).
 
-pub(crate) mod queue;
+pub(crate) mod copies;
 mod resolving;
 
 use std::io;
@@ -32,8 +32,10 @@ use rand_chacha::rand_core::{OsRng, SeedableRng, TryRngCore};
 use tokio_util::sync::CancellationToken;
 
 use crate::worker::{Status, WorkerHandle};
-use queue::{Counts, Queue, Writer};
-use resolving::{Resolving, Serve, Way};
+use copies::{AnswerWriter, Counts};
+use resolving::{Resolving, Way};
+
+pub(crate) use self::resolving::Serve;
 
 /// Sources of packets that the kernel drops, or to which no reply goes: the program leaves them to it.
 const NO_CLIENTS: [&str; 6] =
@@ -47,7 +49,7 @@ struct Inner {
     state: Mutex<State>,
     counters: CounterMap,
     resolved: Option<ResolverCounters>,
-    queue: Queue,
+    counts: Arc<Counts>,
 }
 
 struct State {
@@ -65,10 +67,12 @@ pub(crate) struct Program {
     resolver: Option<(Resolving, ResolverWork, ResolverCounters)>,
 }
 
-/// What runs besides the workers for the program.
-pub(crate) struct Background {
-    pub(crate) writer: Writer,
-    serve: Option<Serve>,
+/// The program on its devices, what the workers need for it, and what runs besides them.
+pub(crate) struct Started {
+    pub(crate) kernel: InKernel,
+    /// One for each worker; none without the setting.
+    pub(crate) writers: Vec<AnswerWriter>,
+    pub(crate) serve: Option<Serve>,
 }
 
 impl InKernel {
@@ -81,16 +85,20 @@ impl InKernel {
     pub(crate) fn start(
         config: &Config,
         listen: &[SocketAddr],
-    ) -> anyhow::Result<(Self, Option<Background>)> {
+        workers: usize,
+    ) -> anyhow::Result<Started> {
         if !config.kernel.is_on() {
             clear_left(&config.kernel.device, listen);
-            return Ok((InKernel(None), None));
+            return Ok(Started { kernel: InKernel(None), writers: Vec::new(), serve: None });
         }
         let seed = OsRng.try_next_u64().context("the system gives no random numbers")?;
         let Program { mut cache, answers, counters, resolver } = load(config, seed)?;
         attach(&mut cache, config)?;
         clear_left(&[], listen);
-        let (queue, writer) = queue::queue(answers, seed, config.kernel.resolves());
+        let counts = Arc::<Counts>::default();
+        let resolves = config.kernel.resolves();
+        let writer = |_| AnswerWriter::new(answers.writer(), seed, resolves, counts.clone());
+        let writers = (0..workers).map(writer).collect();
         let serving = Serving {
             listen: listen.to_vec(),
             clients: Vec::new(),
@@ -105,13 +113,8 @@ impl InKernel {
             (resolving, resolved) = (Some(rules), Some(counters));
         }
         let state = Mutex::new(State { cache, serving, generation: 0, resolving });
-        let inner = Inner { state, counters, resolved, queue };
-        Ok((InKernel(Some(Arc::new(inner))), Some(Background { writer, serve })))
-    }
-
-    /// Returns the workers' end of the queue to the kernel.
-    pub(crate) fn queue(&self) -> Option<Queue> {
-        self.0.as_ref().map(|inner| inner.queue.clone())
+        let inner = Inner { state, counters, resolved, counts };
+        Ok(Started { kernel: InKernel(Some(Arc::new(inner))), writers, serve })
     }
 
     /// Begins a generation with other settings; `tell` must give all workers its number together with them. Without the kernel it
@@ -179,14 +182,18 @@ impl InKernel {
     /// Returns name, meaning and value of each counter; none without the setting.
     pub(crate) fn list(&self) -> Vec<(&'static str, &'static str, u64)> {
         let (Some(inner), Some(counters)) = (&self.0, self.counters()) else { return Vec::new() };
-        let Counts { stored, lost } = &*inner.queue.counts;
+        let Counts { stored, lost } = &*inner.counts;
         let CacheCounters { answers, passed, dropped, .. } = counters;
         let mut list = vec![
             ("kernel_answers", "Queries answered in the kernel.", answers),
             ("kernel_passed", "Queries that the kernel left to the sockets.", passed),
             ("kernel_dropped", "Queries dropped since their frame had no room.", dropped),
             ("kernel_stored", "Answers copied to the kernel.", stored.load(Ordering::Relaxed)),
-            ("kernel_lost", "Answers not copied for want of room.", lost.load(Ordering::Relaxed)),
+            (
+                "kernel_lost",
+                "Answers not copied: over 256 KiB at once.",
+                lost.load(Ordering::Relaxed),
+            ),
         ];
         if let Some(resolved) = self.resolved() {
             let Resolved { answers, queries, handed, strays, no_draw, no_slot, equal, .. } =
@@ -283,27 +290,23 @@ impl Inner {
 /// A thread with its name.
 type NamedThread = (&'static str, Box<dyn FnOnce() -> io::Result<()> + Send>);
 
-impl Background {
-    /// Returns what runs until the end in threads of their own, by name.
-    pub(crate) fn threads(
-        self,
-        kernel: &InKernel,
-        workers: &[WorkerHandle],
-        end: &CancellationToken,
-    ) -> Vec<NamedThread> {
-        let Background { writer, serve } = self;
-        let ending = end.clone();
-        let mut all: Vec<NamedThread> = vec![("kernel", Box::new(move || writer.run(&ending)))];
-        if let Some(serve) = serve {
-            let common = || (kernel.clone(), workers.to_vec(), end.clone());
-            let (kernel, workers, end) = common();
-            all.push(("kernel-serve", Box::new(move || serve.run(&kernel, &workers, &end))));
-            let (kernel, workers, end) = common();
-            let ask = move || resolving::keep_asking(&kernel, &workers, &end);
-            all.push(("kernel-ask", Box::new(ask)));
-        }
-        all
-    }
+/// Returns what serves the program until the end, in threads of their own, by name.
+pub(crate) fn threads(
+    serve: Serve,
+    kernel: &InKernel,
+    workers: &[WorkerHandle],
+    end: &CancellationToken,
+) -> [NamedThread; 2] {
+    let common = || (kernel.clone(), workers.to_vec(), end.clone());
+    let serve = {
+        let (kernel, workers, end) = common();
+        move || serve.run(&kernel, &workers, &end)
+    };
+    let ask = {
+        let (kernel, workers, end) = common();
+        move || resolving::keep_asking(&kernel, &workers, &end)
+    };
+    [("kernel-serve", Box::new(serve)), ("kernel-ask", Box::new(ask))]
 }
 
 /// Loads the program with the memory for answers that the configuration gives it.

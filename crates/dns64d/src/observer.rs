@@ -8,26 +8,33 @@ use wire::message::{HEADER, Header, question_end};
 use wire::{Name, Qtype};
 
 use crate::dnstap::{self, Queue};
-use crate::in_kernel::queue;
+use crate::in_kernel::copies::AnswerWriter;
 
 /// The observer of one worker.
-#[derive(Clone, Default)]
 pub(crate) struct Observer {
     /// The queue to the reader of dnstap; `None` without one.
     dnstap: Option<Queue>,
-    /// The queue to the kernel; `None` if it answers nothing.
-    kernel: Option<queue::Queue>,
+    /// Writes answers for the kernel; `None` if it answers nothing.
+    kernel: Option<AnswerWriter>,
 }
 
 impl Observer {
-    /// Makes an observer with a queue to the reader of dnstap and one to the kernel, if there are any.
-    pub(crate) fn new(dnstap: Option<Queue>, kernel: Option<queue::Queue>) -> Self {
-        Observer { dnstap, kernel }
+    /// Makes the observers of so many workers, with a queue to the reader of dnstap, if there is one. There are as many `writers` of answers
+    /// for the kernel, or none.
+    pub(crate) fn for_workers(
+        dnstap: Option<Queue>,
+        writers: Vec<AnswerWriter>,
+        workers: usize,
+    ) -> Vec<Self> {
+        assert!(writers.is_empty() || writers.len() == workers, "a writer for each worker");
+        let mut writers = writers.into_iter();
+        let observer = |_| Observer { dnstap: dnstap.clone(), kernel: writers.next() };
+        (0..workers).map(observer).collect()
     }
 
-    /// Passes copies of answers to the kernel, and removes them. It never waits.
-    pub(crate) fn copy(&self, mirrored: &mut Mirrored) {
-        self.kernel.iter().for_each(|queue| queue.pass(mirrored));
+    /// Copies answers into the kernel, and removes them. It never waits.
+    pub(crate) fn copy(&mut self, mirrored: &mut Mirrored) {
+        self.kernel.iter_mut().for_each(|writer| writer.write(mirrored));
         mirrored.clear();
     }
 

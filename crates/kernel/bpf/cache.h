@@ -96,7 +96,7 @@ struct entry {
 
 // Answers are written one behind the other into a block of memory, and then into the next one; after the last one the first is
 // written again. So memory is written in order, which is much faster than anywhere in it, and an answer takes no more of it than it has.
-// A block is filled by one core, or by the server, which has the blocks behind those of the program. An answer begins with a unit.
+// A block is filled by one core, or by one worker of the server, which has the blocks behind those of the program. An answer begins with a unit.
 #define UNIT_WORDS 8
 #define BLOCK_UNITS 64
 #define BLOCK_WORDS (BLOCK_UNITS * UNIT_WORDS)
@@ -174,9 +174,11 @@ struct {
 	__type(value, struct client);
 } clients SEC(".maps");
 
+// The workers of the server write `sets` and `blocks` through a mapping of their memory.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1024 / WAYS);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct set);
 } sets SEC(".maps");
@@ -185,6 +187,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 16);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct block);
 } blocks SEC(".maps");

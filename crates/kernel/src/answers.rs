@@ -1,10 +1,13 @@
 //! The maps of answers that the programs of dns64d give: blocks, in which one stands behind the other, and sets with their places by
 //! the hash of an answer's key (`bpf/cache.h`).
 
-use aya::maps::{Array, MapData};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::KernelError;
 use crate::program::Loaded;
+use crate::shared::SharedWords;
 use crate::stored::{Encoded, mix, words};
 
 /// Number of answers in a set.
@@ -45,93 +48,134 @@ impl Room {
     }
 }
 
-/// The maps of answers, for one thread that writes them.
+/// A writer of the maps of answers, for one thread: it writes into their memory, without a system call.
+#[derive(Debug)]
 pub struct AnswerMap {
-    /// Places of the answers of each set; see `bpf/cache.h`.
-    sets: Array<MapData, [u64; WAYS]>,
-    blocks: Array<MapData, [u8; BLOCK]>,
+    maps: Arc<Maps>,
     fill: Fill,
 }
 
-/// Where the server writes its next answer.
-struct Fill {
-    /// The server's blocks: the first one, and their number.
+/// The maps, which all writers have in common.
+#[derive(Debug)]
+struct Maps {
+    /// Places of the answers of each set; see `bpf/cache.h`.
+    sets: SharedWords,
+    blocks: SharedWords,
+    ring: Ring,
+}
+
+/// The server's blocks. Whoever needs one begins the next, and after the last one the first again.
+#[derive(Debug)]
+struct Ring {
     first: u32,
     count: u32,
-    /// The block, from the first one on, and how often all were written before.
-    block: u32,
-    round: u8,
-    /// What it holds, in whole units.
-    octets: Vec<u8>,
+    /// How many blocks were begun.
+    begun: AtomicU64,
+}
+
+/// Where a writer puts its next answer.
+#[derive(Debug)]
+struct Fill {
+    /// Number of its block among those that were begun.
+    number: u64,
+    /// Number of units of it that are written.
+    units: usize,
 }
 
 impl AnswerMap {
     /// Takes the maps of a program.
     ///
     /// # Errors
-    /// If the object lacks one.
+    /// If the object lacks one, or the kernel does not share their memory.
     pub(crate) fn of(program: &mut Loaded, room: Room) -> Result<Self, KernelError> {
-        let sets = Array::try_from(program.take("sets")?)?;
-        let blocks = Array::try_from(program.take("blocks")?)?;
-        Ok(AnswerMap { sets, blocks, fill: Fill::new(room.of_program, room.blocks) })
+        let mut shared = |map, entries: u32, octets: usize| {
+            let count = NonZeroUsize::new(entries as usize * octets / 8);
+            SharedWords::of(program, map, count.ok_or(KernelError::Missing(map))?)
+        };
+        let sets = shared("sets", room.sets, WAYS * 8)?;
+        let blocks = shared("blocks", room.blocks, BLOCK)?;
+        let ring = Ring::new(room.of_program, room.blocks - room.of_program);
+        Ok(AnswerMap { maps: Arc::new(Maps { sets, blocks, ring }), fill: Fill::NONE })
+    }
+
+    /// Returns another writer of the same maps. Two that are in one block, since there are fewer blocks than writers, overwrite each other's
+    /// answers, which then fail their checks.
+    pub fn writer(&self) -> AnswerMap {
+        AnswerMap { maps: self.maps.clone(), fill: Fill::NONE }
     }
 
     /// Stores an answer, in place of the first that was stored of those which are there.
-    ///
-    /// # Errors
-    /// If the kernel refuses it.
-    pub fn store(&mut self, answer: &Encoded) -> Result<(), KernelError> {
+    pub fn store(&mut self, answer: &Encoded) {
+        let Maps { sets, blocks, ring } = &*self.maps;
         let hash = words(&answer.key).reduce(mix).unwrap_or_default();
-        let set = (((hash & 0xffff_ffff) * u64::from(self.sets.len())) >> 32) as u32;
-        let (block, unit) = self.fill.put(&answer.entry);
-        let mut octets = [0; BLOCK];
-        octets[..self.fill.octets.len()].copy_from_slice(&self.fill.octets);
-        self.blocks.set(block, octets, 0)?;
-        let mut places = self.sets.get(&set, 0)?;
-        let place = hash >> TAG << TAG | u64::from(self.fill.round) << ROUND | u64::from(unit);
-        places[self.fill.way_for(&places, place)] = place;
-        // A place that the program wrote meanwhile is lost, and the answer with it: it is asked for again.
-        Ok(self.sets.set(set, places, 0)?)
+        let unit = self.fill.take(ring, answer.entry.len());
+        let block = &blocks.words()[unit as usize * UNIT / 8..][..answer.entry.len().div_ceil(8)];
+        for (to, word) in block.iter().zip(words(&answer.entry)) {
+            to.store(word, Ordering::Relaxed);
+        }
+        let sets = sets.words();
+        let set = (((hash & 0xffff_ffff) * (sets.len() / WAYS) as u64) >> 32) as usize;
+        let set = &sets[set * WAYS..][..WAYS];
+        let places = std::array::from_fn(|way| set[way].load(Ordering::Relaxed));
+        let place = self.fill.place(ring, hash, unit);
+        // Another place that is written there meanwhile is lost, and the answer with it: it is asked for again.
+        set[self.fill.way_for(ring, &places, place)].store(place, Ordering::Release);
+    }
+}
+
+impl Ring {
+    /// Makes the one of so many blocks, from `first` on.
+    fn new(first: u32, count: u32) -> Self {
+        Ring { first, count, begun: AtomicU64::new(0) }
     }
 }
 
 impl Fill {
-    /// Makes the one of the blocks from `first` on, of so many.
-    fn new(first: u32, blocks: u32) -> Self {
-        Fill { first, count: blocks - first, block: 0, round: 0, octets: Vec::with_capacity(BLOCK) }
+    /// No room: the first answer begins a block.
+    const NONE: Fill = Fill { number: 0, units: UNITS };
+
+    /// Takes the units for an answer of so many octets, behind the others or in the next block; returns the number of the first unit.
+    fn take(&mut self, ring: &Ring, octets: usize) -> u32 {
+        let units = octets.div_ceil(UNIT);
+        debug_assert!(units <= UNITS, "an answer has {octets} octets");
+        let count = u64::from(ring.count);
+        // Others may have begun so many that one of them has this block, too.
+        let is_over = ring.begun.load(Ordering::Relaxed) > self.number + count;
+        if is_over || self.units + units > UNITS {
+            *self = Fill { number: ring.begun.fetch_add(1, Ordering::Relaxed), units: 0 };
+        }
+        let block = ring.first + (self.number % count) as u32;
+        let unit = block * UNITS as u32 + self.units as u32;
+        self.units += units;
+        unit
     }
 
-    /// Puts an answer behind the others, or into the next block; returns the numbers of its block and of its unit.
-    fn put(&mut self, entry: &[u8]) -> (u32, u32) {
-        if self.octets.len() + entry.len() > BLOCK {
-            self.octets.clear();
-            self.block = (self.block + 1) % self.count;
-            self.round = self.round.wrapping_add(u8::from(self.block == 0));
-        }
-        let (block, unit) = (self.first + self.block, self.octets.len() / UNIT);
-        self.octets.extend_from_slice(entry);
-        self.octets.resize(self.octets.len().next_multiple_of(UNIT), 0);
-        (block, block * UNITS as u32 + unit as u32)
+    /// Returns the place of an answer with this hash of its key at a unit of the block.
+    fn place(&self, ring: &Ring, hash: u64, unit: u32) -> u64 {
+        let round = (self.number / u64::from(ring.count)) as u8;
+        hash >> TAG << TAG | u64::from(round) << ROUND | u64::from(unit)
     }
 
     /// Returns where in a set a place is noted: instead of one with the same key, or of none, or of the oldest, as the program does.
-    fn way_for(&self, places: &[u64; WAYS], place: u64) -> usize {
+    fn way_for(&self, ring: &Ring, places: &[u64; WAYS], place: u64) -> usize {
         let is_own = |other: &u64| *other == 0 || (other ^ place) >> TAG == 0;
         let own = places.iter().position(is_own);
-        own.or_else(|| (0..WAYS).max_by_key(|way| self.age(places[*way]))).unwrap_or_default()
+        let oldest = || (0..WAYS).max_by_key(|way| self.age(ring, places[*way]));
+        own.or_else(oldest).unwrap_or_default()
     }
 
-    /// Returns how many blocks were begun since the answer at a place was written.
-    fn age(&self, place: u64) -> u32 {
-        let block = place as u32 / UNITS as u32;
-        if block < self.first {
-            // One of the program's: that is not known here.
-            return self.count / 2;
+    /// Returns how many blocks were begun between the answer at a place and this block; 0 if that is newer.
+    fn age(&self, ring: &Ring, place: u64) -> u32 {
+        let block = (place as u32 / UNITS as u32).wrapping_sub(ring.first);
+        if block >= ring.count {
+            // One of the program's own: that is not known here.
+            return ring.count / 2;
         }
-        let rounds = self.round.wrapping_sub((place >> ROUND) as u8);
-        let age = i64::from(rounds) * i64::from(self.count) + i64::from(self.block);
-        // One that is 256 rounds old looks as if it were of this round.
-        let age = age - i64::from(block - self.first);
+        let count = u64::from(ring.count);
+        // One that is 128 rounds old looks as if it were newer.
+        let rounds = ((self.number / count) as u8).wrapping_sub((place >> ROUND) as u8) as i8;
+        let age =
+            i64::from(rounds) * count as i64 + (self.number % count) as i64 - i64::from(block);
         u32::try_from(age.max(0)).unwrap_or(u32::MAX)
     }
 }
@@ -142,63 +186,78 @@ mod tests {
 
     #[test]
     fn answers_stand_in_whole_units_one_behind_the_other() {
-        let mut fill = Fill::new(4, 6);
-        assert_eq!(fill.put(&[1; 65]), (4, 4 * 64));
-        assert_eq!(fill.put(&[2; 64]), (4, 4 * 64 + 2));
-        assert_eq!((fill.octets.len(), fill.octets[65], fill.octets[128]), (192, 0, 2));
-        // The rest of a block, and the next one.
-        assert_eq!(fill.put(&[3; BLOCK - 192]), (4, 4 * 64 + 3));
-        assert_eq!(fill.put(&[4; 8]), (5, 5 * 64));
-        assert_eq!(fill.put(&[5; BLOCK]), (4, 4 * 64));
-        assert_eq!(fill.round, 1);
+        let (ring, mut fill) = (Ring::new(4, 2), Fill::NONE);
+        assert_eq!(fill.take(&ring, 65), 4 * 64);
+        assert_eq!(fill.take(&ring, 64), 4 * 64 + 2);
+        assert_eq!(fill.take(&ring, BLOCK - 192), 4 * 64 + 3);
+        // The next block, and the first one again.
+        assert_eq!(fill.take(&ring, 8), 5 * 64);
+        assert_eq!((fill.take(&ring, BLOCK), fill.number), (4 * 64, 2));
+        assert_eq!(fill.place(&ring, u64::MAX, 7), u64::MAX >> TAG << TAG | 1 << ROUND | 7);
+    }
+
+    #[test]
+    fn writers_have_blocks_of_their_own() {
+        let (ring, mut fills) = (Ring::new(4, 3), [Fill::NONE, Fill::NONE]);
+        let blocks = [0, 1, 0, 1].map(|writer| fills[writer].take(&ring, 8) / UNITS as u32);
+        assert_eq!(blocks, [4, 5, 4, 5]);
+        // The second one takes the third block, and the first one again: that of the other, which leaves it.
+        assert_eq!(fills[1].take(&ring, BLOCK) / UNITS as u32, 6);
+        assert_eq!(fills[1].take(&ring, 64) / UNITS as u32, 4);
+        assert_eq!(fills[0].take(&ring, 64) / UNITS as u32, 5);
     }
 
     #[test]
     fn the_oldest_answer_makes_room() {
-        let mut fill = Fill::new(4, 104);
-        fill.round = 3;
+        let (ring, fill) = (Ring::new(4, 100), Fill { number: 300, units: 0 });
         let of = |tag: u64, round: u64, block: u64| tag << TAG | round << ROUND | (block * 64 + 7);
+        let way = |places: &[u64; WAYS], place| fill.way_for(&ring, places, place);
         let mut places = [0; WAYS];
-        for (way, block) in (10..18).enumerate() {
-            assert_eq!(fill.way_for(&places, of(way as u64 + 1, 2, block)), way, "the next one");
-            places[way] = of(way as u64 + 1, 2, block);
+        for (at, block) in (10..18).enumerate() {
+            assert_eq!(way(&places, of(at as u64 + 1, 2, block)), at, "the next one");
+            places[at] = of(at as u64 + 1, 2, block);
         }
-        assert_eq!(fill.way_for(&places, of(4, 3, 4)), 3, "with the same key");
-        assert_eq!(fill.way_for(&places, of(9, 3, 4)), 0, "the oldest");
+        assert_eq!(way(&places, of(4, 3, 4)), 3, "with the same key");
+        assert_eq!(way(&places, of(9, 3, 4)), 0, "the oldest");
         places[2] = of(3, 1, 103);
-        assert_eq!(
-            fill.way_for(&places, of(9, 3, 4)),
-            2,
-            "that of an answer which was overwritten"
-        );
+        assert_eq!(way(&places, of(9, 3, 4)), 2, "that of an answer which was overwritten");
         // Those of the program are in the middle.
         places = [of(1, 2, 40); WAYS];
         places[5] = of(6, 9, 1);
-        assert_eq!(fill.way_for(&places, of(9, 3, 4)), 7, "those are older");
+        assert_eq!(way(&places, of(9, 3, 4)), 7, "those are older");
         places = [of(1, 2, 70); WAYS];
         places[5] = of(6, 9, 1);
-        assert_eq!(fill.way_for(&places, of(9, 3, 4)), 5, "the others are younger");
+        assert_eq!(way(&places, of(9, 3, 4)), 5, "the others are younger");
+        // Other writers may be ahead.
+        places = [of(1, 3, 20); WAYS];
+        places[6] = of(6, 2, 103);
+        assert_eq!(way(&places, of(9, 3, 4)), 6, "the others are newer");
     }
 
     #[test]
-    fn six_of_seven_short_answers_find_a_place() {
+    fn six_of_seven_short_answers_find_a_place_however_many_write() {
         let room = Room::within(300 * MEMORY, false);
-        let mut sets = vec![[0; WAYS]; room.sets as usize];
-        let mut fill = Fill::new(0, room.blocks);
-        let number = |hash: u64| (((hash & 0xffff_ffff) * u64::from(room.sets)) >> 32) as usize;
-        let count = room.blocks as usize * UNITS / 2;
-        let hashes: Vec<u64> = (0..3 * count as u64).map(|name| mix(77, name)).collect();
-        for hash in &hashes {
-            let (_, unit) = fill.put(&[0; 2 * UNIT]);
-            let place = hash >> TAG << TAG | u64::from(fill.round) << ROUND | u64::from(unit);
-            let places = &mut sets[number(*hash)];
-            places[fill.way_for(places, place)] = place;
+        for writers in [1, 2, 8, 64] {
+            let mut sets = vec![[0; WAYS]; room.sets as usize];
+            let ring = Ring::new(0, room.blocks);
+            let mut fills: Vec<Fill> = (0..writers).map(|_| Fill::NONE).collect();
+            let number = |hash: u64| (((hash & 0xffff_ffff) * u64::from(room.sets)) >> 32) as usize;
+            let count = room.blocks as usize * UNITS / 2;
+            let hashes: Vec<u64> = (0..3 * count as u64).map(|name| mix(77, name)).collect();
+            for (at, hash) in hashes.iter().enumerate() {
+                let fill = &mut fills[at % writers];
+                let unit = fill.take(&ring, 2 * UNIT);
+                let place = fill.place(&ring, *hash, unit);
+                let places = &mut sets[number(*hash)];
+                places[fill.way_for(&ring, places, place)] = place;
+            }
+            // Of those whose memory was not written again; each writer may have begun its block anew.
+            let kept = &hashes[2 * count + writers * UNITS / 2..];
+            let has =
+                |hash: &&u64| sets[number(**hash)].iter().any(|place| (place ^ **hash) >> TAG == 0);
+            let found = kept.iter().filter(has).count();
+            assert!(found * 7 > kept.len() * 6, "{found} of {} by {writers}", kept.len());
         }
-        // Of those whose memory was not written again.
-        let has =
-            |hash: &&u64| sets[number(**hash)].iter().any(|place| (place ^ **hash) >> TAG == 0);
-        let found = hashes[2 * count..].iter().filter(has).count();
-        assert!(found * 7 > count * 6, "{found} of {count}");
     }
 
     #[test]

@@ -190,10 +190,11 @@ impl KernelCache {
         let config = Array::try_from(program.take("config")?)?;
         let listen = HashMap::try_from(program.take("listen")?)?;
         let clients = LpmTrie::try_from(program.take("clients")?)?;
-        let answers = AnswerMap::of(&mut program, room)?;
         let counters = CounterMap(Array::try_from(program.take("counters")?)?);
         program.load(name)?;
         program.load(ALIVE)?;
+        // Last: it closes the descriptors of its maps, by which the programs are loaded.
+        let answers = AnswerMap::of(&mut program, room)?;
         let (stays_on, is_whole) = (Vec::new(), false);
         let cache = KernelCache {
             program,

@@ -66,6 +66,14 @@ pub enum KernelError {
     /// A map cannot be read or written.
     #[error("cannot use a map of the program")]
     Map(#[from] MapError),
+    /// The memory of a map cannot be shared.
+    #[error("cannot share the memory of the map `{map}` with the kernel: {error}")]
+    Memory {
+        /// Name of the map.
+        map: &'static str,
+        /// The system's error.
+        error: std::io::Error,
+    },
     /// There is no way to the server.
     #[error("no way to {target} for the engine `kernel`: {why}")]
     Route {

@@ -24,6 +24,7 @@ mod layout;
 mod left;
 mod program;
 mod resolver;
+mod shared;
 mod stored;
 pub mod tester;
 

@@ -31,7 +31,6 @@ use rand_chacha::rand_core::RngCore;
 use tokio_util::sync::CancellationToken;
 
 use super::InKernel;
-use super::queue::LOOK;
 use crate::worker::{Status, WorkerHandle};
 
 /// Longest time for which random numbers are not looked after: more than a core needs for all of its own.
@@ -41,6 +40,8 @@ const IDLE_MS: u16 = 40;
 /// Interval at which transactions without a reply are looked for, and for how long after the timeout of the last query to upstream.
 const EXPIRE: Duration = Duration::from_millis(50);
 const EXPIRE_FOR: Duration = Duration::from_secs(2);
+/// Interval at which it is looked for a server that should be asked, and longest time in which the end is not seen.
+const ASK: Duration = Duration::from_millis(50);
 /// Interval at which the way to upstream is looked up.
 const ROUTE: Duration = Duration::from_secs(1);
 /// Least time for which a server that is alive is asked, even if another one is faster.
@@ -227,7 +228,7 @@ pub(crate) fn keep_asking(
                 said = problem;
             }
         }
-        std::thread::sleep(LOOK / 4);
+        std::thread::sleep(ASK);
     }
     Ok(())
 }

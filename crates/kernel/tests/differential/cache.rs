@@ -272,7 +272,7 @@ fn name_of(namespace: &Namespace, number: u64) -> Name {
 
 fn store(map: &mut AnswerMap, answer: &Answer) {
     let encoded = answer.stored().encode(77).expect("it is within the bounds");
-    map.store(&encoded).expect("the maps are there");
+    map.store(&encoded);
 }
 
 /// Gives a frame another client; returns its address.

@@ -8,3 +8,4 @@ mod fuzz;
 mod kit;
 mod odd;
 mod resolver;
+mod writers;

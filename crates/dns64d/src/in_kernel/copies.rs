@@ -1,0 +1,61 @@
+//! Copies of the workers' answers in the maps of the kernel.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dns64::{Mirrored, MirroredAnswer};
+use kernel::{AnswerMap, Encoded, Stored};
+
+/// Numbers of answers that were stored, and that were not.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) stored: AtomicU64,
+    pub(super) lost: AtomicU64,
+}
+
+/// Writes the answers of one worker into the maps.
+pub(crate) struct AnswerWriter {
+    answers: AnswerMap,
+    seed: u64,
+    /// Whether the program resolves, and so has to know which answers the sockets give.
+    resolves: bool,
+    counts: Arc<Counts>,
+}
+
+impl AnswerWriter {
+    /// Makes one for answers that are encoded with `seed`, for a program that resolves or not.
+    pub(super) fn new(answers: AnswerMap, seed: u64, resolves: bool, counts: Arc<Counts>) -> Self {
+        AnswerWriter { answers, seed, resolves, counts }
+    }
+
+    /// Writes answers. Of those that the program cannot give, and of failures, a program that resolves gets to know that the sockets
+    /// have them, so that it does not ask upstream for each query.
+    pub(crate) fn write(&mut self, mirrored: &Mirrored) {
+        let mut stored = 0;
+        for answer in mirrored.iter() {
+            if let Some(encoded) = self.encode(&answer) {
+                self.answers.store(&encoded);
+                stored += 1;
+            }
+        }
+        // All workers count there.
+        if stored + mirrored.lost > 0 {
+            self.counts.stored.fetch_add(stored, Ordering::Relaxed);
+            self.counts.lost.fetch_add(mirrored.lost, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns an answer as the map has it; `None` if the program needs nothing of it.
+    fn encode(&self, answer: &MirroredAnswer<'_>) -> Option<Encoded> {
+        let own = stored(answer);
+        let given = if answer.is_failure { None } else { own.encode(self.seed) };
+        given.or_else(|| self.resolves.then(|| own.encode_left(self.seed)).flatten())
+    }
+}
+
+/// Returns an answer for the kernel. Its clock is that of the workers.
+fn stored<'a>(answer: &MirroredAnswer<'a>) -> Stored<'a> {
+    let MirroredAnswer { generation, qtype, view, rd, cd, dnssec, message, options, .. } = *answer;
+    let MirroredAnswer { stored, until, .. } = *answer;
+    Stored { generation, qtype, view, rd, cd, dnssec, message, options, stored, until }
+}
