@@ -1,9 +1,10 @@
 //! Random messages and frames, and the reading of replies.
 
-use kernel::KernelError;
+use kernel::{ClientNetwork, KernelError, ReplyLimits, Serving};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
+use crate::auth::server;
 use crate::odd::make_odd;
 
 /// Environment variable with the number of queries for all configurations of a test together, and that number without it.
@@ -33,6 +34,22 @@ pub(crate) fn loaded<T>(program: Result<T, KernelError>) -> Option<T> {
             None
         }
         loaded => Some(loaded.unwrap_or_else(|why| panic!("{why}"))),
+    }
+}
+
+/// Returns what a program serves to clients everywhere, who have these views and this plain block.
+pub(crate) fn for_everyone(views: [u32; 4], plain: Option<u32>) -> Serving {
+    let any = |network: &str| {
+        let address = network.parse().expect(network);
+        ClientNetwork { address, prefix_len: 0, allowed: true, views, plain }
+    };
+    Serving {
+        listen: server(),
+        clients: vec![any("0.0.0.0"), any("::")],
+        max_udp_size: 1_232,
+        edns_udp_size: 1_232,
+        traffic_class: 0,
+        limits: ReplyLimits::default(),
     }
 }
 

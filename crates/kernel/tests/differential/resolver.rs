@@ -5,8 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use engine::clock::monotonic;
 use kernel::tester::Route;
 use kernel::{
-    ClientNetwork, Draw, Embedding, Handed, KernelCache, KernelResolver, ReplyLimits, Resolved,
-    Rules, Serving, Stored, Upstream,
+    Draw, Embedding, Handed, KernelCache, KernelResolver, Resolved, Rules, Stored, Upstream,
 };
 use measure::Nanos;
 use wire::edns::opt_fixed;
@@ -14,9 +13,8 @@ use wire::message::{HEADER, Header, Record, question_end};
 use wire::{Name, Qtype, Query};
 
 use self::expected::{check_answer, ends_with_its_records, is_no_data, negative_ttl_of};
-use crate::auth::server;
 use crate::frames::{Datagram, change, frame, read};
-use crate::kit::{ETHERNET, Random, loaded, message, queries};
+use crate::kit::{ETHERNET, Random, for_everyone, loaded, message, queries};
 
 mod expected;
 
@@ -75,22 +73,7 @@ impl Model {
     /// Loads the program with these bounds; `None` if this user may not.
     fn new(upstream: usize, bounds: Bounds) -> Option<Self> {
         let mut kernel = loaded(KernelCache::load_resolver(4 << 20, 77))?;
-        let of = |address: &str| ClientNetwork {
-            address: address.parse().expect(address),
-            prefix_len: 0,
-            allowed: true,
-            views: [1; 4],
-            plain: Some(0),
-        };
-        let serving = Serving {
-            listen: server(),
-            clients: vec![of("0.0.0.0"), of("::")],
-            max_udp_size: 1_232,
-            edns_udp_size: 1_232,
-            traffic_class: 0,
-            limits: ReplyLimits::default(),
-        };
-        kernel.cache.serve(&serving, GENERATION).expect("it serves");
+        kernel.cache.serve(&for_everyone([1; 4], Some(0)), GENERATION).expect("it serves");
         let Upstream { server, route, .. } = how_to_ask(upstream, bounds);
         let source = route.source;
         let mut model = Model {

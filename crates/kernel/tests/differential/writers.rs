@@ -3,13 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::clock::monotonic;
-use kernel::{ClientNetwork, Encoded, KernelCache, ReplyLimits, Serving, Stored};
+use kernel::{Encoded, KernelCache, Stored};
 use measure::Nanos;
 use wire::message::question_end;
 use wire::{Name, Qtype, QueryTemplate};
 
-use crate::auth::server;
-use crate::kit::{Random, loaded, message, queries};
+use crate::kit::{Random, for_everyone, loaded, message, queries};
 
 const SEED: u64 = 77;
 const WRITERS: u8 = 3;
@@ -45,22 +44,7 @@ fn answer(number: u8, version: u8) -> Encoded {
 fn answers_that_are_overwritten_meanwhile_are_given_whole_or_not_at_all() {
     // The least memory: two blocks.
     let Some((mut kernel, map, _)) = loaded(KernelCache::load(0, SEED)) else { return };
-    let any = |network: &str| ClientNetwork {
-        address: network.parse().expect(network),
-        prefix_len: 0,
-        allowed: true,
-        views: [0; 4],
-        plain: None,
-    };
-    let serving = Serving {
-        listen: server(),
-        clients: vec![any("0.0.0.0"), any("::")],
-        max_udp_size: 1_232,
-        edns_udp_size: 1_232,
-        traffic_class: 0,
-        limits: ReplyLimits::default(),
-    };
-    kernel.serve(&serving, 1).expect("it serves");
+    kernel.serve(&for_everyone([0; 4], None), 1).expect("it serves");
     let (mut random, over) = (Random::new(3), AtomicBool::new(false));
     let (mut answered, mut left, mut versions) = (0, 0, std::collections::BTreeSet::new());
     std::thread::scope(|scope| {
