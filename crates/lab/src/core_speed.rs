@@ -6,54 +6,42 @@
 
 use measure::Nanos;
 use measure::stall::WatchedCore;
+use udp::core_speed::{WorkTimes, work_times};
 
 use crate::cpus::CpuList;
 
 /// Time for which cores that have nothing to do are looked at.
 const LOOKING: Nanos = Nanos::from_millis(60);
 
-/// The speed of some cores, on average: what a fixed piece of work took there, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CoreSpeed {
-    /// All looks (`WatchedCore::work_ns`).
-    pub(crate) work_ns: u64,
-    /// The fastest tenth of them.
-    pub(crate) best_work_ns: u64,
+/// Returns what the work took on the cores `of` in a trial, on average; `None` if it was not measured.
+pub(crate) fn in_trial(watched: &[WatchedCore], of: &[usize]) -> Option<WorkTimes> {
+    let cores = watched.iter().filter(|core| of.contains(&core.cpu));
+    mean(cores.filter_map(|core| {
+        Some(WorkTimes { mean: Nanos(core.work_ns?), best: Nanos(core.best_work_ns?) })
+    }))
 }
 
-impl CoreSpeed {
-    /// Returns the mean of cores; `None` without one.
-    fn mean(of: impl IntoIterator<Item = CoreSpeed>) -> Option<CoreSpeed> {
-        let (mut cores, mut work_ns, mut best_work_ns) = (0, 0, 0);
-        for core in of {
-            cores += 1;
-            work_ns += core.work_ns;
-            best_work_ns += core.best_work_ns;
-        }
-        (cores > 0)
-            .then(|| CoreSpeed { work_ns: work_ns / cores, best_work_ns: best_work_ns / cores })
-    }
-
-    /// Returns the speed of the cores `of` in a trial; `None` if it was not measured.
-    pub(crate) fn in_trial(watched: &[WatchedCore], of: &[usize]) -> Option<CoreSpeed> {
-        let cores = watched.iter().filter(|core| of.contains(&core.cpu));
-        CoreSpeed::mean(cores.filter_map(|core| {
-            Some(CoreSpeed { work_ns: core.work_ns?, best_work_ns: core.best_work_ns? })
-        }))
-    }
-
-    /// Returns the share (0 to 1) of their best speed that the cores lacked: of that in this trial, or of that in others, where the work took
-    /// `fastest` nanoseconds.
-    pub(crate) fn lacked(self, fastest: Option<u64>) -> f64 {
-        let best = fastest.map_or(self.best_work_ns, |fastest| fastest.min(self.best_work_ns));
-        (1.0 - best as f64 / self.work_ns.max(1) as f64).max(0.0)
-    }
+/// Returns what the work takes on the cores `of` now, on average; `None` if this process may run on none of them.
+pub(crate) fn now(of: &[usize]) -> Option<WorkTimes> {
+    mean(work_times(of, LOOKING))
 }
 
-/// Returns the speed of the cores `of` now, at work; `None` if this process may run on none of them.
-pub(crate) fn now(of: &[usize]) -> Option<CoreSpeed> {
-    let times = udp::core_speed::work_times(of, LOOKING).into_iter();
-    CoreSpeed::mean(times.map(|t| CoreSpeed { work_ns: t.mean.0, best_work_ns: t.best.0 }))
+/// Returns the mean of cores; `None` without one.
+fn mean(of: impl IntoIterator<Item = WorkTimes>) -> Option<WorkTimes> {
+    let (mut cores, mut mean, mut best) = (0, 0, 0);
+    for times in of {
+        cores += 1;
+        mean += times.mean.0;
+        best += times.best.0;
+    }
+    (cores > 0).then(|| WorkTimes { mean: Nanos(mean / cores), best: Nanos(best / cores) })
+}
+
+/// Returns the share (0 to 1) of their best speed that cores lacked: of that in these looks, or of that in others, where the work took
+/// `fastest` nanoseconds.
+pub(crate) fn lacked(times: WorkTimes, fastest: Option<u64>) -> f64 {
+    let best = fastest.map_or(times.best.0, |fastest| fastest.min(times.best.0));
+    (1.0 - best as f64 / times.mean.0.max(1) as f64).max(0.0)
 }
 
 /// Returns whether one of the cores `of` is a thread of a physical core that another of `all` is a thread of, too: then it is slow by
@@ -87,8 +75,8 @@ mod tests {
         };
         let watched = [core(0, Some((1_000, 1_000))), core(1, Some((1_400, 1_000))), core(2, None)];
         let lacked = |of: &[usize], fastest| {
-            let speed = CoreSpeed::in_trial(&watched, of)?;
-            Some((speed.work_ns, (speed.lacked(fastest) * 1e3).round() as u32))
+            let times = in_trial(&watched, of)?;
+            Some((times.mean.0, (super::lacked(times, fastest) * 1e3).round() as u32))
         };
         assert_eq!(lacked(&[0], None), Some((1_000, 0)));
         assert_eq!(lacked(&[1], None), Some((1_400, 286)));
@@ -102,8 +90,8 @@ mod tests {
     #[test]
     fn a_core_has_a_speed_now() {
         let cpu = CpuList::allowed().cpus()[0];
-        let speed = now(&[cpu, 1_000_000]).expect("it may run there");
-        assert!(speed.work_ns > 0 && speed.best_work_ns > 0, "{speed:?}");
+        let times = now(&[cpu, 1_000_000]).expect("it may run there");
+        assert!(times.mean > Nanos::ZERO && times.best > Nanos::ZERO, "{times:?}");
         assert_eq!(now(&[1_000_000]), None);
     }
 

@@ -24,8 +24,9 @@ use measure::stall::WatchedCore;
 use measure::{Link, Path};
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
+use udp::core_speed::WorkTimes;
 
-use crate::core_speed::{CoreSpeed, share_cores};
+use crate::core_speed::{in_trial, share_cores};
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::Lab;
 use crate::link_mode;
@@ -308,16 +309,16 @@ impl Testbed {
         }
     }
 
-    /// Returns the speed of the server's cores in a trial. `None` if it was not measured, or says nothing: their hosts are real ones, or
+    /// Returns what the work of the watchers took on the server's cores in a trial. `None` if it was not measured, or says nothing: their hosts are real ones, or
     /// others of the testbed's cores are threads of the same physical ones.
-    pub(crate) fn core_speed(&self, watched: &[WatchedCore]) -> Option<CoreSpeed> {
+    pub(crate) fn core_speed(&self, watched: &[WatchedCore]) -> Option<WorkTimes> {
         let dut = self.cpus(Host::Dut).cpus();
         let all: Vec<usize> =
             Host::ALL.iter().flat_map(|host| self.cpus(*host).cpus()).copied().collect();
         if !self.has_networks() || share_cores(dut, &all) {
             return None;
         }
-        CoreSpeed::in_trial(watched, dut)
+        in_trial(watched, dut)
     }
 
     /// Returns the path of a `/proc` that shows the kernel's threads, where it may.

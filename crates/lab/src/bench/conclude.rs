@@ -5,6 +5,7 @@ use record::{Cpu, Trial, Voidness};
 
 use super::{LabBench, Spent};
 use crate::attack::ATTACKER;
+use crate::core_speed::lacked;
 use crate::probe::{Observed, Span};
 use crate::testbed::Host;
 use crate::verdict::{Known, Verdict, evidence};
@@ -39,10 +40,10 @@ impl LabBench<'_> {
             cpu_limit: self.cpu_limit,
             open_loop: pacing.is_open_loop(),
         };
-        let speed = self.testbed.core_speed(&trial.disturbances.watched);
+        let work = self.testbed.core_speed(&trial.disturbances.watched);
+        let work = work.filter(|_| known.has_server);
         let mut evidence = evidence(&trial, observed, &known);
-        let of_server = speed.filter(|_| known.has_server);
-        evidence.dut_slow = of_server.map(|speed| speed.lacked(self.fastest_work_ns));
+        evidence.dut_slow = work.map(|times| lacked(times, self.fastest_work_ns));
         if self.authdns.is_none() {
             // A busy primary does not slow down queries to its secondary.
             (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
@@ -83,8 +84,7 @@ impl LabBench<'_> {
             trial.cpu.insert(role.to_owned(), cpu);
         }
         if self.server.is_some() {
-            let (work_ns, best_work_ns) =
-                speed.map(|speed| (speed.work_ns, speed.best_work_ns)).unzip();
+            let (work_ns, best_work_ns) = work.map(|times| (times.mean.0, times.best.0)).unzip();
             let cpu = Cpu { work_ns, best_work_ns, ..cpu(Host::Dut) };
             trial.cpu.insert("dut".to_owned(), cpu);
         }

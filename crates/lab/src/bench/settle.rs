@@ -58,8 +58,8 @@ impl LabBench<'_> {
         let cpus = self.testbed.cpus(Host::Dut).cpus();
         let deadline = Instant::now() + MAX_WAIT.min(trial.into());
         while Instant::now() < deadline {
-            let speed = core_speed::now(cpus);
-            if speed.is_none_or(|speed| speed.lacked(self.fastest_work_ns) <= MAX_SLOWNESS) {
+            let lacked = |times| core_speed::lacked(times, self.fastest_work_ns);
+            if core_speed::now(cpus).is_none_or(|times| lacked(times) <= MAX_SLOWNESS) {
                 break;
             }
             sleep(PAUSE);
