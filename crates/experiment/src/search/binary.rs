@@ -9,8 +9,8 @@
 //!                 if it passes, try the next failing rate at once: the same stall may have failed it
 //! ```
 //!
-//! With `retry_at_end`, a void rate is tried again at once only if the Tester kept its schedule at this rate or a higher one before. Below any
-//! other void rate the search goes on, and tries it again when it is the upper end of the bracket.
+//! With `retry_at_end`, the search tries a void rate again at once if the Tester kept its schedule there or at a higher rate before. After any
+//! other void rate it tries lower ones first, and comes back to the void one when that is the upper end of the bracket.
 
 use measure::Limiter;
 use record::Capacity;
