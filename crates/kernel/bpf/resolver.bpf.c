@@ -10,10 +10,10 @@
 //            at the name itself, all of which are mapped.
 // Hands over: every other reply to a query of its own, with the client's query: to the server, in the ring `events`. A query without
 //            a reply is left in its slot, where the server finds it.
-// Passes up: what the cache passes up, queries for which there is no random number, no slot or no way to upstream, and those for a
+// Passes up: what the cache passes up, queries for which there is no random number, no place or no way to upstream, and those for a
 //            name that is being resolved: one question to upstream at a time for each name, or a client could ask so many equal ones
 //            that a forged reply meets one of them (RFC 5452 section 5).
-// Bounds:    65,536 queries to upstream at once, replies of at most 300 octets (longer ones are handed over), names of at most 128
+// Bounds:    32,768 names that are resolved at once, replies of at most 300 octets (longer ones are handed over), names of at most 128
 //            octets and 16 labels.
 //
 // Ids, ports and letter cases are drawn by the server from the system's generator: those of BPF can be predicted from what it
@@ -22,11 +22,13 @@
 //
 // A query to upstream has a place by its id and port, with a word in `deadlines`: 0 if the place is free, BUSY while a core works on
 // it, otherwise the time until when a reply is accepted, in 48 bits, and in the other 16 the number of the slot. Afterwards the
-// server has some time to take over, before the place is used again. A slot belongs to one place at a time. The one that was freed last
-// is taken first, so that few slots are in use, and these are in the caches of the core.
+// server has some time to take over, before the place is used again. Its place is one of the first ones, which are in the caches of the
+// core, and only if that is not free one of all. A slot belongs to one place at a time. The one that this core freed last is taken
+// first, so that few slots are in use, for the same reason.
 //
-// A question has a place in `holds`, by the hash of its name: the time until when no other question with this place is asked. It ends
-// with the answer; after a question was handed over it lasts until the server has an answer.
+// A question has a word in `holds`, in the set of the hash of its name: the time until when no other question with this name is asked,
+// in 48 bits, and in the other 16 what tells the names of the set apart. It ends with the answer; after a question was handed over it
+// lasts until the server has an answer.
 //
 // Two servers have a place in `upstreams`: the one that is asked, and the one that was asked before it, whose replies are still taken.
 //
@@ -37,10 +39,12 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define SLOTS 65536
 #define DEADLINES 512
+// The places that are used first.
+#define FIRST_BITS 11
 #define DRAWS 256
 #define DRAW_BLOCKS 512
 #define BUSY (~0ULL)
-// What a word of `deadlines` has of the time, and of the slot.
+// What a word of `deadlines` and `holds` has of the time.
 #define UNTIL (~(__u64)(SLOTS - 1))
 // Time for which an expired slot is left to the server, in nanoseconds.
 #define GRACE 2000000000ULL
@@ -55,7 +59,10 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define OUR_RECORD 28
 #define UNKNOWN_TTL (~0U)
 #define UPSTREAMS 2
-#define HOLD_BITS 17
+#define HOLD_SETS 4096
+#define HOLD_WAYS 8
+// Free slots that a core keeps for itself.
+#define KEPT_SLOTS 32
 #define STAGE_AAAA 1
 #define STAGE_A 2
 
@@ -102,6 +109,16 @@ struct deadline_block {
 	__u64 at[DEADLINES];
 };
 
+// Questions for names with equal bits of their hashes.
+struct hold_set {
+	__u64 words[HOLD_WAYS];
+};
+
+struct free_slots {
+	__u32 count;
+	__u32 slots[KEPT_SLOTS];
+};
+
 // A query of a client that is being resolved.
 struct slot {
 	__u64 generation;
@@ -115,10 +132,11 @@ struct slot {
 	__u16 limit;
 	__u8 name_len, stage, v6, opt;
 	__u8 place;		// of the server that was asked
-	__u8 spare[3];
+	__u8 way;		// of the question in its set of `holds`
+	__u8 spare[2];
 	__u8 query[STORED_QUERY];	// of the client
 	__u8 name[STORED_NAME];		// as it was sent upstream; its last word is filled up with zeros
-	__u64 held;		// in `holds`
+	__u64 held;		// its word there
 };
 
 // A transaction that the server continues.
@@ -225,9 +243,9 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, (1 << HOLD_BITS) / DEADLINES);
+	__uint(max_entries, HOLD_SETS);
 	__type(key, __u32);
-	__type(value, struct deadline_block);
+	__type(value, struct hold_set);
 } holds SEC(".maps");
 
 struct {
@@ -237,7 +255,14 @@ struct {
 	__type(value, struct slot);
 } slots SEC(".maps");
 
-// Slots that were freed; and how many slots were ever taken.
+// Slots that were freed, by each core and by all; and how many slots were ever taken.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct free_slots);
+} own_freed SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, SLOTS);
@@ -305,9 +330,10 @@ static __always_inline __u64 small_letters(__u64 word)
 	return (from_a & ~above_z & ~word & 0x8080808080808080ULL) >> 2;
 }
 
-static __always_inline __u32 place_of(__u16 port, __u16 id)
+// Returns the place that is used first, or the other one.
+static __always_inline __u32 place_of(__u16 port, __u16 id, int other)
 {
-	return ((__u32)port << 16 | id) * 2654435761u >> 16;
+	return ((__u32)port << 16 | id) * 2654435761u >> (other ? 16 : 32 - FIRST_BITS);
 }
 
 // Returns the word of a place.
@@ -319,13 +345,18 @@ static __always_inline __u64 *deadline_of(__u32 place)
 	return block ? &block->at[place & (DEADLINES - 1)] : 0;
 }
 
-// Takes a free slot. There is one for each place, and a place that is claimed has none yet, so that one is left. Returns SLOTS if the
-// kernel gives none nevertheless.
+// Takes a free slot. There is one for each place, and a place that is claimed has none yet. Returns SLOTS if all that are free are
+// those of other cores.
 static __always_inline __u32 take_slot(void)
 {
 	__u32 zero = 0, slot = 0;
+	struct free_slots *own = bpf_map_lookup_elem(&own_freed, &zero);
 	__u64 *first, next;
 
+	if (own && own->count) {
+		own->count--;
+		return own->slots[own->count & (KEPT_SLOTS - 1)] & (SLOTS - 1);
+	}
 	if (!bpf_map_pop_elem(&freed, &slot))
 		return slot & (SLOTS - 1);
 	first = bpf_map_lookup_elem(&opened, &zero);
@@ -335,6 +366,14 @@ static __always_inline __u32 take_slot(void)
 
 static __always_inline void free_slot(__u32 slot)
 {
+	__u32 zero = 0;
+	struct free_slots *own = bpf_map_lookup_elem(&own_freed, &zero);
+
+	if (own && own->count < KEPT_SLOTS) {
+		own->slots[own->count & (KEPT_SLOTS - 1)] = slot;
+		own->count++;
+		return;
+	}
 	bpf_map_push_elem(&freed, &slot, BPF_ANY);
 }
 
@@ -345,34 +384,56 @@ static __always_inline void free_place(__u64 *at, __u32 slot)
 	*(volatile __u64 *)at = 0;
 }
 
-// Returns the word of the questions for a name.
-static __always_inline __u64 *hold_of(__u64 hash)
+// Returns the set of the questions for a name.
+static __always_inline struct hold_set *holds_of(__u64 hash)
 {
-	__u32 place = hash >> (64 - HOLD_BITS), number = place / DEADLINES;
-	struct deadline_block *block = bpf_map_lookup_elem(&holds, &number);
+	__u32 number = hash >> 52;
 
-	return block ? &block->at[place & (DEADLINES - 1)] : 0;
+	return bpf_map_lookup_elem(&holds, &number);
 }
 
 // Keeps other questions for the name of the slot out until a time; returns 0 if this one has to stay out.
-static __always_inline int hold(struct slot *s, __u64 now, __u64 until)
+__noinline __u32 hold(struct slot *s, __u64 now, __u64 until)
 {
-	__u64 *at = hold_of(s->hash), was;
+	__u32 way = HOLD_WAYS;
+	struct hold_set *set;
+	__u64 own, was = 0;
 
-	if (!at)
+	if (!s)
 		return 0;
-	was = *(volatile __u64 *)at;
-	s->held = until;
-	return now >= was && __sync_val_compare_and_swap(at, was, until) == was;
+	set = holds_of(s->hash);
+	own = (until & UNTIL) | (s->hash & ~UNTIL);
+	if (!set)
+		return 0;
+	for (__u32 i = 0; i < HOLD_WAYS; i++) {
+		__u64 word = *(volatile __u64 *)&set->words[i];
+
+		if (now >= (word & UNTIL)) {
+			way = i;
+			was = word;
+		} else if (!((word ^ own) & ~UNTIL)) {
+			return 0;
+		}
+	}
+	if (way >= HOLD_WAYS || __sync_val_compare_and_swap(&set->words[way], was, own) != was)
+		return 0;
+	s->held = own;
+	s->way = way;
+	return 1;
 }
 
 // Keeps other questions out until another time; 0: no longer.
 static __always_inline void hold_until(struct slot *s, __u64 until)
 {
-	__u64 *at = hold_of(s->hash);
+	struct hold_set *set = holds_of(s->hash);
+	__u64 *at;
 
-	if (at)
-		__sync_val_compare_and_swap(at, s->held, until);
+	if (!set)
+		return;
+	at = &set->words[s->way & (HOLD_WAYS - 1)];
+	// Only after its end another question takes the word.
+	if (*(volatile __u64 *)at == s->held)
+		*(volatile __u64 *)at = until ? (until & UNTIL) | (s->hash & ~UNTIL) : 0;
 }
 
 // Returns the server that is asked under the current rules, or 0.
@@ -428,7 +489,6 @@ static __always_inline int take_draw(struct draw *out)
 	__u32 core = bpf_get_smp_processor_id(), number;
 	__u64 *taken = bpf_map_lookup_elem(&used, &core), *there = bpf_map_lookup_elem(&filled, &core);
 	struct draw_block *block;
-	struct draw *next;
 
 	if (!taken || !there || *taken >= *(volatile __u64 *)there)
 		return 0;
@@ -437,8 +497,6 @@ static __always_inline int take_draw(struct draw *out)
 	if (!block)
 		return 0;
 	*out = block->draws[*taken & (DRAWS - 1)];
-	next = &block->draws[(*taken + 1) & (DRAWS - 1)];
-	touch(deadline_of(place_of(next->port, next->id)));
 	*(volatile __u64 *)taken = *taken + 1;
 	return 1;
 }
@@ -451,15 +509,15 @@ __noinline __u32 claim(struct work *work, __u64 now)
 
 	if (!work || !n)
 		return 0;
-	for (int i = 0; i < TRIES; i++) {
+	for (int i = 0; i < 2 * TRIES; i++) {
 		__u64 *at, was;
 		__u32 place;
 
-		if (!take_draw(&work->draw)) {
+		if (!(i & 1) && !take_draw(&work->draw)) {
 			n->no_draw++;
 			return 0;
 		}
-		place = place_of(work->draw.port, work->draw.id);
+		place = place_of(work->draw.port, work->draw.id, i & 1);
 		at = deadline_of(place);
 		if (!at)
 			return 0;
@@ -474,6 +532,29 @@ __noinline __u32 claim(struct work *work, __u64 now)
 	}
 	n->no_slot++;
 	return 0;
+}
+
+// Takes the place of the query to a server that waits for a reply at this port with this id, which is BUSY then, and its word is in
+// `was`; returns its number, or SLOTS if there is none.
+static __always_inline __u32 take_up(__u16 port, __u16 id, __u32 server, __u64 now, __u64 *was)
+{
+	for (int other = 0; other < 2; other++) {
+		__u32 place = place_of(port, id, other), slot;
+		__u64 *at = deadline_of(place);
+		struct slot *s;
+
+		if (!at)
+			continue;
+		*was = *(volatile __u64 *)at;
+		if (!*was || *was == BUSY || now >= (*was & UNTIL))
+			continue;
+		slot = *was & (SLOTS - 1);
+		s = bpf_map_lookup_elem(&slots, &slot);
+		// A slot may have another query by now, and then the place has another word.
+		if (s && s->port == port && s->id == id && s->place == server && __sync_val_compare_and_swap(at, *was, BUSY) == *was)
+			return place;
+	}
+	return SLOTS;
 }
 
 // Writes the query of a slot to upstream into the buffer, and its name as it is sent into the slot; returns its length.
@@ -541,8 +622,8 @@ __noinline __u32 keep(struct work *work, struct upstream *u, __u32 place, __u32 
 	w->device = u->device;
 	w->v6 = u->v6;
 	w->tos = u->tos;
-	// After the slot is written.
-	__sync_val_compare_and_swap(at, BUSY, ((now + u->timeout) & UNTIL) | slot);
+	// After the slot is written. Who sees the frame, which leaves later, sees both.
+	*(volatile __u64 *)at = ((now + u->timeout) & UNTIL) | slot;
 	return 1;
 }
 
@@ -1103,7 +1184,7 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 	if (!client || !client->allowed || !read_query(buffer, scratch, c, client, p->len, &q))
 		goto pass;
 	// It comes while the set of the answer does.
-	touch(hold_of(q.key.hash));
+	touch(holds_of(q.key.hash));
 	out = give(buffer, scratch, c, &q);
 	if (out == FOR_SOCKETS)
 		goto pass;
@@ -1181,7 +1262,7 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	struct buffer *buffer = bpf_map_lookup_elem(&buffers, &zero);
 	struct udphdr *udp = udp_of(ctx, p);
 	struct upstream *u = asked(c);
-	__u64 *at, *next, was, now = bpf_ktime_get_coarse_ns(), message, len;
+	__u64 *at, *next, was = 0, now = bpf_ktime_get_coarse_ns(), message, len;
 	struct slot *s;
 	__u16 id, port, from, block;
 	int action;
@@ -1195,20 +1276,14 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	// The kernel drops what has no checksum over IPv6 (RFC 8200 section 8.1).
 	if (p->len != len + sizeof(*udp) || (p->v6 && !udp->check) || bpf_xdp_load_bytes(ctx, message, &id, sizeof(id)))
 		return XDP_PASS;
-	place = place_of(port, id);
+	place = take_up(port, id, server, now, &was);
 	at = deadline_of(place);
-	if (!at)
-		return XDP_PASS;
-	was = *(volatile __u64 *)at;
 	slot = was & (SLOTS - 1);
 	s = bpf_map_lookup_elem(&slots, &slot);
-	if (!s)
+	if (!at || !s) {
+		r->strays++;
 		return XDP_PASS;
-	// A slot may have another query by now, and then the place has another word.
-	if (!was || was == BUSY || now >= (was & UNTIL) || s->port != port || s->id != id || s->place != server)
-		goto stray;
-	if (__sync_val_compare_and_swap(at, was, BUSY) != was)
-		goto stray;
+	}
 	r->replies++;
 	work->slot = *s;
 	stage = s->stage;
@@ -1260,9 +1335,6 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	r->blocks[block]++;
 	count_answer(n, TYPE_AAAA, 0);
 	return action;
-stray:
-	r->strays++;
-	return XDP_PASS;
 }
 
 // Returns the place in `upstreams` of the server that sends a message; UPSTREAMS if there is none.
