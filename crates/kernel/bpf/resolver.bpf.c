@@ -66,20 +66,28 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define STAGE_AAAA 1
 #define STAGE_A 2
 
+// Where a frame goes: addresses as in struct place, ports as on the wire.
+struct way {
+	__u8 from[16], to[16];
+	__u8 from_mac[6], to_mac[6];
+	__u16 from_port, to_port;
+	__u32 device;
+	__u8 v6, tos;
+	__u8 spare[2];
+};
+
 // The same as in src/resolver.rs.
 struct upstream {
 	__u64 generation;	// of the rules with which it may be asked; 0: never, but its replies are taken
 	__u64 timeout;		// in nanoseconds
 	__u64 lengths[2];	// lengths of the names in `apart`, as bits; the first is that of length 1
-	__u8 server[16], source[16];	// as in struct place
-	__u8 server_mac[6], source_mac[6];
-	__u16 port;		// as on the wire
-	__u16 udp_size;		// UDP payload size in queries; 0: they have no OPT record
-	__u32 device;
+	struct way way;		// without our port
 	__u32 ttl_without_soa, min_ttl, max_ttl;
-	__u8 v6, tos, mixed_case, options_len;
+	__u16 udp_size;		// UDP payload size in queries; 0: they have no OPT record
+	__u8 mixed_case, options_len;
 	__u8 options[16];	// of replies to clients with EDNS
 	__u32 place;		// in `upstreams`
+	__u32 spare;
 };
 
 // How a block makes addresses: those of `base`, with the octets of the IPv4 address at these places.
@@ -123,20 +131,18 @@ struct free_slots {
 struct slot {
 	__u64 generation;
 	__u64 hash;		// of its name
-	__u8 client[16], server[16];
-	__u16 client_port, server_port, port, id;	// as on the wire; the last two are those towards upstream
-	__u32 device;		// from which the client's query came
+	__u64 held;		// its word in `holds`
+	struct way way;		// to the client
+	__u16 port, id;		// as on the wire, of the query to upstream
 	__u32 view, block, negative_ttl;
-	__u8 client_mac[6], server_mac[6];
 	__u16 len;		// of the client's query
 	__u16 limit;
-	__u8 name_len, stage, v6, opt;
+	__u8 name_len, stage, opt;
 	__u8 place;		// of the server that was asked
-	__u8 way;		// of the question in its set of `holds`
-	__u8 spare[2];
+	__u8 hold_way;		// of the word in its set of `holds`
+	__u8 spare[7];
 	__u8 query[STORED_QUERY];	// of the client
 	__u8 name[STORED_NAME];		// as it was sent upstream; its last word is filled up with zeros
-	__u64 held;		// its word there
 };
 
 // A transaction that the server continues.
@@ -148,24 +154,17 @@ struct event {
 	__u8 reply[HANDED];
 };
 
-// Where a frame goes.
-struct way {
-	__u8 from[16], to[16];
-	__u8 from_mac[6], to_mac[6];
-	__u16 from_port, to_port;
-	__u32 device;
-	__u8 v6, tos;
-	__u8 spare[2];
-};
-
 // What a core works on.
 struct work {
-	struct slot slot;
-	struct way way;
+	__u64 now;
+	struct way way;	// to the client of a query
 	struct draw draw;
-	__u32 next;	// place of the second query
+	__u64 held;	// the word of a question in `holds`, and its place in its set
+	__u32 hold_way;
+	__u32 place;	// of the query to upstream
 	__u32 found;
 	__u32 life;
+	__u32 records_at;	// where those of the reply begin
 	__u32 ttls[MAX_FOUND];
 	__u8 addresses[MAX_FOUND][4];
 };
@@ -392,23 +391,19 @@ static __always_inline struct hold_set *holds_of(__u64 hash)
 	return bpf_map_lookup_elem(&holds, &number);
 }
 
-// Keeps other questions for the name of the slot out until a time; returns 0 if this one has to stay out.
-__noinline __u32 hold(struct slot *s, __u64 now, __u64 until)
+// Keeps other questions for the name with a hash out until a time; returns 0 if this one has to stay out.
+__noinline __u32 hold(struct work *work, __u64 hash, __u64 until)
 {
+	struct hold_set *set = holds_of(hash);
+	__u64 own = (until & UNTIL) | (hash & ~UNTIL), was = 0;
 	__u32 way = HOLD_WAYS;
-	struct hold_set *set;
-	__u64 own, was = 0;
 
-	if (!s)
-		return 0;
-	set = holds_of(s->hash);
-	own = (until & UNTIL) | (s->hash & ~UNTIL);
-	if (!set)
+	if (!work || !set)
 		return 0;
 	for (__u32 i = 0; i < HOLD_WAYS; i++) {
 		__u64 word = *(volatile __u64 *)&set->words[i];
 
-		if (now >= (word & UNTIL)) {
+		if (work->now >= (word & UNTIL)) {
 			way = i;
 			was = word;
 		} else if (!((word ^ own) & ~UNTIL)) {
@@ -417,23 +412,23 @@ __noinline __u32 hold(struct slot *s, __u64 now, __u64 until)
 	}
 	if (way >= HOLD_WAYS || __sync_val_compare_and_swap(&set->words[way], was, own) != was)
 		return 0;
-	s->held = own;
-	s->way = way;
+	work->held = own;
+	work->hold_way = way;
 	return 1;
 }
 
-// Keeps other questions out until another time; 0: no longer.
-static __always_inline void hold_until(struct slot *s, __u64 until)
+// Keeps other questions out until another time than that of the word; 0: no longer.
+static __always_inline void hold_until(__u64 hash, __u64 held, __u32 way, __u64 until)
 {
-	struct hold_set *set = holds_of(s->hash);
+	struct hold_set *set = holds_of(hash);
 	__u64 *at;
 
 	if (!set)
 		return;
-	at = &set->words[s->way & (HOLD_WAYS - 1)];
-	// Only after its end another question takes the word.
-	if (*(volatile __u64 *)at == s->held)
-		*(volatile __u64 *)at = until ? (until & UNTIL) | (s->hash & ~UNTIL) : 0;
+	at = &set->words[way & (HOLD_WAYS - 1)];
+	// Before its end no other question takes the word.
+	if (*(volatile __u64 *)at == held)
+		*(volatile __u64 *)at = until ? (until & UNTIL) | (hash & ~UNTIL) : 0;
 }
 
 // Returns the server that is asked under the current rules, or 0.
@@ -501,8 +496,8 @@ static __always_inline int take_draw(struct draw *out)
 	return 1;
 }
 
-// Takes a place under a random id and port, which are then in `work`; returns its number + 1, or 0.
-__noinline __u32 claim(struct work *work, __u64 now)
+// Takes a place under a random id and port, which are then in `work`, as its number is; returns 0 if there is none.
+__noinline __u32 claim(struct work *work)
 {
 	__u32 core = bpf_get_smp_processor_id();
 	struct resolved *n = bpf_map_lookup_elem(&resolutions, &core);
@@ -522,13 +517,14 @@ __noinline __u32 claim(struct work *work, __u64 now)
 		if (!at)
 			return 0;
 		was = *(volatile __u64 *)at;
-		if (was && (was == BUSY || now < (was & UNTIL) + GRACE))
+		if (was && (was == BUSY || work->now < (was & UNTIL) + GRACE))
 			continue;
 		if (__sync_val_compare_and_swap(at, was, BUSY) != was)
 			continue;
 		if (was)
 			free_slot(was & (SLOTS - 1));
-		return place + 1;
+		work->place = place;
+		return 1;
 	}
 	n->no_slot++;
 	return 0;
@@ -558,16 +554,14 @@ static __always_inline __u32 take_up(__u16 port, __u16 id, __u32 server, __u64 n
 }
 
 // Writes the query of a slot to upstream into the buffer, and its name as it is sent into the slot; returns its length.
-__noinline __u32 put_query(struct buffer *buffer, struct work *work, struct upstream *u)
+__noinline __u32 put_query(struct buffer *buffer, struct work *work, struct slot *s, struct upstream *u)
 {
-	struct slot *s;
 	__u32 len, at;
 	__u8 *b;
 
-	if (!buffer || !work || !u)
+	if (!buffer || !work || !s || !u)
 		return 0;
 	b = buffer->b;
-	s = &work->slot;
 	len = s->name_len;
 	*(__u16 *)b = work->draw.id;
 	store16(b, 2, FLAG_RD | FLAG_AD);
@@ -599,31 +593,18 @@ __noinline __u32 put_query(struct buffer *buffer, struct work *work, struct upst
 	return at;
 }
 
-// Keeps the query in `work` in a slot under a place that was taken, until it has a reply, and prepares its way to upstream.
-__noinline __u32 keep(struct work *work, struct upstream *u, __u32 place, __u32 slot, __u64 now)
+// Lets the query to upstream of a slot, under the place that was taken, wait for its reply.
+static __always_inline int wait(struct work *work, struct slot *s, struct upstream *u, __u32 slot)
 {
-	__u64 *at = deadline_of(place);
-	struct slot *s = bpf_map_lookup_elem(&slots, &slot);
-	struct way *w;
+	__u64 *at = deadline_of(work->place);
 
-	if (!work || !u || !at || !s)
+	if (!at)
 		return 0;
-	work->slot.port = work->draw.port;
-	work->slot.id = work->draw.id;
-	work->slot.place = u->place;
-	*s = work->slot;
-	w = &work->way;
-	__builtin_memcpy(w->from, u->source, 16);
-	__builtin_memcpy(w->to, u->server, 16);
-	__builtin_memcpy(w->from_mac, u->source_mac, 6);
-	__builtin_memcpy(w->to_mac, u->server_mac, 6);
-	w->from_port = work->draw.port;
-	w->to_port = u->port;
-	w->device = u->device;
-	w->v6 = u->v6;
-	w->tos = u->tos;
+	s->port = work->draw.port;
+	s->id = work->draw.id;
+	s->place = u->place;
 	// After the slot is written. Who sees the frame, which leaves later, sees both.
-	*(volatile __u64 *)at = ((now + u->timeout) & UNTIL) | slot;
+	*(volatile __u64 *)at = ((work->now + u->timeout) & UNTIL) | slot;
 	return 1;
 }
 
@@ -653,17 +634,17 @@ __noinline __u32 owner_end(struct buffer *buffer, __u32 at)
 }
 
 // Reads what stands behind the question of a reply without answers: nothing or an SOA record, and nothing or an OPT record.
-__noinline __u32 reads_no_data(struct buffer *buffer, struct work *work, __u32 at, __u32 len)
+__noinline __u32 reads_no_data(struct buffer *buffer, struct slot *s, __u32 at, __u32 len)
 {
 	__u16 soa, opt;
 	__u8 *b;
 
-	if (!buffer || !work)
+	if (!buffer || !s)
 		return 0;
 	b = buffer->b;
 	soa = load16(b, 8);
 	opt = load16(b, 10);
-	work->slot.negative_ttl = UNKNOWN_TTL;
+	s->negative_ttl = UNKNOWN_TTL;
 	if (soa > 1 || opt > 1)
 		return 0;
 	if (soa) {
@@ -679,7 +660,7 @@ __noinline __u32 reads_no_data(struct buffer *buffer, struct work *work, __u32 a
 		minimum = load32(b, at - 4);
 		if ((ttl | minimum) >> 31)
 			return 0;
-		work->slot.negative_ttl = ttl < minimum ? ttl : minimum;
+		s->negative_ttl = ttl < minimum ? ttl : minimum;
 	}
 	return opt ? ends_with_opt(b, at, len) : at == len;
 }
@@ -713,17 +694,15 @@ __noinline __u32 reads_addresses(struct buffer *buffer, struct work *work, __u32
 }
 
 // Returns whether the buffer has the reply that the plain case needs, to the query of the slot.
-__noinline __u32 is_plain(struct buffer *buffer, struct work *work, __u32 len)
+__noinline __u32 is_plain(struct buffer *buffer, struct work *work, struct slot *s, __u32 len)
 {
 	__u64 different = 0;
-	struct slot *s;
 	__u32 at, name;
 	__u8 *b;
 
-	if (!buffer || !work)
+	if (!buffer || !work || !s)
 		return 0;
 	b = buffer->b;
-	s = &work->slot;
 	name = s->name_len;
 	at = HEADER + name;
 	// A reply, not truncated, without an error.
@@ -743,24 +722,24 @@ __noinline __u32 is_plain(struct buffer *buffer, struct work *work, __u32 len)
 		return 0;
 	if (s->stage == STAGE_A)
 		return load16(b, at) == TYPE_A && reads_addresses(buffer, work, at + 4, len);
-	return load16(b, at) == TYPE_AAAA && !load16(b, 6) && reads_no_data(buffer, work, at + 4, len);
+	return load16(b, at) == TYPE_AAAA && !load16(b, 6) && reads_no_data(buffer, s, at + 4, len);
 }
 
 // Writes the records of the reply to the client behind its question; returns their end, or 0 if the server must make them.
-__noinline __u32 put_addresses(struct buffer *buffer, struct work *work, struct upstream *u, __u32 at)
+__noinline __u32 put_addresses(struct buffer *buffer, struct work *work, struct slot *s, struct upstream *u, __u32 at)
 {
 	__u32 block, longest, least = ~0U;
 	struct embedding *e;
 	__u8 *b;
 
-	if (!buffer || !work || !u)
+	if (!buffer || !work || !s || !u)
 		return 0;
 	b = buffer->b;
-	block = work->slot.block;
+	block = s->block;
 	e = bpf_map_lookup_elem(&embeddings, &block);
 	if (!e)
 		return 0;
-	longest = work->slot.negative_ttl == UNKNOWN_TTL ? u->ttl_without_soa : work->slot.negative_ttl;
+	longest = s->negative_ttl == UNKNOWN_TTL ? u->ttl_without_soa : s->negative_ttl;
 	if (longest > e->max_ttl)
 		longest = e->max_ttl;
 	for (__u32 i = 0; i < MAX_FOUND; i++) {
@@ -797,19 +776,18 @@ __noinline __u32 put_addresses(struct buffer *buffer, struct work *work, struct 
 }
 
 // Writes the reply to the client of the slot into the buffer; returns its length, or 0 if the server must make it.
-__noinline __u32 put_reply(struct buffer *buffer, struct work *work, struct upstream *u, __u16 opt_size)
+__noinline __u32 put_reply(struct buffer *buffer, struct work *work, struct slot *s, struct upstream *u, __u16 opt_size)
 {
-	struct slot *s;
 	__u32 at;
 	__u8 *b;
 
-	if (!buffer || !work || !u)
+	if (!buffer || !work || !s || !u)
 		return 0;
 	b = buffer->b;
-	s = &work->slot;
 	for (__u32 i = 0; i < STORED_QUERY / WORD; i++)
 		((__u64 *)b)[i] = ((__u64 *)s->query)[i];
-	at = put_addresses(buffer, work, u, HEADER + s->name_len + 4);
+	work->records_at = HEADER + s->name_len + 4;
+	at = put_addresses(buffer, work, s, u, work->records_at);
 	if (!at)
 		return 0;
 	store16(b, 2, FLAG_QR | FLAG_RA | FLAG_RD);
@@ -901,14 +879,11 @@ static __always_inline int next_block(struct config *c, struct fill *fill)
 // Where the TTLs of four records of ours are.
 #define TTLS_AT(first) FOUR(OUR_RECORD * (first) + 6, OUR_RECORD * ((first) + 1) + 6, OUR_RECORD * ((first) + 2) + 6, OUR_RECORD * ((first) + 3) + 6)
 
-// Writes the name of the reply in the buffer, in lower case, into a block from a word on; returns the check with it.
-__noinline __u64 lay_name(struct block *block, struct buffer *buffer, struct work *work, __u32 at, __u64 check)
+// Writes the name of the reply in the buffer, of `len` octets, in lower case, into a block from a word on; returns the check with it.
+__noinline __u64 lay_name(struct block *block, struct buffer *buffer, __u32 len, __u32 at, __u64 check)
 {
-	__u32 len;
-
-	if (!block || !buffer || !work)
+	if (!block || !buffer)
 		return 0;
-	len = work->slot.name_len;
 	for (__u32 i = 0; i < NAME_WORDS; i++) {
 		__u64 word;
 
@@ -931,7 +906,7 @@ __noinline __u64 lay_records(struct block *block, struct buffer *buffer, struct 
 
 	if (!block || !buffer || !work)
 		return 0;
-	from = HEADER + work->slot.name_len + 4;
+	from = work->records_at;
 	len = OUR_RECORD * work->found;
 	for (__u32 i = 0; i < OUR_RECORD * MAX_FOUND / WORD; i++) {
 		__u64 word;
@@ -949,7 +924,7 @@ __noinline __u64 lay_records(struct block *block, struct buffer *buffer, struct 
 }
 
 // Stores the reply in the buffer.
-__noinline __u32 remember(struct buffer *buffer, struct work *work, struct upstream *u, struct config *c, __u64 now)
+__noinline __u32 remember(struct buffer *buffer, struct work *work, struct slot *s, struct upstream *u, struct config *c)
 {
 	__u32 zero = 0, at, len, unit, units, words;
 	struct fill *fill = bpf_map_lookup_elem(&fills, &zero);
@@ -957,10 +932,10 @@ __noinline __u32 remember(struct buffer *buffer, struct work *work, struct upstr
 	struct block *block;
 	struct key key = {};
 
-	if (!buffer || !work || !u || !c || !fill)
+	if (!buffer || !work || !s || !u || !c || !fill)
 		return 0;
 	len = OUR_RECORD * work->found;
-	words = words_for(2 * work->found) + words_for(work->slot.name_len) + words_for(u->options_len) + words_for(len);
+	words = words_for(2 * work->found) + words_for(s->name_len) + words_for(u->options_len) + words_for(len);
 	units = (HEAD_WORDS + words + UNIT_WORDS - 1) / UNIT_WORDS;
 	if (units > fill->left && !next_block(c, fill))
 		return 0;
@@ -969,11 +944,11 @@ __noinline __u32 remember(struct buffer *buffer, struct work *work, struct upstr
 		return 0;
 	unit = BLOCK_UNITS - fill->left;
 	fill->left -= units;
-	set_key(&key, &work->slot);
+	set_key(&key, s);
 	check = hash_of(&key);
-	head[0] = work->slot.generation;
-	head[1] = now;
-	head[2] = now + work->life * 1000000000ULL;
+	head[0] = s->generation;
+	head[1] = work->now;
+	head[2] = work->now + work->life * 1000000000ULL;
 	head[4] = FOUR(work->found, 0, 0, 0);
 	head[5] = FOUR(len, u->options_len, work->found, words);
 	at = unit * UNIT_WORDS;
@@ -992,8 +967,8 @@ __noinline __u32 remember(struct buffer *buffer, struct work *work, struct upstr
 		at++;
 		check = add(check, head[0]);
 	}
-	check = lay_name(block, buffer, work, at, check);
-	at += words_for(work->slot.name_len);
+	check = lay_name(block, buffer, s->name_len, at, check);
+	at += words_for(s->name_len);
 	for (__u32 i = 0; i < sizeof(u->options) / WORD; i++) {
 		if (WORD * i >= u->options_len)
 			break;
@@ -1007,15 +982,15 @@ __noinline __u32 remember(struct buffer *buffer, struct work *work, struct upstr
 	return note_place(c, fill, &key, fill->block * BLOCK_UNITS + unit);
 }
 
-// Hands the transaction in `work` to the server, with the message of the frame and its sender if it fits; returns whether there was
+// Hands the transaction of a slot to the server, with the message of the frame and its sender if it fits; returns whether there was
 // room.
-static __always_inline int hand_over(struct xdp_md *ctx, struct work *work, struct ends *ends, __u16 port, __u64 at, __u64 len)
+static __always_inline int hand_over(struct xdp_md *ctx, struct slot *s, struct ends *ends, __u16 port, __u64 at, __u64 len)
 {
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
 	if (!event)
 		return 0;
-	event->slot = work->slot;
+	event->slot = *s;
 	event->reply_len = 0;
 	event->port = port;
 	event->spare = 0;
@@ -1029,9 +1004,9 @@ static __always_inline int hand_over(struct xdp_md *ctx, struct work *work, stru
 	return 1;
 }
 
-// Sends the first `out` octets of the buffer in the frame, on its way. Returns XDP_PASS if there is no room for them in the frame,
+// Sends the first `out` octets of the buffer in the frame, on its way, from a port. Returns XDP_PASS if there is no room for them in the frame,
 // which is then as it was.
-static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, struct buffer *buffer, __u64 out, struct way *w)
+static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, struct buffer *buffer, __u64 out, struct way *w, __u16 port)
 {
 	__u64 ip_len = w->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	__u64 at = sizeof(struct ethhdr) + ip_len + sizeof(struct udphdr), size = ctx->data_end - ctx->data, sum;
@@ -1057,7 +1032,7 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, stru
 		__builtin_memcpy(&ip->saddr, w->from, 16);
 		__builtin_memcpy(&ip->daddr, w->to, 16);
 		udp = (void *)(ip + 1);
-		udp->source = w->from_port;
+		udp->source = port;
 		udp->dest = w->to_port;
 		seal(data, 1, out, sum, w->tos);
 	} else {
@@ -1067,86 +1042,44 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, stru
 		__builtin_memcpy(&ip->saddr, w->from + 12, 4);
 		__builtin_memcpy(&ip->daddr, w->to + 12, 4);
 		udp = (void *)(ip + 1);
-		udp->source = w->from_port;
+		udp->source = port;
 		udp->dest = w->to_port;
 		seal(data, 0, out, sum, w->tos);
 	}
 	return w->device == ctx->ingress_ifindex ? send_by_own(ctx, c) : bpf_redirect(w->device, 0);
 }
 
-// Notes in `work` who asks, and the way back.
+// Notes in `work` the way back to who asks.
 static __always_inline int note_client(struct xdp_md *ctx, struct packet *p, struct ends *ends, struct work *work, struct config *c)
 {
 	void *data = (void *)(long)ctx->data;
 	struct ethhdr *eth = data;
 	struct udphdr *udp = udp_of(ctx, p);
-	struct slot *s = &work->slot;
+	struct way *w = &work->way;
 
 	if (!udp || data + sizeof(*eth) > (void *)(long)ctx->data_end)
 		return 0;
-	__builtin_memcpy(s->client, ends->from.address, 16);
-	__builtin_memcpy(s->server, ends->to.address, 16);
-	__builtin_memcpy(s->client_mac, eth->h_source, 6);
-	__builtin_memcpy(s->server_mac, eth->h_dest, 6);
-	s->client_port = udp->source;
-	s->server_port = udp->dest;
-	s->device = ctx->ingress_ifindex;
-	s->v6 = p->v6;
-	s->generation = c->generation;
+	__builtin_memcpy(w->from, ends->to.address, 16);
+	__builtin_memcpy(w->to, ends->from.address, 16);
+	__builtin_memcpy(w->from_mac, eth->h_dest, 6);
+	__builtin_memcpy(w->to_mac, eth->h_source, 6);
+	w->from_port = udp->dest;
+	w->to_port = udp->source;
+	w->device = ctx->ingress_ifindex;
+	w->v6 = p->v6;
+	w->tos = c->tos;
 	return 1;
 }
 
-// Prepares the way to the client of the slot.
-static __always_inline void way_to_client(struct work *work, struct config *c)
+// Writes the query of a client, in the buffer, into its slot.
+static __always_inline void note_query(struct buffer *buffer, struct work *work, struct config *c, struct client *client, struct query *q,
+				       __u32 len, struct slot *s)
 {
-	struct slot *s = &work->slot;
-	struct way *w = &work->way;
-
-	__builtin_memcpy(w->from, s->server, 16);
-	__builtin_memcpy(w->to, s->client, 16);
-	__builtin_memcpy(w->from_mac, s->server_mac, 6);
-	__builtin_memcpy(w->to_mac, s->client_mac, 6);
-	w->from_port = s->server_port;
-	w->to_port = s->client_port;
-	w->device = s->device;
-	w->v6 = s->v6;
-	w->tos = c->tos;
-}
-
-// Makes the query to upstream for a query of a client, in the buffer; returns its length, or 0 if the sockets are to resolve it.
-// The numbers of its place and its slot are then in `place` and `slot`.
-static __always_inline __u32 ask(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, struct resolved *r,
-				 struct client *client, struct query *q, __u32 len, __u64 now, __u32 *place, __u32 *slot)
-{
-	struct slot *s = &work->slot;
-	struct upstream *u = asked(c);
-	__u64 *at;
-
-	if (!u || q->key.type != TYPE_AAAA || q->key.flags != 1 || !client->plain || q->key.name_len < MIN_NAME)
-		return 0;
-	if (is_apart(scratch, u, q->key.name_len, c->seed))
-		return 0;
+	s->generation = c->generation;
 	s->hash = q->key.hash;
-	// Two queries, and the time until the server takes over.
-	if (!hold(s, now, now + 2 * u->timeout + GRACE)) {
-		r->equal++;
-		return 0;
-	}
-	*place = claim(work, now);
-	if (!*place) {
-		hold_until(s, 0);
-		return 0;
-	}
-	*place -= 1;
-	*slot = take_slot();
-	if (*slot == SLOTS) {
-		at = deadline_of(*place);
-		if (at)
-			*(volatile __u64 *)at = 0;
-		hold_until(s, 0);
-		r->no_slot++;
-		return 0;
-	}
+	s->held = work->held;
+	s->hold_way = work->hold_way;
+	s->way = work->way;
 	s->view = q->key.view;
 	s->block = client->plain - 1;
 	s->negative_ttl = UNKNOWN_TTL;
@@ -1157,22 +1090,65 @@ static __always_inline __u32 ask(struct buffer *buffer, struct work *work, struc
 	s->opt = q->opt;
 	for (__u32 i = 0; i < STORED_QUERY / WORD; i++)
 		((__u64 *)s->query)[i] = ((__u64 *)buffer->b)[i];
-	len = put_query(buffer, work, u);
-	return keep(work, u, *place, *slot, now) ? len : 0;
+}
+
+// Gives back what `ask` has taken for a query whose name has this hash: its place, its slot, if it has one, and the question.
+static __always_inline void give_back(struct work *work, __u64 hash, __u32 slot)
+{
+	__u64 *at = deadline_of(work->place);
+
+	if (slot < SLOTS)
+		free_slot(slot);
+	if (at)
+		*(volatile __u64 *)at = 0;
+	hold_until(hash, work->held, work->hold_way, 0);
+}
+
+// Makes the query to upstream for a query of a client, in the buffer; returns its length, or 0 if the sockets are to resolve it.
+// Its server and the number of its slot are then in `upstream` and `slot`.
+static __always_inline __u32 ask(struct buffer *buffer, struct work *work, struct scratch *scratch, struct config *c, struct resolved *r,
+				 struct client *client, struct query *q, __u32 len, struct upstream **upstream, __u32 *slot)
+{
+	struct upstream *u = asked(c);
+	struct slot *s;
+
+	if (!u || q->key.type != TYPE_AAAA || q->key.flags != 1 || !client->plain || q->key.name_len < MIN_NAME)
+		return 0;
+	if (is_apart(scratch, u, q->key.name_len, c->seed))
+		return 0;
+	// Two queries, and the time until the server takes over.
+	if (!hold(work, q->key.hash, work->now + 2 * u->timeout + GRACE)) {
+		r->equal++;
+		return 0;
+	}
+	if (!claim(work)) {
+		hold_until(q->key.hash, work->held, work->hold_way, 0);
+		return 0;
+	}
+	*slot = take_slot();
+	s = bpf_map_lookup_elem(&slots, slot);
+	if (!s) {
+		give_back(work, q->key.hash, *slot);
+		r->no_slot++;
+		return 0;
+	}
+	note_query(buffer, work, c, client, q, len, s);
+	len = put_query(buffer, work, s, u);
+	*upstream = u;
+	return wait(work, s, u, *slot) ? len : 0;
 }
 
 static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, struct ends *ends, struct config *c, struct work *work)
 {
-	__u32 zero = 0, core = bpf_get_smp_processor_id(), out, place = 0, slot = 0;
+	__u32 zero = 0, core = bpf_get_smp_processor_id(), out, slot = 0;
 	struct counts *n = bpf_map_lookup_elem(&counters, &core);
 	struct resolved *r = bpf_map_lookup_elem(&resolutions, &core);
 	struct buffer *buffer = bpf_map_lookup_elem(&buffers, &zero);
 	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &zero);
+	struct upstream *u = 0;
 	struct client *client;
 	struct query q = {};
 	__u32 verdict = SEND;
-	// Of the last tick, which is enough for timeouts: to read the clock itself takes longer than to find an answer.
-	__u64 *at, now = bpf_ktime_get_coarse_ns();
 	int cached, action;
 
 	if (!n || !r || !buffer || !scratch)
@@ -1190,8 +1166,7 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 		goto pass;
 	cached = out != NO_ANSWER;
 	if (cached) {
-		way_to_client(work, c);
-		verdict = limit(c, work->slot.client, work->slot.v6, q.key.hash ^ (__u64)q.key.type << 48 ^ (scratch->entry.flags & 15));
+		verdict = limit(c, work->way.to, work->way.v6, q.key.hash ^ (__u64)q.key.type << 48 ^ (scratch->entry.flags & 15));
 		if (verdict == LEAVE_OUT) {
 			n->limited++;
 			return XDP_DROP;
@@ -1200,15 +1175,13 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 			out = truncate(buffer->b, q.at & 511, q.opt, c->opt_size, q.key.flags >> 2);
 	}
 	else
-		out = ask(buffer, work, scratch, c, r, client, &q, p->len, now, &place, &slot);
+		out = ask(buffer, work, scratch, c, r, client, &q, p->len, &u, &slot);
 	if (!out || out >= BUFFER)
 		goto pass;
-	action = send_frame(ctx, c, buffer, out, &work->way);
+	action = send_frame(ctx, c, buffer, out, u ? &u->way : &work->way, u ? work->draw.port : work->way.from_port);
 	if (action == XDP_PASS || action == XDP_DROP) {
-		if (!cached && (at = deadline_of(place))) {
-			free_place(at, slot);
-			hold_until(&work->slot, 0);
-		}
+		if (u)
+			give_back(work, q.key.hash, slot);
 		if (action == XDP_PASS)
 			goto pass;
 		n->dropped++;
@@ -1226,30 +1199,25 @@ pass:
 	return XDP_PASS;
 }
 
-// Continues the transaction in `work` with the reply in the buffer: returns the length of the next message, or 0 if the server is to
+// Continues the transaction of a slot with the reply in the buffer: returns the length of the next message, or 0 if the server is to
 // continue.
-static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, struct config *c, struct upstream *u, __u32 slot, __u32 len,
-				     __u64 now)
+static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, struct config *c, struct upstream *u, struct slot *s,
+				     __u32 slot, __u32 len)
 {
-	__u32 place, out;
+	__u32 out;
 
-	if (!is_plain(buffer, work, len))
+	if (!is_plain(buffer, work, s, len))
 		return 0;
-	if (work->slot.stage == STAGE_AAAA) {
-		place = claim(work, now);
-		if (!place)
+	if (s->stage == STAGE_AAAA) {
+		if (!claim(work))
 			return 0;
-		work->slot.stage = STAGE_A;
-		work->next = place - 1;
-		out = put_query(buffer, work, u);
-		return keep(work, u, place - 1, slot, now) ? out : 0;
+		s->stage = STAGE_A;
+		out = put_query(buffer, work, s, u);
+		return wait(work, s, u, slot) ? out : 0;
 	}
-	out = put_reply(buffer, work, u, c->opt_size);
-	if (!out)
-		return 0;
-	if (work->life)
-		remember(buffer, work, u, c, now);
-	way_to_client(work, c);
+	out = put_reply(buffer, work, s, u, c->opt_size);
+	if (out && work->life)
+		remember(buffer, work, s, u, c);
 	return out;
 }
 
@@ -1262,9 +1230,9 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	struct buffer *buffer = bpf_map_lookup_elem(&buffers, &zero);
 	struct udphdr *udp = udp_of(ctx, p);
 	struct upstream *u = asked(c);
-	__u64 *at, *next, was = 0, now = bpf_ktime_get_coarse_ns(), message, len;
+	__u64 *at, *next, was = 0, now = work->now, message, len;
 	struct slot *s;
-	__u16 id, port, from, block;
+	__u16 id, port, from;
 	int action;
 
 	if (!n || !r || !buffer || !udp)
@@ -1285,55 +1253,55 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 		return XDP_PASS;
 	}
 	r->replies++;
-	work->slot = *s;
 	stage = s->stage;
-	if (u && work->slot.generation == c->generation && read_message(ctx, p, buffer))
-		out = proceed(buffer, work, c, u, slot, p->len, now);
+	if (u && s->generation == c->generation && read_message(ctx, p, buffer))
+		out = proceed(buffer, work, c, u, s, slot, p->len);
 	if (!out || out >= BUFFER) {
-		// What was read is of the first stage.
-		work->slot.stage = stage;
-		if (!hand_over(ctx, work, ends, from, message, len)) {
+		if (!hand_over(ctx, s, ends, from, message, len)) {
 			*(volatile __u64 *)at = (now & UNTIL) | slot;
 			return XDP_DROP;
 		}
-		hold_until(&work->slot, now + SECOND);
+		hold_until(s->hash, s->held, s->hold_way, now + SECOND);
 		r->handed++;
 		free_place(at, slot);
 		return XDP_DROP;
 	}
-	if (stage == STAGE_A) {
-		verdict = limit(c, work->slot.client, work->slot.v6, work->slot.hash ^ (__u64)TYPE_AAAA << 48);
-		if (verdict == LEAVE_OUT) {
-			n->limited++;
-			free_place(at, slot);
-			hold_until(&work->slot, 0);
+	if (stage == STAGE_AAAA) {
+		action = send_frame(ctx, c, buffer, out, &u->way, work->draw.port);
+		if (action == XDP_PASS || action == XDP_DROP) {
+			// The server finds it, as one without a reply, and only once.
+			next = deadline_of(work->place);
+			if (next)
+				*(volatile __u64 *)next = 0;
+			*(volatile __u64 *)at = (now & UNTIL) | slot;
 			return XDP_DROP;
 		}
-		if (verdict == SLIP)
-			out = truncate(buffer->b, HEADER + 4 + work->slot.name_len, work->slot.opt, c->opt_size, 0);
-	}
-	action = send_frame(ctx, c, buffer, out, &work->way);
-	if (action == XDP_PASS || action == XDP_DROP) {
-		// The server finds it, as one without a reply, and only once.
-		if (stage == STAGE_AAAA && (next = deadline_of(work->next)))
-			*(volatile __u64 *)next = 0;
-		*(volatile __u64 *)at = (now & UNTIL) | slot;
-		return XDP_DROP;
-	}
-	if (stage == STAGE_AAAA) {
 		// The slot is that of the second query now.
 		*(volatile __u64 *)at = 0;
 		r->queries++;
 		return action;
 	}
-	free_place(at, slot);
+	verdict = limit(c, s->way.to, s->way.v6, s->hash ^ (__u64)TYPE_AAAA << 48);
+	if (verdict == LEAVE_OUT) {
+		n->limited++;
+		hold_until(s->hash, s->held, s->hold_way, 0);
+		free_place(at, slot);
+		return XDP_DROP;
+	}
+	if (verdict == SLIP)
+		out = truncate(buffer->b, HEADER + 4 + s->name_len, s->opt, c->opt_size, 0);
+	action = send_frame(ctx, c, buffer, out, &s->way, s->way.from_port);
+	if (action == XDP_PASS || action == XDP_DROP) {
+		*(volatile __u64 *)at = (now & UNTIL) | slot;
+		return XDP_DROP;
+	}
 	n->limited += verdict == SLIP;
 	n->slipped += verdict == SLIP;
-	hold_until(&work->slot, 0);
 	r->answers++;
-	block = work->slot.block & (BLOCKS - 1);
-	r->blocks[block]++;
+	r->blocks[s->block & (BLOCKS - 1)]++;
 	count_answer(n, TYPE_AAAA, 0);
+	hold_until(s->hash, s->held, s->hold_way, 0);
+	free_place(at, slot);
 	return action;
 }
 
@@ -1347,9 +1315,9 @@ static __always_inline __u32 sender(struct ends *ends, struct udphdr *udp)
 
 		if (!u)
 			break;
-		server = (void *)u->server;
-		source = (void *)u->source;
-		different = udp->source ^ u->port;
+		server = (void *)u->way.to;
+		source = (void *)u->way.from;
+		different = udp->source ^ u->way.to_port;
 		for (int i = 0; i < 4; i++)
 			different |= (from[i] ^ server[i]) | (to[i] ^ source[i]);
 		if (!different)
@@ -1373,8 +1341,10 @@ int dns64d_resolver(struct xdp_md *ctx)
 	udp = read_ends(ctx, &p, &ends);
 	if (!udp)
 		return XDP_PASS;
-	if (bpf_map_lookup_elem(&listen, &ends.to))
-		return from_client(ctx, &p, &ends, c, work);
+	// Of the last tick, which is enough for timeouts: to read the clock itself takes longer than to find an answer.
+	work->now = bpf_ktime_get_coarse_ns();
 	place = sender(&ends, udp);
-	return place < UPSTREAMS ? from_upstream(ctx, &p, &ends, c, place, work) : XDP_PASS;
+	if (place < UPSTREAMS)
+		return from_upstream(ctx, &p, &ends, c, place, work);
+	return bpf_map_lookup_elem(&listen, &ends.to) ? from_client(ctx, &p, &ends, c, work) : XDP_PASS;
 }

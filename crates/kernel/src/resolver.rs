@@ -22,22 +22,24 @@ use crate::stored::mix;
 use crate::tester::Route;
 
 /// Sizes of the structures in `bpf/resolver.bpf.c`, in octets.
-const UPSTREAM: usize = 120;
+const UPSTREAM: usize = 128;
 const EMBEDDING: usize = 24;
 const MAPPED: usize = 8;
-const SLOT: usize = 392;
+const SLOT: usize = 400;
 const EVENT: usize = SLOT + 24;
 const HANDED: usize = 1024;
 /// Places of fields in a slot.
-const CLIENT_AT: usize = 16;
-const PORTS_AT: usize = 48;
-const LEN_AT: usize = 84;
-const NAME_LEN_AT: usize = 88;
-const QUERY_AT: usize = 96;
-const NAME_AT: usize = 256;
-/// Places of fields in an event.
-const SERVER_PORT_AT: usize = SLOT + 4;
-const SERVER_AT: usize = SLOT + 8;
+const SERVER_AT: usize = 24;
+const CLIENT_AT: usize = 40;
+const SERVER_PORT_AT: usize = 68;
+const CLIENT_PORT_AT: usize = 70;
+const LEN_AT: usize = 96;
+const NAME_LEN_AT: usize = 100;
+const QUERY_AT: usize = 112;
+const NAME_AT: usize = 272;
+/// Places of fields in an event: port and address of the server that was asked.
+const ASKED_PORT_AT: usize = SLOT + 4;
+const ASKED_AT: usize = SLOT + 8;
 /// Number of servers whose replies are taken: the one that is asked, and the one before it.
 const UPSTREAMS: usize = 2;
 /// Number of slots, which is that of places, and of the words of places in a block of the map.
@@ -287,22 +289,23 @@ impl ResolverRules {
         entry.put_u64(upstream.timeout.0);
         entry.put_u64(self.lengths as u64);
         entry.put_u64((self.lengths >> 64) as u64);
-        entry.put(16, &octets(server.ip()));
         entry.put(16, &octets(route.source));
-        entry.put(6, &route.neighbour);
+        entry.put(16, &octets(server.ip()));
         entry.put(6, &route.hardware);
+        entry.put(6, &route.neighbour);
+        entry.put(2, &[]);
         entry.put(2, &server.port().to_be_bytes());
-        entry.put(2, &upstream.udp_size.to_ne_bytes());
         entry.put_u32(device);
+        entry.put(4, &[u8::from(server.is_ipv6()), upstream.traffic_class]);
         entry.put_u32(upstream.ttl_without_soa);
         entry.put_u32(upstream.min_ttl);
         entry.put_u32(upstream.max_ttl);
-        let v6 = u8::from(server.is_ipv6());
+        entry.put(2, &upstream.udp_size.to_ne_bytes());
         let options = upstream.options.get(..MAX_OPTIONS).unwrap_or(&upstream.options);
-        let mixed = u8::from(upstream.mixed_case);
-        entry.put(4, &[v6, upstream.traffic_class, mixed, options.len() as u8]);
+        entry.put(2, &[u8::from(upstream.mixed_case), options.len() as u8]);
         entry.put(MAX_OPTIONS, options);
         entry.put_u32(place as u32);
+        entry.put_u32(0);
         Ok(entry.finish())
     }
 }
@@ -372,7 +375,7 @@ fn read_event(bytes: &[u8]) -> Option<Handed> {
     // Only a reply in the letter case of the query is one to it.
     let is_own = |reply: &&[u8]| reply.get(12..12 + name_len) == Some(sent);
     let is_first = head[NAME_LEN_AT + 1] == STAGE_AAAA;
-    let server = SocketAddr::new(address(head, SERVER_AT)?, port(head, SERVER_PORT_AT)?);
+    let server = SocketAddr::new(address(head, ASKED_AT)?, port(head, ASKED_PORT_AT)?);
     let reply = reply.filter(is_own).filter(|_| is_first);
     handed.reply = reply.map(|reply| (server, reply.to_vec()));
     Some(handed)
@@ -393,8 +396,8 @@ fn port(bytes: &[u8], at: usize) -> Option<u16> {
 fn read_slot(bytes: &[u8]) -> Option<Handed> {
     let len = usize::from(u16::from_ne_bytes(*bytes.get(LEN_AT..)?.first_chunk()?));
     let query = bytes.get(QUERY_AT..NAME_AT)?.get(..len)?.to_vec();
-    let client = SocketAddr::new(address(bytes, CLIENT_AT)?, port(bytes, PORTS_AT)?);
-    let server = SocketAddr::new(address(bytes, CLIENT_AT + 16)?, port(bytes, PORTS_AT + 2)?);
+    let client = SocketAddr::new(address(bytes, CLIENT_AT)?, port(bytes, CLIENT_PORT_AT)?);
+    let server = SocketAddr::new(address(bytes, SERVER_AT)?, port(bytes, SERVER_PORT_AT)?);
     Some(Handed { client, server, query, reply: None })
 }
 
@@ -408,16 +411,16 @@ mod tests {
     fn event(name: &[u8], stage: u8, reply: &[u8]) -> Vec<u8> {
         let query = [b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0", name, &[0, 28, 0, 1]].concat();
         let mut slot = Layout::<EVENT>::new();
-        slot.put(16, &[]);
-        slot.put(16, &octets("10.0.0.1".parse().expect("an address")));
+        slot.put(SERVER_AT, &[]);
         slot.put(16, &octets("fd00::1".parse().expect("an address")));
-        slot.put(8, &[0x12, 0x34, 0, 53]);
-        slot.put(4 * 4 + 12, &[]);
+        slot.put(16, &octets("10.0.0.1".parse().expect("an address")));
+        slot.put(6 + 6, &[]);
+        slot.put(4, &[0, 53, 0x12, 0x34]);
+        slot.put(LEN_AT - CLIENT_PORT_AT - 2, &[]);
         slot.put(4, &(query.len() as u16).to_ne_bytes());
-        slot.put(8, &[name.len() as u8, stage]);
+        slot.put(QUERY_AT - NAME_LEN_AT, &[name.len() as u8, stage]);
         slot.put(NAME_AT - QUERY_AT, &query);
         slot.put(MAX_NAME, &name.to_ascii_uppercase());
-        slot.put(8, &[]);
         slot.put_u32(reply.len() as u32);
         slot.put(4, &[0, 53]);
         slot.put(16, &octets("192.0.2.1".parse().expect("an address")));
