@@ -245,9 +245,10 @@ fn several_authdns_share_the_queries() {
         let hosts: Vec<&str> = trial.authdns.iter().map(|one| one.host.as_str()).collect();
         assert_eq!(hosts, ["root@fd00:77::2", "root@fd00:77::3"], "{told}");
         let queries: Vec<u64> = trial.authdns.iter().filter_map(|one| one.queries).collect();
-        // An AAAA and an A record for each name, but for those that the server was asked for when it started.
-        assert!(queries.iter().all(|queries| *queries > 0), "{queries:?}");
-        assert!(queries.iter().sum::<u64>() > trial.valid, "{queries:?}: {}", trial.valid);
+        // An AAAA and an A record for each name, but for those that the server was asked for when it started. Which of the two
+        // it asks is its own choice: Unbound keeps away from one whose first reply took over 376 ms, as on a busy machine.
+        assert_eq!(queries.len(), 2, "{queries:?}");
+        assert!(queries.iter().sum::<u64>() + 10 > 2 * trial.valid, "{queries:?}: {}", trial.valid);
     }
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(shown.contains("AuthDNS: root@fd00:77::3: "), "{shown}");
