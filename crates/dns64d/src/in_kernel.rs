@@ -231,12 +231,9 @@ impl InKernel {
     }
 
     /// Fills up the random numbers of the program.
-    ///
-    /// # Errors
-    /// If the kernel refuses them.
-    fn refill(&self) -> Result<(), KernelError> {
-        let Some(inner) = &self.0 else { return Ok(()) };
-        inner.lock().resolving.as_mut().map_or(Ok(()), Resolving::refill)
+    fn refill(&self) {
+        let Some(inner) = &self.0 else { return };
+        inner.lock().resolving.iter_mut().for_each(Resolving::refill);
     }
 
     /// Lets the sockets resolve from now on, since what serves the program has failed.

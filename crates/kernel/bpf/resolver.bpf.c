@@ -62,7 +62,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define HOLD_SETS 4096
 #define HOLD_WAYS 8
 // Free slots that a core keeps for itself.
-#define KEPT_SLOTS 32
+#define KEPT_SLOTS 256
 #define STAGE_AAAA 1
 #define STAGE_A 2
 
@@ -211,10 +211,12 @@ struct {
 	__type(value, __u32);
 } apart SEC(".maps");
 
-// Random numbers for each core; how many of them it has used; and how many there were.
+// Random numbers for each core; how many of them it has used; and how many there were. The server writes and reads these, and
+// `deadlines`, through a mapping of their memory.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, DRAW_BLOCKS);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct draw_block);
 } draws SEC(".maps");
@@ -222,6 +224,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, __u64);
 } used SEC(".maps");
@@ -229,6 +232,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, __u64);
 } filled SEC(".maps");
@@ -236,6 +240,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SLOTS / DEADLINES);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct deadline_block);
 } deadlines SEC(".maps");
@@ -1232,7 +1237,7 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	struct upstream *u = asked(c);
 	__u64 *at, *next, was = 0, now = work->now, message, len;
 	struct slot *s;
-	__u16 id, port, from;
+	__u16 *id, port, from;
 	int action;
 
 	if (!n || !r || !buffer || !udp)
@@ -1241,10 +1246,11 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	from = udp->source;
 	len = bpf_ntohs(udp->len) - sizeof(*udp);
 	message = sizeof(struct ethhdr) + p->ip_len + sizeof(*udp);
+	id = (void *)(udp + 1);
 	// The kernel drops what has no checksum over IPv6 (RFC 8200 section 8.1).
-	if (p->len != len + sizeof(*udp) || (p->v6 && !udp->check) || bpf_xdp_load_bytes(ctx, message, &id, sizeof(id)))
+	if (p->len != len + sizeof(*udp) || (p->v6 && !udp->check) || (void *)(id + 1) > (void *)(long)ctx->data_end)
 		return XDP_PASS;
-	place = take_up(port, id, server, now, &was);
+	place = take_up(port, *id, server, now, &was);
 	at = deadline_of(place);
 	slot = was & (SLOTS - 1);
 	s = bpf_map_lookup_elem(&slots, &slot);

@@ -174,10 +174,10 @@ impl KernelCache {
         let mut sizes = room.sizes().to_vec();
         sizes.extend([("counters", cores), ("resolutions", cores)]);
         sizes.extend(draws::sizes(cores));
-        let mut program = Loaded::maps(RESOLVER, &sizes)?;
-        let (rules, work, resolved) = resolver::maps(&mut program, seed)?;
-        let draws = ResolverDraws::of(&mut program)?;
-        let (cache, answers, counters) = Self::of(program, "dns64d_resolver", seed, room)?;
+        let program = Loaded::maps(RESOLVER, &sizes)?;
+        let (mut cache, answers, counters) = Self::of(program, "dns64d_resolver", seed, room)?;
+        let (rules, work, resolved) = resolver::maps(&mut cache.program, seed)?;
+        let draws = ResolverDraws::of(&mut cache.program, cores)?;
         Ok(KernelResolver { cache, answers, counters, rules, draws, work, resolved })
     }
 

@@ -5,16 +5,18 @@
 //!         └─────────> map "filled" <─────────────────────────────────┘
 //! ```
 
-use aya::maps::{Array, MapData};
+use std::num::NonZeroUsize;
+use std::sync::atomic::Ordering;
 
 use crate::error::KernelError;
 use crate::program::Loaded;
+use crate::shared::SharedWords;
 
 /// Number of random numbers in a block of the map, and of blocks for each core.
 const DRAWS: u64 = 256;
 const DRAW_BLOCKS: u64 = 512;
-/// Octets of a number and of a block.
-const DRAW: usize = 16;
+/// Words of a number and of a block.
+const DRAW: usize = 2;
 const DRAW_BLOCK: usize = DRAW * DRAWS as usize;
 
 /// A random number for the program.
@@ -30,9 +32,9 @@ pub struct Draw {
 
 /// The random numbers of all cores.
 pub struct ResolverDraws {
-    draws: Array<MapData, [u8; DRAW_BLOCK]>,
-    used: Array<MapData, u64>,
-    filled: Array<MapData, u64>,
+    draws: SharedWords,
+    used: SharedWords,
+    filled: SharedWords,
 }
 
 /// Returns the numbers of entries of the maps for a number of cores.
@@ -41,63 +43,57 @@ pub(crate) fn sizes(cores: u32) -> [(&'static str, u32); 3] {
 }
 
 impl ResolverDraws {
-    /// Takes the maps of a program.
+    /// Takes the maps of a program that is loaded, for a number of cores.
     ///
     /// # Errors
-    /// If the object lacks one.
-    pub(crate) fn of(program: &mut Loaded) -> Result<Self, KernelError> {
+    /// If the object lacks one, or the kernel does not share their memory.
+    pub(crate) fn of(program: &mut Loaded, cores: u32) -> Result<Self, KernelError> {
+        let mut shared = |map, words: usize| {
+            let count = NonZeroUsize::new(words).ok_or(KernelError::Missing(map))?;
+            SharedWords::of(program, map, count)
+        };
+        let cores = cores as usize;
         Ok(ResolverDraws {
-            draws: Array::try_from(program.take("draws")?)?,
-            used: Array::try_from(program.take("used")?)?,
-            filled: Array::try_from(program.take("filled")?)?,
+            draws: shared("draws", cores * DRAW_BLOCKS as usize * DRAW_BLOCK)?,
+            used: shared("used", cores)?,
+            filled: shared("filled", cores)?,
         })
     }
 
     /// Fills up the random numbers of all cores; `draw` makes one. Returns how many were made.
-    ///
-    /// # Errors
-    /// If the kernel refuses them.
-    pub fn refill(&mut self, mut draw: impl FnMut() -> Draw) -> Result<u64, KernelError> {
+    pub fn refill(&mut self, mut draw: impl FnMut() -> Draw) -> u64 {
         let mut made = 0;
-        for core in 0..self.used.len() {
-            let used = self.used.get(&core, 0)?;
-            let mut filled = self.filled.get(&core, 0)?;
+        let counts = self.used.words().iter().zip(self.filled.words()).enumerate();
+        for (core, (used, count)) in counts {
+            let (used, mut filled) = (used.load(Ordering::Acquire), count.load(Ordering::Relaxed));
             // A block is written when all its numbers are used.
             while filled + DRAWS <= used + DRAWS * DRAW_BLOCKS {
-                self.write(core, filled / DRAWS % DRAW_BLOCKS, &mut draw)?;
+                self.write(core, filled / DRAWS % DRAW_BLOCKS, &mut draw);
                 filled += DRAWS;
                 made += DRAWS;
-                self.filled.set(core, filled, 0)?;
+                count.store(filled, Ordering::Release);
             }
         }
-        Ok(made)
+        made
     }
 
     /// Replaces all numbers that were not used, when `draw` makes others than before.
-    ///
-    /// # Errors
-    /// If the kernel refuses them.
-    pub fn renew(&mut self, mut draw: impl FnMut() -> Draw) -> Result<(), KernelError> {
-        for core in 0..self.used.len() {
-            (0..DRAW_BLOCKS).try_for_each(|block| self.write(core, block, &mut draw))?;
+    pub fn renew(&mut self, mut draw: impl FnMut() -> Draw) {
+        for core in 0..self.used.words().len() {
+            (0..DRAW_BLOCKS).for_each(|block| self.write(core, block, &mut draw));
         }
-        Ok(())
     }
 
     /// Writes a block of a core.
-    fn write(
-        &mut self,
-        core: u32,
-        number: u64,
-        draw: &mut impl FnMut() -> Draw,
-    ) -> Result<(), KernelError> {
-        let mut block = [0; DRAW_BLOCK];
-        for entry in block.chunks_exact_mut(DRAW) {
+    fn write(&self, core: usize, number: u64, draw: &mut impl FnMut() -> Draw) {
+        let block = core * DRAW_BLOCKS as usize + number as usize;
+        let words = &self.draws.words()[block * DRAW_BLOCK..][..DRAW_BLOCK];
+        for entry in words.chunks_exact(DRAW) {
             let Draw { id, port, seed } = draw();
-            entry[..2].copy_from_slice(&id.to_be_bytes());
-            entry[2..4].copy_from_slice(&port.to_be_bytes());
-            entry[8..].copy_from_slice(&seed.to_ne_bytes());
+            let ([a, b], [c, d]) = (id.to_be_bytes(), port.to_be_bytes());
+            let first = u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]);
+            entry[0].store(first, Ordering::Relaxed);
+            entry[1].store(seed, Ordering::Relaxed);
         }
-        Ok(self.draws.set(core * DRAW_BLOCKS as u32 + number as u32, block, 0)?)
     }
 }

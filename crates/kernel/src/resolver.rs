@@ -8,6 +8,8 @@
 //! ```
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::atomic::Ordering;
 
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, MapData, RingBuf};
@@ -18,6 +20,7 @@ use crate::cache::{octets, sums};
 use crate::error::KernelError;
 use crate::layout::Layout;
 use crate::program::Loaded;
+use crate::shared::SharedWords;
 use crate::stored::mix;
 use crate::tester::Route;
 
@@ -42,9 +45,8 @@ const ASKED_PORT_AT: usize = SLOT + 4;
 const ASKED_AT: usize = SLOT + 8;
 /// Number of servers whose replies are taken: the one that is asked, and the one before it.
 const UPSTREAMS: usize = 2;
-/// Number of slots, which is that of places, and of the words of places in a block of the map.
+/// Number of slots, which is that of places.
 const SLOTS: usize = 65_536;
-const DEADLINES: usize = 512;
 /// Word of a place on which a core works.
 const BUSY: u64 = u64::MAX;
 /// What a word has of the number of the slot; the rest is the deadline.
@@ -141,7 +143,7 @@ struct Known {
 /// Maps that the server serves while the program runs.
 pub struct ResolverWork {
     events: RingBuf<MapData>,
-    deadlines: Array<MapData, [u64; DEADLINES]>,
+    deadlines: SharedWords,
     slots: Array<MapData, [u8; SLOT]>,
     /// The last word of each place whose slot was taken over.
     taken: Vec<u64>,
@@ -187,10 +189,10 @@ pub struct Handed {
     pub reply: Option<(SocketAddr, Vec<u8>)>,
 }
 
-/// Makes the maps of the resolver of a program.
+/// Makes the maps of the resolver of a program that is loaded.
 ///
 /// # Errors
-/// If the object lacks one.
+/// If the object lacks one, or the kernel does not share the memory of one.
 pub(crate) fn maps(
     program: &mut Loaded,
     seed: u64,
@@ -207,7 +209,11 @@ pub(crate) fn maps(
     };
     let work = ResolverWork {
         events: RingBuf::try_from(program.take("events")?)?,
-        deadlines: Array::try_from(program.take("deadlines")?)?,
+        deadlines: SharedWords::of(
+            program,
+            "deadlines",
+            const { NonZeroUsize::new(SLOTS).unwrap() },
+        )?,
         slots: Array::try_from(program.take("slots")?)?,
         taken: vec![0; SLOTS],
     };
@@ -331,19 +337,16 @@ impl ResolverWork {
     /// # Errors
     /// If the kernel does not give them.
     pub fn expired(&mut self, now: Nanos, mut with: impl FnMut(Handed)) -> Result<(), KernelError> {
-        for block in 0..self.deadlines.len() {
-            let words = self.deadlines.get(&block, 0)?;
-            for (i, word) in words.into_iter().enumerate() {
-                let place = block as usize * DEADLINES + i;
-                let deadline = word & !SLOT_OF;
-                let is_over = word != BUSY && now.0 > deadline.saturating_add(SETTLED.0);
-                if word == 0 || !is_over || self.taken[place] == word {
-                    continue;
-                }
-                self.taken[place] = word;
-                let octets = self.slots.get(&((word & SLOT_OF) as u32), 0)?;
-                read_slot(&octets).into_iter().for_each(&mut with);
+        for (word, taken) in self.deadlines.words().iter().zip(&mut self.taken) {
+            let word = word.load(Ordering::Acquire);
+            let deadline = word & !SLOT_OF;
+            let is_over = word != BUSY && now.0 > deadline.saturating_add(SETTLED.0);
+            if word == 0 || !is_over || *taken == word {
+                continue;
             }
+            *taken = word;
+            let octets = self.slots.get(&((word & SLOT_OF) as u32), 0)?;
+            read_slot(&octets).into_iter().for_each(&mut with);
         }
         Ok(())
     }

@@ -102,28 +102,25 @@ impl Resolving {
         let blocks = plain.blocks.into_iter().filter(|block| (block.block as usize) < MAX_BLOCKS);
         let apart = plain.apart.iter().map(|name| name.as_wire().to_vec()).collect();
         self.rules.set(&Rules { embeddings: blocks.map(embedding).collect(), apart })?;
-        self.draw_for(settings)?;
+        self.draw_for(settings);
         (self.settings, self.options) = (Some(settings.clone()), plain.options);
         Ok(())
     }
 
     /// Replaces the random numbers if their ports may be ones that these settings avoid.
-    fn draw_for(&mut self, settings: &Arc<Settings>) -> Result<(), KernelError> {
+    fn draw_for(&mut self, settings: &Arc<Settings>) {
         let before = self.drawn_for.replace(settings.clone());
         let avoided = |settings: &Arc<Settings>| settings.config.upstream.avoid_ports.clone();
         if before.is_some_and(|before| avoided(&before) != avoided(settings)) {
-            self.draws.renew(|| draw(&mut self.rng, settings))?;
+            self.draws.renew(|| draw(&mut self.rng, settings));
         }
-        self.refill()
+        self.refill();
     }
 
     /// Fills up the random numbers.
-    ///
-    /// # Errors
-    /// If the kernel refuses them.
-    pub(super) fn refill(&mut self) -> Result<(), KernelError> {
-        let Some(settings) = &self.drawn_for else { return Ok(()) };
-        self.draws.refill(|| draw(&mut self.rng, settings)).map(drop)
+    pub(super) fn refill(&mut self) {
+        let Some(settings) = &self.drawn_for else { return };
+        self.draws.refill(|| draw(&mut self.rng, settings));
     }
 
     /// Lets the program resolve nothing any more.
@@ -335,7 +332,7 @@ impl Serve {
         watch: &mut Watch,
         looked: &mut Instant,
     ) -> Result<(), KernelError> {
-        kernel.refill()?;
+        kernel.refill();
         for _ in 0..HANDED_AT_ONCE {
             let Some(handed) = self.work.handed() else { break };
             pass(handed, &self.listen, workers);
@@ -377,11 +374,15 @@ impl Watch {
 
 /// Makes a random number for the program.
 fn draw(rng: &mut ChaCha12Rng, settings: &Settings) -> Draw {
-    let id = rng.next_u32() as u16;
-    let is_usable = |port: &u16| settings.config.upstream.is_usable(*port);
-    // A quarter of all ports is usable at least.
-    let port = std::iter::repeat_with(|| rng.next_u32() as u16).find(is_usable);
-    Draw { id, port: port.unwrap_or_default(), seed: rng.next_u64() }
+    let seed = rng.next_u64();
+    loop {
+        let number = rng.next_u32();
+        let (id, port) = (number as u16, (number >> 16) as u16);
+        // A quarter of all ports is usable at least.
+        if settings.config.upstream.is_usable(port) {
+            return Draw { id, port, seed };
+        }
+    }
 }
 
 /// Passes a query to a worker, one of those that listen at the address that the client asked.
