@@ -27,8 +27,8 @@
 // first, so that few slots are in use, for the same reason.
 //
 // A question has a word in `holds`, in the set of the hash of its name: the time until when no other question with this name is asked,
-// in 48 bits, and in the other 16 what tells the names of the set apart. It ends with the answer; after a question was handed over it
-// lasts until the server has an answer.
+// in 48 bits, and in the other 16 what tells the names of the set apart. It ends with the answer, or a second
+// after the question was handed over.
 //
 // Two servers have a place in `upstreams`: the one that is asked, and the one that was asked before it, whose replies are still taken.
 //
@@ -245,9 +245,11 @@ struct {
 	__type(value, struct deadline_block);
 } deadlines SEC(".maps");
 
+// The flag lets the map begin with a page, so that a set is one line of a cache.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, HOLD_SETS);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct hold_set);
 } holds SEC(".maps");
@@ -349,8 +351,8 @@ static __always_inline __u64 *deadline_of(__u32 place)
 	return block ? &block->at[place & (DEADLINES - 1)] : 0;
 }
 
-// Takes a free slot. There is one for each place, and a place that is claimed has none yet. Returns SLOTS if all that are free are
-// those of other cores.
+// Takes a free slot. There are as many as places, so that one is left for a place that was claimed, unless other cores keep it for
+// themselves: then this returns SLOTS.
 static __always_inline __u32 take_slot(void)
 {
 	__u32 zero = 0, slot = 0;
@@ -381,7 +383,7 @@ static __always_inline void free_slot(__u32 slot)
 	bpf_map_push_elem(&freed, &slot, BPF_ANY);
 }
 
-// Frees a place on which this core works, and its slot. The slot comes first: there must never be fewer than places.
+// Frees a place on which this core works, and its slot; that comes first, so that there are no fewer than places.
 static __always_inline void free_place(__u64 *at, __u32 slot)
 {
 	free_slot(slot);
@@ -417,6 +419,15 @@ __noinline __u32 hold(struct work *work, __u64 hash, __u64 until)
 	}
 	if (way >= HOLD_WAYS || __sync_val_compare_and_swap(&set->words[way], was, own) != was)
 		return 0;
+	// Another core may have taken another word for the same name meanwhile; it sees this one then.
+	for (__u32 i = 0; i < HOLD_WAYS; i++) {
+		__u64 word = *(volatile __u64 *)&set->words[i];
+
+		if (i != way && work->now < (word & UNTIL) && !((word ^ own) & ~UNTIL)) {
+			*(volatile __u64 *)&set->words[way & (HOLD_WAYS - 1)] = 0;
+			return 0;
+		}
+	}
 	work->held = own;
 	work->hold_way = way;
 	return 1;
@@ -535,6 +546,12 @@ __noinline __u32 claim(struct work *work)
 	return 0;
 }
 
+// Returns whether a slot has a query to this server, from this port with this id.
+static __always_inline int waits(struct slot *s, __u16 port, __u16 id, __u32 server)
+{
+	return *(volatile __u16 *)&s->port == port && *(volatile __u16 *)&s->id == id && *(volatile __u8 *)&s->place == server;
+}
+
 // Takes the place of the query to a server that waits for a reply at this port with this id, which is BUSY then, and its word is in
 // `was`; returns its number, or SLOTS if there is none.
 static __always_inline __u32 take_up(__u16 port, __u16 id, __u32 server, __u64 now, __u64 *was)
@@ -551,9 +568,12 @@ static __always_inline __u32 take_up(__u16 port, __u16 id, __u32 server, __u64 n
 			continue;
 		slot = *was & (SLOTS - 1);
 		s = bpf_map_lookup_elem(&slots, &slot);
-		// A slot may have another query by now, and then the place has another word.
-		if (s && s->port == port && s->id == id && s->place == server && __sync_val_compare_and_swap(at, *was, BUSY) == *was)
+		if (!s || !waits(s, port, id, server) || __sync_val_compare_and_swap(at, *was, BUSY) != *was)
+			continue;
+		if (waits(s, port, id, server))
 			return place;
+		// It had another query by then, with the same word.
+		*(volatile __u64 *)at = *was;
 	}
 	return SLOTS;
 }
@@ -598,19 +618,19 @@ __noinline __u32 put_query(struct buffer *buffer, struct work *work, struct slot
 	return at;
 }
 
-// Lets the query to upstream of a slot, under the place that was taken, wait for its reply.
-static __always_inline int wait(struct work *work, struct slot *s, struct upstream *u, __u32 slot)
+// Lets the query to upstream of a slot wait for its reply, under the place that was taken for it. The frame is on its way, but leaves
+// only after the program has ended.
+static __always_inline void wait(struct work *work, struct slot *s, struct upstream *u, __u32 slot)
 {
 	__u64 *at = deadline_of(work->place);
 
-	if (!at)
-		return 0;
 	s->port = work->draw.port;
 	s->id = work->draw.id;
 	s->place = u->place;
-	// After the slot is written. Who sees the frame, which leaves later, sees both.
-	*(volatile __u64 *)at = ((work->now + u->timeout) & UNTIL) | slot;
-	return 1;
+	// The word comes last: processors that do not keep the order of stores keep it by the locks of the device before they receive a reply.
+	asm volatile("" ::: "memory");
+	if (at)
+		*(volatile __u64 *)at = ((work->now + u->timeout) & UNTIL) | slot;
 }
 
 // Returns whether an OPT record without options, flags that count, and an extended return code ends the message.
@@ -1013,7 +1033,9 @@ static __always_inline int hand_over(struct xdp_md *ctx, struct slot *s, struct 
 // which is then as it was.
 static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, struct buffer *buffer, __u64 out, struct way *w, __u16 port)
 {
-	__u64 ip_len = w->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+	// Once: the server may write the way to upstream meanwhile.
+	__u32 v6 = *(volatile __u8 *)&w->v6;
+	__u64 ip_len = v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	__u64 at = sizeof(struct ethhdr) + ip_len + sizeof(struct udphdr), size = ctx->data_end - ctx->data, sum;
 	struct ethhdr *eth;
 	struct udphdr *udp;
@@ -1030,7 +1052,7 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, stru
 	eth = data;
 	__builtin_memcpy(eth->h_dest, w->to_mac, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, w->from_mac, ETH_ALEN);
-	if (w->v6) {
+	if (v6) {
 		struct ipv6hdr *ip = data + sizeof(*eth);
 
 		eth->h_proto = bpf_htons(ETH_P_IPV6);
@@ -1138,9 +1160,8 @@ static __always_inline __u32 ask(struct buffer *buffer, struct work *work, struc
 		return 0;
 	}
 	note_query(buffer, work, c, client, q, len, s);
-	len = put_query(buffer, work, s, u);
 	*upstream = u;
-	return wait(work, s, u, *slot) ? len : 0;
+	return put_query(buffer, work, s, u);
 }
 
 static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, struct ends *ends, struct config *c, struct work *work)
@@ -1152,6 +1173,7 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &zero);
 	struct upstream *u = 0;
 	struct client *client;
+	struct slot *s;
 	struct query q = {};
 	__u32 verdict = SEND;
 	int cached, action;
@@ -1196,8 +1218,11 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, str
 	n->slipped += verdict == SLIP;
 	if (cached)
 		count_answer(n, q.key.type, scratch->entry.flags & 15);
-	else
+	s = u ? bpf_map_lookup_elem(&slots, &slot) : 0;
+	if (s) {
+		wait(work, s, u, slot);
 		r->queries++;
+	}
 	return action;
 pass:
 	n->passed++;
@@ -1207,7 +1232,7 @@ pass:
 // Continues the transaction of a slot with the reply in the buffer: returns the length of the next message, or 0 if the server is to
 // continue.
 static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, struct config *c, struct upstream *u, struct slot *s,
-				     __u32 slot, __u32 len)
+				     __u32 len)
 {
 	__u32 out;
 
@@ -1217,8 +1242,7 @@ static __always_inline __u32 proceed(struct buffer *buffer, struct work *work, s
 		if (!claim(work))
 			return 0;
 		s->stage = STAGE_A;
-		out = put_query(buffer, work, s, u);
-		return wait(work, s, u, slot) ? out : 0;
+		return put_query(buffer, work, s, u);
 	}
 	out = put_reply(buffer, work, s, u, c->opt_size);
 	if (out && work->life)
@@ -1251,6 +1275,7 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	if (p->len != len + sizeof(*udp) || (p->v6 && !udp->check) || (void *)(id + 1) > (void *)(long)ctx->data_end)
 		return XDP_PASS;
 	place = take_up(port, *id, server, now, &was);
+	// There is none with the number SLOTS.
 	at = deadline_of(place);
 	slot = was & (SLOTS - 1);
 	s = bpf_map_lookup_elem(&slots, &slot);
@@ -1261,7 +1286,7 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 	r->replies++;
 	stage = s->stage;
 	if (u && s->generation == c->generation && read_message(ctx, p, buffer))
-		out = proceed(buffer, work, c, u, s, slot, p->len);
+		out = proceed(buffer, work, c, u, s, p->len);
 	if (!out || out >= BUFFER) {
 		if (!hand_over(ctx, s, ends, from, message, len)) {
 			*(volatile __u64 *)at = (now & UNTIL) | slot;
@@ -1282,7 +1307,7 @@ static __always_inline int from_upstream(struct xdp_md *ctx, struct packet *p, s
 			*(volatile __u64 *)at = (now & UNTIL) | slot;
 			return XDP_DROP;
 		}
-		// The slot is that of the second query now.
+		wait(work, s, u, slot);
 		*(volatile __u64 *)at = 0;
 		r->queries++;
 		return action;

@@ -60,9 +60,8 @@ impl ResolverDraws {
         })
     }
 
-    /// Fills up the random numbers of all cores; `draw` makes one. Returns how many were made.
-    pub fn refill(&mut self, mut draw: impl FnMut() -> Draw) -> u64 {
-        let mut made = 0;
+    /// Fills up the random numbers of all cores; `draw` makes one.
+    pub fn refill(&mut self, mut draw: impl FnMut() -> Draw) {
         let counts = self.used.words().iter().zip(self.filled.words()).enumerate();
         for (core, (used, count)) in counts {
             let (used, mut filled) = (used.load(Ordering::Acquire), count.load(Ordering::Relaxed));
@@ -70,11 +69,9 @@ impl ResolverDraws {
             while filled + DRAWS <= used + DRAWS * DRAW_BLOCKS {
                 self.write(core, filled / DRAWS % DRAW_BLOCKS, &mut draw);
                 filled += DRAWS;
-                made += DRAWS;
                 count.store(filled, Ordering::Release);
             }
         }
-        made
     }
 
     /// Replaces all numbers that were not used, when `draw` makes others than before.

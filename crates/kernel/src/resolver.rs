@@ -337,8 +337,8 @@ impl ResolverWork {
     /// # Errors
     /// If the kernel does not give them.
     pub fn expired(&mut self, now: Nanos, mut with: impl FnMut(Handed)) -> Result<(), KernelError> {
-        for (word, taken) in self.deadlines.words().iter().zip(&mut self.taken) {
-            let word = word.load(Ordering::Acquire);
+        for (at, taken) in self.deadlines.words().iter().zip(&mut self.taken) {
+            let word = at.load(Ordering::Acquire);
             let deadline = word & !SLOT_OF;
             let is_over = word != BUSY && now.0 > deadline.saturating_add(SETTLED.0);
             if word == 0 || !is_over || *taken == word {
@@ -346,7 +346,10 @@ impl ResolverWork {
             }
             *taken = word;
             let octets = self.slots.get(&((word & SLOT_OF) as u32), 0)?;
-            read_slot(&octets).into_iter().for_each(&mut with);
+            // Unless the slot has another query by now.
+            if at.load(Ordering::Acquire) == word {
+                read_slot(&octets).into_iter().for_each(&mut with);
+            }
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use super::InKernel;
 use crate::worker::{Status, WorkerHandle};
 
-/// Longest time for which random numbers are not looked after: more than a core needs for all of its own.
+/// Longest time for which random numbers are not looked after: a core uses all of its own in several times as long.
 const REFILL_MS: u16 = 10;
 /// The same while nothing was resolved lately.
 const IDLE_MS: u16 = 40;
