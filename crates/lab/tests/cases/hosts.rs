@@ -72,7 +72,8 @@ fn echo(client: &UdpSocket, server: &UdpSocket, address: SocketAddr) {
     client.connect(address).unwrap();
     client.send(b"ping").unwrap();
     let mut buffer = [0; 16];
-    let (len, peer) = server.recv_from(&mut buffer).unwrap();
+    let lost = |e| panic!("{:?} to {address}: {e}", client.local_addr());
+    let (len, peer) = server.recv_from(&mut buffer).unwrap_or_else(lost);
     assert_eq!((&buffer[..len], peer), (&b"ping"[..], client.local_addr().unwrap()));
     server.send_to(b"pong", peer).unwrap();
     assert_eq!(client.recv(&mut buffer).unwrap(), 4);
