@@ -13,6 +13,7 @@ mod drill;
 mod generators;
 mod lost;
 pub(crate) mod measurer;
+mod patience;
 mod settle;
 mod testers;
 mod updates;
@@ -37,6 +38,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use self::away::Away;
 use self::measurer::command;
+use self::patience::Patience;
 pub(crate) use self::upstream::Upstream;
 use crate::attack::Attacker;
 use crate::clients::Replayed;
@@ -95,9 +97,7 @@ pub(crate) struct LabBench<'a> {
     cpu_limit: Option<f64>,
     // Whether the server may still have work from the last trial.
     overloaded: bool,
-    // Whether the server's cores were too slow in the last trial; and the shortest time of the work of their watchers in all.
-    slow: bool,
-    fastest_work_ns: Option<u64>,
+    patience: Patience,
     // Whether names were used, forgotten by the server, and may be used again.
     names_forgotten: bool,
     watcher: Option<Watcher>,
@@ -178,8 +178,7 @@ impl<'a> LabBench<'a> {
             attacks: 0,
             cpu_limit: None,
             overloaded: false,
-            slow: false,
-            fastest_work_ns: None,
+            patience: Patience::default(),
             names_forgotten: false,
             watcher: None,
             replayed: None,
@@ -493,7 +492,7 @@ impl Bench for LabBench<'_> {
         let duration = self.shortened.unwrap_or(spec.duration);
         let spec = &TrialSpec { duration, ..spec.clone() };
         let settled = self.settle()?;
-        self.wait_for_speed(duration)?;
+        self.wait_for_speed()?;
         let request = self.request(spec)?;
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();

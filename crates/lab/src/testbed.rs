@@ -309,16 +309,16 @@ impl Testbed {
         }
     }
 
-    /// Returns what the work of the watchers took on the server's cores in a trial. `None` if it was not measured, or says nothing: their hosts are real ones, or
+    /// Returns what the work of the watchers took on the cores of a host in a trial. `None` if it was not measured, or says nothing: the hosts are real ones, or
     /// others of the testbed's cores are threads of the same physical ones.
-    pub(crate) fn core_speed(&self, watched: &[WatchedCore]) -> Option<WorkTimes> {
-        let dut = self.cpus(Host::Dut).cpus();
+    pub(crate) fn core_speed(&self, host: Host, watched: &[WatchedCore]) -> Option<WorkTimes> {
+        let own = self.cpus(host).cpus();
         let all: Vec<usize> =
             Host::ALL.iter().flat_map(|host| self.cpus(*host).cpus()).copied().collect();
-        if !self.has_networks() || share_cores(dut, &all) {
+        if !self.has_networks() || share_cores(own, &all) {
             return None;
         }
-        in_trial(watched, dut)
+        in_trial(watched, own)
     }
 
     /// Returns the path of a `/proc` that shows the kernel's threads, where it may.

@@ -40,10 +40,10 @@ impl LabBench<'_> {
             cpu_limit: self.cpu_limit,
             open_loop: pacing.is_open_loop(),
         };
-        let work = self.testbed.core_speed(&trial.disturbances.watched);
+        let work = self.testbed.core_speed(Host::Dut, &trial.disturbances.watched);
         let work = work.filter(|_| known.has_server);
         let mut evidence = evidence(&trial, observed, &known);
-        evidence.dut_slow = work.map(|times| lacked(times, self.fastest_work_ns));
+        evidence.dut_slow = work.map(|times| lacked(times, self.patience.fastest(Host::Dut)));
         if self.authdns.is_none() {
             // A busy primary does not slow down queries to its secondary.
             (evidence.authdns_busy, evidence.authdns_waited) = (None, None);

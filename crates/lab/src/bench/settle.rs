@@ -1,23 +1,22 @@
-//! What a trial waits for: that the server has done the work of the last one, and that its core is fast.
+//! What a trial waits for: that the server has done the work of the last one, and that cores that were slow are fast.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use experiment::BenchError;
 use measure::limiter::MAX_SLOWNESS;
-use measure::{Nanos, Void};
 use record::Trial;
 
 use super::agents::of_agent;
+use super::patience::Wait;
 use super::{LabBench, SETTLE, SETTLE_STEP};
 use crate::core_speed;
 use crate::probe::procfs;
+use crate::replication::Group;
 use crate::server::Server;
 use crate::testbed::Host;
 
-/// Longest wait for a core that was too slow in the last trial.
-const MAX_WAIT: Duration = Duration::from_secs(10);
-/// Time between two looks at it.
+/// Time between two looks at cores.
 const PAUSE: Duration = Duration::from_millis(150);
 
 impl LabBench<'_> {
@@ -50,30 +49,33 @@ impl LabBench<'_> {
         started.map(|agent| agent.lock().run_time().map_err(of_agent)).transpose()
     }
 
-    /// Waits until the server's cores are fast, if they were too slow in the last trial: at most [`MAX_WAIT`] and the time of a trial.
-    pub(super) fn wait_for_speed(&mut self, trial: Nanos) -> Result<(), BenchError> {
-        if !std::mem::take(&mut self.slow) {
+    /// Waits until the cores are fast that were too slow for the last trial: at most 30 s, and all waits together no longer than the
+    /// trials took. While updates are sent there is no time for that.
+    pub(super) fn wait_for_speed(&mut self) -> Result<(), BenchError> {
+        let Some(Wait { host, fastest, longest }) = self.patience.wait() else { return Ok(()) };
+        if self.group.as_ref().is_some_and(Group::is_sending) {
             return Ok(());
         }
-        let cpus = self.testbed.cpus(Host::Dut).cpus();
-        let deadline = Instant::now() + MAX_WAIT.min(trial.into());
-        while Instant::now() < deadline {
-            let lacked = |times| core_speed::lacked(times, self.fastest_work_ns);
-            if core_speed::now(cpus).is_none_or(|times| lacked(times) <= MAX_SLOWNESS) {
-                break;
-            }
+        let (cpus, began) = (self.testbed.cpus(host).cpus(), Instant::now());
+        let is_fast = |times| core_speed::lacked(times, Some(fastest)) <= MAX_SLOWNESS;
+        while began.elapsed() < longest && !core_speed::now(cpus).is_none_or(is_fast) {
             sleep(PAUSE);
             if self.is_interrupted() {
                 return Err(BenchError::Interrupted);
             }
         }
+        self.patience.spend(began.elapsed());
         Ok(())
     }
 
-    /// Notes how fast the server's cores were in a trial.
+    /// Notes how fast the cores were in a trial. Of Testers on other hosts that is not known.
     pub(super) fn note_speed(&mut self, trial: &Trial) {
-        self.slow = matches!(trial.void.0, Some(Void::SlowCore { .. }));
-        let best = trial.cpu.get("dut").and_then(|cpu| cpu.best_work_ns);
-        self.fastest_work_ns = self.fastest_work_ns.into_iter().chain(best).min();
+        if self.away.testers.is_some() {
+            return;
+        }
+        let times =
+            Host::ALL.map(|host| self.testbed.core_speed(host, &trial.disturbances.watched));
+        let lasted = Duration::try_from_secs_f64(trial.duration_s).unwrap_or_default();
+        self.patience.note(times, lasted, trial.void.0.as_ref());
     }
 }
