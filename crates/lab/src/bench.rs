@@ -507,9 +507,10 @@ impl Bench for LabBench<'_> {
             }
         };
         self.end_away(&mut trial, &request)?;
+        // Compact, a record no longer has the times of each core.
+        self.note_speed(&trial);
         trial.compact().map_err(BenchError::failed)?;
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
-        self.note_speed(&trial);
         if !settled {
             trial.warnings.push(Warning::ServerStillBusy { after_s: SETTLE.as_secs_f64() });
         }
