@@ -9,8 +9,8 @@
 //!                 if it passes, try the next failing rate at once: the same stall may have failed it
 //! ```
 //!
-//! With `retry_at_end`, the search tries a void rate again at once if the Tester kept its schedule there or at a higher rate before. After any
-//! other void rate it tries lower ones first, and comes back to the void one when that is the upper end of the bracket.
+//! The search tries a rate again at once if its trial was void. With `retry_at_end` it does so only for rates that the Tester has reached, and
+//! tries lower ones first for the others: it comes back to such a rate when that is the upper end of the bracket.
 
 use measure::Limiter;
 use record::Capacity;
