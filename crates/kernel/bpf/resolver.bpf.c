@@ -59,7 +59,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define OUR_RECORD 28
 #define UNKNOWN_TTL (~0U)
 #define UPSTREAMS 2
-#define HOLD_SETS 4096
+#define HOLD_BITS 12
 #define HOLD_WAYS 8
 // Free slots that a core keeps for itself.
 #define KEPT_SLOTS 256
@@ -248,7 +248,7 @@ struct {
 // The flag lets the map begin with a page, so that a set is one line of a cache.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HOLD_SETS);
+	__uint(max_entries, 1 << HOLD_BITS);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct hold_set);
@@ -393,7 +393,7 @@ static __always_inline void free_place(__u64 *at, __u32 slot)
 // Returns the set of the questions for a name.
 static __always_inline struct hold_set *holds_of(__u64 hash)
 {
-	__u32 number = hash >> 52;
+	__u32 number = hash >> (64 - HOLD_BITS);
 
 	return bpf_map_lookup_elem(&holds, &number);
 }

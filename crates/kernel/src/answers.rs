@@ -1,7 +1,6 @@
 //! The maps of answers that the programs of dns64d give: blocks, in which one stands behind the other, and sets with their places by
 //! the hash of an answer's key (`bpf/cache.h`).
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -88,12 +87,8 @@ impl AnswerMap {
     /// # Errors
     /// If the object lacks one, or the kernel does not share their memory.
     pub(crate) fn of(program: &mut Loaded, room: Room) -> Result<Self, KernelError> {
-        let mut shared = |map, entries: u32, octets: usize| {
-            let count = NonZeroUsize::new(entries as usize * octets / 8);
-            SharedWords::of(program, map, count.ok_or(KernelError::Missing(map))?)
-        };
-        let sets = shared("sets", room.sets, WAYS * 8)?;
-        let blocks = shared("blocks", room.blocks, BLOCK)?;
+        let sets = SharedWords::of(program, "sets", room.sets as usize * WAYS)?;
+        let blocks = SharedWords::of(program, "blocks", room.blocks as usize * BLOCK / 8)?;
         let ring = Ring::new(room.of_program, room.blocks - room.of_program);
         Ok(AnswerMap { maps: Arc::new(Maps { sets, blocks, ring }), fill: Fill::NONE })
     }

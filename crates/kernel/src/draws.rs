@@ -5,7 +5,6 @@
 //!         └─────────> map "filled" <─────────────────────────────────┘
 //! ```
 
-use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 
 use crate::error::KernelError;
@@ -48,11 +47,8 @@ impl ResolverDraws {
     /// # Errors
     /// If the object lacks one, or the kernel does not share their memory.
     pub(crate) fn of(program: &mut Loaded, cores: u32) -> Result<Self, KernelError> {
-        let mut shared = |map, words: usize| {
-            let count = NonZeroUsize::new(words).ok_or(KernelError::Missing(map))?;
-            SharedWords::of(program, map, count)
-        };
         let cores = cores as usize;
+        let mut shared = |map, words| SharedWords::of(program, map, words);
         Ok(ResolverDraws {
             draws: shared("draws", cores * DRAW_BLOCKS as usize * DRAW_BLOCK)?,
             used: shared("used", cores)?,

@@ -8,7 +8,6 @@
 //! ```
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 
 use aya::maps::lpm_trie::Key;
@@ -209,11 +208,7 @@ pub(crate) fn maps(
     };
     let work = ResolverWork {
         events: RingBuf::try_from(program.take("events")?)?,
-        deadlines: SharedWords::of(
-            program,
-            "deadlines",
-            const { NonZeroUsize::new(SLOTS).unwrap() },
-        )?,
+        deadlines: SharedWords::of(program, "deadlines", SLOTS)?,
         slots: Array::try_from(program.take("slots")?)?,
         taken: vec![0; SLOTS],
     };

@@ -25,16 +25,18 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// Takes a map of a program, which has so many words.
+    /// Takes a map of a program, which has so many words, and not none.
     ///
     /// # Errors
     /// If the object lacks it, or the kernel does not share its memory.
     pub(crate) fn of(
         program: &mut Loaded,
         map: &'static str,
-        count: NonZeroUsize,
+        count: usize,
     ) -> Result<Self, KernelError> {
-        let Map::Array(data) = program.take(map)? else { return Err(KernelError::Missing(map)) };
+        let missing = || KernelError::Missing(map);
+        let Map::Array(data) = program.take(map)? else { return Err(missing()) };
+        let count = NonZeroUsize::new(count).ok_or_else(missing)?;
         let octets = count.saturating_mul(const { NonZeroUsize::new(8).unwrap() });
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at a place of the kernel's choice; the kernel refuses more octets than the map has, in pages, and the mapping keeps

@@ -39,7 +39,7 @@ impl Patience {
     /// Notes a trial: the times of the work on the cores of each host, how long it lasted, and why it is void.
     pub(super) fn note(
         &mut self,
-        times: [Option<WorkTimes>; 3],
+        times: [Option<WorkTimes>; Host::ALL.len()],
         lasted: Duration,
         void: Option<&Void>,
     ) {
