@@ -15,6 +15,7 @@ use crate::probe::procfs;
 use crate::replication::Group;
 use crate::server::Server;
 use crate::testbed::Host;
+use crate::watch::LiveUpdate;
 
 /// Time between two looks at cores.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -57,6 +58,9 @@ impl LabBench<'_> {
             return Ok(());
         }
         let (cpus, began) = (self.testbed.cpus(host).cpus(), Instant::now());
+        if let Some(watcher) = &self.watcher {
+            watcher.notify(LiveUpdate::AwaitsCores(host));
+        }
         let is_fast = |times| core_speed::lacked(times, Some(fastest)) <= MAX_SLOWNESS;
         while began.elapsed() < longest && !core_speed::now(cpus).is_none_or(is_fast) {
             sleep(PAUSE);
