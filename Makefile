@@ -24,16 +24,19 @@ TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_
 CLUSTER_PACKAGES = openmpi-bin:mpirun libopenmpi-dev:mpicc libclang-14-dev:/usr/lib/llvm-14/lib/libclang.so \
 	iproute2:ip tcpdump faketime procps:kill
 
-.PHONY: build demo test lint bench fuzz man deb cluster cluster-packages cluster-test clean help
+.PHONY: build programs demo test lint bench fuzz man deb cluster cluster-packages cluster-test clean help
 
-build: ## build the programs (target/release/dnsdyno and dns64d), their debug information beside them
-	$(CARGO) build --release --locked
+build: programs ## build the programs, and the example server of docs/experiments/dns64-threading.md
 	$(CARGO) build --release --locked --package dns64d --example threads
+
+# Without the example, for which half of all crates are compiled once more, with the features of its tests.
+programs: ## build the programs (target/release/dnsdyno and dns64d), their debug information beside them
+	$(CARGO) build --release --locked
 	scripts/split-debug target/release/dnsdyno target/release/dns64d
 
 demo: ## measure the DNS64 servers the RFC 8219 way, short form; installs the latter when root
 	scripts/install-packages $(DEMO_PACKAGES)
-	$(MAKE) build
+	$(MAKE) programs
 	mkdir -p $(OUT)
 	rm -f $(OUT)/certificate.json $(OUT)/certificate-kernel.json $(OUT)/demo.json
 	-$(DNSDYNO) verify --quick --wait --certificate $(OUT)/certificate.json
