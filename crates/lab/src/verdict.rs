@@ -66,6 +66,11 @@ pub(crate) fn server_waited(server: &HostUse, cpu_limit: Option<f64>) -> Option<
     server.waited.filter(|_| cpu_limit.is_none())
 }
 
+/// Returns the share (0 to 1) of a trial's queries that got no valid answer in time.
+pub(crate) fn unanswered(trial: &Trial) -> f64 {
+    trial.bad() as f64 / trial.sent.max(1) as f64
+}
+
 /// Collects the probes' evidence of a trial.
 pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) -> Evidence {
     let (tester, auth) = (observed.usage(Host::Tester), observed.usage(Host::Auth));
@@ -94,6 +99,7 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         dut_foreign: of_server(dut.foreign),
         dut_waited: server_waited(dut, known.cpu_limit).filter(|_| known.has_server),
         dut_slow: None,
+        unanswered: unanswered(trial),
         dut_drops: drops(Host::Dut),
         dut_not_taken: observed.connections_not_taken(Host::Dut),
         link_drops: observed.link_drops,

@@ -153,6 +153,8 @@ pub struct Evidence {
     pub dut_waited: Option<f64>,
     /// Share of their best speed, that of the fastest tenth of the looks at them, that the DUT's cores lacked.
     pub dut_slow: Option<f64>,
+    /// Share of the queries that got no valid answer in time.
+    pub unanswered: f64,
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_drops: u64,
     /// Connections that the DUT's listening sockets did not take.
@@ -195,9 +197,14 @@ impl Evidence {
         foreign.or_else(|| beyond(self.dut_waited).map(|share| Void::ServerWaited { share }))
     }
 
-    /// Returns why a trial that missed its goal is void if the server's cores were slow.
+    /// Returns why a trial that missed its goal is void if the server's cores were slow, and it could have met it on fast ones.
+    ///
+    /// The time for an answer can grow more than that of the work by which the speed is known, and a server with more queries than it can
+    /// answer answers fewer than it could: so fast cores are given twice the answers, and the square of the speed.
     pub fn slow_core(&self) -> Option<Void> {
-        self.lacked_speed().map(|share| Void::SlowCore { share })
+        let could = |lacked: f64| 2.0 * (1.0 - self.unanswered) / (1.0 - lacked).powi(2);
+        let lacked = self.lacked_speed().filter(|lacked| could(*lacked) >= 1.0);
+        lacked.map(|share| Void::SlowCore { share })
     }
 
     /// Returns the share of their speed that the server's cores lacked, if it is too much.
@@ -395,5 +402,24 @@ mod tests {
         }
         let unknown = Evidence::default();
         assert_eq!((unknown.server_disturbed(), unknown.slow_core()), (None, None));
+    }
+
+    #[test]
+    fn a_slow_core_excuses_what_its_speed_can_explain() {
+        // Lack of speed, share without an answer: void.
+        let table = [
+            (0.2, 0.0, true),
+            (0.2, 0.6, true),
+            (0.2, 0.7, false),
+            (0.4, 0.8, true),
+            (0.4, 0.85, false),
+            (0.4, 1.0, false),
+            (0.1, 0.0, false),
+        ];
+        for (lacked, unanswered, void) in table {
+            let evidence = Evidence { dut_slow: Some(lacked), unanswered, ..Evidence::default() };
+            assert_eq!(evidence.slow_core().is_some(), void, "{evidence:?}");
+            assert_eq!(evidence.server_warnings().len(), usize::from(lacked > 0.1));
+        }
     }
 }

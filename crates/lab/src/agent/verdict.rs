@@ -6,7 +6,7 @@ use record::request::WaitFor;
 use record::{AuthDnsShare, Cpu, Trial, TrialRequest, Voidness};
 
 use super::message::Seen;
-use crate::verdict::{Verdict, server_busy, server_waited};
+use crate::verdict::{Verdict, server_busy, server_waited, unanswered};
 
 /// Quantile of the latencies that is the round trip of a server that is not overloaded.
 const ROUND_TRIP: f64 = 0.05;
@@ -167,6 +167,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
         dut_waited: dut.and_then(|seen| server_waited(&seen.usage, limit)),
         // Not known: the agent looks before and after the sending, too, when the core is idle and may be slower.
         dut_slow: None,
+        unanswered: unanswered(trial),
         dut_drops: dut.map_or(0, |seen| seen.receive_drops),
         dut_not_taken: dut.map_or(0, |seen| seen.not_taken),
         cpus: [
