@@ -48,6 +48,8 @@ demo: ## measure the DNS64 servers the RFC 8219 way, short form; installs the la
 	@echo "every trial of it: $(OUT)/demo.json"
 	@echo "the report: $(CURDIR)/$(OUT)/demo.html"
 
+# Most of a test is a wait for processes and clocks, and those that measure take turns.
+test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: ## run all tests; installs the real servers they use when root
 	scripts/install-packages $(TEST_PACKAGES)
 	scripts/install-aioquic

@@ -80,7 +80,7 @@ fn an_experiment_runs_on_several_hosts_and_ends_as_it_should() {
         return;
     }
     at_a_time(
-        3,
+        4,
         &cases![
             a_run_goes_on_without_a_tester_that_was_killed,
             a_users_job_that_is_interrupted_leaves_nothing_and_goes_on,
