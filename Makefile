@@ -29,7 +29,7 @@ CLUSTER_PACKAGES = openmpi-bin:mpirun libopenmpi-dev:mpicc libclang-14-dev:/usr/
 build: programs ## build the programs, and the example server of docs/experiments/dns64-threading.md
 	$(CARGO) build --release --locked --package dns64d --example threads
 
-# Without the example, for which half of all crates are compiled once more, with the features of its tests.
+# Without the example, for which many crates are compiled once more, with the features that the tests of its crate want.
 programs: ## build the programs (target/release/dnsdyno and dns64d), their debug information beside them
 	$(CARGO) build --release --locked
 	scripts/split-debug target/release/dnsdyno target/release/dns64d
