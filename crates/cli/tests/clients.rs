@@ -71,7 +71,7 @@ fn check(run: &Value, told: &str) {
         }
         // A busy machine may make trials void.
         if let Some(found) = cell["median_qps"].as_f64() {
-            assert!([10.0, 20.0, 40.0].contains(&found), "{cell}");
+            assert!((10.0..=40.0).contains(&found), "{cell}");
             let verdict = cell["capacities"][0]["verdict"].as_str().expect("a verdict");
             assert!(verdict.contains(&format!("{found} clients")), "{verdict}");
             assert!(cell["settings"]["transport"] != "udp" || told.contains("of UDP"), "{told}");

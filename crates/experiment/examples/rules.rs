@@ -209,7 +209,6 @@ fn print_row(row: &Row, buffers: &str, buffer: f64, stalls: f64) {
         timeout: Nanos::from_secs(1),
         void_retries: 2,
         near: false,
-        retry_at_end: false,
         client_names: None,
         pacing: OpenPacing::Constant,
     };

@@ -7,7 +7,7 @@
 use measure::{Goal, Nanos, Pacing, Qps};
 use record::{Certificate, TrialRecord};
 
-use crate::bench::{Bench, BenchError, TrialSpec};
+use crate::bench::{Bench, BenchError, SlowCores, TrialSpec};
 use crate::names::NameBudget;
 
 /// Factor from the certified rate to the rate of the self-test.
@@ -64,6 +64,7 @@ pub fn certify(
             early_stop: true,
             first_name,
             names: count,
+            slow_cores: SlowCores::Void,
         };
         let record = TrialRecord { repeat: 0, rate_qps: rate, trial: bench.trial(&spec)? };
         seen(&record);

@@ -7,7 +7,7 @@
 use measure::{Nanos, Rng};
 
 use crate::file::{Experiment, Point};
-use crate::search::Search;
+use crate::search::{Rule, Search};
 use crate::settings::{AUTO, Generator, Method, Order, Role, Settings};
 
 /// One measurement of one cell.
@@ -91,14 +91,8 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
     let trial = |duration: Nanos| seconds(duration) + TRIAL + connecting;
     let measuring = match settings.method {
         Method::Search | Method::Clients => settings.search().map_or(0.0, |s| {
-            let (first, repeats) = (expected_trials(&s), f64::from(settings.repeats));
-            let (trials, share) = match settings.method {
-                Method::Clients => {
-                    ((first + (repeats - 1.0) * NEAR_TRIALS) / repeats, EARLY_CLIENTS)
-                }
-                _ => (first, EARLY),
-            };
-            trials * (seconds(s.duration) * share + TRIAL)
+            let share = if settings.method == Method::Clients { EARLY_CLIENTS } else { EARLY };
+            expected_trials(&s) * (seconds(s.duration) * share + TRIAL)
         }),
         // 256 queries at some thousand a second and lane.
         Method::Lockstep => {
@@ -147,9 +141,8 @@ fn span(seconds: f64) -> Nanos {
 const EARLY: f64 = 0.75;
 const EARLY_CLIENTS: f64 = 0.5;
 
-/// Trials of a search that begins near what earlier ones found: a step up, two halvings to 5 %, the end again, and a void one. A visit
-/// counts as the mean of the first search and the later ones.
-const NEAR_TRIALS: f64 = 5.0;
+/// Trials of a search by probabilistic bisection to a resolution of 5 %: nine in the mean of a simulation, some void.
+const PROBABILISTIC_TRIALS: f64 = 13.0;
 
 /// Number of queries of a comparison whose file was not read, and share of them that are asked again.
 const QUERIES: u64 = 100_000;
@@ -182,8 +175,12 @@ fn zone_s(settings: &Settings) -> f64 {
     }
 }
 
-/// Estimates the trials of a search: doubling or halving to the bracket, then bisection to the resolution.
+/// Estimates the trials of a search: doubling or halving to the bracket, then bisection to the resolution. By probabilistic bisection
+/// they are as many as make the mean of so many outcomes exact enough.
 fn expected_trials(search: &Search) -> f64 {
+    if search.rule == Rule::Probabilistic {
+        return PROBABILISTIC_TRIALS * (0.05 / search.resolution).powi(2).max(0.5);
+    }
     let up = (search.max.get() / search.start.get()).log2().max(1.0);
     // The capacity lies between the ends of the range.
     (up / 2.0).ceil() + 1.0 + (1.0 / search.resolution).log2().ceil()

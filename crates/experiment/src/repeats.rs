@@ -101,14 +101,20 @@ pub(crate) fn sum_up(
     let (exact, bounds): (Vec<_>, Vec<_>) =
         record.capacities.iter().filter(|c| c.qps.is_some()).partition(|c| !c.at_least);
     let qps = |all: &[&Capacity]| all.iter().filter_map(|c| c.qps).collect::<Vec<f64>>();
-    // A lower bound says nothing about higher rates: of several, the highest counts.
-    let bound = qps(&bounds).into_iter().reduce(f64::max);
-    let median = stats::percentile(&qps(&exact), 50.0);
-    record.at_least = match (median, bound) {
-        (Some(median), Some(bound)) => bound > median,
-        (median, _) => median.is_none(),
+    let median = |all: &[&Capacity]| stats::percentile(&qps(all), 50.0);
+    let estimated = record.capacities.iter().any(|capacity| capacity.estimate.is_some());
+    (record.median_qps, record.at_least) = if estimated {
+        // Chance is in all of them, in a lower bound too: what most searches ended with counts.
+        let at_least = bounds.len() >= exact.len();
+        (median(if at_least { &bounds } else { &exact }), at_least)
+    } else {
+        // A lower bound says nothing about higher rates: of several, the highest counts.
+        match (median(&exact), qps(&bounds).into_iter().reduce(f64::max)) {
+            (Some(median), Some(bound)) if bound <= median => (Some(median), false),
+            (Some(median), None) => (Some(median), false),
+            (_, bound) => (bound, true),
+        }
     };
-    record.median_qps = if record.at_least { bound } else { median };
     // The 1st and 99th percentile of a few repeats would only be the smallest and the largest value.
     let percentile = |p| {
         if found.len() >= ENOUGH_REPEATS { stats::percentile(&found, p) } else { None }

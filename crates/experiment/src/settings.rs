@@ -169,9 +169,10 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchSettings {
-    /// Rule that decides on a rate: `rfc8219`, `mlrsearch` or `clean-windows`.
-    #[serde(deserialize_with = "text", default)]
-    pub rule: RuleName,
+    /// Rule that decides on a rate: `rfc8219`, `mlrsearch`, `clean-windows` or `probabilistic-bisection`. If absent, `rfc8219`, and
+    /// `probabilistic-bisection` for the method `clients`.
+    #[serde(deserialize_with = "some_text", default)]
+    pub rule: Option<RuleName>,
     /// Goal of the search.
     #[serde(deserialize_with = "text")]
     pub goal: Goal,
@@ -506,8 +507,12 @@ impl SearchSettings {
     ///
     /// # Errors
     /// If a setting is given that the rule does not have.
-    pub(crate) fn rule(&self) -> Result<Rule, RuleError> {
-        self.rule.rule(&self.also, self.duration_sum, self.duration)
+    pub(crate) fn rule(&self, method: Method) -> Result<Rule, RuleError> {
+        let usual = match method {
+            Method::Clients => RuleName::Probabilistic,
+            _ => RuleName::Rfc8219,
+        };
+        self.rule.unwrap_or(usual).rule(&self.also, self.duration_sum, self.duration)
     }
 }
 
@@ -516,7 +521,7 @@ impl Settings {
     pub fn search(&self) -> Option<Search> {
         self.search.as_ref().map(|s| Search {
             // A checked experiment has no setting that its rule does not have.
-            rule: s.rule().unwrap_or(Rule::Rfc8219),
+            rule: s.rule(self.method).unwrap_or(Rule::Rfc8219),
             goal: s.goal.clone(),
             start: s.start,
             near: s.near,
@@ -526,7 +531,6 @@ impl Settings {
             duration: s.duration,
             timeout: s.timeout,
             void_retries: 2,
-            retry_at_end: self.method == Method::Clients,
             client_names: self.client_names(),
             pacing: self.tester.pacing,
         })

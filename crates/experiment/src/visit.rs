@@ -14,7 +14,8 @@ use record::{
 
 use crate::answers::{self, ComparedAnswers};
 use crate::bench::{
-    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec, pause_after,
+    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, SlowCores, TrialSpec,
+    pause_after,
 };
 use crate::conformance::Circumstances;
 use crate::drill::{DrillSpec, Drilled};
@@ -217,6 +218,7 @@ impl Visiting<'_> {
                 early_stop: false,
                 first_name: 0,
                 names: most_names(self.settings.tester.pacing.at(rate), load.duration),
+                slow_cores: SlowCores::Void,
             };
             match self.trial(rate.get(), &spec, false) {
                 Ok(trial) => best = Some(trial.valid_qps().max(best.unwrap_or(0.0))),
@@ -241,6 +243,7 @@ impl Visiting<'_> {
             early_stop: false,
             first_name: 0,
             names: (CLOSED_NAMES_PER_S * closed.duration.as_secs_f64()) as u64,
+            slow_cores: SlowCores::Void,
         };
         Ok(self.trial(0.0, &spec, true)?.valid_qps())
     }

@@ -192,7 +192,7 @@ fn the_method_clients_refuses_what_is_not_about_clients() {
     let settings = experiment.common();
     assert_eq!((settings.method.recorded(), settings.most_clients()), ("search", 1_000_000));
     let table = [
-        ("search.rule = \"mlrsearch\"", "over clients use `rfc8219`"),
+        ("search.rule = \"mlrsearch\"", "over clients use `probabilistic-bisection`"),
         ("[tester]\nclients = 5", "`clients` chooses their number"),
         ("[tester]\npacing = \"poisson\"", "ask at their own times"),
         ("[workload]\nqueries = \"x\"", "a capture or a population"),

@@ -10,7 +10,7 @@ use experiment::{
     Rule, Search, Shortened, TrialSpec, add_visit, certify, differs, visit,
 };
 use measure::{
-    Goal, Limiter, Link, Nanos, OpenPacing, Outstanding, Pacing, Path, Qps, Rng, Void, Warning,
+    Goal, Limiter, Link, Nanos, OpenPacing, Outstanding, Pacing, Path, Qps, Void, Warning,
 };
 use record::{CellRecord, Trial};
 
@@ -85,7 +85,6 @@ fn search() -> Search {
         timeout: Nanos::from_secs(1),
         void_retries: 2,
         near: false,
-        retry_at_end: false,
         client_names: None,
         pacing: OpenPacing::Constant,
     }
@@ -383,93 +382,13 @@ fn a_stall_over_several_rates_does_not_cap_the_search() {
 }
 
 #[test]
-fn a_void_rate_below_one_that_was_reached_has_its_retries_once() {
-    let at_end = Search { retry_at_end: true, ..search() };
-    let found = run(&at_end, |rate| match rate {
-        40_000.0 => Fate::Fail(Limiter::Dut),
-        30_000.0.. => Fate::Void,
-        _ => Fate::Pass,
-    });
-    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000? 30000? 30000? 30000? 30000? 30000? 30000? => at least 20000 qps; Tester-limited at 30000 qps (tester-cpu)");
-}
-
-#[test]
 fn a_failure_in_spite_of_late_queries_does_not_show_what_the_tester_can() {
-    let at_end = Search { retry_at_end: true, ..search() };
-    let found = run(&at_end, |rate| match rate {
+    let found = run(&search(), |rate| match rate {
         40_000.0 => Fate::LateFail(Limiter::Dut),
         27_000.0.. => Fate::Void,
         _ => Fate::Pass,
     });
-    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000? 25000+ 27500? 26250+ 27500? 27500? => at least 26250 qps; Tester-limited at 27500 qps (tester-cpu)");
-}
-
-#[test]
-fn a_search_near_what_was_found_takes_short_steps() {
-    let near = |start: f64| Search { start: qps(start), near: true, ..search() };
-    insta::assert_snapshot!(run(&near(25_000.0), below(26_000.0)), @"25000+ 30000- 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed");
-    insta::assert_snapshot!(run(&near(30_000.0), below(26_000.0)), @"30000- 25000+ 27500- 26250- 26250- => 25000 qps, limited by dut; 26250 qps failed");
-    // What was found is far away now.
-    insta::assert_snapshot!(run(&near(5_000.0), below(26_000.0)), @"5000+ 6000+ 7200+ 14400+ 28800- 21600+ 25200+ 27000- 26100- 26100- => 25200 qps, limited by dut; 26100 qps failed");
-}
-
-#[test]
-fn a_tester_that_was_disturbed_for_a_while_does_not_cap_the_search() {
-    // The Tester can do 33,000. Something else disturbs the first trials near its end.
-    let coarse = Search { resolution: 0.1, retry_at_end: true, ..search() };
-    let of = |disturbed: u32| {
-        let mut left = disturbed;
-        run(&coarse, move |rate| {
-            let is_disturbed = (rate == 30_000.0 || rate == 25_000.0) && left > 0;
-            left -= u32::from(is_disturbed);
-            if rate > 33_000.0 || is_disturbed { Fate::Void } else { Fate::Pass }
-        })
-    };
-    let verdict = |found: &str| found.split_once(" => ").expect("a verdict").1.to_owned();
-    let found = of(1);
-    insta::assert_snapshot!(found, @"10000+ 20000+ 40000? 30000? 25000+ 27500+ 30000+ 35000? 32500+ 35000? 35000? => at least 32500 qps; Tester-limited at 35000 qps (tester-cpu)");
-    for disturbed in [0, 2, 3] {
-        assert_eq!(verdict(&of(disturbed)), verdict(&found), "{disturbed} trials");
-    }
-    // A failing end beside a void one is the server's.
-    let server =
-        run(&coarse, |rate| if rate > 33_000.0 { Fate::Void } else { below(25_000.0)(rate) });
-    insta::assert_snapshot!(server, @"10000+ 20000+ 40000? 30000- 25000+ 27500- 27500- => 25000 qps, limited by dut; 27500 qps failed");
-}
-
-/// Searches twice with each of 500 Testers, which are void more and more often around what they can do; returns the share of pairs that
-/// differ by more than 15 %, and the mean number of trials of a search.
-fn pairs_apart(search: &Search) -> (f64, f64) {
-    let mut rng = Rng::new(20);
-    let (mut apart, mut tried) = (0.0, 0.0);
-    for _ in 0..500 {
-        let can = 5_000.0 + rng.below(40_000) as f64;
-        let found = [(); 2].map(|()| {
-            let fate = |rate: f64| {
-                let odds = ((rate / can - 1.0) / 0.05).exp();
-                let is_void = rng.below(1 << 20) as f64 / f64::from(1 << 20) < odds / (1.0 + odds);
-                if is_void { Fate::Void } else { Fate::Pass }
-            };
-            let mut bench = Scripted { fate, ranges: Vec::new() };
-            let mut names = NameBudget::new(1 << 40, false);
-            let trace = search.run(&mut bench, &mut names, 0, &mut |_| ()).expect("a result");
-            tried += trace.trials.len() as f64;
-            trace.capacity.qps.expect("some rate passes")
-        });
-        let (low, high) = (found[0].min(found[1]), found[0].max(found[1]));
-        apart += f64::from(high > 1.15 * low);
-    }
-    (apart / 500.0, tried / 1_000.0)
-}
-
-#[test]
-fn void_rates_that_are_tried_again_at_the_end_make_searches_agree() {
-    let at_once = Search { resolution: 0.1, max: qps(50_000.0), ..search() };
-    let at_end = Search { resolution: 0.05, retry_at_end: true, ..at_once.clone() };
-    let ((apart, trials), (apart_at_end, trials_at_end)) =
-        (pairs_apart(&at_once), pairs_apart(&at_end));
-    let told = format!("{apart} in {trials} trials; {apart_at_end} in {trials_at_end}");
-    assert!(apart_at_end < 0.5 * apart && trials_at_end < 1.25 * trials, "{told}");
+    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000? 30000? 30000? 25000+ 27500? 27500? 27500? 26250+ => at least 26250 qps; Tester-limited at 27500 qps (tester-cpu)");
 }
 
 #[test]

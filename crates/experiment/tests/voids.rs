@@ -7,7 +7,7 @@ use std::path::Path;
 
 use experiment::{
     Bench, BenchError, Circumstances, Experiment, GeneratorSpec, GeneratorTimes, LockStepSpec,
-    NameBudget, TrialSpec, add_visit, visit,
+    NameBudget, SlowCores, TrialSpec, add_visit, visit,
 };
 use measure::{Limiter, Void};
 use record::{CellRecord, LockStepRow, Trial};
@@ -44,6 +44,7 @@ impl<F: FnMut(usize) -> bool> Bench for Disturbed<F> {
             early_stop: false,
             first_name: spec.first_name,
             names: 256,
+            slow_cores: SlowCores::Void,
         };
         Ok(LockStepRow {
             threads: 1,
@@ -129,7 +130,7 @@ fn a_repeat_that_stays_void_gives_no_figure_and_the_others_do() {
 
 #[test]
 fn a_search_over_clients_is_recorded_as_a_search_with_its_unit() {
-    let cell = run("clients", |trial| (1..4).contains(&trial));
+    let cell = run("clients", |trial| (1..7).contains(&trial));
     assert_eq!((&*cell.method, cell.capacity_unit()), ("search", "clients"));
     assert_eq!((cell.repeats, cell.found_qps()), (3, vec![1_000.0; 3]));
     let verdict = "at least 1000 clients: the search's own upper bound passed";

@@ -28,7 +28,7 @@ use std::time::Duration;
 use experiment::settings::Generator;
 use experiment::{
     Bench, BenchError, DrillSpec, Drilled, GeneratorSpec, GeneratorTimes, LockStepSpec,
-    Replication, TrialSpec,
+    Replication, SlowCores, TrialSpec,
 };
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Warning};
@@ -503,7 +503,7 @@ impl Bench for LabBench<'_> {
             None => {
                 self.begin_away(Duration::ZERO)?;
                 let (result, spent) = self.measure(&request, sending, limit)?;
-                self.conclude(result.trial, spent, request.pacing)
+                self.conclude(result.trial, spent, request.pacing, spec.slow_cores)
             }
         };
         self.end_away(&mut trial, &request)?;
@@ -553,12 +553,13 @@ impl Bench for LabBench<'_> {
             early_stop: false,
             first_name: spec.first_name,
             names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
+            slow_cores: SlowCores::Void,
         })?;
         // A server that answers nothing costs one timeout for each query; the limit ends that.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
         self.begin_away(Duration::ZERO)?;
         let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
-        result.trial = self.conclude(result.trial, spent, pacing);
+        result.trial = self.conclude(result.trial, spent, pacing, SlowCores::Void);
         self.end_away(&mut result.trial, &request)?;
         result.trial.compact().map_err(BenchError::failed)?;
         Ok(LockStepRow::new(spec.lanes, result))

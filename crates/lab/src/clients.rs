@@ -230,6 +230,7 @@ fn read(path: &Path) -> Result<Population, String> {
 mod tests {
     use std::net::SocketAddr;
 
+    use experiment::SlowCores;
     use trace::Dns;
 
     use super::*;
@@ -273,6 +274,7 @@ duration = "10s"
             early_stop: true,
             first_name: 65_000,
             names: 20_000,
+            slow_cores: SlowCores::Void,
         };
         replayed.set(number, &mut request, &spec, dir).expect("written");
         let Workload::Replay { capture, .. } = &request.workload else { panic!("{request:?}") };

@@ -34,6 +34,7 @@ use nix::unistd::{Pid, getegid, geteuid, getpid, pipe2};
 use signal_hook::consts::signal::SIGCHLD;
 use signal_hook::iterator::Signals;
 
+use crate::core_speed::FullSpeed;
 use crate::cpus::CpuList;
 
 /// Environment variable of the inner process: the descriptor that closes when the outer process ends.
@@ -82,6 +83,7 @@ pub struct Lab {
     allowed: CpuList,
     // The `/proc` of the outer process, which shows the host's kernel threads.
     host_proc: Arc<File>,
+    full_speed: FullSpeed,
 }
 
 impl Lab {
@@ -99,6 +101,11 @@ impl Lab {
     /// this is a container.
     pub(crate) fn host_proc(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.host_proc.as_raw_fd()).into()
+    }
+
+    /// Returns how fast its cores were at best.
+    pub(crate) fn full_speed(&self) -> &FullSpeed {
+        &self.full_speed
     }
 
     /// Returns whether the lab runs as the real root, not as the root of its own user namespace.
@@ -353,7 +360,8 @@ fn inner(fd: &OsStr) -> Result<Lab, EnterError> {
         .thread_unblock()
         .map_err(|e| EnterError::Start { what: "unblock signals", source: e.into() })?;
     let (privileged, allowed) = (is_init_user_namespace(), CpuList::allowed());
-    Ok(Lab { interrupted, privileged, allowed, host_proc: Arc::new(host_proc) })
+    let host_proc = Arc::new(host_proc);
+    Ok(Lab { interrupted, privileged, allowed, host_proc, full_speed: FullSpeed::default() })
 }
 
 /// Makes the kernel kill this process when the outer one ends, and checks that the outer one still runs.

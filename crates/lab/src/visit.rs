@@ -7,8 +7,8 @@ use experiment::file::Role;
 use experiment::settings::TesterSettings;
 use experiment::visit::{Found, Replay, add_visit};
 use experiment::{
-    Bench, BenchError, Circumstances, Method, NameBudget, OneHost, Settings, TrialSpec, Visit,
-    visit,
+    Bench, BenchError, Circumstances, Method, NameBudget, OneHost, Settings, SlowCores, TrialSpec,
+    Visit, visit,
 };
 use measure::{Nanos, Pacing, Path};
 use record::{CellRecord, VoidRepeat};
@@ -189,20 +189,7 @@ impl Session<'_> {
             }
             Vec::new()
         };
-        if settings.warm_up != Nanos::ZERO {
-            let wanted = (WARM_UP_NAMES_PER_S * settings.warm_up.as_secs_f64()) as u64;
-            let count = wanted.min(names.size() / 2).max(1);
-            let first_name = names.take(count).map_err(BenchError::from)?;
-            bench.trial(&TrialSpec {
-                pacing: Pacing::Window { outstanding: WARM_UP_WINDOW },
-                duration: settings.warm_up,
-                timeout: Nanos::from_secs(1),
-                goal: None,
-                early_stop: false,
-                first_name,
-                names: count,
-            })?;
-        }
+        warm_up(bench, settings.warm_up, names)?;
         let mut known = kept.len();
         let dropped = std::cell::Cell::new(false);
         let mut replay = Replay::new(bench, kept, &dropped);
@@ -231,6 +218,31 @@ impl Session<'_> {
         cell.record.void_repeats.retain(|void| void.repeat != v.repeat);
         Ok(found)
     }
+}
+
+/// Warms the server up with a closed loop of this duration.
+fn warm_up(
+    bench: &mut LabBench<'_>,
+    duration: Nanos,
+    names: &mut NameBudget,
+) -> Result<(), BenchError> {
+    if duration == Nanos::ZERO {
+        return Ok(());
+    }
+    let wanted = (WARM_UP_NAMES_PER_S * duration.as_secs_f64()) as u64;
+    let count = wanted.min(names.size() / 2).max(1);
+    let first_name = names.take(count)?;
+    bench.trial(&TrialSpec {
+        pacing: Pacing::Window { outstanding: WARM_UP_WINDOW },
+        duration,
+        timeout: Nanos::from_secs(1),
+        goal: None,
+        early_stop: false,
+        first_name,
+        names: count,
+        slow_cores: SlowCores::Void,
+    })?;
+    Ok(())
 }
 
 /// Notes the memory of a server elsewhere at the end of its last visit.

@@ -72,7 +72,7 @@ pub use request::{
     AttackOutcome, AttackRequest, BadRequest, LockStepTimes, TrialRequest, TrialResult,
 };
 pub use run::{
-    Capacity, CellRecord, Certificate, GoalCapacity, Run, Secondary, SelfTest, Skipped,
+    Capacity, CellRecord, Certificate, Estimate, GoalCapacity, Run, Secondary, SelfTest, Skipped,
     TrialRecord, VoidRepeat,
 };
 pub use series::{Figure, Series};

@@ -117,6 +117,18 @@ pub struct TrialSpec {
     pub first_name: u64,
     /// Number of names from there on.
     pub names: u64,
+    /// What slow cores of the server make of a trial that misses its goal.
+    pub slow_cores: SlowCores,
+}
+
+/// What slow cores of the server make of a trial that misses its goal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlowCores {
+    /// It is void.
+    #[default]
+    Void,
+    /// It counts, and whoever asked for it takes their speed into account.
+    Count,
 }
 
 /// Engine that carries the messages of a trial.

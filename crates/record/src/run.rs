@@ -102,7 +102,7 @@ pub struct CellRecord {
     pub limiter: Limiter,
     /// Goal of the search; empty without one.
     pub goal: String,
-    /// Rule by which the search decides on a rate: `rfc8219`, `mlrsearch` or `clean-windows`; empty without a search, and
+    /// Rule by which the search decides on a rate: `rfc8219`, `mlrsearch`, `clean-windows` or `probabilistic-bisection`; empty without a search, and
     /// in older records.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub rule: String,
@@ -223,7 +223,7 @@ impl CellRecord {
         (0..self.repeats_made()).filter(|repeat| self.has_repeat(*repeat)).zip(&self.capacities)
     }
 
-    /// Returns the valid trials that represent the cell: of each search those at the rate that it found, without those
+    /// Returns the valid trials that represent the cell: of each search those at the rate that it found, or the nearest one that passed, without those
     /// that missed the goal; if it found none, those at its lowest rate. Of other methods: of each repeat the last one
     /// with the highest rate.
     pub fn deciding(&self) -> Vec<&TrialRecord> {
@@ -233,7 +233,8 @@ impl CellRecord {
         if self.method == "search" {
             let of_search = |(repeat, capacity): (u32, &Capacity)| {
                 let lowest = || valid(repeat).map(|t| t.rate_qps).reduce(f64::min);
-                let (found, rate) = (capacity.qps.is_some(), capacity.qps.or_else(lowest));
+                let tried = capacity.tried_qps();
+                let (found, rate) = (tried.is_some(), tried.or_else(lowest));
                 let stands = move |t: &&TrialRecord| {
                     Some(t.rate_qps) == rate && !(found && t.trial.passed == Some(false))
                 };
@@ -254,11 +255,10 @@ impl CellRecord {
         let Some(median) = self.median_qps.filter(|_| self.method == "search") else {
             return trials;
         };
-        let distance = |qps: &f64| (qps - median).abs();
-        let found = self.found_qps();
-        let nearest = found.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        if let Some(nearest) = nearest {
-            trials.retain(|t| t.rate_qps == *nearest);
+        let found =
+            self.capacities.iter().filter_map(|c| Some(((c.qps? - median).abs(), c.tried_qps()?)));
+        if let Some((_, nearest)) = found.min_by(|a, b| a.0.total_cmp(&b.0)) {
+            trials.retain(|t| t.rate_qps == nearest);
         }
         trials
     }
@@ -296,9 +296,10 @@ impl CellRecord {
 /// Result of one search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
-    /// Highest passing rate, in queries a second; absent if none passed.
+    /// Highest passing rate, in queries a second; absent if none passed. With `estimate` that at which half of the trials pass.
     pub qps: Option<f64>,
-    /// Lowest failing rate above it, in queries a second; absent if none failed.
+    /// Lowest failing rate above it, in queries a second; absent if none failed. With `estimate` the rate of the failing trial that is
+    /// nearest to it by the speed of its cores.
     pub failed_qps: Option<f64>,
     /// Whether the capacity is a lower bound.
     pub at_least: bool,
@@ -311,6 +312,29 @@ pub struct Capacity {
     /// Results for each goal of a search for several goals; the first is the goal of `qps`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub also: Vec<GoalCapacity>,
+    /// How well it is known, if it is an estimate from all trials (the rule `probabilistic-bisection`) and no rate that passed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub estimate: Option<Estimate>,
+}
+
+impl Capacity {
+    /// Returns the rate of the trials that represent it, in queries a second: that of the capacity, or the nearest one that passed.
+    pub fn tried_qps(&self) -> Option<f64> {
+        self.estimate.as_ref().map_or(self.qps, |estimate| estimate.passed_qps)
+    }
+}
+
+/// How well an estimated capacity is known, and from what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// Rate below which the capacity lies with a probability of 5 %, in queries a second.
+    pub low_qps: f64,
+    /// Rate above which it lies with a probability of 5 %, in queries a second.
+    pub high_qps: f64,
+    /// Rate of the passing trial that is nearest to it by the speed of its cores, in queries a second; absent if none passed.
+    pub passed_qps: Option<f64>,
+    /// Share (0 to 1) of their full speed that the server's cores had in the trials, on average. The capacity is for full speed.
+    pub speed: f64,
 }
 
 /// Result of MLRsearch for one goal.

@@ -166,6 +166,13 @@ impl Trial {
         !self.void.is_void() && !self.warnings.iter().any(late)
     }
 
+    /// Returns the time of a fixed piece of arithmetic on the server's cores, and that at their full speed as far as it was seen by then, in
+    /// nanoseconds; `None` if they were not measured.
+    pub fn work_times(&self) -> Option<(u64, u64)> {
+        let dut = self.cpu.get("dut")?;
+        dut.work_ns.zip(dut.full_speed_work_ns)
+    }
+
     /// Returns the number of invalid replies in time.
     pub(crate) fn invalid_count(&self) -> u64 {
         self.invalid.values().sum()
@@ -304,6 +311,9 @@ pub struct Cpu {
     /// Longest time among the fastest tenth of these pieces of work, in nanoseconds: about what one takes while no neighbour is busy.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub best_work_ns: Option<u64>,
+    /// Shortest such longest time so far in the run, of these cores: what the piece takes at their full speed, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub full_speed_work_ns: Option<u64>,
     /// Share (0 to 1) of the trial in which it was ready to run and did not; absent if not visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_delay: Option<f64>,

@@ -25,6 +25,7 @@ fn capacity(qps: f64) -> Capacity {
         limiter: Limiter::Target,
         verdict: String::new(),
         also: Vec::new(),
+        estimate: None,
     }
 }
 

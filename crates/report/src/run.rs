@@ -15,7 +15,7 @@ use crate::view::conditions::Conditions;
 use crate::view::limiter::proofs;
 use crate::view::name::{long_name, repeats, short_name, void_notes};
 use crate::view::number::counted;
-use crate::view::search::{each_search, interrupted, latency_us, of_udp, rate};
+use crate::view::search::{at_full_speed, each_search, interrupted, latency_us, of_udp, rate};
 use crate::view::table::varied;
 use crate::view::{align, skipped_name, thousands, time_us};
 
@@ -133,6 +133,7 @@ fn of_cell(r: &CellRecord, percentiles: bool) -> Vec<String> {
 fn notes(r: &CellRecord) -> Vec<String> {
     let mut out = r.notes.clone();
     out.extend(spread(r));
+    out.extend(at_full_speed(r).map(|words| format!("the capacity is the one {words}")));
     if r.at_least {
         let why =
             "\">=\": the server was not what limited every search; its capacity is at least this";
@@ -218,6 +219,7 @@ mod tests {
                 limiter: *limiter,
                 verdict: String::new(),
                 also: Vec::new(),
+                estimate: None,
             });
             for (rate_qps, passed) in [(*qps, true), (qps * 2.0, false)] {
                 let mut trial = trial.clone();

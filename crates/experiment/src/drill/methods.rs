@@ -4,7 +4,7 @@ use measure::{Nanos, stats};
 use record::{AttackKind, AttackOutcome, Trial, Voidness};
 
 use super::{DrillSpec, Drilled, Goodput};
-use crate::bench::{BenchError, TrialSpec};
+use crate::bench::{BenchError, SlowCores, TrialSpec};
 use crate::names::most_names;
 use crate::settings::DrillSettings;
 use crate::visit::{Found, Visiting, figures, without};
@@ -106,6 +106,7 @@ impl Visiting<'_> {
             early_stop: false,
             first_name,
             names,
+            slow_cores: SlowCores::Void,
         };
         let Drilled { mut trial, attack } = self.bench.drill(&DrillSpec {
             load,

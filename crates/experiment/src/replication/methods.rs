@@ -4,7 +4,7 @@ use measure::{Nanos, Pacing, UpdateRate, Void};
 use record::{TransferCounts, Trial, UpdateRun};
 
 use super::{Replication, Traced, UpdateSpec};
-use crate::bench::{BenchError, TrialSpec};
+use crate::bench::{BenchError, SlowCores, TrialSpec};
 use crate::settings::Settings;
 use crate::visit::{Figures, Found, Visiting};
 
@@ -146,6 +146,7 @@ fn closed(settings: &Settings) -> TrialSpec {
         early_stop: false,
         first_name: 0,
         names: 0,
+        slow_cores: SlowCores::Void,
     }
 }
 

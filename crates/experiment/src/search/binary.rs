@@ -3,14 +3,10 @@
 //! ```text
 //! start passes: double until a rate fails      start fails: halve until a rate passes
 //!        └────────────── passed < capacity < failed ──────────────┘
-//!        (near what earlier repeats found the first steps are a fifth)
 //!                 bisect until failed - passed <= resolution, and towards a rate at which the Tester stayed void likewise
 //!                 try the failing end once more: it may have failed by a stall
 //!                 if it passes, try the next failing rate at once: the same stall may have failed it
 //! ```
-//!
-//! The search tries a rate again at once if its trial was void. With `retry_at_end` it does so only for rates that the Tester has reached, and
-//! tries lower ones first for the others: it comes back to such a rate when that is the upper end of the bracket.
 
 use measure::Limiter;
 use record::Capacity;
@@ -19,11 +15,8 @@ use super::bracket::Bracket;
 use super::trials::Trials;
 use crate::bench::BenchError;
 
-/// Steps up and down from a rate about which nothing is known, and the first ones from one that earlier repeats found, as factors.
-const FAR: f64 = 2.0;
-const NEAR: f64 = 1.2;
-/// Number of short steps.
-const NEAR_STEPS: u32 = 2;
+/// Steps up and down from the first rate, as a factor.
+const STEP: f64 = 2.0;
 /// Number of times that the failing end fails.
 const FAILURES: u32 = 2;
 /// Number of stalls after which no upper end is tried again.
@@ -64,18 +57,15 @@ pub(super) fn run(
     // How many stalls were found, by upper ends that passed when tried again; and whether the rate is tried since the last end did.
     let (mut missed, mut mended, mut follows) = (Missed::default(), 0, false);
     let mut rate = search.start_of(trials.repeat);
-    let mut decided = 0;
     while !trials.are_too_many() {
         let verdict = decide(trials, rate)?;
-        decided += 1;
-        let step = if search.near && decided <= NEAR_STEPS { NEAR } else { FAR };
         let followed = std::mem::take(&mut follows);
         match verdict {
             Verdict::Passed => {
                 if bracket.pass(rate) {
                     mended += u32::from(!followed);
                     if let Some((failed, _)) = bracket.failed() {
-                        (rate, follows) = (failed.min(up(rate, step, max)), true);
+                        (rate, follows) = (failed.min(up(rate, max)), true);
                         continue;
                     }
                 }
@@ -89,16 +79,12 @@ pub(super) fn run(
                 bracket.add_void(rate, limiter);
             }
         }
-        rate = match (next_rate(trials, &bracket, step), bracket.end()) {
+        rate = match (next_rate(trials, &bracket), bracket.end()) {
             (Some(next), _) => next,
             (None, Some(end)) if mended < MOST_MENDED => {
                 let is_void = bracket.failed().is_none_or(|(failed, _)| failed > end);
-                let enough = match is_void {
-                    // A rate below one that was reached has had its retries.
-                    true if search.retry_at_end && !trials.reached(end) => 1 + search.void_retries,
-                    false if bracket.passed.is_some() => FAILURES,
-                    _ => 1,
-                };
+                // A void rate has had its retries.
+                let enough = if is_void || bracket.passed.is_none() { 1 } else { FAILURES };
                 if missed.rate == end && missed.times >= enough {
                     break;
                 }
@@ -126,12 +112,12 @@ impl Missed {
 }
 
 /// Returns the rate a step above one that passed, `max` at the most.
-fn up(passed: f64, step: f64, max: f64) -> f64 {
-    (passed * step).round().max(passed + 1.0).min(max)
+fn up(passed: f64, max: f64) -> f64 {
+    (passed * STEP).round().max(passed + 1.0).min(max)
 }
 
-/// Returns the next rate to try, by a factor `step` where the bracket is open; `None` if it is narrow enough.
-fn next_rate(trials: &Trials<'_>, bracket: &Bracket, step: f64) -> Option<f64> {
+/// Returns the next rate to try; `None` if the bracket is narrow enough.
+fn next_rate(trials: &Trials<'_>, bracket: &Bracket) -> Option<f64> {
     let search = trials.search;
     let (min, max) = search.range();
     let failed = bracket.failed().map(|(rate, _)| rate);
@@ -147,15 +133,15 @@ fn next_rate(trials: &Trials<'_>, bracket: &Bracket, step: f64) -> Option<f64> {
         }
         // A void rate says nothing about lower ones, of which some may fail by the server.
         (Some(passed), None, Some(void)) => {
-            let above = up(passed, step, max);
+            let above = up(passed, max);
             if above < void { Some(above) } else { between(passed, void, search.resolution) }
         }
         (Some(passed), Some(failed), _) => between(passed, failed, search.resolution),
-        (Some(passed), None, _) => (passed < max).then(|| up(passed, step, max)),
+        (Some(passed), None, _) => (passed < max).then(|| up(passed, max)),
         // No rate has passed yet: lower rates may pass, and then bound the capacity from below.
         (None, failed, void) => {
             let lowest = failed.into_iter().chain(void).reduce(f64::min)?;
-            (lowest > min).then(|| (lowest / step).round().max(min))
+            (lowest > min).then(|| (lowest / STEP).round().max(min))
         }
     }
 }

@@ -62,6 +62,7 @@ impl Bracket {
             limiter,
             verdict,
             also: Vec::new(),
+            estimate: None,
         };
         match (self.passed, self.failed(), self.void()) {
             (Some(passed), failed, Some((void, limiter)))
@@ -107,7 +108,7 @@ impl Bracket {
 }
 
 /// Returns the limiter in words; that it is not known is said.
-fn limited_by(limiter: Limiter) -> String {
+pub(super) fn limited_by(limiter: Limiter) -> String {
     match limiter {
         Limiter::Unknown => "limiter not known".to_owned(),
         known => format!("limited by {known}"),

@@ -1,10 +1,11 @@
-//! The search for the highest rate that meets a goal, by one of three rules.
+//! The search for the highest rate that meets a goal, by one of four rules.
 //!
 //! | rule | decides a rate by | for |
 //! |---|---|---|
 //! | [`Rule::Rfc8219`] | one trial; doubling or halving to a bracket, then bisection | the conforming form |
 //! | [`Rule::Mlrsearch`] | as many short trials as it takes until no further one can change the verdict | quick forms |
 //! | [`Rule::CleanWindows`] | the share of one-second windows without loss, bracket and bisection | hosts that stall |
+//! | [`Rule::Probabilistic`] | no rate by itself: what all trials say together, each at the speed of its cores | clients, and hosts with neighbours |
 //!
 //! A void trial is run again and never counts as a failure: a rate at which the Tester stays void is followed by lower ones,
 //! and if none of them fails, the highest that passes is a lower bound, limited by the Tester. Every trial is kept: for some
@@ -14,6 +15,8 @@
 mod binary;
 mod bracket;
 mod mlr;
+mod posterior;
+mod probabilistic;
 mod rule;
 mod spec;
 mod trials;
@@ -62,6 +65,7 @@ impl Search {
             Rule::Rfc8219 => binary::run(&mut trials, &mut binary::by_trial)?,
             Rule::Mlrsearch { also, duration_sum } => mlr::run(&mut trials, also, *duration_sum)?,
             Rule::CleanWindows => windows::run(&mut trials)?,
+            Rule::Probabilistic => probabilistic::run(&mut trials)?,
         };
         Ok(SearchTrace { capacity, trials: trials.run })
     }

@@ -19,6 +19,9 @@ pub enum Rule {
     },
     /// A rate passes if at least 90 % of the one-second windows of its trials are free of loss.
     CleanWindows,
+    /// Probabilistic bisection (Horstein 1963): all trials together tell what the capacity may be, each by the speed that the server's
+    /// cores had.
+    Probabilistic,
 }
 
 impl Rule {
@@ -28,6 +31,7 @@ impl Rule {
             Rule::Rfc8219 => RuleName::Rfc8219,
             Rule::Mlrsearch { .. } => RuleName::Mlrsearch,
             Rule::CleanWindows => RuleName::CleanWindows,
+            Rule::Probabilistic => RuleName::Probabilistic,
         }
     }
 }
@@ -42,11 +46,14 @@ pub enum RuleName {
     Mlrsearch,
     /// [`Rule::CleanWindows`].
     CleanWindows,
+    /// [`Rule::Probabilistic`].
+    Probabilistic,
 }
 
 impl RuleName {
     /// All names.
-    const ALL: [RuleName; 3] = [RuleName::Rfc8219, RuleName::Mlrsearch, RuleName::CleanWindows];
+    const ALL: [RuleName; 4] =
+        [RuleName::Rfc8219, RuleName::Mlrsearch, RuleName::CleanWindows, RuleName::Probabilistic];
 
     /// Returns the rule with its settings; without a `duration_sum` five trials of `duration` decide a rate.
     ///
@@ -61,6 +68,7 @@ impl RuleName {
         let rule = match self {
             RuleName::Rfc8219 => Rule::Rfc8219,
             RuleName::CleanWindows => Rule::CleanWindows,
+            RuleName::Probabilistic => Rule::Probabilistic,
             RuleName::Mlrsearch => {
                 let duration_sum = duration_sum.unwrap_or(Nanos(duration.0.saturating_mul(5)));
                 return Ok(Rule::Mlrsearch { also: also.to_vec(), duration_sum });
@@ -78,6 +86,7 @@ impl RuleName {
             RuleName::Rfc8219 => "rfc8219",
             RuleName::Mlrsearch => "mlrsearch",
             RuleName::CleanWindows => "clean-windows",
+            RuleName::Probabilistic => "probabilistic-bisection",
         }
     }
 }

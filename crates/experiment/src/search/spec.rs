@@ -21,7 +21,7 @@ pub struct Search {
     pub goal: Goal,
     /// First rate tried; repeats begin up to a quarter above or below it, and with `near` up to 5 %.
     pub start: Qps,
-    /// Whether `start` is what earlier repeats found: the first steps from it are a fifth then.
+    /// Whether `start` is what earlier repeats found: for the rule `probabilistic-bisection` the capacity is likely near it then.
     pub near: bool,
     /// Lowest rate tried.
     pub min: Qps,
@@ -35,9 +35,6 @@ pub struct Search {
     pub timeout: Nanos,
     /// Number of times that a void trial is run again.
     pub void_retries: u32,
-    /// Whether a rate that the Tester has not reached yet is run again only where the search would end below it. What the Tester can
-    /// do is found to the same width by fewer trials then, and a disturbance does not end the search.
-    pub retry_at_end: bool,
     /// Names that clients ask for, if the search is over clients. `None`: each query of a rate has a name of its own.
     pub client_names: Option<ClientNames>,
     /// Spacing of the queries.

@@ -4,7 +4,7 @@ use measure::{Nanos, Qps};
 use record::{Trial, TrialRecord};
 
 use super::spec::Search;
-use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
+use crate::bench::{Bench, BenchError, SlowCores, TrialSpec, pause_after};
 use crate::names::{NameBudget, most_names};
 
 /// Largest number of trials of one search: 2^30 is bracketed and bisected to 0.1 % in 50, and MLRsearch adds up to
@@ -35,17 +35,29 @@ impl Trials<'_> {
     ) -> Result<Trial, BenchError> {
         let mut tries = 0;
         loop {
-            let spec = self.spec(rate, duration, early_stop)?;
-            let trial = self.bench.trial(&spec)?;
-            let record = TrialRecord { repeat: self.repeat, rate_qps: rate, trial };
-            (self.seen)(&record);
-            self.run.push(record.clone());
+            let spec = self.spec(rate, duration)?;
+            let trial = self.trial(rate, &TrialSpec { early_stop, ..spec })?;
             tries += 1;
-            if !record.trial.void.is_void() || tries > self.retries(rate) {
-                return Ok(record.trial);
+            if !trial.void.is_void() || tries > self.retries(rate) {
+                return Ok(trial);
             }
             self.bench.pause(pause_after(tries));
         }
+    }
+
+    /// Runs a trial once, which counts on slow cores of the server as well; it ends as soon as it misses the goal for certain.
+    pub(super) fn once(&mut self, rate: f64, duration: Nanos) -> Result<Trial, BenchError> {
+        let spec = self.spec(rate, duration)?;
+        self.trial(rate, &TrialSpec { early_stop: true, slow_cores: SlowCores::Count, ..spec })
+    }
+
+    /// Runs a trial, and keeps it.
+    fn trial(&mut self, rate: f64, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        let trial = self.bench.trial(spec)?;
+        let record = TrialRecord { repeat: self.repeat, rate_qps: rate, trial };
+        (self.seen)(&record);
+        self.run.push(record.clone());
+        Ok(record.trial)
     }
 
     /// Whether the Tester kept its schedule at `rate` or a higher one: it can send that much. A trial that stands although it was late
@@ -56,11 +68,8 @@ impl Trials<'_> {
 
     /// Returns how often a void trial at `rate` is run again: more often if only a disturbance can be the cause.
     fn retries(&self, rate: f64) -> u32 {
-        match (self.reached(rate), self.search.retry_at_end) {
-            (true, _) => self.search.void_retries * DISTURBED_FACTOR,
-            (false, true) => 0,
-            (false, false) => self.search.void_retries,
-        }
+        let factor = if self.reached(rate) { DISTURBED_FACTOR } else { 1 };
+        self.search.void_retries * factor
     }
 
     /// Returns whether the limit of trials is reached.
@@ -69,12 +78,7 @@ impl Trials<'_> {
     }
 
     /// Makes the specification of a trial at `rate` with unused names; clears the server's cache when they run out.
-    fn spec(
-        &mut self,
-        rate: f64,
-        duration: Nanos,
-        early_stop: bool,
-    ) -> Result<TrialSpec, BenchError> {
+    fn spec(&mut self, rate: f64, duration: Nanos) -> Result<TrialSpec, BenchError> {
         let search = self.search;
         let pacing = search.pacing.at(Qps::new(rate).expect("rates lie between two rates"));
         let count = match search.client_names {
@@ -86,6 +90,15 @@ impl Trials<'_> {
         }
         let first_name = self.names.take(count)?;
         let (timeout, goal) = (search.timeout, Some(search.goal.clone()));
-        Ok(TrialSpec { pacing, duration, timeout, goal, early_stop, first_name, names: count })
+        Ok(TrialSpec {
+            pacing,
+            duration,
+            timeout,
+            goal,
+            early_stop: false,
+            first_name,
+            names: count,
+            slow_cores: SlowCores::Void,
+        })
     }
 }

@@ -21,7 +21,7 @@ use record::{Check, CheckVerdict, EngineKind, Trial};
 pub use self::behaviour::{Behaviour, Bimodal, Late, TokenBucket};
 pub use self::captured::{Capture, Captured, INTERVAL};
 pub use self::judge::{against_capture, behaviour_checks};
-use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
+use crate::bench::{Bench, BenchError, SlowCores, TrialSpec, pause_after};
 use crate::names::NameBudget;
 use crate::search::{Rule, Search, SearchTrace};
 
@@ -106,7 +106,16 @@ impl VerifyPlan {
         let names = rate.queries_in(duration);
         let pacing = Pacing::Constant { rate };
         let (goal, early_stop) = (None, false);
-        TrialSpec { pacing, duration, timeout: TIMEOUT, goal, early_stop, first_name: 0, names }
+        TrialSpec {
+            pacing,
+            duration,
+            timeout: TIMEOUT,
+            goal,
+            early_stop,
+            first_name: 0,
+            names,
+            slow_cores: SlowCores::Void,
+        }
     }
 }
 
@@ -128,7 +137,6 @@ fn search(trial: Nanos, timeout: Nanos, resolution: f64, max: f64) -> Search {
         timeout,
         void_retries: RETRIES,
         near: false,
-        retry_at_end: false,
         client_names: None,
         pacing: OpenPacing::Constant,
     }

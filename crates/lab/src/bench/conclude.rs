@@ -1,11 +1,14 @@
 //! The end of a trial: what the probes saw is added to the Measurer's record, and judged.
 
-use measure::{Nanos, Pacing, Path, Void, Warning};
+use experiment::SlowCores;
+use measure::{Evidence, Nanos, Pacing, Path, Void, Warning};
 use record::{Cpu, Trial, Voidness};
+use udp::core_speed::WorkTimes;
 
 use super::{LabBench, Spent};
 use crate::attack::ATTACKER;
 use crate::core_speed::lacked;
+use crate::cpus::CpuList;
 use crate::probe::{Observed, Span};
 use crate::testbed::Host;
 use crate::verdict::{Known, Verdict, evidence};
@@ -29,7 +32,13 @@ impl LabBench<'_> {
     }
 
     /// Adds the probes' counters to the Measurer's record, and decides whether the trial is void and what limited it.
-    pub(super) fn conclude(&self, mut trial: Trial, spent: Spent, pacing: Pacing) -> Trial {
+    pub(super) fn conclude(
+        &self,
+        mut trial: Trial,
+        spent: Spent,
+        pacing: Pacing,
+        slow_cores: SlowCores,
+    ) -> Trial {
         let observed = &self.observed(&trial, &spent);
         // The Measurer has its own series, of latencies.
         trial.probes.extend(spent.series);
@@ -41,15 +50,19 @@ impl LabBench<'_> {
             open_loop: pacing.is_open_loop(),
         };
         let work = self.testbed.core_speed(Host::Dut, &trial.disturbances.watched);
-        let work = work.filter(|_| known.has_server);
+        let work = work.filter(|_| known.has_server).map(|times| {
+            let cpus = self.testbed.cpus(Host::Dut).cpus();
+            (times, self.lab.full_speed().note(cpus, times))
+        });
         let mut evidence = evidence(&trial, observed, &known);
-        evidence.dut_slow = work.map(|times| lacked(times, self.patience.fastest(Host::Dut)));
+        evidence.dut_slow = work.map(|(times, fastest)| lacked(times, fastest));
         if self.authdns.is_none() {
             // A busy primary does not slow down queries to its secondary.
             (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
         }
         if !trial.void.is_void() {
-            let verdict = Verdict::new(trial.passed, &evidence);
+            let dut_slow = evidence.dut_slow.filter(|_| slow_cores == SlowCores::Void);
+            let verdict = Verdict::new(trial.passed, &Evidence { dut_slow, ..evidence.clone() });
             trial.void = Voidness(verdict.void);
             (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
         }
@@ -64,9 +77,29 @@ impl LabBench<'_> {
         trial.drops.dut_receive = evidence.dut_drops;
         trial.drops.dut_not_taken = evidence.dut_not_taken;
         trial.drops.link = evidence.link_drops;
+        self.record_cpu(&mut trial, observed, spent.beside, work);
+        if let (false, Err(seen)) = (trial.void.is_void(), self.testbed.check_links()) {
+            let void = Void::LinkUnseated { seen };
+            (trial.limiter, trial.limiter_proof) = (void.limiter(), None);
+            trial.void = Voidness(Some(void));
+        }
+        let outside = self.away.outside.is_some();
+        trial.conditions.link = Some(self.testbed.link()).filter(|_| !outside);
+        trial.conditions.path = Some(self.testbed.path());
+        trial
+    }
+
+    /// Adds the CPU time of each role, and the times of `work` on the server's cores: those in the trial, and that at full speed.
+    fn record_cpu(
+        &self,
+        trial: &mut Trial,
+        observed: &Observed,
+        beside: Vec<(&'static str, CpuList, (f64, f64))>,
+        work: Option<(WorkTimes, u64)>,
+    ) {
         let tester = trial.cpu.entry("tester".to_owned()).or_default();
         let used = observed.usage(Host::Tester);
-        let of_attacker = spent.beside.iter().find(|(role, ..)| *role == ATTACKER);
+        let of_attacker = beside.iter().find(|(role, ..)| *role == ATTACKER);
         // The attacker's processes are in the Tester's host, and have a record of their own below.
         let (user_s, system_s) = of_attacker.map_or((0.0, 0.0), |(.., time)| *time);
         tester.user_s = (used.user_s - user_s).max(0.0);
@@ -77,25 +110,20 @@ impl LabBench<'_> {
         if self.authdns.is_some() {
             trial.cpu.insert("authdns".to_owned(), cpu(Host::Auth));
         }
-        for (role, cpus, (user_s, system_s)) in spent.beside {
+        for (role, cpus, (user_s, system_s)) in beside {
             let cpus = cpus.cpus().to_vec();
             let busy = (user_s + system_s) / (trial.duration_s * cpus.len() as f64).max(1e-3);
             let cpu = Cpu { user_s, system_s, busy: busy.min(1.0), cpus, ..Cpu::default() };
             trial.cpu.insert(role.to_owned(), cpu);
         }
         if self.server.is_some() {
-            let (work_ns, best_work_ns) = work.map(|times| (times.mean.0, times.best.0)).unzip();
-            let cpu = Cpu { work_ns, best_work_ns, ..cpu(Host::Dut) };
+            let cpu = Cpu {
+                work_ns: work.map(|(times, _)| times.mean.0),
+                best_work_ns: work.map(|(times, _)| times.best.0),
+                full_speed_work_ns: work.map(|(_, fastest)| fastest),
+                ..cpu(Host::Dut)
+            };
             trial.cpu.insert("dut".to_owned(), cpu);
         }
-        if let (false, Err(seen)) = (trial.void.is_void(), self.testbed.check_links()) {
-            let void = Void::LinkUnseated { seen };
-            (trial.limiter, trial.limiter_proof) = (void.limiter(), None);
-            trial.void = Voidness(Some(void));
-        }
-        let outside = self.away.outside.is_some();
-        trial.conditions.link = Some(self.testbed.link()).filter(|_| !outside);
-        trial.conditions.path = Some(self.testbed.path());
-        trial
     }
 }

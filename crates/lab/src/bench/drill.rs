@@ -10,7 +10,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use experiment::{BenchError, DrillSpec, Drilled};
+use experiment::{BenchError, DrillSpec, Drilled, SlowCores};
 use measure::{ClockBound, Nanos, Pacing, StartAt};
 use record::request::{Edns, Expect, Names, Query, WaitFor, Workload};
 use record::{Attack, AttackKind, AttackRequest, TrialRequest};
@@ -74,7 +74,7 @@ impl LabBench<'_> {
         }
         let outcome =
             attacker.map_or_else(|| Err(BenchError::failed("no attacker")), Attacker::outcome)?;
-        let mut trial = self.conclude(result.trial, spent, spec.load.pacing);
+        let mut trial = self.conclude(result.trial, spent, spec.load.pacing, SlowCores::Void);
         trial.conditions.attack = Some(self.described(spec, &place));
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         Ok(Drilled { trial, attack: outcome })

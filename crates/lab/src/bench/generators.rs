@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, RoleCpu, TrialSpec};
+use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, RoleCpu, SlowCores, TrialSpec};
 use measure::pacing::EXPERIMENT;
 use measure::{Evidence, Nanos, Pacing};
 use record::Trial;
@@ -29,6 +29,7 @@ impl LabBench<'_> {
             early_stop: false,
             first_name: spec.first_name,
             names: left.min(WINDOW_NAMES),
+            slow_cores: SlowCores::Void,
         })?;
         let experiments = trial.valid.max(1) as f64 / f64::from(EXPERIMENT);
         Ok(GeneratorTimes {

@@ -58,6 +58,7 @@ impl HostUse {
             busy: self.busy,
             work_ns: None,
             best_work_ns: None,
+            full_speed_work_ns: None,
             run_delay: Some(self.run_delay),
             waited: self.waited,
             foreign: Some(self.foreign),

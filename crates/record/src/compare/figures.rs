@@ -17,7 +17,7 @@ use measure::stats::{self, RepeatWarning, Repeated};
 use measure::{Histogram, Pacing};
 
 use crate::source::repeats_its_trial;
-use crate::{CellRecord, Trial};
+use crate::{Capacity, CellRecord, Trial};
 
 /// Percentiles of latencies, by name.
 const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
@@ -122,7 +122,11 @@ impl Values {
 /// Returns the figures of a cell that can be compared, by name; `named` are those of conditions.
 pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Values> {
     let mut found = BTreeMap::new();
-    let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, c.failed_qps.or(c.qps)?)));
+    let bracket = |c: &Capacity| match &c.estimate {
+        Some(estimate) => Some((estimate.low_qps, estimate.high_qps)),
+        None => Some((c.qps?, c.failed_qps.or(c.qps)?)),
+    };
+    let brackets = cell.capacities.iter().filter(|c| c.qps.is_some()).filter_map(bracket);
     let repeated = Repeated::bracketed(brackets);
     if let Some(mut values) = Values::new(cell.capacity_unit(), &cell.found_qps(), repeated) {
         values.at_least = cell.at_least;

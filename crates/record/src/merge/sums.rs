@@ -119,6 +119,7 @@ fn cpu(parts: &[Part]) -> Cpu {
         busy: all.iter().map(|(cpu, workers)| cpu.busy * workers).sum::<f64>() / workers.max(1.0),
         work_ns: None,
         best_work_ns: None,
+        full_speed_work_ns: None,
         run_delay: worst(|cpu| cpu.run_delay),
         waited: worst(|cpu| cpu.waited),
         foreign: worst(|cpu| cpu.foreign),

@@ -11,7 +11,9 @@ use super::plot::{Axis, Line, Picture, Plot, Point, Scale};
 use crate::view::limiter::{limiter_names, proofs};
 use crate::view::name::repeats;
 use crate::view::number::range;
-use crate::view::search::{each_search, latency_rate, latency_us, met, of_udp, rate, sustained};
+use crate::view::search::{
+    at_full_speed, each_search, latency_rate, latency_us, met, of_udp, rate, sustained,
+};
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
 
@@ -154,6 +156,7 @@ fn row(r: &CellRecord, median: &str, of_udp: Option<String>, percentiles: bool) 
         td.n data-h=(median) data-v=[r.median_qps] {
             (qps(r, r.median_qps))
             @if r.capacities.len() > 1 { small { "each: " (each) } }
+            @if let Some(words) = at_full_speed(r) { small { (words) } }
         }
         @if let Some(share) = of_udp {
             td.n data-h=(OF_UDP) { (share.replace(">=", "≥").replace("<=", "≤")) }

@@ -244,6 +244,7 @@ mod tests {
             limiter: measure::Limiter::Offered,
             verdict: String::new(),
             also: Vec::new(),
+            estimate: None,
         }];
         run
     }

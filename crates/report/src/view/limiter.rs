@@ -94,6 +94,7 @@ mod tests {
                 limiter: *limiter,
                 verdict: String::new(),
                 also: Vec::new(),
+                estimate: None,
             });
         }
         cell

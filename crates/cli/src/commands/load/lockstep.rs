@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use measure::Pacing;
 use measure::pacing::EXPERIMENT;
-use record::request::TrialSpec;
+use record::request::{SlowCores, TrialSpec};
 use record::{LockStepRow, LockStepTable, SCHEMA, TrialRequest};
 use tester::Setup;
 
@@ -49,6 +49,7 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
             early_stop: request.early_stop,
             first_name: run * each,
             names: each,
+            slow_cores: SlowCores::Void,
         });
         let (live, progress) = progress::show(
             format!("lock-step {}, {threads} threads", setup.target()),

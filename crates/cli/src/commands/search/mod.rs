@@ -284,7 +284,6 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         timeout,
         void_retries: 2,
         near: false,
-        retry_at_end: false,
         client_names: None,
         pacing: args.pacing,
     };
