@@ -168,6 +168,13 @@ fn main() {
             repeats: 1,
         },
         Row {
+            name: "probabilistic bisection, 2 s, 3 searches",
+            rule: RuleName::Probabilistic,
+            goal: zero.clone(),
+            duration: Nanos::from_secs(2),
+            repeats: 3,
+        },
+        Row {
             name: "clean windows, 2 s",
             rule: RuleName::CleanWindows,
             goal: zero.clone(),

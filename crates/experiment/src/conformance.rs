@@ -92,7 +92,7 @@ pub fn differs(
     );
     say(
         search.rule == Rule::Probabilistic,
-        "an estimate from all trials for cores at full speed, instead of a rate that passed".into(),
+        "an estimate from all trials instead of a rate that passed".into(),
     );
     say(repeats < REPEATS, format!("{repeats} searches instead of {REPEATS}"));
     circumstances.names.differences().into_iter().for_each(|how| say(true, how));

@@ -102,10 +102,9 @@ pub(crate) fn sum_up(
         record.capacities.iter().filter(|c| c.qps.is_some()).partition(|c| !c.at_least);
     let qps = |all: &[&Capacity]| all.iter().filter_map(|c| c.qps).collect::<Vec<f64>>();
     let median = |all: &[&Capacity]| stats::percentile(&qps(all), 50.0);
-    let estimated = record.capacities.iter().any(|capacity| capacity.estimate.is_some());
-    (record.median_qps, record.at_least) = if estimated {
+    (record.median_qps, record.at_least) = if record.is_estimated() {
         // Chance is in all of them, in a lower bound too: what most searches ended with counts.
-        let at_least = bounds.len() >= exact.len();
+        let at_least = bounds.len() > exact.len() || exact.is_empty();
         (median(if at_least { &bounds } else { &exact }), at_least)
     } else {
         // A lower bound says nothing about higher rates: of several, the highest counts.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use experiment::settings::{Method, Order, Scalar};
-use experiment::{Experiment, estimate};
+use experiment::{Experiment, RuleName, estimate};
 use measure::{Nanos, Qps, Rng};
 
 const GOOD: &str = r#"
@@ -191,6 +191,8 @@ fn the_method_clients_refuses_what_is_not_about_clients() {
     let experiment = parse(&text);
     let settings = experiment.common();
     assert_eq!((settings.method.recorded(), settings.most_clients()), ("search", 1_000_000));
+    let rule = |text: &str| parse(text).common().search().expect("a search").rule.name();
+    assert_eq!((rule(&text), rule(GOOD)), (RuleName::Probabilistic, RuleName::Rfc8219));
     let table = [
         ("search.rule = \"mlrsearch\"", "over clients use `probabilistic-bisection`"),
         ("[tester]\nclients = 5", "`clients` chooses their number"),

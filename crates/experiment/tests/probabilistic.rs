@@ -2,9 +2,15 @@
 
 mod scripted;
 
-use experiment::{Bench, BenchError, NameBudget, Rule, Search, SlowCores, TrialSpec};
-use measure::{Goal, Limiter, Nanos, OpenPacing, Qps, Rng, Void};
-use record::{Capacity, Cpu, Trial};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use experiment::{
+    Bench, BenchError, Circumstances, NameBudget, Progress, Repeats, Rule, Search, SlowCores,
+    TrialSpec,
+};
+use measure::{Goal, Limiter, Nanos, OpenPacing, Qps, Rng, Void, stats};
+use record::{Capacity, CellRecord, Cpu, Trial};
 
 /// A simulated server.
 struct Server {
@@ -15,16 +21,29 @@ struct Server {
     spread: f64,
     /// Times as long as at full speed that work takes in a trial: one of these at random.
     slowness: &'static [f64],
+    /// Whether the times of that work are measured.
+    measured: bool,
     /// Number from which on the Tester is void.
     tester: f64,
     trials: usize,
+    /// Limiter of its failures.
+    limiter: Rc<Cell<Limiter>>,
 }
 
 impl Server {
     fn new(seed: u64, capacity: f64) -> Self {
         let rng = Rng::new(seed);
         let slowness = &[1.0, 1.05, 1.2, 1.3, 1.45];
-        Server { rng, capacity, spread: 0.05, slowness, tester: f64::INFINITY, trials: 0 }
+        Server {
+            rng,
+            capacity,
+            spread: 0.05,
+            slowness,
+            measured: true,
+            tester: f64::INFINITY,
+            trials: 0,
+            limiter: Rc::new(Cell::new(Limiter::Dut)),
+        }
     }
 
     /// A number from 0 to 1.
@@ -46,12 +65,14 @@ impl Bench for Server {
         let limiter = match &void {
             Some(void) => void.limiter(),
             None if passed => Limiter::Offered,
-            None => Limiter::Dut,
+            None => self.limiter.get(),
         };
         let mut trial = scripted::trial(spec, number, passed, limiter, void);
         let (full, took) = (Some(800), Some((800.0 * slowness) as u64));
         let cpu = Cpu { work_ns: took, full_speed_work_ns: full, ..Cpu::default() };
-        trial.cpu.insert("dut".to_owned(), cpu);
+        if self.measured {
+            trial.cpu.insert("dut".to_owned(), cpu);
+        }
         Ok(trial)
     }
 }
@@ -91,7 +112,7 @@ fn the_capacity_at_full_speed_is_found_on_slow_cores() {
         let estimate = found.estimate.expect("an estimate");
         let qps = found.qps.expect("a capacity");
         assert!(!found.at_least && found.limiter == Limiter::Dut, "{}", found.verdict);
-        assert!((0.7..0.95).contains(&estimate.speed), "{estimate:?}");
+        assert!(estimate.speed.is_some_and(|speed| (0.7..0.95).contains(&speed)), "{estimate:?}");
         assert!(estimate.passed_qps.is_some() && found.failed_qps.is_some(), "{estimate:?}");
         trials += server.trials;
         far += usize::from((qps / server.capacity).ln().abs() > 0.15);
@@ -99,6 +120,16 @@ fn the_capacity_at_full_speed_is_found_on_slow_cores() {
     }
     // The interval is for 90 %.
     assert!(far <= 2 && within >= 80 && trials < 1_800, "{far} far, {within}, {trials} trials");
+}
+
+#[test]
+fn its_verdict_names_the_interval_the_limiter_and_the_speed() {
+    let mut server = Server { slowness: &[1.25], spread: 0.01, ..Server::new(1, 3_000.0) };
+    let found = run(&search(), &mut server);
+    insta::assert_snapshot!(found.verdict, @"3078 qps (2841 to 3351 with 90 %) at full speed of the server's cores, of which they had 80 %, limited by dut");
+    // At full speed nothing was corrected.
+    let mut server = Server { slowness: &[1.0], spread: 0.01, ..Server::new(1, 3_000.0) };
+    insta::assert_snapshot!(run(&search(), &mut server).verdict, @"3017 qps (2799 to 3252 with 90 %), limited by dut");
 }
 
 #[test]
@@ -119,18 +150,94 @@ fn a_search_near_what_was_found_takes_fewer_trials_and_finds_what_is_far() {
 fn a_tester_at_its_end_makes_a_lower_bound() {
     let mut server = Server { tester: 3_000.0, ..Server::new(3, 8_000.0) };
     let found = run(&search(), &mut server);
+    insta::assert_snapshot!(found.verdict, @"at least 4344 qps at full speed of the server's cores, of which they had 88 %; Tester-limited from 3010 qps on (tester-cpu)");
     assert!(found.at_least && found.limiter == Limiter::TesterCpu);
-    // It can do enough for a slower server.
-    let found = run(&search(), &mut Server { tester: 3_000.0, ..Server::new(3, 2_000.0) });
-    assert!(!found.at_least && found.limiter == Limiter::Dut, "{}", found.verdict);
+    // It can do enough for a slower server, and for one that fails a little below its end.
+    for capacity in [2_000.0, 2_600.0] {
+        let found = run(&search(), &mut Server { tester: 3_000.0, ..Server::new(3, capacity) });
+        assert!(!found.at_least && found.limiter == Limiter::Dut, "{}", found.verdict);
+    }
+    // It can do less than a tenth of the start.
+    let found = run(&search(), &mut Server { tester: 170.0, ..Server::new(3, 8_000.0) });
+    assert!(found.at_least && found.qps.is_some_and(|qps| qps > 120.0), "{}", found.verdict);
     let found = run(&search(), &mut Server { tester: 1.0, ..Server::new(3, 8_000.0) });
+    assert_eq!(found.verdict, "void at every rate down to 100 qps (tester-cpu)");
     assert_eq!(found.qps, None);
 }
 
 #[test]
+fn what_the_server_does_not_limit_is_a_lower_bound() {
+    let mut server = Server::new(11, 3_000.0);
+    server.limiter.set(Limiter::AuthDns);
+    let found = run(&search(), &mut server);
+    insta::assert_snapshot!(found.verdict, @"at least 2545 qps at full speed of the server's cores, of which they had 86 %, limited by authdns");
+    let estimate = found.estimate.expect("an estimate");
+    assert_eq!((found.at_least, found.qps), (true, Some(estimate.low_qps)));
+}
+
+#[test]
+fn a_speed_that_is_not_known_corrects_nothing() {
+    let mut server = Server { measured: false, slowness: &[1.25], ..Server::new(1, 3_000.0) };
+    let found = run(&search(), &mut server);
+    insta::assert_snapshot!(found.verdict, @"2483 qps (2303 to 2703 with 90 %), limited by dut");
+    assert_eq!(found.estimate.expect("an estimate").speed, None);
+}
+
+#[test]
 fn the_ends_of_the_range_end_a_search() {
-    let found = run(&search(), &mut Server::new(5, 40_000.0));
-    assert_eq!((found.qps, found.limiter), (Some(9_000.0), Limiter::SearchBound));
-    let found = run(&search(), &mut Server::new(5, 20.0));
-    assert_eq!(found.qps, None, "{}", found.verdict);
+    for slowness in [&[1.0], &[1.3]] {
+        let found = run(&search(), &mut Server { slowness, ..Server::new(5, 40_000.0) });
+        assert_eq!((found.qps, found.at_least), (Some(9_000.0), true), "{}", found.verdict);
+        assert_eq!(found.limiter, Limiter::SearchBound);
+        assert!(found.tried_qps().is_some_and(|tried| tried * slowness[0] >= 9_000.0));
+        let found = run(&search(), &mut Server { slowness, ..Server::new(5, 20.0) });
+        assert_eq!(found.verdict, "failed at every rate down to 100 qps, limited by dut");
+    }
+    // One lucky trial at the upper end does not outweigh what failed.
+    let near_the_end = (0..40).filter(|seed| {
+        let found = run(&search(), &mut Server::new(*seed, 8_000.0));
+        found.limiter == Limiter::SearchBound
+    });
+    assert!(near_the_end.count() <= 4);
+}
+
+#[test]
+fn what_most_searches_end_with_counts() {
+    let repeats = |limiters: &[Limiter]| {
+        let repeats = limiters.len() as u32;
+        let all = Repeats { search: search(), repeats, circumstances: Circumstances::default() };
+        let mut server = Server::new(2, 3_000.0);
+        let mut names = NameBudget::new(1 << 40, false);
+        let limiter = server.limiter.clone();
+        limiter.set(limiters[0]);
+        let mut seen = |progress: Progress<'_>| {
+            if let Progress::Search { repeat, .. } = progress {
+                limiter.set(limiters.get(repeat as usize + 1).copied().unwrap_or_default());
+            }
+        };
+        all.run(&mut server, "simulated", &mut names, None, &mut seen).0
+    };
+    let (dut, auth) = (Limiter::Dut, Limiter::AuthDns);
+    let of = |cell: &CellRecord, at_least: bool| {
+        let found = cell.capacities.iter().filter(|c| c.at_least == at_least);
+        stats::median(&found.filter_map(|c| c.qps).collect::<Vec<f64>>())
+    };
+    for (limiters, at_least) in [
+        (&[dut, dut, auth][..], false),
+        (&[auth, dut], false),
+        (&[auth, auth, dut], true),
+        (&[auth], true),
+    ] {
+        let cell = repeats(limiters);
+        assert_eq!(
+            (cell.at_least, cell.median_qps),
+            (at_least, of(&cell, at_least)),
+            "{limiters:?}"
+        );
+        assert!(cell.differs.iter().any(|d| d.starts_with("an estimate from all trials")));
+        // The trials that stand for it passed.
+        assert!(!cell.deciding().is_empty());
+        assert!(cell.deciding().iter().all(|t| t.trial.passed == Some(true)));
+        assert!(!cell.representative().is_empty());
+    }
 }

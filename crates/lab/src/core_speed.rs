@@ -2,7 +2,7 @@
 //!
 //! A core has no speed that one could look up: its clock rate follows heat and load, and the other thread of a physical core may be
 //! anybody's. But such a neighbour is rarely busy all the time. So a core is slow in comparison to itself: to the fastest tenth of the looks at
-//! it, in the same trial or in one before it in this process.
+//! it, in the same trial or in those before it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,25 +16,20 @@ use crate::cpus::CpuList;
 /// Time for which cores that have nothing to do are looked at.
 const LOOKING: Nanos = Nanos::from_millis(60);
 
-/// What the work takes on cores at their full speed, as far as it was seen.
+/// The time of the work on cores at their full speed, as far as it was seen since the program began.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FullSpeed {
-    // The shortest `best` of each set of cores, in nanoseconds.
-    of: Arc<Mutex<BTreeMap<Vec<usize>, u64>>>,
+    /// The shortest `best` of each set of cores, in nanoseconds.
+    shortest: Arc<Mutex<BTreeMap<Vec<usize>, u64>>>,
 }
 
 impl FullSpeed {
-    /// Returns what the work takes on the cores `of` at their full speed, in nanoseconds; `None` if they were never looked at.
-    pub(crate) fn of(&self, of: &[usize]) -> Option<u64> {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner).get(of).copied()
-    }
-
-    /// Notes what the work took on the cores `of`; returns what it takes at their full speed, in nanoseconds.
-    pub(crate) fn note(&self, of: &[usize], times: WorkTimes) -> u64 {
-        let mut all = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        let fastest = all.entry(of.to_vec()).or_insert(times.best.0);
-        *fastest = times.best.0.min(*fastest);
-        *fastest
+    /// Notes the times of the work on the cores `cpus`; returns that at their full speed, in nanoseconds.
+    pub(crate) fn note(&self, cpus: &[usize], times: WorkTimes) -> u64 {
+        let mut shortest = self.shortest.lock().unwrap_or_else(PoisonError::into_inner);
+        let best = shortest.entry(cpus.to_vec()).or_insert(times.best.0);
+        *best = times.best.0.min(*best);
+        *best
     }
 }
 
@@ -62,9 +57,11 @@ fn mean(of: impl IntoIterator<Item = WorkTimes>) -> Option<WorkTimes> {
     (cores > 0).then(|| WorkTimes { mean: Nanos(mean / cores), best: Nanos(best / cores) })
 }
 
-/// Returns the share (0 to 1) of their full speed, at which the work takes `fastest` nanoseconds, that cores lacked.
-pub(crate) fn lacked(times: WorkTimes, fastest: u64) -> f64 {
-    (1.0 - fastest as f64 / times.mean.0.max(1) as f64).max(0.0)
+/// Returns the share (0 to 1) of their best speed that cores lacked: of that in these looks, or of that in others, where the work took
+/// `fastest` nanoseconds.
+pub(crate) fn lacked(times: WorkTimes, fastest: Option<u64>) -> f64 {
+    let best = fastest.map_or(times.best.0, |fastest| fastest.min(times.best.0));
+    (1.0 - best as f64 / times.mean.0.max(1) as f64).max(0.0)
 }
 
 /// Returns whether one of the cores `of` is a thread of a physical core that another of `all` is a thread of, too: then it is slow by
@@ -97,22 +94,30 @@ mod tests {
             best_work_ns: times.map(|(_, best)| best),
         };
         let watched = [core(0, Some((1_000, 1_000))), core(1, Some((1_400, 1_000))), core(2, None)];
-        let full_speed = FullSpeed::default();
-        let lacked = |of: &[usize]| {
+        let lacked = |of: &[usize], fastest| {
             let times = in_trial(&watched, of)?;
-            let fastest = full_speed.note(of, times);
             Some((times.mean.0, (super::lacked(times, fastest) * 1e3).round() as u32))
         };
-        assert_eq!(lacked(&[0]), Some((1_000, 0)));
-        assert_eq!(lacked(&[1]), Some((1_400, 286)));
-        assert_eq!(lacked(&[0, 1, 2]), Some((1_200, 167)));
-        assert_eq!((lacked(&[2]), lacked(&[3])), (None, None));
-        // In other trials it was slower at its best, or faster.
-        let best = |best| WorkTimes { mean: Nanos(2_000), best: Nanos(best) };
-        assert_eq!(full_speed.note(&[1], best(1_200)), 1_000);
-        assert_eq!(full_speed.note(&[1], best(700)), 700);
-        assert_eq!(lacked(&[1]), Some((1_400, 500)));
-        assert_eq!((full_speed.of(&[1]), full_speed.of(&[9])), (Some(700), None));
+        assert_eq!(lacked(&[0], None), Some((1_000, 0)));
+        assert_eq!(lacked(&[1], None), Some((1_400, 286)));
+        assert_eq!(lacked(&[0, 1, 2], None), Some((1_200, 167)));
+        assert_eq!((lacked(&[2], None), lacked(&[3], None)), (None, None));
+        // In other trials it was as fast at its best, or faster.
+        assert_eq!(lacked(&[1], Some(1_200)), Some((1_400, 286)));
+        assert_eq!(lacked(&[1], Some(700)), Some((1_400, 500)));
+    }
+
+    #[test]
+    fn full_speed_is_the_best_that_was_seen_of_the_same_cores() {
+        let full_speed = FullSpeed::default();
+        let note = |cpus: &[usize], best| {
+            full_speed.note(cpus, WorkTimes { mean: Nanos(2_000), best: Nanos(best) })
+        };
+        assert_eq!(
+            (note(&[1], 1_000), note(&[1], 1_200), note(&[1, 2], 1_100)),
+            (1_000, 1_000, 1_100)
+        );
+        assert_eq!((note(&[1], 700), note(&[1], 900)), (700, 700));
     }
 
     #[test]

@@ -122,12 +122,11 @@ pub struct TrialSpec {
 }
 
 /// What slow cores of the server make of a trial that misses its goal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowCores {
     /// It is void.
-    #[default]
     Void,
-    /// It counts, and whoever asked for it takes their speed into account.
+    /// It counts: the method takes their speed into account.
     Count,
 }
 

@@ -223,9 +223,9 @@ impl CellRecord {
         (0..self.repeats_made()).filter(|repeat| self.has_repeat(*repeat)).zip(&self.capacities)
     }
 
-    /// Returns the valid trials that represent the cell: of each search those at the rate that it found, or the nearest one that passed, without those
-    /// that missed the goal; if it found none, those at its lowest rate. Of other methods: of each repeat the last one
-    /// with the highest rate.
+    /// Returns the valid trials that represent the cell: of each search those at the rate that it found, without those
+    /// that missed the goal; if it found none, those at its lowest rate. A search that estimates has the passing trial nearest to its
+    /// estimate. Of other methods: of each repeat the last one with the highest rate.
     pub fn deciding(&self) -> Vec<&TrialRecord> {
         let valid = |repeat: u32| {
             self.trials.iter().filter(move |t| t.repeat == repeat && !t.trial.void.is_void())
@@ -287,6 +287,11 @@ impl CellRecord {
         self.trials.first()?.trial.conditions.path
     }
 
+    /// Returns whether a capacity of it is an estimate from all trials, and no rate that passed.
+    pub fn is_estimated(&self) -> bool {
+        self.capacities.iter().any(|capacity| capacity.estimate.is_some())
+    }
+
     /// Returns the capacity of each search that has one, in queries a second.
     pub fn found_qps(&self) -> Vec<f64> {
         self.capacities.iter().filter_map(|c| c.qps).collect()
@@ -296,7 +301,7 @@ impl CellRecord {
 /// Result of one search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
-    /// Highest passing rate, in queries a second; absent if none passed. With `estimate` that at which half of the trials pass.
+    /// Highest passing rate, in queries a second; absent if none passed. With `estimate` that at which about half of the trials pass.
     pub qps: Option<f64>,
     /// Lowest failing rate above it, in queries a second; absent if none failed. With `estimate` the rate of the failing trial that is
     /// nearest to it by the speed of its cores.
@@ -333,8 +338,10 @@ pub struct Estimate {
     pub high_qps: f64,
     /// Rate of the passing trial that is nearest to it by the speed of its cores, in queries a second; absent if none passed.
     pub passed_qps: Option<f64>,
-    /// Share (0 to 1) of their full speed that the server's cores had in the trials, on average. The capacity is for full speed.
-    pub speed: f64,
+    /// Share (0 to 1) of their full speed that the server's cores had in the trials, on average: the capacity is for full speed. Absent where
+    /// it was not measured: the capacity is for the speed that they had.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub speed: Option<f64>,
 }
 
 /// Result of MLRsearch for one goal.

@@ -92,7 +92,7 @@ fn capacities(out: &mut String, run: &Run, results: &[&CellRecord]) {
     let mut sides = vec![Left; 1 + conditions.columns.len()];
     sides.extend(vec![Right; numbers]);
     sides.push(Left);
-    let _ = writeln!(out, "{}", conditions.title("Capacity, with the latency at that rate"));
+    let _ = writeln!(out, "{}", conditions.title(heading(results)));
     out.push_str(&align(&table, &sides));
     // A note that applies to several cells appears once.
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
@@ -108,6 +108,15 @@ fn capacities(out: &mut String, run: &Run, results: &[&CellRecord]) {
         let all = names.len() == results.len() && names.len() > 1;
         let whom = if all { "all".to_owned() } else { names.join(", ") };
         let _ = writeln!(out, "{whom}: {note}");
+    }
+}
+
+/// Returns what the table has.
+fn heading(results: &[&CellRecord]) -> &'static str {
+    if results.iter().any(|r| r.is_estimated()) {
+        "Capacity, with the latency of the nearest trial that passed"
+    } else {
+        "Capacity, with the latency at that rate"
     }
 }
 
@@ -316,7 +325,7 @@ mod tests {
         assert_eq!(interrupted(&cell).as_deref(), Some(said));
         cell.over = Some("clients".to_owned());
         cell.trials.retain(|t| t.repeat == 0 || t.trial.passed == Some(true));
-        let said = "nsd: search 2 was interrupted: 15,000 clients passed, nothing failed";
+        let said = "nsd: search 2 was interrupted: 15,000 clients passed, nothing above it failed";
         assert_eq!(interrupted(&cell).as_deref(), Some(said));
     }
 }

@@ -24,6 +24,7 @@ mod windows;
 
 use record::{Capacity, TrialRecord};
 
+pub(crate) use self::probabilistic::MOST_TRIALS;
 pub use self::rule::{Rule, RuleError, RuleName};
 pub use self::spec::{RESOLUTION, Search};
 use self::trials::Trials;

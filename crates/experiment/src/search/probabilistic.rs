@@ -8,12 +8,12 @@
 //!        median / k <── what the capacity may be, and how likely ──> narrow enough: its median
 //! ```
 //!
-//! A core of a virtual machine has three quarters of its speed while the other thread of the physical one is busy, and whoever waits for a better
-//! hour may wait for all of the night. But the time for an answer follows that of a fixed piece of arithmetic: in 952 trials of
-//! client-maximum, over 34 searched cells in good and bad hours, pass and failure are told best by the number times the first power
-//! of that time (log likelihood -283; -473 by the number alone, -290 by the power 0.8, -298 by 1.2).
+//! A core of a virtual machine has about three quarters of its speed while the other thread of the physical one is busy, and may be so for
+//! hours. But the time of an answer follows that of a fixed piece of arithmetic: in 952 trials of client-maximum, over 34 searched cells in
+//! good and bad hours, the number times the first power of that time separates passes from failures best (log likelihood -283; -473 for the
+//! number alone, -290 for the power 0.8, -298 for 1.2).
 
-use measure::Limiter;
+use measure::{Limiter, stats};
 use record::{Capacity, Estimate, Trial};
 
 use super::bracket::{Bracket, limited_by};
@@ -21,8 +21,8 @@ use super::posterior::Posterior;
 use super::trials::Trials;
 use crate::bench::{BenchError, pause_after};
 
-/// Factors, as natural logarithms, within which the capacity likely is of a start about which nothing is known, and of one that earlier
-/// repeats found.
+/// Scales of the logarithm of the capacity about a start of which nothing is known, and about what earlier repeats found: twice as much
+/// or half is likely, or a fifth more or less.
 const FAR: f64 = std::f64::consts::LN_2;
 const NEAR: f64 = 0.2;
 /// Factor by which the capacity may lie beyond the ends of the range: slow cores carry less than the number says.
@@ -33,13 +33,13 @@ const REPORTED: [f64; 2] = [0.05, 0.95];
 /// Number of void trials in a row after which a lower number is tried; that after which the search ends, and that of all that ends it.
 const VOIDS: u32 = 2;
 const MOST_VOIDS: u32 = 6;
-const ALL_VOIDS: u32 = 12;
+const ALL_VOIDS: usize = 12;
 /// Largest number of trials.
-const MOST_TRIALS: usize = 30;
+pub(crate) const MOST_TRIALS: usize = 30;
 /// Number of trials at the lowest number that fail before the search ends without a capacity.
 const FAILURES: u32 = 2;
-/// Distance from the capacity, as a natural logarithm, within which a failing trial tells the limiter.
-const TELLING: f64 = 0.25;
+/// Distance from the capacity, as a natural logarithm, within which the limiter of a failing trial counts: a quarter more has it, too.
+const AROUND: f64 = 0.25;
 
 /// A trial that counts.
 #[derive(Clone, Copy, Debug)]
@@ -58,42 +58,33 @@ pub(super) fn run(trials: &mut Trials<'_>) -> Result<Capacity, BenchError> {
     let (min, max) = search.range();
     let scale = if search.near { NEAR } else { FAR };
     let start = search.start_of(trials.repeat);
-    let prior = Posterior::new(min / BEYOND, max * BEYOND, start, scale);
-    let mut found = Findings::new(prior);
-    let mut bracket = Bracket::default();
-    let (mut in_a_row, mut voids, mut failures) = (0, 0, 0);
+    let mut found = Findings::new(Posterior::new(min / BEYOND, max * BEYOND, start, scale));
+    let (mut in_a_row, mut failures) = (0, 0);
     while trials.run.len() < MOST_TRIALS {
-        let share = 0.5f64.powi(1 + (in_a_row / VOIDS) as i32);
-        let number = (found.posterior.quantile(share) / found.slowness()).round().clamp(min, max);
+        let number = found.next(in_a_row).round().clamp(min, max);
         let trial = trials.once(number, search.duration)?;
         if trial.void.is_void() {
-            (in_a_row, voids) = (in_a_row + 1, voids + 1);
-            bracket.add_void(number, trial.limiter);
-            if in_a_row == MOST_VOIDS || voids == ALL_VOIDS {
-                return Ok(found.bound(&bracket, min));
+            in_a_row += 1;
+            found.voids.push((number, trial.limiter));
+            let enough = in_a_row >= MOST_VOIDS || found.voids.len() >= ALL_VOIDS;
+            if enough && (found.has_passed() || number <= min) {
+                break;
             }
             trials.bench.pause(pause_after(in_a_row));
             continue;
         }
         in_a_row = 0;
         found.add(number, &trial);
-        let passed = trial.passed == Some(true);
-        // On slow cores a lower number is as hard.
-        if passed && number * found.slowness() >= max {
-            bracket.pass(max);
-            return Ok(bracket.verdict(min));
+        if found.is_beyond(max) {
+            return Ok(found.search_bound(max));
         }
-        failures = if number > min || passed { 0 } else { failures + 1 };
-        if failures >= FAILURES && !found.has_passed() {
-            bracket.fail(number, trial.limiter);
-            return Ok(bracket.verdict(min));
-        }
-        if found.is_narrow(search.resolution) {
-            return Ok(found.capacity());
+        let failed = trial.passed != Some(true);
+        failures = if failed && number <= min { failures + 1 } else { 0 };
+        if failures >= FAILURES && !found.has_passed() || found.is_narrow(search.resolution) {
+            break;
         }
     }
-    // As well as so many trials tell it; the interval says how well that is.
-    Ok(if found.has_both() { found.capacity() } else { found.bound(&bracket, min) })
+    Ok(found.capacity(min))
 }
 
 /// What the trials of a search have found.
@@ -101,19 +92,27 @@ struct Findings {
     prior: Posterior,
     posterior: Posterior,
     outcomes: Vec<Outcome>,
+    /// The numbers of the void trials, and their limiters.
+    voids: Vec<(f64, Limiter)>,
     /// Time of that piece of arithmetic at full speed, as far as it was seen, in nanoseconds.
     full_speed_ns: Option<u64>,
 }
 
 impl Findings {
     fn new(prior: Posterior) -> Self {
-        Findings { posterior: prior.clone(), prior, outcomes: Vec::new(), full_speed_ns: None }
+        Findings {
+            posterior: prior.clone(),
+            prior,
+            outcomes: Vec::new(),
+            voids: Vec::new(),
+            full_speed_ns: None,
+        }
     }
 
     /// Adds a trial. What earlier ones say changes, too, if it has shown that the cores can be faster.
     fn add(&mut self, number: f64, trial: &Trial) {
         let (work_ns, full_speed_ns) = trial.work_times().unzip();
-        self.full_speed_ns = full_speed_ns.or(self.full_speed_ns);
+        self.full_speed_ns = self.full_speed_ns.into_iter().chain(full_speed_ns).min();
         let (passed, limiter) = (trial.passed == Some(true), trial.limiter);
         self.outcomes.push(Outcome { number, work_ns, passed, limiter });
         let mut posterior = self.prior.clone();
@@ -121,6 +120,18 @@ impl Findings {
             posterior.add(self.hard_as(outcome), outcome.passed);
         }
         self.posterior = posterior;
+    }
+
+    /// Returns the number of the next trial, after so many void ones in a row: the median of what the capacity may be, on cores as fast as in the
+    /// last trial. After some void ones it is lower, and lies where the Tester may keep its schedule: in the middle of the lowest
+    /// void number and the highest that passed, or at half of it.
+    fn next(&self, voids: u32) -> f64 {
+        let share = 0.5f64.powi(1 + (voids / VOIDS) as i32);
+        let number = self.posterior.quantile(share) / self.slowness();
+        let Some((void, _)) = self.lowest_void().filter(|_| voids >= VOIDS) else { return number };
+        let passed = self.outcomes.iter().filter(|outcome| outcome.passed);
+        let passed = passed.map(|outcome| outcome.number).filter(|passed| *passed < void);
+        number.min(passed.reduce(f64::max).map_or(void / 2.0, |passed| (passed * void).sqrt()))
     }
 
     /// Returns how many times as long the arithmetic took in a trial as at full speed.
@@ -148,17 +159,22 @@ impl Findings {
         self.has_passed() && self.outcomes.iter().any(|outcome| !outcome.passed)
     }
 
-    /// Whether the capacity lies within the resolution of its median, with a probability of two thirds.
+    /// Whether the capacity lies in a span as wide as the resolution to both sides, with a probability of two thirds.
     fn is_narrow(&self, resolution: f64) -> bool {
         let [low, high] = NARROWED.map(|share| self.posterior.quantile(share));
         self.has_both() && high / low <= (1.0 + resolution).powi(2)
     }
 
+    /// Whether the capacity lies beyond the highest number of the search, with a probability of five sixths, and a trial has shown it.
+    fn is_beyond(&self, max: f64) -> bool {
+        let shown = |outcome: &Outcome| outcome.passed && self.hard_as(outcome) >= max;
+        self.outcomes.iter().any(shown) && self.posterior.quantile(NARROWED[0]) >= max
+    }
+
     /// Returns the outcome that is nearest to the capacity, of those that passed or of those that failed by a limiter.
-    fn nearest(&self, of: impl Fn(&Outcome) -> bool) -> Option<Outcome> {
-        let away = |outcome: &Outcome| self.away(outcome);
-        let of = self.outcomes.iter().filter(|outcome| of(outcome));
-        of.min_by(|a, b| away(a).total_cmp(&away(b))).copied()
+    fn nearest(&self, counts: impl Fn(&Outcome) -> bool) -> Option<Outcome> {
+        let those = self.outcomes.iter().filter(|outcome| counts(outcome));
+        those.min_by(|a, b| self.away(a).total_cmp(&self.away(b))).copied()
     }
 
     /// Returns the distance of an outcome from the capacity, as a natural logarithm.
@@ -169,11 +185,11 @@ impl Findings {
     /// Returns the limiter of most of the failures near the capacity, of several that of the nearest one.
     fn limiter(&self) -> Limiter {
         let failed = |outcome: &&Outcome| !outcome.passed;
-        let near = |outcome: &&Outcome| self.away(outcome) <= TELLING;
-        let told: Vec<Limiter> =
+        let near = |outcome: &&Outcome| self.away(outcome) <= AROUND;
+        let limiters: Vec<Limiter> =
             self.outcomes.iter().filter(failed).filter(near).map(|o| o.limiter).collect();
-        let times = |limiter| told.iter().filter(|told| **told == limiter).count();
-        let most = told.iter().map(|limiter| times(*limiter)).max();
+        let times = |limiter| limiters.iter().filter(|other| **other == limiter).count();
+        let most = limiters.iter().map(|limiter| times(*limiter)).max();
         let nearest = self.nearest(|outcome| {
             !outcome.passed && most.is_none_or(|most| times(outcome.limiter) == most)
         });
@@ -183,59 +199,113 @@ impl Findings {
     /// Returns what is estimated, and from what.
     fn estimate(&self) -> Estimate {
         let [low_qps, high_qps] = REPORTED.map(|share| self.posterior.quantile(share).round());
-        let speeds = self.outcomes.iter().map(|outcome| 1.0 / self.slowness_in(outcome));
+        let measured = self.outcomes.iter().filter(|outcome| outcome.work_ns.is_some());
+        let speeds: Vec<f64> = measured.map(|outcome| 1.0 / self.slowness_in(outcome)).collect();
         Estimate {
             low_qps,
             high_qps,
             passed_qps: self.nearest(|outcome| outcome.passed).map(|outcome| outcome.number),
-            speed: speeds.sum::<f64>() / self.outcomes.len().max(1) as f64,
+            speed: stats::mean(&speeds),
         }
     }
 
-    /// Returns the capacity that the search has found.
-    fn capacity(&self) -> Capacity {
+    /// Returns the capacity; `min` is the lowest number of the search.
+    ///
+    /// If void trials ended the search, and none failed near the median, what passed is a lower bound.
+    fn capacity(&self, min: f64) -> Capacity {
+        let near = |outcome: &Outcome| !outcome.passed && self.away(outcome) <= AROUND;
+        let is_ended = self.has_both() && self.outcomes.iter().any(near);
+        let passed = self.outcomes.iter().filter(|outcome| outcome.passed);
+        let highest = passed.map(|outcome| self.hard_as(outcome)).reduce(f64::max);
+        match (highest, self.lowest_void()) {
+            (Some(highest), Some((void, limiter))) if !is_ended => {
+                self.bound(highest, void, limiter)
+            }
+            (Some(_), _) => self.estimated(),
+            (None, _) => self.none(min),
+        }
+    }
+
+    /// Returns the lowest number at which the Tester was void, and its limiter.
+    fn lowest_void(&self) -> Option<(f64, Limiter)> {
+        self.voids.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// Returns the median of what the capacity may be. If the server did not limit it, the number that the server's lies above with a
+    /// probability of 95 % is a lower bound.
+    fn estimated(&self) -> Capacity {
         let (estimate, limiter) = (self.estimate(), self.limiter());
+        let Estimate { low_qps, high_qps, .. } = estimate;
+        let (at_least, by) = (limiter.makes_lower_bound(), limited_by(limiter));
         let median = self.posterior.quantile(0.5).round();
-        let at_least = limiter.makes_lower_bound();
-        let verdict = format!(
-            "{}{median:.0} qps ({:.0} to {:.0} with 90 %), {}{}",
-            if at_least { "at least " } else { "" },
-            estimate.low_qps,
-            estimate.high_qps,
-            limited_by(limiter),
-            corrected(estimate.speed)
-        );
+        let (qps, number) = if at_least {
+            (low_qps, format!("at least {low_qps:.0} qps"))
+        } else {
+            (median, format!("{median:.0} qps ({low_qps:.0} to {high_qps:.0} with 90 %)"))
+        };
         Capacity {
-            qps: Some(median),
+            qps: Some(qps),
             failed_qps: self.nearest(|o| !o.passed && o.limiter == limiter).map(|o| o.number),
             at_least,
             limiter,
-            verdict,
+            verdict: format!("{number}{}, {by}", at_full_speed(&estimate)),
             also: Vec::new(),
             estimate: Some(estimate),
         }
     }
 
-    /// Returns the capacity if void trials ended the search: what passed is a lower bound.
-    fn bound(&self, voids: &Bracket, min: f64) -> Capacity {
-        let passed = self.outcomes.iter().filter(|outcome| outcome.passed);
-        let highest = passed.map(|outcome| self.hard_as(outcome)).reduce(f64::max);
-        let Some(highest) = highest else { return voids.verdict(min) };
+    /// Returns the lower bound of a search that void trials ended: the highest number that passed.
+    fn bound(&self, highest: f64, void: f64, limiter: Limiter) -> Capacity {
         let qps = highest.min(self.posterior.quantile(0.5)).round();
-        let mut ended = voids.clone();
-        ended.passed = Some(qps);
         let estimate = self.estimate();
-        let mut capacity = ended.verdict(min);
-        capacity.verdict += &corrected(estimate.speed);
-        Capacity { at_least: true, estimate: Some(estimate), ..capacity }
+        let why = match limiter {
+            Limiter::Unknown => format!("trials from {void:.0} qps on were void"),
+            known => format!("Tester-limited from {void:.0} qps on ({known})"),
+        };
+        Capacity {
+            qps: Some(qps),
+            failed_qps: None,
+            at_least: true,
+            limiter,
+            verdict: format!("at least {qps:.0} qps{}; {why}", at_full_speed(&estimate)),
+            also: Vec::new(),
+            estimate: Some(estimate),
+        }
+    }
+
+    /// Returns that the capacity lies beyond the highest number of the search.
+    fn search_bound(&self, max: f64) -> Capacity {
+        let estimate = self.estimate();
+        let words = at_full_speed(&estimate);
+        Capacity {
+            qps: Some(max),
+            failed_qps: None,
+            at_least: true,
+            limiter: Limiter::SearchBound,
+            verdict: format!("at least {max:.0} qps{words}: beyond the search's own upper bound"),
+            also: Vec::new(),
+            estimate: Some(estimate),
+        }
+    }
+
+    /// Returns that no number passed.
+    fn none(&self, min: f64) -> Capacity {
+        let mut failed: Vec<&Outcome> = self.outcomes.iter().collect();
+        failed.sort_by(|a, b| b.number.total_cmp(&a.number));
+        let mut bracket = Bracket::default();
+        failed.iter().for_each(|outcome| bracket.fail(outcome.number, outcome.limiter));
+        if let Some((number, limiter)) = self.lowest_void() {
+            bracket.add_void(number, limiter);
+        }
+        bracket.verdict(min)
     }
 }
 
-/// Returns the end of a verdict from trials in which the server's cores had a share (0 to 1) of their speed; empty if they had all of it.
-fn corrected(speed: f64) -> String {
-    let percent = (speed * 100.0).round();
-    if percent >= 100.0 {
-        return String::new();
-    }
-    format!("; at full speed of the server's cores, of which they had {percent} %")
+/// Returns for a verdict that a number is for full speed of the server's cores, and what they had of it; empty if they had all, and where
+/// it was not measured.
+fn at_full_speed(estimate: &Estimate) -> String {
+    let percent = estimate.speed.map(|speed| (speed * 100.0).round());
+    percent.filter(|percent| *percent < 100.0).map_or_else(String::new, |percent| {
+        format!(" at full speed of the server's cores, of which they had {percent} %")
+    })
 }

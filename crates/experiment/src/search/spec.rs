@@ -19,9 +19,10 @@ pub struct Search {
     pub rule: Rule,
     /// Goal of a trial.
     pub goal: Goal,
-    /// First rate tried; repeats begin up to a quarter above or below it, and with `near` up to 5 %.
+    /// First rate tried; repeats begin up to a quarter above or below it. With the rule `probabilistic-bisection` the middle of what the
+    /// capacity may be before the first trial.
     pub start: Qps,
-    /// Whether `start` is what earlier repeats found: for the rule `probabilistic-bisection` the capacity is likely near it then.
+    /// Whether `start` is what earlier repeats found, for that rule: repeats begin up to 5 % above or below it then.
     pub near: bool,
     /// Lowest rate tried.
     pub min: Qps,

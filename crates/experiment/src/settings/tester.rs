@@ -5,6 +5,7 @@ use measure::{Path, Qps, Transport};
 use record::{Capacity, Certificate};
 
 use super::{Method, Settings};
+use crate::search::Rule;
 
 impl Settings {
     /// Returns these settings with a search that stays within the Tester's certified rate; a number of clients is no rate.
@@ -24,11 +25,12 @@ impl Settings {
         settings
     }
 
-    /// Returns these settings with a search over clients that begins near what earlier repeats found.
+    /// Returns these settings with a search that begins near what earlier repeats found, if its rule is probabilistic bisection.
     pub fn near(mut self, found: &[Capacity]) -> Settings {
         let found: Vec<f64> = found.iter().filter_map(|capacity| capacity.qps).collect();
-        if let (Method::Clients, Some(search), Some(start)) =
-            (self.method, &mut self.search, median(&found).and_then(Qps::new))
+        let method = self.method;
+        if let (Some(search), Some(start)) = (&mut self.search, median(&found).and_then(Qps::new))
+            && search.rule(method) == Ok(Rule::Probabilistic)
         {
             (search.start, search.near) = (start, true);
         }

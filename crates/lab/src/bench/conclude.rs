@@ -3,6 +3,7 @@
 use experiment::SlowCores;
 use measure::{Evidence, Nanos, Pacing, Path, Void, Warning};
 use record::{Cpu, Trial, Voidness};
+
 use udp::core_speed::WorkTimes;
 
 use super::{LabBench, Spent};
@@ -55,7 +56,8 @@ impl LabBench<'_> {
             (times, self.lab.full_speed().note(cpus, times))
         });
         let mut evidence = evidence(&trial, observed, &known);
-        evidence.dut_slow = work.map(|(times, fastest)| lacked(times, fastest));
+        let fastest = self.patience.fastest(Host::Dut);
+        evidence.dut_slow = work.map(|(times, _)| lacked(times, fastest));
         if self.authdns.is_none() {
             // A busy primary does not slow down queries to its secondary.
             (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
@@ -120,7 +122,7 @@ impl LabBench<'_> {
             let cpu = Cpu {
                 work_ns: work.map(|(times, _)| times.mean.0),
                 best_work_ns: work.map(|(times, _)| times.best.0),
-                full_speed_work_ns: work.map(|(_, fastest)| fastest),
+                full_speed_work_ns: work.map(|(_, full_speed)| full_speed),
                 ..cpu(Host::Dut)
             };
             trial.cpu.insert("dut".to_owned(), cpu);

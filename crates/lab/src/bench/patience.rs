@@ -3,31 +3,58 @@
 use std::time::Duration;
 
 use measure::{Limiter, Void};
+use udp::core_speed::WorkTimes;
 
 use crate::testbed::Host;
 
 /// Longest wait for cores that were too slow for the last trial.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Which cores were too slow, and how long may be waited for them.
+/// How fast the cores were at best, and how long may be waited until they are so again.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
+    /// Shortest time of the work of the watchers on the cores of each host, in nanoseconds, in the order of [`Host::ALL`].
+    fastest: [Option<u64>; Host::ALL.len()],
     /// The host whose cores may have been too slow for the last trial.
     slow: Option<Host>,
     /// What is left of the time of all trials.
     left: Duration,
 }
 
+/// A wait for the cores of a host.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) host: Host,
+    /// Shortest time of the work on them so far, in nanoseconds.
+    pub(super) fastest: u64,
+    pub(super) longest: Duration,
+}
+
 impl Patience {
-    /// Notes a trial: how long it lasted, and why it is void.
-    pub(super) fn note(&mut self, lasted: Duration, void: Option<&Void>) {
+    /// Returns the shortest time of the work on the cores of a host, in nanoseconds.
+    pub(super) fn fastest(&self, host: Host) -> Option<u64> {
+        self.fastest[host.index()]
+    }
+
+    /// Notes a trial: the times of the work on the cores of each host, how long it lasted, and why it is void.
+    pub(super) fn note(
+        &mut self,
+        times: [Option<WorkTimes>; Host::ALL.len()],
+        lasted: Duration,
+        void: Option<&Void>,
+    ) {
+        for (fastest, times) in self.fastest.iter_mut().zip(times) {
+            *fastest = fastest.iter().copied().chain(times.map(|times| times.best.0)).min();
+        }
         self.left += lasted;
         self.slow = void.and_then(too_slow);
     }
 
-    /// Returns the host whose cores the next trial waits for, and for how long at most; `None` if nothing was slow.
-    pub(super) fn wait(&mut self) -> Option<(Host, Duration)> {
-        Some((self.slow.take()?, MAX_WAIT.min(self.left)))
+    /// Returns what the next trial waits for; `None` if nothing was slow, or nobody knows how fast it can be.
+    pub(super) fn wait(&mut self) -> Option<Wait> {
+        let host = self.slow.take()?;
+        let fastest = self.fastest(host)?;
+        Some(Wait { host, fastest, longest: MAX_WAIT.min(self.left) })
     }
 
     /// Notes how long was waited.
@@ -54,24 +81,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_waited_for_as_long_as_trials_lasted() {
+    fn cores_are_waited_for_that_were_faster_before() {
         let mut patience = Patience::default();
         let slow = Void::SlowCore { share: 0.2 };
+        let times = |best| Some(WorkTimes { mean: Nanos(2_000), best: Nanos(best) });
         let seconds = Duration::from_secs;
-        let wait = |longest| Some((Host::Dut, longest));
-        for _ in 0..3 {
-            patience.note(seconds(5), Some(&slow));
+        let wait = |fastest, longest| Some(Wait { host: Host::Dut, fastest, longest });
+        // Nobody knows how fast its cores can be.
+        patience.note([None; 3], seconds(3), Some(&slow));
+        assert_eq!(patience.wait(), None);
+        for best in [1_100, 900, 1_000] {
+            patience.note([times(700), None, times(best)], seconds(4), Some(&slow));
         }
-        assert_eq!(patience.wait(), wait(seconds(15)));
+        assert_eq!(patience.wait(), wait(900, seconds(15)));
         assert_eq!(patience.wait(), None);
         patience.spend(seconds(14));
-        patience.note(seconds(2), Some(&slow));
-        assert_eq!(patience.wait(), wait(seconds(3)));
+        patience.note([None; 3], seconds(2), Some(&slow));
+        assert_eq!(patience.wait(), wait(900, seconds(3)));
         patience.spend(seconds(4));
-        patience.note(seconds(120), None);
+        patience.note([None; 3], seconds(120), None);
         assert_eq!(patience.wait(), None);
-        patience.note(seconds(120), Some(&slow));
-        assert_eq!(patience.wait(), wait(MAX_WAIT));
+        patience.note([None; 3], seconds(120), Some(&slow));
+        assert_eq!(patience.wait(), wait(900, MAX_WAIT));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use measure::limiter::MAX_SLOWNESS;
 use record::Trial;
 
 use super::agents::of_agent;
+use super::patience::Wait;
 use super::{LabBench, SETTLE, SETTLE_STEP};
 use crate::core_speed;
 use crate::probe::procfs;
@@ -52,18 +53,15 @@ impl LabBench<'_> {
     /// Waits until the cores are fast that were too slow for the last trial: at most 30 s, and all waits together no longer than the
     /// trials took. While updates are sent there is no time for that.
     pub(super) fn wait_for_speed(&mut self) -> Result<(), BenchError> {
-        let Some((host, longest)) = self.patience.wait() else { return Ok(()) };
-        let (cpus, began) = (self.testbed.cpus(host).cpus(), Instant::now());
-        // Nobody knows how fast they can be, or there is no time.
-        let fastest = self.lab.full_speed().of(cpus);
-        let Some(fastest) = fastest.filter(|_| !self.group.as_ref().is_some_and(Group::is_sending))
-        else {
+        let Some(Wait { host, fastest, longest }) = self.patience.wait() else { return Ok(()) };
+        if self.group.as_ref().is_some_and(Group::is_sending) {
             return Ok(());
-        };
+        }
+        let (cpus, began) = (self.testbed.cpus(host).cpus(), Instant::now());
         if let Some(watcher) = &self.watcher {
             watcher.notify(LiveUpdate::AwaitsCores(host));
         }
-        let is_fast = |times| core_speed::lacked(times, fastest) <= MAX_SLOWNESS;
+        let is_fast = |times| core_speed::lacked(times, Some(fastest)) <= MAX_SLOWNESS;
         while began.elapsed() < longest && !core_speed::now(cpus).is_none_or(is_fast) {
             sleep(PAUSE);
             if self.is_interrupted() {
@@ -79,12 +77,9 @@ impl LabBench<'_> {
         if self.away.testers.is_some() {
             return;
         }
-        for host in Host::ALL {
-            if let Some(times) = self.testbed.core_speed(host, &trial.disturbances.watched) {
-                self.lab.full_speed().note(self.testbed.cpus(host).cpus(), times);
-            }
-        }
+        let times =
+            Host::ALL.map(|host| self.testbed.core_speed(host, &trial.disturbances.watched));
         let lasted = Duration::try_from_secs_f64(trial.duration_s).unwrap_or_default();
-        self.patience.note(lasted, trial.void.0.as_ref());
+        self.patience.note(times, lasted, trial.void.0.as_ref());
     }
 }

@@ -17,14 +17,14 @@ pub(crate) fn each_search(cell: &CellRecord) -> String {
     cell.capacities.iter().map(value).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns that the capacity is one at full speed of the server's cores, and what they had of it; `None` unless the searches estimated it
-/// so, or they had all of it.
+/// Returns that the capacity is one at full speed of the server's cores, and what they had of it; `None` for searches that do not correct
+/// for it, and if they had all of it.
 pub(crate) fn at_full_speed(cell: &CellRecord) -> Option<String> {
-    let estimates = cell.capacities.iter().filter_map(|capacity| capacity.estimate.as_ref());
-    let speeds: Vec<f64> = estimates.map(|estimate| estimate.speed).collect();
-    let percent = (stats::mean(&speeds)? * 100.0).round();
-    (percent < 100.0)
-        .then(|| format!("at full speed of the server's cores; the trials had {percent} % of it"))
+    let speeds = cell.capacities.iter().filter_map(|capacity| capacity.estimate.as_ref()?.speed);
+    let percent = (stats::mean(&speeds.collect::<Vec<f64>>())? * 100.0).round();
+    (percent < 100.0).then(|| {
+        format!("at full speed of the server's cores, of which the trials had {percent} %")
+    })
 }
 
 /// Setting that names the transport of a cell, and the transport that the others are compared with.
@@ -115,7 +115,7 @@ impl Bracket {
         let number = |at: Option<f64>| at.map(thousands);
         match (number(self.passed), number(self.failed)) {
             (Some(passed), Some(failed)) => format!("{passed} {unit} passed, {failed} failed"),
-            (Some(passed), None) => format!("{passed} {unit} passed, nothing failed"),
+            (Some(passed), None) => format!("{passed} {unit} passed, nothing above it failed"),
             (None, Some(failed)) => format!("nothing passed, {failed} {unit} failed"),
             (None, None) => "no trial has ended".to_owned(),
         }

@@ -265,7 +265,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     let rule = match (args.rule, args.over) {
         (Some(RuleName::Mlrsearch), Over::Clients | Over::Connections) => {
             return bad(
-                "--rule mlrsearch adds up queries a second: over clients and connections use rfc8219",
+                "--rule mlrsearch adds up queries a second: over clients and connections use rfc8219 or probabilistic-bisection",
             );
         }
         (Some(rule), _) => rule,

@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 
-use experiment::{BenchError, SlowCores, TrialSpec};
+use experiment::{BenchError, TrialSpec};
 use measure::{OpenPacing, Qps};
 use record::CellRecord;
 use tester::Setup;
@@ -85,7 +85,6 @@ impl Varied {
             pacing: self.pacing.at(rate),
             first_name: 0,
             names,
-            slow_cores: SlowCores::Void,
             ..spec.clone()
         };
         let failed = |e: tester::TesterError| BenchError::Failed(e.to_string());
