@@ -122,11 +122,9 @@ impl Values {
 /// Returns the figures of a cell that can be compared, by name; `named` are those of conditions.
 pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Values> {
     let mut found = BTreeMap::new();
-    let bracket = |c: &Capacity| match &c.estimate {
-        Some(estimate) => Some((estimate.low_qps, estimate.high_qps)),
-        None => Some((c.qps?, c.failed_qps.or(c.qps)?)),
-    };
-    let brackets = cell.capacities.iter().filter(|c| c.qps.is_some()).filter_map(bracket);
+    // An estimate is no bracket: its error is in the scatter of the searches.
+    let failed = |c: &Capacity| c.failed_qps.filter(|_| c.estimate.is_none());
+    let brackets = cell.capacities.iter().filter_map(|c| Some((c.qps?, failed(c).or(c.qps)?)));
     let repeated = Repeated::bracketed(brackets);
     if let Some(mut values) = Values::new(cell.capacity_unit(), &cell.found_qps(), repeated) {
         values.at_least = cell.at_least;

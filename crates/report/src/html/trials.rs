@@ -36,7 +36,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
         @if !with.is_empty() {
             h3 { "Latency and schedule by percentile" }
             p.note { "The slowest queries are on the left: at 1 % stands the 99th percentile. "
-                "A line for each search, of the trials at the rate that it found; of other methods for each repeat, of the trial at the highest rate. "
+                "A line for each search, of the trials at the rate that it found, or the nearest that passed; of other methods for each repeat, of the trial at the highest rate. "
                 "Latency counts from when a query was due; lost queries stay in with the timeout." }
             (pictures(plots(cells)))
             (fold(&format!("Every trial ({})", with.iter().map(|c| c.record.trials.len()).sum::<usize>()), rows(cells, &with)))
