@@ -51,6 +51,7 @@ STEPS = [
     ("disturbances of trials", without("disturbances")),
     ("histograms of the schedule error", no_schedule),
     ("histograms of trials", no_histogram),
+    ("counts of each second", without("series")),
 ]
 
 
