@@ -1,6 +1,8 @@
 //! Probabilistic bisection against a server whose core changes its speed, whose trials have chance in them, and whose Tester has an end.
 
 mod scripted;
+#[path = "scripted/searches.rs"]
+mod searches;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,8 +11,9 @@ use experiment::{
     Bench, BenchError, Circumstances, NameBudget, Progress, Repeats, Rule, Search, SlowCores,
     TrialSpec,
 };
-use measure::{Goal, Limiter, Nanos, OpenPacing, Qps, Rng, Void, stats};
+use measure::{Limiter, Rng, Void, stats};
 use record::{Capacity, CellRecord, Cpu, Trial};
+use searches::qps;
 
 /// A simulated server.
 struct Server {
@@ -77,24 +80,14 @@ impl Bench for Server {
     }
 }
 
-fn qps(rate: f64) -> Qps {
-    Qps::new(rate).expect("a rate")
-}
-
+/// Returns the search of the method `clients`.
 fn search() -> Search {
     Search {
         rule: Rule::Probabilistic,
-        goal: Goal::zero_loss(),
         start: qps(2_000.0),
         min: qps(100.0),
         max: qps(9_000.0),
-        resolution: 0.05,
-        duration: Nanos::from_secs(1),
-        timeout: Nanos::from_secs(1),
-        void_retries: 2,
-        near: false,
-        client_names: None,
-        pacing: OpenPacing::Constant,
+        ..searches::search()
     }
 }
 

@@ -1,6 +1,8 @@
 //! The search against a scripted bench: the rates it tries, and its result.
 
 mod scripted;
+#[path = "scripted/searches.rs"]
+mod searches;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -9,10 +11,9 @@ use experiment::{
     Bench, BenchError, Circumstances, Experiment, Found, NameBudget, OneHost, Repeats, Replay,
     Rule, Search, Shortened, TrialSpec, add_visit, certify, differs, visit,
 };
-use measure::{
-    Goal, Limiter, Link, Nanos, OpenPacing, Outstanding, Pacing, Path, Qps, Void, Warning,
-};
+use measure::{Limiter, Link, Nanos, Outstanding, Pacing, Path, Void, Warning};
 use record::{CellRecord, Trial};
+use searches::{qps, search};
 
 /// Two hosts that speak IPv6.
 const CIRCUMSTANCES: Circumstances = Circumstances {
@@ -66,27 +67,6 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
             trial.warnings.push(Warning::LateQueries { share: 0.3 });
         }
         Ok(trial)
-    }
-}
-
-fn qps(rate: f64) -> Qps {
-    Qps::new(rate).expect("a rate")
-}
-
-fn search() -> Search {
-    Search {
-        rule: Rule::Rfc8219,
-        goal: Goal::zero_loss(),
-        start: qps(10_000.0),
-        min: qps(1_000.0),
-        max: qps(1_000_000.0),
-        resolution: 0.05,
-        duration: Nanos::from_secs(1),
-        timeout: Nanos::from_secs(1),
-        void_retries: 2,
-        near: false,
-        client_names: None,
-        pacing: OpenPacing::Constant,
     }
 }
 
@@ -379,6 +359,24 @@ fn a_stall_over_several_rates_does_not_cap_the_search() {
         below(50_000.0)(rate)
     });
     insta::assert_snapshot!(found, @"10000- 5000- 2500- 1250- 1000+ 1125+ 1188+ 1219+ 1250+ 2500+ 5000+ 10000+ 20000+ 40000+ 80000- 60000- 50000+ 55000- 52500- 52500- => 50000 qps, limited by dut; 52500 qps failed");
+}
+
+#[test]
+fn a_void_rate_below_one_that_was_reached_has_its_retries_once() {
+    let found = run(&search(), |rate| match rate {
+        40_000.0 => Fate::Fail(Limiter::Dut),
+        30_000.0.. => Fate::Void,
+        _ => Fate::Pass,
+    });
+    insta::assert_snapshot!(found, @"10000+ 20000+ 40000- 30000? 30000? 30000? 30000? 30000? 30000? 30000? => at least 20000 qps; Tester-limited at 30000 qps (tester-cpu)");
+}
+
+#[test]
+fn a_failing_end_beside_a_void_one_is_the_servers() {
+    let coarse = Search { resolution: 0.1, ..search() };
+    let found =
+        run(&coarse, |rate| if rate > 33_000.0 { Fate::Void } else { below(25_000.0)(rate) });
+    insta::assert_snapshot!(found, @"10000+ 20000+ 40000? 40000? 40000? 30000- 25000+ 27500- 27500- => 25000 qps, limited by dut; 27500 qps failed");
 }
 
 #[test]
