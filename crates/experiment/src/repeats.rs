@@ -102,18 +102,18 @@ pub(crate) fn sum_up(
         record.capacities.iter().filter(|c| c.qps.is_some()).partition(|c| !c.at_least);
     let qps = |all: &[&Capacity]| all.iter().filter_map(|c| c.qps).collect::<Vec<f64>>();
     let median = |all: &[&Capacity]| stats::percentile(&qps(all), 50.0);
-    (record.median_qps, record.at_least) = if record.is_estimated() {
-        // Chance is in all of them, in a lower bound too: what most searches ended with counts.
-        let at_least = bounds.len() > exact.len() || exact.is_empty();
-        (median(if at_least { &bounds } else { &exact }), at_least)
-    } else {
-        // A lower bound says nothing about higher rates: of several, the highest counts.
-        match (median(&exact), qps(&bounds).into_iter().reduce(f64::max)) {
-            (Some(median), Some(bound)) if bound <= median => (Some(median), false),
-            (Some(median), None) => (Some(median), false),
-            (_, bound) => (bound, true),
-        }
+    // A lower bound says nothing about higher rates: of several, the highest counts. In estimates there is chance, in a lower bound too:
+    // what most searches ended with counts.
+    let estimated = record.is_estimated();
+    let highest_of = |all: &[&Capacity]| qps(all).into_iter().reduce(f64::max);
+    let bound = if estimated { median(&bounds) } else { highest_of(&bounds) };
+    let middle = median(&exact);
+    record.at_least = match (middle, bound) {
+        (Some(_), Some(_)) if estimated => bounds.len() > exact.len(),
+        (Some(middle), Some(bound)) => bound > middle,
+        _ => middle.is_none(),
     };
+    record.median_qps = if record.at_least { bound } else { middle };
     // The 1st and 99th percentile of a few repeats would only be the smallest and the largest value.
     let percentile = |p| {
         if found.len() >= ENOUGH_REPEATS { stats::percentile(&found, p) } else { None }

@@ -124,9 +124,9 @@ pub struct TrialSpec {
 /// What slow cores of the server make of a trial that misses its goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowCores {
-    /// It is void.
+    /// The trial is void.
     Void,
-    /// It counts: the method takes their speed into account.
+    /// The trial counts: the method takes the speed of the cores into account.
     Count,
 }
 

@@ -54,7 +54,7 @@ fn set_apart(record: &mut TrialRecord) {
 }
 
 #[test]
-fn a_trial_takes_ten_kilobytes_at_most_and_a_short_run_a_megabyte_or_three_kilobytes_each() {
+fn a_trial_takes_ten_kilobytes_at_most_and_a_short_run_a_megabyte_or_the_mean_of_its_trials() {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder("../../runs"))
         .expect("the sample runs")
         .map(|entry| entry.expect("an entry").path().join("record.json.gz"))

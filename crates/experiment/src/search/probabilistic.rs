@@ -129,8 +129,7 @@ impl Findings {
         let share = 0.5f64.powi(1 + (voids / VOIDS) as i32);
         let number = self.posterior.quantile(share) / self.slowness();
         let Some((void, _)) = self.lowest_void().filter(|_| voids >= VOIDS) else { return number };
-        let passed = self.outcomes.iter().filter(|outcome| outcome.passed);
-        let passed = passed.map(|outcome| outcome.number).filter(|passed| *passed < void);
+        let passed = self.passed().map(|outcome| outcome.number).filter(|passed| *passed < void);
         number.min(passed.reduce(f64::max).map_or(void / 2.0, |passed| (passed * void).sqrt()))
     }
 
@@ -150,8 +149,13 @@ impl Findings {
         outcome.number * self.slowness_in(outcome)
     }
 
+    /// Returns the outcomes that passed.
+    fn passed(&self) -> impl Iterator<Item = &Outcome> {
+        self.outcomes.iter().filter(|outcome| outcome.passed)
+    }
+
     fn has_passed(&self) -> bool {
-        self.outcomes.iter().any(|outcome| outcome.passed)
+        self.passed().next().is_some()
     }
 
     /// Whether some trial passed, and some failed.
@@ -167,8 +171,8 @@ impl Findings {
 
     /// Whether the capacity lies beyond the highest number of the search, with a probability of five sixths, and a trial has shown it.
     fn is_beyond(&self, max: f64) -> bool {
-        let shown = |outcome: &Outcome| outcome.passed && self.hard_as(outcome) >= max;
-        self.outcomes.iter().any(shown) && self.posterior.quantile(NARROWED[0]) >= max
+        let shown = |outcome: &Outcome| self.hard_as(outcome) >= max;
+        self.passed().any(shown) && self.posterior.quantile(NARROWED[0]) >= max
     }
 
     /// Returns the outcome that is nearest to the capacity, of those that passed or of those that failed by a limiter.
@@ -214,11 +218,10 @@ impl Findings {
     /// If void trials ended the search, and none failed near the median, what passed is a lower bound.
     fn capacity(&self, min: f64) -> Capacity {
         let near = |outcome: &Outcome| !outcome.passed && self.away(outcome) <= AROUND;
-        let is_ended = self.has_both() && self.outcomes.iter().any(near);
-        let passed = self.outcomes.iter().filter(|outcome| outcome.passed);
-        let highest = passed.map(|outcome| self.hard_as(outcome)).reduce(f64::max);
+        let failed_near = self.outcomes.iter().any(near);
+        let highest = self.passed().map(|outcome| self.hard_as(outcome)).reduce(f64::max);
         match (highest, self.lowest_void()) {
-            (Some(highest), Some((void, limiter))) if !is_ended => {
+            (Some(highest), Some((void, limiter))) if !failed_near => {
                 self.bound(highest, void, limiter)
             }
             (Some(_), _) => self.estimated(),
@@ -256,33 +259,27 @@ impl Findings {
 
     /// Returns the lower bound of a search that void trials ended: the highest number that passed.
     fn bound(&self, highest: f64, void: f64, limiter: Limiter) -> Capacity {
-        let qps = highest.min(self.posterior.quantile(0.5)).round();
-        let estimate = self.estimate();
         let why = match limiter {
-            Limiter::Unknown => format!("trials from {void:.0} qps on were void"),
-            known => format!("Tester-limited from {void:.0} qps on ({known})"),
+            Limiter::Unknown => format!("; trials from {void:.0} qps on were void"),
+            known => format!("; Tester-limited from {void:.0} qps on ({known})"),
         };
+        self.at_least(highest.min(self.posterior.quantile(0.5)).round(), limiter, &why)
+    }
+
+    /// Returns that the capacity lies beyond the highest number of the search.
+    fn search_bound(&self, max: f64) -> Capacity {
+        self.at_least(max, Limiter::SearchBound, ": beyond the search's own upper bound")
+    }
+
+    /// Returns a lower bound above which nothing failed, with the end of its verdict.
+    fn at_least(&self, qps: f64, limiter: Limiter, why: &str) -> Capacity {
+        let estimate = self.estimate();
         Capacity {
             qps: Some(qps),
             failed_qps: None,
             at_least: true,
             limiter,
-            verdict: format!("at least {qps:.0} qps{}; {why}", at_full_speed(&estimate)),
-            also: Vec::new(),
-            estimate: Some(estimate),
-        }
-    }
-
-    /// Returns that the capacity lies beyond the highest number of the search.
-    fn search_bound(&self, max: f64) -> Capacity {
-        let estimate = self.estimate();
-        let words = at_full_speed(&estimate);
-        Capacity {
-            qps: Some(max),
-            failed_qps: None,
-            at_least: true,
-            limiter: Limiter::SearchBound,
-            verdict: format!("at least {max:.0} qps{words}: beyond the search's own upper bound"),
+            verdict: format!("at least {qps:.0} qps{}{why}", at_full_speed(&estimate)),
             also: Vec::new(),
             estimate: Some(estimate),
         }

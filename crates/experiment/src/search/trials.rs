@@ -35,8 +35,8 @@ impl Trials<'_> {
     ) -> Result<Trial, BenchError> {
         let mut tries = 0;
         loop {
-            let spec = self.spec(rate, duration)?;
-            let trial = self.trial(rate, &TrialSpec { early_stop, ..spec })?;
+            let spec = self.spec(rate, duration, early_stop)?;
+            let trial = self.trial(rate, &spec)?;
             tries += 1;
             if !trial.void.is_void() || tries > self.retries(rate) {
                 return Ok(trial);
@@ -47,8 +47,8 @@ impl Trials<'_> {
 
     /// Runs a trial once, which counts on slow cores of the server as well; it ends as soon as it misses the goal for certain.
     pub(super) fn once(&mut self, rate: f64, duration: Nanos) -> Result<Trial, BenchError> {
-        let spec = self.spec(rate, duration)?;
-        self.trial(rate, &TrialSpec { early_stop: true, slow_cores: SlowCores::Count, ..spec })
+        let spec = self.spec(rate, duration, true)?;
+        self.trial(rate, &TrialSpec { slow_cores: SlowCores::Count, ..spec })
     }
 
     /// Runs a trial, and keeps it.
@@ -78,7 +78,12 @@ impl Trials<'_> {
     }
 
     /// Makes the specification of a trial at `rate` with unused names; clears the server's cache when they run out.
-    fn spec(&mut self, rate: f64, duration: Nanos) -> Result<TrialSpec, BenchError> {
+    fn spec(
+        &mut self,
+        rate: f64,
+        duration: Nanos,
+        early_stop: bool,
+    ) -> Result<TrialSpec, BenchError> {
         let search = self.search;
         let pacing = search.pacing.at(Qps::new(rate).expect("rates lie between two rates"));
         let count = match search.client_names {
@@ -95,7 +100,7 @@ impl Trials<'_> {
             duration,
             timeout,
             goal,
-            early_stop: false,
+            early_stop,
             first_name,
             names: count,
             slow_cores: SlowCores::Void,

@@ -3,7 +3,6 @@
 use experiment::SlowCores;
 use measure::{Evidence, Nanos, Pacing, Path, Void, Warning};
 use record::{Cpu, Trial, Voidness};
-
 use udp::core_speed::WorkTimes;
 
 use super::{LabBench, Spent};
