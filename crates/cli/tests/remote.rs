@@ -55,9 +55,8 @@ fn a_server_at_an_address_is_measured_by_the_network_alone() {
         skip::because(told);
         return;
     }
-    assert!(output.status.success(), "{told}");
     let cell = &run["results"][0];
-    assert_eq!((run["complete"].as_bool(), cell["repeats"].as_u64()), (Some(true), Some(2)));
+    kit::shared::is_complete_or_void(&output, &run, 2);
     assert!(told.contains(&format!("mine at {}", auth.plain())), "{told}");
     let trials = cell["trials"].as_array().expect("trials");
     assert!(!trials.is_empty(), "{cell}");
