@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use measure::Nanos;
 use measure::stall::WatchedCore;
+use record::Cpu;
 use udp::core_speed::{WorkTimes, work_times};
 
 use crate::cpus::CpuList;
@@ -30,6 +31,13 @@ impl FullSpeed {
         let best = shortest.entry(cpus.to_vec()).or_insert(times.best.0);
         *best = times.best.0.min(*best);
         *best
+    }
+
+    /// Notes the full speed that was known at a trial of an earlier part of the run, from its record of the server's cores.
+    pub(crate) fn note_earlier(&self, dut: &Cpu) {
+        if let Some(full_speed) = dut.full_speed_work_ns.or(dut.best_work_ns).map(Nanos) {
+            self.note(&dut.cpus, WorkTimes { mean: full_speed, best: full_speed });
+        }
     }
 }
 
@@ -118,6 +126,12 @@ mod tests {
             (1_000, 1_000, 1_100)
         );
         assert_eq!((note(&[1], 700), note(&[1], 900)), (700, 700));
+        // A resumed run knows what was seen before it was interrupted, also by trials that were slow themselves.
+        for full_speed_work_ns in [None, Some(800), Some(900)] {
+            let dut = Cpu { full_speed_work_ns, cpus: vec![3], ..Cpu::default() };
+            full_speed.note_earlier(&dut);
+        }
+        assert_eq!(note(&[3], 950), 800);
     }
 
     #[test]
