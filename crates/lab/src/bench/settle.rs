@@ -58,11 +58,12 @@ impl LabBench<'_> {
             return Ok(());
         }
         let (cpus, began) = (self.testbed.cpus(host).cpus(), Instant::now());
-        if let Some(watcher) = &self.watcher {
-            watcher.notify(LiveUpdate::AwaitsCores(host));
-        }
         let is_fast = |times| core_speed::lacked(times, Some(fastest)) <= MAX_SLOWNESS;
+        let mut untold = self.watcher.as_ref();
         while began.elapsed() < longest && !core_speed::now(cpus).is_none_or(is_fast) {
+            if let Some(watcher) = untold.take() {
+                watcher.notify(LiveUpdate::AwaitsCores(host));
+            }
             sleep(PAUSE);
             if self.is_interrupted() {
                 return Err(BenchError::Interrupted);
