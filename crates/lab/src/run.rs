@@ -34,7 +34,7 @@ use crate::core_plan::{cpu_plan, given_plan};
 use crate::cpus::{CpuList, CpuPlan};
 use crate::enter::{Lab, Network};
 use crate::host::{Depth, fingerprint, read_cpu};
-use crate::query_stream::{Inputs, QueryStream, unchanged};
+use crate::query_stream::{Inputs, QueryStream};
 use crate::question_plan::QuestionPlan;
 use crate::reserve::{IdlePolling, default_buffer};
 use crate::rundir::RunDir;
@@ -45,6 +45,7 @@ use crate::watch::Watcher;
 
 mod error;
 mod event;
+mod resumed;
 mod testers;
 
 /// Options of a run, from the command line.
@@ -256,7 +257,7 @@ pub fn check<'e>(
     answers::note_known(experiment, &mut inputs)?;
     let inputs = inputs.into_files();
     if let Some(run) = &options.resumed {
-        unchanged(&run.plan.inputs, &inputs).map_err(RunError::Changed)?;
+        resumed::check(run, experiment, &inputs)?;
     }
     let mut catalogue = Catalogue::load(options.servers_dir.as_deref())?;
     let common = experiment.common();
