@@ -157,6 +157,7 @@ impl Group {
             rate: None,
             window: 1,
             seconds: 2.0,
+            run_delay: None,
             sent,
             acknowledged,
             rcodes: Default::default(),

@@ -89,6 +89,7 @@ mod tests {
             rate: None,
             window: 4,
             seconds: 2.0,
+            run_delay: None,
             sent: 1_003,
             acknowledged: 1_000,
             rcodes: BTreeMap::from([("NOERROR".to_owned(), 1_000), ("YXDOMAIN".to_owned(), 2)]),

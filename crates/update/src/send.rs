@@ -56,6 +56,8 @@ pub struct Sender {
     pub kill: Option<Kill>,
     /// Secondaries whose lag is measured.
     pub watch: Vec<SocketAddr>,
+    /// Returns how long the calling thread was ready to run but had no core so far.
+    pub run_delay: fn() -> Option<Nanos>,
 }
 
 /// A primary to be killed.
@@ -76,6 +78,8 @@ pub struct Sent {
     pub tally: Tally,
     /// Duration, seconds.
     pub seconds: f64,
+    /// Longest time in it that one of the workers was ready to run but had no core; `None` if that is not counted.
+    pub run_delay: Option<Nanos>,
     /// Reason why it ended before the stream did.
     pub ended_by: Option<String>,
     /// The stream itself was bad.
@@ -158,8 +162,9 @@ impl Sender {
             // The watchers end with the last worker.
             drop(watched);
             let mut sent = Sent::default();
-            for tally in workers.into_iter().filter_map(|worker| worker.join().ok()) {
+            for (tally, run_delay) in workers.into_iter().filter_map(|worker| worker.join().ok()) {
                 sent.tally.merge(&tally);
+                sent.run_delay = sent.run_delay.max(run_delay);
             }
             sent.seconds = shared.began.elapsed().as_secs_f64();
             let lags = watchers.into_iter().map(|watcher| watcher.join().unwrap_or_default());
@@ -251,7 +256,10 @@ impl<'a, R: BufRead> Worker<'a, R> {
         Worker { shared, watched, connection: None, tally: Tally::default(), silent: 0 }
     }
 
-    fn work(mut self) -> Tally {
+    /// Sends what is due until all is over; returns the outcomes, and how long it was ready meanwhile but had no core.
+    fn work(mut self) -> (Tally, Option<Nanos>) {
+        let run_delay = self.shared.sender.run_delay;
+        let before = run_delay();
         while !self.shared.is_over() {
             let Some((number, update)) = self.shared.next() else { break };
             let sender = self.shared.sender;
@@ -272,7 +280,8 @@ impl<'a, R: BufRead> Worker<'a, R> {
             }
             self.account(number, outcome, due.elapsed());
         }
-        self.tally
+        let waited = run_delay().zip(before).map(|(after, before)| after.since(before));
+        (self.tally, waited)
     }
 
     /// Sends an update and gives its RCODE.

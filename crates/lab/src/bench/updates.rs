@@ -62,7 +62,8 @@ impl<'a> LabBench<'a> {
         let (tester, dut) = (observed.usage(Host::Tester), observed.usage(Host::Dut));
         let busy = dut.busy.max(dut.busiest_thread);
         let evidence = Evidence {
-            tester_run_delay: Some(tester.run_delay),
+            // The sender's own count leaves out its start, which takes longer than a few updates.
+            tester_run_delay: run.run_delay.or(Some(tester.run_delay)),
             foreign_busy: Some(tester.foreign),
             dut_busy: Some(busy),
             dut_foreign: Some(dut.foreign),

@@ -304,6 +304,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
             how: lab::durability::kill_at_once,
         }),
         watch: args.watch.clone(),
+        run_delay: udp::sys::thread_run_delay,
     };
     let open = || UpdateReader::open(&args.updates).map_err(Failure::input);
     let updates = open()?;
@@ -393,6 +394,7 @@ fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
         rate: sender.rate,
         window: sender.window,
         seconds: sent.seconds,
+        run_delay: sent.run_delay.map(|delay| delay.as_secs_f64() / sent.seconds.max(1e-9)),
         sent: tally.sent,
         acknowledged: tally.acknowledged(),
         rcodes,
