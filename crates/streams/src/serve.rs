@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
 /// Where a message came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,30 @@ fn after_early<S: AsyncRead + AsyncWrite>(
 ) -> impl AsyncRead + AsyncWrite + Unpin {
     let (read, write) = tokio::io::split(stream);
     tokio::io::join(AsyncReadExt::chain(io::Cursor::new(early), read), write)
+}
+
+/// Longest time for which a connection that this side has closed is still read.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Closes a connection to the client, then reads and drops what still comes, at most [`MAX_DRAINED`] bytes, until the client closes it too: what
+/// is left unread would reset the connection, and the client would lose the last replies (RFC 9112 section 9.6).
+async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), ended: &io::Result<Ending>) {
+    // A fault on purpose may be seen as a reset.
+    if !matches!(ended, Ok(Ending::Client | Ending::Idle)) {
+        return;
+    }
+    let close = async {
+        let (mut buffer, mut drained) = ([0; 4096], 0);
+        let closed = stream.shutdown().await.is_ok();
+        while closed
+            && drained < MAX_DRAINED
+            && let Ok(count @ 1..) = stream.read(&mut buffer).await
+        {
+            drained += count;
+        }
+    };
+    // A client that does not close it is left.
+    let _ = timeout(LINGER, close).await;
 }
 
 /// Limits of connections with streams.
@@ -106,3 +131,51 @@ pub enum Ending {
 /// Highest number of bytes of a refused request's body that are read, so that the client sees the response instead of a
 /// reset.
 const MAX_DRAINED: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// What a client gets that sends more than a server reads, and goes on after the server has closed the connection.
+    async fn client_of(ended: io::Result<Ending>) -> io::Result<Vec<u8>> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
+        let address = listener.local_addr().expect("bound");
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("accepts");
+            stream.read_exact(&mut [0; 10]).await.expect("reads");
+            stream.write_all(b"reply").await.expect("writes");
+            linger(&mut stream, &ended).await;
+        });
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(&[1; 1_000]).await?;
+        let mut reply = [0; 5];
+        stream.read_exact(&mut reply).await?;
+        let mut rest = Vec::new();
+        // The end, or the reset, is here: only now the client sends again, and closes its side.
+        let end = stream.read_to_end(&mut rest).await;
+        let again = stream.write_all(&[2; 1_000]).await;
+        drop(stream);
+        server.await.expect("ends");
+        end.and(again).map(|_| [&reply[..], &rest].concat())
+    }
+
+    #[tokio::test]
+    async fn what_the_client_still_sends_resets_no_connection() {
+        for ended in [Ending::Client, Ending::Idle] {
+            assert_eq!(client_of(Ok(ended)).await.expect("no reset"), b"reply");
+        }
+        let reset = client_of(Ok(Ending::Fault)).await.map_err(|error| error.kind());
+        assert_eq!(reset, Err(io::ErrorKind::ConnectionReset));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_close_is_left() {
+        let (mut server, client) = tokio::io::duplex(64);
+        let began = tokio::time::Instant::now();
+        linger(&mut server, &Ok(Ending::Idle)).await;
+        assert!(began.elapsed() >= LINGER);
+        drop(client);
+    }
+}

@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early};
+use super::{Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early, linger};
 use crate::http::{self as doh, PATH, RequestHead};
 
 /// Highest number of bytes of a request's head, and of its body that are read ahead.
@@ -32,7 +32,19 @@ pub async fn http1<A: Answer>(
     limits: StreamLimits,
     answer: &A,
 ) -> io::Result<Ending> {
-    let stream = after_early(early, stream);
+    let mut stream = after_early(early, stream);
+    let ended = until_closed(&mut stream, client, limits, answer).await;
+    linger(&mut stream, &ended).await;
+    ended
+}
+
+/// Serves the connection until this side closes it, or the client has.
+async fn until_closed<A: Answer>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    client: SocketAddr,
+    limits: StreamLimits,
+    answer: &A,
+) -> io::Result<Ending> {
     let (busy, since, fault) = (Cell::new(false), Cell::new(Instant::now()), Cell::new(None));
     let service = service_fn(|request| {
         busy.set(true);

@@ -11,7 +11,7 @@ use http::{Request, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early};
+use super::{Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early, linger};
 use crate::http::{self as doh, PATH, RequestHead};
 
 /// Serves an HTTP/2 connection until it ends or is idle for too long; `early` came with the handshake.
@@ -25,7 +25,19 @@ pub async fn http2<A: Answer>(
     limits: StreamLimits,
     answer: &A,
 ) -> io::Result<Ending> {
-    let stream = after_early(early, stream);
+    let mut stream = after_early(early, stream);
+    let ended = until_closed(&mut stream, client, limits, answer).await;
+    linger(&mut stream, &ended).await;
+    ended
+}
+
+/// Serves the connection until this side closes it, or the client has.
+async fn until_closed<A: Answer>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    client: SocketAddr,
+    limits: StreamLimits,
+    answer: &A,
+) -> io::Result<Ending> {
     let handshake = h2::server::Builder::new()
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(16 << 10)
