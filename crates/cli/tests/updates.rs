@@ -143,9 +143,10 @@ fn every_update_is_done_and_the_zone_is_the_one_computed() {
         let json: Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(json["rcodes"], serde_json::json!({ "NOERROR": count }), "{}", kind.0);
         assert_eq!((json["sent"].as_u64(), json["lost"].as_u64()), (Some(count), Some(0)));
-        // This kernel may not count it.
         let waited = json["run_delay"].as_f64();
         assert!(waited.is_none_or(|share| (0.0..1.0).contains(&share)), "{json}");
+        let counted = Path::new("/proc/thread-self/schedstat").exists();
+        assert_eq!(waited.is_some(), counted, "{json}");
         assert_eq!(json["latency_us"]["count"].as_u64(), Some(count));
         let checked = run(dir, &format!("update check {} binary", primary.address));
         assert_eq!(checked, format!("{count} updates looked up, 0 are not there\n"));

@@ -26,8 +26,8 @@ pub struct UpdateRun {
     pub window: u32,
     /// Time from the first due update to the last reply, in seconds.
     pub seconds: f64,
-    /// Share (0 to 1) of that time in which a thread of the sender was ready to run but had no core, of the one that waited longest;
-    /// absent if the kernel does not count it.
+    /// Share (0 to 1) of `seconds` in which the thread of the sender that waited longest was ready to run but had no core; absent if the
+    /// kernel does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_delay: Option<f64>,
     /// Number of updates sent.

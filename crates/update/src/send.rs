@@ -13,7 +13,7 @@ use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use measure::Nanos;
@@ -76,9 +76,9 @@ pub struct Kill {
 pub struct Sent {
     /// Counts of the outcomes.
     pub tally: Tally,
-    /// Duration, seconds.
+    /// Time from the first due update to the last reply, in seconds; zero without an update.
     pub seconds: f64,
-    /// Longest time in it that one of the workers was ready to run but had no core; `None` if that is not counted.
+    /// Longest time that one of the workers was ready to run but had no core, from its first update on; `None` if that is not counted.
     pub run_delay: Option<Nanos>,
     /// Reason why it ended before the stream did.
     pub ended_by: Option<String>,
@@ -102,7 +102,8 @@ struct Shared<'a, R> {
     over: AtomicBool,
     acknowledged: AtomicU64,
     killed: AtomicBool,
-    began: Instant,
+    /// When the first update was due.
+    began: OnceLock<Instant>,
 }
 
 struct Source<R> {
@@ -130,7 +131,7 @@ impl Sender {
             over: AtomicBool::new(false),
             acknowledged: AtomicU64::new(0),
             killed: AtomicBool::new(false),
-            began: Instant::now(),
+            began: OnceLock::new(),
         };
         let mut sent = self.work(&shared);
         sent.killed = shared.killed.load(Ordering::Relaxed);
@@ -166,7 +167,7 @@ impl Sender {
                 sent.tally.merge(&tally);
                 sent.run_delay = sent.run_delay.max(run_delay);
             }
-            sent.seconds = shared.began.elapsed().as_secs_f64();
+            sent.seconds = shared.began.get().map_or(0.0, |began| began.elapsed().as_secs_f64());
             let lags = watchers.into_iter().map(|watcher| watcher.join().unwrap_or_default());
             sent.lags = lags.collect();
             sent
@@ -256,15 +257,17 @@ impl<'a, R: BufRead> Worker<'a, R> {
         Worker { shared, watched, connection: None, tally: Tally::default(), silent: 0 }
     }
 
-    /// Sends what is due until all is over; returns the outcomes, and how long it was ready meanwhile but had no core.
+    /// Sends what is due until all is over; returns the outcomes, and how long it was ready but had no core from its first update on.
     fn work(mut self) -> (Tally, Option<Nanos>) {
         let run_delay = self.shared.sender.run_delay;
-        let before = run_delay();
+        let mut before = None;
         while !self.shared.is_over() {
             let Some((number, update)) = self.shared.next() else { break };
+            let began = *self.shared.began.get_or_init(Instant::now);
+            before = before.or_else(run_delay);
             let sender = self.shared.sender;
             let due = sender.rate.map_or_else(Instant::now, |rate| {
-                self.shared.began + Duration::from_secs_f64((number - sender.skip) as f64 / rate)
+                began + Duration::from_secs_f64((number - sender.skip) as f64 / rate)
             });
             if !self.shared.wait(due) {
                 break;
@@ -280,7 +283,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
             }
             self.account(number, outcome, due.elapsed());
         }
-        let waited = run_delay().zip(before).map(|(after, before)| after.since(before));
+        let waited = before.and_then(|before| Some(run_delay()?.since(before)));
         (self.tally, waited)
     }
 
@@ -364,5 +367,97 @@ impl From<TsigError> for SendError {
 impl From<io::Error> for SendError {
     fn from(error: io::Error) -> Self {
         SendError::Io(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::net::UdpSocket;
+    use std::path::Path;
+
+    use wire::Name;
+
+    use super::*;
+    use crate::{Operation, stream};
+
+    /// A stream of updates of the zone test.
+    fn updates(count: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        stream::begin(&mut bytes).expect("writes");
+        let zone: Name = "test".parse().expect("a name");
+        for _ in 0..count {
+            let mut update = Update::new(zone);
+            update.push(zone.as_wire(), Operation::DeleteName).expect("fits");
+            stream::write(&mut bytes, &update).expect("writes");
+        }
+        bytes
+    }
+
+    /// A primary that answers `count` updates with NOERROR; its address.
+    fn primary(count: u32) -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let address = socket.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            let mut message = [0; 512];
+            for _ in 0..count {
+                let Ok((length, from)) = socket.recv_from(&mut message) else { return };
+                message[2] |= 0x80;
+                let _ = socket.send_to(&message[..length], from);
+            }
+        });
+        address
+    }
+
+    /// Threads that have asked for their wait.
+    static THREADS: AtomicU64 = AtomicU64::new(0);
+
+    /// A count of waits: the thread that asks first waits 5 ms from one look to the next, each further one 5 ms more.
+    fn run_delay() -> Option<Nanos> {
+        thread_local! {
+            static EACH: u64 = 1 + THREADS.fetch_add(1, Ordering::Relaxed);
+            static LOOKS: Cell<u64> = const { Cell::new(0) };
+        }
+        let looks = LOOKS.get();
+        LOOKS.set(looks + 1);
+        EACH.with(|each| Some(Nanos::from_millis(100 + each * looks * 5)))
+    }
+
+    fn send(count: u32, run_delay: fn() -> Option<Nanos>) -> Sent {
+        let sender = Sender {
+            server: primary(count),
+            tcp: false,
+            key: None,
+            timeout: Duration::from_secs(5),
+            rate: Some(200.0),
+            window: 3,
+            skip: 0,
+            count: None,
+            kill: None,
+            watch: Vec::new(),
+            run_delay,
+        };
+        let bytes = updates(count);
+        let reader = UpdateReader::new(&bytes[..], Path::new("updates")).expect("a stream");
+        sender.run(reader, &mut Vec::new(), &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn the_longest_wait_of_a_worker_counts() {
+        let sent = send(12, run_delay);
+        assert_eq!((sent.tally.sent, sent.tally.acknowledged()), (12, 12), "{sent:?}");
+        let threads = THREADS.load(Ordering::Relaxed);
+        assert!((1..=3).contains(&threads));
+        assert_eq!(sent.run_delay, Some(Nanos::from_millis(5 * threads)));
+        // Eleven steps of 5 ms after the first update.
+        assert!(sent.seconds >= 0.055, "{sent:?}");
+    }
+
+    #[test]
+    fn without_an_update_or_a_count_there_is_no_wait() {
+        let sent = send(0, run_delay);
+        assert_eq!((sent.seconds, sent.run_delay), (0.0, None));
+        let sent = send(2, || None);
+        assert_eq!((sent.tally.acknowledged(), sent.run_delay), (2, None));
     }
 }
