@@ -17,7 +17,7 @@ use crate::cpus::CpuList;
 /// Time for which cores that have nothing to do are looked at.
 const LOOKING: Nanos = Nanos::from_millis(60);
 
-/// The time of the work on cores at their full speed, as far as it was seen since the program began.
+/// The time of the work on cores at their full speed, as far as it was seen since the run began.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FullSpeed {
     /// The shortest `best` of each set of cores, in nanoseconds.
@@ -126,12 +126,22 @@ mod tests {
             (1_000, 1_000, 1_100)
         );
         assert_eq!((note(&[1], 700), note(&[1], 900)), (700, 700));
-        // A resumed run knows what was seen before it was interrupted, also by trials that were slow themselves.
-        for full_speed_work_ns in [None, Some(800), Some(900)] {
-            let dut = Cpu { full_speed_work_ns, cpus: vec![3], ..Cpu::default() };
-            full_speed.note_earlier(&dut);
+        // A resumed run knows what was seen before it was interrupted, also what a slow trial was told.
+        for (cpu, best_work_ns, full_speed_work_ns) in [
+            (3, None, None),
+            (3, Some(1_100), Some(800)),
+            (3, Some(900), Some(900)),
+            (4, Some(750), None),
+        ] {
+            let cpus = vec![cpu];
+            full_speed.note_earlier(&Cpu {
+                best_work_ns,
+                full_speed_work_ns,
+                cpus,
+                ..Cpu::default()
+            });
         }
-        assert_eq!(note(&[3], 950), 800);
+        assert_eq!((note(&[3], 950), note(&[4], 950), note(&[5], 950)), (800, 750, 950));
     }
 
     #[test]

@@ -330,6 +330,10 @@ pub fn run_experiment(
     let common = checked.experiment.common();
     let mut dir = RunDir::create()?;
     let idle = IdlePolling::hold();
+    if let Some(run) = &options.resumed {
+        let now = fingerprint(Depth::Facts, &CpuList::allowed());
+        resumed::note_speeds(run, lab.full_speed(), &now);
+    }
     let (started, began) = (SystemTime::now(), Instant::now());
     let cpus = match options.elsewhere.starts() {
         true => options.elsewhere.plan(common),

@@ -236,8 +236,6 @@ impl<'a> Session<'a> {
                     resumed.into_iter().find(|r| r.is(&record.server, &record.settings))
                 {
                     record = old.clone();
-                    let earlier = old.trials.iter().filter_map(|one| one.trial.cpu.get("dut"));
-                    earlier.for_each(|dut| self.lab.full_speed().note_earlier(dut));
                     // Trials of the repeat that did not end are replayed; a void repeat did end.
                     let over = |t: &TrialRecord| t.repeat < old.repeats_made();
                     kept = old.trials.iter().filter(|t| !over(t)).cloned().collect();

@@ -311,7 +311,7 @@ pub struct Cpu {
     /// Longest time among the fastest tenth of these pieces of work, in nanoseconds: about what one takes while no neighbour is busy.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub best_work_ns: Option<u64>,
-    /// The shortest `best_work_ns` of these cores since the program began: the time of the piece at their full speed, in nanoseconds.
+    /// The shortest `best_work_ns` of these cores since the run began, also before an interruption: the time of the piece at their full speed, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub full_speed_work_ns: Option<u64>,
     /// Share (0 to 1) of the trial in which it was ready to run and did not; absent if not visible.

@@ -14,7 +14,7 @@ pub enum RunError {
     /// A value of the experiment is not valid in the lab.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A file of the run is not the one that it began with.
+    /// A file or the rule of search is not the one that the run began with.
     #[error("{0}")]
     Changed(String),
     /// The certificate of the Tester is not for the trials.

@@ -1,11 +1,12 @@
-//! What a resumed run must still have, so that its trials go with those before them.
+//! What a resumed run must still have, so that its trials go with those before them, and what it has from these.
 
 use std::collections::BTreeSet;
 
-use experiment::Experiment;
-use record::{InputFile, Run};
+use experiment::{Experiment, RuleName};
+use record::{CellRecord, HostFacts, InputFile, Run};
 
 use super::error::RunError;
+use crate::core_speed::FullSpeed;
 use crate::query_stream::unchanged;
 
 /// Checks that a resumed run has the files that it began with (`inputs` are those of now), and searches by the same rules.
@@ -22,19 +23,33 @@ pub(super) fn check(
         .map_err(RunError::Changed)
 }
 
-/// Returns why the repeats of a cell would be of two rules: then they are not values of one thing. A file without a rule has another default
-/// in another version.
+/// Notes the full speed of the server's cores that the trials before the interruption have seen, unless the processor is another one now.
+pub(super) fn note_speeds(run: &Run, full_speed: &FullSpeed, now: &HostFacts) {
+    if run.plan.host.as_ref().is_none_or(|began| began.cpu.model != now.cpu.model) {
+        return;
+    }
+    let trials = run.results.iter().flat_map(|cell| &cell.trials);
+    let servers = trials.filter_map(|one| one.trial.cpu.get("dut"));
+    servers.for_each(|dut| full_speed.note_earlier(dut));
+}
+
+/// Returns an error if repeats would be searched by a rule that none of the experiment has, as those before were: such values cannot be
+/// compared. A file without a rule has another default in another program.
 fn searches_as_before(run: &Run, experiment: &Experiment) -> Result<(), String> {
     let searches = experiment.points.iter().filter_map(|point| point.settings.search());
     let rules: BTreeSet<String> = searches.map(|search| search.rule.name().to_string()).collect();
-    let old = run.results.iter().find(|cell| !cell.rule.is_empty() && !rules.contains(&cell.rule));
-    old.map_or(Ok(()), |cell| {
-        let now = rules.into_iter().collect::<Vec<_>>().join(" and ");
+    let estimates = rules.contains(&RuleName::Probabilistic.to_string());
+    let differs = |cell: &&CellRecord| match cell.rule.as_str() {
+        // Records without a rule are older than that one.
+        "" => estimates && !cell.capacities.is_empty(),
+        rule => !rules.contains(rule),
+    };
+    run.results.iter().find(differs).map_or(Ok(()), |cell| {
+        let now = rules.iter().cloned().collect::<Vec<_>>().join(" and ");
+        let before = if cell.rule.is_empty() { "another rule".to_owned() } else { format!("the rule `{}`", cell.rule) };
         Err(format!(
-            "the run began with searches by the rule `{}` (dnsdyno {}), and its file means `{now}` in this version: \
-             begin a new run, or resume it with that version",
-            cell.rule,
-            run.plan.version,
+            "the run began with searches by {before}, and its file means `{now}` now: begin a new run, or resume it with the program \
+             that began it",
         ))
     })
 }
@@ -43,7 +58,9 @@ fn searches_as_before(run: &Run, experiment: &Experiment) -> Result<(), String> 
 mod tests {
     use std::path::Path;
 
-    use record::CellRecord;
+    use measure::Nanos;
+    use record::Capacity;
+    use udp::core_speed::WorkTimes;
 
     use super::*;
 
@@ -54,7 +71,8 @@ mod tests {
     fn a_run_goes_on_with_the_rule_it_began_with() {
         let said = |text: &str, rule: &str| {
             let experiment = Experiment::parse(text, Path::new("x.toml")).expect("an experiment");
-            let cell = CellRecord { rule: rule.to_owned(), ..CellRecord::default() };
+            let capacities = if text.contains("search =") { vec![capacity()] } else { Vec::new() };
+            let cell = CellRecord { rule: rule.to_owned(), capacities, ..CellRecord::default() };
             let run = Run { results: vec![cell], ..Run::default() };
             check(&run, &experiment, &[]).map_or_else(|e| e.to_string(), |()| String::new())
         };
@@ -70,5 +88,37 @@ mod tests {
             other.contains("by the rule `clean-windows`") && other.contains("`rfc8219`"),
             "{other}"
         );
+        // That rule is newer than records without one.
+        let estimating = SEARCH.replace("{ goal", "{ rule = \"probabilistic-bisection\", goal");
+        assert_eq!(said(&estimating, "probabilistic-bisection"), "");
+        assert!(said(&estimating, "").contains("by another rule"));
+    }
+
+    /// A run with the trials and the host of the sample run of client-maximum.
+    fn sample() -> Run {
+        let sample =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../runs/client-maximum/record.json.gz");
+        record::read_run(Path::new(sample)).expect("a run")
+    }
+
+    fn capacity() -> Capacity {
+        sample().results[0].capacities[0].clone()
+    }
+
+    #[test]
+    fn the_speed_before_an_interruption_is_that_of_the_same_processor() {
+        let run = sample();
+        let dut = run.results[0].trials[0].trial.cpu.get("dut").expect("the server's cores");
+        let [seen, slow] = [dut.full_speed_work_ns.expect("measured"), 1_000_000];
+        let now = run.plan.host.clone().expect("facts");
+        let mut other = now.clone();
+        other.cpu.model = Some("another one".to_owned());
+        let after = |host: &HostFacts| {
+            let full_speed = FullSpeed::default();
+            note_speeds(&run, &full_speed, host);
+            full_speed.note(&dut.cpus, WorkTimes { mean: Nanos(slow), best: Nanos(slow) })
+        };
+        assert_eq!(after(&other), slow);
+        assert!(after(&now) <= seen, "{} ns", after(&now));
     }
 }
