@@ -56,7 +56,7 @@ fn a_server_at_an_address_is_measured_by_the_network_alone() {
         return;
     }
     let cell = &run["results"][0];
-    kit::shared::is_complete_or_void(&output, &run, 2);
+    kit::shared::checked_is_complete(&output, &run, 2);
     assert!(told.contains(&format!("mine at {}", auth.plain())), "{told}");
     let trials = cell["trials"].as_array().expect("trials");
     assert!(!trials.is_empty(), "{cell}");
