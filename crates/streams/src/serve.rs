@@ -71,11 +71,12 @@ const LINGER: Duration = Duration::from_secs(1);
 /// is left unread would reset the connection, and the client would lose the last replies (RFC 9112 section 9.6).
 async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), ended: &io::Result<Ending>) {
     // A fault on purpose may be seen as a reset.
-    if !matches!(ended, Ok(Ending::Client | Ending::Idle)) {
+    if matches!(ended, Ok(Ending::Fault)) {
         return;
     }
     let close = async {
-        let (mut buffer, mut drained) = ([0; 4096], 0);
+        // On the heap: otherwise it would be a part of each connection's task, also of those that do not get here.
+        let (mut buffer, mut drained) = (vec![0; 4096], 0);
         let closed = stream.shutdown().await.is_ok();
         while closed
             && drained < MAX_DRAINED
@@ -135,47 +136,109 @@ const MAX_DRAINED: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::sleep;
 
     use super::*;
 
-    /// What a client gets that sends more than a server reads, and goes on after the server has closed the connection.
-    async fn client_of(ended: io::Result<Ending>) -> io::Result<Vec<u8>> {
+    /// Answers with the message.
+    struct Echo;
+
+    impl Answer for Echo {
+        async fn answer(&self, _: Sender, message: Vec<u8>) -> Bytes {
+            message.into()
+        }
+    }
+
+    /// A connection over loopback: the client's side and the server's.
+    async fn connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
         let address = listener.local_addr().expect("bound");
-        let server = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.expect("accepts");
-            stream.read_exact(&mut [0; 10]).await.expect("reads");
-            stream.write_all(b"reply").await.expect("writes");
-            linger(&mut stream, &ended).await;
-        });
-        let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(&[1; 1_000]).await?;
-        let mut reply = [0; 5];
-        stream.read_exact(&mut reply).await?;
-        let mut rest = Vec::new();
-        // The end, or the reset, is here: only now the client sends again, and closes its side.
-        let end = stream.read_to_end(&mut rest).await;
-        let again = stream.write_all(&[2; 1_000]).await;
-        drop(stream);
-        server.await.expect("ends");
-        end.and(again).map(|_| [&reply[..], &rest].concat())
+        let client = TcpStream::connect(address).await.expect("connects");
+        (client, listener.accept().await.expect("accepts").0)
+    }
+
+    /// Reads to the end of a connection and then sends more, twice: a reset comes after the first time at the latest. Returns what was read.
+    async fn go_on_after_the_end(mut client: TcpStream) -> io::Result<Vec<u8>> {
+        let mut read = Vec::new();
+        client.read_to_end(&mut read).await?;
+        for _ in 0..2 {
+            client.write_all(&[2; 1_000]).await?;
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok(read)
     }
 
     #[tokio::test]
     async fn what_the_client_still_sends_resets_no_connection() {
-        for ended in [Ending::Client, Ending::Idle] {
-            assert_eq!(client_of(Ok(ended)).await.expect("no reset"), b"reply");
+        let idle = || Err(io::ErrorKind::TimedOut.into());
+        for ended in [Ok(Ending::Client), Ok(Ending::Idle), idle(), Ok(Ending::Fault)] {
+            let (mut client, mut server) = connection().await;
+            let fault = matches!(ended, Ok(Ending::Fault));
+            let serving = tokio::spawn(async move {
+                server.read_exact(&mut [0; 10]).await.expect("reads");
+                server.write_all(b"reply").await.expect("writes");
+                linger(&mut server, &ended).await;
+            });
+            client.write_all(&[1; 1_000]).await.expect("writes");
+            let mut reply = [0; 5];
+            client.read_exact(&mut reply).await.expect("a reply");
+            let rest = go_on_after_the_end(client).await.map_err(|error| error.kind());
+            let reset = Err(io::ErrorKind::ConnectionReset);
+            assert_eq!(rest, if fault { reset } else { Ok(Vec::new()) });
+            serving.await.expect("ends");
         }
-        let reset = client_of(Ok(Ending::Fault)).await.map_err(|error| error.kind());
-        assert_eq!(reset, Err(io::ErrorKind::ConnectionReset));
+    }
+
+    #[tokio::test]
+    async fn requests_behind_the_last_one_of_http1_reset_nothing() {
+        let (mut client, server) = connection().await;
+        let from = client.local_addr().expect("bound");
+        let serving =
+            async { http1(server, Vec::new(), from, StreamLimits::default(), &Echo).await };
+        let asking = async {
+            let head = "POST /dns-query HTTP/1.1\r\nhost: x\r\ncontent-type: application/dns-message\r\n\
+                        content-length: 12\r\nconnection: close\r\n\r\n";
+            let all = [head.as_bytes(), &[7; 12], &[b'x'; 100_000]].concat();
+            client.write_all(&all).await?;
+            go_on_after_the_end(client).await
+        };
+        let (ended, read) = tokio::join!(serving, asking);
+        let read = read.expect("no reset");
+        assert!(read.starts_with(b"HTTP/1.1 200 ") && read.ends_with(&[7; 12]), "{read:?}");
+        assert_eq!(ended.expect("no error"), Ending::Client);
+    }
+
+    #[tokio::test]
+    async fn frames_after_the_last_goaway_of_http2_reset_nothing() {
+        let (mut client, server) = connection().await;
+        let from = client.local_addr().expect("bound");
+        let limits = StreamLimits { idle: Duration::from_millis(100), ..StreamLimits::default() };
+        let serving = async { http2(server, Vec::new(), from, limits, &Echo).await };
+        let asking = async {
+            client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await?;
+            // The idle server sends a PING (type 6) after its first GOAWAY, and closes when that is answered.
+            loop {
+                let mut header = [0; 9];
+                client.read_exact(&mut header).await?;
+                let mut frame = vec![0; usize::from(header[1]) << 8 | usize::from(header[2])];
+                client.read_exact(&mut frame).await?;
+                if header[3] == 6 {
+                    header[4] = 1;
+                    client.write_all(&[&header[..], &frame].concat()).await?;
+                    return go_on_after_the_end(client).await;
+                }
+            }
+        };
+        let (ended, rest) = tokio::join!(serving, asking);
+        assert_eq!(rest.expect("no reset")[3], 7, "the second GOAWAY");
+        assert_eq!(ended.expect("no error"), Ending::Idle);
     }
 
     #[tokio::test]
     async fn a_client_that_does_not_close_is_left() {
-        let (mut server, client) = tokio::io::duplex(64);
+        let (mut server, _client) = tokio::io::duplex(64);
         let began = tokio::time::Instant::now();
         linger(&mut server, &Ok(Ending::Idle)).await;
         assert!(began.elapsed() >= LINGER);
-        drop(client);
     }
 }
