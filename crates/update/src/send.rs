@@ -455,8 +455,11 @@ mod tests {
 
     #[test]
     fn without_an_update_or_a_count_there_is_no_wait() {
-        let sent = send(0, run_delay);
+        static LOOKS: AtomicU64 = AtomicU64::new(0);
+        let looked = || Some(Nanos(LOOKS.fetch_add(1, Ordering::Relaxed)));
+        let sent = send(0, looked);
         assert_eq!((sent.seconds, sent.run_delay), (0.0, None));
+        assert_eq!(LOOKS.load(Ordering::Relaxed), 0);
         let sent = send(2, || None);
         assert_eq!((sent.tally.acknowledged(), sent.run_delay), (2, None));
     }

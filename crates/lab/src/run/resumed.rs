@@ -23,9 +23,11 @@ pub(super) fn check(
         .map_err(RunError::Changed)
 }
 
-/// Notes the full speed of the server's cores that the trials before the interruption have seen, unless the processor is another one now.
+/// Notes the full speed of the server's cores that the trials before the interruption have seen, unless the processor is another one now than
+/// that with which the run began, or is not known.
 pub(super) fn note_speeds(run: &Run, full_speed: &FullSpeed, now: &HostFacts) {
-    if run.plan.host.as_ref().is_none_or(|began| began.cpu.model != now.cpu.model) {
+    let began = run.plan.host.as_ref().and_then(|host| host.cpu.model.as_ref());
+    if began.is_none() || began != now.cpu.model.as_ref() {
         return;
     }
     let trials = run.results.iter().flat_map(|cell| &cell.trials);
@@ -41,7 +43,7 @@ fn searches_as_before(run: &Run, experiment: &Experiment) -> Result<(), String> 
     let estimates = rules.contains(&RuleName::Probabilistic.to_string());
     let differs = |cell: &&CellRecord| match cell.rule.as_str() {
         // Records without a rule are older than that one.
-        "" => estimates && !cell.capacities.is_empty(),
+        "" => estimates && cell.method == "search" && !cell.trials.is_empty(),
         rule => !rules.contains(rule),
     };
     run.results.iter().find(differs).map_or(Ok(()), |cell| {
@@ -59,7 +61,6 @@ mod tests {
     use std::path::Path;
 
     use measure::Nanos;
-    use record::Capacity;
     use udp::core_speed::WorkTimes;
 
     use super::*;
@@ -71,8 +72,9 @@ mod tests {
     fn a_run_goes_on_with_the_rule_it_began_with() {
         let said = |text: &str, rule: &str| {
             let experiment = Experiment::parse(text, Path::new("x.toml")).expect("an experiment");
-            let capacities = if text.contains("search =") { vec![capacity()] } else { Vec::new() };
-            let cell = CellRecord { rule: rule.to_owned(), capacities, ..CellRecord::default() };
+            let mut cell = sample().results.swap_remove(0);
+            cell.method = if text.contains("search =") { "search" } else { "load" }.to_owned();
+            cell.rule = rule.to_owned();
             let run = Run { results: vec![cell], ..Run::default() };
             check(&run, &experiment, &[]).map_or_else(|e| e.to_string(), |()| String::new())
         };
@@ -99,10 +101,6 @@ mod tests {
         let sample =
             concat!(env!("CARGO_MANIFEST_DIR"), "/../../runs/client-maximum/record.json.gz");
         record::read_run(Path::new(sample)).expect("a run")
-    }
-
-    fn capacity() -> Capacity {
-        sample().results[0].capacities[0].clone()
     }
 
     #[test]
