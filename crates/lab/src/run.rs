@@ -331,8 +331,7 @@ pub fn run_experiment(
     let mut dir = RunDir::create()?;
     let idle = IdlePolling::hold();
     if let Some(run) = &options.resumed {
-        let now = fingerprint(Depth::Facts, &CpuList::allowed());
-        resumed::note_speeds(run, lab.full_speed(), &now);
+        resumed::note_speeds(run, lab.full_speed(), read_cpu().model.as_deref());
     }
     let (started, began) = (SystemTime::now(), Instant::now());
     let cpus = match options.elsewhere.starts() {

@@ -67,6 +67,19 @@ fn after_early<S: AsyncRead + AsyncWrite>(
 /// Longest time for which a connection that this side has closed is still read.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// Serves a connection by `serve`, then closes it so that the client does not lose the last replies.
+///
+/// # Errors
+/// The error with which `serve` ended.
+async fn closing_gently<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    serve: impl AsyncFnOnce(&mut S) -> io::Result<Ending>,
+) -> io::Result<Ending> {
+    let ended = serve(&mut stream).await;
+    linger(&mut stream, &ended).await;
+    ended
+}
+
 /// Closes a connection to the client, then reads and drops what still comes, at most [`MAX_DRAINED`] bytes, until the client closes it too: what
 /// is left unread would reset the connection, and the client would lose the last replies (RFC 9112 section 9.6).
 async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), ended: &io::Result<Ending>) {

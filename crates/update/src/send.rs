@@ -264,7 +264,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
         while !self.shared.is_over() {
             let Some((number, update)) = self.shared.next() else { break };
             let began = *self.shared.began.get_or_init(Instant::now);
-            before = before.or_else(run_delay);
+            before.get_or_insert_with(run_delay);
             let sender = self.shared.sender;
             let due = sender.rate.map_or_else(Instant::now, |rate| {
                 began + Duration::from_secs_f64((number - sender.skip) as f64 / rate)
@@ -283,7 +283,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
             }
             self.account(number, outcome, due.elapsed());
         }
-        let waited = before.and_then(|before| Some(run_delay()?.since(before)));
+        let waited = before.flatten().and_then(|before| Some(run_delay()?.since(before)));
         (self.tally, waited)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use experiment::{Experiment, RuleName};
-use record::{CellRecord, HostFacts, InputFile, Run};
+use record::{CellRecord, InputFile, Run};
 
 use super::error::RunError;
 use crate::core_speed::FullSpeed;
@@ -23,11 +23,11 @@ pub(super) fn check(
         .map_err(RunError::Changed)
 }
 
-/// Notes the full speed of the server's cores that the trials before the interruption have seen, unless the processor is another one now than
-/// that with which the run began, or is not known.
-pub(super) fn note_speeds(run: &Run, full_speed: &FullSpeed, now: &HostFacts) {
-    let began = run.plan.host.as_ref().and_then(|host| host.cpu.model.as_ref());
-    if began.is_none() || began != now.cpu.model.as_ref() {
+/// Notes the full speed of the server's cores that the trials before the interruption have seen, unless the processor is of another `model` now
+/// than when the run began, or its model is not known.
+pub(super) fn note_speeds(run: &Run, full_speed: &FullSpeed, model: Option<&str>) {
+    let began = run.plan.host.as_ref().and_then(|host| host.cpu.model.as_deref());
+    if began.is_none() || began != model {
         return;
     }
     let trials = run.results.iter().flat_map(|cell| &cell.trials);
@@ -47,8 +47,11 @@ fn searches_as_before(run: &Run, experiment: &Experiment) -> Result<(), String> 
         rule => !rules.contains(rule),
     };
     run.results.iter().find(differs).map_or(Ok(()), |cell| {
-        let now = rules.iter().cloned().collect::<Vec<_>>().join(" and ");
-        let before = if cell.rule.is_empty() { "another rule".to_owned() } else { format!("the rule `{}`", cell.rule) };
+        let now = rules.iter().map(String::as_str).collect::<Vec<_>>().join(" and ");
+        let before = match cell.rule.as_str() {
+            "" => "another rule".to_owned(),
+            rule => format!("the rule `{rule}`"),
+        };
         Err(format!(
             "the run began with searches by {before}, and its file means `{now}` now: begin a new run, or resume it with the program \
              that began it",
@@ -108,15 +111,13 @@ mod tests {
         let run = sample();
         let dut = run.results[0].trials[0].trial.cpu.get("dut").expect("the server's cores");
         let [seen, slow] = [dut.full_speed_work_ns.expect("measured"), 1_000_000];
-        let now = run.plan.host.clone().expect("facts");
-        let mut other = now.clone();
-        other.cpu.model = Some("another one".to_owned());
-        let after = |host: &HostFacts| {
+        let now = run.plan.host.as_ref().and_then(|host| host.cpu.model.as_deref());
+        let after = |model: Option<&str>| {
             let full_speed = FullSpeed::default();
-            note_speeds(&run, &full_speed, host);
+            note_speeds(&run, &full_speed, model);
             full_speed.note(&dut.cpus, WorkTimes { mean: Nanos(slow), best: Nanos(slow) })
         };
-        assert_eq!(after(&other), slow);
-        assert!(after(&now) <= seen, "{} ns", after(&now));
+        assert_eq!((after(Some("another one")), after(None)), (slow, slow));
+        assert!(now.is_some() && after(now) <= seen, "{} ns", after(now));
     }
 }

@@ -15,7 +15,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early, linger};
+use super::{
+    Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early, closing_gently,
+};
 use crate::http::{self as doh, PATH, RequestHead};
 
 /// Highest number of bytes of a request's head, and of its body that are read ahead.
@@ -32,10 +34,8 @@ pub async fn http1<A: Answer>(
     limits: StreamLimits,
     answer: &A,
 ) -> io::Result<Ending> {
-    let mut stream = after_early(early, stream);
-    let ended = until_closed(&mut stream, client, limits, answer).await;
-    linger(&mut stream, &ended).await;
-    ended
+    let serve = async |stream: &mut _| until_closed(stream, client, limits, answer).await;
+    closing_gently(after_early(early, stream), serve).await
 }
 
 /// Serves the connection until this side closes it, or the client has.

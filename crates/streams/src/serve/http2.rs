@@ -11,7 +11,9 @@ use http::{Request, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early, linger};
+use super::{
+    Answer, Ending, Fault, MAX_DRAINED, Sender, StreamLimits, after_early, closing_gently,
+};
 use crate::http::{self as doh, PATH, RequestHead};
 
 /// Serves an HTTP/2 connection until it ends or is idle for too long; `early` came with the handshake.
@@ -25,10 +27,8 @@ pub async fn http2<A: Answer>(
     limits: StreamLimits,
     answer: &A,
 ) -> io::Result<Ending> {
-    let mut stream = after_early(early, stream);
-    let ended = until_closed(&mut stream, client, limits, answer).await;
-    linger(&mut stream, &ended).await;
-    ended
+    let serve = async |stream: &mut _| until_closed(stream, client, limits, answer).await;
+    closing_gently(after_early(early, stream), serve).await
 }
 
 /// Serves the connection until this side closes it, or the client has.
