@@ -1,7 +1,7 @@
 //! Writes transactions as a Parquet table with the columns of ENTRADA 2 (`docs/trace.md` has the list).
 //!
-//! A row group is written after [`ROWS`] rows, sorted by time, so that memory stays constant. Numbers and names are
-//! compressed with zstd. One table, [`COLUMNS`], has the name, the type and the value of each column.
+//! A row group is written after `ROWS` rows, sorted by time, so that memory stays constant. Numbers and names are
+//! compressed with zstd. One table, `COLUMNS`, has the name, the type and the value of each column.
 
 use std::io::Write;
 use std::net::IpAddr;

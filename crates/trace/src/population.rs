@@ -31,7 +31,7 @@ pub use self::synthetic::{QUERIES_PER_VISIT, Synthetic};
 pub const MAX_CLIENTS: usize = 1 << 20;
 /// Largest number of queries; they take a gibibyte.
 pub const MAX_QUERIES: usize = 1 << 26;
-/// Largest memory of all different messages together, in octets: of each its own, and [`MESSAGE_COST`].
+/// Largest memory of all different messages together, in octets: of each its own, and `MESSAGE_COST`.
 pub const MAX_OCTETS: usize = 1 << 30;
 /// Memory that a message takes besides its octets, about.
 const MESSAGE_COST: usize = 64;

@@ -67,7 +67,7 @@ impl Table {
     }
 }
 
-/// Returns the processes that [`Table::tree`] finds now.
+/// Returns the processes that `Table::tree` finds now.
 pub fn tree(root: u32) -> Vec<u32> {
     Table::read().tree(root)
 }
