@@ -12,8 +12,7 @@
 //! A client has one connection at a time. A query goes to the next client in turn: first to one that may open
 //! its connection, so that all clients are soon connected, otherwise to the next one with room for a query.
 //! A query for a connection that is still being opened waits in it, so that the wait of the client counts from
-//! the due time of the query. In a closed loop a client gets all the queries it has room for at once, in one
-//! write.
+//! the due time of the query. The queries that a client gets at the same time leave in one write.
 
 mod events;
 mod replayed;
@@ -41,9 +40,9 @@ use self::replayed::Script;
 
 /// Highest number of queries sent in one call.
 const MAX_BURST: u32 = 512;
-/// Number of clients that are tried at random before a query waits.
+/// Number of clients that are tried at random before the next in the queue is taken.
 const RANDOM_TRIES: u32 = 8;
-/// Time that a query waits before other clients are tried.
+/// Time that a query waits before other closed clients are tried.
 const RANDOM_RETRY_DELAY: Nanos = Nanos::from_micros(100);
 /// Highest number of bytes that EDNS options and padding add to a query.
 const MAX_OPTIONS: usize = 1_024;
@@ -301,6 +300,7 @@ impl Clients {
     /// Returns the outcomes of queries and connections; outstanding queries count as unresolved.
     pub fn into_result(mut self) -> ClientsResult {
         self.outcomes.tally.unresolved = self.in_flight;
+        self.outcomes.tally.window_held_at = self.pace.window_held_at();
         self.watch.show(&self.outcomes.tally);
         ClientsResult { tally: self.outcomes.tally, connections: self.connections }
     }
@@ -405,7 +405,7 @@ impl Clients {
         next
     }
 
-    /// Picks a random client that may send; `None` if none can.
+    /// Picks a random client that may send; after some that may not, the next in the queue. `None` if none can.
     fn random_client(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
         for _ in 0..RANDOM_TRIES {
             let conn = (self.rng.next_u64() % u64::from(self.plan.clients)) as ConnId;
@@ -417,29 +417,23 @@ impl Clients {
                 return Some(conn);
             }
         }
-        None
+        self.head_of_queue()
     }
 
-    /// Picks the client at the head of the queue, which stays there.
+    /// Picks the next client in turn: one whose connection is opened now, or the head of the queue.
     fn next_client(&mut self, now: Nanos, orders: &mut Orders) -> Option<ConnId> {
-        // A closed loop fills one client before the next.
-        if let Some(conn) = self.open_next(now, orders) {
-            self.clients[conn as usize].queued = true;
-            self.ready.push_front(conn);
-        }
-        while let Some(&conn) = self.ready.front() {
+        self.open_next(now, orders).or_else(|| self.head_of_queue())
+    }
+
+    /// Takes the first client with room for a query from the queue.
+    fn head_of_queue(&mut self) -> Option<ConnId> {
+        while let Some(conn) = self.ready.pop_front() {
+            self.clients[conn as usize].queued = false;
             if self.room(conn) > 0 {
                 return Some(conn);
             }
-            self.dequeue();
         }
         None
-    }
-
-    fn dequeue(&mut self) {
-        if let Some(conn) = self.ready.pop_front() {
-            self.clients[conn as usize].queued = false;
-        }
     }
 
     /// Composes one query that was due at `due`.
@@ -490,10 +484,7 @@ impl Clients {
         }
         self.in_flight += 1;
         self.outcomes.record_sent(due);
-        if !self.closed_loop && !self.plan.population.random_order {
-            self.dequeue();
-            self.enqueue_if_room(conn);
-        }
+        self.enqueue_if_room(conn);
         Launch::Sent
     }
 

@@ -117,9 +117,7 @@ impl Measurer {
 
     /// At intervals, expires overdue queries, publishes the counters and checks the goal.
     fn sweep(&mut self, now: Nanos, full: bool) {
-        let before = self.outcomes.tally.lost;
         let missed = self.rings.sweep(now, now, full, &mut self.outcomes, &mut self.watch);
-        self.pace.lose(self.outcomes.tally.lost - before);
         if missed && self.phase == Phase::Sending {
             self.outcomes.tally.stopped_early = true;
             // Outstanding queries still count: the losses of a failed trial are all its losses.
@@ -240,20 +238,16 @@ impl Measurer {
         self.outcomes.tally.started = start;
         self.outcomes.tally.disturbances.started = start;
         self.last_batch.clear();
-        let (answered, mut waited) = (self.outcomes.tally.answered, Nanos::ZERO);
         for received in rx.iter() {
             let (socket, at) = (usize::from(received.socket.0), received.at.since(start));
-            let ended = self.rings.reply(&mut self.outcomes, Some(socket), at, received.bytes);
-            if let Some(query) = ended {
-                waited += at.since(query.sent);
-            }
+            self.rings.reply(&mut self.outcomes, Some(socket), at, received.bytes);
         }
-        self.pace.answer(self.outcomes.tally.answered - answered, waited);
         if now < start {
             return Next::At(start);
         }
         let now = now.since(start);
         self.sweep(now, rx.is_full());
+        self.pace.follow(now, &self.outcomes.tally);
         match self.step(now, tx) {
             Next::At(at) => Next::At(start + at),
             other => other,

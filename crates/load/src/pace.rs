@@ -13,6 +13,7 @@
 use measure::{Nanos, Pacing, Schedule};
 
 use crate::plan::Plan;
+use crate::tally::Tally;
 use crate::window::Window;
 
 /// Whether a query is due.
@@ -72,22 +73,15 @@ impl Pace {
     pub(crate) fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
         match self {
             Pace::Open(open) => open.due(now, leaving),
-            Pace::Window(window) => window.due(now, leaving, in_flight),
+            Pace::Window(window) => window.due(now, in_flight),
         }
     }
 
-    /// Notes that `count` queries of a window were answered, `waited` after they had left, summed up.
+    /// Shows a window the replies and losses so far.
     #[inline]
-    pub(crate) fn answer(&mut self, count: u64, waited: Nanos) {
+    pub(crate) fn follow(&mut self, now: Nanos, tally: &Tally) {
         if let Pace::Window(window) = self {
-            window.answer(count, waited);
-        }
-    }
-
-    /// Notes that `count` queries of a window were lost at once.
-    pub(crate) fn lose(&mut self, count: u64) {
-        if let Pace::Window(window) = self {
-            window.lose(count);
+            window.follow(now, tally);
         }
     }
 

@@ -3,7 +3,7 @@
 use engine::Next;
 use measure::{Nanos, Rng};
 
-use crate::flight::{Found, Ring};
+use crate::flight::Ring;
 use crate::live::GoalWatch;
 use crate::outcome::Outcomes;
 use crate::plan::Plan;
@@ -59,8 +59,7 @@ impl Rings {
         self.rings[socket].has_room()
     }
 
-    /// Handles a message that arrived `at` on a socket, or on an unknown one; returns the outstanding query that it
-    /// ended.
+    /// Handles a message that arrived `at` on a socket, or on an unknown one.
     #[inline]
     pub(crate) fn reply(
         &mut self,
@@ -68,12 +67,11 @@ impl Rings {
         socket: Option<usize>,
         at: Nanos,
         message: &[u8],
-    ) -> Option<Found> {
+    ) {
         let ring = socket.and_then(|socket| self.rings.get_mut(socket));
         let socket = socket.unwrap_or_default() as u16;
         let ended = outcomes.record_reply(socket, ring, at, message);
         self.in_flight -= u64::from(ended.is_some());
-        ended
     }
 
     /// At intervals, expires queries that are overdue at `seen`, until when all replies have been received; publishes the

@@ -7,13 +7,18 @@
 //!        └─────────────────────────────> time
 //! ```
 //!
-//! A window that is sent at once overflows the receive queue of a server with default buffers. What is lost waits
-//! for its timeout, together, and overflows it again.
+//! A window of datagrams that is sent at once overflows the receive queue of a server with default buffers. What is
+//! lost waits for its timeout, together, and overflows it again. A stream has flow control, so that its window is
+//! whole at once.
+//!
+//! An open place that is free never waits: its query leaves with the next batch, together with those of the other
+//! places that are free then.
 
 use measure::{Nanos, Pacing, Schedule};
 
 use crate::pace::Due;
 use crate::plan::Plan;
+use crate::tally::Tally;
 
 /// Number of places with which a window opens: a quarter of the small queries that fit a receive buffer of
 /// 208 kB, Linux's default.
@@ -26,13 +31,6 @@ const LOST_PART: u64 = 8;
 const MIN_LOST: u64 = 8;
 /// Part of the window by which a held one rises in each timeout.
 const RISE_PART: u64 = 16;
-
-/// Number of free places from which on none of them waits: one segmented message.
-const FULL_BATCH: u64 = 64;
-/// Longest time that a free place waits for others. A closed loop has no schedule that this could break, and
-/// latencies count from when a query leaves. A server of 64,000 queries a second fills a message in this
-/// time.
-const FULL_BATCH_WAIT: Nanos = Nanos::from_millis(1);
 
 /// Whether a window was held because of losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +45,11 @@ enum Held {
     Never,
 }
 
-/// A window, and how long a free place waits for others so that their queries leave together.
+/// The window of one worker.
 #[derive(Debug)]
 pub(crate) struct Window {
     size: u64,
     until: Nanos,
-    /// Time since which places have been free.
-    free_since: Option<Nanos>,
     /// Number of places in use now, and the number up to which it grows.
     open: u64,
     ceiling: u64,
@@ -62,9 +58,11 @@ pub(crate) struct Window {
     held: Held,
     /// Smallest ceiling.
     held_at: Option<u64>,
-    /// Queries lost in this timeout, the time that the answered ones took, and its end.
+    /// Queries answered until the last look.
+    answered: u64,
+    /// Queries lost before this timeout, the sum of the latencies before it in nanoseconds, and its end.
     lost: u64,
-    waited: Nanos,
+    waited_ns: f64,
     timeout_ends: Nanos,
     timeout: Nanos,
     /// Earliest times of the queries, if the window has a highest rate.
@@ -84,27 +82,30 @@ impl Window {
             cap,
             size,
             until: plan.duration,
-            free_since: None,
             open: if plan.adaptive_window { size.min(FIRST_PLACES) } else { size },
             ceiling: size,
             replies: 0,
             held: if plan.adaptive_window { Held::No } else { Held::Never },
             held_at: None,
+            answered: 0,
             lost: 0,
-            waited: Nanos::ZERO,
+            waited_ns: 0.0,
             timeout_ends: plan.timeout,
             timeout: plan.timeout,
         }
     }
 
-    /// Notes that `count` queries were answered, `waited` after they had left, summed up.
+    /// Opens the window by the replies, and looks at the losses of each timeout.
     #[inline]
-    pub(crate) fn answer(&mut self, count: u64, waited: Nanos) {
-        self.waited += waited;
+    pub(crate) fn follow(&mut self, now: Nanos, tally: &Tally) {
+        let answered = tally.answered - std::mem::replace(&mut self.answered, tally.answered);
         if self.open < self.ceiling {
-            let replies = self.replies + count;
+            let replies = self.replies + answered;
             self.open = (self.open + replies / REPLIES_PER_PLACE).min(self.ceiling);
             self.replies = replies % REPLIES_PER_PLACE;
+        }
+        if now >= self.timeout_ends {
+            self.end_timeout(now, tally);
         }
     }
 
@@ -116,11 +117,6 @@ impl Window {
         }
     }
 
-    /// Notes that `count` queries were lost.
-    pub(crate) fn lose(&mut self, count: u64) {
-        self.lost += count;
-    }
-
     /// Returns the smallest number of places to which it was held.
     pub(crate) fn held_at(&self) -> Option<u64> {
         self.held_at.filter(|_| self.held != Held::Never)
@@ -128,10 +124,12 @@ impl Window {
 
     /// Looks at the losses of the timeout that has ended.
     #[cold]
-    fn end_timeout(&mut self, now: Nanos) {
-        let lost = std::mem::take(&mut self.lost);
+    fn end_timeout(&mut self, now: Nanos, tally: &Tally) {
+        let lost = tally.lost - std::mem::replace(&mut self.lost, tally.lost);
+        let waited_ns = tally.latency_from_send.mean_ns() * tally.latency_from_send.count() as f64;
         // By Little's law: the mean number of outstanding queries that were answered.
-        let taken = std::mem::take(&mut self.waited).0 / self.timeout.0.max(1);
+        let passed_ns = waited_ns - std::mem::replace(&mut self.waited_ns, waited_ns);
+        let taken = (passed_ns / self.timeout.0.max(1) as f64) as u64;
         self.timeout_ends = now + self.timeout;
         let many = lost >= (self.open / LOST_PART).max(MIN_LOST);
         self.held = match (self.held, many) {
@@ -156,36 +154,19 @@ impl Window {
         };
     }
 
-    /// Returns whether a query takes a free place now: when others leave, when enough places are free, or
-    /// when the first free place has waited long enough. Replies arrive one by one from most servers; without
-    /// the wait each query would leave alone, and a system call is expensive.
+    /// Returns whether a query takes a free place now.
     #[inline]
-    pub(crate) fn due(&mut self, now: Nanos, leaving: bool, in_flight: u64) -> Due {
+    pub(crate) fn due(&mut self, now: Nanos, in_flight: u64) -> Due {
         if self.size == 0 || now >= self.until {
             return Due::Done;
         }
-        if now >= self.timeout_ends {
-            self.end_timeout(now);
-        }
-        let free = self.open.saturating_sub(in_flight);
-        if free == 0 {
-            self.free_since = None;
+        if in_flight >= self.open {
             return Due::Wait(self.until);
         }
-        if let Some(cap) = &self.cap {
-            // Without a next query the rate allows no more until the end.
-            let allowed = cap.peek().unwrap_or(self.until);
-            if allowed > now {
-                return Due::Wait(allowed.min(self.until));
-            }
-            return Due::Ready(now);
-        }
-        let since = *self.free_since.get_or_insert(now);
-        let full_batch = (self.open / 4).clamp(1, FULL_BATCH);
-        if leaving || free >= full_batch || since + FULL_BATCH_WAIT <= now {
-            Due::Ready(now)
-        } else {
-            Due::Wait((since + FULL_BATCH_WAIT).min(self.until))
+        // A highest rate without a next query allows no more until the end.
+        match self.cap.as_ref().map(|cap| cap.peek().unwrap_or(self.until)) {
+            Some(allowed) if allowed > now => Due::Wait(allowed.min(self.until)),
+            _ => Due::Ready(now),
         }
     }
 }

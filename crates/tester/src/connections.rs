@@ -100,13 +100,14 @@ impl ConnectionSetup {
             let (sources, timeout) = (request.sockets.source, request.timeout);
             dialer(connecting, part.transport, target, sources, timeout)
         };
-        let most = load::pipeline::MAX_OUTSTANDING;
         let replayed = matches!(request.workload, Workload::Replay { .. });
         let outstanding = match (connecting.outstanding, request.pacing.outstanding()) {
             (Some(n), _) => n,
             // Each client has room for what it sends.
             (None, None) if replayed => OUTSTANDING_OF_CLIENT,
-            (None, Some(outstanding)) => outstanding.div_ceil(clients).min(most),
+            (None, Some(window)) => {
+                room_in_window(window, clients, request.slice.workers(workers), connecting.pick)
+            }
             (None, None) => (OUTSTANDING / clients).clamp(32, 1_024),
         };
         let shares: Vec<u32> = transports.iter().map(|part| part.share).collect();
@@ -129,6 +130,11 @@ impl ConnectionSetup {
                 && !replayed,
             population: population(connecting),
         })
+    }
+
+    /// Returns whether some of the clients send datagrams, which have no flow control.
+    pub(crate) fn has_datagrams(&self) -> bool {
+        self.transports.iter().any(|part| part.transport == Transport::Udp)
     }
 
     /// Returns the least number of workers: a thread may have `open_files` open files, and a TCP connection is one.
@@ -281,6 +287,22 @@ impl ConnectionSetup {
         };
         failures::warnings(&report.tally(), report.streams, gap)
     }
+}
+
+/// Returns how many queries each client may have outstanding, so that the clients of every worker have room for the
+/// worker's part of a window.
+fn room_in_window(window: u32, clients: u32, workers: u32, pick: Pick) -> u32 {
+    let of_worker = |worker| {
+        let share = |n| share_of(worker, workers, n);
+        share(window).div_ceil(share(clients).max(1))
+    };
+    let even = (0..workers).map(of_worker).max().unwrap_or(1).max(1);
+    let room = match pick {
+        Pick::Turn => even,
+        // Far more than a random client has at a time.
+        Pick::Chance => even.saturating_mul(4).saturating_add(16).min(window),
+    };
+    room.min(load::pipeline::MAX_OUTSTANDING)
 }
 
 /// Makes the population of clients.
@@ -531,4 +553,26 @@ fn prepare(
         engine.drive(WaitMode::Sleep, stop)?;
     }
     Ok(engine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clients_of_every_worker_have_room_for_its_part_of_a_window() {
+        for (workers, clients, window) in (1..5)
+            .flat_map(|workers| (workers..12).map(move |clients| (workers, clients)))
+            .flat_map(|(workers, clients)| (1..60).map(move |n| (workers, clients, n)))
+        {
+            for pick in [Pick::Turn, Pick::Chance] {
+                let room = room_in_window(window, clients, workers, pick);
+                for worker in 0..workers {
+                    let share = |n| share_of(worker, workers, n);
+                    let whole = share(clients) * room >= share(window);
+                    assert!(whole, "{window} on {clients} clients of {workers} workers: {room}");
+                }
+            }
+        }
+    }
 }

@@ -176,6 +176,7 @@ impl Clients {
             self.closed.extend(self.waiting.pop_front().map(|(_, conn)| conn));
         }
         self.sweep(now, orders);
+        self.pace.follow(now, &self.outcomes.tally);
         let reopening = self.send_turned_away(now, orders);
         for conn in self.ending.drain(..) {
             orders.close(conn);
