@@ -233,15 +233,13 @@ impl Clients {
         outstanding: impl Fn(u32) -> u32,
     ) -> Self {
         assert!(plan.clients > 0, "a load needs a client");
-        let mut tally = Tally::of(&plan.plan);
-        let (pace, planned) = Pace::new(&plan.plan);
-        tally.planned = planned;
         let mut rng = measure::Rng::part(plan.plan.seed, u64::from(plan.plan.worker));
         let client = |k| Client::new(&plan, k, outstanding(k), rng.next_u64() as u16);
         let clients: Vec<Client> = (0..plan.clients).map(client).collect();
         Clients {
-            outcomes: Outcomes::new(workload, tally, plan.plan.timeout).with_journal(&live),
-            pace,
+            outcomes: Outcomes::new(workload, Tally::of(&plan.plan), plan.plan.timeout)
+                .with_journal(&live),
+            pace: Pace::new(&plan.plan),
             closed_loop: !plan.plan.pacing.is_open_loop(),
             phase: Phase::Opening(if open_first { plan.clients } else { 0 }),
             start: None,
@@ -300,9 +298,15 @@ impl Clients {
     /// Returns the outcomes of queries and connections; outstanding queries count as unresolved.
     pub fn into_result(mut self) -> ClientsResult {
         self.outcomes.tally.unresolved = self.in_flight;
+        self.outcomes.tally.planned = self.planned();
         self.outcomes.tally.window_held_at = self.pace.window_held_at();
         self.watch.show(&self.outcomes.tally);
         ClientsResult { tally: self.outcomes.tally, connections: self.connections }
+    }
+
+    /// Returns how many queries are planned.
+    fn planned(&self) -> u64 {
+        self.script.as_ref().map_or_else(|| self.pace.planned(), |script| script.planned)
     }
 
     /// Returns the time since the start of the trial, or the engine's time before that.

@@ -80,12 +80,9 @@ impl Measurer {
     /// # Panics
     /// When the plan has no socket or is lock-step ([`crate::lockstep::LockStep`] runs that).
     pub fn new(plan: Plan, workload: Box<dyn Workload>, live: Arc<Live>) -> Self {
-        let mut tally = Tally::of(&plan);
-        let (pace, planned) = Pace::new(&plan);
-        tally.planned = planned;
         Measurer {
-            outcomes: Outcomes::new(workload, tally, plan.timeout).with_journal(&live),
-            pace,
+            outcomes: Outcomes::new(workload, Tally::of(&plan), plan.timeout).with_journal(&live),
+            pace: Pace::new(&plan),
             phase: Phase::Sending,
             rings: Rings::new(&plan),
             socket: 0,
@@ -110,6 +107,7 @@ impl Measurer {
     /// Returns the outcomes of the queries; those still outstanding count as unresolved.
     pub fn into_tally(mut self) -> Tally {
         self.outcomes.tally.unresolved = self.rings.in_flight;
+        self.outcomes.tally.planned = self.pace.planned();
         self.outcomes.tally.window_held_at = self.pace.window_held_at();
         self.watch.show(&self.outcomes.tally);
         self.outcomes.tally

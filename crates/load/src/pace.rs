@@ -45,27 +45,33 @@ pub(crate) struct OpenLoop {
 }
 
 impl Pace {
-    /// Makes the pace of the plan's worker; also returns how many queries it plans (0 in a closed loop).
+    /// Makes the pace of the plan's worker.
     ///
     /// # Panics
     /// When the plan is lock-step.
-    pub(crate) fn new(plan: &Plan) -> (Self, u64) {
+    pub(crate) fn new(plan: &Plan) -> Self {
         if let Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. } =
             plan.pacing
         {
             let (n, w, i) =
                 (u64::from(outstanding), u64::from(plan.workers), u64::from(plan.worker));
             let size = n / w + u64::from(i < n % w);
-            return (Pace::Window(Window::new(size, plan)), 0);
+            return Pace::Window(Window::new(size, plan));
         }
         let schedule = plan
             .pacing
             .schedule(plan.duration, plan.seed)
             .expect("a pacing that is neither a window nor lock-step is an open loop")
             .shard(plan.worker, plan.workers);
-        let planned = schedule.planned();
-        let hold = hold(plan);
-        (Pace::Open(OpenLoop { schedule, catch_up: CatchUp::default(), hold }), planned)
+        Pace::Open(OpenLoop { schedule, catch_up: CatchUp::default(), hold: hold(plan) })
+    }
+
+    /// Returns how many queries are planned, as [`Schedule::planned`]; 0 in a closed loop.
+    pub(crate) fn planned(&self) -> u64 {
+        match self {
+            Pace::Open(open) => open.schedule.planned(),
+            Pace::Window(_) => 0,
+        }
     }
 
     /// Returns whether a query is due at `now`; `leaving` says that others leave in the same batch.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! id      generation | slot      16 bits together, mixed with a salt
-//! slots   twice as many as queries may be outstanding, used in turn; one in use is skipped
+//! slots   twice as many as queries may be outstanding, 65,536 at most, used in turn; one in use is skipped
 //! ```
 //!
 //! A reply whose generation differs from that of its slot belongs to a query that has ended.
@@ -12,8 +12,8 @@ use measure::Nanos;
 
 use crate::flight::{Found, OutstandingTable, State};
 
-/// Highest number of outstanding queries on a connection.
-pub const MAX_OUTSTANDING: u32 = 1 << 15;
+/// Highest number of outstanding queries on a connection: one for each id.
+pub const MAX_OUTSTANDING: u32 = 1 << 16;
 
 /// State of one query.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Pipeline {
 impl Pipeline {
     /// Makes a pipeline for at most `most` outstanding queries.
     pub(crate) fn new(most: u32, salt: u16) -> Self {
-        let len = (most.clamp(1, MAX_OUTSTANDING) * 2).next_power_of_two().min(1 << 16);
+        let len = (most.clamp(1, MAX_OUTSTANDING) * 2).next_power_of_two().min(MAX_OUTSTANDING);
         let free = Slot {
             due: Nanos::ZERO,
             sent: UNSENT,
@@ -81,7 +81,8 @@ impl Pipeline {
     /// Returns the highest number of outstanding queries that there are slots for: at least that of [`new`](Self::new).
     #[inline]
     pub(crate) fn capacity(&self) -> u32 {
-        self.slots.len() as u32 / 2
+        let slots = self.slots.len() as u32;
+        if slots == MAX_OUTSTANDING { slots } else { slots / 2 }
     }
 
     #[inline]

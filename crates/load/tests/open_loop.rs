@@ -167,6 +167,25 @@ fn poisson_arrivals_leave_when_they_are_due() {
 }
 
 #[test]
+fn a_poisson_load_is_complete_whatever_number_was_drawn() {
+    // 500 are expected, with a deviation of 22.
+    let mut numbers = Vec::new();
+    for seed in 0..40 {
+        let poisson = Pacing::Poisson { rate: qps(333.3) };
+        let of_worker = |worker| {
+            let p = Plan { seed, worker, workers: 2, ..plan(poisson, MS(1_500), 1) };
+            run(p, after_1_ms).0
+        };
+        let mut tally = of_worker(0);
+        tally.merge(&of_worker(1));
+        assert_eq!((tally.planned, tally.valid), (tally.sent, tally.sent), "seed {seed}");
+        assert_eq!(tally.void(&ScheduleTolerance::default()), None, "seed {seed}");
+        numbers.push(tally.sent);
+    }
+    assert!(numbers.iter().any(|n| *n < 480) && numbers.iter().any(|n| *n > 520), "{numbers:?}");
+}
+
+#[test]
 fn workers_interleave_to_the_whole_schedule() {
     let start = MS(7);
     let mut all: Vec<Nanos> = Vec::new();

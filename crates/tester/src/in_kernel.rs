@@ -18,9 +18,9 @@ use kernel::tester::{
 use load::tally::Second;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec};
 use load::{Collector, Counted, CountedTimes, Live, SentQuery, Tally};
-use measure::Nanos;
 use measure::procfs::{LinkCounters, parse_links};
 use measure::stall::LateSpan;
+use measure::{Nanos, Pacing};
 use record::TrialRequest;
 use udp::{UdpFacts, sys};
 use wire::{Expect, Qtype};
@@ -178,7 +178,11 @@ impl Setup {
         let (spent, unread) = (spent?, collected?);
         let link_lost = (!tester.has_link()).then(|| plan.route.device.clone());
         let dropped = dropped_by(&plan.route.device).since(&before);
-        let tally = finish(tester, collector)?;
+        let mut tally = finish(tester, collector)?;
+        if matches!(self.request.pacing, Pacing::Poisson { .. }) {
+            // The programs draw the gaps as they send: every query that was drawn has left.
+            tally.planned = tally.sent;
+        }
         let counters = EngineCounters {
             sent: tally.sent,
             received: tally.answered,

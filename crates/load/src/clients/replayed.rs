@@ -44,6 +44,8 @@ pub struct ClientReplay {
 #[derive(Debug)]
 pub(super) struct Script {
     records: RecordReader,
+    /// Number of these queries.
+    pub(super) planned: u64,
     speed: f64,
     /// Number of workers: a client of the recording is number client / workers here.
     workers: u32,
@@ -81,10 +83,10 @@ impl Clients {
         let plan = ClientPlan { clients: own.count() as u32, population, ..plan };
         let pipeline = |k: u32| recording.of_client(k * workers + worker).peak.clamp(1, most);
         let mut clients = Clients::with_pipelines(plan, Box::new(ByHash), live, false, pipeline);
-        clients.outcomes.tally.planned = queries.saturating_mul(loops.into());
         let share = Share::Clients { worker, workers };
         clients.script = Some(Script {
             records: RecordReader::new(recording, share, loops),
+            planned: queries.saturating_mul(loops.into()),
             speed,
             workers,
             held: VecDeque::new(),

@@ -116,9 +116,11 @@ impl Schedule {
         }
     }
 
-    /// Returns how many queries this schedule holds in total; for Poisson arrivals the expected number.
+    /// Returns how many queries this schedule holds in total; for Poisson arrivals the expected number, and at the end of
+    /// the schedule the number that was drawn.
     pub fn planned(&self) -> u64 {
         match self.shape {
+            _ if self.next.is_none() => self.taken,
             Shape::Constant { total, .. } | Shape::Ramp { total, .. } => {
                 (total + self.workers - 1).saturating_sub(self.worker) / self.workers
             }
