@@ -3,12 +3,13 @@
 use measure::stats;
 use record::CellRecord;
 
+use crate::view::number::range;
 use crate::view::significant;
 
-/// Requested confidence (0 to 1); few repeats give less, and the text shows it.
+/// Confidence of the intervals (0 to 1).
 const CONFIDENCE: f64 = 0.95;
 
-/// Returns a line for each repeated figure of `cell`: its interval and its warnings.
+/// Returns a line for each repeated figure of `cell`: the interval of its median, of few repeats their range, and its warnings.
 pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
     let capacity = ("capacity", cell.capacity_unit(), cell.found_qps());
     let figures =
@@ -20,15 +21,22 @@ pub(crate) fn spread(cell: &CellRecord) -> Vec<String> {
 }
 
 fn lines(name: &str, unit: &str, values: &[f64]) -> Vec<String> {
-    let interval = stats::shown_median_interval(values, CONFIDENCE).map(|i| {
-        let (low, high) = (significant(i.low), significant(i.high));
-        let sure = (i.confidence * 100.0).floor();
-        format!("{name}: the median lies from {low} to {high} {unit}, {sure} % sure")
-            .replace(" ,", ",")
-    });
-    let warnings =
-        stats::repeat_warnings(values).into_iter().map(|warning| format!("{name}: {warning}"));
-    interval.into_iter().chain(warnings).collect()
+    let value = |x: f64| format!("{} {unit}", significant(x)).trim_end().to_owned();
+    let spread = match (stats::shown_median_interval(values, CONFIDENCE), range(values)) {
+        (Some(i), _) => Some(format!(
+            "the median lies from {} to {}, {:.0} % sure",
+            significant(i.low),
+            value(i.high),
+            CONFIDENCE * 100.0
+        )),
+        (None, Some((low, high))) if values.len() > 1 => Some(match values.len() {
+            n if low == high => format!("{n} repeats, each {}", value(low)),
+            n => format!("{n} repeats, from {} to {}", significant(low), value(high)),
+        }),
+        _ => None,
+    };
+    let warnings = stats::repeat_warnings(values).into_iter().map(|warning| warning.to_string());
+    spread.into_iter().chain(warnings).map(|line| format!("{name}: {line}")).collect()
 }
 
 #[cfg(test)]
@@ -47,12 +55,16 @@ mod tests {
             ("a".to_owned(), Figure::new("s", vec![1.5])),
             ("b".to_owned(), Figure::new("", vec![3.0, 2.0])),
             ("c".to_owned(), Figure::new("qps", vec![100.0, 98.0, 95.0, 93.0, 90.0])),
+            ("d".to_owned(), Figure::new("qps", vec![20_888.0; 2])),
+            ("e".to_owned(), Figure::new("s", vec![1.0, 6.0, 2.0, 5.0, 3.0, 4.0])),
         ]
         .into();
         let lines = spread(&cell);
-        assert_eq!(lines.len(), 3, "{lines:?}");
-        assert_eq!(lines[0], "b: the median lies from 2 to 3, 50 % sure");
-        assert_eq!(lines[1], "c: the median lies from 90 to 100 qps, 93 % sure");
+        assert_eq!(lines.len(), 5, "{lines:?}");
+        assert_eq!(lines[0], "b: 2 repeats, from 2 to 3");
+        assert_eq!(lines[1], "c: 5 repeats, from 90 to 100 qps");
+        assert_eq!(lines[3], "d: 2 repeats, each 20,888 qps");
+        assert_eq!(lines[4], "e: the median lies from 1 to 6 s, 95 % sure");
         assert!(lines[2].starts_with("c: the repeats fall by 10.5 %"), "{}", lines[2]);
     }
 }

@@ -77,14 +77,10 @@ fn central_interval(statistics: &[f64], confidence: f64) -> Option<Interval> {
 
 /// Computes the interval of the median by its order statistics, without any assumption about the
 /// distribution: from the `k`-th smallest to the `k`-th largest value, the narrowest interval with at least
-/// `confidence`. When the values are too few for that, the interval is from the smallest to the largest, with
-/// the confidence that it has: two values have the median between them in half of the cases, five in 94 of
-/// 100 cases. Returns `None` below two values.
+/// `confidence`. Returns `None` when the values are too few for that: five have the median between them in 94 of
+/// 100 cases, six in 97.
 fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let n = values.len();
-    if n < 2 {
-        return None;
-    }
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     // The number of values below the median is binomial(n, 1/2). It is computed by logarithms, since 2^-n
@@ -96,7 +92,7 @@ fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
         below += chance;
         chance *= (n - k) as f64 / (k + 1) as f64;
         let coverage = 1.0 - 2.0 * below;
-        if best.is_some() && coverage < confidence {
+        if coverage < confidence {
             break;
         }
         best = Some(Interval { low: sorted[k], high: sorted[n - 1 - k], confidence: coverage });
@@ -105,8 +101,8 @@ fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
 }
 
 /// Computes the interval of the median that tables and error bars show: by bootstrap from
-/// `BOOTSTRAP_MIN_VALUES` values on, with fewer by the order statistics, whose confidence may be lower.
-/// Returns `None` below two values.
+/// `BOOTSTRAP_MIN_VALUES` values on, with fewer by the order statistics. Returns `None` when the values are too few for either:
+/// below six at 95 %.
 pub fn shown_median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     bootstrap(values, median, confidence, 1).or_else(|| median_interval(values, confidence))
 }
@@ -180,10 +176,11 @@ mod tests {
     fn median_intervals_of_few_values() {
         let values = [3.0, 1.0, 2.0, 5.0, 4.0];
         assert_eq!(median_interval(&[1.0], 0.95), None);
-        let two = median_interval(&[2.0, 1.0], 0.95).expect("two values");
-        assert_eq!((two.low, two.high, two.confidence), (1.0, 2.0, 0.5));
-        let five = median_interval(&values, 0.95).expect("five values");
+        assert_eq!(median_interval(&values, 0.95), None);
+        let five = median_interval(&values, 0.9).expect("five values");
         assert_eq!((five.low, five.high, five.confidence), (1.0, 5.0, 0.9375));
+        let six = median_interval(&[1.0, 6.0, 2.0, 5.0, 3.0, 4.0], 0.95).expect("six values");
+        assert_eq!((six.low, six.high, six.confidence), (1.0, 6.0, 0.96875));
         let many: Vec<f64> = (1..=20).map(f64::from).collect();
         // Conover's table: for 20 values at 95 % the 6th and the 15th, with 95.86 %.
         let twenty = median_interval(&many, 0.95).expect("twenty values");
