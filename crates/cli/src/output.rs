@@ -41,6 +41,13 @@ pub(crate) fn to_stdout(text: Arguments<'_>) {
     note(io::stdout().lock().write_fmt(text));
 }
 
+/// Says what a goal demands beside what its text names.
+pub(crate) fn tell_goal(goal: Option<&measure::Goal>) {
+    if let Some((goal, note)) = goal.and_then(|goal| Some((goal, goal.note()?))) {
+        eprintln!("goal {goal}: {note}");
+    }
+}
+
 /// Longest time that a reader of standard error may let this process wait.
 const PATIENCE_MS: u16 = 1_000;
 /// Largest part of a text that a pipe takes at once if it takes anything, in octets (POSIX: `PIPE_BUF` is at least that).

@@ -237,6 +237,11 @@ fn a_goal_that_is_missed_by_latency_has_a_limiter() {
     assert_eq!((code, &trial["passed"], &trial["lost"]), (1, &false.into(), &0.into()), "{trial}");
     // A busy machine may void it.
     assert!(trial["limiter"] == "target" || trial["void"] != false, "{}", trial["limiter"]);
+    // The quantity that missed it is said, and what the goal demands beside it.
+    let (_, out, err) = dnsdyno(&[&["load", auth.plain()], &args[..], &goal].concat());
+    assert!(err.contains("goal p99 < 5ms, loss = 0: every query needs a valid reply"), "{err}");
+    let missed = out.lines().find(|line| line.starts_with("goal ")).expect("a line");
+    assert!(missed.contains("missed: p99 2") && missed.contains("not < 5ms"), "{missed}");
 }
 
 #[test]

@@ -182,7 +182,8 @@ fn trial(t: &TrialRecord, head: &str) -> Option<f64> {
         "answered" => t.answered_qps,
         "valid, %" if t.sent == 0 => 0.0,
         "valid, %" => 100.0 * t.valid as f64 / t.sent as f64,
-        "lost" => t.lost as f64,
+        // What the Tester's own host dropped is not lost.
+        "lost" => t.lost.saturating_sub(t.drops.tester_receive) as f64,
         "p50" => t.latency_us.p50,
         "p99" => t.latency_us.p99,
         "max" => t.latency_us.max,

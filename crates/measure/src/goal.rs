@@ -52,10 +52,27 @@ impl Goal {
     /// Returns whether the latencies so far exceed a bound for a trial of `planned` queries: at least a share
     /// `quantile` of them must be below the bound.
     pub fn too_slow(&self, planned: u64, latency: &Histogram) -> bool {
+        self.exceeded(planned, latency).next().is_some()
+    }
+
+    /// Returns the bounds that the latencies so far exceed, each a quantile (0 to 1) and a time, as [`too_slow`](Self::too_slow).
+    pub fn exceeded<'a>(
+        &'a self,
+        planned: u64,
+        latency: &'a Histogram,
+    ) -> impl Iterator<Item = (f64, Nanos)> + 'a {
         let planned = planned as f64;
-        self.latency.iter().any(|(quantile, bound)| {
-            exceeds(latency.count_from(*bound), planned - quantile * planned)
-        })
+        let exceeded = move |&(quantile, bound): &(f64, Nanos)| {
+            exceeds(latency.count_from(bound), planned - quantile * planned)
+        };
+        self.latency.iter().copied().filter(exceeded)
+    }
+
+    /// Returns what a goal demands that bounds latencies and names no loss, in words; `None` of others.
+    pub fn note(&self) -> Option<&'static str> {
+        (!self.latency.is_empty() && self.is_zero_loss()).then_some(
+            "every query needs a valid reply too; `, loss < 0.1%` in the goal allows some losses",
+        )
     }
 
     /// Returns whether a trial of `planned` queries exceeds a bound on latency whatever its late sending did: although every latency
@@ -190,7 +207,7 @@ impl fmt::Display for Goal {
             return write!(f, "zero-loss");
         }
         for (quantile, bound) in &self.latency {
-            write!(f, "p{} < {bound}, ", trim_float(quantile * 100.0))?;
+            write!(f, "{} < {bound}, ", percentile_name(*quantile))?;
         }
         if self.is_zero_loss() {
             write!(f, "loss = 0")
@@ -198,6 +215,11 @@ impl fmt::Display for Goal {
             write!(f, "loss < {}%", trim_float(self.max_loss * 100.0))
         }
     }
+}
+
+/// Returns the name of the percentile of a quantile (0 to 1): `p99.9`.
+pub fn percentile_name(quantile: f64) -> String {
+    format!("p{}", trim_float(quantile * 100.0))
 }
 
 /// Prints a number without rounding noise of binary fractions.
@@ -294,6 +316,30 @@ mod tests {
                 assert!(!goal.met(queries, 0, &taking(slow + 1)), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn a_goal_that_names_no_loss_says_that_it_allows_none() {
+        for (text, says) in [
+            ("p99<10us", true),
+            ("p99 < 10us, loss < 0.1%", false),
+            ("zero-loss", false),
+            ("loss < 1%", false),
+        ] {
+            let goal: Goal = text.parse().expect(text);
+            assert_eq!(
+                goal.note().is_some_and(|note| note.contains("every query")),
+                says,
+                "{text}"
+            );
+        }
+        let mut latency = Histogram::new();
+        latency.record_many(Nanos::from_millis(7), 100);
+        let goal: Goal = "p50 < 8ms, p99 < 5ms".parse().expect("a goal");
+        assert_eq!(
+            goal.exceeded(100, &latency).collect::<Vec<_>>(),
+            [(0.99, Nanos::from_millis(5))]
+        );
     }
 
     #[test]

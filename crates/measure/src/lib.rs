@@ -8,7 +8,7 @@
 //! This crate is pure: it reads no clock, opens no socket and prints nothing.
 
 pub mod exposition;
-mod goal;
+pub mod goal;
 pub mod histogram;
 pub mod limiter;
 mod link;

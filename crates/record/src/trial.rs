@@ -155,6 +155,21 @@ impl Trial {
         self.answered - self.valid + self.lost
     }
 
+    /// Returns the number of lost queries that the Tester's own host dropped, or whose replies it dropped: no fault of the server.
+    pub fn dropped_here(&self) -> u64 {
+        // A query that a socket does not take is not sent; what a device drops is known afterwards only.
+        let by_device = match self.conditions.engine {
+            Some(EngineKind::Kernel) => self.drops.tester_send,
+            _ => 0,
+        };
+        (self.drops.tester_receive + by_device).min(self.lost)
+    }
+
+    /// Returns the number of queries without a reply in time that the Tester's own host did not drop.
+    pub fn lost_elsewhere(&self) -> u64 {
+        self.lost - self.dropped_here()
+    }
+
     /// Returns whether the server kept up with the rate until the end, as far as that is known.
     pub fn is_sustained(&self) -> bool {
         self.outstanding.is_none_or(|numbers| numbers.is_sustained())

@@ -9,6 +9,8 @@ use record::{Connections, EngineKind, Times, Trial, TrialRecord};
 
 use crate::auth_hosts;
 use crate::merged;
+use crate::view::goal::missed;
+use crate::view::histogram::rows;
 use crate::view::{thousands, time_us};
 
 /// Formats a trial in some lines.
@@ -19,6 +21,8 @@ pub fn trial(t: &Trial) -> String {
     };
     queries(t, &mut line);
     line("latency", latency(t));
+    let histogram = t.latency_us.histogram().iter().flat_map(rows).collect::<Vec<_>>();
+    histogram.into_iter().for_each(|row| line("", row));
     if let Some(c) = &t.connections {
         connections(c, &mut line);
         connection_times(c, &mut line);
@@ -52,7 +56,8 @@ pub fn trial(t: &Trial) -> String {
     }
     if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
         let early = if t.stopped_early { ", ended when that was certain" } else { "" };
-        line("goal", format!("{goal}: {}{early}", if passed { "met" } else { "missed" }));
+        let verdict = if passed { "met".to_owned() } else { format!("missed: {}", missed(t)) };
+        line("goal", format!("{goal}: {verdict}{early}"));
     }
     if let Some(why) = &t.void.0 {
         line("VOID", why.to_string());
@@ -101,11 +106,19 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
         "lost",
         format!(
             "{} ({:.4} %), {} came late",
-            thousands(t.lost as f64),
-            t.percent_of_sent(t.lost),
+            thousands(t.lost_elsewhere() as f64),
+            t.percent_of_sent(t.lost_elsewhere()),
             thousands(t.late as f64)
         ),
     );
+    if t.dropped_here() > 0 {
+        let (count, share) = (t.dropped_here(), t.percent_of_sent(t.dropped_here()));
+        let count = thousands(count as f64);
+        line(
+            "dropped here",
+            format!("{count} ({share:.4} %) by the Tester's own host, not counted as lost"),
+        );
+    }
     let strays =
         [("duplicates", t.duplicates), ("unexpected", t.unexpected), ("unresolved", t.unresolved)];
     let strays: Vec<String> =
@@ -317,23 +330,13 @@ pub fn trial_line(r: &TrialRecord, unit: &str) -> String {
         (Some(why), _) => format!("void: {why}"),
         (None, Some(true)) => "passed".into(),
         (None, has_goal) => {
-            let invalid: Vec<String> =
-                t.invalid.iter().map(|(reason, n)| format!(", {reason} {n}")).collect();
             // Without a goal no trial fails.
             let failed = if has_goal.is_some() { "failed: " } else { "" };
             let limiter = match t.limiter {
                 Limiter::Unknown => "limiter not known",
                 known => known.word(),
             };
-            let falling = t.outstanding.filter(|numbers| !numbers.is_sustained());
-            let behind = falling.map(|n| {
-                format!(
-                    ", fell behind: {:.0} outstanding in the middle, {:.0} at the end",
-                    n.middle, n.end
-                )
-            });
-            let (invalid, behind) = (invalid.concat(), behind.unwrap_or_default());
-            format!("{failed}lost {}{invalid} of {}{behind} ({limiter})", t.lost, t.sent)
+            format!("{failed}{} ({limiter})", missed(t))
         }
     };
     let (number, p99) = (thousands(r.rate_qps), time_us(t.latency_us.p99));

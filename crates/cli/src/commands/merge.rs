@@ -30,7 +30,7 @@ pub(crate) struct MergeArgs {
     /// The result files of all slices, as `dnsdyno load --json` wrote them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Check the whole trial against this goal
+    /// Check the whole trial against this goal; without a bound on loss it allows none
     #[arg(long, value_name = "GOAL")]
     goal: Option<Goal>,
     /// Largest time between the starts of two parts, the errors of their clocks included [default: 1 % of the duration]

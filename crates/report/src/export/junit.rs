@@ -73,11 +73,5 @@ fn missed(cell: &CellRecord, goal: &str) -> Option<String> {
     }
     let failed =
         cell.trials.iter().find(|t| !t.trial.void.is_void() && t.trial.passed == Some(false))?;
-    let t = &failed.trial;
-    Some(format!(
-        "`{goal}` missed: {} of {} queries without a valid answer, p99 {}",
-        t.bad(),
-        t.sent,
-        crate::view::unit::time_us(t.latency_us.p99)
-    ))
+    Some(format!("`{goal}` missed: {}", crate::view::goal::missed(&failed.trial)))
 }

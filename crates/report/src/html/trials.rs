@@ -8,8 +8,10 @@ use record::{Trial, TrialRecord};
 
 use super::cells::{Cell, Cells};
 use super::curves::grouped;
-use super::parts::{Narrow, fold, name_cell, number_cell, pictures, table};
+use super::parts::{fold, name_cell, number_cell, pictures, table};
 use super::plot::{Axis, Line, Picture, Plot, Point, Scale};
+use crate::view::goal::missed;
+use crate::view::histogram::{FINE, columns};
 use crate::view::limiter::limiter_name;
 use crate::view::number::range;
 use crate::view::search::met;
@@ -34,8 +36,8 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let with: Vec<&Cell<'_>> = cells.cells.iter().filter(|c| !c.record.trials.is_empty()).collect();
     html! {
         @if !with.is_empty() {
-            h3 { "Latency and schedule by percentile" }
-            p.note { "The slowest queries are on the left: at 1 % stands the 99th percentile. "
+            h3 { "Latency and schedule" }
+            p.note { "By percentile the slowest queries are on the left: at 1 % stands the 99th percentile. "
                 "A line for each search, of the trials at the rate that it found, or the nearest that passed; of other methods for each repeat, of the trial at the highest rate. "
                 "Latency counts from when a query was due; lost queries stay in with the timeout." }
             (pictures(plots(cells)))
@@ -52,7 +54,8 @@ pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
         ("Latency by percentile", "latency", |t| &t.trial.latency_us),
         ("Schedule error by percentile", "schedule error", |t| &t.trial.schedule_error_us),
     ];
-    let mut all = Vec::new();
+    let mut all: Vec<Picture> =
+        groups.iter().filter_map(|(part, group)| histogram(group, part)).collect();
     for (title, label, which) in kinds {
         let of = |(part, group): &(String, Vec<&&Cell<'_>>)| {
             percentiles(group, format!("{title}{part}"), label, which)
@@ -60,6 +63,43 @@ pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
         all.extend(groups.iter().filter_map(of));
     }
     all
+}
+
+/// Plots how many of the queries of the representative trials took how long: a step for each column between round bounds.
+fn histogram(cells: &[&&Cell<'_>], part: &str) -> Option<Picture> {
+    let line = |(style, cell): (usize, &&&Cell<'_>)| {
+        let times = cell.record.merged(|t| &t.trial.latency_us)?;
+        let columns = columns(&times, &FINE);
+        let (first, last) = (columns.first()?, columns.last()?);
+        let point = |us: f64, share: f64| Point {
+            x: us.max(LEAST_US),
+            y: share * 100.0,
+            ..Point::default()
+        };
+        let steps =
+            columns.iter().flat_map(|c| [point(c.low_us, c.share), point(c.high_us, c.share)]);
+        let ends = [point(first.low_us, 0.0), point(last.high_us, 0.0)];
+        let [start, end] = ends;
+        let points = std::iter::once(start).chain(steps).chain([end]).collect();
+        let words = format!(
+            "{}: half of the queries within {}",
+            cell.name,
+            time_us(times.quantile(0.5).as_micros_f64())
+        );
+        Some((Line { name: cell.name.clone(), style, points, joined: true, marked: false }, words))
+    };
+    let (lines, alt): (Vec<Line>, Vec<String>) = cells.iter().enumerate().filter_map(line).unzip();
+    let points = || lines.iter().flat_map(|line| &line.points);
+    points().next()?;
+    Some(Picture::Plot(Plot {
+        title: format!("Histogram of latencies{part}"),
+        alt: alt.join(". "),
+        note: "Ten columns for each factor of ten.".into(),
+        x: Axis::new("latency", Scale::log(points().map(|p| p.x)), Unit::Micros),
+        y: Axis::new("queries, %", Scale::from_zero(points().map(|p| p.y)), Unit::Percent),
+        lines,
+        guides: Vec::new(),
+    }))
 }
 
 /// Plots a distribution of the deciding trials: times against the share of slowest queries, both axes logarithmic, as dnsdist's
@@ -208,7 +248,7 @@ fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
         let verdict = match (&t.void.0, met(cell.record, r)) {
             (Some(why), _) => format!("void: {why}"),
             (None, Some(true)) => "passed".into(),
-            (None, Some(false)) => "failed".into(),
+            (None, Some(false)) => format!("failed: {}", missed(t)),
             (None, None) => "–".into(),
         };
         let proof = t.limiter_proof.as_ref().map(|proof| proof.to_string());
@@ -219,7 +259,7 @@ fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
             (count("offered", t.offered_qps))
             (count("answered", t.answered_qps))
             (number_cell("valid, %", Some(share), format!("{share:.4}")))
-            (count("lost", t.lost as f64))
+            (count("lost", t.lost_elsewhere() as f64))
             (time("p50", t.latency_us.p50))
             (time("p99", t.latency_us.p99))
             (time("max", t.latency_us.max))
@@ -230,7 +270,7 @@ fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
         }
     });
     html! {
-        (table("Every trial", &all.conditions.heading, Narrow::Scrolls, &heads, &rows.collect::<Vec<_>>()))
+        (table("Every trial", &all.conditions.heading, &heads, &rows.collect::<Vec<_>>()))
         @if total > MAX_ROWS { p.note { "The first " (MAX_ROWS) " of " (total) "; the raw data holds the rest." } }
     }
 }

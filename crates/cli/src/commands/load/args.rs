@@ -89,7 +89,7 @@ pub(crate) struct LoadArgs {
     /// Count the queries of steps of this length apart [default: a twentieth of a ramp]
     #[arg(long, value_name = "TIME")]
     pub(crate) step: Option<Nanos>,
-    /// Check the trial against this goal, and end it early if it cannot pass any more
+    /// Check the trial against this goal, and end it early if it cannot pass any more; without a bound on loss it allows none
     #[arg(long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
     /// Show the counters at this interval, also off a terminal

@@ -47,6 +47,7 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     let mut job = args.hosts.start(conducted)?;
     let testers = of_job(testers, &mut job);
     let stop = interruption()?;
+    output::tell_goal(setup.request().goal.as_ref());
     let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
     let (live, progress) =
         progress::show(format!("load {}", setup.target()), planned(&setup), args.interval);

@@ -49,7 +49,7 @@ pub(crate) struct SearchArgs {
     /// How queries are spaced
     #[arg(long, value_parser = choice(&PACING), value_name = "PACING", default_value = "constant")]
     pub(crate) pacing: OpenPacing,
-    /// What a trial must reach: `zero-loss`, or bounds such as `p99 < 5ms, loss < 0.1%`
+    /// What a trial must reach: `zero-loss`, or bounds such as `p99 < 5ms, loss < 0.1%`; without a bound on loss it allows none
     #[arg(long, value_name = "GOAL", default_value = "zero-loss")]
     pub(crate) goal: Goal,
     /// A further goal that the rule mlrsearch seeks in the same search; may be repeated

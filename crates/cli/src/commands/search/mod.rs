@@ -47,6 +47,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let mut job = args.hosts.start(testers.is_some())?;
     let testers = of_job(testers, &mut job);
     let stop = interruption()?;
+    std::iter::once(&search.goal).chain(&args.also).for_each(|goal| output::tell_goal(Some(goal)));
     let own = OwnBench { setup, varied, stop: stop.clone() };
     let mut own = TestersBench { own, testers };
     let mut shorter;
