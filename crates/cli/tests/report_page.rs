@@ -177,7 +177,7 @@ fn the_checks_find_what_is_wrong() {
     let Some(mut browser) = Browser::start() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("bad.html");
-    let bad = "<!DOCTYPE html><html lang=en><title>t</title><body style='background:#fff'><h1>a</h1><h3>b</h3>\
+    let bad = "<!DOCTYPE html><html lang=en><title>t</title><body style='background:#fff'><h1>a</h1><h3>b</h3><h3>b</h3>\
         <button id=theme></button><p style='color:#ccc;width:2000px'>c</p><img src='other.png'><pre \
         style='overflow:auto;width:9px'>a long line</pre><figure><svg width=99 height=9 viewBox='0 0 99 9'>\
         <text x=90 y=8>long</text><text x=90 y=8>over</text></svg></figure><table class=sortable><caption>x\
@@ -192,6 +192,7 @@ fn the_checks_find_what_is_wrong() {
         "sticks out",
         "overlap",
         "after a heading of level 1",
+        "two parts are named , b",
         "sorting",
         "p: c: 1.6",
         "pre: a long line holds",

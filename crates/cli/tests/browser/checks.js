@@ -35,10 +35,13 @@
   };
 
   window.checks = {
-    // Nothing sticks out of the window.
+    // Nothing sticks out of the window; a table in a narrow one is read without scrolling it sideways.
     overflow() {
       const wide = document.documentElement.scrollWidth;
       const faults = wide > innerWidth ? [`the page is ${wide} wide in a window of ${innerWidth}`] : [];
+      for (const e of document.querySelectorAll(".scroll")) {
+        if (innerWidth < 600 && e.scrollWidth > e.clientWidth) faults.push(`${name(e)} holds ${e.scrollWidth} in ${e.clientWidth}`);
+      }
       for (const e of document.body.querySelectorAll("*")) {
         if (!shown(e) || apart(e) || e.closest("svg") !== null && e.tagName !== "svg") continue;
         const box = e.getBoundingClientRect();
@@ -131,6 +134,15 @@
         const level = Number(h.tagName[1]);
         if (level > last + 1) faults.push(`${name(h)} after a heading of level ${last}`);
         last = level;
+      }
+      // Nothing is named twice in one section.
+      const named = new Set();
+      let within = "";
+      for (const e of document.querySelectorAll("h2, h3, figcaption, caption")) {
+        if (e.tagName === "H2") within = e.textContent;
+        const title = `${e.tagName === "H2" ? "" : within}, ${e.textContent}`;
+        if (named.has(title)) faults.push(`two parts are named ${title}`);
+        named.add(title);
       }
       const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
       if (new Set(ids).size !== ids.length) faults.push("an id is used twice");

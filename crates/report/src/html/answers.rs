@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerSeen};
 
 use super::cells::Cells;
-use super::parts::{Narrow, fold, table};
+use super::parts::{fold, table};
 use crate::answers::{self, conditions, kinds, letter, meaning, verdicts};
 
 /// Largest number of records of a section that the page shows of a sample.
@@ -31,7 +31,7 @@ pub(super) fn counts(caption: &str, rows: &[Vec<String>]) -> Markup {
             }
         })
         .collect();
-    table(caption, "", Narrow::Cards, &heads, &rows)
+    table(caption, "", &heads, &rows)
 }
 
 /// Renders how many queries every two servers answer alike and not; empty for two servers.

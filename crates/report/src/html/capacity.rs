@@ -6,7 +6,7 @@ use record::CellRecord;
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
-use super::parts::{Narrow, fold, number_cell, pictures, table};
+use super::parts::{fold, number_cell, pictures, table};
 use super::plot::{Axis, Line, Picture, Plot, Point, Scale};
 use crate::view::limiter::{limiter_names, proofs};
 use crate::view::name::repeats;
@@ -136,7 +136,7 @@ fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
         })
         .collect();
     let caption = "Capacity of each server and setting";
-    table(caption, &cells.conditions.heading, Narrow::Cards, &heads, &rows)
+    table(caption, &cells.conditions.heading, &heads, &rows)
 }
 
 /// Returns the head of the column of medians.

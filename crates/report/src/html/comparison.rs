@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use record::{CompareTerms, Compared, Comparison, Decision, Outcome, Run, compare};
 
 use super::curves::part;
-use super::parts::{Narrow, name_cell, pictures, table};
+use super::parts::{name_cell, pictures, table};
 use super::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
 use crate::view::name::{compared_name, figure_title, setting_words};
 use crate::view::number::{counted, significant};
@@ -14,6 +14,9 @@ use crate::view::{date, figure_name};
 
 /// Largest number of plots of trends; the table has all figures.
 const MAX_PLOTS: usize = 24;
+
+/// Factor beyond which an interval leaves the plot, whose other points would lie on a line.
+const WIDEST: f64 = 3.0;
 
 /// Largest number of reasons of a decision; the table has all verdicts.
 const MAX_REASONS: usize = 5;
@@ -44,14 +47,12 @@ pub(crate) fn title(runs: &[&Run]) -> String {
     format!("{}: {} of {of}{more}", experiments.join(", "), counted(runs.len(), "run", "runs"))
 }
 
-/// Renders the section. The runs are compared in their order of time.
+/// Renders the section: each later run against the first.
 pub(crate) fn section(runs: &[&Run], terms: &CompareTerms) -> Markup {
-    let mut runs = runs.to_vec();
-    runs.sort_by(|a, b| a.plan.started_unix_s.total_cmp(&b.plan.started_unix_s));
     let Some((first, later)) = runs.split_first() else { return html! {} };
     let comparisons: Vec<Comparison> = later.iter().map(|run| compare(first, run, terms)).collect();
     let shared = shared(&comparisons);
-    let names: Vec<String> = runs.iter().zip(1..).map(|(run, n)| name(run, n)).collect();
+    let names = names(runs);
     let percent = |share: f64| format!("{} %", significant(share * 100.0));
     html! {
         ul.findings {
@@ -64,19 +65,23 @@ pub(crate) fn section(runs: &[&Run], terms: &CompareTerms) -> Markup {
             (figures(&shared, &names))
             p.note { "The first run is the base. Below a value: its ratio to the base, the interval of the ratio, and the verdict. The verdicts of a run together are "
                 (percent(terms.stats.confidence)) " sure; a difference within the dotted thresholds, " (percent(terms.stats.margin))
-                ", is none. “No difference shown” does not mean that there is none." }
+                ", is none. “No difference shown” does not mean that there is none. “One visit each: no interval”: nothing says how much visits differ; "
+                "measure with " code { "--repeats 5" } "." }
         }
         (notes(&comparisons, &names))
     }
 }
 
-/// Returns a short name of a run: its number in the store or in the page, and its time.
-fn name(run: &Run, n: usize) -> String {
-    let which = run.id.map_or(format!("{n}."), |id| format!("run {id},"));
-    match run.plan.started_unix_s {
-        at if at > 0.0 => format!("{which} {}", date(at)),
-        _ => which,
-    }
+/// Returns a short name of each run: its number in the store or in the page, and its time.
+pub(crate) fn names(runs: &[&Run]) -> Vec<String> {
+    let name = |(run, n): (&&Run, u32)| {
+        let which = run.id.map_or(format!("{n}."), |id| format!("run {id},"));
+        match run.plan.started_unix_s {
+            at if at > 0.0 => format!("{which} {}", date(at)),
+            _ => which,
+        }
+    };
+    runs.iter().zip(1..).map(name).collect()
 }
 
 /// Returns the decision about a run, in words.
@@ -175,7 +180,7 @@ fn line(shared: &Shared<'_>, style: usize, names: &[String]) -> Line {
                     with_unit(compared.second, shared.unit),
                     words(compared)
                 ),
-                hollow: compared.outcome == Outcome::NoDifferenceShown,
+                hollow: class(compared.outcome) == "same",
                 ..Point::default()
             })
         });
@@ -187,7 +192,11 @@ fn trend(title: &str, lines: &[Line], names: &[String], margin: f64) -> Picture 
     let last = names.len() as f64;
     let points = || lines.iter().flat_map(|line| &line.points);
     let ends = [1.0 - 2.0 * margin, 1.0 + 2.0 * margin];
-    let y = Scale::around(points().map(|p| p.y).chain(ends));
+    // A very wide interval ends in an arrow.
+    let spread =
+        |p: &Point| p.spread.map(|(low, high)| [low.max(p.y / WIDEST), high.min(p.y * WIDEST)]);
+    let spreads = points().filter_map(spread).flatten();
+    let y = Scale::of_ratios(points().map(|p| p.y).chain(ends).chain(spreads));
     let threshold =
         |at: f64| (format!("± {} %", significant(margin * 100.0)), vec![(1.0, at), (last, at)]);
     let mut x = Axis::new("run", Scale::Linear(0.7, last + 0.3), Unit::of(""));
@@ -201,7 +210,7 @@ fn trend(title: &str, lines: &[Line], names: &[String], margin: f64) -> Picture 
     Picture::Plot(Plot {
         title: format!("{title}, against the first run"),
         alt: points().map(|p| p.tip.as_str()).take(6).collect::<Vec<_>>().join(". "),
-        note: "Hollow: no difference shown.".to_owned(),
+        note: "Hollow: no difference shown, or no interval.".to_owned(),
         x,
         y: Axis::new("ratio to the first run", y, Unit::of("")),
         lines: lines.to_vec(),
@@ -236,7 +245,7 @@ fn figures(shared: &[Shared<'_>], names: &[String]) -> Markup {
                     Some(c) => {
                         td.n data-h=(head) data-v=(c.second) {
                             (with_unit(c.second, s.unit))
-                            small.verdict.(class(c.outcome)) { (words(c)) }
+                            small.verdict.(class(c.leaning())) { (words(c)) }
                         }
                     }
                 }
@@ -244,7 +253,7 @@ fn figures(shared: &[Shared<'_>], names: &[String]) -> Markup {
         }
     };
     let rows: Vec<Markup> = shared.iter().map(row).collect();
-    table("Figures of each run", "", Narrow::Cards, &heads, &rows)
+    table("Figures of each run", "", &heads, &rows)
 }
 
 /// Returns the class of the colour of an outcome.

@@ -13,7 +13,7 @@ use record::{Attack, CertificateFile, Check, Run};
 
 use super::Links;
 use super::cells::Cells;
-use super::parts::{Narrow, fold, name_cell, table};
+use super::parts::{fold, name_cell, table};
 use crate::auth_hosts;
 use crate::checks::{COLUMNS, certified};
 use crate::merged;
@@ -146,7 +146,7 @@ fn checks(checks: &[Check]) -> Markup {
     };
     let rows: Vec<Markup> = checks.iter().map(row).collect();
     html! {
-        @if !checks.is_empty() { (table("Known values, and what the Tester found", "", Narrow::Cards, &COLUMNS, &rows)) }
+        @if !checks.is_empty() { (table("Known values, and what the Tester found", "", &COLUMNS, &rows)) }
         ul { @for check in checks { @if let Some(why) = &check.why { li { (check.name) " (" (check.truth) "): " (why) } } } }
     }
 }

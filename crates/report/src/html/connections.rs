@@ -5,7 +5,7 @@ use measure::Histogram;
 use record::{Connections, Times, TrialRecord};
 
 use super::cells::{Cell, Cells};
-use super::parts::{Narrow, number_cell, table};
+use super::parts::{number_cell, table};
 use crate::view::number::range;
 use crate::view::{thousands, time_us};
 
@@ -36,7 +36,7 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
             h3 { "Connections" }
             p.note { "A handshake counts from the first packet until queries could be sent, TCP’s part included; "
                 "queries from when they were sent to their reply. All trials of a cell together, of the lowest to the highest rate." }
-            (table("What connections cost", &cells.conditions.heading, Narrow::Cards, &heads, &rows))
+            (table("What connections cost", &cells.conditions.heading, &heads, &rows))
         }
     }
 }

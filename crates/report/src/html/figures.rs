@@ -6,7 +6,7 @@ use record::{CellRecord, Figure};
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
-use super::parts::{Narrow, name_cell, number_cell, pictures, table};
+use super::parts::{name_cell, number_cell, pictures, table};
 use super::plot::Picture;
 use crate::falls::{HEADS, TITLE, falls};
 use crate::view::limiter::limiter_names;
@@ -94,7 +94,7 @@ fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
     });
     let rows: Vec<Markup> = rows.collect();
     let caption = "Figures of each server and setting";
-    table(caption, &cells.conditions.heading, Narrow::Cards, &heads, &rows)
+    table(caption, &cells.conditions.heading, &heads, &rows)
 }
 
 /// Renders the table of secondaries; empty if there are none.
@@ -116,7 +116,7 @@ fn secondaries(cells: &Cells<'_>) -> Markup {
         }
     });
     let rows: Vec<Markup> = rows.collect();
-    table("Each secondary by itself", &cells.conditions.heading, Narrow::Cards, &heads, &rows)
+    table("Each secondary by itself", &cells.conditions.heading, &heads, &rows)
 }
 
 /// Renders the table of changes under updates; empty if there are none.
@@ -135,7 +135,7 @@ fn falls_of(cells: &Cells<'_>) -> Markup {
         }
     });
     let rows: Vec<Markup> = rows.collect();
-    table(TITLE, &cells.conditions.heading, Narrow::Cards, &heads, &rows)
+    table(TITLE, &cells.conditions.heading, &heads, &rows)
 }
 
 /// Returns the rate at which a cell's latency was measured, in words; `None` of other figures.

@@ -41,7 +41,7 @@ pub use answers_page::answers_page;
 use cells::Cells;
 pub(crate) use conditions::packed;
 pub(crate) use frame::{Frame, frame};
-pub(crate) use parts::{Narrow, fold, pictures, table};
+pub(crate) use parts::{fold, pictures, table};
 use plot::{Picture, distinct};
 pub(crate) use summary::{finding, heading};
 
@@ -49,9 +49,10 @@ use crate::view::conditions::network;
 
 pub(crate) const STYLE: &str = include_str!("style.css");
 
-/// Renders the page of some runs; several are compared on these terms.
+/// Renders the page of some runs, in their order of time; several are compared on these terms.
 pub fn html(runs: &[Run], terms: &CompareTerms) -> String {
-    let runs: Vec<&Run> = runs.iter().collect();
+    let mut runs: Vec<&Run> = runs.iter().collect();
+    runs.sort_by(|a, b| a.plan.started_unix_s.total_cmp(&b.plan.started_unix_s));
     let compared = if runs.len() > 1 {
         comparison::section(&runs, terms)
     } else {
@@ -73,12 +74,12 @@ pub(crate) fn page_of_site(run: &Run, links: &Links) -> String {
     page(&[run], &html! {}, Some(links))
 }
 
-fn page(runs: &[&Run], compared: &Markup, links: Option<&Links>) -> String {
-    let parts: Vec<(&Run, Cells<'_>, String)> = runs
-        .iter()
-        .enumerate()
-        .map(|(i, run)| (*run, Cells::of(run), format!("run-{}", i + 1)))
-        .collect();
+fn page<'a>(runs: &[&'a Run], compared: &Markup, links: Option<&Links>) -> String {
+    let names = comparison::names(runs).into_iter();
+    let part = |(run, name): (&&'a Run, String)| {
+        (*run, Cells::of(run), format!("{name}: {}", summary::subject(run)))
+    };
+    let parts: Vec<(&Run, Cells<'_>, String)> = runs.iter().zip(names).map(part).collect();
     let title = match runs {
         [run] => summary::heading(run),
         runs => comparison::title(runs),
@@ -93,20 +94,22 @@ fn page(runs: &[&Run], compared: &Markup, links: Option<&Links>) -> String {
             section #comparison aria-label="Comparison" { h2 { "Comparison" } (compared) }
             section #summary aria-label="Summary" {
                 h2 { "Summary of each run" }
-                @for (run, cells, anchor) in &parts { (summary::section(run, cells, Some(anchor))) }
+                @for ((run, cells, title), n) in parts.iter().zip(1..) {
+                    (summary::section(run, cells, Some(&html! { h3 { a href=(format!("#run-{n}")) { (title) } } })))
+                }
             }
-            @for (i, (run, cells, anchor)) in parts.iter().enumerate() {
-                section id=(anchor) aria-label=(summary::heading(run)) {
-                    h2 { (summary::heading(run)) }
+            @for ((run, cells, title), n) in parts.iter().zip(1..) {
+                section id=(format!("run-{n}")) aria-label=(title) {
+                    h2 { (title) }
                     (against_rate::section(cells, &html! { h3 { "At each rate" } }))
-                    (sections(run, cells, i + 1, links))
+                    (sections(run, cells, n, links))
                 }
             }
         }
     };
     let foot = html! {
-        @for (run, ..) in parts.iter().filter(|(run, ..)| !network(run).is_empty()) {
-            p { (summary::heading(run)) ": " (network(run)) }
+        @for (run, _, title) in parts.iter().filter(|(run, ..)| !network(run).is_empty()) {
+            p { (title) ": " (network(run)) }
         }
     };
     let navigation = links.map_or(&[][..], |links| &links.navigation);

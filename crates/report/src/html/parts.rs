@@ -4,25 +4,10 @@ use maud::{Markup, html};
 
 use super::plot::{Picture, distinct};
 
-/// Layout of a table on a narrow screen.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Narrow {
-    /// Each row becomes a card.
-    Cards,
-    /// The table scrolls sideways.
-    Scrolls,
-}
-
-/// Renders a table with sortable columns; `conditions` stand behind its caption.
-pub(crate) fn table(
-    caption: &str,
-    conditions: &str,
-    narrow: Narrow,
-    heads: &[&str],
-    rows: &[Markup],
-) -> Markup {
+/// Renders a table with sortable columns; `conditions` stand behind its caption. On a narrow screen each row becomes a card.
+pub(crate) fn table(caption: &str, conditions: &str, heads: &[&str], rows: &[Markup]) -> Markup {
     html! {
-        div.scroll.wide[narrow == Narrow::Scrolls] tabindex="0" role="region" aria-label=(caption) {
+        div.scroll tabindex="0" role="region" aria-label=(caption) {
             table.sortable {
                 caption { (caption) @if !conditions.is_empty() { " " span { "(" (conditions) ")" } } }
                 thead { tr { @for head in heads { th scope="col" { (head) } } } }

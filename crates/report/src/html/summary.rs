@@ -15,12 +15,12 @@ use crate::view::{date, span, thousands};
 /// Largest number of results in the summary; the tables have all.
 const MAX_FINDINGS: usize = 12;
 
-/// Renders the summary of one run; of several each has a link to its section.
-pub(crate) fn section(run: &Run, cells: &Cells<'_>, anchor: Option<&str>) -> Markup {
+/// Renders the summary of one run; of several each has a heading with a link to its section.
+pub(crate) fn section(run: &Run, cells: &Cells<'_>, heading: Option<&Markup>) -> Markup {
     let doubts = doubts(run);
     html! {
         article.run {
-            @if let Some(anchor) = anchor { h3 { a href=(format!("#{anchor}")) { (heading(run)) } } }
+            @if let Some(heading) = heading { (heading) }
             @if !run.plan.title.is_empty() { p { (run.plan.title) } }
             p.meta { (facts(run)) @if figures::one_visit(cells) { " · each figure of one visit" } }
             ul.findings { @for finding in findings(cells) { li { (finding) } } }
@@ -37,9 +37,14 @@ pub(crate) fn section(run: &Run, cells: &Cells<'_>, anchor: Option<&str>) -> Mar
 /// Largest number of servers in a heading.
 const MAX_SERVERS: usize = 4;
 
-/// Returns the name of the run: its experiment, servers and target.
+/// Returns the name of the run: its number in the store, if it has one, and its subject.
 pub(crate) fn heading(run: &Run) -> String {
     let id = run.id.map(|id| format!("run {id}: ")).unwrap_or_default();
+    id + &subject(run)
+}
+
+/// Returns the subject of the run: its experiment, servers and target.
+pub(crate) fn subject(run: &Run) -> String {
     let experiment = &run.plan.experiment;
     let servers = servers(run);
     let targets: BTreeSet<&str> = { run.results.iter() }
@@ -57,7 +62,7 @@ pub(crate) fn heading(run: &Run) -> String {
         1 => targets.first().map(|target| format!(" at {target}")).unwrap_or_default(),
         _ => String::new(),
     };
-    format!("{id}{experiment}{of}{at}")
+    format!("{experiment}{of}{at}")
 }
 
 /// Returns the servers of a run with their versions, in order.

@@ -7,7 +7,7 @@ use measure::stats::{Change, ChangeTerms, Level, changes};
 
 use super::entry::{Entry, Fact};
 use crate::html::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
-use crate::html::{Frame, Narrow, fold, frame, pictures, table};
+use crate::html::{Frame, fold, frame, pictures, table};
 use crate::view::name::figure_title;
 use crate::view::number::range;
 use crate::view::unit::{Unit, with_unit};
@@ -231,7 +231,7 @@ fn change_table(courses: &[Course<'_>]) -> Markup {
         }
     };
     let rows = courses.iter().flat_map(|course| course.changes.iter().map(move |c| row(course, c)));
-    table("Change points", "", Narrow::Cards, &HEADS, &rows.collect::<Vec<_>>())
+    table("Change points", "", &HEADS, &rows.collect::<Vec<_>>())
 }
 
 /// Renders all figures of a kind.
@@ -255,7 +255,7 @@ fn values(courses: &[Course<'_>]) -> Markup {
         }
     };
     let rows: Vec<Markup> = courses.iter().flat_map(|course| &course.seen).map(row).collect();
-    table("Figures of each run", "", Narrow::Cards, &HEADS, &rows)
+    table("Figures of each run", "", &HEADS, &rows)
 }
 
 /// Returns the sign in front of a lower bound.

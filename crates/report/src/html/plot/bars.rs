@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Axis, Scale, dot, mark, style_class};
+use super::{Axis, End, Scale, dot, error_bar, mark, style_class};
 use crate::view::unit::Unit;
 
 /// One bar.
@@ -114,8 +114,8 @@ fn one(bar: &Bar, top: f64, left: f64, scale: Scale, x: &dyn Fn(f64) -> f64) -> 
                 }
             }
             @if let Some((low, high)) = bar.spread {
-                @let (low, high) = (x(low), x(high));
-                path class="error" d=(format!("M{low:.1} {middle:.1}H{high:.1}M{low:.1} {:.1}v8M{high:.1} {:.1}v8", middle - 4.0, middle - 4.0)) {}
+                @let end = |value| End { at: x(value), cut: !scale.contains(value) };
+                path class="error" d=(error_bar([end(low), end(high)], |along, across| (along, middle + across))) {}
             }
             @for value in several(&bar.each) { path class="dot" d=(dot(x(*value), middle)) {} }
         }

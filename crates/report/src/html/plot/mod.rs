@@ -240,7 +240,8 @@ impl Plot {
                 @for point in &line.points {
                     @let (x, y) = place(point);
                     @if let Some((low, high)) = point.spread {
-                        path class="error" d=(error_bar(x, frame.y(self.y.scale.place(low)), frame.y(self.y.scale.place(high)))) {}
+                        @let end = |value| End { at: frame.y(self.y.scale.place(value)), cut: !self.y.scale.contains(value) };
+                        path class="error" d=(error_bar([end(low), end(high)], |along, across| (x + across, along))) {}
                     }
                     @for value in bars::several(&point.each) { path class="dot" d=(dot(x, frame.y(self.y.scale.place(*value)))) {} }
                     @if line.marked {
@@ -254,9 +255,29 @@ impl Plot {
     }
 }
 
-/// Returns an upright error bar with end marks.
-fn error_bar(x: f64, low: f64, high: f64) -> String {
-    format!("M{x:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h7M{:.1} {high:.1}h7", x - 3.5, x - 3.5)
+/// End of an error bar.
+#[derive(Clone, Copy)]
+struct End {
+    /// Place along the axis.
+    at: f64,
+    /// Whether the value lies beyond the axis.
+    cut: bool,
+}
+
+/// Returns an error bar: each end has a mark across, or an arrow where the axis cuts it. `place` makes a point of the places along and
+/// across the bar.
+fn error_bar([low, high]: [End; 2], place: impl Fn(f64, f64) -> (f64, f64)) -> String {
+    let point = |along, across| {
+        let (x, y) = place(along, across);
+        format!("{x:.1} {y:.1}")
+    };
+    let mark = |end: End, other: End| {
+        let back = if end.cut { 6.0 * (other.at - end.at).signum() } else { 0.0 };
+        let [left, right] = [-3.5, 3.5].map(|across| point(end.at + back, across));
+        format!("M{left}L{}L{right}", point(end.at, 0.0))
+    };
+    let line = format!("M{}L{}", point(low.at, 0.0), point(high.at, 0.0));
+    line + &mark(low, high) + &mark(high, low)
 }
 
 /// Returns a small dot around (x, y): one repeat of several.
@@ -316,6 +337,27 @@ mod tests {
         assert!(!text.contains("<script>") && !text.contains("<&>"), "{text}");
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         assert!(text.contains("role=\"img\"") && text.contains("aria-label=\"T: a\""));
+    }
+
+    #[test]
+    fn what_an_axis_cuts_ends_in_an_arrow() {
+        let bar = |cut| {
+            let ends = [End { at: 50.0, cut: false }, End { at: 0.0, cut }];
+            error_bar(ends, |along, across| (10.0 + across, along))
+        };
+        assert_eq!(
+            bar(false),
+            "M10.0 50.0L10.0 0.0M6.5 50.0L10.0 50.0L13.5 50.0M6.5 0.0L10.0 0.0L13.5 0.0"
+        );
+        assert!(bar(true).ends_with("M6.5 6.0L10.0 0.0L13.5 6.0"), "{}", bar(true));
+        let mut plot = plot();
+        plot.lines[0].points[0].spread = Some((2.0, 50.0));
+        let whole = plot.svg().into_string();
+        plot.lines[0].points[0].spread = Some((2.0, 500.0));
+        assert_ne!(
+            plot.svg().into_string().matches(" 16.0L").count(),
+            whole.matches(" 16.0L").count()
+        );
     }
 
     #[test]

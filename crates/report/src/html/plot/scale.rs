@@ -47,6 +47,20 @@ impl Scale {
         }
     }
 
+    /// Makes a logarithmic scale if `values` span a decade or more, else a linear one around them.
+    pub(crate) fn of_ratios(values: impl Iterator<Item = f64> + Clone) -> Self {
+        match Scale::fitting(values.clone()) {
+            log @ Scale::Log(..) => log,
+            Scale::Linear(..) => Scale::around(values),
+        }
+    }
+
+    /// Returns whether `x` lies between the ends of the axis.
+    pub(crate) fn contains(&self, x: f64) -> bool {
+        let (low, high) = self.ends();
+        (low..=high).contains(&x)
+    }
+
     /// Returns whether the scale is logarithmic.
     pub(crate) fn is_log(&self) -> bool {
         matches!(self, Scale::Log(..))
