@@ -249,6 +249,45 @@ fn the_exit_code_says_what_a_comparison_found() {
 }
 
 #[test]
+fn several_loads_are_compared_as_repeats() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = dir.path().join("runs.db");
+    let loads = |name: &str, rates: &[f64], window: u32| {
+        let write = |(number, rate): (usize, &f64)| {
+            let mut load = trial(0, *rate).trial;
+            load.conditions.pacing = format!("window {window}");
+            (load.answered_qps, load.void) = (*rate, record::Voidness(None));
+            let path = dir.path().join(format!("{name}-{number}.json"));
+            record::write(&path, &load).expect("writes");
+            path.to_str().expect("UTF-8").to_owned()
+        };
+        rates.iter().enumerate().map(write).collect::<Vec<_>>().join(",")
+    };
+    let old = loads("old", &[10_000.0, 10_100.0, 9_900.0, 10_050.0], 64);
+    let same = loads("same", &[10_020.0, 9_950.0, 10_080.0, 9_990.0], 64);
+    let slow = loads("slow", &[7_000.0, 7_100.0, 6_900.0, 7_020.0], 64);
+    let other = loads("other", &[10_000.0, 10_000.0], 8);
+    let mixed = format!("{old},{other}");
+    let condition = ["--fail-if", "answered < -10%"];
+    for (first, second, wanted, part) in [
+        (&old, &same, 0, "fine: nothing is slower"),
+        (&old, &slow, 3, "`answered < -10%` holds"),
+        (&old, &mixed, 2, "other-0.json is no repeat of "),
+    ] {
+        let (code, out, told) =
+            dnsdyno(&store, &[&["compare", first, second], &condition[..]].concat());
+        assert_eq!(code, wanted, "{out}{told}");
+        assert!(format!("{out}{told}").contains(part), "{out}{told}");
+    }
+    // One load of each says nothing of how loads differ.
+    let one = |all: &str| all.split(',').next().expect("a path").to_owned();
+    let (code, out, told) =
+        dnsdyno(&store, &[&["compare", &one(&old), &one(&slow)], &condition[..]].concat());
+    assert_eq!(code, 4, "{out}{told}");
+    assert!(out.contains("one visit each: no interval") && out.contains("0.700"), "{out}");
+}
+
+#[test]
 fn runs_that_were_measured_unlike_are_refused() {
     let mut other = run(1.0);
     for record in other.results.iter_mut().flat_map(|cell| &mut cell.trials) {

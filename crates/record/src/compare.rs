@@ -28,6 +28,7 @@ use figures::{Values, Weight, figures};
 
 pub use decide::Decision;
 pub use fail_if::{FailIf, FailIfError};
+pub(crate) use unlike::unlike;
 
 /// Terms of a comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,6 +142,8 @@ pub enum Outcome {
     Less,
     /// The two may be equal or different.
     NoDifferenceShown,
+    /// Both were measured in one visit, so that nothing says how much visits differ.
+    NoInterval,
     /// The two were not measured in the same way.
     NotComparable,
 }
@@ -156,6 +159,7 @@ impl Outcome {
             Outcome::More => "more",
             Outcome::Less => "less",
             Outcome::NoDifferenceShown => "no difference shown",
+            Outcome::NoInterval => "one visit each: no interval",
             Outcome::NotComparable => "not comparable",
         }
     }
@@ -201,7 +205,7 @@ pub fn compare(first: &Run, second: &Run, terms: &CompareTerms) -> Comparison {
         .filter(|c| !first.results.iter().any(|f| f.is(&c.server, &c.settings)));
     comparison.added = new.map(|cell| absent(cell, "not in the first run".to_owned())).collect();
     for (cell, other, ..) in &pairs {
-        for what in unlike::unlike(cell, other) {
+        for what in unlike(cell, other) {
             if !comparison.unlike.contains(&what) {
                 comparison.unlike.push(what);
             }
@@ -272,6 +276,12 @@ fn why_absent(cell: &CellRecord, run: &Run) -> String {
     skipped.map_or("not in the second run".to_owned(), |s| format!("not measured: {}", s.why))
 }
 
+/// Advice where there is no interval.
+const ADVICE: &str = "measure both with `--repeats 5`";
+
+/// Ratio from which on two figures without an interval differ by much, either way.
+const MUCH: f64 = 1.5;
+
 /// Compares one figure of two cells.
 fn compared(
     [cell, other]: [&CellRecord; 2],
@@ -282,17 +292,20 @@ fn compared(
 ) -> Compared {
     let mut notes = Vec::new();
     let other_figure = unlike::other_figure(cell, other, a, b);
-    let unlike = unlike::unlike(cell, other);
-    let outcome = if other_figure.is_empty() && (unlike.is_empty() || terms.unlike) {
-        let outcome = outcome(&a.unit, ratio.verdict);
+    let conditions = unlike(cell, other);
+    let outcome = if other_figure.is_empty() && (conditions.is_empty() || terms.unlike) {
+        let outcome = match ratio.interval {
+            Some(_) => outcome(&a.unit, ratio.verdict),
+            None => Outcome::NoInterval,
+        };
         bounded(outcome, a.at_least, b.at_least, &mut notes)
     } else {
         Outcome::NotComparable
     };
     notes.extend(other_figure);
-    notes.extend(unlike);
+    notes.extend(conditions);
     if ratio.interval.is_none() {
-        notes.push("a single repeat: nothing says how much repeats differ".to_owned());
+        notes.push(format!("one visit each: nothing says how much visits differ; {ADVICE}"));
     } else if a.is_decided_within(b) {
         if a.repeated.count().max(b.repeated.count()) == 1 {
             notes.push("a single trial: the interval is of its own queries only".to_owned());
@@ -362,6 +375,21 @@ fn bounded(outcome: Outcome, first: bool, second: bool, notes: &mut Vec<String>)
         Outcome::Faster if first => Outcome::NoDifferenceShown,
         Outcome::Slower if second => Outcome::NoDifferenceShown,
         other => other,
+    }
+}
+
+impl Compared {
+    /// Returns the outcome; without an interval the one that the ratio suggests, if it is far from one.
+    pub fn leaning(&self) -> Outcome {
+        let verdict = match self.ratio {
+            ratio if ratio >= MUCH => Verdict::Higher,
+            ratio if ratio <= 1.0 / MUCH => Verdict::Lower,
+            _ => return self.outcome,
+        };
+        match self.outcome {
+            Outcome::NoInterval => outcome(&self.unit, verdict),
+            shown => shown,
+        }
     }
 }
 

@@ -51,6 +51,16 @@ pub enum RecordError {
         /// What is wrong.
         why: String,
     },
+    /// The loads of several files are not repeats of one.
+    #[error("{} is no repeat of {}: {why}; name repeats of the same load", path.display(), first.display())]
+    NoRepeat {
+        /// Path of the file.
+        path: PathBuf,
+        /// Path of the first file.
+        first: PathBuf,
+        /// What differs.
+        why: String,
+    },
     /// The record has a version that this program does not know.
     #[error("{}: the record has schema {found}, this version reads schemas 1 to {SCHEMA}", path.display())]
     Schema {

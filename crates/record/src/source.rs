@@ -1,10 +1,11 @@
 //! Runs read from JSON files of any command.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use measure::Void;
 
+use crate::compare::unlike;
 use crate::{
     CellRecord, Figure, Plan, RecordError, Run, SCHEMA, SelfTest, Trial, TrialRecord, read,
 };
@@ -32,13 +33,43 @@ pub fn read_run(path: &Path) -> Result<Run, RecordError> {
     }
 }
 
+/// Reads the JSON files of several loads of `dnsdyno load` as the repeats of one run.
+///
+/// # Errors
+/// As [`read_run`], and if the loads differ.
+pub fn read_repeats(paths: &[PathBuf]) -> Result<Run, RecordError> {
+    let (mut run, mut first) = (Run::default(), None);
+    for (path, repeat) in paths.iter().zip(0..) {
+        let load = of_trial("load", read(path)?);
+        let Some(first) = first else {
+            (run, first) = (load, Some(path));
+            continue;
+        };
+        let (all, cell) = (&mut run.results[0], &load.results[0]);
+        let unlike = unlike(all, cell);
+        if !unlike.is_empty() {
+            let (path, first, why) = (path.clone(), first.clone(), unlike.join("; "));
+            return Err(RecordError::NoRepeat { path, first, why });
+        }
+        all.trials.extend(cell.trials.iter().map(|t| TrialRecord { repeat, ..t.clone() }));
+        for (name, figure) in &cell.figures {
+            let values = |all: &mut Figure| all.values.extend(&figure.values);
+            all.figures.entry(name.clone()).and_modify(values).or_insert_with(|| figure.clone());
+        }
+        all.repeats += 1;
+        run.elapsed_s += load.elapsed_s;
+        run.complete &= load.complete;
+    }
+    Ok(run)
+}
+
 /// Figures that [`of_trial`] gives a cell.
 const OF_TRIAL: [&str; 4] = ["valid_answers", "latency_p50", "latency_p99", "lost"];
 
-/// Returns whether the figures of `cell` are those that [`of_trial`] took from its only trial, and say nothing more.
-pub(crate) fn repeats_its_trial(cell: &CellRecord) -> bool {
-    let known = |name: &String| OF_TRIAL.contains(&name.as_str());
-    cell.trials.len() == 1 && cell.figures.keys().all(known)
+/// Returns whether the figures of `cell` are those that [`of_trial`] took from its trials, and say nothing more.
+pub(crate) fn repeats_its_trials(cell: &CellRecord) -> bool {
+    let figures = &cell.figures;
+    !cell.trials.is_empty() && (figures.is_empty() || figures.contains_key(OF_TRIAL[0]))
 }
 
 /// Makes a run of one trial of the command `what`: `load` or `selftest`.
@@ -60,7 +91,7 @@ pub fn of_trial(what: &str, trial: Trial) -> Run {
             ("qps", trial.valid_qps()),
             ("s", trial.latency_us.p50 / 1e6),
             ("s", trial.latency_us.p99 / 1e6),
-            ("%", trial.percent_of_sent(trial.lost)),
+            ("%", trial.percent_of_sent(trial.lost_elsewhere())),
         ];
         for (name, (unit, value)) in OF_TRIAL.into_iter().zip(values) {
             cell.figures.insert(name.to_owned(), Figure::new(unit, vec![value]));

@@ -153,9 +153,10 @@ fn each_figure_has_its_own_better_direction() {
 #[test]
 fn one_repeat_needs_the_spread_of_other_cells() {
     let (found, c) = outcomes(cell("nsd", &[10_000.0]), cell("nsd", &[5_000.0]));
-    assert_eq!(found, [Outcome::NoDifferenceShown]);
-    assert_eq!(c.figures[0].interval, None);
-    assert!(c.figures[0].notes[0].contains("single repeat"), "{c:?}");
+    assert_eq!(found, [Outcome::NoInterval]);
+    assert_eq!((c.figures[0].interval, c.decision), (None, Decision::Inconclusive));
+    let said = [&c.figures[0].notes[0], &c.reasons[0]];
+    assert!(said.iter().all(|text| text.contains("one visit each") && text.contains("--repeats")));
     let others = || cell("knot", &[9_000.0, 9_100.0, 9_050.0]);
     let c = compare(
         &run(vec![cell("nsd", &[10_000.0]), others()]),
@@ -164,6 +165,23 @@ fn one_repeat_needs_the_spread_of_other_cells() {
     );
     let found: Vec<Outcome> = c.figures.iter().map(|f| f.outcome).collect();
     assert_eq!(found, [Outcome::Slower, Outcome::NoDifferenceShown]);
+}
+
+#[test]
+fn a_large_difference_of_one_visit_each_leans_and_is_never_none() {
+    use Outcome::{Faster, NoInterval, Slower};
+    for (first, second, leaning) in [
+        (235_343.0, 2_948.0, Slower),
+        (2_948.0, 235_343.0, Faster),
+        (10_000.0, 9_000.0, NoInterval),
+    ] {
+        let (found, c) = outcomes(cell("nsd", &[first]), cell("nsd", &[second]));
+        assert_eq!((&found[..], c.figures[0].leaning()), (&[NoInterval][..], leaning));
+        let ratio = format!("x {:.3}", c.figures[0].ratio);
+        assert!(c.reasons[0].contains(&ratio), "{:?}", c.reasons);
+    }
+    let shown = outcomes(cell("nsd", &[1e4, 1.01e4]), cell("nsd", &[4e3, 4.01e3])).1;
+    assert_eq!(shown.figures[0].leaning(), Slower);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The store of runs: its path, and names of runs in it.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -51,8 +52,10 @@ impl StoreArgs {
 
     /// Loads the run that `which` names.
     pub(crate) fn load(&self, which: &RunRef) -> Result<Run, Failure> {
-        if let RunRef::File(path) = which {
-            return record::read_run(path).map_err(Failure::input);
+        match which {
+            RunRef::File(path) => return record::read_run(path).map_err(Failure::input),
+            RunRef::Repeats(paths) => return record::read_repeats(paths).map_err(Failure::input),
+            RunRef::Id(_) | RunRef::Last(_) => {}
         }
         let store = self.must_exist()?;
         store.load(which.id(&store)?).map_err(failure)
@@ -73,6 +76,8 @@ pub(crate) enum RunRef {
     Last(usize),
     /// A JSON file.
     File(PathBuf),
+    /// JSON files of several loads, the repeats of one.
+    Repeats(Vec<PathBuf>),
 }
 
 impl FromStr for RunRef {
@@ -85,7 +90,25 @@ impl FromStr for RunRef {
             None => None,
         };
         let id = || text.parse().ok().map(RunRef::Id);
-        Ok(back.map(RunRef::Last).or_else(id).unwrap_or_else(|| RunRef::File(text.into())))
+        let file = || match text.contains(',') {
+            true => RunRef::Repeats(text.split(',').map(PathBuf::from).collect()),
+            false => RunRef::File(text.into()),
+        };
+        Ok(back.map(RunRef::Last).or_else(id).unwrap_or_else(file))
+    }
+}
+
+impl fmt::Display for RunRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunRef::Id(id) => write!(f, "{id}"),
+            RunRef::Last(back) => write!(f, "last~{back}"),
+            RunRef::File(path) => write!(f, "{}", path.display()),
+            RunRef::Repeats(paths) => {
+                let paths: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+                write!(f, "{}", paths.join(","))
+            }
+        }
     }
 }
 
@@ -94,9 +117,8 @@ impl RunRef {
     pub(crate) fn id(&self, store: &Store) -> Result<i64, Failure> {
         match self {
             RunRef::Id(id) => Ok(*id),
-            RunRef::File(path) => Err(Failure::input(anyhow!(
-                "{} is not a run of the store: name it by its number, `last` or `last~1`",
-                path.display()
+            RunRef::File(_) | RunRef::Repeats(_) => Err(Failure::input(anyhow!(
+                "{self} is not a run of the store: name it by its number, `last` or `last~1`"
             ))),
             RunRef::Last(back) => {
                 let runs = store.runs().map_err(failure)?;
@@ -127,6 +149,7 @@ mod tests {
             ("lasting.json", RunRef::File("lasting.json".into())),
             ("a/1.json", RunRef::File("a/1.json".into())),
             ("./12", RunRef::File("./12".into())),
+            ("a.json,b.json", RunRef::Repeats(vec!["a.json".into(), "b.json".into()])),
         ] {
             assert_eq!(text.parse::<RunRef>(), Ok(wanted), "{text}");
         }

@@ -13,7 +13,7 @@ use crate::output::print;
 /// `dnsdyno compare`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CompareArgs {
-    /// The run to compare with: its number, `last~1`, or a JSON file
+    /// The run to compare with: its number, `last~1`, a JSON file, or several loads as its repeats (`a1.json,a2.json`)
     #[arg(value_name = "FIRST")]
     first: RunRef,
     /// The run to be compared with it
@@ -59,12 +59,15 @@ pub(crate) const NOTES: &str = "Examples:
   Fail if fewer queries got valid replies, or the 99th percentile of the latency rose by a fifth
     dnsdyno compare before.json after.json --fail-if 'valid < -10%' --fail-if 'p99 > 20%'
 
+  Three loads of each, as repeats
+    dnsdyno compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json
+
 Figures: capacity (of searches); valid (share of the queries), answered, p50, p90, p99, cpu (of loads); those that a
 run's JSON names, such as zone_load.
 
 Exit codes: 0 nothing is slower, and a slowdown beyond --require-resolution is excluded (or no condition of --fail-if
-can hold); 3 something is slower (or a condition holds); 4 inconclusive, or a result of the first run is missing in the
-second; 2 bad input, nothing that can be compared, or runs that were measured unlike; 1 the store cannot be read.
+can hold); 3 something is slower (or a condition holds); 4 inconclusive, also if a figure was measured in one visit each and has
+no interval, or if a result of the first run is missing in the second; 2 bad input, nothing that can be compared, or runs that were measured unlike; 1 the store cannot be read.
 
 A ratio's interval holds the spread of the repeats (Student's t on logarithms; from ten repeats on a bootstrap
 of the medians) and what the searches did not resolve. Of single loads it holds the count of their queries. Void

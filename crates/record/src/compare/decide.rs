@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::fail_if::Holds;
 use super::figures::Weight;
-use super::{CompareTerms, Compared, Comparison, Outcome, is_rate, is_time};
+use super::{ADVICE, CompareTerms, Compared, Comparison, Outcome, is_rate, is_time};
 
 /// Decision of a whole comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -38,7 +38,12 @@ pub(super) fn decide(comparison: &mut Comparison, terms: &CompareTerms) {
                     found.push((Decision::Slower, format!("{name}: `{condition}` holds")))
                 }
                 Holds::Perhaps => {
-                    found.push((Decision::Inconclusive, format!("{name}: `{condition}` may hold")));
+                    let why = match figure.interval {
+                        Some(_) => String::new(),
+                        None => format!(" ({})", without_interval(figure)),
+                    };
+                    let may = format!("{name}: `{condition}` may hold{why}");
+                    found.push((Decision::Inconclusive, may));
                 }
                 Holds::No => {}
             }
@@ -71,8 +76,7 @@ fn by_verdict(figure: &Compared, resolution: f64) -> Option<(Decision, String)> 
         return None;
     }
     let Some((low, high)) = figure.possible else {
-        let why = "may have changed by any amount: nothing says how much repeats differ";
-        return Some((Decision::Inconclusive, why.to_owned()));
+        return Some((Decision::Inconclusive, without_interval(figure)));
     };
     let worst = if less_is_worse { 1.0 - low } else { high - 1.0 };
     if worst <= resolution {
@@ -82,4 +86,9 @@ fn by_verdict(figure: &Compared, resolution: f64) -> Option<(Decision, String)> 
     let much = if worst >= any { "any amount".to_owned() } else { percent(worst) };
     let why = format!("may be slower by {much}, and {} is asked for", percent(resolution));
     Some((Decision::Inconclusive, why))
+}
+
+/// Returns what is known of a figure without an interval, and what to do.
+fn without_interval(figure: &Compared) -> String {
+    format!("x {:.3}, {}; {ADVICE}", figure.ratio, Outcome::NoInterval.words())
 }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use measure::stats::{self, RepeatWarning, Repeated};
 use measure::{Histogram, Pacing};
 
-use crate::source::repeats_its_trial;
+use crate::source::repeats_its_trials;
 use crate::{Capacity, CellRecord, Trial};
 
 /// Percentiles of latencies, by name.
@@ -132,7 +132,7 @@ pub(super) fn figures(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<Str
     }
     let has_capacity = !found.is_empty();
     let void = void_repeats(cell);
-    let by_trials = cell.capacities.is_empty() && repeats_its_trial(cell);
+    let by_trials = cell.capacities.is_empty() && repeats_its_trials(cell);
     for (name, figure) in cell.figures.iter().filter(|_| !by_trials) {
         // A figure with a value for each repeat loses those of void repeats.
         let per_repeat = figure.values.len() == void.len();
@@ -206,7 +206,8 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
 /// Returns the share of queries with a valid reply in time, over all trials; zero is a value too.
 fn share_of_valid(trials: &[&Trial]) -> Option<Values> {
     let sum = |of: fn(&Trial) -> u64| trials.iter().map(|trial| of(trial)).sum::<u64>();
-    let (good, total) = (sum(|t| t.valid), sum(|t| t.sent));
+    // What the Tester's own host dropped is no failed answer.
+    let (good, total) = (sum(|t| t.valid), sum(|t| t.sent - t.dropped_here().min(t.sent)));
     (total > 0).then(|| Values {
         unit: "share".to_owned(),
         median: good as f64 / total as f64,

@@ -21,7 +21,7 @@ pub(super) fn other_figure(a: &CellRecord, b: &CellRecord, x: &Values, y: &Value
 }
 
 /// Returns the differences between the conditions of two cells, in words: they may explain a difference of figures.
-pub(super) fn unlike(a: &CellRecord, b: &CellRecord) -> Vec<String> {
+pub(crate) fn unlike(a: &CellRecord, b: &CellRecord) -> Vec<String> {
     let mut why = differing([
         ("link", link(a), link(b)),
         ("path", path(a), path(b)),
