@@ -241,7 +241,7 @@ fn a_goal_that_is_missed_by_latency_has_a_limiter() {
     let (_, out, err) = dnsdyno(&[&["load", auth.plain()], &args[..], &goal].concat());
     assert!(err.contains("goal p99 < 5ms, loss = 0: every query needs a valid reply"), "{err}");
     let missed = out.lines().find(|line| line.starts_with("goal ")).expect("a line");
-    assert!(missed.contains("missed: p99 2") && missed.contains("not < 5ms"), "{missed}");
+    assert!(missed.contains("missed: p99 ") && missed.contains("not < 5ms"), "{missed}");
 }
 
 #[test]

@@ -29,10 +29,11 @@ type Shown<'a, 'r> = (&'a Cell<'r>, &'a TrialRecord);
 /// Renders the section; empty without samples.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let shown = shown(cells);
-    let sampled: Vec<(&Cell<'_>, &[Series])> = shown
+    let beside = |cell: &Cell<'_>| format!("{}, beside the trials", cell.name);
+    let sampled: Vec<(String, &[Series])> = shown
         .iter()
-        .map(|(cell, t)| (*cell, t.trial.probes.as_slice()))
-        .chain(cells.cells.iter().map(|c| (c, c.record.series.as_slice())))
+        .map(|(cell, t)| (cell.name.clone(), t.trial.probes.as_slice()))
+        .chain(cells.cells.iter().map(|c| (beside(c), c.record.series.as_slice())))
         .filter(|(_, series)| !series.is_empty())
         .collect();
     html! {
@@ -40,8 +41,8 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
             h3 { "Over time" }
             p.note { "Of each cell one trial, the last that decided. CPU in percent of one core." }
             (pictures(plots(cells)))
-            @for (cell, series) in sampled.iter().take(MAX_CELLS) {
-                (fold(&format!("All that was sampled: {}", cell.name), pictures(probes(series))))
+            @for (name, series) in sampled.iter().take(MAX_CELLS) {
+                (fold(&format!("All that was sampled: {name}"), pictures(probes(name, series))))
             }
         }
     }
@@ -121,8 +122,8 @@ fn over(
     plot(title, label, lines, unit.clone())
 }
 
-/// Plots the samples of one cell: one plot for each unit.
-fn probes(series: &[Series]) -> Vec<Picture> {
+/// Plots the samples of one cell under its name: one plot for each unit.
+fn probes(name: &str, series: &[Series]) -> Vec<Picture> {
     let mut units: Vec<&str> = Vec::new();
     for s in series {
         if !units.contains(&s.unit.as_str()) {
@@ -136,7 +137,7 @@ fn probes(series: &[Series]) -> Vec<Picture> {
         let groups = of_unit.chunks(MAX_LINES);
         let count = groups.len();
         for (group, n) in groups.zip(1..) {
-            all.extend(sampled(unit, group, &part(n, count)));
+            all.extend(sampled(unit, group, &format!(": {name}{}", part(n, count))));
         }
     }
     all

@@ -58,7 +58,7 @@ pub(super) fn page(server: &str, entries: &[Entry]) -> String {
     }
     let body = html! {
         @if kinds.is_empty() { p { "No run has a figure of this server." } }
-        @for (kind, seen) in &kinds { (part(kind, seen)) }
+        @for (kind, seen) in &kinds { (part(&kind.title(kinds.keys()), kind, seen)) }
     };
     let foot = html! {
         p { "A change point: the level before and after it differs by more than 5 %, and at 95 % not by chance (Pettitt’s test by permutation); it takes eight runs or more. A lower bound (≥, a hollow dot) is above another figure only if the bound is, and below none." }
@@ -68,8 +68,28 @@ pub(super) fn page(server: &str, entries: &[Entry]) -> String {
     frame(&Frame { title: &title, navigation: &navigation, body: &body, foot: &foot, script: "" })
 }
 
+impl Kind<'_> {
+    /// Returns a title that no other of `all` kinds has: the experiment, and where that is not enough the conditions, the host, or both.
+    fn title<'a>(&self, all: impl Iterator<Item = &'a Kind<'a>>) -> String {
+        let same =
+            |other: &&Kind<'_>| (other.experiment, other.quick) == (self.experiment, self.quick);
+        let others: Vec<&Kind<'_>> = all.filter(same).filter(|other| *other != self).collect();
+        let form = if self.quick { " (short form)" } else { "" };
+        let base = format!("{}{form}", self.experiment);
+        let both = format!("{}, {}", self.conditions, self.host);
+        match () {
+            () if others.is_empty() => base,
+            () if others.iter().all(|o| o.conditions != self.conditions) => {
+                format!("{base}, {}", self.conditions)
+            }
+            () if others.iter().all(|o| o.host != self.host) => format!("{base}, {}", self.host),
+            () => format!("{base}, {both}"),
+        }
+    }
+}
+
 /// Renders the figures of one kind.
-fn part(kind: &Kind<'_>, seen: &[Seen<'_>]) -> Markup {
+fn part(title: &str, kind: &Kind<'_>, seen: &[Seen<'_>]) -> Markup {
     let mut runs: Vec<&Entry> = Vec::new();
     for (entry, _) in seen {
         if !runs.iter().any(|run| run.name == entry.name) {
@@ -77,12 +97,11 @@ fn part(kind: &Kind<'_>, seen: &[Seen<'_>]) -> Markup {
         }
     }
     let courses = courses(seen);
-    let form = if kind.quick { " (short form)" } else { "" };
     let changed = courses.iter().any(|course| !course.changes.is_empty());
     let rows = runs.len() * courses.len();
     html! {
         section {
-            h2 { (kind.experiment) (form) }
+            h2 { (title) }
             p.meta { "Host: " (kind.host) @if !kind.conditions.is_empty() { " · " (kind.conditions) } }
             @if runs.len() == 1 { p.note { "One run: a history needs several." } }
             @if changed { (change_table(&courses)) }

@@ -210,7 +210,9 @@ impl Plot {
             @for (at, text) in self.x.texts(6) {
                 @let x = frame.x(self.x.scale.place(at));
                 path class="grid" d=(format!("M{x:.1} {:.1}V{:.1}", frame.top, frame.bottom)) {}
-                text.tick x=(format!("{x:.1}")) y=(format!("{:.1}", frame.bottom + 16.0)) text-anchor="middle" { (text) }
+                // A text at the right edge ends at its tick.
+                @let anchor = if x + 3.4 * text.chars().count() as f64 > WIDTH - 2.0 { "end" } else { "middle" };
+                text.tick x=(format!("{x:.1}")) y=(format!("{:.1}", frame.bottom + 16.0)) text-anchor=(anchor) { (text) }
             }
             path class="axis" d=(format!("M{:.1} {:.1}V{:.1}H{:.1}", frame.left, frame.top, frame.bottom, frame.right)) {}
             text.label x=(format!("{middle:.1}")) y=(format!("{bottom:.1}")) text-anchor="middle" { (self.x.label) }
