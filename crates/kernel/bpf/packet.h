@@ -220,8 +220,15 @@ static __always_inline int put_message(struct xdp_md *ctx, struct buffer *buffer
 	return bpf_xdp_store_bytes(ctx, at, buffer->b, out) ? XDP_DROP : XDP_TX;
 }
 
+// Returns whether a frame has room for its headers with one of IP of this length; a message may be shorter than what the header of
+// IPv6 has more than that of IPv4.
+static __always_inline int has_headers(struct xdp_md *ctx, void *data, __u32 ip_len)
+{
+	return data + sizeof(struct ethhdr) + ip_len + sizeof(struct udphdr) <= (void *)(long)ctx->data_end;
+}
+
 // Completes the headers of IP and UDP, which have addresses and ports, for a message of `out` octets whose words have this sum; `tos`
-// is the class of the traffic. The frame has room for the longest headers.
+// is the class of the traffic. The frame has room for them.
 static __always_inline void seal(void *data, __u32 v6, __u64 out, __u64 sum, __u8 tos)
 {
 	struct udphdr *udp;
@@ -285,27 +292,34 @@ static __always_inline int send_back(struct xdp_md *ctx, struct packet *p, struc
 	if (action != XDP_TX)
 		return action;
 	data = (void *)(long)ctx->data;
-	if (data + sizeof(*eth) + sizeof(struct ipv6hdr) + sizeof(struct udphdr) > (void *)(long)ctx->data_end)
-		return XDP_DROP;
 	eth = data;
+	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
+		return XDP_DROP;
 	__builtin_memcpy(mac, eth->h_dest, ETH_ALEN);
 	__builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, mac, ETH_ALEN);
 	if (p->v6) {
 		struct ipv6hdr *ip = data + sizeof(*eth);
-		struct in6_addr from = ip->saddr;
+		struct in6_addr from;
 
+		if (!has_headers(ctx, data, sizeof(*ip)))
+			return XDP_DROP;
+		from = ip->saddr;
 		ip->saddr = ip->daddr;
 		ip->daddr = from;
 		swap_ports((void *)(ip + 1));
+		seal(data, 1, out, sum, tos);
 	} else {
 		struct iphdr *ip = data + sizeof(*eth);
-		__u32 from = ip->saddr;
+		__u32 from;
 
+		if (!has_headers(ctx, data, sizeof(*ip)))
+			return XDP_DROP;
+		from = ip->saddr;
 		ip->saddr = ip->daddr;
 		ip->daddr = from;
 		swap_ports((void *)(ip + 1));
+		seal(data, 0, out, sum, tos);
 	}
-	seal(data, p->v6, out, sum, tos);
 	return XDP_TX;
 }

@@ -658,6 +658,51 @@ __noinline __u32 owner_end(struct buffer *buffer, __u32 at)
 	return 0;
 }
 
+// Returns whether the name from `at` to `end`, which `owner_end` has read, is that of the question, of `len` octets, or one above it: written
+// out, or a pointer into the question. 2 if it is a name with a pointer behind labels, or one to elsewhere.
+__noinline __u32 is_above(struct buffer *buffer, __u32 at, __u32 end, __u32 len)
+{
+	__u32 own, start, place = HEADER, is_label = 0;
+	__u64 different = 0;
+	__u8 *b;
+
+	if (!buffer || len < MIN_NAME || len > MAX_NAME)
+		return 0;
+	b = buffer->b;
+	if (b[AT(at)] >= 0xc0) {
+		own = 0;
+		start = (b[AT(at)] & 0x3f) << 8 | b[AT(at + 1)];
+		if (start < HEADER || start >= HEADER + len)
+			return 2;
+	} else {
+		// A pointer cannot look like the end of a name of the question.
+		if (b[AT(end - 1)])
+			return 2;
+		own = end - 1 - at;
+		if (own >= len)
+			return 0;
+		start = HEADER + len - 1 - own;
+	}
+	for (int i = 0; i <= MAX_DEPTH; i++) {
+		is_label |= place == start;
+		place += b[AT(place)] + 1;
+	}
+	for (__u32 i = 0; i < NAME_WORDS; i++) {
+		__u64 word, other;
+
+		if (WORD * i >= own)
+			break;
+		word = *(__u64 *)(b + AT(at + WORD * i));
+		other = *(__u64 *)(b + AT(start + WORD * i));
+		if (own - WORD * i < WORD) {
+			word &= (1ULL << 8 * (own & 7)) - 1;
+			other &= (1ULL << 8 * (own & 7)) - 1;
+		}
+		different |= lower_word(word) ^ lower_word(other);
+	}
+	return is_label && !different;
+}
+
 // Reads what stands behind the question of a reply without answers: nothing or an SOA record, and nothing or an OPT record.
 __noinline __u32 reads_no_data(struct buffer *buffer, struct slot *s, __u32 at, __u32 len)
 {
@@ -673,9 +718,12 @@ __noinline __u32 reads_no_data(struct buffer *buffer, struct slot *s, __u32 at, 
 	if (soa > 1 || opt > 1)
 		return 0;
 	if (soa) {
-		__u32 fixed = owner_end(buffer, at), data, ttl, minimum;
+		__u32 fixed = owner_end(buffer, at), above, data, ttl, minimum;
 
 		if (!fixed || fixed + 10 > len || load16(b, fixed) != TYPE_SOA || load16(b, fixed + 2) != 1)
+			return 0;
+		above = is_above(buffer, at, fixed, s->name_len);
+		if (above > 1)
 			return 0;
 		data = load16(b, fixed + 8);
 		at = fixed + 10 + data;
@@ -685,7 +733,9 @@ __noinline __u32 reads_no_data(struct buffer *buffer, struct slot *s, __u32 at, 
 		minimum = load32(b, at - 4);
 		if ((ttl | minimum) >> 31)
 			return 0;
-		s->negative_ttl = ttl < minimum ? ttl : minimum;
+		// That of another zone does not count.
+		if (above)
+			s->negative_ttl = ttl < minimum ? ttl : minimum;
 	}
 	return opt ? ends_with_opt(b, at, len) : at == len;
 }
@@ -1047,14 +1097,16 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, stru
 	if (action != XDP_TX)
 		return action;
 	data = (void *)(long)ctx->data;
-	if (data + sizeof(*eth) + sizeof(struct ipv6hdr) + sizeof(*udp) > (void *)(long)ctx->data_end)
-		return XDP_DROP;
 	eth = data;
+	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
+		return XDP_DROP;
 	__builtin_memcpy(eth->h_dest, w->to_mac, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, w->from_mac, ETH_ALEN);
 	if (v6) {
 		struct ipv6hdr *ip = data + sizeof(*eth);
 
+		if (!has_headers(ctx, data, sizeof(*ip)))
+			return XDP_DROP;
 		eth->h_proto = bpf_htons(ETH_P_IPV6);
 		__builtin_memcpy(&ip->saddr, w->from, 16);
 		__builtin_memcpy(&ip->daddr, w->to, 16);
@@ -1065,6 +1117,8 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct config *c, stru
 	} else {
 		struct iphdr *ip = data + sizeof(*eth);
 
+		if (!has_headers(ctx, data, sizeof(*ip)))
+			return XDP_DROP;
 		eth->h_proto = bpf_htons(ETH_P_IP);
 		__builtin_memcpy(&ip->saddr, w->from + 12, 4);
 		__builtin_memcpy(&ip->daddr, w->to + 12, 4);

@@ -262,7 +262,25 @@ impl Model {
             (Qtype::AAAA, 3..=5) => {
                 message[9] = 1;
                 let ttl = random.below(5_000) as u16;
-                message.extend_from_slice(b"\x04test\0\0\x06\0\x01\0\0");
+                let own = message[HEADER..end - 4].to_vec();
+                let at = |labels: usize| {
+                    let place = (0..labels).fold(0, |at, _| at + 1 + usize::from(own[at]));
+                    [0xc0, (HEADER + place) as u8]
+                };
+                // Above the name, written out or not, the name itself, the root; and others.
+                let owner = match random.below(16) {
+                    0 => vec![0],
+                    1 => at(0).to_vec(),
+                    2 => at(1).to_vec(),
+                    3 => b"\x04tesT\0".to_vec(),
+                    4 => b"\x05other\x04test\0".to_vec(),
+                    5 => b"\x03est\0".to_vec(),
+                    6 => [&[1, b'x'][..], &at(1)].concat(),
+                    7 => [&own[..1 + usize::from(own[0])], &at(1)].concat(),
+                    _ => b"\x04test\0".to_vec(),
+                };
+                message.extend_from_slice(&owner);
+                message.extend_from_slice(b"\0\x06\0\x01\0\0");
                 message.extend_from_slice(&ttl.to_be_bytes());
                 message.extend_from_slice(&[0, 24, 0xc0, 12, 0xc0, 12]);
                 message.extend_from_slice(&[0; 16]);

@@ -27,7 +27,13 @@ pub(super) fn negative_ttl_of(reply: &[u8]) -> Option<u32> {
     if Header::read(reply)?.counts[2] == 0 {
         return None;
     }
-    let (soa, _) = Record::read(reply, question_end(reply)?)?;
+    let end = question_end(reply)?;
+    let (soa, _) = Record::read(reply, end)?;
+    // That of another zone does not count.
+    let (owner, name) = (name_at(reply, soa.owner)?, name_at(reply, HEADER)?);
+    if !name.to_lowercase().ends_with(&owner.to_lowercase()) {
+        return None;
+    }
     let minimum = soa.rdata.last_chunk().copied().map(u32::from_be_bytes)?;
     Some(soa.ttl.min(minimum))
 }
