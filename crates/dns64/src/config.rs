@@ -28,13 +28,13 @@ use wire::{Name, Pref64};
 
 use defaults::{authorities, udp, yes};
 use text::{
-    address_or_none, addresses, doh_addresses, dot_addresses, hosts, networks, text, texts,
-    udp_size, udp_size_or_none,
+    address_or_none, addresses, doh_addresses, dot_addresses, hosts, networks, text, text_or_none,
+    texts, udp_size, udp_size_or_none,
 };
 
-pub(crate) use block::fits;
-pub use block::{BlockConfig, Follow, Probe};
-pub use changes::{Change, changes};
+pub use block::{BlockConfig, Follow, Ipv4, Probe};
+pub(crate) use block::{fits, is_usable};
+pub use changes::{Change, NEED_RESTART, changes};
 pub use kernel::{AfterDeath, KernelConfig, KernelMode, XdpKind};
 pub use operator::{ControlConfig, DNSTAP_QUEUE, DnstapConfig, LogFormat, LogLevel, RulesConfig};
 pub use ports::PortRange;
@@ -98,6 +98,8 @@ pub struct ServerConfig {
     pub stream_threads: usize,
     /// Cores to which the threads are pinned, in turn.
     pub cpus: Vec<usize>,
+    /// What clients are told of the encrypted transports.
+    pub designate: DesignateConfig,
     /// Networks whose clients may send queries.
     #[serde(deserialize_with = "networks")]
     pub allow: Vec<IpNet>,
@@ -149,6 +151,15 @@ impl ServerConfig {
         // Usually there are none.
         self.proxies.iter().any(|network| network.contains(&address))
     }
+}
+
+/// What clients are told of the encrypted transports of the server (RFC 9462).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct DesignateConfig {
+    /// Name in the certificate; `None`: they are told nothing.
+    #[serde(deserialize_with = "text_or_none")]
+    pub name: Option<Name>,
 }
 
 /// Reply to clients that may not send queries.
@@ -527,6 +538,16 @@ pub struct MetricsConfig {
     /// Address at which metrics and health are served over HTTP; `None` for nowhere.
     #[serde(deserialize_with = "address_or_none")]
     pub listen: Option<SocketAddr>,
+    /// Networks whose clients get them.
+    #[serde(deserialize_with = "networks")]
+    pub allow: Vec<IpNet>,
+}
+
+impl MetricsConfig {
+    /// Returns whether a client gets the metrics.
+    pub fn permits(&self, client: IpAddr) -> bool {
+        self.allow.iter().any(|network| network.contains(&client.to_canonical()))
+    }
 }
 
 /// Error of a configuration.

@@ -31,7 +31,7 @@ use http::HeaderValue;
 use measure::Transport;
 use streams::tls::ServerTls;
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::budget::{Budget, Reservation};
@@ -189,7 +189,9 @@ impl Carrier {
                 }
             }
             ToStreams::Query { server, lookup, ticket, message } => {
-                let query = upstream::Query { worker, lookup, ticket, message, again: true };
+                let until = Instant::now() + self.settings().config.upstream.give_up_after.into();
+                let tries = upstream::TRIES;
+                let query = upstream::Query { worker, lookup, ticket, message, tries, until };
                 self.query_upstream(server, query);
             }
         }

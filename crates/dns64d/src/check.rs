@@ -10,7 +10,10 @@ use anyhow::Context;
 use dns64::Config;
 use nix::net::if_::if_nametoindex;
 use nix::unistd::{AccessFlags, User, access};
-use streams::tls::ALPN_DOT;
+use rustls::client::verify_server_name;
+use rustls::pki_types::ServerName;
+use rustls::server::ParsedCertificate;
+use streams::tls::{ALPN_DOT, Identity};
 
 use crate::{bind, daemon, in_kernel, privileges};
 
@@ -19,17 +22,78 @@ const READ: u32 = 4;
 const WRITE: u32 = 2;
 const ENTER: u32 = 1;
 
+/// Checks what keeps a server with a configuration from its start: certificates, keys, and devices.
+///
+/// # Errors
+/// The first problem, with its setting.
+pub(crate) fn errors(config: &Config) -> anyhow::Result<()> {
+    if config.tls.listens() {
+        bind::server_tls(&config.tls, &[ALPN_DOT])?;
+        check_designation(config)?;
+    }
+    daemon::upstream_tls(config)?;
+    for device in config.kernel.device.iter().filter(|_| config.kernel.is_on()) {
+        if_nametoindex(device.as_str()).with_context(|| {
+            format!("kernel.device: there is no network interface {device}: write one of `ip link`")
+        })?;
+    }
+    Ok(())
+}
+
+/// Works as [`errors`] in a server that runs; its user, or its restriction to folders, may not allow it to read the files of
+/// `[tls]` that are new. These need a restart, which then checks them.
+///
+/// # Errors
+/// See [`errors`].
+pub(crate) fn errors_of_reload(config: &Config) -> anyhow::Result<()> {
+    let is_hidden = |path: &PathBuf| {
+        let opened = std::fs::File::open(path);
+        opened.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    if config.tls.listens()
+        && let Some(path) =
+            [&config.tls.certificate, &config.tls.key].into_iter().find(|p| is_hidden(p))
+    {
+        let path = path.display();
+        tracing::warn!("{path} is not checked: the server may not read it; `dns64d --check` does");
+        return errors(&Config { tls: Default::default(), ..config.clone() });
+    }
+    errors(config)
+}
+
+/// Checks that clients which are told of the encrypted transports can trust them (RFC 9462 section 4.2): the certificate has the name
+/// that they are told, and the addresses at which they ask.
+fn check_designation(config: &Config) -> anyhow::Result<()> {
+    let Some(name) = config.server.designate.name else { return Ok(()) };
+    let identity = Identity::read(&config.tls.certificate, &config.tls.key)?;
+    let certificate = ParsedCertificate::try_from(&identity.chain[0]).context("tls.certificate")?;
+    let named = name.to_string();
+    let host = ServerName::try_from(named.clone()).context("server.designate.name");
+    let problem = |key: &str, what: &str| {
+        format!(
+            "{key}: the certificate (tls.certificate) is not for {what}: get one that is, or remove server.designate"
+        )
+    };
+    verify_server_name(&certificate, &host?)
+        .with_context(|| problem("server.designate.name", &named))?;
+    for address in config.server.listen.iter().map(|at| at.ip().to_canonical()) {
+        verify_server_name(&certificate, &ServerName::from(address))
+            .with_context(|| problem("server.listen", &address.to_string()))?;
+    }
+    Ok(())
+}
+
 /// Checks certificates, keys and users; returns warnings about files and folders.
 ///
 /// # Errors
 /// The first problem that keeps the server from its start, with its setting.
 pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
-    if config.tls.listens() {
-        bind::server_tls(&config.tls, &[ALPN_DOT])?;
-    }
-    daemon::upstream_tls(config)?;
+    errors(config)?;
     let user = privileges::user_of(&config.server.user)?;
     let mut warnings = Vec::new();
+    warnings.extend(config.overlapping().into_iter().map(|(outer, inner)| {
+        format!("dns64.prefix: {outer} contains {inner}: addresses under both are alike, and reverse names are those of the first one")
+    }));
     warnings.extend(check_kernel(config)?);
     let who =
         user.as_ref().map_or("this user".to_owned(), |user| format!("the user {}", user.name));
@@ -69,15 +133,10 @@ pub(crate) fn warnings(config: &Config) -> anyhow::Result<Vec<String>> {
 /// give it the right.
 ///
 /// # Errors
-/// If a device does not exist, or the kernel refuses the program.
+/// If the kernel refuses the program.
 fn check_kernel(config: &Config) -> anyhow::Result<Option<String>> {
     if !config.kernel.is_on() {
         return Ok(None);
-    }
-    for device in &config.kernel.device {
-        if_nametoindex(device.as_str()).with_context(|| {
-            format!("kernel.device: there is no network interface {device}: write one of `ip link`")
-        })?;
     }
     match in_kernel::load(config, 0) {
         Err(error) if in_kernel::is_not_permitted(&error) => Ok(Some(format!("{error:#}"))),

@@ -29,10 +29,12 @@ use crate::in_kernel::InKernel;
 use crate::metrics::Source;
 use crate::nat64::Following;
 use crate::observer::Observer;
+use crate::reading::{Read, Reader};
 use crate::saver::{self, Saver};
 use crate::worker::{Worker, WorkerHandle};
 use crate::{
     beat, carrier, control, dnstap, files, in_kernel, landlock, log, metrics, nat64, privileges,
+    reading,
 };
 
 /// TLS settings of the upstream servers that are queried over TLS.
@@ -43,8 +45,10 @@ const EVENTS: usize = 16;
 
 /// Something that the main thread does.
 pub(crate) enum Event {
-    /// Reads the configuration again, and sends what has changed, or why nothing has.
-    Reload(Option<SyncSender<Result<Vec<Change>, String>>>),
+    /// Begins to read the configuration again.
+    Reload(reading::Request),
+    /// Applies the configuration that was read, and sends what has changed, or why nothing has.
+    Read { number: u64, result: Box<anyhow::Result<Read>> },
     /// Uses other prefixes.
     Nat64s(Nat64s),
     /// Ends the server.
@@ -71,9 +75,12 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: Rules) -> anyh
         running.renew();
     }
     let on_signals = signals.handle();
+    let to_main = events.clone();
+    let mut reader = Reader::default();
     let signals = std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in &mut signals {
-            let event = if signal == SIGHUP { Event::Reload(None) } else { Event::End };
+            let reload = reading::Request { asked: None, dry_run: false };
+            let event = if signal == SIGHUP { Event::Reload(reload) } else { Event::End };
             if events.send(event).is_err() {
                 return;
             }
@@ -82,13 +89,22 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: Rules) -> anyh
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
     for event in received {
         match event {
-            Event::Reload(asked) => {
+            Event::Reload(request) => {
                 let since = NotifyState::monotonic_usec_now().map_err(anyhow::Error::from)?;
                 let _ = sd_notify::notify(false, &[NotifyState::Reloading, since]);
-                let result = running.reload(&args.config);
-                // An operator who has gone needs no result.
-                asked.iter().for_each(|asked| drop(asked.try_send(result.clone())));
+                reader.begin(&args.config, &running.tls, request, &to_main);
+            }
+            Event::Read { number, result } => {
+                if let Some(request) = reader.end(number) {
+                    let result = running.reload(&args.config, *result, request.dry_run);
+                    // An operator who has gone needs no result.
+                    drop(request.asked.map(|asked| asked.send(result)));
+                }
                 let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+                if reader.take_again() {
+                    let request = reading::Request { asked: None, dry_run: false };
+                    reader.begin(&args.config, &running.tls, request, &to_main);
+                }
             }
             Event::Nat64s(nat64s) => running.use_nat64s(nat64s),
             Event::End => break,
@@ -104,8 +120,9 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: Rules) -> anyh
 
 /// A running server.
 struct Running {
-    /// The configuration file that it runs with.
+    /// The configuration file that it runs with, and the one that it started with.
     text: String,
+    started: String,
     settings: Arc<Settings>,
     /// Active settings, for the carrier.
     shared: carrier::Shared,
@@ -143,7 +160,6 @@ impl Running {
         let in_kernel = InKernel::start(config, &addresses, engines.len())?;
         privileges::drop_to(&config.server.user)?;
         landlock::restrict(path, config);
-
         let (threads, inboxes) = Threads::new(settings.stream_threads());
         let budget = Budget::new(settings.stream_memory(), settings.stream_memory_of_network());
         let (queue, dnstap) = dnstap::queue(&config.dnstap).unzip();
@@ -183,6 +199,7 @@ impl Running {
         services.start(&end, &mut others)?;
         log_ready(&settings, &addresses);
         Ok(Running {
+            started: text.clone(),
             text,
             settings,
             shared,
@@ -206,23 +223,26 @@ impl Running {
         });
     }
 
-    /// Reads the configuration again; one with errors changes nothing. Returns what has changed.
-    fn reload(&mut self, path: &Path) -> Result<Vec<Change>, String> {
-        let text = std::fs::read_to_string(path).map_err(anyhow::Error::from);
-        let read = text.and_then(|text| {
-            let mut config = Config::parse(&text)?;
-            // Without a restart there is no other reader for what would be copied.
-            config.dnstap = self.settings.config.dnstap.clone();
-            let (upstream_tls, rules) = (upstream_tls(&config)?, files::rules(&config)?);
-            self.tls.iter().try_for_each(ServerTls::reload).context("tls.certificate")?;
-            Ok((text, config, upstream_tls, rules))
-        });
-        let (text, config, upstream_tls, rules) = read.map_err(|error| {
-            let error = format!("{}: {error:#}; nothing was changed", path.display());
-            tracing::error!("{error}");
-            error
-        })?;
-        let changes = changes(&self.text, &text);
+    /// Uses the configuration that was read; one with errors changes nothing, nor does a dry run. Returns what has changed.
+    fn reload(
+        &mut self,
+        path: &Path,
+        read: anyhow::Result<Read>,
+        dry_run: bool,
+    ) -> Result<Vec<Change>, String> {
+        let Read { text, mut config, upstream_tls, rules, certificates } =
+            read.map_err(|error| {
+                let error = format!("{}: {error:#}; nothing was changed", path.display());
+                tracing::error!("{error}");
+                error
+            })?;
+        let changes = changes(&self.text, &text, &self.started);
+        if dry_run {
+            return Ok(changes);
+        }
+        // Without a restart there is no other reader for what would be copied.
+        config.dnstap = self.settings.config.dnstap.clone();
+        certificates.into_iter().for_each(|(tls, config)| tls.replace(config));
         for Change { key, .. } in changes.iter().filter(|change| change.needs_restart) {
             tracing::warn!("a change of {key} needs a restart");
         }
@@ -367,7 +387,7 @@ impl Services {
             let started = Instant::now();
             let server = control::Server { path, source, listen, events, started };
             let end = end.clone();
-            threads.push(thread("control".into(), move || control::run(listener, &server, &end))?);
+            threads.push(thread("control".into(), move || control::run(listener, server, &end))?);
         }
         if let Some(writer) = dnstap {
             let end = end.clone();

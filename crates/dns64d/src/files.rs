@@ -1,13 +1,26 @@
 //! Files with rules for single names.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, bail};
 use dns64::rules::RulesFormat;
 use dns64::{Config, Rules};
+use nix::fcntl::OFlag;
 
-/// Largest file with rules, in octets.
-const MAX_FILE: u64 = 1 << 30;
+/// Largest file with rules, and largest configuration file, in octets.
+const MAX_RULES: u64 = 1 << 30;
+const MAX_CONFIG: u64 = 16 << 20;
+
+/// Reads a configuration file.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn config(path: &Path) -> anyhow::Result<String> {
+    read(path, MAX_CONFIG)
+}
 
 /// Reads all rules of a configuration.
 ///
@@ -21,20 +34,28 @@ pub(crate) fn rules(config: &Config) -> anyhow::Result<Rules> {
     ] {
         for path in paths {
             let place = || format!("{key}: {}", path.display());
-            let text = read(path).with_context(place)?;
+            let text = read(path, MAX_RULES).with_context(place)?;
             rules.add(format, &text).with_context(place)?;
         }
     }
     Ok(rules)
 }
 
-/// Reads a text file.
-fn read(path: &PathBuf) -> anyhow::Result<String> {
-    let len = std::fs::metadata(path).with_context(|| unreadable(path))?.len();
-    if len > MAX_FILE {
-        return Err(anyhow!("it has {len} octets, more than {MAX_FILE}"));
+/// Reads a text file of at most so many octets. What is no file, such as a pipe, could take for ever.
+fn read(path: &Path, most: u64) -> anyhow::Result<String> {
+    // Without the flag to open a pipe waits for a writer.
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    let file = file.with_context(|| unreadable(path))?;
+    let facts = file.metadata().with_context(|| unreadable(path))?;
+    if !facts.is_file() {
+        bail!("it is no regular file: write the path of one");
     }
-    std::fs::read_to_string(path).with_context(|| unreadable(path))
+    let mut text = String::new();
+    file.take(most + 1).read_to_string(&mut text).with_context(|| unreadable(path))?;
+    if text.len() as u64 > most {
+        bail!("it has more than {most} octets: write less");
+    }
+    Ok(text)
 }
 
 /// Returns the remedy for a file that cannot be read.

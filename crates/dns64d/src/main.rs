@@ -17,6 +17,7 @@ mod metrics;
 mod nat64;
 mod observer;
 mod privileges;
+mod reading;
 mod route;
 mod saver;
 mod worker;
@@ -59,7 +60,10 @@ fn main() -> ExitCode {
         }
     };
     let place = || args.config.display().to_string();
-    let checked = if args.check { check::warnings(&config) } else { Ok(Vec::new()) };
+    let checked = match args.check {
+        true => check::warnings(&config),
+        false => check::errors(&config).map(|()| Vec::new()),
+    };
     let (warnings, rules) = match checked.and_then(|all| Ok((all, files::rules(&config)?))) {
         Ok(checked) => checked,
         Err(error) => {
@@ -119,7 +123,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 /// Reads the configuration file of the arguments; returns its text too.
 fn read(args: &Args) -> anyhow::Result<(String, Config)> {
     let path = &args.config;
-    let text = std::fs::read_to_string(path).with_context(|| {
+    let text = files::config(path).with_context(|| {
         format!(
             "cannot read {} (`dns64d --print-defaults` prints a first configuration file)",
             path.display()

@@ -54,12 +54,17 @@ pub(crate) fn run(
     end: CancellationToken,
 ) -> std::io::Result<()> {
     let started = Instant::now();
+    let active = source.active.clone();
+    let permits = move |client| {
+        let active = active.lock().unwrap_or_else(PoisonError::into_inner);
+        active.settings.config.metrics.permits(client)
+    };
     let page = move |path: &str| match path {
         "/metrics" => Some(Page { ok: true, text: metrics(&source, started.elapsed()) }),
         "/health" => Some(health(&source)),
         _ => None,
     };
-    serve(listener, page, end.cancelled_owned())
+    serve(listener, page, permits, end.cancelled_owned())
 }
 
 /// Returns the health page: healthy if no thread hangs, a worker has an upstream server that is alive, and the server is in

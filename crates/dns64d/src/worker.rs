@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,6 +17,7 @@ use dns64::{
 use engine::{Engine, EngineCounters, HookResult, SocketId, WaitMode};
 use measure::Nanos;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 use udp::{Doorbell, UdpEngine, UdpOptions};
 
 use crate::beat::Beat;
@@ -106,12 +106,12 @@ struct Inbox {
     discovery: Option<UnboundedSender<Vec<u8>>>,
 }
 
-/// What an operator wants of a worker. The worker sends the result to `done`, where there is room for it.
+/// What an operator wants of a worker. The worker sends the result to `done`.
 pub(crate) enum Order {
     /// Remove answers from the cache; the result is their number.
-    Flush { domain: Box<Domain>, done: SyncSender<usize> },
+    Flush { domain: Box<Domain>, done: oneshot::Sender<usize> },
     /// Show some answers of the cache.
-    Dump { from: u32, most: usize, done: SyncSender<Dump> },
+    Dump { from: u32, most: usize, done: oneshot::Sender<Dump> },
     /// Query upstream's prefixes; the result is the reply.
     Discover { done: UnboundedSender<Vec<u8>> },
 }
@@ -352,9 +352,9 @@ impl WorkerHandle {
         for order in ordered {
             // An operator who has gone needs no result.
             match order {
-                Order::Flush { domain, done } => drop(done.try_send(role.flush(&domain))),
+                Order::Flush { domain, done } => drop(done.send(role.flush(&domain))),
                 Order::Dump { from, most, done } => {
-                    drop(done.try_send(role.dump(from, most, now)));
+                    drop(done.send(role.dump(from, most, now)));
                 }
                 Order::Discover { done } => {
                     lock(&self.shared.inbox).discovery = Some(done);

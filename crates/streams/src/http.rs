@@ -95,12 +95,13 @@ pub(crate) fn read_head<B>(request: &Request<B>, path: &str, max: usize) -> Requ
         http::Method::GET => {
             let query = request.uri().query().unwrap_or_default();
             let value = query.split('&').find_map(|variable| variable.strip_prefix(VARIABLE));
-            match value {
-                Some(value) if value.len() <= MAX_GET.div_ceil(3) * 4 => URL_SAFE_NO_PAD
-                    .decode(value)
-                    .map_or(RequestHead::Refused(StatusCode::BAD_REQUEST), RequestHead::Message),
+            let bad = RequestHead::Refused(StatusCode::BAD_REQUEST);
+            match value.and_then(percent_decoded) {
+                Some(value) if value.len() <= MAX_GET.div_ceil(3) * 4 => {
+                    URL_SAFE_NO_PAD.decode(value).map_or(bad, RequestHead::Message)
+                }
                 Some(_) => RequestHead::Refused(StatusCode::URI_TOO_LONG),
-                None => RequestHead::Refused(StatusCode::BAD_REQUEST),
+                None => bad,
             }
         }
         http::Method::POST => {
@@ -115,6 +116,18 @@ pub(crate) fn read_head<B>(request: &Request<B>, path: &str, max: usize) -> Requ
         }
         _ => RequestHead::Refused(StatusCode::METHOD_NOT_ALLOWED),
     }
+}
+
+/// Decodes octets that are written as `%2D` (RFC 3986 section 2.1), which a client may do with any; `None` if one is incomplete.
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut parts = text.split('%');
+    let mut octets = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        octets.push(u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?);
+        octets.extend_from_slice(rest.as_bytes());
+    }
+    Some(octets)
 }
 
 /// Returns the head of a response with a message of `len` bytes that is fresh for `age` seconds, from a server that is
@@ -201,10 +214,25 @@ mod tests {
     }
 
     #[test]
+    fn percent_encoding_changes_nothing() {
+        for value in ["-_A", "%2D%5F%41", "%2d_A"] {
+            let uri = format!("https://a/dns-query?x=y&dns={value}");
+            let request = Request::builder().uri(uri).body(()).unwrap();
+            assert_eq!(
+                read_head(&request, PATH, 512),
+                RequestHead::Message(vec![0xfb, 0xf0]),
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
     fn invalid_requests_are_refused() {
         let cases = [
             ("GET", "https://a/dns-query", 400),
             ("GET", "https://a/dns-query?dns=!", 400),
+            ("GET", "https://a/dns-query?dns=AA%2", 400),
+            ("GET", "https://a/dns-query?dns=AA%+2", 400),
             ("GET", "https://a/dns-query?x=y&dns=AAE=", 400),
             ("GET", "https://a/other?dns=AAE", 404),
             ("PUT", "https://a/dns-query", 405),

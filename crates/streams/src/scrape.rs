@@ -1,12 +1,13 @@
 //! Pages for monitoring, over HTTP on an address of their own.
 //!
-//! [`serve`] answers `GET` requests with the current pages; the number of connections and their time are
-//! limited. [`bequeath`] and [`inherit`] pass a listener over `exec`, for a program that opens it before it leaves the
+//! [`serve`] answers `GET` requests with the current pages, those of all connections at the same time; their number and their time
+//! are limited, and the oldest gives way to a new one, so that silent clients keep nobody from the pages. [`bequeath`] and [`inherit`] pass a listener over `exec`, for a program that opens it before it leaves the
 //! network namespace in which it must be reachable.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +19,12 @@ use hyper::{Method, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use socket2::SockRef;
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
-/// Highest number of connections at a time; further ones wait.
-const CONNECTIONS: usize = 16;
+/// Highest number of connections at a time.
+const CONNECTIONS: usize = 64;
 /// Longest time for a request to arrive, and for a connection with its one response.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A page.
@@ -35,13 +36,14 @@ pub struct Page {
     pub text: String,
 }
 
-/// Serves pages until `end`; `page` returns the page of a path, `None` if there is none.
+/// Serves pages to clients that `permits` permits until `end`; `page` returns the page of a path, `None` if there is none.
 ///
 /// # Errors
 /// When the runtime cannot be made or the listener cannot be used.
 pub fn serve(
     listener: TcpListener,
     page: impl Fn(&str) -> Option<Page> + Send + Sync + 'static,
+    permits: impl Fn(IpAddr) -> bool,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -49,24 +51,26 @@ pub fn serve(
     let page = Arc::new(page);
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut open: VecDeque<AbortHandle> = VecDeque::new();
         let mut end = std::pin::pin!(end);
         loop {
-            // Connections without a place wait in the kernel's queue.
-            let next = async {
-                let place = places.clone().acquire_owned().await.expect("never closed");
-                (place, listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                next = next => next,
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
                 () = &mut end => return Ok(()),
             };
-            let Ok((stream, _)) = accepted else {
+            let Ok((stream, peer)) = accepted else {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             };
+            if !permits(peer.ip()) {
+                continue;
+            }
+            open.retain(|connection| !connection.is_finished());
+            if open.len() >= CONNECTIONS {
+                open.pop_front().iter().for_each(AbortHandle::abort);
+            }
             let page = page.clone();
-            tokio::spawn(async move {
+            let task = tokio::spawn(async move {
                 let service = service_fn(|request| {
                     let response = respond(request.method(), request.uri().path(), &*page);
                     async move { Ok::<_, Infallible>(response) }
@@ -78,8 +82,8 @@ pub fn serve(
                     .serve_connection(TokioIo::new(stream), service);
                 // The end of a connection, for any reason, affects no other connection.
                 let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
-                drop(place);
             });
+            open.push_back(task.abort_handle());
         }
     })
 }
@@ -164,7 +168,8 @@ mod tests {
                 "/health" => Some(Page { ok: false, text: "ill\n".into() }),
                 _ => None,
             };
-            serve(listener, page, async {
+            let permits = |client: IpAddr| client != IpAddr::from([127, 0, 0, 9]);
+            serve(listener, page, permits, async {
                 let _ = ended.await;
             })
         });
@@ -204,13 +209,26 @@ mod tests {
     }
 
     #[test]
-    fn connections_beyond_the_limit_wait_for_a_place() {
+    fn silent_connections_keep_nobody_from_the_pages() {
         while_served(|address| {
             let connect = |_| TcpStream::connect(address).expect("connects");
-            let idle: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
-            let waiting = send(address, "GET /metrics");
-            drop(idle);
-            assert!(answer(waiting).starts_with("HTTP/1.1 200"));
+            let silent: Vec<TcpStream> = (0..4 * CONNECTIONS).map(connect).collect();
+            assert!(answer(send(address, "GET /metrics")).starts_with("HTTP/1.1 200"));
+            for mut stream in silent {
+                assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)), "it is closed");
+            }
+        });
+    }
+
+    #[test]
+    fn clients_that_are_not_permitted_are_closed() {
+        while_served(|address| {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+            let socket = socket.expect("a socket");
+            socket.bind(&SocketAddr::from(([127, 0, 0, 9], 0)).into()).expect("loopback");
+            socket.connect(&address.into()).expect("connects");
+            let mut stream = TcpStream::from(socket);
+            assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
         });
     }
 

@@ -39,6 +39,11 @@ pub trait Answer {
     /// its connection has ended.
     fn answer(&self, sender: Sender, message: Vec<u8>) -> impl Future<Output = Bytes>;
 
+    /// Returns whether a message may not be sent over QUIC: it ends its connection as a protocol error (RFC 9250 section 4.3.3).
+    fn is_forbidden(&self, _message: &[u8]) -> bool {
+        false
+    }
+
     /// Returns the failure that the next message meets on purpose; called once for each.
     fn fault(&self) -> Option<Fault> {
         None

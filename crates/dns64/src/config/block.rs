@@ -4,15 +4,15 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::str::FromStr;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Nanos;
 use serde::Deserialize;
 use wire::Pref64;
 
-use super::ConfigError;
 use super::text::{
     all_ipv4, all_networks, ipv4_networks, networks, networks_or_none, text, text_or_none,
 };
+use super::{Config, ConfigError};
 
 /// Longest name of a pool, in octets.
 const MAX_POOL: usize = 64;
@@ -60,6 +60,9 @@ pub struct BlockConfig {
     /// Whether addresses that are not global are mapped under the well-known prefix (RFC 6052 section 3.1).
     #[serde(default)]
     pub map_non_global: bool,
+    /// Whether its clients get A records.
+    #[serde(default)]
+    pub ipv4: Ipv4,
     /// Replaces `synthesis.exclude` for this block.
     #[serde(default, deserialize_with = "networks_or_none")]
     pub exclude: Option<Vec<IpNet>>,
@@ -82,6 +85,17 @@ pub enum Follow {
     Upstream,
     /// From router advertisements (RFC 8781).
     Router,
+}
+
+/// What clients of a block get that ask for A records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ipv4 {
+    /// The records.
+    #[default]
+    Keep,
+    /// No records, if the name has addresses of IPv6 or gets synthesised ones (against RFC 6147 section 5.3.3).
+    Drop,
 }
 
 /// How a NAT64 is probed: through it, at an IPv4 address.
@@ -140,6 +154,7 @@ impl BlockConfig {
             mapped: all_ipv4(),
             not_mapped: Vec::new(),
             map_non_global: false,
+            ipv4: Ipv4::Keep,
             exclude: None,
             recursive_only: None,
             break_dnssec: None,
@@ -177,6 +192,12 @@ impl BlockConfig {
             }
         }
         match self.prefix {
+            Some(prefix) if !is_usable(prefix) => bad(
+                "prefix",
+                format!(
+                    "{prefix} has addresses that no host can use (::/96, ::ffff:0:0/96, fe80::/10 or ff00::/8): write another one"
+                ),
+            ),
             Some(prefix) if !fits(self.suffix, prefix) => bad(
                 "suffix",
                 format!(
@@ -187,6 +208,35 @@ impl BlockConfig {
             _ => Ok(()),
         }
     }
+}
+
+impl Config {
+    /// Returns the prefixes that contain another one of another length, each with that one: the addresses of both are alike.
+    pub fn overlapping(&self) -> Vec<(Pref64, Pref64)> {
+        let all: Vec<Pref64> = self.dns64.iter().filter_map(|block| block.prefix).collect();
+        let within = |outer: &Pref64, inner: &Pref64| network(*outer).contains(&network(*inner));
+        let pairs = all.iter().flat_map(|outer| all.iter().map(move |inner| (*outer, *inner)));
+        pairs.filter(|(outer, inner)| outer != inner && within(outer, inner)).collect()
+    }
+}
+
+/// Returns the network of a prefix.
+fn network(prefix: Pref64) -> Ipv6Net {
+    Ipv6Net::new_assert(prefix.first(), prefix.prefix_len())
+}
+
+/// Networks whose addresses no host can use for others: unspecified, loopback and IPv4-compatible, IPv4-mapped, link-local, multicast.
+const UNUSABLE: [Ipv6Net; 4] = [
+    Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 96),
+    Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96),
+    Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
+    Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
+];
+
+/// Returns whether hosts can use the addresses under a prefix.
+pub(crate) fn is_usable(prefix: Pref64) -> bool {
+    let own = network(prefix);
+    !UNUSABLE.iter().any(|other| other.contains(&own) || own.contains(other))
 }
 
 /// Returns the largest TTL under a prefix.
@@ -214,7 +264,6 @@ pub(crate) fn fits(suffix: Ipv6Addr, prefix: Pref64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Config;
 
     #[test]
     fn probes_are_read_and_written() {
@@ -223,6 +272,17 @@ mod tests {
         }
         let error = "[::1]:443".parse::<Probe>().expect_err("IPv6");
         assert!(error.contains("192.0.2.1:443"), "{error}");
+    }
+
+    #[test]
+    fn prefixes_that_overlap_are_found() {
+        let config = |prefixes: [&str; 2]| {
+            let blocks = prefixes.map(|prefix| format!("[[dns64]]\nprefix = \"{prefix}\"\n"));
+            Config::parse(&blocks.concat()).expect("it is right").overlapping().len()
+        };
+        assert_eq!(config(["2001:db8:64::/96", "2001:db8::/32"]), 1);
+        assert_eq!(config(["2001:db8:64::/96", "2001:db8:65::/96"]), 0);
+        assert_eq!(config(["2001:db8:64::/96", "2001:db8:64::/96"]), 0);
     }
 
     #[test]
@@ -236,11 +296,22 @@ mod tests {
             (&format!("{prefix}max-ttl = \"0s\""), ["dns64[0].max-ttl", "1s"]),
             (&format!("{prefix}probe-every = \"1ms\""), ["dns64[0].probe-every", "100ms"]),
             ("follow = \"dhcp\"", ["line 2", "router"]),
+            ("prefix = \"::/96\"", ["dns64[0].prefix", "another"]),
+            ("prefix = \"::/64\"", ["dns64[0].prefix", "another"]),
+            ("prefix = \"::ffff:0:0/96\"", ["dns64[0].prefix", "another"]),
+            ("prefix = \"fe80:0:0:1::/64\"", ["dns64[0].prefix", "another"]),
+            ("prefix = \"ff00::/96\"", ["dns64[0].prefix", "another"]),
         ] {
             let error = Config::parse(&format!("[[dns64]]\n{block}")).expect_err(block).to_string();
             assert!(parts.iter().all(|part| error.contains(part)), "{block}: {error}");
         }
         let followed = "[[dns64]]\nfollow = \"router\"\ninterface = \"lan0\"\npool = \"a\"";
         assert!(Config::parse(followed).is_ok());
+        for prefix in ["64:ff9b:1::/48", "fd00:64::/96", "3fff:64::/96", "2001:db8::/32"] {
+            assert!(
+                Config::parse(&format!("[[dns64]]\nprefix = \"{prefix}\"")).is_ok(),
+                "{prefix}"
+            );
+        }
     }
 }

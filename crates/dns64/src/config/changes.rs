@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::DEFAULTS;
 
 /// Settings that a running server cannot change.
-const NEED_RESTART: [&str; 16] = [
+pub const NEED_RESTART: [&str; 16] = [
     "server.listen",
     "server.workers",
     "server.stream-threads",
@@ -19,7 +19,7 @@ const NEED_RESTART: [&str; 16] = [
     "server.log-format",
     "limits.outstanding",
     "cache.snapshot",
-    "metrics",
+    "metrics.listen",
     "control",
     "dnstap",
     "tls",
@@ -35,32 +35,39 @@ pub struct Change {
     pub before: Option<String>,
     /// Value after the change, as TOML; `None` if the setting is missing now.
     pub after: Option<String>,
-    /// Whether the change needs a restart.
+    /// Whether the server needs a restart for it: it cannot change the setting, and runs with another value.
     pub needs_restart: bool,
 }
 
-/// Returns the settings that differ between two valid configuration files, by their keys.
-pub fn changes(before: &str, after: &str) -> Vec<Change> {
-    let (mut old, new) = (settings(before), settings(after));
+/// Returns the settings that differ between two valid configuration files, by their keys; the server was started with a third one.
+pub fn changes(before: &str, after: &str, started: &str) -> Vec<Change> {
+    let (mut old, new, running) = (settings(before), settings(after), settings(started));
     let mut all = Vec::new();
     for (key, value) in new {
         let before = old.remove(&key);
         if before.as_ref() != Some(&value) {
-            all.push(Change::new(key, before, Some(value)));
+            all.push(Change::new(key, before, Some(value), &running));
         }
     }
-    all.extend(old.into_iter().map(|(key, value)| Change::new(key, Some(value), None)));
+    let removed = old.into_iter();
+    all.extend(removed.map(|(key, value)| Change::new(key, Some(value), None, &running)));
     all.sort_by(|a, b| a.key.cmp(&b.key));
     all
 }
 
 impl Change {
-    fn new(key: String, before: Option<Value>, after: Option<Value>) -> Self {
+    fn new(
+        key: String,
+        before: Option<Value>,
+        after: Option<Value>,
+        running: &BTreeMap<String, Value>,
+    ) -> Self {
         let belongs = |to: &str| {
             key.strip_prefix(to)
                 .is_some_and(|rest| matches!(rest.bytes().next(), None | Some(b'.')))
         };
-        let needs_restart = NEED_RESTART.iter().any(|to| belongs(to));
+        let needs_restart =
+            NEED_RESTART.iter().any(|to| belongs(to)) && after.as_ref() != running.get(&key);
         let text = |value: Option<Value>| value.map(|value| value.to_string());
         Change { needs_restart, key, before: text(before), after: text(after) }
     }
@@ -104,7 +111,7 @@ mod tests {
             "cache.size = \"64MiB\"\nserver.workers = 2\n[[dns64]]\nprefix = \"64:ff9b::/96\"";
         let after =
             "cache.size = \"1MiB\"\nserver.workers = 3\nserver.log = \"info\"\nlimits.slip = 2";
-        let seen: Vec<_> = changes(before, after)
+        let seen: Vec<_> = changes(before, after, before)
             .into_iter()
             .map(|c| format!("{} {:?} {:?} {}", c.key, c.before, c.after, c.needs_restart))
             .collect();
@@ -116,9 +123,12 @@ mod tests {
                 "server.workers Some(\"2\") Some(\"3\") true",
             ]
         );
-        assert!(changes("", DEFAULTS).is_empty());
-        let tls = changes("", "tls.dot = [\"[::1]:853\"]");
+        assert!(changes("", DEFAULTS, "").is_empty());
+        let tls = changes("", "tls.dot = [\"[::1]:853\"]", "");
         assert!(tls.len() == 1 && tls[0].needs_restart);
+        // Back to the value with which the server runs.
+        let back = changes("server.workers = 3", "server.workers = 2", "server.workers = 2");
+        assert!(back.len() == 1 && !back[0].needs_restart);
     }
 
     #[test]

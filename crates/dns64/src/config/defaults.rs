@@ -18,6 +18,7 @@ impl Default for ServerConfig {
             workers: 0,
             stream_threads: 0,
             cpus: Vec::new(),
+            designate: DesignateConfig::default(),
             allow: vec![
                 IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
                 IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
@@ -156,7 +157,10 @@ impl Default for LimitsConfig {
 
 impl Default for MetricsConfig {
     fn default() -> Self {
-        MetricsConfig { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9_964))) }
+        MetricsConfig {
+            listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9_964))),
+            allow: super::text::all_networks(),
+        }
     }
 }
 

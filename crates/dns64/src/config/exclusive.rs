@@ -1,6 +1,6 @@
 //! Settings that do not go with answers in the kernel, and the bounds of `[kernel]`.
 
-use super::{AfterDeath, ClientSubnet, Config, ConfigError, RouteConfig, Transport};
+use super::{AfterDeath, ClientSubnet, Config, ConfigError, Ipv4, RouteConfig, Transport};
 
 /// Least memory of the answers, in octets.
 const MIN_SIZE: usize = 1 << 20;
@@ -45,6 +45,7 @@ impl Config {
         let server = &self.server;
         let route = &server.route.device;
         let any = server.listen.iter().any(|at| at.ip().to_canonical().is_unspecified());
+        let drops = self.dns64.iter().any(|block| block.ipv4 == Ipv4::Drop);
         let pooled = self.dns64.iter().any(|block| !block.pool.is_empty());
         let checks = [
             ("server.listen", any, "write out the addresses, instead of 0.0.0.0 or [::]"),
@@ -62,6 +63,7 @@ impl Config {
                 "write \"drop\" or \"pass\"",
             ),
             ("cache.size", self.cache.size.0 == 0, "write a size"),
+            ("dns64.ipv4", drops, "write \"keep\""),
             ("dns64.pool", pooled, "write blocks without a pool"),
         ];
         let checks = checks.into_iter().chain(self.not_resolved_in_kernel());
@@ -106,6 +108,7 @@ mod tests {
             ("upstream.client-subnet = \"add\"", "upstream.client-subnet"),
             ("cache.size = 0", "cache.size"),
             ("[[dns64]]\nprefix = \"64:ff9b::/96\"\npool = \"p\"", "dns64.pool"),
+            ("[[dns64]]\nprefix = \"64:ff9b::/96\"\nipv4 = \"drop\"", "dns64.ipv4"),
         ] {
             let error = Config::parse(&format!("{on}{file}")).expect_err(file).to_string();
             assert!(error.starts_with(key) && error.contains("kernel.mode = \"off\""), "{error}");

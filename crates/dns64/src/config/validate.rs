@@ -72,6 +72,37 @@ impl Config {
                 }
             }
         }
+        self.check_designation()?;
         self.dns64.iter().enumerate().try_for_each(|(i, block)| block.validate(i))
+    }
+
+    /// Validates that what clients are told of encrypted transports can be found.
+    fn check_designation(&self) -> Result<(), ConfigError> {
+        let bad = |key: &str, problem: &str| {
+            Err(ConfigError::Value { key: key.into(), problem: problem.into() })
+        };
+        let Some(name) = self.server.designate.name else { return Ok(()) };
+        if name.is_root() {
+            return bad("server.designate.name", "write the name in the certificate");
+        }
+        if !self.tls.listens() {
+            let problem =
+                "there is nothing to tell of: write addresses of [tls], or remove the name";
+            return bad("server.designate.name", problem);
+        }
+        let Config { server, tls, .. } = self;
+        for (key, at) in [
+            ("server.listen", &server.listen),
+            ("tls.dot", &tls.dot),
+            ("tls.doh", &tls.doh),
+            ("tls.doq", &tls.doq),
+        ] {
+            if at.iter().any(|at| at.ip().to_canonical().is_unspecified()) {
+                let problem =
+                    "write out the addresses, instead of 0.0.0.0 or [::], for server.designate";
+                return bad(key, problem);
+            }
+        }
+        Ok(())
     }
 }

@@ -11,6 +11,8 @@ use std::net::Ipv6Addr;
 use measure::Nanos;
 use wire::Pref64;
 
+use crate::config::is_usable;
+
 /// ICMPv6 type of router advertisements, and octets before their options.
 const ADVERTISEMENT: u8 = 134;
 const HEADER: usize = 16;
@@ -58,7 +60,7 @@ fn pref64(option: &[u8]) -> Option<Advertised> {
     let mut octets = [0; 16];
     octets[..12].copy_from_slice(&option[4..]);
     let bits = u128::from_be_bytes(octets) & (u128::MAX << (128 - len));
-    let prefix = Pref64::new(Ipv6Addr::from(bits), len).ok()?;
+    let prefix = Pref64::new(Ipv6Addr::from(bits), len).ok().filter(|prefix| is_usable(*prefix))?;
     // The field counts units of eight seconds, and is above the three bits of the length code.
     Some(Advertised { prefix, lifetime: Nanos::from_secs((scaled & !7).into()) })
 }

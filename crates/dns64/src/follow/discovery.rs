@@ -6,6 +6,7 @@ use measure::Nanos;
 use wire::pref64::discover;
 use wire::{Name, Pref64, Qtype, QueryTemplate};
 
+use crate::config::is_usable;
 use crate::reply::Reply;
 
 /// What upstream says about `ipv4only.arpa`.
@@ -34,7 +35,8 @@ pub fn read(message: &[u8]) -> Discovery {
         return Discovery::Failed;
     }
     let addresses = found.iter().filter_map(|found| <[u8; 16]>::try_from(reply.data(found)).ok());
-    let prefixes = discover(&addresses.map(Ipv6Addr::from).collect::<Vec<_>>());
+    let mut prefixes = discover(&addresses.map(Ipv6Addr::from).collect::<Vec<_>>());
+    prefixes.retain(|prefix| is_usable(*prefix));
     match found.iter().map(|found| found.ttl).min() {
         Some(ttl) if !prefixes.is_empty() => {
             Discovery::Prefixes(prefixes, Nanos::from_secs(ttl.into()))
@@ -73,6 +75,8 @@ mod tests {
         assert_eq!(read(&reply(Rcode::NOERROR, &both)), expected);
         assert_eq!(read(&reply(Rcode::NOERROR, &[])), Discovery::Nothing);
         assert_eq!(read(&reply(Rcode::NOERROR, &[("2001:db8::1", 60)])), Discovery::Nothing);
+        // A prefix that no host can use.
+        assert_eq!(read(&reply(Rcode::NOERROR, &[("::ffff:c000:aa", 60)])), Discovery::Nothing);
         assert_eq!(read(&reply(Rcode::NXDOMAIN, &[])), Discovery::Nothing);
         assert_eq!(read(&reply(Rcode::SERVFAIL, &both)), Discovery::Failed);
         assert_eq!(read(&[]), Discovery::Failed);

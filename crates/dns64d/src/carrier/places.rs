@@ -2,13 +2,16 @@
 //!
 //! ```text
 //!   client ──> permitted? ──> its network has room? ──> the transport has room? ──> memory? ──> Place
-//!                 no: refused       no: the network's       no: the idlest             no: refused
-//!                                   idlest gives way        gives way
+//!                 no: refused       no: the network's       no: the network with       no: refused
+//!                                   idlest gives way        most gives way
 //! ```
 //!
+//! Networks get equal shares ([`shares`]): one that has most gives its idlest connection, whatever it does, to one that has less.
+//!
 //! A client that is not permitted takes no place. Each transport has a pool of its own, so that a flood over one transport
-//! costs the others nothing. From half of a pool on, connections may be idle for less and less time. A connection with a
-//! pending query, or younger than [`FRESH`], gives way to nobody; one whose client takes nothing of its answers is idle.
+//! costs the others nothing. From half of a pool on, connections may be idle for less and less time. Among networks with equal
+//! shares a connection with a pending query, or younger than [`FRESH`], gives way to nobody; one whose client takes nothing of its
+//! answers is idle.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +26,7 @@ use tokio::time::error::Elapsed;
 use self::table::{FRESH, READS, State, Table};
 use super::budget::{Account, Budget, Reservation};
 
+mod shares;
 mod table;
 
 /// Longest time of a handshake.
@@ -206,8 +210,11 @@ impl Places {
                 Some(memory) => memory,
                 None => {
                     // It follows another one: of its network, where that has its share.
-                    let of = account.is_full(octets).then_some(network);
-                    ends.push(table.idlest(of, now, FRESH).ok_or(Refusal::Memory)?);
+                    let ended = match account.is_full(octets) {
+                        true => table.idlest(Some(network), now, FRESH),
+                        false => table.yields_to(network, now),
+                    };
+                    ends.push(ended.ok_or(Refusal::Memory)?);
                     account.follow(octets)
                 }
             };

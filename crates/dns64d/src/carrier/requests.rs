@@ -13,6 +13,8 @@ use measure::Transport;
 use streams::serve::{Answer, Attempt, Ending, QuicServer, Sender, StreamLimits};
 use streams::tls::ServerTls;
 use tokio::time::{Instant, timeout, timeout_at};
+use wire::extend::KEEPALIVE;
+use wire::{EdnsSeen, Query};
 
 use super::budget::Reservation;
 use super::places::{HANDSHAKE, Refusal, Usage};
@@ -44,6 +46,12 @@ impl Answer for Requests {
             return Bytes::new();
         }
         line.answers.recv().await.map(Written::bytes).unwrap_or_default()
+    }
+
+    fn is_forbidden(&self, message: &[u8]) -> bool {
+        let edns = Query::parse(message).ok().and_then(|query| query.edns);
+        let mut options = edns.iter().flat_map(EdnsSeen::options).flatten();
+        options.any(|(code, _)| code == KEEPALIVE)
     }
 
     fn freshness(&self, reply: &[u8]) -> Option<u32> {

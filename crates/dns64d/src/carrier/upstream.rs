@@ -27,6 +27,10 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_REPLY: usize = u16::MAX as usize;
 /// Highest number of outstanding queries on one connection; ids are drawn from 65,536.
 const MAX_WAITING: usize = 1_000;
+/// Number of connections on which a query may be sent.
+pub(super) const TRIES: u8 = 4;
+/// Time for which no more queries are sent on a connection than the server has answered before it closed one.
+const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// A query of a worker.
 pub(super) struct Query {
@@ -34,8 +38,11 @@ pub(super) struct Query {
     pub(super) lookup: u32,
     pub(super) ticket: u32,
     pub(super) message: Vec<u8>,
-    /// Whether it may be sent on another connection if this one is closed before the reply.
-    pub(super) again: bool,
+    /// Number of connections on which it may still be sent, if the server closes them without a reply: one that makes the server
+    /// close every connection ends.
+    pub(super) tries: u8,
+    /// Time until which it may be sent on another one.
+    pub(super) until: Instant,
 }
 
 /// The connections to one server, and the index of the next one to use.
@@ -43,6 +50,17 @@ pub(super) struct Query {
 pub(super) struct Pool {
     connections: Vec<mpsc::Sender<Query>>,
     next: usize,
+    /// How many queries the server has answered on a connection that it closed before it had answered all, and when.
+    closes_after: Option<(usize, Instant)>,
+}
+
+/// How a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The server has closed it, or it has served its time (RFC 7766 section 6.2.3).
+    Closed,
+    /// There was none, or it is of no use: the server is silent, or sends no messages.
+    Failed,
 }
 
 impl Carrier {
@@ -74,8 +92,10 @@ impl Carrier {
             let (sender, queries) = mpsc::channel(MAX_WAITING);
             let carrier = self.clone();
             let query_timeout = Duration::from(config.tcp_timeout);
+            let known = pool.closes_after.filter(|(_, since)| since.elapsed() < REMEMBERED);
+            let most = known.map_or(usize::MAX, |(most, _)| most);
             tokio::task::spawn_local(async move {
-                connection(server, queries, query_timeout, &carrier).await;
+                connection(server, queries, most, query_timeout, &carrier).await;
             });
             pool.connections.push(sender);
             pool.next = pool.connections.len() - 1;
@@ -89,22 +109,29 @@ impl Carrier {
     }
 }
 
-/// Runs one connection. When it ends, unanswered queries are sent once more on another one.
+/// Runs one connection, for `most` queries. When it ends, unanswered queries are sent on another one (RFC 7766 section 6.2.4).
 async fn connection(
     server: SocketAddr,
     mut queries: mpsc::Receiver<Query>,
+    most: usize,
     query_timeout: Duration,
     carrier: &Rc<Carrier>,
 ) {
     let mut waiting = HashMap::new();
-    let answered = exchange(server, &mut queries, query_timeout, &mut waiting, carrier).await;
+    let mut answered = 0;
+    let bounds = Bounds { most, query_timeout };
+    let end = exchange(server, &mut queries, bounds, &mut waiting, &mut answered, carrier).await;
     queries.close();
-    while let Ok(query) = queries.try_recv() {
-        waiting.insert(waiting.len() as u32 + (1 << 16), query);
+    if end == End::Closed && !waiting.is_empty() && answered > 0 {
+        let mut upstreams = carrier.upstreams.borrow_mut();
+        upstreams.entry(server).or_default().closes_after = Some((answered, Instant::now()));
     }
-    for (_, mut query) in waiting {
-        // A server may close a connection that has served its time (RFC 7766 section 6.2.3).
-        if std::mem::take(&mut query.again) && matches!(answered, Ok(1..)) {
+    for query in waiting.values_mut() {
+        query.tries -= 1;
+    }
+    let queued = std::iter::from_fn(|| queries.try_recv().ok());
+    for query in waiting.into_values().chain(queued) {
+        if end == End::Closed && query.tries > 0 && Instant::now() < query.until {
             carrier.query_upstream(server, query);
         } else {
             carrier.reply(&query, None);
@@ -144,38 +171,47 @@ async fn connect(server: SocketAddr, carrier: &Carrier) -> io::Result<Ways> {
     Ok((Box::new(reader), Box::new(writer)))
 }
 
-/// Sends queries and receives replies until the connection ends; returns how many were answered.
+/// Bounds of a connection.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Number of queries.
+    most: usize,
+    query_timeout: Duration,
+}
+
+/// Sends queries and receives replies until the connection ends; counts those that were answered.
 async fn exchange(
     server: SocketAddr,
     queries: &mut mpsc::Receiver<Query>,
-    query_timeout: Duration,
+    bounds: Bounds,
     waiting: &mut HashMap<u32, Query>,
+    answered: &mut usize,
     carrier: &Rc<Carrier>,
-) -> io::Result<u64> {
-    let connecting = connect(server, carrier);
-    let (mut reader, mut writer) =
-        timeout(query_timeout, connecting).await.map_err(io::Error::from)??;
+) -> End {
+    let Bounds { most, query_timeout } = bounds;
+    let connected = timeout(query_timeout, connect(server, carrier)).await;
+    let Ok(Ok((mut reader, mut writer))) = connected else { return End::Failed };
     let (mut frames, mut output) = (Frames::new(MAX_REPLY), Vec::new());
-    let (mut id, mut answered) = (0u16, 0);
+    let (mut id, mut sent) = (0u16, 0);
     let mut deadline = Instant::now() + IDLE_TIME;
     loop {
-        while let Some(message) = frames.next()? {
-            let Some(&id) = message.first_chunk::<2>() else { continue };
-            // Ids without a pending query are ignored.
-            if let Some(query) = waiting.remove(&u32::from(u16::from_be_bytes(id))) {
-                carrier.reply(&query, Some(message));
-                answered += 1;
-                deadline =
-                    Instant::now() + if waiting.is_empty() { IDLE_TIME } else { query_timeout };
-            }
+        let Ok(replies) = pass_replies(&mut frames, waiting, carrier) else { return End::Failed };
+        *answered += replies;
+        if replies > 0 {
+            let wait = if waiting.is_empty() { IDLE_TIME } else { query_timeout };
+            deadline = Instant::now() + wait;
+        }
+        if waiting.is_empty() && sent >= most {
+            return End::Closed;
         }
         tokio::select! {
             more = frames.read(&mut reader) => {
-                if !more? {
-                    return Ok(answered);
+                // A server that closes a connection with unread queries resets it.
+                if !matches!(more, Ok(true)) {
+                    return End::Closed;
                 }
             }
-            query = queries.recv(), if waiting.len() < MAX_WAITING => {
+            query = queries.recv(), if waiting.len() < MAX_WAITING && sent < most => {
                 let mut next = query;
                 if waiting.is_empty() {
                     deadline = Instant::now() + query_timeout;
@@ -188,16 +224,41 @@ async fn exchange(
                     frames::push(&mut output, &query.message);
                     waiting.insert(id.into(), query);
                     id = id.wrapping_add(1);
-                    next = if waiting.len() < MAX_WAITING { queries.try_recv().ok() } else { None };
+                    sent += 1;
+                    let has_room = waiting.len() < MAX_WAITING && sent < most;
+                    next = if has_room { queries.try_recv().ok() } else { None };
                 }
                 let written = async {
                     writer.write_all(&output).await?;
                     writer.flush().await
                 };
-                timeout(query_timeout, written).await.map_err(io::Error::from)??;
-                output.clear();
+                match timeout(query_timeout, written).await {
+                    Ok(Ok(())) => output.clear(),
+                    Ok(Err(_)) => return End::Closed,
+                    Err(_) => return End::Failed,
+                }
             }
-            () = tokio::time::sleep_until(deadline) => return Ok(if waiting.is_empty() { answered } else { 0 }),
+            () = tokio::time::sleep_until(deadline) => {
+                return if waiting.is_empty() { End::Closed } else { End::Failed };
+            }
         }
     }
+}
+
+/// Passes the replies that have come to those who wait for them; returns their number.
+fn pass_replies(
+    frames: &mut Frames,
+    waiting: &mut HashMap<u32, Query>,
+    carrier: &Rc<Carrier>,
+) -> io::Result<usize> {
+    let mut replies = 0;
+    while let Some(message) = frames.next()? {
+        let Some(&id) = message.first_chunk::<2>() else { continue };
+        // Ids without a pending query are ignored.
+        if let Some(query) = waiting.remove(&u32::from(u16::from_be_bytes(id))) {
+            carrier.reply(&query, Some(message));
+            replies += 1;
+        }
+    }
+    Ok(replies)
 }

@@ -31,7 +31,11 @@ pub(crate) enum Request {
         level: Level,
     },
     /// Read the configuration again, and show what has changed.
-    Reload,
+    Reload {
+        /// Only show what would change, or what is wrong.
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// What is removed from the cache.
@@ -107,6 +111,7 @@ mod tests {
             Request::Flush(Flush::Zone { name: "example".into() }),
             Request::Flush(Flush::All),
             Request::Drain { undo: true },
+            Request::Reload { dry_run: true },
             Request::Log { level: Level::Debug },
         ] {
             let line = serde_json::to_string(&request).expect("it has a form");

@@ -1,10 +1,12 @@
-//! The server's side: requests of operators, one after the other.
+//! The server's side: requests of operators, a few at the same time.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -14,6 +16,8 @@ use measure::{Nanos, Transport};
 use nix::sys::stat::{Mode, umask};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -22,12 +26,17 @@ use crate::beat::Beat;
 use crate::daemon::Event;
 use crate::log;
 use crate::metrics::Source;
+use crate::reading;
 use crate::worker::{Order, Status};
 
 /// Longest request, in octets.
 const MAX_REQUEST: u64 = 4_096;
-/// Longest wait for a request, for the end of its answer, and for a worker or the main thread.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for a request, and for a client that does not read.
+const IDLE: Duration = Duration::from_secs(1);
+/// Longest wait for a worker or the main thread.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// Highest number of connections at a time; the oldest gives way to a new one.
+const CONNECTIONS: usize = 32;
 /// Number of answers of a cache in one part of a dump.
 const PART: usize = 1_000;
 
@@ -74,11 +83,13 @@ pub(crate) fn listen(path: &Path) -> anyhow::Result<UnixListener> {
 /// When the runtime cannot be made or the listener cannot be used.
 pub(crate) fn run(
     listener: UnixListener,
-    server: &Server,
+    server: Server,
     end: &CancellationToken,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let server = Arc::new(server);
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     let result = runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(listener)?;
         loop {
@@ -87,8 +98,16 @@ pub(crate) fn run(
                 () = end.cancelled() => return Ok(()),
             };
             match accepted {
-                // An operator who has gone affects no one else.
-                Ok((stream, _)) => drop(server.serve(stream).await),
+                Ok((stream, _)) => {
+                    open.retain(|connection| !connection.is_finished());
+                    if open.len() >= CONNECTIONS {
+                        open.pop_front().iter().for_each(AbortHandle::abort);
+                    }
+                    let server = server.clone();
+                    // An operator who has gone affects no one else.
+                    let task = tokio::spawn(async move { drop(server.serve(stream).await) });
+                    open.push_back(task.abort_handle());
+                }
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
@@ -104,7 +123,7 @@ impl Server {
         let (reader, mut writer) = stream.into_split();
         let mut line = String::new();
         let mut reader = BufReader::new(reader.take(MAX_REQUEST));
-        timeout(TIMEOUT, reader.read_line(&mut line)).await??;
+        timeout(IDLE, reader.read_line(&mut line)).await??;
         let request = match parse(&line) {
             Ok(request) => request,
             Err(error) => return write(&mut writer, &json!({"error": error})).await,
@@ -112,17 +131,17 @@ impl Server {
         if request == Request::Dump {
             return self.dump(&mut writer).await;
         }
-        let answer = self.answer(&request).unwrap_or_else(|error| json!({"error": error}));
+        let answer = self.answer(&request).await.unwrap_or_else(|error| json!({"error": error}));
         write(&mut writer, &answer).await
     }
 
     /// Answers a request with one document.
-    fn answer(&self, request: &Request) -> Result<Value, String> {
+    async fn answer(&self, request: &Request) -> Result<Value, String> {
         match request {
             Request::Status => Ok(self.status()),
             Request::Stats => Ok(self.stats()),
             Request::Flush(what) => {
-                let removed = self.flush(what)?;
+                let removed = self.flush(what).await?;
                 tracing::info!(removed, "answers removed from the cache");
                 Ok(json!({"removed": removed}))
             }
@@ -136,7 +155,7 @@ impl Server {
                 log::set_level((*level).into());
                 Ok(json!({"log": level}))
             }
-            Request::Reload => self.reload(),
+            Request::Reload { dry_run } => self.reload(*dry_run).await,
         }
     }
 
@@ -220,7 +239,7 @@ impl Server {
     }
 
     /// Removes answers from all caches; returns how many.
-    fn flush(&self, what: &Flush) -> Result<usize, String> {
+    async fn flush(&self, what: &Flush) -> Result<usize, String> {
         let name =
             |name: &String| name.parse::<wire::Name>().map_err(|error| format!("{name}: {error}"));
         let domain = match what {
@@ -228,16 +247,20 @@ impl Server {
             Flush::Zone { name: text } => Domain::Zone(name(text)?),
             Flush::All => Domain::Zone(wire::Name::ROOT),
         };
-        let mut waiting: Vec<Receiver<usize>> = Vec::new();
+        let mut waiting: Vec<oneshot::Receiver<usize>> = Vec::new();
         self.source.kernel.flush(|generation| {
             for worker in &self.source.workers {
-                let (done, removed) = sync_channel(1);
+                let (done, removed) = oneshot::channel();
                 let domain = Box::new(domain.clone());
                 worker.order_as(generation, Order::Flush { domain, done });
                 waiting.push(removed);
             }
         });
-        waiting.iter().map(answer_of).sum()
+        let mut all = 0;
+        for removed in waiting {
+            all += answer_of(removed).await?;
+        }
+        Ok(all)
     }
 
     /// Writes all answers of all caches, in parts.
@@ -245,9 +268,9 @@ impl Server {
         for (number, worker) in self.source.workers.iter().enumerate() {
             let mut from = Some(0);
             while let Some(place) = from {
-                let (done, part) = sync_channel(1);
+                let (done, part) = oneshot::channel();
                 worker.order(Order::Dump { from: place, most: PART, done });
-                let Dump { answers, next } = match answer_of(&part) {
+                let Dump { answers, next } = match answer_of(part).await {
                     Ok(part) => part,
                     Err(error) => return write(writer, &json!({"error": error})).await,
                 };
@@ -271,12 +294,13 @@ impl Server {
         Ok(())
     }
 
-    /// Lets the main thread read the configuration again.
-    fn reload(&self) -> Result<Value, String> {
-        let (done, result) = sync_channel(1);
-        let sent = self.events.try_send(Event::Reload(Some(done)));
+    /// Lets the main thread read the configuration again, and use it unless this is a dry run.
+    async fn reload(&self, dry_run: bool) -> Result<Value, String> {
+        let (done, result) = oneshot::channel();
+        let sent =
+            self.events.try_send(Event::Reload(reading::Request { asked: Some(done), dry_run }));
         sent.map_err(|_| "the server is busy: try again".to_owned())?;
-        let changes = answer_of(&result)??;
+        let changes = answer_of(result).await??;
         let rows = changes.into_iter().map(|Change { key, before, after, needs_restart }| {
             let effect = if needs_restart { "after a restart" } else { "now" };
             json!({"setting": key, "before": before, "after": after, "takes_effect": effect})
@@ -286,8 +310,9 @@ impl Server {
 }
 
 /// Waits for the answer of another thread.
-fn answer_of<T>(answer: &Receiver<T>) -> Result<T, String> {
-    answer.recv_timeout(TIMEOUT).map_err(|_| "a thread of the server does not answer".to_owned())
+async fn answer_of<T>(answer: oneshot::Receiver<T>) -> Result<T, String> {
+    let answered = timeout(TIMEOUT, answer).await.ok().and_then(Result::ok);
+    answered.ok_or_else(|| "a thread of the server does not answer".to_owned())
 }
 
 /// Returns a count for each transport with connections.
@@ -303,5 +328,5 @@ fn milliseconds(time: Nanos) -> f64 {
 
 /// Writes a document as one line.
 async fn write(writer: &mut (impl AsyncWriteExt + Unpin), document: &Value) -> io::Result<()> {
-    timeout(TIMEOUT, writer.write_all(format!("{document}\n").as_bytes())).await?
+    timeout(IDLE, writer.write_all(format!("{document}\n").as_bytes())).await?
 }

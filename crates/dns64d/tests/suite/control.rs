@@ -1,7 +1,7 @@
 //! `dns64d ctl`: a running server seen and changed through its socket.
 
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -185,6 +185,54 @@ fn a_reload_shows_what_has_changed() {
     controlled.ctl("flush name quiet.example");
     wait_for("one line", || server.log().len() > before);
     assert_eq!(server.log()[before..].matches("removed from the cache").count(), 1);
+}
+
+#[test]
+fn a_read_that_hangs_and_silent_clients_keep_nobody_out() {
+    let mut controlled = Controlled::start();
+    let own = config(&controlled.socket());
+    // What is no file is refused at once.
+    let path = controlled.server.config();
+    std::fs::remove_file(&path).expect("it is there");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let output = ctl(&controlled.socket(), "reload");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("no regular file"), "{said}");
+    // A read that never ends: nobody writes into this pipe.
+    let pipe = path.with_extension("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let pipe = pipe.display();
+    let tls = format!(
+        "{own}\n[tls]\ncertificate = \"{pipe}\"\nkey = \"{pipe}\"\ndot = [\"127.0.0.1:8853\"]"
+    );
+    controlled.server.rewrite(&[controlled.script.address()], &tls);
+    controlled.server.signal(nix::sys::signal::Signal::SIGHUP);
+    wait_for("the server says that it reads", || {
+        let output = ctl(&controlled.socket(), "reload --dry-run");
+        String::from_utf8_lossy(&output.stderr).contains("is being read")
+    });
+    let silent = || UnixStream::connect(controlled.socket()).expect("connects");
+    let _silent: Vec<UnixStream> = (0..100).map(|_| silent()).collect();
+    assert_eq!(controlled.json("status")["state"], "ready");
+    assert!(is_right(&controlled.server.ask("still.example AAAA")));
+    controlled.server.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(controlled.server.wait().success(), "{}", controlled.server.log());
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_a_value_that_runs_needs_no_restart() {
+    let controlled = Controlled::start();
+    let Controlled { server, script, .. } = &controlled;
+    let own = config(&controlled.socket());
+    let takes_effect = |words: &str| controlled.json(words)["changes"][0]["takes_effect"].clone();
+    server.rewrite(&[script.address()], &format!("{own}\nserver.workers = 2"));
+    for _ in 0..2 {
+        assert_eq!(takes_effect("reload --dry-run"), "after a restart", "it is a change still");
+    }
+    assert_eq!(takes_effect("reload"), "after a restart");
+    server.rewrite(&[script.address()], &own);
+    assert_eq!(takes_effect("reload"), "now");
+    assert_eq!(server.log().matches("a change of server.workers needs a restart").count(), 1);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Places of connections: strangers take none, clients of one transport or network none of others', silent ones none for
 //! long.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
@@ -107,6 +109,38 @@ fn forged_first_packets_of_quic_take_no_place() {
 }
 
 #[test]
+fn a_few_networks_with_all_places_leave_one_to_each_other() {
+    let script = ipv4_only();
+    let limits =
+        "[limits]\ntcp-connections = 60\ntcp-connections-per-client = 20\ntcp-idle = \"1h\"";
+    let server = dns64d(&[&script], &format!("server.allow = [\"127.0.0.0/8\"]\n{limits}"));
+    let (to, end) = (server.address(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for network in 1..=3 {
+            let end = &end;
+            // They connect again as soon as they are closed, and are never idle for long.
+            scope.spawn(move || {
+                let mut held: VecDeque<TcpStream> = VecDeque::new();
+                while !end.load(Ordering::Relaxed) {
+                    held.extend(connect(Ipv4Addr::new(127, network, 0, 1), to));
+                    held.drain(..held.len().saturating_sub(20));
+                }
+            });
+        }
+        wait_for("all places are taken", || {
+            server.metric("dns64d_connections_open{transport=\"tcp\"}") >= 59
+        });
+        let answered = (0..100).filter(|n| {
+            let friend = connect(Ipv4Addr::new(127, 9, 0, 1), to);
+            friend.is_some_and(|mut friend| asks(&mut friend, &format!("friend-{n}.example")))
+        });
+        let answered = answered.count();
+        end.store(true, Ordering::Relaxed);
+        assert_eq!(answered, 100, "{}", server.log());
+    });
+}
+
+#[test]
 fn idle_connections_give_way_and_busy_ones_do_not() {
     let script = ipv4_only();
     script.on("held.example AAAA", "");
@@ -161,7 +195,10 @@ fn each_transport_and_each_network_has_its_own_places() {
     kept.extend((0..3).map(|n| busy(Ipv4Addr::new(127, 0, 0, 2), &format!("two-{n}"))));
     wait_for("three of another one", || queries() == 6);
     kept.push(busy(Ipv4Addr::new(127, 0, 0, 3), "three"));
-    wait_for("all places are taken", || refused(&server, "tcp", "full") == 1);
+    // All places are taken, and all have pending queries.
+    wait_for("a place of who has most", || queries() == 7);
+    let displaced = "dns64d_connections_closed_total{transport=\"tcp\",reason=\"displaced\"}";
+    assert_eq!((server.metric(displaced), refused(&server, "tcp", "full")), (1, 0));
     script.set_silent(false);
     for (way, port) in WAYS {
         let Some(answer) = private.kdig(port, &[way, "AAAA", "private.example"]) else { return };

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::pin::pin;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, EXPECT, HeaderValue};
-use http::{Request, Response, StatusCode};
+use http::header::{CONNECTION, EXPECT, HOST, HeaderValue};
+use http::{Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
@@ -97,7 +97,13 @@ async fn respond<A: Answer>(
     let (head, mut body) = request.into_parts();
     // A client that waits for permission to send the body gets the refusal instead.
     let waits = head.headers.contains_key(EXPECT);
-    let head = doh::read_head(&Request::from_parts(head, ()), PATH, limits.message);
+    let names_host =
+        head.version < Version::HTTP_11 || head.headers.get_all(HOST).iter().count() == 1;
+    let head = match names_host {
+        true => doh::read_head(&Request::from_parts(head, ()), PATH, limits.message),
+        // RFC 9112 section 3.2.
+        false => RequestHead::Refused(StatusCode::BAD_REQUEST),
+    };
     let message = match head {
         RequestHead::Message(message) => Ok(message),
         RequestHead::InBody => read(&mut body, limits.message).await,

@@ -309,7 +309,7 @@ async fn messages<A: Answer>(
     }
 }
 
-/// The stream does not contain exactly one message with id 0.
+/// The stream does not contain exactly one message with id 0, or one that may not be sent over QUIC.
 struct Malformed;
 
 /// Serves one stream.
@@ -326,7 +326,8 @@ async fn message<A: Answer>(
         Err(quinn::ReadToEndError::Read(_)) => return Ok(None),
     };
     let Some(&[high, low, 0, 0]) = message.first_chunk() else { return Err(Malformed) };
-    if usize::from(u16::from_be_bytes([high, low])) + 2 != message.len() {
+    let is_whole = usize::from(u16::from_be_bytes([high, low])) + 2 == message.len();
+    if !is_whole || answer.is_forbidden(&message[2..]) {
         return Err(Malformed);
     }
     match answer.fault() {

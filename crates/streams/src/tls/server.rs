@@ -121,11 +121,23 @@ impl ServerTls {
     /// # Errors
     /// As [`from_files`](Self::from_files); the old certificate then stays in use.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let Some((certificate, key)) = &self.files else { return Ok(()) };
-        let identity = Identity::read(certificate, key)?;
-        let config = Arc::new(server_config(identity, self.alpn, self.early_data)?);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = config;
+        self.read()?.into_iter().for_each(|config| self.replace(config));
         Ok(())
+    }
+
+    /// Reads the files again and changes nothing; `None` without files.
+    ///
+    /// # Errors
+    /// As [`from_files`](Self::from_files).
+    pub fn read(&self) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+        let Some((certificate, key)) = &self.files else { return Ok(None) };
+        let identity = Identity::read(certificate, key)?;
+        server_config(identity, self.alpn, self.early_data).map(|config| Some(Arc::new(config)))
+    }
+
+    /// Uses a configuration for connections from now on. All clones share it.
+    pub fn replace(&self, config: Arc<ServerConfig>) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
     /// Returns the current configuration.

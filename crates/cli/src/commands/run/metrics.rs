@@ -66,7 +66,7 @@ pub(crate) fn serve(listener: Option<Listener>, board: &Board) -> Result<(), Fai
     std::thread::Builder::new()
         .name("metrics".into())
         .spawn(move || {
-            if let Err(e) = scrape::serve(listener, page, std::future::pending()) {
+            if let Err(e) = scrape::serve(listener, page, |_| true, std::future::pending()) {
                 eprintln!("dnsdyno: the metrics ended: {e}");
             }
         })

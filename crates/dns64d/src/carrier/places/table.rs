@@ -1,7 +1,7 @@
 //! The connections of one transport, and which of them ends for another.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,6 +11,7 @@ use dns64::config::LimitsConfig;
 use tokio_util::sync::CancellationToken;
 
 use super::Refusal;
+use super::shares::Shares;
 
 /// Time since its last query within which a connection gives way to no other.
 pub(super) const FRESH: Duration = Duration::from_millis(250);
@@ -27,9 +28,12 @@ pub(super) struct Table {
     pub(super) open: HashMap<u64, Open>,
     networks: HashMap<IpAddr, Network>,
     idlest: Idlest,
-    /// Connections in their handshake, the oldest first; some may have ended it.
+    /// Connections in their handshake, the oldest first; some may have ended it. The others by their networks.
     handshakes: VecDeque<u64>,
-    handshaking: usize,
+    handshakes_of: BTreeSet<(IpAddr, u64)>,
+    /// What each network has of all connections, and of those in their handshake.
+    shares: Shares,
+    handshake_shares: Shares,
     next: u64,
 }
 
@@ -47,6 +51,8 @@ struct Network {
 /// What a connection and the table know of each other.
 #[derive(Debug)]
 pub(super) struct State {
+    number: u64,
+    network: IpAddr,
     /// Time of the last query or answer, in milliseconds.
     pub(super) last_ms: AtomicU64,
     /// Number of pending queries.
@@ -121,17 +127,34 @@ impl Table {
     ) -> Result<Vec<u64>, Refusal> {
         let most = limits.tcp_connections;
         let mut ends = Vec::new();
-        if handshake && self.handshaking >= (most / 4).max(1) {
-            ends.push(self.oldest_handshake(now).ok_or(Refusal::Handshakes)?);
+        if handshake && self.handshakes_of.len() >= (most / 4).max(1) {
+            let ended = self.heaviest_handshake(network).or_else(|| self.oldest_handshake(now));
+            ends.push(ended.ok_or(Refusal::Handshakes)?);
         }
         let of_network = self.networks.get(&network).map_or(0, |network| network.count);
         if of_network >= limits.tcp_connections_per_client {
             ends.push(self.idlest(Some(network), now, FRESH).ok_or(Refusal::Network)?);
         }
         if self.open.len() >= most && ends.is_empty() {
-            ends.push(self.idlest(None, now, FRESH).ok_or(Refusal::Full)?);
+            ends.push(self.yields_to(network, now).ok_or(Refusal::Full)?);
         }
         Ok(ends)
+    }
+
+    /// Returns the connection that gives way to one of a network: the idlest of the network with most connections, however busy, or,
+    /// if none has more than others, the idlest of all.
+    pub(super) fn yields_to(&mut self, network: IpAddr, now: u64) -> Option<u64> {
+        match self.shares.heaviest(network) {
+            Some(heaviest) => self.idlest(Some(heaviest), now, Duration::ZERO),
+            None => self.idlest(None, now, FRESH),
+        }
+    }
+
+    /// Returns the oldest handshake of the network with most of them, if it has more than a network.
+    fn heaviest_handshake(&self, network: IpAddr) -> Option<u64> {
+        let heaviest = self.handshake_shares.heaviest(network)?;
+        let mut own = self.handshakes_of.range((heaviest, 0)..=(heaviest, u64::MAX));
+        own.next().map(|(_, number)| *number)
     }
 
     /// Ends the connection, of a network or of all, that is idle for the longest time, if that is `least`. Returns whether
@@ -191,6 +214,8 @@ impl Table {
         let number = self.next;
         self.next += 1;
         let state = Arc::new(State {
+            number,
+            network,
             last_ms: AtomicU64::new(now),
             pending: AtomicUsize::new(0),
             unread_ms: AtomicU64::new(READS),
@@ -202,8 +227,10 @@ impl Table {
         let of_network = self.networks.entry(network).or_default();
         of_network.count += 1;
         of_network.idlest.push(now, number, &self.open);
+        self.shares.add(network);
         if handshake {
-            self.handshaking += 1;
+            self.handshakes_of.insert((network, number));
+            self.handshake_shares.add(network);
             self.handshakes.push_back(number);
             if self.handshakes.len() > 2 * self.open.len() + 64 {
                 self.handshakes.retain(|number| self.open.contains_key(number));
@@ -215,6 +242,7 @@ impl Table {
     pub(super) fn remove(&mut self, number: u64) -> Option<Arc<State>> {
         let Open { network, state } = self.open.remove(&number)?;
         self.end_handshake(&state);
+        self.shares.remove(network);
         if let Some(of_network) = self.networks.get_mut(&network) {
             of_network.count -= 1;
             if of_network.count == 0 {
@@ -225,7 +253,10 @@ impl Table {
     }
 
     pub(super) fn end_handshake(&mut self, state: &State) {
-        self.handshaking -= usize::from(state.handshaking.swap(false, Ordering::Relaxed));
+        if state.handshaking.swap(false, Ordering::Relaxed) {
+            self.handshakes_of.remove(&(state.network, state.number));
+            self.handshake_shares.remove(state.network);
+        }
     }
 }
 
@@ -267,6 +298,30 @@ mod tests {
         let ended: Vec<bool> = of_one.iter().map(|(_, s)| s.end.is_cancelled()).collect();
         assert_eq!((ended, other.1.end.is_cancelled()), (vec![false, true, false, false], false));
         assert_eq!(table.networks[&network(1)].count, 4);
+    }
+
+    #[test]
+    fn who_has_none_gets_a_place_of_who_has_most() {
+        let mut table = Table::default();
+        for n in 0..2 {
+            let all = (0..4).map(|_| take(&mut table, n, 0).expect("room"));
+            // All have pending queries.
+            all.for_each(|(_, state)| state.pending.store(1, Ordering::Relaxed));
+        }
+        for n in 2..4 {
+            take(&mut table, n, 1).expect("those who have most give way");
+        }
+        assert_eq!(take(&mut table, 0, 2).err(), Some(Refusal::Full), "it has most itself");
+        let counts = [0, 1, 2, 3].map(|n| table.networks[&network(n)].count);
+        assert_eq!((counts.iter().sum::<usize>(), counts[2], counts[3]), (8, 1, 1));
+        assert_eq!(counts[0], counts[1]);
+        // The same for handshakes.
+        let mut table = Table::default();
+        for _ in 0..2 {
+            come(&mut table, 1, 0, true).expect("room");
+        }
+        assert_eq!(come(&mut table, 1, 1, true).err(), Some(Refusal::Handshakes));
+        come(&mut table, 2, 1, true).expect("a handshake of the other one ends");
     }
 
     #[test]
@@ -319,11 +374,11 @@ mod tests {
         assert_eq!(come(&mut table, 3, 20, true).err(), Some(Refusal::Handshakes));
         come(&mut table, 3, 400, true).expect("the oldest ends");
         assert!(first.end.is_cancelled());
-        assert_eq!(table.handshaking, 2);
+        assert_eq!(table.handshakes_of.len(), 2);
         let states: Vec<_> = table.open.values().map(|open| open.state.clone()).collect();
         states.iter().for_each(|state| table.end_handshake(state));
         states.iter().for_each(|state| table.end_handshake(state));
-        assert_eq!(table.handshaking, 0);
+        assert_eq!(table.handshakes_of.len(), 0);
     }
 
     #[test]

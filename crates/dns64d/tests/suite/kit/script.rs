@@ -11,10 +11,13 @@
 //!   silent                              no reply
 //!   delay 200                           milliseconds before the reply
 //!   hold                                over UDP: no reply before `release`
+//!   bye                                 over TCP only: closes the connection after the reply
 //!   hang-up, silent-tcp, garbage-tcp    over TCP only: closes the connection, sends nothing, sends garbage
 //!   mangled                             some octets behind the question are changed
 //!   many NAME N                         N records NAME 60 A 192.0.2.1, .2, ...
 //!   tc                                  empty and truncated over UDP, complete over TCP
+//!   tc-tcp                              with its records and truncated, over TCP too
+//!   scope 24, no-scope                  the scope of the client's subnet in the reply (RFC 7871), 0 by default; no subnet
 //!   no-opt                              without an OPT record
 //!   formerr-opt                         FORMERR to a query with EDNS
 //!   servfail-without-cd                 SERVFAIL to a query without CD
@@ -69,6 +72,8 @@ struct Scripted {
     words: Vec<String>,
     /// EDNS options: code and data.
     options: Vec<(u16, Vec<u8>)>,
+    /// Scope of the client's subnet.
+    scope: u8,
     delay: Duration,
 }
 
@@ -95,6 +100,9 @@ impl Scripted {
                 _ if item.starts_with("ede ") => {
                     let code: u16 = item["ede ".len()..].parse().expect("a code");
                     scripted.options.push((EXTENDED_ERROR, code.to_be_bytes().into()));
+                }
+                _ if item.starts_with("scope ") => {
+                    scripted.scope = item["scope ".len()..].parse().expect("a length");
                 }
                 _ if item.starts_with("option ") => {
                     let code = item["option ".len()..].parse().expect("a code");
@@ -165,7 +173,7 @@ impl Scripted {
         header.set_ad(self.has("ad"));
         header.set_aa(self.has("aa"));
         let cut = self.has("tc") && !tcp;
-        header.set_tc(cut);
+        header.set_tc(cut || self.has("tc-tcp"));
         let refused = self.has("formerr-opt") && edns.is_some();
         let unchecked = self.has("servfail-without-cd") && !query.header().cd();
         let rcode = match self.rcode {
@@ -191,7 +199,8 @@ impl Scripted {
         let mut additional = authority.additional();
         sections[2].iter().for_each(|r| additional.push(r).expect("a short message"));
         if let Some(edns) = edns.filter(|_| !self.has("no-opt") && !refused) {
-            let subnet = edns.option(ECS).map(|ecs| (ECS, ecs.to_vec()));
+            let echo = |ecs: &[u8]| (ECS, [&ecs[..3], &[self.scope], &ecs[4..]].concat());
+            let subnet = edns.option(ECS).filter(|_| !self.has("no-scope")).map(echo);
             let cookie = edns.option(COOKIE).and_then(|sent| self.cookie(sent));
             let own = self.options.iter().cloned();
             let options = subnet.into_iter().chain(cookie).chain(own).collect();
@@ -513,7 +522,7 @@ fn serve_stream(mut stream: TcpStream, from: SocketAddr, state: &Mutex<State>, e
                 std::thread::sleep(scripted.delay);
                 let mut framed = (reply.len() as u16).to_be_bytes().to_vec();
                 framed.extend(reply);
-                if stream.write_all(&framed).is_err() {
+                if stream.write_all(&framed).is_err() || scripted.has("bye") {
                     return;
                 }
             }

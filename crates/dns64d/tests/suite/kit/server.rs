@@ -179,6 +179,11 @@ impl Server {
         Pid::from_raw(id.unwrap_or_else(|| panic!("no thread {name}")))
     }
 
+    /// Returns the path of its configuration file.
+    pub(crate) fn config(&self) -> std::path::PathBuf {
+        self.dir.path().join("config")
+    }
+
     /// Sends dns64d a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid() as i32), signal).expect("it is alive");

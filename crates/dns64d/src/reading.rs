@@ -1,0 +1,126 @@
+//! The configuration and its files, read again while the server runs: by a thread of its own, so that a file system that hangs keeps
+//! the main thread from nothing.
+//!
+//! ```text
+//!   SIGHUP, ctl reload ──> Reader ──> thread: read, parse, validate ──Event::Read──> main thread: apply
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use dns64::config::Change;
+use dns64::{Config, Rules};
+use rustls::ServerConfig;
+use streams::tls::ServerTls;
+use tokio::sync::oneshot;
+
+use crate::daemon::{Event, UpstreamTlsMap, upstream_tls};
+use crate::{check, files};
+
+/// Time after which a read is given up: its result is ignored, and another one may begin.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Highest number of reads that were given up and have not ended.
+const GIVEN_UP: usize = 4;
+
+/// What is sent to one who wants to know what a reload does.
+pub(crate) type Asked = Option<oneshot::Sender<Result<Vec<Change>, String>>>;
+
+/// A request to read the configuration again.
+pub(crate) struct Request {
+    pub(crate) asked: Asked,
+    /// Whether nothing is changed: who asks wants to know what would be.
+    pub(crate) dry_run: bool,
+}
+
+/// A valid configuration, and what its files have.
+pub(crate) struct Read {
+    pub(crate) text: String,
+    pub(crate) config: Config,
+    pub(crate) upstream_tls: UpstreamTlsMap,
+    pub(crate) rules: Rules,
+    /// Certificates for clients, and those that they replace.
+    pub(crate) certificates: Vec<(ServerTls, Arc<ServerConfig>)>,
+}
+
+/// The reads of the configuration.
+#[derive(Default)]
+pub(crate) struct Reader {
+    /// The current read: its number, the time of its begin, and for whom it is.
+    current: Option<(u64, Instant, Request)>,
+    /// Whether another one was requested by a signal meanwhile.
+    again: bool,
+    given_up: usize,
+    next: u64,
+}
+
+impl Reader {
+    /// Begins to read, unless another read is under way; the result comes as an [`Event::Read`].
+    pub(crate) fn begin(
+        &mut self,
+        path: &Path,
+        tls: &[ServerTls],
+        request: Request,
+        to: &SyncSender<Event>,
+    ) {
+        let refuse = |request: Request, why: &str| {
+            tracing::warn!("configuration not read: {why}");
+            request.asked.into_iter().for_each(|asked| drop(asked.send(Err(why.to_owned()))));
+        };
+        match self.current.take() {
+            Some(current) if current.1.elapsed() < LONGEST => {
+                self.current = Some(current);
+                self.again |= request.asked.is_none();
+                return refuse(request, "it is being read, which takes long: try again later");
+            }
+            Some((.., hung)) => {
+                self.given_up += 1;
+                refuse(hung, "the read before took too long: its file system hangs");
+            }
+            None => {}
+        }
+        if self.given_up >= GIVEN_UP {
+            return refuse(request, "earlier reads have not ended: its file system hangs");
+        }
+        self.next += 1;
+        let (number, path, tls, to) = (self.next, path.to_owned(), tls.to_vec(), to.clone());
+        let body = move || {
+            // The main thread ends only with the process.
+            let _ = to.send(Event::Read { number, result: Box::new(read(&path, &tls)) });
+        };
+        match std::thread::Builder::new().name("reload".into()).spawn(body) {
+            Ok(_) => self.current = Some((number, Instant::now(), request)),
+            Err(error) => refuse(request, &error.to_string()),
+        }
+    }
+
+    /// Takes the request of a read that has ended; `None` if it was given up.
+    pub(crate) fn end(&mut self, number: u64) -> Option<Request> {
+        match self.current.take_if(|(current, ..)| *current == number) {
+            Some((.., request)) => Some(request),
+            None => {
+                self.given_up -= 1;
+                None
+            }
+        }
+    }
+
+    /// Returns whether another read was requested meanwhile; not any more then.
+    pub(crate) fn take_again(&mut self) -> bool {
+        std::mem::take(&mut self.again)
+    }
+}
+
+/// Reads and validates everything; one validation is that of `--check`.
+fn read(path: &Path, tls: &[ServerTls]) -> anyhow::Result<Read> {
+    let text = files::config(path)?;
+    let config = Config::parse(&text)?;
+    check::errors_of_reload(&config)?;
+    let (upstream_tls, rules) = (upstream_tls(&config)?, files::rules(&config)?);
+    let certificates = tls.iter().filter_map(|tls| Some((tls.clone(), tls.read().transpose()?)));
+    let certificates = certificates.map(|(tls, read)| Ok((tls, read?)));
+    let certificates = certificates.collect::<anyhow::Result<_>>().context("tls.certificate")?;
+    Ok(Read { text, config, upstream_tls, rules, certificates })
+}
