@@ -16,6 +16,7 @@ use wire::message::{HEADER, Header, OPT_FIXED, Record, flag};
 use wire::server::Query;
 use wire::{Qtype, Rcode};
 
+use crate::extended_error::{self, ExtendedError};
 use crate::question::Case;
 
 /// Longest message, in octets.
@@ -157,6 +158,13 @@ impl Answer {
         self.rcode = rcode.0;
     }
 
+    /// Makes it an answer that upstream could not send whole: truncated over UDP, SERVFAIL over a stream.
+    pub(crate) fn incomplete(&mut self, question: &[u8]) {
+        self.bare(question, Rcode::SERVFAIL);
+        self.room[2] |= (flag::TC >> 8) as u8;
+        self.failure = true;
+    }
+
     /// Clears AD: the data is not known to be authentic.
     pub(crate) fn clear_authentic(&mut self) {
         self.room[3] &= !(flag::AD as u8);
@@ -196,6 +204,19 @@ impl AnswerRef<'_> {
     /// Returns what equal answers have in common, for rate limits: the return code and the question.
     pub(crate) fn identity(&self) -> &[u8] {
         &self.bytes[3..self.question_end]
+    }
+
+    /// Returns whether it has AAAA records of upstream.
+    pub(crate) fn is_native(&self) -> bool {
+        let count = Header::read(self.bytes).map_or(0, |header| header.counts[1]);
+        let mut at = self.question_end;
+        let mut next = || {
+            let (record, end) = Record::read(self.bytes, at)?;
+            at = end;
+            Some(record.rtype)
+        };
+        (0..count).any(|_| next() == Some(Qtype::AAAA))
+            && !extended_error::has(ExtendedError::Synthesized, self.options)
     }
 
     /// Writes the reply for one client, at most as long as the client accepts; returns its length and whether
@@ -249,13 +270,16 @@ impl AnswerRef<'_> {
         header.id = wants.id;
         let bit = |set: bool, flag: u16| if set { flag } else { 0 };
         let ad = header.flags & flag::AD != 0 && wants.ad;
+        // An incomplete answer: a stream has no room for more either.
+        let incomplete = header.flags & flag::TC != 0 && wants.limit < MAX_MESSAGE as u16;
+        let rcode = if incomplete { Rcode::NOERROR.0 } else { header.flags & 0xf };
         header.flags = flag::QR
             | flag::RA
-            | bit(truncated, flag::TC)
+            | bit(truncated || incomplete, flag::TC)
             | bit(wants.rd, flag::RD)
             | bit(wants.cd, flag::CD)
             | bit(ad, flag::AD)
-            | header.flags & 0xf;
+            | rcode;
         if self.rcode > 0xf && !wants.edns {
             // The upper bits need an OPT record.
             header.flags = header.flags & !0xf | Rcode::SERVFAIL.0;

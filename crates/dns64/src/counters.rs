@@ -76,6 +76,8 @@ counters! {
     reverse,
     /// Queries for ipv4only.arpa and its reverse names, answered locally.
     ipv4only,
+    /// Queries for localhost and other names that are never forwarded, answered locally.
+    local,
     /// Queries for names with a rule of a file.
     ruled,
     /// Queries answered from the cache.

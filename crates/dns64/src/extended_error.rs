@@ -33,10 +33,27 @@ impl ExtendedError {
     }
 }
 
-/// Returns whether the data of the option says that DNSSEC validation failed: unsupported algorithms, or codes 5 to 12.
+/// Returns whether some options have this extended error.
+pub(crate) fn has(error: ExtendedError, options: &[u8]) -> bool {
+    let mut rest = options;
+    while let Some((&[c1, c0, l1, l0], after)) = rest.split_first_chunk() {
+        let len = usize::from(u16::from_be_bytes([l1, l0]));
+        let Some((data, next)) = after.split_at_checked(len) else { return false };
+        if u16::from_be_bytes([c1, c0]) == EXTENDED_ERROR
+            && data.starts_with(&(error as u16).to_be_bytes())
+        {
+            return true;
+        }
+        rest = next;
+    }
+    false
+}
+
+/// Returns whether the data of the option says that DNSSEC validation failed: unsupported algorithms, codes 5 to 12, a signature that
+/// expires before it is valid (25), and too many iterations of NSEC3 (27, RFC 9276).
 pub(crate) fn is_dnssec(data: &[u8]) -> bool {
     let code = data.first_chunk().map(|code| u16::from_be_bytes(*code));
-    matches!(code, Some(1 | 2 | 5..=12))
+    matches!(code, Some(1 | 2 | 5..=12 | 25 | 27))
 }
 
 #[cfg(test)]
@@ -49,6 +66,12 @@ mod tests {
         ExtendedError::DnssecBogus.push(&mut options);
         assert_eq!(options, [0, 15, 0, 2, 0, 6]);
         assert!(is_dnssec(&options[4..]) && is_dnssec(&[0, 12, b'x']));
-        assert!(![&[][..], &[6], &[0, 3], &[0, 13], &[1, 6]].into_iter().any(is_dnssec));
+        assert!(is_dnssec(&[0, 25]) && is_dnssec(&[0, 27]));
+        assert!(![&[][..], &[6], &[0, 3], &[0, 13], &[0, 26], &[1, 6]].into_iter().any(is_dnssec));
+        assert!(has(ExtendedError::DnssecBogus, &options));
+        assert!(
+            !has(ExtendedError::StaleAnswer, &options)
+                && !has(ExtendedError::DnssecBogus, &[0, 15])
+        );
     }
 }

@@ -14,6 +14,7 @@ use crate::clients::ClientClass;
 use crate::config::{UpstreamConfig, ports};
 use crate::extended_error::ExtendedError;
 use crate::settings::Settings;
+use crate::special;
 
 /// A client's query over UDP that the server continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ impl Settings {
     pub fn plain_rules(&self, most: usize) -> Option<PlainRules> {
         // Reverse names, and those that are answered locally.
         let mut apart: Vec<Name> = vec!["arpa".parse().expect("a constant name")];
+        apart.extend(special::local_domains());
         apart.extend(self.policy.domains().copied());
         let zones = self.config.forward.iter().flat_map(|forward| &forward.zones);
         apart.extend(zones.map(|zone| zone.to_lowercase()));
@@ -87,7 +89,16 @@ mod tests {
         rules.add(RulesFormat::List, "a.test nxdomain\n*.b.test never\n").expect("two rules");
         let settings = Settings::new(config.expect("it is right"), 1, [0; 16]).with_rules(rules);
         let plain = settings.plain_rules(100).expect("few names");
-        for name in ["arpa", "never.test", "always.test", "corp.test", "a.test", "b.test"] {
+        for name in [
+            "arpa",
+            "localhost",
+            "onion",
+            "never.test",
+            "always.test",
+            "corp.test",
+            "a.test",
+            "b.test",
+        ] {
             assert!(plain.apart.contains(&name.parse().expect("a name")), "{name}");
         }
         assert_eq!(plain.options, [0, 15, 0, 2, 0, 29]);

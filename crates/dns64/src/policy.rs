@@ -16,9 +16,10 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Nanos;
 use wire::{Name, Pref64};
 
-use crate::config::{BlockConfig, Config, LeaveAlone, MAX_BLOCKS, SynthesisConfig};
+use crate::config::{BlockConfig, Config, Ipv4, LeaveAlone, MAX_BLOCKS, SynthesisConfig};
 use crate::nat64::{Lifetime, Nat64, Nat64s};
 use crate::question::KeyFlags;
+use crate::special::Designation;
 pub use plain::PlainBlock;
 use pools::Pools;
 
@@ -32,6 +33,15 @@ impl View {
         self.0 == 0
     }
 }
+
+/// Networks of IPv4 that no NAT64 reaches: "this" network, loopback, addresses of one link, multicast and reserved ones (RFC 6890,
+/// RFC 1112).
+const UNREACHABLE: [Ipv4Net; 4] = [
+    Ipv4Net::new_assert(Ipv4Addr::new(0, 0, 0, 0), 8),
+    Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8),
+    Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16),
+    Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3),
+];
 
 /// Rule of synthesis for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +63,10 @@ pub struct Policy {
     pools: Pools,
     /// Domains with their own rule.
     domains: Vec<(Name, NameRule)>,
+    /// Zones with servers of their own.
+    zones: Vec<Name>,
+    /// What clients are told of the encrypted transports of this server.
+    pub(crate) designation: Option<Designation>,
     /// The embeddings of all blocks and that of the well-known prefix, for reverse names.
     embeddings: Vec<Embedding>,
 }
@@ -84,6 +98,8 @@ struct Block {
     /// Whether it serves only queries with RD, and whether it also changes what validating clients get.
     recursive_only: bool,
     break_dnssec: bool,
+    /// Whether its clients get no A records for names with addresses of IPv6.
+    drops_ipv4: bool,
 }
 
 /// How IPv4 addresses are embedded in IPv6 addresses.
@@ -119,6 +135,13 @@ impl Policy {
             pools: Pools::new(&all, &config.limits),
             blocks,
             domains: never.chain(unchanged).chain(always).collect(),
+            zones: config
+                .forward
+                .iter()
+                .flat_map(|f| &f.zones)
+                .map(|zone| zone.to_lowercase())
+                .collect(),
+            designation: Designation::of(config),
         }
     }
 
@@ -191,6 +214,13 @@ impl Policy {
         found.1
     }
 
+    /// Returns whether a zone with servers of its own that is at or below `domain` contains a name; all are in lower case.
+    pub(crate) fn forwards_below(&self, name: &[u8], domain: &[u8]) -> bool {
+        let within = |name: &[u8], zone: &[u8]| wire::name::strip_suffix(name, zone).is_some();
+        let own = |zone: &&Name| within(name, zone.as_wire()) && within(zone.as_wire(), domain);
+        self.zones.iter().any(|zone| own(&zone))
+    }
+
     /// Returns the blocks of a view that serve a query with these bits: a validator (DO and CD) gets unchanged data (RFC
     /// 6147 section 5.5) unless the configuration says otherwise.
     pub(crate) fn permitted(&self, view: View, flags: KeyFlags) -> View {
@@ -210,6 +240,12 @@ impl Policy {
             return view;
         }
         self.only(view, |block| block.break_dnssec)
+    }
+
+    /// Returns the blocks of a view whose clients get no A records with these bits: to those that ask for signatures an absence
+    /// without them is bogus, so that they get the records unless the configuration breaks their validation.
+    pub(crate) fn dropping(&self, view: View, flags: KeyFlags) -> View {
+        self.only(view, |block| block.drops_ipv4 && (!flags.dnssec || block.break_dnssec))
     }
 
     /// Returns the blocks of a view that satisfy a condition.
@@ -276,6 +312,7 @@ impl Block {
             exclude: exclude.collect(),
             recursive_only: config.recursive_only.unwrap_or(all.recursive_only),
             break_dnssec: config.break_dnssec.unwrap_or(all.break_dnssec),
+            drops_ipv4: config.ipv4 == Ipv4::Drop,
             embedding: nat64
                 .map(|nat64| Embedding { prefix: nat64.prefix, suffix: config.suffix.into() }),
             lifetime: nat64.map_or_else(Lifetime::endless, |nat64| nat64.lifetime.clone()),
@@ -289,9 +326,18 @@ impl Block {
 
     /// Returns whether an address is mapped.
     fn maps(&self, address: Ipv4Addr) -> bool {
-        self.mapped.iter().any(|network| network.contains(&address))
+        self.names(&address.into())
             && !self.not_mapped.iter().any(|network| network.contains(&address))
             && (!self.only_global || is_global(address))
+    }
+}
+
+impl Block {
+    /// Returns whether `mapped` names the addresses of a network. One that contains a network of [`UNREACHABLE`] does not mean it.
+    fn names(&self, network: &Ipv4Net) -> bool {
+        let apart = UNREACHABLE.iter().find(|apart| apart.contains(network));
+        let mut within = self.mapped.iter().filter(|mapped| mapped.contains(network));
+        within.any(|mapped| apart.is_none_or(|apart| apart.contains(mapped)))
     }
 }
 
@@ -387,6 +433,21 @@ mod tests {
         let known = default.map_always(View(1), [192, 0, 0, 170].into());
         assert_eq!(known.map(|a| a.to_string()).collect::<Vec<_>>(), ["64:ff9b::c000:aa"]);
         assert_eq!(inner(&default, "64:ff9b::a01:203"), Some([10, 1, 2, 3].into()));
+    }
+
+    #[test]
+    fn addresses_that_no_nat64_reaches_are_mapped_only_by_name() {
+        let own = "[[dns64]]\nprefix = \"2001:db8:64::/96\"\nmapped = ";
+        for (networks, ones) in [
+            ("[\"any\"]", [false; 4]),
+            ("[\"0.0.0.0/1\", \"128.0.0.0/1\"]", [false; 4]),
+            ("[\"any\", \"127.0.0.0/8\", \"239.1.0.0/16\"]", [false, true, false, true]),
+            ("[\"0.0.0.0/8\", \"169.254.169.254\"]", [true, false, true, false]),
+        ] {
+            let policy = policy(&format!("{own}{networks}"));
+            let addresses = ["0.0.0.0", "127.0.0.53", "169.254.169.254", "239.1.2.3"];
+            assert_eq!(addresses.map(|a| !mapped(&policy, a).is_empty()), ones, "{networks}");
+        }
     }
 
     #[test]

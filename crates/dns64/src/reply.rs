@@ -14,12 +14,14 @@ use wire::{Invalid, Name, Opcode, Qtype, Rcode};
 use crate::answer::{Answer, MAX_MESSAGE};
 use crate::extended_error::{EXTENDED_ERROR, is_dnssec};
 use crate::subnet::Subnet;
-use dname::add_missing_cnames;
+use dname::{add_missing_cnames, push_refused};
 
 pub(crate) use normal::normalise;
 
 /// Longest options of a reply that a client gets, in octets; further ones are left out.
 const MAX_OPTIONS: usize = 512;
+/// Highest number of signatures of a section whose records are looked for; the others are left out.
+const MAX_SIGNATURES: usize = 64;
 
 /// A well-formed reply.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +39,7 @@ pub(crate) struct Reply<'a> {
     additional: u16,
     /// Smallest TTL of the answer section, in seconds; `u32::MAX` without records.
     pub(crate) answer_ttl: u32,
-    /// TTL of a negative answer in seconds, from the SOA in the authority section (RFC 2308 section 5), and
-    /// the number of SOA records.
-    pub(crate) negative_ttl: Option<u32>,
+    /// Number of SOA records in the authority section.
     soas: u16,
     /// Whether the records that the question asks for, or the statement that there are none, have signatures.
     pub(crate) is_signed: bool,
@@ -69,6 +69,8 @@ pub(crate) struct Reading {
     pub(crate) mended: bool,
     /// Whether the answer section has records that do not belong to the question.
     pub(crate) foreign: bool,
+    /// Whether it was cut off at a name for which other servers are asked.
+    pub(crate) leaves: bool,
 }
 
 impl<'a> Reply<'a> {
@@ -89,7 +91,6 @@ impl<'a> Reply<'a> {
             additional_end: at,
             additional: 0,
             answer_ttl: u32::MAX,
-            negative_ttl: None,
             soas: 0,
             is_signed: false,
             edns: None,
@@ -112,8 +113,7 @@ impl<'a> Reply<'a> {
             self.is_signed |= record.rtype == Qtype::RRSIG;
             if record.rtype == Qtype::SOA {
                 self.soas += 1;
-                let ttl = negative_ttl(&record)?;
-                self.negative_ttl = Some(self.negative_ttl.map_or(ttl, |other| other.min(ttl)));
+                negative_ttl(&record)?;
             }
             at = end;
         }
@@ -166,6 +166,26 @@ impl<'a> Reply<'a> {
             && options.any(|(code, data)| code == EXTENDED_ERROR && is_dnssec(data))
     }
 
+    /// Returns whether the server could not, or would not, answer: neither bogus data, nor a name that does not exist or, made from
+    /// a DNAME record, is too long (YXDOMAIN, RFC 6672 section 2.2).
+    pub(crate) fn is_failure(&self) -> bool {
+        !matches!(Rcode(self.rcode), Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN)
+            && !self.is_bogus()
+    }
+
+    /// Returns the TTL of a negative answer about `name` in seconds, from the SOA record of its zone in the authority section
+    /// (RFC 2308 section 5); that of another zone does not count.
+    pub(crate) fn negative_ttl(&self, name: &Name) -> Option<u32> {
+        if self.soas == 0 {
+            return None;
+        }
+        let is_own = |soa: &Record<'_>| {
+            soa.rtype == Qtype::SOA
+                && name_at(self.bytes, soa.owner).is_some_and(|owner| name.ends_with(&owner))
+        };
+        self.authority().filter(is_own).filter_map(|soa| negative_ttl(&soa)).min()
+    }
+
     /// Returns the answer section.
     fn answers(&self) -> Answers<'a> {
         let at = HEADER + self.question.len();
@@ -185,13 +205,14 @@ impl<'a> Reply<'a> {
         chain.clear();
         found.clear();
         let bytes = self.bytes;
-        let (mut dname, mut synthesized) = (false, 0);
+        let (mut dname, mut aliases) = (false, 0);
         let end = self.answers().follow(wanted, &mut |seen| {
             match seen {
                 ChainEvent::Start => found.clear(),
                 ChainEvent::Alias(record) => {
                     found.clear();
                     dname |= record.rtype == Qtype::DNAME;
+                    aliases += 1;
                     push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
                     if dnssec {
                         let owner = name_at(bytes, record.owner).ok_or(Invalid::Malformed)?;
@@ -200,7 +221,7 @@ impl<'a> Reply<'a> {
                 }
                 // This CNAME has the name to which the DNAME has already led.
                 ChainEvent::Synthesized(record) => {
-                    synthesized += 1;
+                    aliases += 1;
                     push_record(chain, bytes, &record).ok_or(Invalid::Malformed)?;
                 }
                 ChainEvent::Wanted(Record { rtype, ttl, rdata_at, rdata, .. }) => {
@@ -209,12 +230,19 @@ impl<'a> Reply<'a> {
             }
             Ok(())
         });
-        let ChainEnd { name, hops, wanted, .. } = end.ok()??;
         let qname = &self.question[..self.question.len() - 4];
+        let end = match end {
+            Err(_) if Rcode(self.rcode) == Rcode::YXDOMAIN => {
+                let name = push_refused(chain, qname, self, dnssec)?;
+                (dname, aliases) = (false, aliases + 1);
+                Some(ChainEnd { name, hops: aliases, wanted: 0, other: 0 })
+            }
+            end => end.ok()?,
+        };
+        let ChainEnd { name, hops, wanted, .. } = end?;
         let mended = dname && add_missing_cnames(chain, qname)?;
-        let own = hops + synthesized + wanted;
-        let foreign = self.has_foreign(own, dnssec, chain, &name);
-        Some(Reading { name: name.to_lowercase(), hops, wanted, mended, foreign })
+        let foreign = self.has_foreign(aliases + wanted, dnssec, chain, &name);
+        Some(Reading { name: name.to_lowercase(), hops, wanted, mended, foreign, leaves: false })
     }
 
     /// Returns whether the answer section has more than the `own` records that belong to the question: the chain, which
@@ -267,7 +295,8 @@ impl<'a> Reply<'a> {
     /// Returns whether its chain ends in an alias, without records of the target and without a statement
     /// about it.
     pub(crate) fn ends_in_alias(&self, reading: &Reading) -> bool {
-        self.rcode == 0 && reading.hops > 0 && reading.wanted == 0 && self.soas == 0
+        let says_nothing = self.rcode == 0 && reading.wanted == 0 && self.soas == 0;
+        reading.leaves && !self.is_failure() || reading.hops > 0 && says_nothing
     }
 
     /// Returns whether it may be passed on unchanged for a question of its name: it has at most one SOA.
@@ -306,21 +335,24 @@ impl<'a> Reply<'a> {
         answer.rcode = self.rcode;
     }
 
-    /// Copies the EDNS options that are meant for the client: extended errors, and the subnet for a client that sent
-    /// one.
+    /// Copies the EDNS options that are meant for the client: extended errors.
     #[inline]
-    pub(crate) fn copy_options(&self, subnet: Option<&Subnet>, answer: &mut Answer) {
+    pub(crate) fn copy_options(&self, answer: &mut Answer) {
         for (code, data) in self.edns.iter().flat_map(EdnsSeen::options).flatten() {
-            let meant = match code {
-                EXTENDED_ERROR => true,
-                CLIENT_SUBNET => subnet.is_some_and(|subnet| subnet.is_answered_by(data)),
-                _ => false,
-            };
             let out = &mut answer.options;
-            if meant && out.len() + 4 + data.len() <= MAX_OPTIONS {
+            if code == EXTENDED_ERROR && out.len() + 4 + data.len() <= MAX_OPTIONS {
                 push_option(out, code, data);
             }
         }
+    }
+
+    /// Returns the prefix length of the networks for which it is, as the server says, in reply to this subnet (RFC 7871 section
+    /// 7.2.1); 0 for all networks, also without the option.
+    #[inline]
+    pub(crate) fn scope(&self, subnet: &Subnet) -> u8 {
+        let mut options = self.edns.iter().flat_map(EdnsSeen::options).flatten();
+        let own = options.find(|(code, data)| *code == CLIENT_SUBNET && subnet.is_like(data));
+        own.map_or(0, |(_, data)| data[3])
     }
 
     /// Returns the data of its cookie (RFC 7873); only the first one counts.
@@ -337,7 +369,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Returns whether a record of the authority section may be in an answer about `name`: the SOA record of its zone,
-    /// NS records within its bailiwick, and proofs for a client that validates them.
+    /// NS records within its bailiwick, and proofs and signatures for a client that validates them.
     fn may_be_authority(&self, record: &Record<'_>, name: &Name, dnssec: bool) -> bool {
         let owner = || name_at(self.bytes, record.owner);
         match record.rtype {
@@ -353,28 +385,76 @@ impl<'a> Reply<'a> {
         name_at(self.bytes, record.owner).is_some_and(|owner| is_in_bailiwick(&owner, name))
     }
 
-    /// Returns the records of the authority section that belong to an answer about `name`, with one SOA record at most.
+    /// Returns the records of the authority section that belong to an answer about `name` and are `wanted`, with one SOA record at
+    /// most.
     pub(crate) fn own_authority(
         &self,
         name: &Name,
         dnssec: bool,
-    ) -> impl Iterator<Item = Record<'a>> {
+        wanted: impl Fn(Qtype) -> bool,
+    ) -> Vec<Record<'a>> {
         let mut soas = 0;
-        self.authority().filter(move |record| {
+        self.with_signatures(self.authority().filter(|record| {
             soas += u32::from(record.rtype == Qtype::SOA);
-            (record.rtype != Qtype::SOA || soas == 1) && self.may_be_authority(record, name, dnssec)
-        })
+            (record.rtype != Qtype::SOA || soas == 1)
+                && wanted(record.rtype)
+                && self.may_be_authority(record, name, dnssec)
+        }))
     }
 
-    /// Returns the additional records that belong to an answer about `name`.
-    pub(crate) fn own_additional(&self, name: &Name) -> impl Iterator<Item = Record<'a>> {
-        self.additional().filter(move |record| self.may_be_additional(record, name))
+    /// Returns the additional records that belong to an answer about `name` and are `wanted`.
+    pub(crate) fn own_additional(
+        &self,
+        name: &Name,
+        wanted: impl Fn(&Record<'_>) -> bool,
+    ) -> Vec<Record<'a>> {
+        let own = |record: &Record<'_>| self.may_be_additional(record, name) && wanted(record);
+        self.with_signatures(self.additional().filter(own))
     }
 
     /// Returns whether all records behind the answer section belong to an answer about `name`.
     pub(crate) fn has_own_records(&self, name: &Name, dnssec: bool) -> bool {
-        self.authority().all(|record| self.may_be_authority(&record, name, dnssec))
-            && self.additional().all(|record| self.may_be_additional(&record, name))
+        let (mut count, mut signatures) = (0, 0);
+        let mut is_own = |record: &Record<'_>, is_own: bool| {
+            (count, signatures) = (count + 1, signatures + usize::from(covered(record).is_some()));
+            is_own
+        };
+        let all_own = self
+            .authority()
+            .all(|record| is_own(&record, self.may_be_authority(&record, name, dnssec)))
+            && self
+                .additional()
+                .all(|record| is_own(&record, self.may_be_additional(&record, name)));
+        all_own
+            && (signatures == 0
+                || self.own_authority(name, dnssec, |_| true).len()
+                    + self.own_additional(name, |_| true).len()
+                    == count)
+    }
+
+    /// Returns the records of a section without the signatures of records that are not among them: a validator takes such a
+    /// signature for that of an RRset which is missing.
+    fn with_signatures(&self, records: impl Iterator<Item = Record<'a>>) -> Vec<Record<'a>> {
+        let mut all: Vec<_> = records.collect();
+        let of = |record: &Record<'a>| (covered(record), name_at(self.bytes, record.owner));
+        let signatures = all.iter().filter(|record| record.rtype == Qtype::RRSIG).map(of);
+        let mut lone: Vec<_> = signatures.take(MAX_SIGNATURES).collect();
+        let limit = lone.len();
+        if limit > 0 {
+            for record in all.iter().filter(|record| record.rtype != Qtype::RRSIG) {
+                if lone.iter().any(|(rtype, _)| *rtype == Some(record.rtype)) {
+                    let owner = name_at(self.bytes, record.owner);
+                    lone.retain(|(rtype, name)| *rtype != Some(record.rtype) || *name != owner);
+                }
+            }
+            let mut seen = 0;
+            all.retain(|record| {
+                let is_signature = record.rtype == Qtype::RRSIG;
+                seen += usize::from(is_signature);
+                !is_signature || seen <= limit && !lone.contains(&of(record))
+            });
+        }
+        all
     }
 
     /// Appends the SOA record of the zone of `name` to `out`, from the answer or the authority section, and returns its
@@ -442,7 +522,7 @@ pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * (530 + 1_100);
 
 /// Returns the type of the records that a signature covers; `None` for other records.
 #[inline]
-fn covered(record: &Record<'_>) -> Option<Qtype> {
+pub(crate) fn covered(record: &Record<'_>) -> Option<Qtype> {
     let signature = (record.rtype == Qtype::RRSIG).then_some(record.rdata)?;
     signature.first_chunk().map(|rtype| Qtype(u16::from_be_bytes(*rtype)))
 }
@@ -492,7 +572,10 @@ mod tests {
     #[test]
     fn a_reply_is_parsed() {
         let reply = Reply::parse(ALIAS).expect("it is well-formed");
-        assert_eq!((reply.rcode, reply.answer_ttl, reply.negative_ttl), (16, 100, Some(5)));
+        let ttl_of = |name: &str| reply.negative_ttl(&name.parse().expect("a name"));
+        assert_eq!((reply.rcode, reply.answer_ttl), (16, 100));
+        // The SOA record is that of `test`.
+        assert_eq!((ttl_of("web.test"), ttl_of("web.other")), (Some(5), None));
         assert_eq!((reply.additional, reply.additional().count()), (1, 1));
         let (mut chain, mut found) = (Vec::new(), Vec::new());
         let reading = reply.read(Qtype::A, false, &mut chain, &mut found).expect("a chain");
@@ -513,7 +596,7 @@ mod tests {
         let reply = Reply::parse(ALIAS).expect("it is well-formed");
         let mut answer = Answer::new();
         reply.copy_to(&mut answer, b"\x03www\x04test\0\0\x1c\0\x01");
-        reply.copy_options(None, &mut answer);
+        reply.copy_options(&mut answer);
         assert_eq!(answer.options, b"\0\x0f\0\x02\0\x03");
         let copy = Reply::parse(answer.bytes()).expect("still well-formed");
         assert_eq!((copy.header.counts, copy.rcode), ([1, 1, 1, 1], 0));

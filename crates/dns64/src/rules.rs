@@ -292,6 +292,7 @@ mod tests {
             ("a..test never", "line 1: a..test"),
             ("a.test block", "line 1: `block` is no rule: write"),
             ("a.test cname", "line 1: cname needs one name"),
+            ("a.test cname A.test", "line 1: a.test is an alias of itself: write pass"),
             ("a.test nxdomain x", "line 1: nxdomain stands alone"),
             ("a.test 192.0.2.1 x", "line 1: `x` is not an address"),
             ("a.test never\na.test always", "line 2: a.test has another rule already"),

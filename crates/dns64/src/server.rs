@@ -13,6 +13,7 @@
 
 mod absent;
 mod begun;
+mod chain;
 mod client;
 mod credible;
 mod deliver;

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
+use wire::Name;
 
 use crate::config::{
     BlockConfig, CacheConfig, Config, DNSTAP_QUEUE, ForwardConfig, SynthesisConfig, ports,
 };
 use crate::nat64::Nat64s;
-use crate::policy::Policy;
-use crate::rules::Rules;
+use crate::policy::{NameRule, Policy};
+use crate::rules::{Rule, Rules};
+use crate::special;
 use crate::transaction::{Transaction, Waiter};
 
 /// Memory of an outstanding query in octets: the query, a second client that waits for it, and its entries in the tables.
@@ -97,6 +99,18 @@ impl Settings {
             rules: self.rules.clone(),
             workers,
             cookie_secret,
+        }
+    }
+
+    /// Returns the rule of synthesis for a name that a client would query next; `None` if it gets an answer of this server.
+    pub(crate) fn rule_of_target(&self, name: &Name) -> Option<NameRule> {
+        let name = name.to_lowercase();
+        match self.rules.find(&name) {
+            Some(Rule::Never) => Some(NameRule::Never),
+            Some(Rule::Always) => Some(NameRule::Always),
+            Some(_) => None,
+            None if special::is_local(&name) => None,
+            None => Some(self.policy.rule(name.as_wire())),
         }
     }
 

@@ -1,18 +1,22 @@
-//! Queries answered locally: `ipv4only.arpa`, its reverse names, and reverse names under a prefix.
+//! Queries answered locally: names that never leave a network, `ipv4only.arpa`, its reverse names, and reverse names under a prefix.
 //!
 //! RFC 8880 section 7 requires a DNS64 server to answer `ipv4only.arpa` itself: hosts learn their prefixes
 //! from its AAAA records (RFC 7050), which are synthesised under the client's own prefixes whatever upstream
-//! answers.
+//! answers. A designation of another server (`resolver.arpa`, RFC 9462) would take clients away from the prefixes of this one.
+//!
+//! [`LOCAL`] has the other names of IANA's registry of special-use names that a resolver must not forward; docs/dns64d.md says what is
+//! done with each name of the registry. A rule for a name, and a zone of `[[forward]]` at or below such a domain, come first.
 
 use std::fmt::Write;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use measure::Nanos;
 use wire::pref64::IPV4ONLY as IPV4ONLY_ADDRESSES;
 use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::Answer;
-use crate::config::PtrMode;
+use crate::compose::push;
+use crate::config::{Config, PtrMode};
 use crate::extended_error::ExtendedError;
 use crate::policy::{Policy, ReverseName, View};
 use crate::question::Key;
@@ -28,6 +32,45 @@ const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
 /// TTL of a name made from an address, and of the absence of records at reverse names, in seconds.
 const REVERSE_TTL: u32 = 3_600;
 
+/// What is answered for the names of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Local {
+    /// The addresses of the host itself, and nothing else (RFC 6761 section 6.3).
+    Loopback,
+    /// No such name.
+    Nxdomain,
+    /// No records, but for the designation of this server (RFC 9462 section 6.4).
+    Resolver,
+}
+
+/// The domains whose names are answered locally, at and below each.
+const LOCAL: [(&[u8], Local); 4] = [
+    (b"\x09localhost\0", Local::Loopback),
+    (b"\x07invalid\0", Local::Nxdomain),
+    (b"\x05onion\0", Local::Nxdomain),
+    (RESOLVER, Local::Resolver),
+];
+/// `resolver.arpa`, and the label in front of it of the name that tells of encrypted resolvers.
+const RESOLVER: &[u8] = b"\x08resolver\x04arpa\0";
+const DNS: &[u8] = b"\x04_dns";
+
+/// Returns the domain of [`LOCAL`] to which a name in lower case belongs.
+fn local(name: &[u8]) -> Option<(&'static [u8], Local)> {
+    let is_below =
+        |domain: &[u8]| name.ends_with(domain) && wire::name::strip_suffix(name, domain).is_some();
+    LOCAL.into_iter().find(|(domain, _)| is_below(domain))
+}
+
+/// Returns whether queries for a name in lower case are answered locally.
+pub(crate) fn is_local(name: &Name) -> bool {
+    local(name.as_wire()).is_some()
+}
+
+/// Returns the domains whose names are answered locally, besides reverse names and those of `arpa`.
+pub(crate) fn local_domains() -> impl Iterator<Item = Name> {
+    LOCAL.iter().filter_map(|(domain, _)| Name::from_wire(domain).ok())
+}
+
 /// Way in which a query is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
@@ -35,6 +78,8 @@ pub(crate) enum Special {
     No,
     /// Answered locally: `ipv4only.arpa` or one of its reverse names.
     Ipv4Only,
+    /// Answered locally: a name that is not forwarded.
+    Local,
     /// Answered locally: a reverse name.
     Reverse,
     /// This name is queried, for which a reverse name under a prefix stands.
@@ -53,12 +98,21 @@ pub(crate) fn answer(
     answer: &mut Answer,
 ) -> Special {
     let name = key.name.as_wire();
-    if !name.ends_with(b"\x04arpa\0") {
-        return Special::No;
-    }
     // The zones of these names are delegated without a DS record (RFC 8880). The proof of this comes from the signed
     // parent zone; without it, validators take our answers for forged ones.
     let asks_parent = key.qtype == Qtype::DS;
+    if let Some((domain, what)) = local(name)
+        && !(asks_parent && name == RESOLVER)
+    {
+        if policy.forwards_below(name, domain) {
+            return Special::No;
+        }
+        answer_local(policy, what, domain, key.qtype, question, answer);
+        return Special::Local;
+    }
+    if !name.ends_with(b"\x04arpa\0") {
+        return Special::No;
+    }
     let ipv4only_arpa = policy.synthesis.ipv4only_arpa;
     if ipv4only_arpa && let Some(front) = wire::name::strip_suffix(name, IPV4ONLY) {
         if asks_parent && front.is_empty() {
@@ -84,6 +138,103 @@ pub(crate) fn answer(
     }
 }
 
+/// Answers a query for a name of a local domain.
+fn answer_local(
+    policy: &Policy,
+    what: Local,
+    domain: &[u8],
+    qtype: Qtype,
+    question: &[u8],
+    answer: &mut Answer,
+) {
+    // A domain that does not exist has no SOA record; the root has.
+    let apex = if what == Local::Nxdomain { b"\0" } else { domain };
+    let zone = Zone { apex, ttl: REVERSE_TTL };
+    let is_wanted = |rtype| qtype == rtype || qtype == Qtype::ANY;
+    let designation = policy.designation.as_ref().filter(|_| what == Local::Resolver);
+    let name = &question[..question.len() - 4];
+    match designation.filter(|_| is_wanted(Qtype::SVCB) && *name == [DNS, RESOLVER].concat()) {
+        Some(designation) => answer.compose(question, |c| {
+            for data in &designation.services {
+                c.at_question(Qtype::SVCB, REVERSE_TTL, data);
+            }
+            designation.addresses.iter().for_each(|record| c.additional(record));
+        }),
+        None if what == Local::Loopback && (is_wanted(Qtype::A) || is_wanted(Qtype::AAAA)) => {
+            answer.compose(question, |c| {
+                if is_wanted(Qtype::A) {
+                    c.at_question(Qtype::A, REVERSE_TTL, &Ipv4Addr::LOCALHOST.octets());
+                }
+                if is_wanted(Qtype::AAAA) {
+                    c.at_question(Qtype::AAAA, REVERSE_TTL, &Ipv6Addr::LOCALHOST.octets());
+                }
+            });
+        }
+        None if what == Local::Nxdomain => answer.compose(question, |c| {
+            c.rcode(Rcode::NXDOMAIN);
+            c.authority(&zone.soa());
+            c.limit_ttl(zone.ttl);
+        }),
+        None => zone.no_data(qtype, question, answer),
+    }
+}
+
+/// The encrypted transports of this server, for its clients (RFC 9462 section 4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Designation {
+    /// Data of SVCB records: one for each transport and port.
+    services: Vec<Vec<u8>>,
+    /// The addresses of their target, as whole records.
+    addresses: Vec<Vec<u8>>,
+}
+
+/// Keys of the parameters of services (RFC 9460 section 14.3.2, RFC 9461 section 5).
+const ALPN: u16 = 1;
+const PORT: u16 = 3;
+const DOHPATH: u16 = 7;
+
+impl Designation {
+    /// Makes the designation of a configuration; `None` if there is none.
+    pub(crate) fn of(config: &Config) -> Option<Self> {
+        let target = config.server.designate.name?;
+        let (mut services, mut hosts) = (Vec::new(), Vec::new());
+        for (at, alpn, path) in [
+            (&config.tls.dot, &b"\x03dot"[..], &b""[..]),
+            (&config.tls.doh, b"\x02h2\x02h3", b"/dns-query{?dns}"),
+            (&config.tls.doq, b"\x03doq", b""),
+        ] {
+            let mut ports: Vec<u16> = at.iter().map(|at| at.port()).collect();
+            ports.sort_unstable();
+            ports.dedup();
+            for port in ports {
+                let priority = services.len() as u16 + 1;
+                let mut data = [&priority.to_be_bytes(), target.as_wire()].concat();
+                for (key, value) in [(ALPN, alpn), (PORT, &port.to_be_bytes()), (DOHPATH, path)] {
+                    if !value.is_empty() {
+                        data.extend_from_slice(&key.to_be_bytes());
+                        data.extend_from_slice(&(value.len() as u16).to_be_bytes());
+                        data.extend_from_slice(value);
+                    }
+                }
+                services.push(data);
+            }
+            hosts.extend(at.iter().map(|at| at.ip().to_canonical()));
+        }
+        hosts.sort_unstable();
+        hosts.dedup();
+        let address = |host: IpAddr| {
+            let mut record = Vec::new();
+            let owner = target.as_wire();
+            match host {
+                IpAddr::V4(v4) => push(&mut record, owner, Qtype::A, REVERSE_TTL, &v4.octets()),
+                IpAddr::V6(v6) => push(&mut record, owner, Qtype::AAAA, REVERSE_TTL, &v6.octets()),
+            }
+            record
+        };
+        Some(Designation { services, addresses: hosts.into_iter().map(address).collect() })
+    }
+}
+
 /// Answers a query for a reverse name under a prefix, or returns the name to query (RFC 6147 section 5.3.1). The rules
 /// are the same for all clients, and for addresses that are not mapped.
 fn reverse(
@@ -96,6 +247,9 @@ fn reverse(
     let settings = &policy.synthesis;
     let apex = apex(found.prefix);
     let zone = Zone { apex: &apex, ttl: REVERSE_TTL };
+    if policy.forwards_below(key.name.as_wire(), &apex) {
+        return Special::No;
+    }
     match (found.inner, settings.ptr, key.qtype) {
         (Some(inner), ..) if settings.ipv4only_arpa && IPV4ONLY_ADDRESSES.contains(&inner) => {
             let zone = Zone { ttl: IPV4ONLY_TTL, ..zone };
@@ -159,12 +313,8 @@ impl Zone<'_> {
 
     /// Returns the SOA record of the zone.
     pub(crate) fn soa(&self) -> Vec<u8> {
-        let data = self.soa_data();
-        let mut soa = self.apex.to_vec();
-        soa.extend_from_slice(&[0, 6, 0, 1]);
-        soa.extend_from_slice(&self.ttl.to_be_bytes());
-        soa.extend_from_slice(&(data.len() as u16).to_be_bytes());
-        soa.extend_from_slice(&data);
+        let mut soa = Vec::new();
+        push(&mut soa, self.apex, Qtype::SOA, self.ttl, &self.soa_data());
         soa
     }
 
@@ -291,7 +441,6 @@ fn reverse_name(address: Ipv4Addr) -> Name {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
     use crate::nat64::Nat64s;
     use crate::question::KeyFlags;
     use domain::base::Message;

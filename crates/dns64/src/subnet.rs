@@ -98,13 +98,20 @@ impl Subnet {
         &self.option[..usize::from(self.len)]
     }
 
-    /// Returns whether the option of upstream's reply goes to the client: it sent one, for the same network.
-    pub(crate) fn is_answered_by(&self, data: &[u8]) -> bool {
+    /// Returns whether the option of upstream's reply is for the same network.
+    pub(crate) fn is_like(&self, data: &[u8]) -> bool {
         let asked = &self.option()[4..];
-        self.from_client
-            && data.len() == asked.len()
-            && data[..3] == asked[..3]
-            && data[4..] == asked[4..]
+        data.len() == asked.len() && data[..3] == asked[..3] && data[4..] == asked[4..]
+    }
+
+    /// Appends the option of an answer that is for networks with a prefix of `scope` bits (RFC 7871 section 7.2.1), for a client that
+    /// sent one.
+    pub(crate) fn push_answer(&self, scope: u8, out: &mut Vec<u8>) {
+        if self.from_client {
+            let at = out.len();
+            out.extend_from_slice(self.option());
+            out[at + 7] = scope;
+        }
     }
 }
 
@@ -150,10 +157,12 @@ mod tests {
             let made = Subnet::made(client.parse().expect("an address"), bits[0], bits[1]);
             assert_eq!(&made.option()[4..], data, "{client}");
             let own = Subnet::parse(data).expect("it is valid");
-            assert!(own.is_answered_by(data) && !made.is_answered_by(data));
             let mut scoped = data.to_vec();
             scoped[3] = 16;
-            assert!(own.is_answered_by(&scoped) && !own.is_answered_by(&[0, 1, 8, 0, 10]));
+            assert!(own.is_like(&scoped) && !own.is_like(&[0, 1, 8, 0, 10]));
+            let mut answers = Vec::new();
+            [&own, &made].iter().for_each(|subnet| subnet.push_answer(16, &mut answers));
+            assert_eq!(answers[4..], scoped, "only for a client that sent it");
         }
     }
 }

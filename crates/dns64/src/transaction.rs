@@ -1,5 +1,6 @@
 //! A pending question: its clients, the progress so far, and its lookups.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use engine::{Destination, SocketId};
@@ -64,9 +65,10 @@ pub(crate) enum Phase {
     AlwaysA,
     /// The SOA record for an empty answer is queried, since no A is mapped.
     Soa,
-    /// AAAA, then A, of a service's target is queried.
-    TargetAaaa,
-    TargetA,
+    /// AAAA is queried for a client that gets no A records if there are addresses of IPv6.
+    Drop,
+    /// A target of a service is queried.
+    Target,
     /// A dead server is probed.
     Probe,
 }
@@ -117,6 +119,8 @@ pub(crate) struct Lookup {
     pub(crate) plain: bool,
     /// A server has refused its cookie.
     pub(crate) refused_cookie: bool,
+    /// A server has sent a truncated reply.
+    pub(crate) truncated: bool,
     /// Time at which it ends without a reply.
     pub(crate) until: Nanos,
 }
@@ -131,6 +135,7 @@ impl Lookup {
         errors: 0,
         plain: false,
         refused_cookie: false,
+        truncated: false,
         until: Nanos::ZERO,
     };
 
@@ -160,8 +165,17 @@ pub(crate) struct Service {
     pub(crate) optional_at: usize,
     pub(crate) options: Vec<u8>,
     pub(crate) ttl: u32,
-    /// Targets to look up; the current one is the last.
-    pub(crate) targets: Vec<Name>,
+    /// Targets to look up; the current one is the first.
+    pub(crate) targets: VecDeque<Target>,
+    /// All of them so far, so that a loop of aliases ends.
+    pub(crate) known: Vec<Target>,
+}
+
+/// A target of a service, and what is looked up for it: AAAA stands for its addresses, another type for the services of an alias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) name: Name,
+    pub(crate) qtype: Qtype,
 }
 
 /// A pending question.
@@ -194,8 +208,9 @@ pub(crate) struct Transaction {
     pub(crate) service: Option<Box<Service>>,
     /// Octets reserved for the chain, the early reply and the service.
     pub(crate) kept: u32,
-    /// The client subnet for upstream.
+    /// The client subnet for upstream, and the longest scope of the replies to it.
     pub(crate) subnet: Option<Subnet>,
+    pub(crate) scope: u8,
     /// Next older and next newer question.
     pub(crate) older: u32,
     pub(crate) newer: u32,
@@ -223,6 +238,7 @@ impl Transaction {
             service: None,
             kept: 0,
             subnet: None,
+            scope: 0,
             older: NONE,
             newer: NONE,
         }

@@ -171,6 +171,8 @@ impl Rcode {
     pub const NOTIMP: Self = Self(4);
     /// The server refuses the request.
     pub const REFUSED: Self = Self(5);
+    /// A name that exists although it should not (RFC 2136), or one that is too long (RFC 6672 section 2.2).
+    pub const YXDOMAIN: Self = Self(6);
     /// The server is not authoritative for the zone.
     pub const NOTAUTH: Self = Self(9);
     /// The server does not support the EDNS version (16 needs an OPT record).

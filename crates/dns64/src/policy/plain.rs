@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use ipnet::Ipv4Net;
 use wire::Name;
 
-use super::{Block, Embedding, Policy, View};
+use super::{Block, Embedding, Policy, UNREACHABLE, View};
 
 /// Networks whose addresses are not global; those of [`super::is_global`].
 const NOT_GLOBAL: [&str; 14] = [
@@ -68,10 +68,11 @@ impl Block {
         let not_global: Vec<Ipv4Net> = all.filter(|_| self.only_global).collect();
         let maps = |network: &Ipv4Net| {
             let within = |networks: &[Ipv4Net]| networks.iter().any(|n| n.contains(network));
-            within(&self.mapped) && !within(&self.not_mapped) && !within(&not_global)
+            self.names(network) && !within(&self.not_mapped) && !within(&not_global)
         };
         let rest = [Ipv4Net::default()];
-        let lists = [&self.mapped[..], &self.not_mapped, &not_global, &rest].into_iter().flatten();
+        let lists = [&self.mapped[..], &self.not_mapped, &not_global, &UNREACHABLE, &rest];
+        let lists = lists.into_iter().flatten();
         let mut networks: Vec<_> = lists.map(|n| (n.trunc(), maps(&n.trunc()))).collect();
         networks.sort_unstable();
         networks.dedup();
@@ -106,12 +107,13 @@ mod tests {
     const FILE: &str = "[[dns64]]\nprefix = \"64:ff9b::/96\"\n\
         [[dns64]]\nprefix = \"2001:db8:100::/40\"\nsuffix = \"::1\"\nmapped = [\"10.0.0.0/8\", \"192.0.2.0/24\", \"10.1.2.0/24\"]\n\
         not-mapped = [\"10.1.0.0/16\"]\nmax-ttl = \"1h\"\n\
-        [[dns64]]\nprefix = \"2001:db8:122:344::/64\"";
+        [[dns64]]\nprefix = \"2001:db8:122:344::/64\"\nmapped = [\"any\", \"127.1.0.0/16\", \"224.0.0.0/4\"]";
 
     proptest! {
         #[test]
         fn plain_blocks_map_as_all_rules_do(block in 0u32..3, near in prop::sample::select(vec![
             0x0a00_0000u32, 0x0a01_0200, 0x0a80_0000, 0xc000_0200, 0xc058_6300, 0xe000_0000, 0x6440_0000, 0xac20_0000,
+            0x7f00_0000, 0x7f01_0000, 0xa9fe_0000, 0xf000_0000,
         ]), by: u16, any: u32, is_near: bool) {
             let config = Config::parse(FILE).expect("it is right");
             let policy = Policy::new(&config, &Nat64s::of(&config));

@@ -1,7 +1,38 @@
 //! DNAME records without the CNAME records that belong to them.
 
-use wire::Qtype;
-use wire::message::Record;
+use wire::message::{Record, name_at};
+use wire::{Name, Qtype};
+
+use super::Reply;
+
+/// Adds the DNAME record to a chain from `qname` on with which a name becomes too long (YXDOMAIN, RFC 6672 section 2.2), and its
+/// signatures if `dnssec`. Returns the last name of the chain; `None` if there is no such record.
+pub(super) fn push_refused(
+    chain: &mut Vec<u8>,
+    qname: &[u8],
+    reply: &Reply<'_>,
+    dnssec: bool,
+) -> Option<Name> {
+    let (mut name, mut at) = (Name::from_wire(qname).ok()?, 0);
+    while let Some((record, end)) = Record::read(chain, at) {
+        if record.rtype == Qtype::CNAME {
+            name = Name::from_wire(record.rdata).ok()?;
+        }
+        at = end;
+    }
+    let answers = usize::from(reply.header.counts[1]);
+    let (record, owner) = reply
+        .records()
+        .take(answers)
+        .filter(|record| record.rtype == Qtype::DNAME)
+        .filter_map(|record| Some((record, name_at(reply.bytes, record.owner)?)))
+        .find(|(_, owner)| *owner != name && name.ends_with(owner))?;
+    reply.push(chain, &record)?;
+    if dnssec {
+        reply.push_signatures(chain, &owner, Qtype::DNAME);
+    }
+    Some(name)
+}
 
 /// Adds the CNAME records to a chain from `qname` on that a server must make from DNAME records, for clients that do not
 /// know DNAME (RFC 6672 section 3.1). Returns whether some were missing; `None` for a chain that cannot be followed.

@@ -29,10 +29,15 @@ pub(super) fn read(text: &str, rules: &mut Rules) -> Result<(), RulesError> {
         let line = line.split('#').next().unwrap_or_default();
         let mut words = line.split_ascii_whitespace();
         let Some(name) = words.next() else { continue };
-        let added = name
-            .parse::<Name>()
-            .map_err(|error| format!("{name}: {error}"))
-            .and_then(|name| rules.insert(&name, rule(&words.collect::<Vec<_>>())?));
+        let added =
+            name.parse::<Name>().map_err(|error| format!("{name}: {error}")).and_then(|name| {
+                match rule(&words.collect::<Vec<_>>())? {
+                    Rule::Alias(target) if *target == name.to_lowercase() => {
+                        Err(format!("{name} is an alias of itself: write pass if it has no rule"))
+                    }
+                    rule => rules.insert(&name, rule),
+                }
+            });
         added.map_err(|problem| RulesError { line: number, problem })?;
     }
     Ok(())

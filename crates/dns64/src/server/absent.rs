@@ -1,4 +1,4 @@
-//! Empty answers of our own: a name has A records, but none of them is mapped.
+//! Empty answers of our own: a name has A records, but none of them is mapped, or its client gets none (`ipv4 = "drop"`).
 //!
 //! Upstream's replies to AAAA and A have no SOA record for such an answer, which clients and caches need (RFC 2308
 //! section 3), so it is queried.
@@ -10,15 +10,28 @@ use wire::Qtype;
 use super::Dns64;
 use super::lookup::Outcome;
 use crate::extended_error::ExtendedError;
-use crate::reply::{MAX_CHAIN, Reading};
+use crate::policy::NameRule;
+use crate::question::Key;
+use crate::reply::{MAX_CHAIN, Reading, Reply};
 use crate::transaction::Phase;
 
 impl Dns64 {
     /// Queries the SOA record for the name at which the A reply ends.
     pub(super) fn query_soa(&mut self, t: u32, reading: &Reading, now: Nanos, tx: &mut TxBatch) {
+        if self.take_absence(t, reading) {
+            self.transactions[t].phase = Phase::Soa;
+            self.release(t, 1);
+            self.start_lookup(t, 0, Qtype::SOA, now, tx);
+        } else {
+            self.fail(t, None, now, tx);
+        }
+    }
+
+    /// Takes the aliases of the A reply, and the time for which its records are true, for an empty answer; returns whether there is room.
+    fn take_absence(&mut self, t: u32, reading: &Reading) -> bool {
         let transaction = &mut self.transactions[t];
         if transaction.chain.len() + self.scratch.chain.len() > MAX_CHAIN {
-            return self.fail(t, None, now, tx);
+            return false;
         }
         transaction.chain.extend_from_slice(&self.scratch.chain);
         if reading.hops > 0 {
@@ -27,9 +40,85 @@ impl Dns64 {
         // The answer is true as long as the A records are.
         let ttls = self.scratch.found.iter().map(|found| found.ttl);
         transaction.negative_ttl = ttls.chain(transaction.negative_ttl).min();
-        transaction.phase = Phase::Soa;
-        self.release(t, 1);
-        self.start_lookup(t, 0, Qtype::SOA, now, tx);
+        true
+    }
+
+    /// Returns whether the client of a question gets none of its A records if the name has addresses of IPv6: one of them is mapped,
+    /// and synthesis is not forbidden for the name.
+    pub(super) fn drops_some(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
+        let Key { view, flags, name, .. } = &self.transactions[t].key;
+        let view = self.settings.policy.dropping(*view, *flags);
+        let rules = [name, &reading.name].map(|name| self.settings.rule_of_target(name));
+        reading.wanted > 0 && !rules.contains(&Some(NameRule::Never)) && self.maps_any(view, reply)
+    }
+
+    /// Removes the mapped A records from what was found for a question of another type (ANY); returns whether there were some.
+    pub(super) fn drops_found(&mut self, t: u32, reply: &Reply<'_>) -> bool {
+        let policy = self.settings.policy.clone();
+        let Key { view, flags, qtype, .. } = self.transactions[t].key;
+        let view = policy.dropping(view, flags);
+        if view.is_empty() || qtype != Qtype::ANY {
+            return false;
+        }
+        let before = self.scratch.found.len();
+        self.scratch.found.retain(|found| {
+            let address = <[u8; 4]>::try_from(reply.data(found)).ok();
+            found.rtype != Qtype::A
+                || address.is_none_or(|a| policy.mapping(view, a.into()).is_empty())
+        });
+        self.scratch.found.len() < before
+    }
+
+    /// Queries AAAA for the name at which the A reply ends: only a name with addresses of IPv6, or one that gets them, loses the others.
+    pub(super) fn query_aaaa_to_drop(
+        &mut self,
+        t: u32,
+        reply: &Reply<'_>,
+        reading: &Reading,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        // The A reply is the answer if not.
+        if !self.keep(t, reply.bytes().len()) || !self.take_absence(t, reading) {
+            return self.fail(t, None, now, tx);
+        }
+        let transaction = &mut self.transactions[t];
+        transaction.early = Some(reply.bytes().into());
+        transaction.phase = Phase::Drop;
+        self.start_lookup(t, 0, Qtype::AAAA, now, tx);
+    }
+
+    /// Answers that there are no A records if there are, or will be, addresses of IPv6; otherwise, for example with bogus AAAA records,
+    /// with the A records.
+    pub(super) fn proceed_drop(
+        &mut self,
+        t: u32,
+        outcome: Outcome<'_>,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        match outcome {
+            Outcome::Reply(reply) if reply.rcode == 0 => {
+                let mut soa = Vec::new();
+                if reply.push_soa(self.transactions[t].name(), &mut soa).is_some() {
+                    return self.proceed_soa(t, outcome, now, tx);
+                }
+                self.transactions[t].phase = Phase::Soa;
+                self.start_lookup(t, 0, Qtype::SOA, now, tx);
+            }
+            _ => {
+                let transaction = &mut self.transactions[t];
+                transaction.chain.clear();
+                (transaction.name, transaction.phase) = (None, Phase::Pass);
+                let early = transaction.early.take();
+                let reply = early.as_deref().and_then(Reply::parse);
+                let read = reply.and_then(|reply| Some((reply, self.read(t, &reply, Qtype::A)?)));
+                match read {
+                    Some((reply, reading)) => self.pass_on(t, &reply, &reading, now, tx),
+                    None => self.fail(t, None, now, tx),
+                }
+            }
+        }
     }
 
     /// Answers that there are no records, as the configuration filters them; without an SOA record the answer is not cached.
@@ -47,7 +136,7 @@ impl Dns64 {
         record.clear();
         let ttl = match outcome {
             Outcome::Reply(reply) => reply.push_soa(name, record),
-            Outcome::Refused | Outcome::Nothing => None,
+            _ => None,
         };
         let ttl = ttl.map(|ttl| transaction.negative_ttl.map_or(ttl, |longest| ttl.min(longest)));
         self.scratch.answer.compose(&self.scratch.question, |c| {

@@ -38,8 +38,7 @@ impl Dns64 {
             Attempt { path: Path::Unsent, server, case_seed: 0, has_cookie: false, sent: now };
         self.transactions[t].lookups[0] = Lookup::begun(Qtype::AAAA, last, until);
         if reply.is_truncated() {
-            self.release(t, 0);
-            self.send_on_stream(t, 0, now);
+            self.on_truncated(t, 0, now);
         } else {
             self.end_lookup(t, 0, Outcome::Reply(reply), now, tx);
         }

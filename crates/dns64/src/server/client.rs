@@ -11,6 +11,7 @@ use super::Dns64;
 use super::ruled::{ALIAS_TTL, Ruled};
 use crate::admission::ClientFacts;
 use crate::answer::{Age, Wants};
+use crate::compose::push;
 use crate::config::{Denied, Overload, PtrMode};
 use crate::cookie::Shown;
 use crate::extended_error::ExtendedError;
@@ -187,6 +188,10 @@ impl Dns64 {
     ) {
         let view = self.settings.policy.permitted(facts.view, KeyFlags::of(query));
         let Some(mut key) = Key::new(query, view) else { return };
+        // Its A records may be left out, from any answer.
+        if !self.settings.policy.dropping(view, key.flags).is_empty() {
+            key.view = view;
+        }
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
         let ruled = match self.apply_rule(&client, facts.view, &key, now, tx) {
             Ruled::Done => return,
@@ -203,16 +208,15 @@ impl Dns64 {
                 &mut self.scratch.answer,
             )
         });
-        match special {
-            Special::Ipv4Only => {
-                self.counters.ipv4only += 1;
-                return self.deliver(&client, Age::Fresh, now, tx);
-            }
-            Special::Reverse => {
-                self.counters.reverse += 1;
-                return self.deliver(&client, Age::Fresh, now, tx);
-            }
-            Special::No | Special::QueryReverse(_) | Special::Alias(_) => {}
+        let answered = match special {
+            Special::Local => Some(&mut self.counters.local),
+            Special::Ipv4Only => Some(&mut self.counters.ipv4only),
+            Special::Reverse => Some(&mut self.counters.reverse),
+            Special::No | Special::QueryReverse(_) | Special::Alias(_) => None,
+        };
+        if let Some(count) = answered {
+            *count += 1;
+            return self.deliver(&client, Age::Fresh, now, tx);
         }
         let minimal = self.settings.config.server.minimal_any;
         if minimal && key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_)) {
@@ -402,14 +406,16 @@ impl Dns64 {
                 transaction.phase = Phase::InPlace;
             } else {
                 qtype = key.qtype;
-                push_alias(&mut transaction.chain, &key.name, &name, settings.ttl_without_soa);
+                let (owner, ttl) = (key.name.as_wire(), settings.ttl_without_soa);
+                push(&mut transaction.chain, owner, Qtype::CNAME, ttl, name.as_wire());
                 transaction.hops = 1;
             }
             transaction.name = Some(name);
             return self.start_lookup(t, 0, qtype, now, tx);
         }
         if let Special::Alias(target) = special {
-            push_alias(&mut transaction.chain, &key.name, &target, ALIAS_TTL);
+            let owner = key.name.as_wire();
+            push(&mut transaction.chain, owner, Qtype::CNAME, ALIAS_TTL, target.as_wire());
             (transaction.name, transaction.hops) = (Some(target), 1);
             // The rule may go before the answer does.
             transaction.cached = false;
@@ -459,13 +465,4 @@ fn rejection(query: &Query<'_>) -> Option<Rcode> {
         Qtype::OPT | Qtype(0 | 128 | 249 | 250 | 253 | 254) => Some(Rcode::FORMERR),
         _ => None,
     }
-}
-
-/// Appends an uncompressed CNAME record.
-fn push_alias(out: &mut Vec<u8>, owner: &wire::Name, target: &wire::Name, ttl: u32) {
-    out.extend_from_slice(owner.as_wire());
-    out.extend_from_slice(&[0, 5, 0, 1]);
-    out.extend_from_slice(&ttl.to_be_bytes());
-    out.extend_from_slice(&(target.wire_len() as u16).to_be_bytes());
-    out.extend_from_slice(target.as_wire());
 }

@@ -16,7 +16,7 @@ use crate::streams::DISCOVERY;
 use crate::streams::Outbox;
 use crate::table::slab::NONE;
 use crate::tap::Tap;
-use crate::transaction::{Client, ReplyTo, Waiter};
+use crate::transaction::{Client, ReplyTo, Transaction, Waiter};
 
 impl Dns64 {
     /// Sends the composed answer to one client.
@@ -70,6 +70,9 @@ impl Dns64 {
 
     /// Stores the composed answer, sends it to all waiting clients and ends the question.
     pub(super) fn finish(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        let Transaction { subnet, scope, .. } = &self.transactions[t];
+        let options = &mut self.scratch.answer.options;
+        subnet.iter().for_each(|subnet| subnet.push_answer(*scope, options));
         self.store(t, now);
         self.deliver_to_all(t, Age::Fresh, now, tx);
         self.close(t);
@@ -105,9 +108,32 @@ impl Dns64 {
         self.finish(t, now, tx);
     }
 
+    /// Ends a question of which upstream has more than it could send: with a recently expired answer, or with an empty truncated
+    /// one over UDP, so that the client uses TCP, and SERVFAIL over a stream (RFC 2181 section 9).
+    pub(super) fn fail_truncated(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+        if !self.serve_stale(t, now, tx) {
+            self.question_of(t);
+            let answer = &mut self.scratch.answer;
+            answer.incomplete(&self.scratch.question);
+            ExtendedError::NetworkError.push(&mut answer.options);
+            self.finish(t, now, tx);
+        }
+    }
+
     /// Ends a question with a recently expired answer, if that is allowed and stored (RFC 8767 section 5).
     /// Returns whether it did.
     pub(super) fn serve_stale(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) -> bool {
+        self.serve_stale_if(t, |_| true, now, tx)
+    }
+
+    /// Works as [`serve_stale`](Self::serve_stale) with an answer that is `wanted`.
+    pub(super) fn serve_stale_if(
+        &mut self,
+        t: u32,
+        wanted: impl FnOnce(&AnswerRef<'_>) -> bool,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) -> bool {
         let config = &self.settings.config.cache;
         let transaction = &self.transactions[t];
         let (key, hash) = (transaction.key, transaction.hash);
@@ -116,6 +142,7 @@ impl Dns64 {
             && transaction.shared
             && transaction.cached
             && let Some(hit) = self.cache.get(&key, hash, now, Some(stale))
+            && wanted(&hit.answer)
         {
             self.counters.cache_stale += 1;
             let (age, answer) = (hit.age, hit.answer);

@@ -33,6 +33,8 @@ pub(super) enum Outcome<'a> {
     Reply(Reply<'a>),
     /// An error return code in a reply without a question.
     Refused,
+    /// A truncated reply, also an empty one, and no whole one over a stream: there may be records.
+    Truncated,
     /// No reply, or none that can be parsed.
     Nothing,
 }
@@ -42,8 +44,8 @@ impl Outcome<'_> {
     fn is_error(&self) -> bool {
         match self {
             // Another server, which does not validate, must not give an answer to bogus data.
-            Outcome::Reply(reply) => !matches!(reply.rcode, 0 | 3) && !reply.is_bogus(),
-            Outcome::Refused => true,
+            Outcome::Reply(reply) => reply.is_failure(),
+            Outcome::Refused | Outcome::Truncated => true,
             Outcome::Nothing => false,
         }
     }
@@ -59,7 +61,7 @@ impl Outcome<'_> {
         match self {
             Outcome::Reply(reply) => matches!(reply.rcode, 1 | 4) && !reply.has_edns(),
             Outcome::Refused => true,
-            Outcome::Nothing => false,
+            Outcome::Truncated | Outcome::Nothing => false,
         }
     }
 }
@@ -76,7 +78,7 @@ impl Dns64 {
     ) {
         let lookup = &mut self.transactions[t].lookups[slot];
         (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);
-        (lookup.plain, lookup.refused_cookie) = (false, false);
+        (lookup.plain, lookup.refused_cookie, lookup.truncated) = (false, false, false);
         lookup.until = now + self.settings.config.upstream.give_up_after;
         self.send(t, slot, None, now, tx);
     }
@@ -227,10 +229,16 @@ impl Dns64 {
             return self.on_bad_cookie(attempt, lookup, now, tx);
         }
         if reply.is_truncated() {
-            self.release(t, slot);
-            return self.send_on_stream(t, slot, now);
+            return self.on_truncated(t, slot, now);
         }
         self.end_lookup(t, slot, Outcome::Reply(*reply), now, tx);
+    }
+
+    /// Handles a truncated reply: the query is sent again over a stream.
+    pub(super) fn on_truncated(&mut self, t: u32, slot: usize, now: Nanos) {
+        self.transactions[t].lookups[slot].truncated = true;
+        self.release(t, slot);
+        self.send_on_stream(t, slot, now);
     }
 
     /// Handles the error of a server that wants another cookie: the query is sent once more, with the cookie of that reply,
@@ -300,7 +308,12 @@ impl Dns64 {
                 if self.upstreams.uses_streams_only(server) {
                     self.upstreams.answered(server, sent, now);
                 }
-                self.end_lookup(t, slot, Outcome::Reply(reply), now, tx);
+                self.transactions[t].lookups[slot].truncated |= reply.is_truncated();
+                let outcome = match reply.is_truncated() {
+                    true => Outcome::Truncated,
+                    false => Outcome::Reply(reply),
+                };
+                self.end_lookup(t, slot, outcome, now, tx);
             }
             None => {
                 self.counters.upstream_malformed += u64::from(message.is_some());
@@ -359,6 +372,8 @@ impl Dns64 {
             if slot == 0 {
                 self.query_a_too(t, now, tx);
             }
+        } else if lookup.truncated {
+            self.end_lookup(t, slot, Outcome::Truncated, now, tx);
         } else {
             self.release(t, slot);
             self.proceed(t, slot, Outcome::Nothing, now, tx);

@@ -2,7 +2,8 @@
 //!
 //! | phase | reply | next step | RFC 6147 |
 //! |---|---|---|---|
-//! | AAAA | NXDOMAIN | pass it on | 5.1.2 |
+//! | any | truncated, and no whole reply over a stream | TC, or SERVFAIL over a stream: never an absence | RFC 2181 9 |
+//! | AAAA | NXDOMAIN; YXDOMAIN | pass it on | 5.1.2; RFC 6672 2.2 |
 //! | AAAA | SERVFAIL because of DNSSEC | pass it on | 5.5 |
 //! | AAAA | SERVFAIL | query AAAA with CD: an answer means bogus data and SERVFAIL | 5.5 |
 //! | AAAA | another error | query A, or pass the error on | 5.1.2 |
@@ -13,12 +14,13 @@
 //! | A | A records, none of them mapped | query SOA for an empty answer | 5.1.6 |
 //! | A | no A records, or an error | pass it on as the answer to AAAA | 5.1.6 |
 //! | any | an alias without records of its target | query its target | 5.1.5 |
+//! | any | an alias that leads to a zone with servers of its own, or out of it | query its target there | RFC 2181 5.4.1 |
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use engine::TxBatch;
 use measure::Nanos;
-use wire::message::flag;
+use wire::message::{Record, flag};
 use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype, Rcode};
 
@@ -58,6 +60,15 @@ impl Dns64 {
             }
             return;
         }
+        match outcome {
+            Outcome::Truncated
+                if !matches!(phase, Phase::Probe | Phase::Soa | Phase::Drop | Phase::Target) =>
+            {
+                return self.fail_truncated(t, now, tx);
+            }
+            Outcome::Reply(reply) if phase != Phase::Target => self.note_scope(t, &reply),
+            _ => {}
+        }
         match phase {
             Phase::Probe => self.close(t),
             Phase::Pass | Phase::InPlace => self.proceed_pass(t, outcome, now, tx),
@@ -65,22 +76,23 @@ impl Dns64 {
             Phase::Check => self.proceed_check(t, outcome, now, tx),
             Phase::A | Phase::AlwaysA => self.proceed_a(t, outcome, now, tx),
             Phase::Soa => self.proceed_soa(t, outcome, now, tx),
-            Phase::TargetAaaa | Phase::TargetA => self.proceed_target(t, outcome, now, tx),
+            Phase::Drop => self.proceed_drop(t, outcome, now, tx),
+            Phase::Target => self.proceed_target(t, outcome, now, tx),
         }
     }
 
-    /// Follows the chain of a reply into the scratch buffers; `None` if it cannot be followed.
-    pub(super) fn read(&mut self, t: u32, reply: &Reply<'_>, qtype: Qtype) -> Option<Reading> {
-        let dnssec = self.transactions[t].key.flags.dnssec;
-        reply.read(qtype, dnssec, &mut self.scratch.chain, &mut self.scratch.found)
+    /// Notes for which networks a reply is that the answer is made of: the answer is for the smallest ones of all its replies.
+    fn note_scope(&mut self, t: u32, reply: &Reply<'_>) {
+        let transaction = &mut self.transactions[t];
+        if let Some(subnet) = &transaction.subnet {
+            transaction.scope = transaction.scope.max(reply.scope(subnet));
+        }
     }
 
     fn proceed_pass(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
         let reply = match outcome {
             Outcome::Reply(reply) => reply,
-            Outcome::Refused | Outcome::Nothing => {
-                return self.fail(t, outcome.reason(), now, tx);
-            }
+            _ => return self.fail(t, outcome.reason(), now, tx),
         };
         let transaction = &self.transactions[t];
         let (phase, qtype) = (transaction.phase, transaction.lookups[0].qtype);
@@ -106,6 +118,9 @@ impl Dns64 {
             });
             return self.finish(t, now, tx);
         }
+        if qtype == Qtype::A && self.drops_some(t, &reply, &reading) {
+            return self.query_aaaa_to_drop(t, &reply, &reading, now, tx);
+        }
         self.pass_on(t, &reply, &reading, now, tx);
     }
 
@@ -119,12 +134,16 @@ impl Dns64 {
             Outcome::Refused if settings.on_error == OnError::Pass => {
                 return self.fail(t, None, now, tx);
             }
+            // An address of IPv6 that was right is better than one behind the NAT64 (RFC 8767).
+            Outcome::Nothing if self.serve_stale_if(t, |answer| answer.is_native(), now, tx) => {
+                return;
+            }
             Outcome::Nothing => {
                 let longest = settings.ttl_without_soa.min(TTL_AFTER_TIMEOUT);
                 self.transactions[t].negative_ttl = Some(longest);
                 return self.query_a(t, now, tx);
             }
-            Outcome::Refused => return self.query_a(t, now, tx),
+            Outcome::Refused | Outcome::Truncated => return self.query_a(t, now, tx),
             Outcome::Reply(reply) => reply,
         };
         let reading = self.read(t, &reply, Qtype::AAAA);
@@ -134,9 +153,12 @@ impl Dns64 {
                 OnError::AskA => self.query_a(t, now, tx),
             };
         };
+        if reply.ends_in_alias(&reading) {
+            return self.follow(t, &reading, Qtype::AAAA, now, tx);
+        }
         match reply.rcode {
             0 => {}
-            3 => return self.pass_on(t, &reply, &reading, now, tx),
+            3 | 6 => return self.pass_on(t, &reply, &reading, now, tx),
             _ if settings.on_error == OnError::Pass || reply.is_bogus() => {
                 return self.pass_on(t, &reply, &reading, now, tx);
             }
@@ -146,15 +168,12 @@ impl Dns64 {
             }
             _ => return self.query_a(t, now, tx),
         }
-        if reply.ends_in_alias(&reading) {
-            return self.follow(t, &reading, Qtype::AAAA, now, tx);
-        }
         let Key { view, flags, .. } = self.transactions[t].key;
         if policy.changing(view, flags, reply.is_signed).is_empty() || self.is_never(t, &reading) {
             return self.pass_on(t, &reply, &reading, now, tx);
         }
         if reading.wanted == 0 {
-            self.transactions[t].negative_ttl = reply.negative_ttl;
+            self.transactions[t].negative_ttl = reply.negative_ttl(&reading.name);
             return self.query_a(t, now, tx);
         }
         self.use_aaaa(t, &reply, &reading, now, tx);
@@ -210,7 +229,10 @@ impl Dns64 {
         transaction.phase = Phase::A;
         if let Some(early) = transaction.early.take() {
             return match Reply::parse(&early) {
-                Some(reply) => self.proceed_a(t, Outcome::Reply(reply), now, tx),
+                Some(reply) => {
+                    self.note_scope(t, &reply);
+                    self.proceed_a(t, Outcome::Reply(reply), now, tx);
+                }
                 None => self.fail(t, None, now, tx),
             };
         }
@@ -257,7 +279,7 @@ impl Dns64 {
         let always = self.transactions[t].phase == Phase::AlwaysA;
         let reading = match &outcome {
             Outcome::Reply(reply) => self.read(t, reply, Qtype::A),
-            Outcome::Refused | Outcome::Nothing => None,
+            _ => None,
         };
         if let (Outcome::Reply(reply), Some(reading)) = (outcome, &reading) {
             if reply.rcode == 0 && reading.wanted > 0 {
@@ -294,7 +316,7 @@ impl Dns64 {
     }
 
     /// Returns the blocks under which an A reply is synthesised now: after a reload the same bits may mean other blocks.
-    fn current_view(&self, t: u32, reply: &Reply<'_>) -> View {
+    pub(super) fn current_view(&self, t: u32, reply: &Reply<'_>) -> View {
         let policy = &self.settings.policy;
         let transaction = &self.transactions[t];
         let flags = transaction.key.flags;
@@ -306,13 +328,13 @@ impl Dns64 {
     }
 
     /// Returns whether a chain has led to a name that is never synthesised.
-    fn is_never(&self, t: u32, reading: &Reading) -> bool {
+    pub(super) fn is_never(&self, t: u32, reading: &Reading) -> bool {
         let moved = reading.hops > 0 || self.transactions[t].name.is_some();
         moved && self.settings.policy.rule(reading.name.as_wire()) == NameRule::Never
     }
 
     /// Returns whether an address of the found A records is mapped in a view.
-    fn maps_any(&self, view: View, reply: &Reply<'_>) -> bool {
+    pub(super) fn maps_any(&self, view: View, reply: &Reply<'_>) -> bool {
         self.scratch.found.iter().any(|found| {
             let address = <[u8; 4]>::try_from(reply.data(found));
             address.is_ok_and(|a| self.settings.policy.map(view, a.into()).next().is_some())
@@ -377,15 +399,15 @@ impl Dns64 {
             c.limit_ttl(longest);
             // The authority and additional sections are those of the A reply (section 5.4).
             c.optional();
-            for authority in reply.own_authority(&reading.name, dnssec) {
+            for authority in reply.own_authority(&reading.name, dnssec, |_| true) {
                 record.clear();
                 if reply.push(record, &authority).is_some() {
                     c.authority(record);
                 }
             }
-            pass_additional(c, reply, &reading.name, record);
+            pass_additional(c, reply, &reading.name, |_| true, record);
         });
-        reply.copy_options(transaction.subnet.as_ref(), &mut scratch.answer);
+        reply.copy_options(&mut scratch.answer);
         ExtendedError::Synthesized.push(&mut scratch.answer.options);
         self.counters.synthesised += 1;
         let addresses = scratch.found.iter().filter_map(|found| reply.data(found).try_into().ok());
@@ -406,13 +428,17 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         // An upstream error allows a recently expired answer too (RFC 8767 section 5).
-        if !matches!(reply.rcode, 0 | 3) && !reply.is_bogus() && self.serve_stale(t, now, tx) {
+        if reply.is_failure() && self.serve_stale(t, now, tx) {
             return;
         }
         let dnssec = self.transactions[t].key.flags.dnssec;
         let own = !reading.foreign && reply.has_own_records(&reading.name, dnssec);
         self.counters.upstream_scrubbed += u64::from(!own);
-        let changes = reading.mended || self.strips_hints(t, reply);
+        let stands = self.supplied(t, reply);
+        let changes = reading.mended
+            || self.strips_hints(t, reply)
+            || self.drops_found(t, reply)
+            || !reply.additional().all(|record| stands(&record));
         if own && reply.is_plain() && !changes && self.is_unmoved(t) {
             if !reply.is_readable() {
                 self.counters.upstream_malformed += 1;
@@ -420,14 +446,13 @@ impl Dns64 {
             }
             self.question_of(t);
             reply.copy_to(&mut self.scratch.answer, &self.scratch.question);
-            let subnet = self.transactions[t].subnet;
-            reply.copy_options(subnet.as_ref(), &mut self.scratch.answer);
+            reply.copy_options(&mut self.scratch.answer);
             if reply.qtype() != self.transactions[t].key.qtype {
                 // That there is no A is authentic; the answer says that there is no AAAA.
                 self.scratch.answer.clear_authentic();
             }
             self.scratch.answer.ttl = if reply.is_negative(reading.wanted) {
-                reply.negative_ttl.unwrap_or(0)
+                reply.negative_ttl(&reading.name).unwrap_or(0)
             } else {
                 reply.answer_ttl
             };
@@ -457,6 +482,7 @@ impl Dns64 {
         let dnssec = transaction.key.flags.dnssec;
         let same_question = self.is_unmoved(t) && reply.qtype() == transaction.key.qtype;
         let same_answer = whole && !reading.mended && !reading.foreign && same_question;
+        let stands = self.supplied(t, reply);
         let scratch = &mut self.scratch;
         let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
         let negative = reply.is_negative(reading.wanted);
@@ -478,27 +504,27 @@ impl Dns64 {
                 reply.push_signatures(record, &reading.name, reply.qtype());
                 c.answers(record);
             }
-            for authority in reply.own_authority(&reading.name, dnssec) {
-                let wanted = match authority.rtype {
-                    Qtype::SOA => negative,
-                    Qtype::NS => false,
-                    _ => true,
-                };
+            let wanted = |rtype| match rtype {
+                Qtype::SOA => negative,
+                Qtype::NS => false,
+                _ => true,
+            };
+            for authority in reply.own_authority(&reading.name, dnssec, wanted) {
                 record.clear();
-                if wanted && reply.push(record, &authority).is_some() {
+                if reply.push(record, &authority).is_some() {
                     c.authority(record);
                 }
             }
             if negative {
-                c.limit_ttl(reply.negative_ttl.unwrap_or(0));
+                c.limit_ttl(reply.negative_ttl(&reading.name).unwrap_or(0));
             } else {
-                pass_additional(c, reply, &reading.name, record);
+                pass_additional(c, reply, &reading.name, stands, record);
             }
         });
         if scratch.answer.rcode == reply.rcode & 0xf {
             scratch.answer.rcode = reply.rcode;
         }
-        reply.copy_options(transaction.subnet.as_ref(), &mut scratch.answer);
+        reply.copy_options(&mut scratch.answer);
     }
 
     /// Returns whether IPv4 hints of services are removed from the answer to a question. A client that asks for
@@ -508,7 +534,8 @@ impl Dns64 {
         matches!(key.qtype, Qtype::HTTPS | Qtype::SVCB)
             && !key.view.is_empty()
             && !key.flags.dnssec
-            && self.settings.policy.synthesis.ipv4hint == HintMode::Strip
+            && (self.settings.policy.synthesis.ipv4hint == HintMode::Strip
+                || !self.settings.policy.dropping(key.view, key.flags).is_empty())
             && self.scratch.found.iter().any(|found| without_hint(reply.data(found)).is_some())
     }
 
@@ -519,9 +546,15 @@ impl Dns64 {
     }
 }
 
-/// Adds the additional records of a reply that belong to an answer about `name` (RFC 6147 section 5.3.2).
-fn pass_additional(c: &mut Composer<'_>, reply: &Reply<'_>, name: &Name, room: &mut Vec<u8>) {
-    for record in reply.own_additional(name) {
+/// Adds the additional records of a reply that belong to an answer about `name` (RFC 6147 section 5.3.2) and stand.
+fn pass_additional(
+    c: &mut Composer<'_>,
+    reply: &Reply<'_>,
+    name: &Name,
+    stands: impl Fn(&Record<'_>) -> bool,
+    room: &mut Vec<u8>,
+) {
+    for record in reply.own_additional(name, stands) {
         room.clear();
         if reply.push(room, &record).is_some() {
             c.additional(room);

@@ -9,7 +9,7 @@ use wire::{Name, Qtype, Rcode};
 use super::Dns64;
 use crate::answer::Age;
 use crate::extended_error::ExtendedError;
-use crate::policy::View;
+use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::rules::{LocalRecord, Rule};
 use crate::special::Zone;
@@ -81,13 +81,19 @@ impl Dns64 {
     /// Composes an answer with the records of a rule; AAAA are synthesised if there are none.
     fn answer_records(&mut self, key: &Key, view: View, records: &[LocalRecord], now: Nanos) {
         let policy = &self.settings.policy;
-        let is_wanted = |rtype| key.qtype == rtype || key.qtype == Qtype::ANY;
-        let wanted = || records.iter().filter(|record| is_wanted(record.rtype));
         let v4 = |record: &LocalRecord| {
             let octets = <[u8; 4]>::try_from(&record.data[..]).ok();
             octets.filter(|_| record.rtype == Qtype::A).map(Ipv4Addr::from)
         };
         let view = policy.permitted(view, key.flags);
+        let rule = policy.rule(key.name.as_wire());
+        let dropping = policy.dropping(view, key.flags);
+        let is_dropped = |record: &LocalRecord| {
+            let is_mapped = |a| !policy.mapping(dropping, a).is_empty();
+            rule != NameRule::Never && v4(record).is_some_and(is_mapped)
+        };
+        let is_wanted = |rtype| key.qtype == rtype || key.qtype == Qtype::ANY;
+        let wanted = || records.iter().filter(|r| is_wanted(r.rtype) && !is_dropped(r));
         let longest = policy.longest_ttl(view, now);
         let mut count = 0;
         let answer = &mut self.scratch.answer;
@@ -99,7 +105,7 @@ impl Dns64 {
             if count > 0 {
                 return;
             }
-            if key.qtype == Qtype::AAAA {
+            if key.qtype == Qtype::AAAA && rule != NameRule::Never {
                 let inner = records.iter().filter_map(|record| Some((record.ttl, v4(record)?)));
                 for (ttl, address) in inner {
                     for outer in policy.map(view, address) {

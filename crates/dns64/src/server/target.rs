@@ -1,22 +1,27 @@
-//! Addresses of the targets of HTTPS and SVCB records (RFC 9460 section 4.2.1). An IPv6-only client would
-//! query them next, so they are added to the additional section, synthesised if necessary.
+//! What an IPv6-only client would query next for HTTPS and SVCB records, in the additional section (RFC 9460 sections 4.1 and
+//! 4.2): the addresses of their targets, as a query for AAAA of the target gets them, and for an alias the services of its target.
+//!
+//! These records are optional: a target about which upstream fails, or whose addresses are for the client's network only, is left
+//! out.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 
 use engine::TxBatch;
 use measure::Nanos;
-use wire::message::{HEADER, Header};
+use wire::message::{HEADER, Header, Record, name_at};
+use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype};
 
 use super::Dns64;
 use super::lookup::Outcome;
-use crate::answer::MAX_MESSAGE;
+use crate::answer::{Answer, MAX_MESSAGE};
+use crate::compose::push;
 use crate::policy::NameRule;
-use crate::reply::{Found, Reading, Reply};
-use crate::transaction::{Phase, Service};
+use crate::reply::{Found, MAX_CHAIN, Reading, Reply, covered};
+use crate::transaction::{Phase, Service, Target, Transaction};
 
-/// Highest number of targets that are looked up.
-const MAX_TARGETS: usize = 4;
+/// Highest number of targets of an answer that are looked up, those of its aliases too.
+const MAX_TARGETS: usize = 6;
 /// Key of the `ipv4hint` parameter, and of the list of keys that a client must support (RFC 9460 section 14.3.2).
 const IPV4HINT: u16 = 4;
 const MANDATORY: u16 = 0;
@@ -31,49 +36,113 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        let transaction = &self.transactions[t];
-        let key = &transaction.key;
-        if !matches!(key.qtype, Qtype::HTTPS | Qtype::SVCB) || reading.wanted == 0 {
+        let key = self.transactions[t].key;
+        let is_wanted = self.settings.policy.synthesis.service_targets && !key.view.is_empty();
+        if !is_service(key.qtype) || reading.wanted == 0 || !is_wanted {
             return self.finish(t, now, tx);
         }
-        let policy = self.settings.policy.clone();
-        let synthesises = !key.view.is_empty();
-        let usable = |name: &Name| policy.rule(name.as_wire()) != NameRule::Never;
-        let targets = if policy.synthesis.service_targets && synthesises {
-            targets(reply, &self.scratch.found, &reading.name).into_iter().filter(usable).collect()
-        } else {
-            Vec::new()
-        };
-        let octets = self.scratch.answer.bytes().len() + targets.len() * size_of::<Name>();
-        if targets.is_empty() || !self.keep(t, octets) {
+        let mut service = Service::new(&self.scratch.answer);
+        service.add_targets(reply, &self.scratch.found, &reading.name, key.qtype);
+        let supplied = reply.own_additional(&reading.name, self.supplied(t, reply));
+        service.targets.retain(|target| {
+            !supplied.iter().any(|record| {
+                record.rtype == target.qtype
+                    && name_at(reply.bytes(), record.owner).as_ref() == Some(&target.name)
+            })
+        });
+        let octets = service.message.len() + MAX_TARGETS * size_of::<Target>();
+        if service.targets.is_empty() || !self.keep(t, octets) {
             return self.finish(t, now, tx);
         }
-        let answer = &self.scratch.answer;
-        self.transactions[t].service = Some(Box::new(Service {
-            message: answer.bytes().to_vec(),
-            question_end: answer.question_end,
-            optional_at: answer.optional_at,
-            options: answer.options.clone(),
-            ttl: answer.ttl,
-            targets,
-        }));
+        self.transactions[t].service = Some(Box::new(service));
         self.query_target(t, now, tx);
+    }
+
+    /// Returns which additional records of a reply stand in the answer: for services only those AAAA records that a query for them
+    /// would get, with their signatures if they are whole.
+    pub(super) fn supplied<'b>(
+        &self,
+        t: u32,
+        reply: &Reply<'b>,
+    ) -> impl Fn(&Record<'_>) -> bool + use<'b> {
+        let key = self.transactions[t].key;
+        let view = self.settings.policy.changing(key.view, key.flags, true);
+        let settings = (is_service(key.qtype) && !view.is_empty()).then(|| self.settings.clone());
+        let dropping = self.settings.policy.dropping(key.view, key.flags);
+        let policy = (!dropping.is_empty()).then(|| self.settings.policy.clone());
+        let bytes = reply.bytes();
+        let excludes = move |policy: &crate::policy::Policy, record: &Record<'_>| {
+            let address = <[u8; 16]>::try_from(record.rdata).ok();
+            record.rtype == Qtype::AAAA
+                && address.is_some_and(|address| policy.is_excluded(view, address.into()))
+        };
+        let is_partial = settings.as_ref().is_some_and(|settings| {
+            reply.additional().any(|record| excludes(&settings.policy, &record))
+        });
+        move |record| {
+            let is_mapped = |a: [u8; 4]| {
+                policy.as_ref().is_some_and(|policy| !policy.mapping(dropping, a.into()).is_empty())
+            };
+            if record.rtype == Qtype::A && record.rdata.try_into().is_ok_and(is_mapped) {
+                return false;
+            }
+            let Some(settings) = &settings else { return true };
+            let is_signature = covered(record) == Some(Qtype::AAAA);
+            if record.rtype != Qtype::AAAA && !is_signature {
+                return true;
+            }
+            let rule = name_at(bytes, record.owner).map(|owner| settings.rule_of_target(&owner));
+            matches!(rule, Some(Some(NameRule::Usual | NameRule::Never)))
+                && !excludes(&settings.policy, record)
+                && !(is_partial && (is_signature || key.flags.dnssec))
+        }
     }
 
     /// Looks up the next target.
     fn query_target(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
-        let transaction = &mut self.transactions[t];
-        let target =
-            transaction.service.as_ref().and_then(|service| service.targets.last().copied());
-        match target {
-            Some(target) => {
-                transaction.phase = Phase::TargetAaaa;
-                transaction.negative_ttl = None;
-                transaction.name = Some(Box::new(target));
-                self.start_lookup(t, 0, Qtype::AAAA, now, tx);
-            }
-            None => self.finish_targets(t, now, tx),
+        while let Some(target) = self.target(t) {
+            let first = match self.settings.rule_of_target(&target.name) {
+                _ if target.qtype != Qtype::AAAA => target.qtype,
+                Some(NameRule::Always) => Qtype::A,
+                Some(_) => Qtype::AAAA,
+                None => {
+                    self.end_target(t);
+                    continue;
+                }
+            };
+            self.transactions[t].negative_ttl = None;
+            return self.look_up_target(t, &target, first, now, tx);
         }
+        self.finish_targets(t, now, tx);
+    }
+
+    /// Returns the current target.
+    fn target(&self, t: u32) -> Option<Target> {
+        self.transactions[t].service.as_ref()?.targets.front().copied()
+    }
+
+    /// Ends the lookups of the current target.
+    fn end_target(&mut self, t: u32) {
+        if let Some(service) = &mut self.transactions[t].service {
+            service.targets.pop_front();
+        }
+    }
+
+    /// Looks up records of a target.
+    fn look_up_target(
+        &mut self,
+        t: u32,
+        target: &Target,
+        qtype: Qtype,
+        now: Nanos,
+        tx: &mut TxBatch,
+    ) {
+        let transaction = &mut self.transactions[t];
+        transaction.phase = Phase::Target;
+        transaction.name = Some(Box::new(target.name));
+        transaction.chain.clear();
+        transaction.hops = 0;
+        self.start_lookup(t, 0, qtype, now, tx);
     }
 
     /// Handles the outcome of a target's lookup.
@@ -85,54 +154,123 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         let qtype = self.transactions[t].lookups[0].qtype;
-        let policy = self.settings.policy.clone();
-        let mut missing = true;
-        if let Outcome::Reply(reply) = outcome {
-            // The addresses are optional: after an error, which may hide bogus data, there are none.
-            missing = false;
-            if reply.rcode == 0 && self.read(t, &reply, qtype).is_some() {
-                missing = self.add_addresses(t, &reply, qtype, now);
-                self.transactions[t].negative_ttl = reply.negative_ttl;
+        let Some(target) = self.target(t) else { return self.finish_targets(t, now, tx) };
+        let subnet = self.transactions[t].subnet;
+        let mut is_missing = false;
+        match outcome {
+            // An address for the client's network would make the answer one for it.
+            Outcome::Reply(reply)
+                if reply.rcode == 0 && subnet.is_none_or(|subnet| reply.scope(&subnet) == 0) =>
+            {
+                if let Some(reading) = self.read(t, &reply, qtype) {
+                    if reply.ends_in_alias(&reading) {
+                        if self.follow_target(t, &reading) {
+                            return self.start_lookup(t, 0, qtype, now, tx);
+                        }
+                    } else {
+                        is_missing = !self.use_target(t, &reply, &reading, now);
+                    }
+                }
             }
+            // After an error, which may hide bogus data, there are no addresses.
+            Outcome::Reply(_) | Outcome::Truncated => {}
+            Outcome::Refused | Outcome::Nothing => is_missing = true,
         }
-        let transaction = &mut self.transactions[t];
-        let is_mapped = transaction.service.as_ref().is_some_and(|service| {
-            service.targets.last().is_some_and(|n| policy.rule(n.as_wire()) != NameRule::Never)
-        });
-        if missing && qtype == Qtype::AAAA && is_mapped {
-            transaction.phase = Phase::TargetA;
-            return self.start_lookup(t, 0, Qtype::A, now, tx);
+        let other = match (qtype, self.settings.rule_of_target(&target.name)) {
+            (Qtype::AAAA, Some(NameRule::Usual)) => Some(Qtype::A),
+            (Qtype::A, Some(NameRule::Always)) => Some(Qtype::AAAA),
+            _ => None,
+        };
+        if let Some(other) = other.filter(|_| is_missing && target.qtype == Qtype::AAAA) {
+            return self.look_up_target(t, &target, other, now, tx);
         }
-        if let Some(service) = &mut transaction.service {
-            service.targets.pop();
-        }
+        self.end_target(t);
         self.query_target(t, now, tx);
     }
 
-    /// Adds the addresses that were found for a target; returns whether there are none.
-    fn add_addresses(&mut self, t: u32, reply: &Reply<'_>, qtype: Qtype, now: Nanos) -> bool {
-        let policy = &self.settings.policy;
-        let transaction = &mut self.transactions[t];
-        let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
-        let view = transaction.key.view;
-        let longest = longest.min(policy.longest_ttl(view, now));
-        let Some(service) = &mut transaction.service else { return false };
-        let Some(target) = service.targets.last().copied() else { return false };
-        let before = service.message.len();
-        for found in &self.scratch.found {
-            let data = reply.data(found);
-            if let (Qtype::AAAA, Ok(address)) = (qtype, <[u8; 16]>::try_from(data)) {
-                let address = Ipv6Addr::from(address);
-                if !policy.is_excluded(view, address) {
-                    service.add(&target, found.ttl, address);
+    /// Takes the aliases at which a reply about a target ends; returns whether they can be followed.
+    fn follow_target(&mut self, t: u32, reading: &Reading) -> bool {
+        let more = self.scratch.chain.len();
+        let transaction = &self.transactions[t];
+        let fits = transaction.hops + reading.hops <= MAX_HOPS
+            && transaction.chain.len() + more <= MAX_CHAIN
+            && self.keep(t, more);
+        if fits {
+            let transaction = &mut self.transactions[t];
+            transaction.hops += reading.hops;
+            transaction.chain.extend_from_slice(&self.scratch.chain);
+            transaction.name = Some(Box::new(reading.name));
+        }
+        fits
+    }
+
+    /// Adds what was found for the current target, behind its aliases; returns whether that is anything.
+    fn use_target(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, now: Nanos) -> bool {
+        let (policy, flags) = (self.settings.policy.clone(), self.transactions[t].key.flags);
+        let view = self.current_view(t, reply);
+        let is_never = self.is_never(t, reading);
+        let longest = policy.longest_ttl(view, now);
+        let own = self.transactions[t].negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
+        self.transactions[t].negative_ttl = reply.negative_ttl(&reading.name);
+        let Transaction { service: Some(service), chain, lookups, key, .. } =
+            &mut self.transactions[t]
+        else {
+            return true;
+        };
+        let mut records = [&chain[..], &self.scratch.chain].concat();
+        let before = records.len();
+        let (found, owner) = (&self.scratch.found, &reading.name);
+        let excluded = |data: &[u8]| {
+            data.try_into().is_ok_and(|a: [u8; 16]| policy.is_excluded(view, a.into()))
+        };
+        match lookups[0].qtype {
+            Qtype::AAAA => {
+                let own = || found.iter().filter(|found| !excluded(reply.data(found)));
+                let is_whole = own().count() == found.len();
+                // With DNSSEC a part of the records is bogus.
+                for found in own().filter(|_| is_whole || !flags.dnssec) {
+                    push(&mut records, owner.as_wire(), Qtype::AAAA, found.ttl, reply.data(found));
                 }
-            } else if let (Qtype::A, Ok(address)) = (qtype, <[u8; 4]>::try_from(data)) {
-                for address in policy.map(view, Ipv4Addr::from(address)) {
-                    service.add(&target, found.ttl.min(longest), address);
+                if flags.dnssec && is_whole {
+                    reply.push_signatures(&mut records, owner, Qtype::AAAA);
+                }
+                if own().next().is_none() {
+                    return false;
                 }
             }
+            // A validator would look for the signatures of addresses that are made from signed ones.
+            Qtype::A if is_never || flags.dnssec && reply.is_signed => {}
+            Qtype::A => {
+                for found in found {
+                    let Ok(inner) = <[u8; 4]>::try_from(reply.data(found)) else { continue };
+                    for outer in policy.map(view, Ipv4Addr::from(inner)) {
+                        let ttl = found.ttl.min(own).min(longest);
+                        push(&mut records, owner.as_wire(), Qtype::AAAA, ttl, &outer.octets());
+                    }
+                }
+            }
+            qtype => {
+                let mut data = Vec::new();
+                for found in found {
+                    data.clear();
+                    if reply.push_data(&mut data, found).is_some() {
+                        push(&mut records, owner.as_wire(), qtype, found.ttl, &data);
+                    }
+                }
+                if flags.dnssec {
+                    reply.push_signatures(&mut records, owner, qtype);
+                }
+                if found.is_empty() {
+                    // A client uses the target itself.
+                    service.add_target(Target { name: *owner, qtype: Qtype::AAAA });
+                }
+                service.add_targets(reply, found, owner, key.qtype);
+            }
         }
-        service.message.len() == before
+        if records.len() > before {
+            service.add(&records);
+        }
+        records.len() > before || lookups[0].qtype != Qtype::A
     }
 
     /// Finishes the answer after all targets were looked up.
@@ -150,46 +288,66 @@ impl Dns64 {
 }
 
 impl Service {
-    /// Adds an address to the additional section if there is room.
-    fn add(&mut self, target: &Name, ttl: u32, address: Ipv6Addr) {
-        let len = target.wire_len() + 10 + 16;
-        let header =
-            Header::read(&self.message).filter(|_| self.message.len() + len <= MAX_MESSAGE);
-        let Some(mut header) = header else { return };
-        header.counts[3] += 1;
+    /// Makes one of a composed answer, without targets.
+    fn new(answer: &Answer) -> Self {
+        Service {
+            message: answer.bytes().to_vec(),
+            question_end: answer.question_end,
+            optional_at: answer.optional_at,
+            options: answer.options.clone(),
+            ttl: answer.ttl,
+            targets: Default::default(),
+            known: Vec::new(),
+        }
+    }
+
+    /// Adds the targets of the found services of a name: services for an alias (priority 0), addresses for the others.
+    fn add_targets(&mut self, reply: &Reply<'_>, found: &[Found], owner: &Name, qtype: Qtype) {
+        for found in found {
+            let data = reply.data(found);
+            let Some((priority, target)) = data.split_first_chunk::<2>() else { continue };
+            let Ok(len) = wire::name::wire_len(target) else { continue };
+            let Ok(name) = Name::from_wire(&target[..len]) else { continue };
+            let is_alias = *priority == [0, 0];
+            match name.is_root() {
+                // There is no service.
+                true if is_alias => {}
+                true => self.add_target(Target { name: *owner, qtype: Qtype::AAAA }),
+                false => {
+                    let qtype = if is_alias { qtype } else { Qtype::AAAA };
+                    self.add_target(Target { name: name.to_lowercase(), qtype });
+                }
+            }
+        }
+    }
+
+    /// Adds a target, unless it is known or there are too many.
+    fn add_target(&mut self, target: Target) {
+        if self.known.len() < MAX_TARGETS && !self.known.contains(&target) {
+            self.known.push(target);
+            self.targets.push_back(target);
+        }
+    }
+
+    /// Adds whole uncompressed records to the additional section if there is room for all; those that are there already stay once.
+    fn add(&mut self, records: &[u8]) {
+        let header = Header::read(&self.message)
+            .filter(|_| self.message.len() + records.len() <= MAX_MESSAGE);
+        let (Some(mut header), mut at) = (header, 0) else { return };
+        while let Some((_, end)) = Record::read(records, at) {
+            let record = &records[std::mem::replace(&mut at, end)..end];
+            if !self.message[self.optional_at..].windows(record.len()).any(|own| own == record) {
+                header.counts[3] += 1;
+                self.message.extend_from_slice(record);
+            }
+        }
         self.message[..HEADER].copy_from_slice(&header.to_bytes());
-        self.message.extend_from_slice(target.as_wire());
-        self.message.extend_from_slice(&[0, 28, 0, 1]);
-        self.message.extend_from_slice(&ttl.to_be_bytes());
-        self.message.extend_from_slice(&[0, 16]);
-        self.message.extend_from_slice(&address.octets());
     }
 }
 
-/// Returns the targets of the found records that have no address in the additional section, the first one
-/// last.
-fn targets(reply: &Reply<'_>, found: &[Found], owner: &Name) -> Vec<Name> {
-    let mut targets: Vec<Name> = Vec::new();
-    for found in found {
-        let data = reply.data(found);
-        // Priority 0 is an alias: a client queries its target for services, not for addresses.
-        let Some((&[p1, p0], target)) = data.split_first_chunk::<2>() else { continue };
-        let Ok(len) = wire::name::wire_len(target) else { continue };
-        let Ok(name) = Name::from_wire(&target[..len]) else { continue };
-        let name = if name.is_root() { *owner } else { name.to_lowercase() };
-        if [p1, p0] != [0, 0] && !targets.contains(&name) && targets.len() < MAX_TARGETS {
-            targets.push(name);
-        }
-    }
-    let known = |name: &Name| {
-        reply.own_additional(owner).any(|record| {
-            record.rtype == Qtype::AAAA
-                && wire::message::name_at(reply.bytes(), record.owner).as_ref() == Some(name)
-        })
-    };
-    targets.retain(|name| !known(name));
-    targets.reverse();
-    targets
+/// Returns whether records of a type lead to services (RFC 9460).
+fn is_service(qtype: Qtype) -> bool {
+    matches!(qtype, Qtype::HTTPS | Qtype::SVCB)
 }
 
 /// Returns the data of a service record without its IPv4 hint, which also leaves the list of mandatory keys (RFC 9460

@@ -228,7 +228,7 @@ fn a_truncated_reply_is_queried_again_over_a_stream() {
     };
     let whole =
         reply(message, Rcode::NOERROR, &[(Qtype::TXT, &[255; 256]), (Qtype::TXT, &[254; 255])]);
-    // A reply with a wrong ticket is ignored; the right one is used; a failure gives SERVFAIL.
+    // A reply with a wrong ticket is ignored; the right one is used; after a failure the answer is cut too.
     let (lookup, ticket) = (*lookup, *ticket);
     bench.role.push_from_streams(FromStreams::Reply {
         lookup,
@@ -249,7 +249,8 @@ fn a_truncated_reply_is_queried_again_over_a_stream() {
     let commands: Vec<ToStreams> = bench.role.drain_to_streams().collect();
     let [ToStreams::Query { lookup, ticket, .. }] = commands[..] else { panic!("{commands:?}") };
     bench.role.push_from_streams(FromStreams::Reply { lookup, ticket, message: None });
-    assert_eq!(rcode(&bench.step(&[]).clients[0].1), 2);
+    let cut = &bench.step(&[]).clients[0].1;
+    assert_eq!((rcode(cut), cut[2] & 2), (0, 2));
 }
 
 #[test]

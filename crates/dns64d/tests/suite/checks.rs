@@ -86,3 +86,31 @@ fn what_the_user_of_the_server_cannot_use_leads_to_a_warning() {
     }
     assert!(!warning.contains("tls.certificate"), "{warning}");
 }
+
+#[test]
+fn the_page_lists_every_setting_that_needs_a_restart() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dns64d.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (_, list) = page.split_once("Some need a restart").expect("the list");
+    let (list, _) = list.split_once(".\n").expect("its end");
+    let listed: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+    assert_eq!(listed, dns64::config::NEED_RESTART);
+}
+
+#[test]
+fn prefixes_are_usable_and_overlapping_ones_are_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let block = |prefix: &str| format!("[[dns64]]\nprefix = \"{prefix}\"\n");
+    for prefix in ["::/96", "::ffff:0:0/96", "fe80::/96", "ff00::/96"] {
+        let output = check(dir.path(), &block(prefix));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("no host can use"), "{said}");
+    }
+    let both = [block("2001:db8:64::/96"), block("2001:db8::/32")].concat();
+    let output = check(dir.path(), &both);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && said.contains("warning: dns64.prefix: 2001:db8::/32 contains"),
+        "{said}"
+    );
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::base::iana::Rtype;
 
-use crate::faults::{dns64d, ipv4_only, is_right, wait_for};
+use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
 use crate::kit::message::Reply;
 use crate::kit::script::Script;
 
@@ -68,6 +68,66 @@ fn zones_have_servers_and_rules_of_their_own() {
     let reverse = "7.0.1.7.0.0.b.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa PTR";
     server.ask(reverse);
     assert_eq!(asked(&public, "7.113.0.203.in-addr.arpa").0, 1);
+}
+
+#[test]
+fn aliases_are_believed_up_to_the_first_name_of_another_zone() {
+    let (public, corp, plain) = (ipv4_only(), internal(), internal());
+    let config = block("\"corp.example\"", &corp, "")
+        + &block("\"cluster.local\", \"app.localhost\"", &plain, "dns64 = false");
+    let server = dns64d(&[&public], &config);
+    for (question, reply) in [
+        // With a tail of its own, for each type; a denial; an alias in between; and AD, for that.
+        (
+            "www.example AAAA",
+            "www.example 60 CNAME api.corp.example; api.corp.example 60 AAAA 2001:db8:bad::1",
+        ),
+        (
+            "www.example A",
+            "ad; www.example 60 CNAME api.corp.example; api.corp.example 60 A 203.0.113.66",
+        ),
+        (
+            "nx.example AAAA",
+            "NXDOMAIN; nx.example 60 CNAME gone.corp.example; authority; example 60 SOA ns. h. 1 2 3 4 60",
+        ),
+        (
+            "two.example AAAA",
+            "two.example 60 CNAME www.example; www.example 60 CNAME api.corp.example; api.corp.example 60 AAAA 2001:db8:bad::1",
+        ),
+        (
+            "k8s.example AAAA",
+            "k8s.example 60 CNAME svc.cluster.local; authority; local 60 SOA ns. h. 1 2 3 4 60",
+        ),
+        (
+            "k8s.example A",
+            "k8s.example 60 CNAME svc.cluster.local; svc.cluster.local 60 A 203.0.113.77",
+        ),
+        ("back.corp.example AAAA", "NXDOMAIN"),
+    ] {
+        public.on(question, reply);
+    }
+    corp.on(
+        "out.corp.example AAAA",
+        "out.corp.example 60 CNAME v4.example; v4.example 60 AAAA 2001:db8:bad::2",
+    );
+    let alias = |alias: &str, end: &str| vec![alias.to_owned(), end.to_owned()];
+    for (query, expected) in [
+        ("www.example AAAA", alias("api.corp.example.", INTERNAL)),
+        ("www.example A +ad", alias("api.corp.example.", "203.0.113.7")),
+        ("nx.example AAAA", alias("gone.corp.example.", INTERNAL)),
+        ("out.corp.example AAAA", alias("v4.example.", SYNTHESISED)),
+        ("k8s.example A", alias("svc.cluster.local.", "203.0.113.7")),
+        ("k8s.example AAAA", vec!["svc.cluster.local.".to_owned()]),
+        ("app.localhost A", vec!["203.0.113.7".to_owned()]),
+    ] {
+        let reply = server.ask(query);
+        let seen: Vec<_> = reply.answer.iter().map(|record| record.data.clone()).collect();
+        assert_eq!((reply.rcode.as_str(), seen), ("NOERROR", expected), "{query}: {reply}");
+        assert!(!reply.flags.contains(&"ad"), "one part is not authentic: {reply}");
+    }
+    let reply = server.ask("two.example AAAA");
+    assert!(has(&reply, INTERNAL) && reply.answer.len() == 3, "{reply}");
+    assert!(public.asked().iter().all(|asked| !asked.name.ends_with("corp.example")));
 }
 
 #[test]

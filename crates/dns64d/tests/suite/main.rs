@@ -121,6 +121,11 @@ fn reverse() {
 }
 
 #[test]
+fn local() {
+    check(table::local::ROWS);
+}
+
+#[test]
 fn dnssec() {
     check(table::dnssec::ROWS);
 }

@@ -118,6 +118,67 @@ fn a_reload_uses_the_new_certificate_and_a_bad_one_changes_nothing() {
     assert_eq!(trusted().as_deref(), Some(SYNTHESISED));
 }
 
+#[test]
+fn a_reload_refuses_what_the_check_refuses() {
+    let (script, private) = (ipv4_only(), Private::new());
+    let server = dns64d(&[&script], &private.config());
+    let other = Private::new();
+    // In a folder that the server may read.
+    fs::copy(other.path("server.key"), private.path("other.key")).expect("copies");
+    let key = private.config().replace("server.key", "other.key");
+    server.rewrite(&[script.address()], &key);
+    server.signal(Signal::SIGHUP);
+    wait_for("the error is logged", || server.log().contains("nothing was changed"));
+    let dns64d = Command::new(env!("CARGO_BIN_EXE_dns64d"))
+        .args(["--check", "--config"])
+        .arg(server.config())
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&dns64d.stderr).into_owned();
+    assert!(dns64d.status.code() == Some(2) && said.contains("tls.certificate, tls.key"), "{said}");
+    let log = server.log();
+    assert!(log.contains("tls.certificate, tls.key"), "{log}");
+}
+
+#[test]
+fn clients_are_told_of_the_encrypted_transports_that_have_a_fitting_certificate() {
+    let (script, private) = (ipv4_only(), Private::new());
+    let names = ["dns.example", &private.address.to_string(), "127.0.0.1", "::1"];
+    let authority = Authority::new().expect("an authority");
+    authority.write(private.dir.path(), &names).expect("writes");
+    let designate =
+        |name: &str| format!("{}[server.designate]\nname = \"{name}\"", private.config());
+    let server = dns64d(&[&script], &designate("dns.example"));
+    let reply = server.ask("_dns.resolver.arpa SVCB");
+    let services: Vec<&str> = reply.answer.iter().map(|service| service.data.as_str()).collect();
+    let expected = [
+        format!("1 dns.example. alpn=dot port={DOT}"),
+        format!("2 dns.example. alpn=h2,h3 port={DOH} dohpath=/dns-query{{?dns}}"),
+        format!("3 dns.example. alpn=doq port={DOQ}"),
+    ];
+    assert_eq!(services, expected, "{reply}");
+    let address = private.address.to_string();
+    let additional: Vec<_> =
+        reply.additional.iter().map(|a| (a.owner.as_str(), a.data.as_str())).collect();
+    assert_eq!(additional, [("dns.example", address.as_str())], "{reply}");
+    assert!(server.ask("_dns.resolver.arpa A").answer.is_empty());
+    // Without a name in the handshake the certificate is the one that fits.
+    if let Some(answer) = private.kdig(DOT, &["+tls", "AAAA", "plain.example"]) {
+        assert_eq!(answer, SYNTHESISED);
+    }
+    // A name or an address that the certificate has not.
+    for (config, says) in [
+        (designate("other.example"), "server.designate.name"),
+        (
+            format!("server.listen = [\"127.0.0.3:5353\"]\n{}", designate("dns.example")),
+            "127.0.0.3",
+        ),
+    ] {
+        let error = Server::start(Kind::Dns64d, &[script.address()], &config).err();
+        assert!(error.as_ref().is_some_and(|said| said.contains(says)), "{error:?}");
+    }
+}
+
 /// Starts a dns64d that queries another server over a stream transport.
 fn forwarder(upstream: SocketAddr, config: &str) -> Server {
     Server::start(Kind::Dns64d, &[upstream], config).expect("it starts")
@@ -187,8 +248,11 @@ fn replies_on_streams_have_padding_and_keepalive_if_requested() {
     let config = format!("{}[limits]\ntcp-idle = \"12s\"", private.config());
     let _server = dns64d(&[&script], &config);
     let asked = |port, way| {
-        let all = ["+noshort", "+opt", "+stats", "+edns", way, "+padding=128", "+ednsopt=11"];
-        private.kdig(port, &[&all[..], &["AAAA", "padded.example"]].concat())
+        let all = ["+noshort", "+opt", "+stats", "+edns", way, "+padding=128"];
+        // Over QUIC the option is an error of the protocol (RFC 9250 section 4.3.3).
+        let keepalive = ["+ednsopt=11"];
+        let keepalive = if way == "+quic" { &[][..] } else { &keepalive };
+        private.kdig(port, &[&all[..], keepalive, &["AAAA", "padded.example"]].concat())
     };
     for (way, port) in WAYS {
         let Some(answer) = asked(port, way) else { return };
@@ -197,6 +261,8 @@ fn replies_on_streams_have_padding_and_keepalive_if_requested() {
         // 120 times 100 ms; HTTP and QUIC have no such option.
         assert_eq!(answer.contains("Option (11): 0078"), way == "+tls", "{way}: {answer}");
     }
+    let forbidden = private.kdig(DOQ, &["+quic", "+ednsopt=11", "AAAA", "padded.example"]);
+    assert_ne!(forbidden.as_deref(), Some(SYNTHESISED));
     // A client that does not request them gets none.
     let plain =
         ["+noshort", "+opt", "+stats", "+edns", "+nopadding", "+tls", "AAAA", "plain.example"];

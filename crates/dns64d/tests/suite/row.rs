@@ -10,12 +10,14 @@
 //!   authority REC, additional REC    a record of that section
 //!   no-authority                     nothing in the authority section
 //!   no-additional                    only OPT in the additional section
+//!   additionals 1                    number of records there besides OPT
 //!   +ad -ad +tc -ra ...              header flags
 //!   asked NAME TYPE [times]          a query that upstream received; without a number: at least once
 //!   unasked NAME TYPE
 //!   asked-with NAME TYPE +do +cd -do -cd ecs=NET cookie=OCTETS no-options tcp udp
 //!   size 512                         at most this number of octets
 //!   opt, no-opt, echo-do, ecs        EDNS of the reply
+//!   scope 24                         scope of the client subnet of the reply
 //!   options 0                        number of EDNS options of the reply
 //!   ede 6                            an extended error of the reply (RFC 8914), for a server that sends them
 //!   no-ede                           no extended error
@@ -200,12 +202,17 @@ fn about_reply(word: &str, rest: &str, reply: &Reply) -> Option<bool> {
         "authority" => has(&reply.authority),
         "additional" => has(&reply.additional),
         "no-authority" => reply.authority.is_empty(),
+        "additionals" => reply.additional.len() == number(),
         "no-additional" => reply.additional.is_empty(),
         "size" => reply.octets <= number(),
         "opt" => reply.edns.is_some(),
         "no-opt" => reply.edns.is_none(),
         "echo-do" => reply.edns.as_ref().is_some_and(|edns| edns.dnssec),
         "ecs" => reply.edns.as_ref().is_some_and(|edns| edns.option(message::ECS).is_some()),
+        "scope" => {
+            let subnet = reply.edns.as_ref().and_then(|edns| edns.option(message::ECS));
+            subnet.is_some_and(|subnet| usize::from(subnet[3]) == number())
+        }
         "options" => reply.edns.as_ref().is_some_and(|edns| edns.options.len() == number()),
         "ede" => reply.errors().any(|code| usize::from(code) == number()),
         "no-ede" => reply.errors().next().is_none(),

@@ -12,7 +12,8 @@ use crate::kit::server::{Kind, Server};
 
 const LIST: &str = "ads.example nxdomain\n*.ads.example nodata\ngood.ads.example pass\n\
     internal.example never\nnative.example always\nshop.example cname safe.example\n\
-    printer.lan 192.0.2.33\nboth.lan 192.0.2.7 2001:db8::7\nnoisy.example drop\n";
+    printer.lan 192.0.2.33\nboth.lan 192.0.2.7 2001:db8::7\n\
+    box.corp.lan 192.0.2.7\nlocalhost 192.0.2.33\nnoisy.example drop\n";
 
 /// Returns return code, records of the answer, and whether there is an SOA record.
 fn shown(reply: &Reply) -> String {
@@ -30,8 +31,11 @@ fn names_are_answered_by_their_rules() {
     let records = "$TTL 60\n@ SOA ns. host. 1 2 3 4 5\nads.example CNAME other.example.\n\
         zone.example CNAME .\ntext.example TXT \"a policy\"\n32.1.0.0.127.rpz-ip CNAME .\n";
     fs::write(&zone, records).expect("writes");
-    let config =
-        format!("rules.lists = [\"{}\"]\nrules.zones = [\"{}\"]", list.display(), zone.display());
+    let config = format!(
+        "rules.lists = [\"{}\"]\nrules.zones = [\"{}\"]\nsynthesis.never = [\"corp.lan\"]",
+        list.display(),
+        zone.display()
+    );
     let server = dns64d(&[&script], &config);
     for (query, expected) in [
         ("ads.example AAAA", "NXDOMAIN"),
@@ -49,6 +53,10 @@ fn names_are_answered_by_their_rules() {
         ("printer.lan AAAA", &format!("NOERROR {SYNTHESISED}")),
         ("printer.lan MX", "NOERROR"),
         ("both.lan AAAA", "NOERROR 2001:db8::7"),
+        ("box.corp.lan AAAA", "NOERROR"),
+        ("box.corp.lan A", "NOERROR 192.0.2.7"),
+        ("localhost A", "NOERROR 192.0.2.33"),
+        ("app.localhost A", "NOERROR 127.0.0.1"),
         ("zone.example AAAA", "NXDOMAIN"),
         ("text.example TXT", "NOERROR \"a policy\""),
         ("text.example AAAA", "NOERROR"),
@@ -65,7 +73,7 @@ fn names_are_answered_by_their_rules() {
     }
     let noisy = Query::parse("noisy.example A");
     assert!(noisy.ask(server.address(), Duration::from_millis(500)).is_none());
-    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 17);
+    wait_for("they are counted", || server.metric("dns64d_ruled_total") == 20);
     wait_for("records in the log", || server.log().contains("left out"));
 }
 

@@ -26,7 +26,38 @@ forged A 192.0.2.34
 ipv4only NS ns.ipv4only.invalid.
 170.0.0.192.in-addr NS ns.ipv4only.invalid.
 171.0.0.192.in-addr NS ns.ipv4only.invalid.
+www.deep A 192.0.2.40
+www.deep TXT \"x\"
+www.deep HTTPS 1 .
+www.deep SRV 0 0 5060 v4
+six.deep AAAA 2001:db8::40
+six.deep A 192.0.2.41
+mail.deep MX 10 www.deep
+alias.deep CNAME www.deep
+old.deep DNAME deep
+*.wild.deep A 192.0.2.42
+a.b.c.deep CAA 0 issue \"x\"
 ";
+
+/// Names of the zone and beside it, whose status is the same with dns64d and without.
+const NAMES: [&str; 14] = [
+    "arpa",
+    "v4.arpa",
+    "www.deep.arpa",
+    "six.deep.arpa",
+    "mail.deep.arpa",
+    "alias.deep.arpa",
+    "old.deep.arpa",
+    "www.old.deep.arpa",
+    "x.wild.deep.arpa",
+    "y.z.wild.deep.arpa",
+    "a.b.c.deep.arpa",
+    "b.c.deep.arpa",
+    "no.deep.arpa",
+    "forged.arpa",
+];
+const TYPES: [&str; 12] =
+    ["A", "AAAA", "TXT", "MX", "HTTPS", "SRV", "CAA", "CNAME", "NS", "SOA", "DNSKEY", "DS"];
 
 /// Runs a program in `dir`; returns what it prints, or `None` if it is not installed.
 fn run(dir: &Path, program: &str, arguments: &[&str]) -> Option<String> {
@@ -80,6 +111,7 @@ impl Daemon {
             let mut command = Command::new(program);
             match program {
                 "unbound" => command.args(["-d", "-c"]),
+                "kresd" => command.arg(dir.path()).args(["-n", "-c"]),
                 _ => command.args(["-g", "-n", "1", "-c"]),
             };
             let log_too = log.try_clone().expect("a log");
@@ -93,7 +125,7 @@ impl Daemon {
             };
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             let mut daemon = Daemon { child, address, dir };
-            if daemon.answers() {
+            if daemon.answers(program) {
                 return Some(daemon);
             }
         }
@@ -101,8 +133,12 @@ impl Daemon {
     }
 
     /// Waits until it answers; returns `false` if it ends instead, for example since its port is taken.
-    fn answers(&mut self) -> bool {
-        let ready = Query::parse("version.bind TXT +class=CH +noedns +tcp");
+    fn answers(&mut self, program: &str) -> bool {
+        let ready = Query::parse(match program {
+            // It has no answer of its own.
+            "kresd" => "arpa SOA +tcp",
+            _ => "version.bind TXT +class=CH +noedns +tcp",
+        });
         for _ in 0..1_000 {
             if self.child.try_wait().expect("our own child").is_some() {
                 return false;
@@ -147,9 +183,9 @@ pub(crate) fn bind(port: u16, dir: &Path, options: &str) -> String {
 }
 
 /// Configuration of the authoritative server.
-fn authority(port: u16, dir: &Path, zone: &Path) -> String {
+fn authority(port: u16, dir: &Path, zone: &Path, minimal: &str) -> String {
     let zone = zone.display();
-    let options = "recursion no; dnssec-validation no; minimal-responses yes; };";
+    let options = format!("recursion no; dnssec-validation no; minimal-responses {minimal}; }};");
     bind(port, dir, &format!("{options} zone \"arpa\" {{ type primary; file \"{zone}\"; }};"))
 }
 
@@ -178,12 +214,29 @@ fn bind_validator(port: u16, dir: &Path, to: SocketAddr, key: &str) -> String {
     bind(port, dir, &options)
 }
 
+/// Configuration of Knot Resolver as a validator that forwards to `to`.
+fn kresd(port: u16, _: &Path, to: SocketAddr, key: &str) -> String {
+    let (ip, at) = (to.ip(), to.port());
+    let key = key.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!(
+        "net.listen('127.0.0.1', {port}, {{ kind = 'dns' }})
+        for _, name in ipairs({{'ta_signal_query', 'ta_sentinel', 'priming', 'detect_time_skew', 'detect_time_jump'}}) do
+            modules.unload(name)
+        end
+        trust_anchors.remove('.')
+        trust_anchors.add('{key}')
+        cache.size = 10 * MB
+        policy.add(policy.all(policy.FORWARD('{ip}@{at}')))\n"
+    )
+}
+
 /// Starts all servers and checks what the clients of `validator` get; `configure` is its configuration.
 fn check(validator: &str, configure: fn(u16, &Path, SocketAddr, &str) -> String) {
     let zone = tempfile::tempdir().expect("a folder");
     let Some(key) = sign(zone.path()) else { return };
     let file = zone.path().join("arpa.signed");
-    let Some(authority) = Daemon::start("named", |port, dir| authority(port, dir, &file)) else {
+    let Some(authority) = Daemon::start("named", |port, dir| authority(port, dir, &file, "yes"))
+    else {
         return;
     };
     let server = Server::start(Kind::Dns64d, &[authority.address], "").expect("it starts");
@@ -208,6 +261,45 @@ fn check(validator: &str, configure: fn(u16, &Path, SocketAddr, &str) -> String)
         assert_eq!((reply.rcode.as_str(), &seen[..]), ("NOERROR", data), "{query}: {reply}");
     }
     assert_eq!(validator.ask("ipv4only.arpa DS").rcode, "NOERROR");
+}
+
+/// Checks that a validator behind dns64d says of all names what it says without dns64d.
+fn compare(validator: &str, configure: fn(u16, &Path, SocketAddr, &str) -> String) {
+    let zone = tempfile::tempdir().expect("a folder");
+    let Some(key) = sign(zone.path()) else { return };
+    let file = zone.path().join("arpa.signed");
+    let start = |port: u16, dir: &Path| authority(port, dir, &file, "no");
+    let Some(authority) = Daemon::start("named", start) else { return };
+    let server = Server::start(Kind::Dns64d, &[authority.address], "").expect("it starts");
+    let [behind, without] = [server.address(), authority.address]
+        .map(|to| Daemon::start(validator, |port, dir| configure(port, dir, to, &key)));
+    let (Some(behind), Some(without)) = (behind, without) else { return };
+    for name in NAMES {
+        for rtype in TYPES {
+            let query = format!("{name} {rtype} +do");
+            let [one, other] = [&behind, &without].map(|validator| {
+                let reply = validator.ask(&query);
+                let ad = reply.flags.contains(&"ad");
+                (reply.rcode.clone(), ad, reply.answer.len())
+            });
+            assert_eq!(one, other, "{query}: {}", behind.log());
+        }
+    }
+}
+
+#[test]
+fn all_names_of_a_signed_zone_are_the_same_for_a_validating_unbound() {
+    compare("unbound", unbound);
+}
+
+#[test]
+fn all_names_of_a_signed_zone_are_the_same_for_a_validating_bind() {
+    compare("named", bind_validator);
+}
+
+#[test]
+fn all_names_of_a_signed_zone_are_the_same_for_a_validating_knot_resolver() {
+    compare("kresd", kresd);
 }
 
 #[test]

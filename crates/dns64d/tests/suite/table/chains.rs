@@ -6,6 +6,15 @@ use crate::row::Row;
 
 const CNAME: &str = "www.example 50 CNAME host.example";
 
+/// The denial of a name with the SOA record of another zone.
+const FOREIGN: &str =
+    "NXDOMAIN; authority; other.test 300 SOA ns.other.test host.other.test 1 2 3 4 300";
+/// A name below a DNAME that is too long with its target.
+const LONG_AAAA: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb.long.example AAAA";
+const LONG_MX: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb.long.example MX";
+const LONG_REPLY: &str = "YXDOMAIN; long.example 60 DNAME ccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc.ddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd.ffffffffffffffffffffffffffffffffffffffff.example";
+const LONG_ANSWER: &str = "YXDOMAIN; long.example 60 DNAME ccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc.ddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd.ffffffffffffffffffffffffffffffffffffffff.example; unasked aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb.long.example A";
+
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "A CNAME is kept, the synthesised records are at its end",
@@ -277,6 +286,48 @@ pub(crate) const ROWS: &[Row] = &[
             (Kind::Unbound, "it takes NXDOMAIN to AAAA as empty: it queries A and returns NOERROR"),
             (Kind::Bind, "it caches the answer"),
         ],
+        ..Row::NONE
+    },
+    Row {
+        name: "A negative answer with the SOA of another zone is not cached",
+        rfc: "RFC 2308 5",
+        upstream: &[("no.example AAAA", FOREIGN)],
+        queries: &[
+            ("no.example AAAA", "NXDOMAIN; none; soa 0"),
+            ("no.example AAAA", "NXDOMAIN; none; asked no.example AAAA 2"),
+        ],
+        differs: &[(
+            Kind::Unbound,
+            "it takes NXDOMAIN to AAAA as empty: it queries A and returns NOERROR",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "TTL: the SOA of another zone does not count, as if there was none",
+        rfc: "RFC 6147 5.1.7, RFC 2308 5",
+        upstream: &[
+            ("v4.example A", "v4.example 3600 A 192.0.2.33"),
+            (
+                "v4.example AAAA",
+                "authority; other.test 5 SOA ns.other.test host.other.test 1 2 3 4 5",
+            ),
+        ],
+        queries: &[("v4.example AAAA", "NOERROR; v4.example 600 AAAA 2001:db8:64::c000:221")],
+        differs: &[
+            (Kind::Unbound, "it uses the TTL of the A record only"),
+            (Kind::Bind, "it takes such a reply for an error of the server"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "A name that a DNAME makes too long: YXDOMAIN and the DNAME, A is not queried",
+        rfc: "RFC 6672 2.2",
+        upstream: &[(LONG_AAAA, LONG_REPLY), (LONG_MX, LONG_REPLY)],
+        queries: &[(LONG_AAAA, LONG_ANSWER), (LONG_MX, LONG_ANSWER)],
+        differs: &[(
+            Kind::Unbound,
+            "it takes YXDOMAIN to AAAA as empty: it queries A and returns NOERROR",
+        )],
         ..Row::NONE
     },
     Row {

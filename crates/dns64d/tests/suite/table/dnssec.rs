@@ -20,6 +20,12 @@ const AD: &[(&str, &str)] = &[
     ("six.example AAAA", "ad; six.example 60 AAAA 2001:db8::1"),
 ];
 
+/// A signed record, and the signed NS records of a zone above its domain.
+const WITH_NS: &str = "www.zone.example 60 A 192.0.2.33; \
+    www.zone.example 60 RRSIG A 13 3 60 20300101000000 20200101000000 1 example. AAAA; authority; \
+    example 60 NS ns.example; \
+    example 60 RRSIG NS 13 1 60 20300101000000 20200101000000 1 example. AAAA";
+
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "DO and CD: passed on unchanged, A is not queried",
@@ -191,6 +197,23 @@ pub(crate) const ROWS: &[Row] = &[
             "v4.example A +do",
             "NOERROR; v4.example A 192.0.2.33; v4.example RRSIG A 13 2 60 20300101000000 20200101000000 1 example. AAAA; asked-with v4.example A +do",
         )],
+        ..Row::NONE
+    },
+    Row {
+        name: "No signature without its records: NS above the name's domain are left out with theirs",
+        rfc: "RFC 4035 3.1.1",
+        upstream: &[
+            ("www.zone.example A", WITH_NS),
+            (
+                "www.zone.example TXT",
+                "www.zone.example 60 TXT \"x\"; additional; ns.zone.example 60 RRSIG A 13 3 60 20300101000000 20200101000000 1 example. AAAA",
+            ),
+        ],
+        queries: &[
+            ("www.zone.example A +do", "NOERROR; no-authority"),
+            ("www.zone.example A +do +cd", "NOERROR; no-authority"),
+            ("www.zone.example TXT +do", "NOERROR; www.zone.example TXT \"x\"; no-additional"),
+        ],
         ..Row::NONE
     },
 ];

@@ -35,6 +35,25 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "SERVFAIL to AAAA because of DNSSEC (extended errors 25 and 27) is passed on",
+        rfc: "RFC 6147 5.5, RFC 9276",
+        upstream: &[
+            A,
+            ("v4.example AAAA", "SERVFAIL; ede 27"),
+            ("two.example A", "two.example 60 A 192.0.2.33"),
+            ("two.example AAAA", "SERVFAIL; ede 22; ede 25"),
+        ],
+        queries: &[
+            ("v4.example AAAA", "SERVFAIL; none; ede 27; unasked v4.example A"),
+            ("two.example AAAA", "SERVFAIL; none; ede 25; unasked two.example A"),
+        ],
+        differs: &[
+            (Kind::Unbound, "it queries A after any error to AAAA"),
+            (Kind::Bind, "it sends no extended errors"),
+        ],
+        ..Row::NONE
+    },
+    Row {
         name: "SERVFAIL to AAAA, but an answer with CD: bogus data, SERVFAIL",
         rfc: "RFC 6147 5.5",
         upstream: &[A, ("v4.example AAAA", "servfail-without-cd; v4.example 60 AAAA 2001:db8::1")],
@@ -308,6 +327,27 @@ pub(crate) const ROWS: &[Row] = &[
             (Kind::Unbound, "it sends extended error 3 with all expired answers"),
             (Kind::Bind, "it serves no expired NXDOMAIN: SERVFAIL"),
         ],
+        ..Row::NONE
+    },
+    Row {
+        name: "An expired AAAA is better than a synthesised one if only AAAA is silent",
+        rfc: "RFC 8767",
+        config: STALE,
+        unbound: With("serve-expired: yes\nserve-expired-client-timeout: 200"),
+        bind: With(
+            "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
+        ),
+        upstream: &[A, ("v4.example AAAA", "v4.example 1 AAAA 2001:db8::1 || silent")],
+        queries: &[("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8::1")],
+        check: Some(|server, _| {
+            // Until the record's TTL of one second has passed.
+            std::thread::sleep(std::time::Duration::from_millis(2200));
+            let reply = server.ask("v4.example AAAA");
+            match reply.answer.first() {
+                Some(seen) if seen.data == "2001:db8::1" => Ok(()),
+                _ => Err(format!("what expired was expected: {reply}")),
+            }
+        }),
         ..Row::NONE
     },
     Row {

@@ -90,6 +90,122 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "HTTPS: no AAAA at an alias, but the alias and the AAAA at its end",
+        rfc: "RFC 9460 4.2.1, RFC 1034 3.6.2",
+        unbound: Cannot(NO_TARGETS),
+        bind: Cannot(NO_TARGETS),
+        upstream: &[
+            ("svc.example HTTPS", TARGET),
+            ("target.example AAAA", "target.example 60 CNAME cdn.test"),
+            ("target.example A", "target.example 60 CNAME cdn.test; cdn.test 60 A 192.0.2.33"),
+            ("cdn.test AAAA", ""),
+            ("cdn.test A", "cdn.test 60 A 192.0.2.33"),
+        ],
+        queries: &[(
+            "svc.example HTTPS",
+            "NOERROR; additional target.example 60 CNAME cdn.test; additional cdn.test 60 AAAA 2001:db8:64::c000:221",
+        )],
+        ..Row::NONE
+    },
+    Row {
+        name: "HTTPS: the rules for a target are those of a query for its AAAA",
+        rfc: "RFC 9460 4.2.1, RFC 6147 5.1.4",
+        config: "synthesis.always = [\"half.example\"]\nsynthesis.never = [\"never.example\"]",
+        unbound: Cannot(NO_TARGETS),
+        bind: Cannot(NO_TARGETS),
+        upstream: &[
+            (
+                "half.example HTTPS",
+                "half.example 60 TYPE65 \\# 3 000100; additional; half.example 60 AAAA 2001:db8:dead::1",
+            ),
+            ("half.example A", "half.example 60 A 192.0.2.33"),
+            ("half.example AAAA", "half.example 60 AAAA 2001:db8:dead::1"),
+            (
+                "old.example HTTPS",
+                "old.example 60 TYPE65 \\# 3 000100; additional; old.example 60 AAAA ::ffff:192.0.2.33",
+            ),
+            ("old.example A", "old.example 60 A 192.0.2.33"),
+            ("old.example AAAA", "old.example 60 AAAA ::ffff:192.0.2.33"),
+            ("never.example HTTPS", "never.example 60 TYPE65 \\# 3 000100"),
+            ("never.example A", "never.example 60 A 192.0.2.33"),
+            ("never.example AAAA", ""),
+        ],
+        queries: &[
+            (
+                "half.example HTTPS",
+                "NOERROR; additionals 1; additional half.example AAAA 2001:db8:64::c000:221",
+            ),
+            (
+                "old.example HTTPS",
+                "NOERROR; additionals 1; additional old.example AAAA 2001:db8:64::c000:221",
+            ),
+            ("never.example HTTPS", "NOERROR; no-additional; unasked never.example A"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "HTTPS: the target of an alias is followed, and a loop or a failure there ends it",
+        rfc: "RFC 9460 4.2",
+        unbound: Cannot(NO_TARGETS),
+        bind: Cannot(NO_TARGETS),
+        upstream: &[
+            // HTTPS 0 pool.example; HTTPS 0 loop.example; HTTPS 0 bad.example.
+            (
+                "apex.example HTTPS",
+                "apex.example 60 TYPE65 \\# 16 0000 04706f6f6c 076578616d706c65 00",
+            ),
+            ("pool.example HTTPS", "pool.example 60 TYPE65 \\# 3 000100"),
+            ("pool.example A", "pool.example 60 A 192.0.2.33"),
+            ("pool.example AAAA", ""),
+            (
+                "loop.example HTTPS",
+                "loop.example 60 TYPE65 \\# 16 0000 046c6f6f70 076578616d706c65 00",
+            ),
+            (
+                "fail.example HTTPS",
+                "fail.example 60 TYPE65 \\# 15 0000 03626164 076578616d706c65 00",
+            ),
+            ("bad.example HTTPS", "SERVFAIL"),
+        ],
+        queries: &[
+            (
+                "apex.example HTTPS",
+                "NOERROR; additional pool.example TYPE65 \\# 3 000100; additional pool.example AAAA 2001:db8:64::c000:221",
+            ),
+            (
+                "loop.example HTTPS",
+                "NOERROR; loop.example TYPE65 \\# 16 0000 046c6f6f70 076578616d706c65 00",
+            ),
+            (
+                "fail.example HTTPS",
+                "NOERROR; fail.example TYPE65 \\# 15 0000 03626164 076578616d706c65 00; no-additional",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "HTTPS: addresses for the client's network are not added, nor unsigned ones for signed A",
+        rfc: "RFC 7871 7.2.1, RFC 9460 4.3",
+        config: "upstream.client-subnet = \"pass\"",
+        unbound: Cannot(NO_TARGETS),
+        bind: Cannot(NO_TARGETS),
+        upstream: &[
+            ("svc.example HTTPS", TARGET),
+            ("target.example AAAA", ""),
+            (
+                "target.example A",
+                "scope 24; target.example 60 A 192.0.2.33; \
+                 target.example 60 RRSIG A 13 2 60 20300101000000 20200101000000 1 example. AAAA",
+            ),
+        ],
+        queries: &[
+            ("svc.example HTTPS +ecs=198.51.100.0/24", "NOERROR; no-additional; scope 0"),
+            ("svc.example HTTPS +do", "NOERROR; no-additional"),
+            ("svc.example HTTPS", "NOERROR; additional target.example AAAA 2001:db8:64::c000:221"),
+        ],
+        ..Row::NONE
+    },
+    Row {
         name: "HTTPS: nothing is added for the target if so configured",
         rfc: "RFC 9460 4.2.1",
         config: "synthesis.service-targets = false",
@@ -140,6 +256,52 @@ pub(crate) const ROWS: &[Row] = &[
             "hint.example HTTPS +do",
             "NOERROR; hint.example 60 TYPE65 \\# 11 0001 00 0004 0004 c0000221",
         )],
+        ..Row::NONE
+    },
+    Row {
+        name: "AAAA only: no A records for clients of a block, if the name has or gets AAAA",
+        rfc: "against RFC 6147 5.3.3",
+        config: "synthesis.never = [\"never.example\"]\n\
+            dns64 = [{ prefix = \"2001:db8:64::/96\", ipv4 = \"drop\", not-mapped = [\"10.0.0.0/8\"] }]",
+        unbound: Cannot("no such setting for some clients, and no SOA with `block_a`"),
+        bind: Cannot("no such setting"),
+        upstream: &[
+            V4[0],
+            V4[1],
+            ("six.example A", "six.example 60 A 192.0.2.33"),
+            ("six.example AAAA", "six.example 60 AAAA 2001:db8::1"),
+            ("six.example ANY", "six.example 60 A 192.0.2.33; six.example 60 AAAA 2001:db8::1"),
+            ("www.example A", "www.example 60 CNAME v4.example; v4.example 60 A 192.0.2.33"),
+            ("never.example A", "never.example 60 A 192.0.2.33"),
+            ("never.example AAAA", ""),
+            ("private.example A", "private.example 60 A 10.1.2.3"),
+            ("private.example AAAA", ""),
+            ("bogus.example A", "bogus.example 60 A 192.0.2.33"),
+            ("bogus.example AAAA", "SERVFAIL; ede 6"),
+            ("example MX", "example 60 MX 10 v4.example; additional; v4.example 60 A 192.0.2.33"),
+            ("hint.example HTTPS", HINT),
+            ("hint.example A", "hint.example 60 A 192.0.2.33"),
+            ("hint.example AAAA", ""),
+        ],
+        queries: &[
+            ("v4.example A", "NOERROR; none; soa 1; ede 17"),
+            ("v4.example A", "NOERROR; none; soa 1; asked v4.example A 1; asked v4.example AAAA 1"),
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
+            ("www.example A", "NOERROR; www.example CNAME v4.example; soa 1"),
+            ("six.example A", "NOERROR; none; soa 1"),
+            ("six.example ANY +tcp", "NOERROR; six.example AAAA 2001:db8::1"),
+            ("never.example A", "NOERROR; never.example A 192.0.2.33"),
+            ("private.example A", "NOERROR; private.example A 10.1.2.3"),
+            ("bogus.example A", "NOERROR; bogus.example A 192.0.2.33"),
+            ("v4.example A +do", "NOERROR; v4.example A 192.0.2.33"),
+            ("example MX", "NOERROR; example MX 10 v4.example; no-additional"),
+            ("hint.example HTTPS", "NOERROR; hint.example TYPE65 \\# 3 000100"),
+            (
+                "ipv4only.arpa A",
+                "NOERROR; ipv4only.arpa A 192.0.0.170; ipv4only.arpa A 192.0.0.171",
+            ),
+            ("localhost A", "NOERROR; localhost A 127.0.0.1"),
+        ],
         ..Row::NONE
     },
     Row {

@@ -100,6 +100,34 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "The scope of an answer is the longest of the replies it is made of, from the cache too",
+        rfc: "RFC 7871 7.2.1, 7.3",
+        config: "upstream.client-subnet = \"pass\"",
+        unbound: Cannot(
+            "it needs the subnetcache module, which the packaged module chain with dns64 does not have",
+        ),
+        bind: Cannot("BIND 9.18 sends no client subnet"),
+        upstream: &[
+            ("a6.example AAAA", "scope 24"),
+            ("a6.example A", "a6.example 60 A 192.0.2.33"),
+            ("a4.example AAAA", "scope 16"),
+            ("a4.example A", "scope 20; a4.example 60 A 192.0.2.33"),
+            ("www.example AAAA", "scope 24; www.example 60 CNAME host.example"),
+            ("host.example AAAA", "host.example 60 AAAA 2001:db8::1"),
+            ("none.example AAAA", "no-scope"),
+            ("none.example A", "no-scope; none.example 60 A 192.0.2.33"),
+        ],
+        queries: &[
+            ("a6.example AAAA +ecs=198.51.100.0/24", "NOERROR; scope 24"),
+            ("a6.example AAAA +ecs=198.51.100.0/24", "NOERROR; scope 24; asked a6.example A 1"),
+            ("a4.example AAAA +ecs=198.51.100.0/24", "NOERROR; scope 20"),
+            ("www.example AAAA +ecs=198.51.100.0/24", "NOERROR; scope 24"),
+            ("none.example AAAA +ecs=198.51.100.0/24", "NOERROR; scope 0; ede 29"),
+            ("none.example AAAA", "NOERROR; options 1"),
+        ],
+        ..Row::NONE
+    },
+    Row {
         name: "No other option reaches upstream, keeps a query from the cache, or comes back from upstream",
         rfc: "RFC 6891 6.2.6",
         config: "upstream.cookies = false",
@@ -192,6 +220,41 @@ pub(crate) const ROWS: &[Row] = &[
             "v4.example AAAA",
             "NOERROR; v4.example 60 AAAA 2001:db8:64::c000:221; asked-with v4.example A udp; asked-with v4.example A tcp; asked-with v4.example AAAA tcp",
         )],
+        ..Row::NONE
+    },
+    Row {
+        name: "Truncated AAAA, and no TCP: never \"no AAAA\"; TC over UDP, SERVFAIL over TCP",
+        rfc: "RFC 2181 9, RFC 6147 5.1.3",
+        upstream: &[
+            V4[0],
+            ("v4.example AAAA", "tc; hang-up"),
+            ("cut.example A", "tc; hang-up"),
+            ("cut.example AAAA", ""),
+        ],
+        queries: &[
+            ("v4.example AAAA", "NOERROR; none; +tc; unasked v4.example A"),
+            ("v4.example AAAA +tcp", "SERVFAIL; none; -tc; unasked v4.example A"),
+            ("cut.example AAAA", "NOERROR; none; +tc"),
+            ("cut.example A +tcp", "SERVFAIL; none; -tc"),
+        ],
+        differs: &[
+            (Kind::Unbound, "it takes it for an error to AAAA: it queries A"),
+            (Kind::Bind, "SERVFAIL over UDP too"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "A reply that is truncated over TCP too is no answer",
+        rfc: "RFC 2181 9",
+        upstream: &[
+            ("v4.example A", "tc-tcp; v4.example 60 A 192.0.2.33"),
+            ("v4.example AAAA", ""),
+        ],
+        queries: &[
+            ("v4.example AAAA", "NOERROR; none; +tc"),
+            ("v4.example A +tcp", "SERVFAIL; none; -tc"),
+        ],
+        differs: &[(Kind::Unbound, "it takes it as empty"), (Kind::Bind, "SERVFAIL over UDP too")],
         ..Row::NONE
     },
     Row {
