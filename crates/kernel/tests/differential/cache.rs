@@ -11,7 +11,7 @@ use wire::message::{HEADER, question_end};
 use wire::{Name, Namespace, Qclass, Qtype, Query, QueryTemplate};
 
 use crate::auth::server;
-use crate::kit::{CLIENT4, CLIENT6, Random, loaded, message, queries, seal};
+use crate::kit::{CLIENT4, CLIENT6, Random, for_everyone, loaded, message, queries, seal};
 
 /// Generation of the answers that are given.
 const GENERATION: u64 = 5;
@@ -380,6 +380,42 @@ fn nothing_is_answered_without_a_generation() {
     assert!(answers(&mut model, false).is_empty());
     model.kernel.serve(&serving, GENERATION).expect("it serves");
     assert!(!answers(&mut model, false).is_empty());
+}
+
+#[test]
+fn a_reply_that_is_shorter_than_what_ipv6_has_more_than_ipv4_is_given() {
+    let Some((mut kernel, mut map, _counters)) = loaded(KernelCache::load(1 << 20, 77)) else {
+        return;
+    };
+    kernel.serve(&for_everyone([1; 4], None), GENERATION).expect("it serves");
+    let now = monotonic();
+    let mut random = Random::new(9);
+    for name in [&b"\0"[..], b"\x01a\0", b"\x04test\0"] {
+        let header = [0, 0, 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0];
+        let message_of = [&header[..], name, &[0, 2, 0, 1]].concat();
+        let stored = Stored {
+            generation: GENERATION,
+            qtype: Qtype(2),
+            view: 0,
+            rd: true,
+            cd: false,
+            dnssec: false,
+            message: &message_of,
+            options: &[],
+            stored: now,
+            until: now + Nanos::from_secs(60),
+        };
+        map.store(&stored.encode(77).expect("a short answer"));
+        let mut query = message_of.clone();
+        query[2..4].copy_from_slice(&[1, 0]);
+        // Over both families.
+        for _ in 0..20 {
+            let frame = random.frame(&query);
+            let mut out = [0; 2_048];
+            let len = kernel.run(&frame, &mut out).expect("runs").expect("a reply");
+            assert_eq!(message(&frame, &out[..len])[2..], message_of[2..], "{name:02x?}");
+        }
+    }
 }
 
 #[test]
