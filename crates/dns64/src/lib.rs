@@ -15,7 +15,7 @@
 //!                           ├ mirror        copies of stored answers, for a second cache in front of the server
 //!                           ├ plain         what a program in front of the server may resolve itself
 //!                           ├ rules         an operator's rules for single names, from files
-//!                           ├ special       queries answered locally
+//!                           ├ special       queries answered locally; designation: what clients are told of encrypted transports
 //!                           ├ subnet        the client subnet of a query
 //!                           ├ upstream      servers, sockets, health
 //!                           ├ statistics    what clients ask and get; tap: single messages, for query log and dnstap
@@ -34,6 +34,7 @@ mod compose;
 pub mod config;
 mod cookie;
 mod counters;
+mod designation;
 mod extended_error;
 pub mod follow;
 mod mirror;
@@ -42,6 +43,7 @@ pub mod plain;
 mod policy;
 pub mod proxy;
 mod question;
+mod record;
 mod reply;
 pub mod rules;
 mod server;

@@ -17,9 +17,9 @@ use measure::Nanos;
 use wire::{Name, Pref64};
 
 use crate::config::{BlockConfig, Config, Ipv4, LeaveAlone, MAX_BLOCKS, SynthesisConfig};
+use crate::designation::Designation;
 use crate::nat64::{Lifetime, Nat64, Nat64s};
 use crate::question::KeyFlags;
-use crate::special::Designation;
 pub use plain::PlainBlock;
 use pools::Pools;
 

@@ -38,9 +38,9 @@ impl KeyFlags {
 }
 
 impl Key {
-    /// Makes the key of a query of class IN from a client of `view`.
-    pub(crate) fn new(query: &Query<'_>, view: View) -> Option<Self> {
-        let depends = matches!(query.qtype, Qtype::AAAA | Qtype::HTTPS | Qtype::SVCB);
+    /// Makes the key of a query of class IN from a client of `view`; `drops` says whether its A records are left out of all answers.
+    pub(crate) fn new(query: &Query<'_>, view: View, drops: bool) -> Option<Self> {
+        let depends = drops || matches!(query.qtype, Qtype::AAAA | Qtype::HTTPS | Qtype::SVCB);
         Some(Key {
             name: Name::from_wire(query.qname).ok()?.to_lowercase(),
             qtype: query.qtype,

@@ -8,18 +8,19 @@
 //! done with each name of the registry. A rule for a name, and a zone of `[[forward]]` at or below such a domain, come first.
 
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use measure::Nanos;
 use wire::pref64::IPV4ONLY as IPV4ONLY_ADDRESSES;
 use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::Answer;
-use crate::compose::push;
-use crate::config::{Config, PtrMode};
+use crate::config::PtrMode;
+use crate::designation::TTL;
 use crate::extended_error::ExtendedError;
 use crate::policy::{Policy, ReverseName, View};
 use crate::question::Key;
+use crate::record::push;
 
 /// `ipv4only.arpa`.
 const IPV4ONLY: &[u8] = b"\x08ipv4only\x04arpa\0";
@@ -156,7 +157,7 @@ fn answer_local(
     match designation.filter(|_| is_wanted(Qtype::SVCB) && *name == [DNS, RESOLVER].concat()) {
         Some(designation) => answer.compose(question, |c| {
             for data in &designation.services {
-                c.at_question(Qtype::SVCB, REVERSE_TTL, data);
+                c.at_question(Qtype::SVCB, TTL, data);
             }
             designation.addresses.iter().for_each(|record| c.additional(record));
         }),
@@ -176,62 +177,6 @@ fn answer_local(
             c.limit_ttl(zone.ttl);
         }),
         None => zone.no_data(qtype, question, answer),
-    }
-}
-
-/// The encrypted transports of this server, for its clients (RFC 9462 section 4).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Designation {
-    /// Data of SVCB records: one for each transport and port.
-    services: Vec<Vec<u8>>,
-    /// The addresses of their target, as whole records.
-    addresses: Vec<Vec<u8>>,
-}
-
-/// Keys of the parameters of services (RFC 9460 section 14.3.2, RFC 9461 section 5).
-const ALPN: u16 = 1;
-const PORT: u16 = 3;
-const DOHPATH: u16 = 7;
-
-impl Designation {
-    /// Makes the designation of a configuration; `None` if there is none.
-    pub(crate) fn of(config: &Config) -> Option<Self> {
-        let target = config.server.designate.name?;
-        let (mut services, mut hosts) = (Vec::new(), Vec::new());
-        for (at, alpn, path) in [
-            (&config.tls.dot, &b"\x03dot"[..], &b""[..]),
-            (&config.tls.doh, b"\x02h2\x02h3", b"/dns-query{?dns}"),
-            (&config.tls.doq, b"\x03doq", b""),
-        ] {
-            let mut ports: Vec<u16> = at.iter().map(|at| at.port()).collect();
-            ports.sort_unstable();
-            ports.dedup();
-            for port in ports {
-                let priority = services.len() as u16 + 1;
-                let mut data = [&priority.to_be_bytes(), target.as_wire()].concat();
-                for (key, value) in [(ALPN, alpn), (PORT, &port.to_be_bytes()), (DOHPATH, path)] {
-                    if !value.is_empty() {
-                        data.extend_from_slice(&key.to_be_bytes());
-                        data.extend_from_slice(&(value.len() as u16).to_be_bytes());
-                        data.extend_from_slice(value);
-                    }
-                }
-                services.push(data);
-            }
-            hosts.extend(at.iter().map(|at| at.ip().to_canonical()));
-        }
-        hosts.sort_unstable();
-        hosts.dedup();
-        let address = |host: IpAddr| {
-            let mut record = Vec::new();
-            let owner = target.as_wire();
-            match host {
-                IpAddr::V4(v4) => push(&mut record, owner, Qtype::A, REVERSE_TTL, &v4.octets()),
-                IpAddr::V6(v6) => push(&mut record, owner, Qtype::AAAA, REVERSE_TTL, &v6.octets()),
-            }
-            record
-        };
-        Some(Designation { services, addresses: hosts.into_iter().map(address).collect() })
     }
 }
 
@@ -441,6 +386,7 @@ fn reverse_name(address: Ipv4Addr) -> Name {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use crate::nat64::Nat64s;
     use crate::question::KeyFlags;
     use domain::base::Message;

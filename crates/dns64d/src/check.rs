@@ -15,7 +15,8 @@ use rustls::pki_types::ServerName;
 use rustls::server::ParsedCertificate;
 use streams::tls::{ALPN_DOT, Identity};
 
-use crate::{bind, daemon, in_kernel, privileges};
+use crate::upstream_tls::upstream_tls;
+use crate::{bind, in_kernel, privileges};
 
 /// Bits of permissions to read, to write, and to enter a folder.
 const READ: u32 = 4;
@@ -31,7 +32,7 @@ pub(crate) fn errors(config: &Config) -> anyhow::Result<()> {
         bind::server_tls(&config.tls, &[ALPN_DOT])?;
         check_designation(config)?;
     }
-    daemon::upstream_tls(config)?;
+    upstream_tls(config)?;
     for device in config.kernel.device.iter().filter(|_| config.kernel.is_on()) {
         if_nametoindex(device.as_str()).with_context(|| {
             format!("kernel.device: there is no network interface {device}: write one of `ip link`")

@@ -1,6 +1,5 @@
 //! The daemon: sockets, threads, signals.
 
-use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -10,13 +9,13 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use dns64::config::{Change, MAX_UPSTREAMS, Transport, changes};
+use dns64::config::{Change, changes};
 use dns64::{Config, Nat64s, Rules, Settings};
 use rand_chacha::rand_core::{OsRng, TryRngCore};
 use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use streams::tls::{ALPN_DOT, ClientTls, ServerTls, Verify};
+use streams::tls::ServerTls;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use udp::{UdpEngine, sys};
@@ -24,36 +23,23 @@ use udp::{UdpEngine, sys};
 use crate::args::Args;
 use crate::beat::Beat;
 use crate::bind::Bound;
-use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads, UpstreamTls};
+use crate::carrier::{ActiveSettings, Budget, Listener, Places, Threads};
+use crate::event::Event;
 use crate::in_kernel::InKernel;
 use crate::metrics::Source;
 use crate::nat64::Following;
 use crate::observer::Observer;
 use crate::reading::{Read, Reader};
 use crate::saver::{self, Saver};
+use crate::upstream_tls::{UpstreamTlsMap, upstream_tls};
 use crate::worker::{Worker, WorkerHandle};
 use crate::{
     beat, carrier, control, dnstap, files, in_kernel, landlock, log, metrics, nat64, privileges,
     reading,
 };
 
-/// TLS settings of the upstream servers that are queried over TLS.
-pub(crate) type UpstreamTlsMap = Arc<HashMap<SocketAddr, UpstreamTls>>;
-
 /// Events for the main thread that may wait.
 const EVENTS: usize = 16;
-
-/// Something that the main thread does.
-pub(crate) enum Event {
-    /// Begins to read the configuration again.
-    Reload(reading::Request),
-    /// Applies the configuration that was read, and sends what has changed, or why nothing has.
-    Read { number: u64, result: Box<anyhow::Result<Read>> },
-    /// Uses other prefixes.
-    Nat64s(Nat64s),
-    /// Ends the server.
-    End,
-}
 
 /// Runs until a signal ends it; `text` is the configuration file, `rules` are the rules that it names.
 ///
@@ -92,7 +78,9 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: Rules) -> anyh
             Event::Reload(request) => {
                 let since = NotifyState::monotonic_usec_now().map_err(anyhow::Error::from)?;
                 let _ = sd_notify::notify(false, &[NotifyState::Reloading, since]);
-                reader.begin(&args.config, &running.tls, request, &to_main);
+                if !reader.begin(&args.config, &running.tls, request, &to_main) {
+                    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+                }
             }
             Event::Read { number, result } => {
                 if let Some(request) = reader.end(number) {
@@ -100,10 +88,11 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: Rules) -> anyh
                     // An operator who has gone needs no result.
                     drop(request.asked.map(|asked| asked.send(result)));
                 }
-                let _ = sd_notify::notify(false, &[NotifyState::Ready]);
-                if reader.take_again() {
-                    let request = reading::Request { asked: None, dry_run: false };
-                    reader.begin(&args.config, &running.tls, request, &to_main);
+                let again = reading::Request { asked: None, dry_run: false };
+                if !reader.take_again()
+                    || !reader.begin(&args.config, &running.tls, again, &to_main)
+                {
+                    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
                 }
             }
             Event::Nat64s(nat64s) => running.use_nat64s(nat64s),
@@ -435,32 +424,6 @@ fn share(listeners: Vec<Listener>, threads: usize) -> std::io::Result<Vec<Vec<Li
         shares[owner].push(listener);
     }
     Ok(shares)
-}
-
-/// Returns the TLS settings for the upstream servers that are queried over TLS.
-pub(crate) fn upstream_tls(config: &Config) -> anyhow::Result<UpstreamTlsMap> {
-    let mut all = HashMap::new();
-    for pool in config.pools().into_iter().filter(|pool| pool.transport == Transport::Tls) {
-        let verify = match pool.tls_authorities.as_os_str().is_empty() {
-            true => Verify::Nothing,
-            false => Verify::Authorities(pool.tls_authorities.clone()),
-        };
-        let tls = ClientTls {
-            verify,
-            alpn: vec![ALPN_DOT.to_vec()],
-            sessions: MAX_UPSTREAMS * config.upstream.tcp_connections,
-            ..ClientTls::default()
-        };
-        let built = Arc::new(
-            tls.build()
-                .with_context(|| format!("tls-authorities: {}", pool.tls_authorities.display()))?,
-        );
-        for server in pool.servers {
-            let (config, name) = (built.clone(), pool.tls_name.clone());
-            all.insert(server, UpstreamTls { config, name });
-        }
-    }
-    Ok(Arc::new(all))
 }
 
 /// Starts a thread; if it fails, the server ends.

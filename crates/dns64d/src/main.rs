@@ -8,6 +8,7 @@ mod check;
 mod control;
 mod daemon;
 mod dnstap;
+mod event;
 mod files;
 mod in_kernel;
 mod kept;
@@ -20,6 +21,7 @@ mod privileges;
 mod reading;
 mod route;
 mod saver;
+mod upstream_tls;
 mod worker;
 
 use std::io::Write;

@@ -22,7 +22,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use udp::icmp6::{Icmp6, Icmp6Socket};
 
-use crate::daemon::{Event, random};
+use crate::daemon::random;
+use crate::event::Event;
 use crate::worker::{Order, WorkerHandle};
 
 /// Longest time without a look at what is due.

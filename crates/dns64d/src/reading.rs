@@ -17,7 +17,8 @@ use rustls::ServerConfig;
 use streams::tls::ServerTls;
 use tokio::sync::oneshot;
 
-use crate::daemon::{Event, UpstreamTlsMap, upstream_tls};
+use crate::event::Event;
+use crate::upstream_tls::{UpstreamTlsMap, upstream_tls};
 use crate::{check, files};
 
 /// Time after which a read is given up: its result is ignored, and another one may begin.
@@ -57,23 +58,24 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Begins to read, unless another read is under way; the result comes as an [`Event::Read`].
+    /// Begins to read, unless another read is under way; the result comes as an [`Event::Read`]. Returns whether one will come.
     pub(crate) fn begin(
         &mut self,
         path: &Path,
         tls: &[ServerTls],
         request: Request,
         to: &SyncSender<Event>,
-    ) {
+    ) -> bool {
         let refuse = |request: Request, why: &str| {
             tracing::warn!("configuration not read: {why}");
-            request.asked.into_iter().for_each(|asked| drop(asked.send(Err(why.to_owned()))));
+            drop(request.asked.map(|asked| asked.send(Err(why.to_owned()))));
         };
         match self.current.take() {
             Some(current) if current.1.elapsed() < LONGEST => {
                 self.current = Some(current);
                 self.again |= request.asked.is_none();
-                return refuse(request, "it is being read, which takes long: try again later");
+                refuse(request, "it is being read, which takes long: try again later");
+                return true;
             }
             Some((.., hung)) => {
                 self.given_up += 1;
@@ -82,7 +84,8 @@ impl Reader {
             None => {}
         }
         if self.given_up >= GIVEN_UP {
-            return refuse(request, "earlier reads have not ended: its file system hangs");
+            refuse(request, "earlier reads have not ended: its file system hangs");
+            return false;
         }
         self.next += 1;
         let (number, path, tls, to) = (self.next, path.to_owned(), tls.to_vec(), to.clone());
@@ -90,10 +93,12 @@ impl Reader {
             // The main thread ends only with the process.
             let _ = to.send(Event::Read { number, result: Box::new(read(&path, &tls)) });
         };
-        match std::thread::Builder::new().name("reload".into()).spawn(body) {
+        let started = std::thread::Builder::new().name("reload".into()).spawn(body);
+        match &started {
             Ok(_) => self.current = Some((number, Instant::now(), request)),
             Err(error) => refuse(request, &error.to_string()),
         }
+        started.is_ok()
     }
 
     /// Takes the request of a read that has ended; `None` if it was given up.

@@ -11,13 +11,13 @@ use super::Dns64;
 use super::ruled::{ALIAS_TTL, Ruled};
 use crate::admission::ClientFacts;
 use crate::answer::{Age, Wants};
-use crate::compose::push;
 use crate::config::{Denied, Overload, PtrMode};
 use crate::cookie::Shown;
 use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
 use crate::proxy::{self, Header};
 use crate::question::{Key, KeyFlags};
+use crate::record::push;
 use crate::rules::Rule;
 use crate::special::{self, Special};
 use crate::subnet::Subnet;
@@ -186,12 +186,10 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        let view = self.settings.policy.permitted(facts.view, KeyFlags::of(query));
-        let Some(mut key) = Key::new(query, view) else { return };
-        // Its A records may be left out, from any answer.
-        if !self.settings.policy.dropping(view, key.flags).is_empty() {
-            key.view = view;
-        }
+        let (policy, flags) = (&self.settings.policy, KeyFlags::of(query));
+        let view = policy.permitted(facts.view, flags);
+        let drops = !policy.dropping(view, flags).is_empty();
+        let Some(mut key) = Key::new(query, view, drops) else { return };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
         let ruled = match self.apply_rule(&client, facts.view, &key, now, tx) {
             Ruled::Done => return,

@@ -15,8 +15,8 @@ use wire::{Name, Qtype};
 use super::Dns64;
 use super::lookup::Outcome;
 use crate::answer::{Answer, MAX_MESSAGE};
-use crate::compose::push;
 use crate::policy::NameRule;
+use crate::record::push;
 use crate::reply::{Found, MAX_CHAIN, Reading, Reply, covered};
 use crate::transaction::{Phase, Service, Target, Transaction};
 

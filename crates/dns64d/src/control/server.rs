@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::request::{Flush, Request, parse};
 use crate::beat::Beat;
-use crate::daemon::Event;
+use crate::event::Event;
 use crate::log;
 use crate::metrics::Source;
 use crate::reading;

@@ -1,0 +1,17 @@
+//! What other threads want of the main thread.
+
+use dns64::Nat64s;
+
+use crate::reading::{Read, Request};
+
+/// Something that the main thread does.
+pub(crate) enum Event {
+    /// Begins to read the configuration again.
+    Reload(Request),
+    /// Applies the configuration that was read, and sends what has changed, or why nothing has.
+    Read { number: u64, result: Box<anyhow::Result<Read>> },
+    /// Uses other prefixes.
+    Nat64s(Nat64s),
+    /// Ends the server.
+    End,
+}
