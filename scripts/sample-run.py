@@ -3,7 +3,7 @@
 
     sample-run.py RECORD TABLE PAGE FOLDER
 
-RECORD is what `dnsdyno run --json` wrote, TABLE what it printed, PAGE the page of the experiment in docs/experiments.
+RECORD is what `dnsdyno run --json` wrote, TABLE what `dnsdyno show --details` prints of it, PAGE the page of the experiment in docs/experiments.
 Buckets of histograms are left out of the record, since the histograms are there too in a shorter form. If it is still larger
 than LIMIT, samples over time, then disturbances, then the histograms of the trials, first those of the schedule error, are left
 out; the README says so.
@@ -93,7 +93,7 @@ def readme(record, table, page, left_out):
              "## Versions", "", "| | |", "|---|---|", f"| dnsdyno | {record['version']} |"]
     lines += [f"| {server} | {version} |" for server, version in sorted(versions.items())]
     lines += ["", "## Table and conditions", "", "```", table.strip("\n"), "```", "", "## Record", "",
-              f"`dnsdyno show runs/{name}/record.json.gz` prints the table, `dnsdyno report runs/{name}/record.json.gz` writes the page."]
+              f"`dnsdyno show --details runs/{name}/record.json.gz` prints this, `dnsdyno report runs/{name}/record.json.gz` writes the page."]
     if left_out:
         lines += [f"To keep it small it is without {', '.join(left_out)}."]
     return "\n".join(lines) + "\n"

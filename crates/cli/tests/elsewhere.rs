@@ -250,7 +250,7 @@ fn several_authdns_share_the_queries() {
         assert_eq!(queries.len(), 2, "{queries:?}");
         assert!(queries.iter().sum::<u64>() + 10 > 2 * trial.valid, "{queries:?}: {}", trial.valid);
     }
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let shown = report::details(&run);
     assert!(shown.contains("AuthDNS: root@fd00:77::3: "), "{shown}");
     hosts.nothing_is_left();
 

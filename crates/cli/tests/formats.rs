@@ -200,6 +200,10 @@ fn tables_have_a_row_for_each_cell() {
         assert_eq!(lines.len(), run.results.len() + 2, "{text}");
         assert!(lines.iter().all(|line| columns(line) == columns(lines[0])), "{text}");
     });
+    each(&["--csv", "--table", "results"], |run, text| {
+        assert_eq!(text.lines().count(), run.results.len() + 1, "{text}");
+        assert!(text.starts_with("server,"), "{text}");
+    });
     each(&["--latex"], |run, text| {
         let rows: Vec<_> = text.lines().filter(|line| line.ends_with("\\\\")).collect();
         assert_eq!(rows.len(), run.results.len() + 1, "{text}");

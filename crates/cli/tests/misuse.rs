@@ -266,7 +266,7 @@ fn a_search_varies_clients_or_connections() {
         "--rule",
         "rfc8219",
     ]);
-    assert!(out.contains("median qps"), "{out}{err}");
+    assert!(out.contains("median, queries/s"), "{out}{err}");
 }
 
 #[test]

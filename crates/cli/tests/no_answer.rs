@@ -27,6 +27,26 @@ fn load(target: &str, args: &str) -> String {
     one_sentence(&err)
 }
 
+#[test]
+fn without_an_answer_the_reason_is_all_that_is_said() {
+    let plain = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = plain.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = plain.accept() {
+            // A server without TLS takes a handshake for a message of DNS, and closes.
+            let _ = stream.read(&mut [0; 64]);
+        }
+    });
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .args(["load", &target, "--type", "A", "--duration", "200ms", "--transport", "tls"])
+        .output()
+        .expect("starts");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), out.as_ref()), (Some(1), ""), "{err}");
+    assert!(one_sentence(&err).contains(&target), "{err}");
+}
+
 /// The only line of `err`.
 fn one_sentence(err: &str) -> String {
     let lines: Vec<&str> = err.lines().collect();

@@ -216,8 +216,7 @@ fn connections(cell: &CellRecord, head: &str) -> Option<f64> {
 
 /// A figure's name as the head of its column.
 fn head_of(name: &str) -> String {
-    let words = report::view::figure_name(name).to_lowercase();
-    if words == "qps" { "queries answered a second".to_owned() } else { words }
+    report::view::figure_name(name).to_lowercase()
 }
 
 fn figure(figures: &BTreeMap<String, Figure>, head: &str) -> Option<f64> {
@@ -229,7 +228,8 @@ fn figure(figures: &BTreeMap<String, Figure>, head: &str) -> Option<f64> {
 }
 
 fn of_cell(cell: &CellRecord, head: &str) -> Option<f64> {
-    figure(&cell.figures, head)
+    let repeats = (head == "repeats").then_some(f64::from(cell.repeats));
+    repeats.or_else(|| figure(&cell.figures, head))
 }
 
 fn of_secondary(secondary: &Secondary, head: &str) -> Option<f64> {
@@ -295,6 +295,7 @@ fn check(
             let scale = match head.as_str() {
                 "search" => right + 1.0,
                 "resumed" | "0-RTT" => right * 100.0,
+                "repeats" => right,
                 head if figures => right * factors[&head.to_lowercase()],
                 _ => right,
             };

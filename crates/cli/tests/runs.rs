@@ -103,8 +103,11 @@ fn runs_are_listed_shown_and_deleted() {
 
     let (code, last, _) = dnsdyno(&store, &["show"]);
     assert!(code == 0 && last.starts_with("run 2: dns64-rfc8219"), "{last}");
-    assert!(last.contains("unbound 1.17.1 cores=2") && last.contains("40,000"), "{last}");
-    assert!(last.contains("zone load 1.5 s"), "{last}");
+    assert!(last.contains("unbound 1.17.1  2 ") && last.contains("40,000"), "{last}");
+    let (_, details, _) = dnsdyno(&store, &["show", "--details"]);
+    assert!(details.contains("zone load") && details.contains("1.5 s"), "{details}");
+    let warning = "warning: one, \"quoted\" (4 trials)";
+    assert!(details.contains(warning) && !last.contains(warning), "{details}");
     let (_, first, _) = dnsdyno(&store, &["show", "last~1", "--files", "--trials"]);
     assert!(first.starts_with("run 1:") && first.contains("==> dns64-rfc8219.toml <=="), "{first}");
 

@@ -41,7 +41,7 @@ fn check(folder: &Path, name: &str) {
     assert_eq!(block(&readme, "## Command"), run.plan.command, "{name}");
     assert!(readme.contains("**Question.** ") && readme.contains(&run.plan.title), "{name}");
     let file = record.to_str().expect("UTF-8");
-    let shown = printed(&["show", file]);
+    let shown = printed(&["show", "--details", file]);
     for line in block(&readme, "## Table").lines() {
         assert!(shown.contains(line.trim_end()), "{name}: no line `{line}` in\n{shown}");
     }
@@ -67,7 +67,8 @@ fn a_stored_run_becomes_a_sample() {
     let dir = tempfile::tempdir().expect("a folder");
     let stored = root().join("crates/cli/tests/runs/generators.json");
     let table = dir.path().join("table.txt");
-    std::fs::write(&table, printed(&["show", stored.to_str().expect("UTF-8")])).expect("writes");
+    std::fs::write(&table, printed(&["show", "--details", stored.to_str().expect("UTF-8")]))
+        .expect("writes");
     let folder = dir.path().join("generators");
     let made = Command::new(root().join("scripts/sample-run.py"))
         .args([&stored, &table, &root().join("docs/experiments/generators.md"), &folder])

@@ -272,8 +272,8 @@ fn the_short_form_of_rfc_8219_runs_on_five_hosts() {
     let output = command.env("DNSDYNO_TEST_TRIAL", "500ms").output().expect("starts");
     let shares = check_run(&result(&hosts, &output), &told(&output));
     assert!(shares.iter().all(|queries| *queries > 0), "{shares:?}: {}", told(&output));
-    let table = String::from_utf8_lossy(&output.stdout).into_owned();
-    println!("{table}");
+    let run = result(&hosts, &output);
+    let table = report::run(&run) + &report::details(&run);
     let other = format!("AuthDNS: root@{}: ", address(6));
     for part in ["Capacity", "unbound", "SHORTENED", "Testers: rank 2 (host host3, ", &other] {
         assert!(table.contains(part), "{part}: {table}{}", told(&output));
@@ -297,7 +297,7 @@ fn the_short_form_of_rfc_8219_runs_in_the_users_job() {
     let shares = check_run(&run, &told(&output));
     assert!(shares.iter().all(|queries| *queries > 0), "{shares:?}: {}", told(&output));
     assert!(run.plan.command.contains("dnsdyno-cluster run "), "{}", run.plan.command);
-    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let table = report::details(&run);
     assert!(table.contains("Testers: rank 2 (host host3, "), "{table}");
     hosts.nothing_is_left();
     // What is wrong is told by the run, whose code is that of the job.

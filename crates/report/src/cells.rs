@@ -4,81 +4,74 @@
 use std::fmt::Write;
 
 use measure::stats;
-use record::{CellRecord, Figure, LockStepRow, LockStepTable, Run, SCHEMA};
+use record::{CellRecord, LockStepRow, LockStepTable, Run, SCHEMA};
 
 use crate::lockstep;
-use crate::view::Align::{Left, Right};
-use crate::view::conditions::Conditions;
-use crate::view::name::{cores, long_name, repeats, server_name, short_name, void_notes};
-use crate::view::table::{figure_order, varied, words_then_numbers};
-use crate::view::{align, figure_name, quantity};
+use crate::results::Results;
+use crate::spread::spread;
+use crate::view::align;
+use crate::view::name::{cores, long_name, server_name, short_name, void_notes};
+use crate::view::table::{varied, words_then_numbers};
 use crate::{answers, extrapolation, falls};
 
-/// Returns the tables of all cells that have figures instead of a capacity.
-pub(crate) fn tables(run: &Run) -> String {
-    let mut out = String::new();
-    let mut methods: Vec<&str> = Vec::new();
-    for cell in run.results.iter().filter(|cell| cell.method != "search") {
-        if !methods.contains(&cell.method.as_str()) {
-            methods.push(&cell.method);
-        }
-    }
-    for method in methods {
-        let cells: Vec<&CellRecord> = run.results.iter().filter(|c| c.method == method).collect();
-        let conditions = heading(&mut out, run, method, &cells);
+/// Returns the tables of all cells that have figures instead of a capacity, at most `width` columns wide as far as columns may be
+/// left out; and how many are.
+pub(crate) fn tables(run: &Run, width: usize) -> (String, usize) {
+    let (mut out, mut left_out) = (String::new(), 0);
+    for (method, cells) in by_method(run) {
+        let results = Results::of(run, cells.clone());
+        let _ = writeln!(
+            out,
+            "{}",
+            results.conditions.title(&format!("Figures of the method {method}"))
+        );
         match method {
             "lockstep" => lanes(&mut out, &cells),
             "generators" => generators(&mut out, &cells),
-            "answers" => {
-                figures(&mut out, run, &cells, &conditions);
-                compared(&mut out, &cells);
+            _ => {
+                let (text, gone) = results.figures().text(width);
+                out.push_str(&text);
+                left_out += gone;
             }
-            _ => figures(&mut out, run, &cells, &conditions),
+        }
+        compared(&mut out, &cells);
+    }
+    (out, left_out)
+}
+
+/// Returns the cells of each method but searches.
+fn by_method(run: &Run) -> Vec<(&str, Vec<&CellRecord>)> {
+    let mut methods: Vec<(&str, Vec<&CellRecord>)> = Vec::new();
+    for cell in run.results.iter().filter(|cell| cell.method != "search") {
+        match methods.iter_mut().find(|(method, _)| *method == cell.method) {
+            Some((_, cells)) => cells.push(cell),
+            None => methods.push((&cell.method, vec![cell])),
+        }
+    }
+    methods
+}
+
+/// Returns what else is known of these cells: notes, void repeats, secondaries, and comparisons with publications.
+pub(crate) fn details(run: &Run) -> String {
+    let mut out = String::new();
+    for (_, cells) in by_method(run) {
+        let keys = varied(cells.iter().copied());
+        for cell in &cells {
+            let notes = cell.notes.iter().cloned().chain(void_notes(cell)).chain(spread(cell));
+            for note in notes {
+                let _ = writeln!(out, "{}: {note}", short_name(cell, keys.iter()));
+            }
+        }
+        if let Some(table) = Results::of(run, cells.clone()).secondaries() {
+            let _ = write!(out, "\n{}", table.text(usize::MAX).0);
+        }
+        out.push_str(&falls::table(&cells));
+        out.push_str(&extrapolation::table(&cells));
+        if let Some(cores) = cores(&cells) {
+            let _ = writeln!(out, "cores: {cores}");
         }
     }
     out
-}
-
-/// Writes the heading of the tables of `method`: the conditions that their cells share.
-fn heading(out: &mut String, run: &Run, method: &str, cells: &[&CellRecord]) -> Conditions {
-    let conditions = Conditions::of(run, cells.iter().copied(), &varied(cells.iter().copied()));
-    let _ = writeln!(out, "{}", conditions.title(&format!("Figures of the method {method}")));
-    conditions
-}
-
-/// Writes one line for each cell, with a column for each varied setting and each figure; medians of the repeats.
-fn figures(out: &mut String, run: &Run, cells: &[&CellRecord], conditions: &Conditions) {
-    let keys = varied(cells.iter().copied());
-    let names = figure_order(cells.iter().flat_map(|cell| cell.figures.keys()));
-    let limited = cells.iter().any(|cell| !cell.trials.is_empty());
-    let mut head: Vec<String> = vec!["server".into()];
-    head.extend(keys.iter().cloned());
-    head.extend(conditions.columns.iter().map(|name| (*name).to_owned()));
-    head.extend(names.iter().map(|name| figure_name(name)));
-    head.push("repeats".into());
-    head.extend(limited.then(|| "limiter".to_owned()));
-    let mut rows = vec![head];
-    for cell in cells {
-        let mut row = vec![server_name(cell)];
-        row.extend(keys.iter().map(|key| cell.settings.get(key).cloned().unwrap_or_default()));
-        row.extend(conditions.values(run, cell));
-        row.extend(names.iter().map(|name| median(cell.figures.get(*name))));
-        row.push(repeats(cell));
-        row.extend(limited.then(|| cell.limiters().to_string()));
-        rows.push(row);
-    }
-    let words = 1 + keys.len() + conditions.columns.len();
-    let mut sides = vec![Left; words];
-    sides.extend(vec![Right; names.len() + 1]);
-    sides.push(Left);
-    out.push_str(&align(&rows, &sides));
-    voids(out, cells, &keys);
-    secondaries(out, cells, &keys);
-    out.push_str(&falls::table(cells));
-    out.push_str(&extrapolation::table(cells));
-    if let Some(cores) = cores(cells) {
-        let _ = writeln!(out, "cores: {cores}");
-    }
 }
 
 /// Writes the counts of each comparison of answers.
@@ -92,42 +85,6 @@ fn compared(out: &mut String, cells: &[&CellRecord]) {
         // A write to a String never fails.
         let _ = answers::write_counts(diff, out);
     }
-}
-
-/// Writes a line for each shortcoming and each void repeat, and for the void rates of each repeat.
-fn voids(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
-    for cell in cells {
-        for note in cell.notes.iter().cloned().chain(void_notes(cell)) {
-            let _ = writeln!(out, "{}: {note}", short_name(cell, keys.iter()));
-        }
-    }
-}
-
-/// Writes one line for each secondary of each cell, with a column for each figure; medians of the repeats.
-fn secondaries(out: &mut String, cells: &[&CellRecord], keys: &[String]) {
-    let all = || cells.iter().flat_map(|cell| cell.secondaries.iter().map(move |s| (cell, s)));
-    let names = figure_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
-    if names.is_empty() {
-        return;
-    }
-    let mut head: Vec<String> = vec!["secondary".into(), "address".into()];
-    head.extend(keys.iter().cloned());
-    head.extend(names.iter().map(|name| figure_name(name)));
-    let mut rows = vec![head];
-    for (cell, secondary) in all() {
-        let mut row = vec![secondary.server.clone(), secondary.address.clone()];
-        row.extend(keys.iter().map(|key| cell.settings.get(key).cloned().unwrap_or_default()));
-        row.extend(names.iter().map(|name| median(secondary.figures.get(*name))));
-        rows.push(row);
-    }
-    out.push('\n');
-    out.push_str(&align(&rows, &words_then_numbers(2 + keys.len())));
-}
-
-/// Formats the median of a figure.
-fn median(figure: Option<&Figure>) -> String {
-    let median = figure.and_then(|f| Some(quantity(f.median()?, &f.unit)));
-    median.unwrap_or_else(|| "-".to_owned())
 }
 
 /// Returns the mean of a figure over the repeats.
@@ -167,7 +124,6 @@ fn lanes(out: &mut String, cells: &[&CellRecord]) {
         rows.sort_by_key(|row| row.threads);
         let _ = writeln!(out, "{}", lockstep(&LockStepTable { schema: SCHEMA, server, rows }));
     }
-    voids(out, cells, &varied(cells.iter().copied()));
 }
 
 /// Writes seed 002's table for each server: one column for each generator.
@@ -203,12 +159,11 @@ fn generators(out: &mut String, cells: &[&CellRecord]) {
         out.push_str(&align(&rows, &words_then_numbers(2)));
         out.push('\n');
     }
-    voids(out, cells, &varied(cells.iter().copied()));
 }
 
 #[cfg(test)]
 mod tests {
-    use record::Secondary;
+    use record::{Figure, Secondary};
 
     use super::*;
 
@@ -238,17 +193,27 @@ mod tests {
             ],
             ..Run::default()
         };
-        let table = tables(&run);
+        let (table, _) = tables(&run, 100);
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(
             lines,
             [
                 "Figures of the method zone-load",
-                "server  namespace       qps  resident  zone load  repeats",
-                "nsd     10.0.0.0/16  12,345    2.5 MB      1.5 s        1",
-                "knot    10.0.0.0/12       -         -      1.5 s        1",
+                "server  namespace       qps  resident  zone load  repeats  limited by",
+                "nsd     10.0.0.0/16  12,345    2.5 MB      1.5 s        1  not known",
+                "knot    10.0.0.0/12       -         -      1.5 s        1  not known",
             ]
         );
+    }
+
+    #[test]
+    fn a_table_shows_how_far_repeats_differ() {
+        let mut hidden = cell("auth", "pacing", "window", "load", &[]);
+        let values = vec![303_262.0, 8_522.0, 300_104.0];
+        hidden.figures.insert("highest_answered".into(), Figure::new("qps", values));
+        hidden.repeats = 3;
+        let (table, _) = tables(&Run { results: vec![hidden], ..Run::default() }, 100);
+        assert!(table.contains("300,104 (8,522 to 303,262)"), "{table}");
     }
 
     #[test]
@@ -264,13 +229,12 @@ mod tests {
                 figures: [axfr].into(),
             });
         }
-        let table = tables(&Run { results: vec![asked], ..Run::default() });
-        let (_, below) = table.split_once("\n\n").expect("a second table");
-        let lines: Vec<&str> = below.lines().collect();
+        let table = details(&Run { results: vec![asked], ..Run::default() });
+        let lines: Vec<&str> = table.lines().filter(|line| !line.is_empty()).collect();
         let wanted = [
-            "secondary  address    AXFR",
-            "nsd        127.0.0.2     1",
-            "bind9      127.0.0.3     2",
+            "secondary  address    where  AXFR",
+            "nsd        127.0.0.2  nsd       1",
+            "bind9      127.0.0.3  nsd       2",
         ];
         assert_eq!(lines, wanted);
     }
@@ -290,9 +254,9 @@ mod tests {
             results: vec![of("one", "5s"), of("three", "5s"), of("one", "any")],
             ..Run::default()
         };
-        let table = tables(&run);
+        let (table, _) = tables(&run, 100);
         for part in [
-            "server  ttl  over TCP  differs from two  repeats\none     5s          7                 1        1\n",
+            "server  ttl  over TCP  differs from two  repeats  limited by\none     5s          7                 1        1  not known\n",
             "\nanswers of one, two, three, ttl=5s\n1,200 queries of q.txt",
             "\nanswers of one, two, three, ttl=any\n",
             "\n1,198 equal, 1 differ, 0 known, 1 unstable\n",
@@ -315,7 +279,7 @@ mod tests {
         };
         let run =
             Run { results: vec![of("script", 4.663), of("lockstep-4", 0.049)], ..Run::default() };
-        let table = tables(&run);
+        let (table, _) = tables(&run, 100);
         let words: Vec<Vec<&str>> =
             table.lines().map(|line| line.split("  ").map(str::trim).collect()).collect();
         let row = |what: &str| {

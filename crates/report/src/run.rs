@@ -1,5 +1,6 @@
 //! The report of a search or a run: a table with one line for each server and setting.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use measure::warning::summarise;
@@ -9,24 +10,140 @@ use crate::auth_hosts;
 use crate::cells;
 use crate::checks::{certified, check_line};
 use crate::merged;
+use crate::results::Results;
 use crate::spread::spread;
-use crate::view::Align::{Left, Right};
-use crate::view::conditions::Conditions;
 use crate::view::limiter::proofs;
-use crate::view::name::{long_name, repeats, short_name, void_notes};
+use crate::view::name::{short_name, void_notes};
 use crate::view::number::counted;
-use crate::view::search::{at_full_speed, each_search, interrupted, latency_us, of_udp, rate};
-use crate::view::table::varied;
-use crate::view::{align, skipped_name, thousands, time_us};
+use crate::view::search::{at_full_speed, interrupted};
+use crate::view::table::{shortened, varied};
+use crate::view::{skipped_name, thousands};
 
-/// Returns the table and the notes that are needed to read it.
+/// Largest width of a table, in columns.
+const WIDTH: usize = 100;
+/// Largest number of lines below the tables.
+const BELOW: usize = 5;
+
+/// Returns the tables of a run, and below them what a reader should do; [`details`] has everything else.
 pub fn run(run: &Run) -> String {
-    let mut out = String::new();
-    let searches: Vec<&CellRecord> = run.results.iter().filter(|r| r.method == "search").collect();
-    if !searches.is_empty() {
-        capacities(&mut out, run, &searches);
+    let (mut out, left_out) = tables(run, WIDTH);
+    let mut below = to_do(run);
+    let hidden = below.split_off(below.len().min(BELOW - 1)).len();
+    below.push(more(run, [(left_out, "column"), (hidden, "note")]));
+    for line in &below {
+        let _ = writeln!(out, "{}", shortened(line, WIDTH));
     }
-    out.push_str(&cells::tables(run));
+    out
+}
+
+/// Returns the tables of a run at most `width` columns wide, as far as columns may be left out; and how many are.
+fn tables(run: &Run, width: usize) -> (String, usize) {
+    let (mut out, mut left_out) = (String::new(), 0);
+    let searches = searches(run);
+    if !searches.is_empty() {
+        let results = Results::of(run, sorted(searches));
+        let (text, gone) = results.all().text(width);
+        let _ = write!(out, "{}\n{text}", results.conditions.title("Capacity"));
+        left_out += gone;
+    }
+    let (text, gone) = cells::tables(run, width);
+    (out + &text, left_out + gone)
+}
+
+/// Returns the cells that were searched.
+fn searches(run: &Run) -> Vec<&CellRecord> {
+    run.results.iter().filter(|cell| cell.method == "search").collect()
+}
+
+/// Sorts cells by their capacity, the highest first, unless settings vary.
+fn sorted(mut cells: Vec<&CellRecord>) -> Vec<&CellRecord> {
+    if varied(cells.iter().copied()).is_empty() {
+        let key = |cell: &CellRecord| cell.median_qps.unwrap_or(-1.0);
+        cells.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    }
+    cells
+}
+
+/// Returns what a reader has to know before he believes a figure, each with what to do; the most important first.
+fn to_do(run: &Run) -> Vec<String> {
+    let cells = &run.results;
+    let mut out = Vec::new();
+    let which = |holds: &dyn Fn(&CellRecord) -> bool| -> Option<String> {
+        let names: Vec<&str> =
+            cells.iter().filter(|cell| holds(cell)).map(|cell| cell.server.as_str()).collect();
+        let distinct = names.iter().collect::<BTreeSet<_>>().len();
+        match names[..] {
+            [] => None,
+            [one] => Some(one.to_owned()),
+            _ if names.len() == cells.len() => Some("all".to_owned()),
+            _ if distinct == 1 => Some(format!("{} at {} settings", names[0], names.len())),
+            _ => Some(format!("{} of {} cells", names.len(), cells.len())),
+        }
+    };
+    let shortened = cells.iter().find_map(|cell| cell.shortened_s);
+    out.extend(shortened.map(|s| {
+        format!("SHORTENED by a test: each trial sent for {s} s; this is no measurement")
+    }));
+    let void: usize = cells.iter().map(|cell| cell.void_repeats.len()).sum();
+    let run_name = run.id.map_or_else(String::new, |id| format!(" {id}"));
+    if void > 0 {
+        out.push(format!(
+            "INCOMPLETE: {} stayed void and gave no figure; `dnsdyno run --resume{run_name}` measures {} again",
+            counted(void, "repeat", "repeats"),
+            if void == 1 { "it" } else { "them" }
+        ));
+    } else if !run.complete {
+        out.push("INCOMPLETE: the run ended before its time".to_owned());
+    }
+    let untrusted = |cell: &CellRecord| cell.certificate.as_ref().is_some_and(|c| !c.passed);
+    out.extend(which(&untrusted).map(|whom| {
+        format!("{whom}: the Tester failed its self-test: nothing here is the server's capacity")
+    }));
+    if let Some(first) = run.skipped.first() {
+        let names: BTreeSet<&str> = run.skipped.iter().map(|s| s.server.as_str()).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let why = first.why.lines().next().unwrap_or_default();
+        out.push(format!("not measured: {} ({why})", names.join(", ")));
+    }
+    let none = |cell: &CellRecord| {
+        cell.method == "search" && cell.median_qps.is_none() && cell.void_repeats.is_empty()
+    };
+    if let Some(cell) = cells.iter().find(|cell| none(cell)) {
+        out.push(format!("{}: {}", cell.server, no_capacity(cell)));
+    }
+    let notes: BTreeSet<&String> = cells.iter().flat_map(|cell| &cell.notes).collect();
+    for note in notes {
+        let noted = |cell: &CellRecord| cell.notes.contains(note);
+        out.extend(which(&noted).map(|whom| format!("{whom}: {note}")));
+    }
+    let bound = |cell: &CellRecord| cell.at_least;
+    out.extend(which(&bound).map(|whom| {
+        format!(
+            "\">=\" ({whom}): the server was not the limit; a Tester with more cores finds more"
+        )
+    }));
+    if run.plan.quick {
+        let name = &run.plan.experiment;
+        out.push(format!("a short form; the whole one: `dnsdyno run {name}`"));
+    }
+    out
+}
+
+/// Returns where everything else is, which has so many further columns and notes.
+fn more(run: &Run, hidden: [(usize, &str); 2]) -> String {
+    let which = run.id.map_or_else(|| "FILE".to_owned(), |id| id.to_string());
+    let hidden = hidden.into_iter().filter(|(count, _)| *count > 0);
+    let hidden = hidden
+        .map(|(count, what)| counted(count, &format!("more {what}"), &format!("more {what}s")));
+    let what: Vec<String> = hidden.chain(["conditions, proofs".to_owned()]).collect();
+    format!("{}: `dnsdyno show --details {which}`; page: `dnsdyno report {which}`", what.join(", "))
+}
+
+/// Returns everything about a run: its tables with all columns, notes on each cell, warnings, the testbed.
+pub fn details(run: &Run) -> String {
+    let (mut out, _) = tables(run, usize::MAX);
+    notes_of_cells(&mut out, &searches(run));
+    out.push_str(&cells::details(run));
     let trials = run.results.iter().flat_map(|cell| &cell.trials).map(|t| &t.trial);
     for warning in summarise(trials.flat_map(|trial| &trial.warnings)) {
         let count = counted(warning.count, "trial", "trials");
@@ -47,54 +164,13 @@ pub fn run(run: &Run) -> String {
     if let Some(file) = &run.plan.certificate {
         let _ = writeln!(out, "{}", certified(file));
     }
-    let void: usize = run.results.iter().map(|cell| cell.void_repeats.len()).sum();
-    if void > 0 {
-        let what = if void == 1 { "repeat" } else { "repeats" };
-        let _ = writeln!(
-            out,
-            "INCOMPLETE: {void} {what} stayed void and gave no figure; `dnsdyno run --resume` measures them again"
-        );
-    } else if !run.complete {
-        let _ = writeln!(out, "INCOMPLETE: the run ended before its time");
-    }
     out
 }
 
-/// Writes the table of capacities and its notes.
-fn capacities(out: &mut String, run: &Run, results: &[&CellRecord]) {
+/// Writes the notes on searches; one that applies to several cells appears once.
+fn notes_of_cells(out: &mut String, results: &[&CellRecord]) {
     let varied = varied(results.iter().copied());
-    let conditions = Conditions::of(run, results.iter().copied(), &varied);
     let names: Vec<String> = results.iter().map(|r| short_name(r, varied.iter())).collect();
-    // Percentiles need many searches.
-    let percentiles = results.iter().any(|r| r.p01_qps.is_some());
-    let mut heads = vec!["server"];
-    heads.extend(&conditions.columns);
-    let unit = results.iter().find_map(|r| r.over.as_deref()).unwrap_or("qps");
-    let (median, each) = (format!("median {unit}"), format!("each search, {unit}"));
-    heads.push(&median);
-    let of_udp: Vec<Option<String>> =
-        results.iter().map(|r| of_udp(r, results.iter().copied())).collect();
-    let compared = of_udp.iter().any(Option::is_some);
-    heads.extend(compared.then_some("of UDP"));
-    heads.extend(percentiles.then_some(["1st pct", "99th pct"]).into_iter().flatten());
-    heads.extend(["p50", "p99", "searches", "limiter", "RFC 8219", &each]);
-    let heads: Vec<String> = heads.into_iter().map(str::to_owned).collect();
-    let rows = results.iter().zip(of_udp).map(|(r, of_udp)| {
-        let mut row = vec![long_name(r, varied.iter())];
-        row.extend(conditions.values(run, r));
-        row.push(rate(r.median_qps, r.at_least, "-"));
-        row.extend(compared.then(|| of_udp.unwrap_or_else(|| "-".to_owned())));
-        row.extend(of_cell(r, percentiles));
-        row
-    });
-    let table: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
-    let numbers = 4 + if percentiles { 2 } else { 0 } + usize::from(compared);
-    let mut sides = vec![Left; 1 + conditions.columns.len()];
-    sides.extend(vec![Right; numbers]);
-    sides.push(Left);
-    let _ = writeln!(out, "{}", conditions.title(heading(results)));
-    out.push_str(&align(&table, &sides));
-    // A note that applies to several cells appears once.
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for (result, name) in results.iter().zip(&names) {
         for note in notes(result) {
@@ -111,31 +187,10 @@ fn capacities(out: &mut String, run: &Run, results: &[&CellRecord]) {
     }
 }
 
-/// Returns what the table has.
-fn heading(results: &[&CellRecord]) -> &'static str {
-    if results.iter().any(|r| r.is_estimated()) {
-        "Capacity, with the latency of the nearest trial that passed"
-    } else {
-        "Capacity, with the latency at that rate"
-    }
-}
-
-/// Returns the figures of one cell but its median.
-fn of_cell(r: &CellRecord, percentiles: bool) -> Vec<String> {
-    let qps = |qps: Option<f64>| rate(qps, r.at_least, "-");
-    let latency = |q| latency_us(r, q).map_or_else(|| "-".to_owned(), time_us);
-    let limiters = r.limiters().to_string();
-    let percentiles = percentiles.then(|| [qps(r.p01_qps), qps(r.p99_qps)]);
-    let mut row: Vec<String> = percentiles.into_iter().flatten().collect();
-    row.extend([
-        latency(0.5),
-        latency(0.99),
-        repeats(r),
-        if limiters.is_empty() { "-".to_owned() } else { limiters },
-        conforming(r).to_owned(),
-        each_search(r),
-    ]);
-    row
+/// Returns why no search of a cell found a capacity.
+fn no_capacity(r: &CellRecord) -> String {
+    let verdict = r.capacities.iter().find(|c| c.qps.is_none()).map(|c| c.verdict.as_str());
+    format!("no capacity: {}", verdict.unwrap_or("no search ended"))
 }
 
 /// Returns the notes below the table about one server.
@@ -150,8 +205,7 @@ fn notes(r: &CellRecord) -> Vec<String> {
     }
     out.extend(interrupted(r));
     if r.median_qps.is_none() && r.void_repeats.is_empty() {
-        let verdict = r.capacities.iter().find(|c| c.qps.is_none()).map(|c| c.verdict.as_str());
-        out.push(format!("no capacity: {}", verdict.unwrap_or("no search ended")));
+        out.push(no_capacity(r));
     }
     out.extend(proofs(r).into_iter().map(|proof| format!("limiter: {proof}")));
     out.extend(void_notes(r));
@@ -190,15 +244,6 @@ fn missed_truths(certificate: &Certificate) -> Option<String> {
     (!missed.is_empty()).then(|| format!("the Tester missed known values: {}", missed.join("; ")))
 }
 
-/// Returns whether a cell conforms to RFC 8219, as words.
-pub(crate) fn conforming(r: &CellRecord) -> &'static str {
-    match (r.conforming, r.shortened_s) {
-        (true, None) => "conforming",
-        (true, Some(_)) => "conforming, SHORTENED",
-        (false, _) => "not conforming",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -208,6 +253,8 @@ mod tests {
     use record::{Capacity, Times, Trial, TrialRecord, VoidRepeat, Voidness};
 
     use super::*;
+    use crate::view::search::latency_us;
+    use crate::view::time_us;
 
     /// A cell of MLRsearch: each search has a trial at its rate and one above it, which failed by the server's cores.
     fn cell(server: &str, found: &[(f64, Limiter)]) -> CellRecord {
@@ -268,31 +315,56 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let p50 = time_us(latency_us(&run.results[0], 0.5).expect("a latency"));
         assert!(p50.starts_with("500.") && p50.ends_with(" us"), "{p50}");
-        assert_eq!(
-            lines[0],
-            "Capacity, with the latency at that rate (rule mlrsearch, goal loss < 0.5%, link plain, path wire)"
-        );
+        assert_eq!(lines[0], "Capacity (rule mlrsearch, goal loss < 0.5%, link plain, path wire)");
         let words = |i: usize| {
             lines[i].split("  ").map(str::trim).filter(|w| !w.is_empty()).collect::<Vec<_>>()
         };
-        assert_eq!(words(1)[..3], ["server", "median qps", "p50"], "no percentile of few repeats");
-        assert_eq!(words(2)[..3], ["unbound", "12,500", &p50]);
-        assert_eq!(
-            words(2)[4..],
-            ["2", "2 of 2 searches: dut", "not conforming", "12,000; 13,000"]
-        );
-        assert_eq!(words(3)[4], "2, void 1 of 3");
-        assert_eq!(words(3)[5], "1 of 2 searches: dut, 1 of 2: limiter not known");
-        assert_eq!(words(3)[7], "8,000; >= 9,000");
-        assert_eq!(words(4), ["dns64d", "-", "-", "-", "void 1 of 1", "-", "not conforming"]);
+        let limited = "1 of 2 searches: the server, 1 of 2: not known";
+        assert_eq!(words(1)[..2], ["server", "median, queries/s"]);
+        assert_eq!(words(2)[..2], ["unbound", "12,500 (12,000; 13,000)"]);
+        assert_eq!(words(2).last(), Some(&"the server"));
+        assert_eq!(words(3)[1], "8,500 (8,000; >= 9,000)");
+        assert_eq!(words(3).last(), Some(&limited));
+        assert_eq!(words(4)[..2], ["dns64d", "-"]);
+        assert!(lines[1..5].iter().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(lines.len() <= 5 + BELOW, "{text}");
+        for part in
+            ["INCOMPLETE: 2 repeats stayed void", "dnsdyno show --details FILE", "more columns"]
+        {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        let details = super::details(&run);
         for line in [
+            "unbound: capacity: 2 repeats, from 12,000 to 13,000 qps",
             "unbound: limiter: the server's core 1 busy 99 % of the time, the AuthDNS 40 % (searches 1, 2)",
             "bind9: limiter: no single limiter was proven (search 2)",
             "bind9: repeat 3 of 3 void: 3 of 3 trials: starved",
             "dns64d: its cache cannot be switched off",
         ] {
-            assert!(lines.contains(&line), "{line} is not in\n{text}");
+            assert!(details.lines().any(|other| other == line), "{line} is not in\n{details}");
         }
+    }
+
+    #[test]
+    fn a_long_list_of_doubts_leaves_five_lines() {
+        let mut all = cell("nsd", &[(12_000.0, Limiter::Unknown)]);
+        (all.at_least, all.shortened_s) = (true, Some(0.3));
+        let skipped = record::Skipped {
+            server: "knot".into(),
+            why: "not\ninstalled".into(),
+            ..Default::default()
+        };
+        let mut run =
+            Run { id: Some(7), results: vec![all], skipped: vec![skipped], ..Run::default() };
+        run.plan.quick = true;
+        let text = super::run(&run);
+        let below: Vec<&str> = text.lines().skip(3).collect();
+        assert_eq!(below.len(), BELOW, "{text}");
+        let beginnings = ["SHORTENED", "INCOMPLETE", "not measured: knot (not)", "\">=\" (nsd)"];
+        for (line, beginning) in below.iter().zip(beginnings) {
+            assert!(line.starts_with(beginning), "{line}");
+        }
+        assert!(below[4].ends_with("page: `dnsdyno report 7`"), "{text}");
     }
 
     #[test]
@@ -312,7 +384,7 @@ mod tests {
     fn an_interrupted_search_says_what_had_passed() {
         let mut cell = cell("nsd", &[(12_000.0, Limiter::Dut)]);
         let interrupted = |cell: &CellRecord| {
-            let text = super::run(&Run { results: vec![cell.clone()], ..Run::default() });
+            let text = super::details(&Run { results: vec![cell.clone()], ..Run::default() });
             text.lines().find(|line| line.contains("interrupted")).map(str::to_owned)
         };
         assert_eq!(interrupted(&cell), None);

@@ -51,7 +51,7 @@ pub fn heading(run: &Run) -> String {
 }
 
 /// Returns the figures of a cell, one line each.
-pub fn figures(cell: &CellRecord) -> String {
+pub(crate) fn figures(cell: &CellRecord) -> String {
     let mut out = String::new();
     for (name, figure) in &cell.figures {
         let Some(median) = figure.median() else { continue };

@@ -20,16 +20,12 @@ pub fn trial(t: &Trial) -> String {
         let _ = writeln!(out, "{label:<16}{text}");
     };
     queries(t, &mut line);
-    line("latency", latency(t));
-    let histogram = t.latency_us.histogram().iter().flat_map(rows).collect::<Vec<_>>();
-    histogram.into_iter().for_each(|row| line("", row));
     if let Some(c) = &t.connections {
         connections(c, &mut line);
         connection_times(c, &mut line);
     }
     line("schedule error", times(&t.schedule_error_us));
     stalls(t, &mut line);
-    resources(t, &mut line);
     if let Some(numbers) = t.outstanding {
         let verdict = if numbers.is_sustained() { "sustained" } else { "not sustained" };
         line(
@@ -40,7 +36,6 @@ pub fn trial(t: &Trial) -> String {
             ),
         );
     }
-    line("limiter", limiter(t));
     merged::lines(t, &mut line);
     let network = [
         t.conditions
@@ -54,6 +49,17 @@ pub fn trial(t: &Trial) -> String {
     if !network.is_empty() {
         line("network", network.join(", "));
     }
+    line("latency", latency(t));
+    let histogram = t.latency_us.histogram().iter().flat_map(rows).collect::<Vec<_>>();
+    histogram.into_iter().for_each(|row| line("", row));
+    resources(t, &mut line);
+    verdict(t, &mut line);
+    out
+}
+
+/// Lines on what the trial says: limiter, goal, doubts, and the result.
+fn verdict(t: &Trial, line: &mut impl FnMut(&str, String)) {
+    line("limiter", limiter(t));
     if let (Some(goal), Some(passed)) = (&t.goal, t.passed) {
         let early = if t.stopped_early { ", ended when that was certain" } else { "" };
         let verdict = if passed { "met".to_owned() } else { format!("missed: {}", missed(t)) };
@@ -67,7 +73,28 @@ pub fn trial(t: &Trial) -> String {
             if warning.count > 1 { format!(" ({} times)", warning.count) } else { String::new() };
         line("warning", warning.text + &times);
     }
-    out
+    line("result", result(t));
+}
+
+/// Returns in one sentence whether all was well, with the rate.
+fn result(t: &Trial) -> String {
+    let rate = format!("{} valid replies a second", thousands(t.valid_qps()));
+    let bad = t.bad();
+    match (t.void.is_void(), t.passed) {
+        (true, _) => "VOID: it says nothing about the server".to_owned(),
+        (false, Some(false)) => format!("the goal was missed; {rate}"),
+        (false, _) if bad == 0 && t.unresolved == 0 => {
+            format!(
+                "all well: each of {} queries got a valid reply; {rate}",
+                thousands(t.sent as f64)
+            )
+        }
+        _ => format!(
+            "{} of {} queries got no valid reply in time; {rate}",
+            thousands((bad + t.unresolved) as f64),
+            thousands(t.sent as f64)
+        ),
+    }
 }
 
 /// Lines on what was sent and what became of it.
@@ -348,6 +375,27 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn the_last_line_says_whether_all_was_well() {
+        let text = include_str!("../../record/tests/fixtures/trial.json");
+        let mut trial: Trial = serde_json::from_str(text).expect("a trial");
+        (trial.sent, trial.answered, trial.valid, trial.lost) = (2_000, 2_000, 2_000, 0);
+        (trial.duration_s, trial.unresolved, trial.passed) = (2.0, 0, None);
+        trial.void = record::Voidness(None);
+        let last = |t: &Trial| super::trial(t).lines().last().map(str::to_owned);
+        let line = |text: &str| Some(format!("{:<16}{text}", "result"));
+        let well =
+            "all well: each of 2,000 queries got a valid reply; 1,000 valid replies a second";
+        assert_eq!(last(&trial), line(well));
+        (trial.valid, trial.lost, trial.answered) = (1_990, 5, 1_995);
+        let bad = "10 of 2,000 queries got no valid reply in time; 995 valid replies a second";
+        assert_eq!(last(&trial), line(bad));
+        trial.passed = Some(false);
+        assert_eq!(last(&trial), line("the goal was missed; 995 valid replies a second"));
+        trial.void = record::Voidness(Some(measure::Void::Interrupted));
+        assert_eq!(last(&trial), line("VOID: it says nothing about the server"));
+    }
 
     #[test]
     fn what_has_no_handshake_has_no_time_of_one() {

@@ -29,6 +29,9 @@ pub(crate) struct ShowArgs {
     /// Its number, `last`, `last~1` for the one before, or a JSON file
     #[arg(value_name = "RUN", default_value = "last")]
     run: RunRef,
+    /// Show what the table rests on too: conditions, proofs of limiters, void repeats, warnings, differences from RFC 8219, every figure
+    #[arg(long)]
+    details: bool,
     /// Show each trial too
     #[arg(long)]
     trials: bool,
@@ -49,7 +52,7 @@ pub(crate) struct ExportArgs {
     form: Form,
     /// The table of --csv
     #[arg(long, value_parser = choice(&TABLES), value_name = "TABLE", default_value = "trials", requires = "csv")]
-    table: Table,
+    table: Which,
     /// Also write the buckets of each histogram, for programs that cannot read the encoded form
     #[arg(long, requires = "json")]
     buckets: bool,
@@ -107,17 +110,31 @@ const BETTER: [Choice<Better>; 2] = [
     ("smaller", "Times, memory and CPU, for customSmallerIsBetter", Better::Smaller),
 ];
 
+/// A table of a run.
+#[derive(Clone, Copy, Debug)]
+enum Which {
+    /// The one that `run` prints.
+    Results,
+    /// One of the record.
+    Of(Table),
+}
+
 /// Tables of a run.
-const TABLES: [Choice<Table>; 5] = [
-    ("cells", "A row for each cell: server and setting", Table::Cells),
-    ("trials", "A row for each trial", Table::Trials),
+const TABLES: [Choice<Which>; 6] = [
+    ("results", "The table of results, as `dnsdyno run` prints it", Which::Results),
+    ("cells", "A row for each cell: server and setting", Which::Of(Table::Cells)),
+    ("trials", "A row for each trial", Which::Of(Table::Trials)),
     (
         "figures",
         "A row for each value of each figure, also for the capacity of each search",
-        Table::Figures,
+        Which::Of(Table::Figures),
     ),
-    ("series", "A row for each sample of each series", Table::Series),
-    ("experiments", "A row for each experiment of each lock-step load", Table::Experiments),
+    ("series", "A row for each sample of each series", Which::Of(Table::Series)),
+    (
+        "experiments",
+        "A row for each experiment of each lock-step load",
+        Which::Of(Table::Experiments),
+    ),
 ];
 
 /// `dnsdyno delete`
@@ -168,10 +185,8 @@ pub(crate) fn list(args: &RunsArgs) -> Result<(), Failure> {
 pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {
     let run = args.store.load(&args.run)?;
     print(|out| {
-        write!(out, "{}\n{}", report::heading(&run), report::run(&run))?;
-        for cell in run.results.iter().filter(|cell| !cell.figures.is_empty()) {
-            write!(out, "\n{}\n{}", report::view::cell_name(cell), report::figures(cell))?;
-        }
+        let text = if args.details { report::details(&run) } else { report::run(&run) };
+        write!(out, "{}\n{text}", report::heading(&run))?;
         for cell in run.results.iter().filter(|_| args.trials) {
             writeln!(out, "\n{}", report::view::cell_name(cell))?;
             for trial in &cell.trials {
@@ -232,13 +247,16 @@ fn draw(run: &Run, folder: &Path) -> Result<(), Failure> {
 }
 
 /// Writes a run in one of the forms.
-fn write_as(form: &Form, table: Table, run: &Run, out: &mut dyn Write) -> io::Result<()> {
+fn write_as(form: &Form, table: Which, run: &Run, out: &mut dyn Write) -> io::Result<()> {
     let json = |out: &mut dyn Write, value: &Value| {
         serde_json::to_writer_pretty(&mut *out, value)?;
         writeln!(out)
     };
     match form {
-        Form { csv: true, .. } => record::write_csv(run, table, out).map_err(io::Error::from),
+        Form { csv: true, .. } => match table {
+            Which::Results => out.write_all(export::csv(run).as_bytes()),
+            Which::Of(table) => record::write_csv(run, table, out).map_err(io::Error::from),
+        },
         Form { dns_metrics: true, .. } => record::write_dns_metrics(run, out),
         Form { json_lines: true, .. } => record::write_json_lines(run, out),
         Form { bencher: true, .. } => json(out, &export::bencher(run)),

@@ -5,21 +5,41 @@ mod hlog;
 mod junit;
 mod open_metrics;
 mod svg;
-mod tables;
 
 use measure::stats;
-use record::CellRecord;
+use record::{CellRecord, Run};
 
 pub use self::bencher::{Better, bencher, github_benchmark};
 pub use self::hlog::hlog;
 pub use self::junit::junit;
 pub use self::open_metrics::open_metrics;
 pub use self::svg::{Drawing, svg};
-pub use self::tables::{latex, markdown};
+use crate::results::Results;
+use crate::table::Table;
 use crate::view::search::latency_us;
 
 /// Latencies of a capacity, by name.
 const LATENCIES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+
+/// Returns the table of a run's results.
+fn table(run: &Run) -> Table {
+    Results::of(run, run.results.iter().collect()).all()
+}
+
+/// Returns the results of a run as a table in Markdown (GitHub's).
+pub fn markdown(run: &Run) -> String {
+    table(run).markdown()
+}
+
+/// Returns the results of a run as a `tabular` of LaTeX, with the rules of the package booktabs.
+pub fn latex(run: &Run) -> String {
+    table(run).latex()
+}
+
+/// Returns the results of a run as comma-separated values.
+pub fn csv(run: &Run) -> String {
+    table(run).csv()
+}
 
 /// A figure of a cell, measured once or several times.
 pub(crate) struct Measure {

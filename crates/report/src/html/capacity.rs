@@ -1,21 +1,17 @@
 //! Results of searches: the table of capacities, the plot, and the trials of each search.
 
 use maud::{Markup, html};
-use measure::stats;
 use record::CellRecord;
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
-use super::parts::{fold, number_cell, pictures, table};
+use super::parts::{fold, pictures};
 use super::plot::{Axis, Line, Picture, Plot, Point, Scale};
-use crate::view::limiter::{limiter_names, proofs};
+use crate::view::limiter::limiter_names;
 use crate::view::name::repeats;
 use crate::view::number::range;
-use crate::view::search::{
-    at_full_speed, each_search, latency_rate, latency_us, met, of_udp, rate, sustained,
-};
+use crate::view::search::{each_search, met, rate};
 use crate::view::unit::Unit;
-use crate::view::{thousands, time_us};
 
 /// Largest number of searches with a plot; the table of trials has all of them.
 const MAX_TRACES: usize = 24;
@@ -26,9 +22,6 @@ const NOTE: &str = "Dots: the searches. Error bars: the smallest and the largest
 
 /// Note below the trials of a search that estimates a capacity.
 const UNCORRECTED: &str = "Numbers as they were sent. The estimate counts each by the speed that the server's cores had, so that a higher one may pass and a lower one fail.";
-
-/// Head of the column of the capacities in comparison to that over UDP.
-const OF_UDP: &str = "of UDP";
 
 /// Returns what the capacities count, in words: queries/s, or what the searches vary.
 fn counted(unit: &str) -> &str {
@@ -75,10 +68,11 @@ pub(crate) fn searched<'a, 'r>(cells: &'a Cells<'r>) -> Vec<&'a Cell<'r>> {
 /// Renders the section; empty without a search.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     let searched = searched(cells);
+    let results = cells.results(searched.iter().map(|cell| cell.record).collect());
     html! {
         @if !searched.is_empty() {
             h3 { "Capacity" }
-            (capacities(cells, &searched))
+            (results.capacities().html("Capacity of each server and setting", &results.conditions.heading))
             @if let Some(goal) = searched.iter().map(|c| &c.record.goal).find(|g| !g.is_empty()) {
                 p.note { "Goal: " (goal) ". Median over the searches, and each of them. Latencies are those at one rate, the one found that is nearest "
                     "to the median; of an estimate from all trials those of the nearest trial that passed. “Sustained”: in how many of the trials at the rates found no more queries were outstanding at the end than in the middle. "
@@ -106,79 +100,6 @@ pub(crate) fn traces(cells: &Cells<'_>) -> Vec<Picture> {
     let searched = searched(cells);
     let with = searched.into_iter().filter(|c| c.record.trials.len() > 1);
     with.take(MAX_TRACES).map(trace).collect()
-}
-
-fn capacities(cells: &Cells<'_>, searched: &[&Cell<'_>]) -> Markup {
-    // Percentiles need many searches.
-    let percentiles = searched.iter().any(|c| c.record.p01_qps.is_some());
-    let median = median_head(searched);
-    let mut heads = cells.heads();
-    heads.push(&median);
-    let of_udp = |r: &CellRecord| of_udp(r, searched.iter().map(|cell| cell.record));
-    let compared = searched.iter().any(|cell| of_udp(cell.record).is_some());
-    heads.extend(compared.then_some(OF_UDP));
-    heads
-        .extend(percentiles.then_some(["1st percentile", "99th percentile"]).into_iter().flatten());
-    heads.extend([
-        "std. dev.",
-        "latency p50",
-        "latency p99",
-        "searches",
-        "sustained",
-        "limited by",
-        "RFC 8219",
-    ]);
-    let rows: Vec<Markup> = searched
-        .iter()
-        .map(|cell| {
-            let share = compared.then(|| of_udp(cell.record).unwrap_or_else(|| "–".to_owned()));
-            html! { (cells.named(cell)) (row(cell.record, &median, share, percentiles)) }
-        })
-        .collect();
-    let caption = "Capacity of each server and setting";
-    table(caption, &cells.conditions.heading, &heads, &rows)
-}
-
-/// Returns the head of the column of medians.
-fn median_head(searched: &[&Cell<'_>]) -> String {
-    let unit = searched.first().map_or("qps", |c| c.record.capacity_unit());
-    format!("median, {}", counted(unit))
-}
-
-/// Renders the figures of one cell.
-fn row(r: &CellRecord, median: &str, of_udp: Option<String>, percentiles: bool) -> Markup {
-    let deviation = stats::std_dev(&r.found_qps());
-    let at = latency_rate(r)
-        .map(|rate| format!("at {} {}", thousands(rate), counted(r.capacity_unit())));
-    let latency = |h: &str, q| {
-        let Some(us) = latency_us(r, q) else { return number_cell(h, None, "–".into()) };
-        html! { td.n data-h=(h) data-v=(us) { (time_us(us)) @if let Some(at) = &at { small { (at) } } } }
-    };
-    let each = each_search(r).replace(">=", "≥");
-    html! {
-        td.n data-h=(median) data-v=[r.median_qps] {
-            (qps(r, r.median_qps))
-            @if r.capacities.len() > 1 { small { "each: " (each) } }
-            @if let Some(words) = at_full_speed(r) { small { (words) } }
-        }
-        @if let Some(share) = of_udp {
-            td.n data-h=(OF_UDP) { (share.replace(">=", "≥").replace("<=", "≤")) }
-        }
-        @if percentiles {
-            (number_cell("1st percentile", r.p01_qps, qps(r, r.p01_qps)))
-            (number_cell("99th percentile", r.p99_qps, qps(r, r.p99_qps)))
-        }
-        (number_cell("std. dev.", deviation, deviation.map_or("–".into(), thousands)))
-        (latency("latency p50", 0.5))
-        (latency("latency p99", 0.99))
-        (number_cell("searches", Some(f64::from(r.repeats)), repeats(r)))
-        td data-h="sustained" { (sustained(r).unwrap_or_else(|| "–".to_owned())) }
-        td data-h="limited by" data-v=(r.limiter.word()) {
-            (limiter_names(r))
-            @for proof in proofs(r) { small { (proof) } }
-        }
-        td data-h="RFC 8219" { (crate::run::conforming(r)) }
-    }
 }
 
 /// Returns the capacity of a cell for a plot.

@@ -7,6 +7,7 @@ use record::{CellRecord, Run};
 
 use super::parts::name_cell;
 use super::plot::Scale;
+use crate::results::Results;
 use crate::view::conditions::Conditions;
 use crate::view::name::{server_name, short_name};
 use crate::view::table::varied;
@@ -117,6 +118,11 @@ impl Cells<'_> {
             .chain(varied)
             .chain(self.conditions.columns.iter().copied())
             .collect()
+    }
+
+    /// Returns the results of some cells.
+    pub(crate) fn results<'a>(&'a self, cells: Vec<&'a CellRecord>) -> Results<'a> {
+        Results::of(self.run, cells)
     }
 
     /// Renders these columns for a cell.

@@ -12,6 +12,7 @@ use super::summary::seam;
 use crate::view::number::counted;
 use crate::view::search::interrupted;
 use crate::view::skipped_name;
+use crate::view::table::shortened;
 
 /// Largest length of a reason on one line; a longer one is cut, and its full text folded.
 const LINE: usize = 160;
@@ -89,14 +90,9 @@ fn reason(line: &str, of: &[&Skipped]) -> Markup {
     }
 }
 
-/// Returns the first line, cut between words if it is long.
+/// Returns the first line, cut if it is long.
 fn first_line(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default().trim_end_matches(':');
-    if line.chars().count() <= LINE {
-        return line.to_owned();
-    }
-    let cut: String = line.chars().take(LINE).collect();
-    format!("{} …", cut.rsplit_once(' ').map_or(cut.as_str(), |(words, _)| words))
+    shortened(text.trim().lines().next().unwrap_or_default().trim_end_matches(':'), LINE)
 }
 
 /// Lists the differences from RFC 8219, by the servers they apply to.

@@ -6,11 +6,10 @@ use record::{CellRecord, Figure};
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
-use super::parts::{name_cell, number_cell, pictures, table};
+use super::parts::{name_cell, pictures, table};
 use super::plot::Picture;
 use crate::falls::{HEADS, TITLE, falls};
-use crate::view::limiter::limiter_names;
-use crate::view::name::{figure_title, repeats};
+use crate::view::name::figure_title;
 use crate::view::search::latency_rate;
 use crate::view::table::figure_order;
 use crate::view::unit::Unit;
@@ -56,67 +55,34 @@ pub(crate) fn section(cells: &Cells<'_>) -> Markup {
     html! {
         @if !names.is_empty() || cells.cells.iter().any(|c| c.record.method != "search" && !c.record.void_repeats.is_empty()) {
             h3 { "Figures" }
-            (all(cells, &names))
+            (all(cells))
             (secondaries(cells))
             (falls_of(cells))
             p.note {
                 @if one_visit(cells) { "One visit to each: nothing is known of the spread between visits." }
-                @else { "Medians over the repeats; below them mean ± standard deviation, the smallest and the largest value, and the number of repeats. Nothing below: one visit." }
+                @else { "Medians over the repeats; below them the smallest and the largest value. Nothing below: one visit." }
             }
             (pictures(plots(cells)))
         }
     }
 }
 
-fn all(cells: &Cells<'_>, names: &[&str]) -> Markup {
-    let titles: Vec<String> = names.iter().map(|n| figure_title(n)).collect();
-    let mut heads = cells.heads();
-    heads.extend(titles.iter().map(String::as_str));
-    let any_void = cells.cells.iter().any(|c| !c.record.void_repeats.is_empty());
-    if any_void {
-        heads.push("repeats");
-    }
-    let limited = cells.cells.iter().any(|c| !c.record.trials.is_empty());
-    if limited {
-        heads.push("limited by");
-    }
-    let with = cells.cells.iter().filter(|c| {
-        !c.record.figures.is_empty()
-            || (c.record.method != "search" && !c.record.void_repeats.is_empty())
-    });
-    let rows = with.map(|cell| {
-        html! {
-            (cells.named(cell))
-            @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, cell.record.figures.get(*name), at_rate(cell.record, name))) }
-            @if any_void { (number_cell("repeats", Some(f64::from(cell.record.repeats)), repeats(cell.record))) }
-            @if limited { td data-h="limited by" { (limiter_names(cell.record)) } }
-        }
-    });
-    let rows: Vec<Markup> = rows.collect();
-    let caption = "Figures of each server and setting";
-    table(caption, &cells.conditions.heading, &heads, &rows)
+/// Renders the table of the cells with figures, or with void repeats in their place.
+fn all(cells: &Cells<'_>) -> Markup {
+    let void = |r: &CellRecord| r.method != "search" && !r.void_repeats.is_empty();
+    let records = cells.cells.iter().map(|cell| cell.record);
+    let with = records.filter(|r| !r.figures.is_empty() || void(r)).collect();
+    let results = cells.results(with);
+    results.figures().html("Figures of each server and setting", &results.conditions.heading)
 }
 
 /// Renders the table of secondaries; empty if there are none.
 fn secondaries(cells: &Cells<'_>) -> Markup {
-    let all = || cells.cells.iter().flat_map(|c| c.record.secondaries.iter().map(move |s| (c, s)));
-    let names = figure_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
-    if names.is_empty() {
-        return html! {};
+    let results = cells.results(cells.cells.iter().map(|cell| cell.record).collect());
+    let table = results.secondaries();
+    html! {
+        @if let Some(table) = table { (table.html("Each secondary by itself", &results.conditions.heading)) }
     }
-    let titles: Vec<String> = names.iter().map(|n| figure_title(n)).collect();
-    let mut heads = vec!["secondary", "address", "where"];
-    heads.extend(titles.iter().map(String::as_str));
-    let rows = all().map(|(cell, secondary)| {
-        html! {
-            (name_cell("secondary", &secondary.server))
-            td data-h="address" data-v=(secondary.address) { (secondary.address) }
-            td data-h="where" data-v=(cell.name) { (cell.name) }
-            @for (name, head) in names.iter().zip(&titles) { (figure_cell(head, secondary.figures.get(*name), None)) }
-        }
-    });
-    let rows: Vec<Markup> = rows.collect();
-    table("Each secondary by itself", &cells.conditions.heading, &heads, &rows)
 }
 
 /// Renders the table of changes under updates; empty if there are none.
@@ -144,33 +110,6 @@ pub(crate) fn at_rate(cell: &CellRecord, name: &str) -> Option<String> {
         return None;
     }
     latency_rate(cell).map(|rate| format!("at {} queries/s", thousands(rate)))
-}
-
-fn figure_cell(head: &str, figure: Option<&Figure>, at: Option<String>) -> Markup {
-    let Some((figure, median)) = figure.and_then(|f| Some((f, f.median()?))) else {
-        return number_cell(head, None, "–".into());
-    };
-    let unit = Unit::of(&figure.unit);
-    let spread = range(figure)
-        .zip(stats::mean(&figure.values))
-        .zip(stats::std_dev(&figure.values))
-        .map(|(((low, high), mean), deviation)| {
-            format!(
-                "{} ± {}; {} to {}; n = {}",
-                unit.full(mean),
-                unit.full(deviation),
-                unit.full(low),
-                unit.full(high),
-                figure.values.len()
-            )
-        });
-    html! {
-        td.n data-h=(head) data-v=(median) {
-            (unit.full(median))
-            @if let Some(at) = at { small { (at) } }
-            @if let Some(spread) = spread { small { (spread) } }
-        }
-    }
 }
 
 /// Returns the plots of all figures.

@@ -28,7 +28,7 @@ mod curves;
 mod doubts;
 mod figures;
 mod frame;
-mod parts;
+pub(crate) mod parts;
 pub(crate) mod plot;
 mod summary;
 mod time;

@@ -22,9 +22,14 @@ pub(crate) fn limiter_name(limiter: Limiter) -> &'static str {
     }
 }
 
-/// Returns how many repeats of a cell each limiter limited, in words: "2 of 2 searches: the server".
+/// Returns the limiter of every repeat of a cell, or how many each limiter limited, in words: "the server", "1 of 2 searches: the server,
+/// 1 of 2: a link".
 pub(crate) fn limiter_names(cell: &CellRecord) -> String {
-    cell.limiters().words(|limiter| limiter_name(limiter).to_owned())
+    let limiters = cell.limiters();
+    match limiters.common() {
+        Some(limiter) => limiter_name(limiter).to_owned(),
+        None => limiters.words(|limiter| limiter_name(limiter).to_owned()),
+    }
 }
 
 /// Returns what proves the limiters of a cell's searches, each sentence once; what an unknown limiter lacks too.

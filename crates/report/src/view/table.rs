@@ -35,6 +35,15 @@ pub fn align<R: AsRef<[String]>>(rows: &[R], sides: &[Align]) -> String {
     out
 }
 
+/// Returns a line, cut between words if it has more than `most` characters.
+pub(crate) fn shortened(line: &str, most: usize) -> String {
+    if line.chars().count() <= most {
+        return line.to_owned();
+    }
+    let cut: String = line.chars().take(most - 1).collect();
+    format!("{} …", cut.rsplit_once(' ').map_or(cut.as_str(), |(words, _)| words))
+}
+
 /// Returns the alignment of a table with `words` columns of words before its columns of numbers.
 pub(crate) fn words_then_numbers(words: usize) -> Vec<Align> {
     let mut sides = vec![Align::Left; words];

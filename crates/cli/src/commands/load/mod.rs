@@ -60,11 +60,16 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     // Each of these is done whatever became of the others.
     let json = args.json.as_deref();
     let written = json.map_or(Ok(()), |path| record::write(path, &trial)).map_err(Failure::run);
-    if args.json.as_deref() != Some(Path::new("-")) {
+    let no_answer = report::no_answer(&trial);
+    // Without an answer the reason says more than a table of nothing.
+    let silent = no_answer.is_some() && args.format == Format::Table;
+    if json != Some(Path::new("-")) && !silent {
         show(args.format, &args.quantiles, &trial)?;
+        if args.format == Format::Table {
+            println!("{:<16}{}", "next", next(&trial, json));
+        }
     }
     let failed = trial.void.is_void() || trial.passed == Some(false);
-    let no_answer = report::no_answer(&trial);
     let kept = args.keep.keep(&record::of_trial("load", trial));
     written.and(kept).and(watched)?;
     if let Some(why) = no_answer {
@@ -75,6 +80,15 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         None if failed => Err(Failure::Silent),
         None => Ok(()),
     }
+}
+
+/// Returns what to do after a load: the highest rate of the server, and the page.
+fn next(trial: &Trial, json: Option<&Path>) -> String {
+    let page = match json {
+        Some(path) => format!("`dnsdyno report {}` makes a page of it", path.display()),
+        None => "`--json FILE` keeps it, and `dnsdyno report FILE` makes a page of it".to_owned(),
+    };
+    format!("`dnsdyno search {}` finds the highest rate; {page}", trial.conditions.target)
 }
 
 /// Returns how long a load sends; `None` if that is not known before.

@@ -1,0 +1,213 @@
+//! The table of results: a row for each cell, with its capacity or its figures and what limited it.
+
+use measure::stats;
+use record::{CellRecord, Figure, Run, Secondary};
+
+use crate::table::{Field, Table};
+use crate::view::conditions::Conditions;
+use crate::view::limiter::{limiter_names, proofs};
+use crate::view::name::{figure_name, repeats, server_name, short_name};
+use crate::view::number::range;
+use crate::view::search::{
+    at_full_speed, each_search, latency_rate, latency_us, of_udp, rate, sustained,
+};
+use crate::view::table::{figure_order, varied};
+use crate::view::unit::Unit;
+use crate::view::{thousands, time_us};
+
+/// Largest number of searches that are named one by one; of more the lowest and the highest.
+const FEW: usize = 3;
+
+/// Results of some cells of a run.
+pub(crate) struct Results<'a> {
+    run: &'a Run,
+    cells: Vec<&'a CellRecord>,
+    /// Settings that differ between the cells.
+    varied: Vec<String>,
+    /// Conditions that the cells share, and those that differ.
+    pub(crate) conditions: Conditions,
+}
+
+impl<'a> Results<'a> {
+    /// Takes cells of `run`, a row for each, in this order.
+    pub(crate) fn of(run: &'a Run, cells: Vec<&'a CellRecord>) -> Self {
+        let varied = varied(cells.iter().copied());
+        let conditions = Conditions::of(run, cells.iter().copied(), &varied);
+        Results { run, cells, varied, conditions }
+    }
+
+    /// Makes the table of searches: the capacities.
+    pub(crate) fn capacities(&self) -> Table {
+        let mut table = self.named();
+        self.add_capacities(&mut table);
+        self.add_ends(&mut table);
+        table
+    }
+
+    /// Makes the table of figures.
+    pub(crate) fn figures(&self) -> Table {
+        let mut table = self.named();
+        self.add_figures(&mut table);
+        self.add_ends(&mut table);
+        table
+    }
+
+    /// Makes the table of everything: capacities, if cells were searched, and figures.
+    pub(crate) fn all(&self) -> Table {
+        let mut table = self.named();
+        if self.cells.iter().any(|cell| cell.method == "search") {
+            self.add_capacities(&mut table);
+        }
+        self.add_figures(&mut table);
+        self.add_ends(&mut table);
+        table
+    }
+
+    /// Makes the table of the secondaries of updates; `None` if there are none.
+    pub(crate) fn secondaries(&self) -> Option<Table> {
+        let all =
+            || self.cells.iter().flat_map(|cell| cell.secondaries.iter().map(move |s| (cell, s)));
+        let names = figure_order(all().flat_map(|(_, secondary)| secondary.figures.keys()));
+        let each = |field: &dyn Fn(&CellRecord, &Secondary) -> Field| {
+            all().map(|(cell, secondary)| field(cell, secondary)).collect::<Vec<_>>()
+        };
+        let mut table = Table::default();
+        table.words("secondary", 0, each(&|_, s| Field::words(&s.server)));
+        table.words("address", 0, each(&|_, s| Field::words(&s.address)));
+        let place = |cell: &CellRecord| short_name(cell, self.varied.iter());
+        table.words("where", 0, each(&|cell, _| Field::words(place(cell))));
+        for name in &names {
+            let found =
+                |s: &Secondary| s.figures.get(*name).map_or_else(|| Field::words(""), figure);
+            table.numbers(&figure_name(name), 0, each(&|_, s| found(s)));
+        }
+        (!names.is_empty()).then_some(table)
+    }
+
+    /// Returns a field for each cell.
+    fn each(&self, field: impl Fn(&'a CellRecord) -> Field) -> Vec<Field> {
+        self.cells.iter().map(|cell| field(cell)).collect()
+    }
+
+    /// Makes a table with the columns that name the cells.
+    fn named(&self) -> Table {
+        let mut table = Table::default();
+        table.words("server", 0, self.each(|cell| Field::words(server_name(cell))));
+        for key in &self.varied {
+            let value = |cell: &CellRecord| cell.settings.get(key).cloned().unwrap_or_default();
+            table.words(key, 0, self.each(|cell| Field::words(value(cell))));
+        }
+        for (i, head) in self.conditions.columns.iter().enumerate() {
+            let value = |cell: &CellRecord| self.conditions.values(self.run, cell).swap_remove(i);
+            table.words(head, 1, self.each(|cell| Field::words(value(cell))));
+        }
+        table
+    }
+
+    /// Returns what the numbers of the searches count, in words.
+    fn unit(&self) -> &'a str {
+        let over = self.cells.iter().find_map(|cell| cell.over.as_deref());
+        over.unwrap_or("queries/s")
+    }
+
+    /// Adds the columns of searches.
+    fn add_capacities(&self, table: &mut Table) {
+        let unit = self.unit();
+        let qps = |cell: &CellRecord, x| Field::number(x, |x| rate(Some(x), cell.at_least, ""));
+        let median = |cell: &CellRecord| {
+            qps(cell, cell.median_qps).with_spread(of_each(cell)).with_notes(at_full_speed(cell))
+        };
+        table.numbers(&format!("median, {unit}"), 0, self.each(median));
+        let share = |cell: &CellRecord| of_udp(cell, self.cells.iter().copied());
+        let shares = self.each(|cell| Field::words(share(cell).unwrap_or_default()));
+        if shares.iter().any(|share| share.text != "-") {
+            table.words("of UDP", 2, shares);
+        }
+        // Percentiles need many searches.
+        if self.cells.iter().any(|cell| cell.p01_qps.is_some()) {
+            table.numbers("1st percentile", 28, self.each(|cell| qps(cell, cell.p01_qps)));
+            table.numbers("99th percentile", 28, self.each(|cell| qps(cell, cell.p99_qps)));
+        }
+        let deviation = |cell: &CellRecord| stats::std_dev(&cell.found_qps());
+        table.numbers("std. dev.", 31, self.each(|cell| Field::number(deviation(cell), thousands)));
+        for (head, quantile, rank) in [("latency p50", 0.5, 9), ("latency p99", 0.99, 8)] {
+            let at = |cell: &CellRecord| {
+                latency_rate(cell).map(|at| format!("at {} {unit}", thousands(at)))
+            };
+            let latency = |cell: &CellRecord| {
+                let us = latency_us(cell, quantile);
+                Field::number(us, time_us).with_notes(at(cell).filter(|_| us.is_some()))
+            };
+            table.numbers(head, rank, self.each(latency));
+        }
+    }
+
+    /// Adds a column for each figure.
+    fn add_figures(&self, table: &mut Table) {
+        let names = figure_order(self.cells.iter().flat_map(|cell| cell.figures.keys()));
+        // The first is the main one, unless there are capacities.
+        let searched = self.cells.iter().any(|cell| cell.method == "search");
+        for (name, number) in names.into_iter().zip(0u8..) {
+            let at = |cell: &CellRecord| latency_rate(cell).filter(|_| name.starts_with("latency"));
+            let words =
+                |cell: &CellRecord| at(cell).map(|at| format!("at {} queries/s", thousands(at)));
+            let field = |cell: &CellRecord| match cell.figures.get(name) {
+                Some(found) => figure(found).with_notes(words(cell)),
+                None => Field::words(""),
+            };
+            let rank = if number == 0 && !searched { 0 } else { number.saturating_add(32) };
+            table.numbers(&figure_name(name), rank, self.each(field));
+        }
+    }
+
+    /// Adds the repeats, what limited them, and how far searches conform.
+    fn add_ends(&self, table: &mut Table) {
+        let searched = self.cells.iter().filter(|cell| cell.method == "search").count();
+        let head = if searched == self.cells.len() { "searches" } else { "repeats" };
+        let made =
+            |cell: &CellRecord| Field::number(Some(f64::from(cell.repeats)), |_| repeats(cell));
+        table.numbers(head, 10, self.each(made));
+        if searched > 0 {
+            let words = |cell: &CellRecord| Field::words(sustained(cell).unwrap_or_default());
+            table.words("sustained", 30, self.each(words));
+        }
+        if self.cells.iter().any(|cell| !cell.limiters().counts.is_empty()) {
+            let limiter =
+                |cell: &CellRecord| Field::words(limiter_names(cell)).with_notes(proofs(cell));
+            table.words("limited by", 1, self.each(limiter));
+        }
+        if searched > 0 {
+            table.words("RFC 8219", 29, self.each(|cell| Field::words(conforming(cell))));
+        }
+    }
+}
+
+/// Returns the value of each of some searches, of many the lowest and the highest; empty for one.
+fn of_each(cell: &CellRecord) -> String {
+    match (cell.capacities.len(), range(&cell.found_qps())) {
+        (0 | 1, _) | (_, None) => String::new(),
+        (2..=FEW, _) => each_search(cell),
+        (_, Some((low, high))) => format!("{} to {}", thousands(low), thousands(high)),
+    }
+}
+
+/// Returns the median of a figure, with the smallest and the largest value of its repeats.
+fn figure(figure: &Figure) -> Field {
+    let unit = Unit::of(&figure.unit);
+    let median = Field::number(figure.median(), |median| unit.full(median));
+    match range(&figure.values).filter(|_| figure.values.len() > 1) {
+        Some((low, high)) => {
+            median.with_spread(format!("{} to {}", unit.full(low), unit.full(high)))
+        }
+        None => median,
+    }
+}
+
+/// Returns whether a cell conforms to RFC 8219, as words.
+fn conforming(r: &CellRecord) -> &'static str {
+    match (r.conforming, r.shortened_s) {
+        (true, None) => "conforming",
+        (true, Some(_)) => "conforming, SHORTENED",
+        (false, _) => "not conforming",
+    }
+}
