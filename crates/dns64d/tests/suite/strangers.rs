@@ -1,12 +1,12 @@
 //! Places of connections: strangers take none, clients of one transport or network none of others', silent ones none for
 //! long.
 
-use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use domain::base::iana::Rtype;
 use socket2::{Domain, Socket, Type};
 use streams::http::ALPN_H3;
 use streams::strangers::send_initials;
@@ -108,35 +108,58 @@ fn forged_first_packets_of_quic_take_no_place() {
     });
 }
 
+/// Sets its flag when it is dropped, also by a panic.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_few_networks_with_all_places_leave_one_to_each_other() {
     let script = ipv4_only();
+    script.others(Rtype::TXT, "silent");
     let limits =
-        "[limits]\ntcp-connections = 60\ntcp-connections-per-client = 20\ntcp-idle = \"1h\"";
-    let server = dns64d(&[&script], &format!("server.allow = [\"127.0.0.0/8\"]\n{limits}"));
+        "[limits]\ntcp-connections = 30\ntcp-connections-per-client = 10\ntcp-idle = \"1h\"";
+    let patient = "[upstream]\ngive-up-after = \"30s\"";
+    let config = format!("server.allow = [\"127.0.0.0/8\"]\n{limits}\n{patient}");
+    let server = dns64d(&[&script], &config);
     let (to, end) = (server.address(), AtomicBool::new(false));
+    // Connections with a pending query, opened again as soon as they are closed.
+    let hold = |network: u8| {
+        let query = client::frame(&Query::parse(&format!("held-{network}.example TXT")).octets);
+        let mut held: Vec<TcpStream> = Vec::new();
+        while !end.load(Ordering::Relaxed) {
+            let is_open = |stream: &TcpStream| {
+                let waits = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+                stream.peek(&mut [0]).is_err_and(waits)
+            };
+            held.retain(is_open);
+            if held.len() < 10
+                && let Some(mut stream) = connect(Ipv4Addr::new(127, network, 0, 1), to)
+                && stream.write_all(&query).is_ok()
+                && stream.set_nonblocking(true).is_ok()
+            {
+                held.push(stream);
+            }
+        }
+    };
     std::thread::scope(|scope| {
         for network in 1..=3 {
-            let end = &end;
-            // They connect again as soon as they are closed, and are never idle for long.
-            scope.spawn(move || {
-                let mut held: VecDeque<TcpStream> = VecDeque::new();
-                while !end.load(Ordering::Relaxed) {
-                    held.extend(connect(Ipv4Addr::new(127, network, 0, 1), to));
-                    held.drain(..held.len().saturating_sub(20));
-                }
-            });
+            let hold = &hold;
+            scope.spawn(move || hold(network));
         }
+        let _end = AtEnd(&end);
         wait_for("all places are taken", || {
-            server.metric("dns64d_connections_open{transport=\"tcp\"}") >= 59
+            server.metric("dns64d_connections_open{transport=\"tcp\"}") == 30
         });
         let answered = (0..100).filter(|n| {
             let friend = connect(Ipv4Addr::new(127, 9, 0, 1), to);
             friend.is_some_and(|mut friend| asks(&mut friend, &format!("friend-{n}.example")))
         });
-        let answered = answered.count();
-        end.store(true, Ordering::Relaxed);
-        assert_eq!(answered, 100, "{}", server.log());
+        assert_eq!(answered.count(), 100, "{}", server.log());
     });
 }
 
