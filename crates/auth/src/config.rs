@@ -40,19 +40,19 @@ pub struct AuthConfig {
     pub soa_ttl: u32,
     /// Addresses of the name server (by default from documentation ranges, because no resolver needs them).
     pub ns_address: (Ipv4Addr, Ipv6Addr),
-    /// Delay of every reply over UDP, unless there is a `latency`.
+    /// Delay of every reply, unless there is a `latency`.
     pub delay: Nanos,
-    /// Distribution of the delay of replies over UDP; `None` for `delay`.
+    /// Distribution of the delay of replies; `None` for `delay`.
     pub latency: Option<Latency>,
-    /// Replies over UDP that come later than the others.
+    /// Replies that come later than the others.
     pub late: Option<Late>,
-    /// Largest rate of answers over UDP; `None` for as many as there is time for.
+    /// Largest rate of answers; `None` for as many as there is time for.
     pub capacity: Option<Capacity>,
-    /// Pauses without answers over UDP.
+    /// Pauses without answers.
     pub stall: Option<Stall>,
-    /// Share (0 to 1) of replies over UDP that are not sent, evenly spread.
+    /// Share (0 to 1) of replies that are not sent, evenly spread.
     pub loss: f64,
-    /// The faults of replies over UDP.
+    /// The faults of replies.
     pub faults: Vec<FaultSpec>,
     /// Whether it remembers which names were asked for, and says so in class CH.
     pub remember: bool,

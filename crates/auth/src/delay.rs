@@ -64,6 +64,12 @@ impl DelayQueue {
         !self.lanes.is_empty()
     }
 
+    /// Returns the delay of a lane.
+    #[inline]
+    pub(crate) fn delay(&self, lane: usize) -> Nanos {
+        self.lanes[lane].delay
+    }
+
     /// Adds a reply to a lane, for a query of the time `from`; returns whether there was a place.
     ///
     /// # Panics

@@ -20,6 +20,7 @@ use std::str::FromStr;
 use wire::Rcode;
 use wire::message::{HEADER, OPT_FIXED, flag};
 
+use crate::internet::Carrier;
 use crate::reply::Reply;
 
 /// A fault in a reply.
@@ -56,9 +57,10 @@ impl Fault {
         ("silent", Fault::Silent),
     ];
 
-    /// Returns whether the fault can be applied to a reply.
-    fn fits(self, reply: &Reply) -> bool {
+    /// Returns whether the fault can be applied to a reply. Over a stream nothing is truncated (RFC 7766 section 5).
+    fn fits(self, reply: &Reply, carrier: Carrier) -> bool {
         match self {
+            Fault::Truncate => carrier == Carrier::Datagram,
             Fault::WrongAddress => reply.address_octet.is_some(),
             Fault::WrongQuestion => has_label(reply),
             _ => true,
@@ -179,10 +181,10 @@ impl Faults {
 
     /// Returns the fault for this reply; `None` for a correct reply.
     #[inline]
-    pub(crate) fn next(&mut self, reply: &Reply) -> Option<Fault> {
+    pub(crate) fn next(&mut self, reply: &Reply, carrier: Carrier) -> Option<Fault> {
         let mut chosen = None;
         for schedule in &mut self.0 {
-            if reply.len == 0 || !schedule.fault.fits(reply) {
+            if reply.len == 0 || !schedule.fault.fits(reply, carrier) {
                 continue;
             }
             schedule.postponed =
@@ -277,7 +279,7 @@ mod tests {
         let mut faults = Faults::new(specs.map(|spec| spec.parse().expect(spec)));
         let mut counts = [0u32; 3];
         for _ in 0..1_000 {
-            match faults.next(&reply) {
+            match faults.next(&reply, Carrier::Datagram) {
                 Some(Fault::Silent) => counts[0] += 1,
                 Some(Fault::Cut) => counts[1] += 1,
                 Some(Fault::Servfail) => counts[2] += 1,
@@ -289,6 +291,6 @@ mod tests {
             counts.iter().zip([250u32, 250, 500]).all(|(n, share)| n.abs_diff(share) <= 2),
             "{counts:?}"
         );
-        assert_eq!(faults.next(&Reply::NONE), None, "no reply, no fault");
+        assert_eq!(faults.next(&Reply::NONE, Carrier::Datagram), None, "no reply, no fault");
     }
 }

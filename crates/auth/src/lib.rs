@@ -36,4 +36,4 @@ pub use faults::{Fault, FaultError, FaultSpec};
 pub use internet::{InternetConfig, Log, LoggedQuery, Verdict, ZoneBuilder, Zones, ZonesError};
 pub use prebuilt::Prebuilt;
 pub use responder::MAX_REPLY;
-pub use server::{Auth, AuthCounters};
+pub use server::{Auth, AuthCounters, Streamed};

@@ -5,10 +5,13 @@
 //!           waits in      else none                      its delay
 //!           the socket
 //! ```
+//!
+//! Over a stream all of it happens when the query comes: what carries the replies is told when the reply leaves, how often, or never.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use engine::stream::Leaves;
 use engine::{Destination, Next, Role, RxBatch, TxBatch};
 use measure::Nanos;
 use wire::extend::{MAX_REPLY_OPTIONS, ReplyOptions};
@@ -28,6 +31,8 @@ use crate::traps::MAX_LARGE_REPLY;
 /// Counters of an AuthDNS. Replies with a fault count as the correct reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuthCounters {
+    /// Number of connections that were accepted.
+    pub connections: u64,
     /// Number of messages received.
     pub queries: u64,
     /// Number of replies with an answer.
@@ -55,6 +60,7 @@ pub struct AuthCounters {
 impl AuthCounters {
     /// Adds the counters of another worker.
     pub fn merge(&mut self, other: &AuthCounters) {
+        self.connections += other.connections;
         self.queries += other.queries;
         self.answers += other.answers;
         self.nodata += other.nodata;
@@ -128,6 +134,19 @@ impl Lanes {
             (false, false) => self.slow,
         }
     }
+}
+
+/// How a message came over a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Streamed {
+    /// Time at which it was read.
+    pub at: Nanos,
+    /// Time at which its connection was accepted, if there is one message after the other on it.
+    pub accepted: Option<Nanos>,
+    /// Address of this end; `None` if it is not known.
+    pub server: Option<IpAddr>,
+    /// Idle timeout of the connection in units of 100 ms; `None` if it is not announced.
+    pub idle: Option<u16>,
 }
 
 /// The AuthDNS of one worker.
@@ -207,25 +226,26 @@ impl Auth {
         (reply.len > 0).then_some(reply.len)
     }
 
-    /// Appends the correct reply to a message from a stream, with the requested options; appends nothing if there is no
-    /// reply. `server` is the address of this end; `idle` is the idle timeout of the connection in units of 100 ms, `None` if it
-    /// is not announced.
+    /// Appends the reply to a message from a stream, correct or with a fault, with the requested options; returns when it leaves.
+    /// Nothing is appended if there is no reply.
     #[inline]
-    pub fn answer_stream(
-        &mut self,
-        server: Option<IpAddr>,
-        message: &[u8],
-        idle: Option<u16>,
-        out: &mut Vec<u8>,
-    ) {
+    pub fn answer_stream(&mut self, how: Streamed, message: &[u8], out: &mut Vec<u8>) -> Leaves {
+        let start = self.shared.start(how.at);
+        self.came(1);
+        let since = self.shared.resume(how.at.since(start));
+        if !self.shared.take(since) {
+            self.counters.over_capacity += 1;
+            return Leaves::Never;
+        }
         let (at, room) = (out.len(), self.stream_room);
         out.resize(at + room, 0);
-        self.came(1);
-        let reply = self.reply(server, Carrier::Stream, message, &mut out[at..]);
+        let reply = self.reply(how.server, Carrier::Stream, message, &mut out[at..]);
         self.counters.count(reply.kind);
-        let mut len = reply.len;
-        if let Some(opt) = len.checked_sub(OPT_FIXED).filter(|_| reply.has_opt) {
-            let keepalive = reply.options.keepalive.and(idle);
+        let fault = self.fault(&reply, Carrier::Stream);
+        let mut len = fault.map_or(reply.len, |fault| fault.apply(&reply, &mut out[at..]));
+        let opt = len.checked_sub(OPT_FIXED).filter(|_| reply.has_opt && fault != Some(Fault::Cut));
+        if let Some(opt) = opt {
+            let keepalive = reply.options.keepalive.and(how.idle);
             let options = ReplyOptions { keepalive, ..reply.options };
             if !options.is_empty() {
                 out.resize(at + room + MAX_REPLY_OPTIONS, 0);
@@ -233,6 +253,21 @@ impl Auth {
             }
         }
         out.truncate(at + len);
+        let copies = 1 + u8::from(fault == Some(Fault::Duplicate));
+        match (reply.len, len) {
+            (0, _) => Leaves::AtOnce,
+            (_, 0) => Leaves::Never,
+            _ if self.delayed.is_used() => {
+                let lane = self.lane(how.server);
+                let delay = self.delayed.delay(lane);
+                // A client of a far server could not have sent before its handshake was over; here the kernel ends it at once.
+                let far = self.internet.as_ref().and(how.accepted);
+                let from = far.map_or(since, |at| since.max(at.since(start) + delay));
+                Leaves::At(start + self.shared.resume(from + delay), copies)
+            }
+            _ if copies > 1 => Leaves::At(how.at, copies),
+            _ => Leaves::AtOnce,
+        }
     }
 
     /// Counts messages that came.
@@ -274,11 +309,28 @@ impl Auth {
     fn respond(&mut self, to: Destination, message: &[u8], out: &mut [u8]) -> (usize, bool) {
         let reply = self.reply(server(to), Carrier::Datagram, message, out);
         self.counters.count(reply.kind);
-        match self.faults.next(&reply) {
+        match self.fault(&reply, Carrier::Datagram) {
             None => (reply.len, false),
-            Some(fault) => {
-                self.counters.faults += 1;
-                (fault.apply(&reply, out), fault == Fault::Duplicate)
+            Some(fault) => (fault.apply(&reply, out), fault == Fault::Duplicate),
+        }
+    }
+
+    /// Returns the fault of a reply, if it has one, and counts it.
+    #[inline]
+    fn fault(&mut self, reply: &Reply, carrier: Carrier) -> Option<Fault> {
+        let fault = self.faults.next(reply, carrier);
+        self.counters.faults += u64::from(fault.is_some());
+        fault
+    }
+
+    /// Returns the lane of the next delayed reply, from the address `server`.
+    fn lane(&mut self, server: Option<IpAddr>) -> usize {
+        match &self.internet {
+            Some(internet) if !internet.delays.is_empty() => internet.lane(server),
+            _ => {
+                let lane = self.lanes.next();
+                self.counters.late += u64::from(lane == Lanes::LATE);
+                lane
             }
         }
     }
@@ -307,14 +359,7 @@ impl Auth {
         if len == 0 {
             return;
         }
-        let lane = match &self.internet {
-            Some(internet) if !internet.delays.is_empty() => internet.lane(server(to)),
-            _ => {
-                let lane = self.lanes.next();
-                self.counters.late += u64::from(lane == Lanes::LATE);
-                lane
-            }
-        };
+        let lane = self.lane(server(to));
         for _ in 0..1 + u8::from(twice) {
             self.counters.overflow += u64::from(!self.delayed.push(lane, from, to, &out[..len]));
         }
@@ -353,8 +398,7 @@ impl Role for Auth {
         self.came(rx.len());
         for received in rx.iter() {
             // A query that waited in a stall is one of its end.
-            let mut since = received.at.since(start);
-            since = self.shared.stall().map_or(since, |stall| stall.resume(since));
+            let since = self.shared.resume(received.at.since(start));
             if !self.shared.take(since) {
                 self.counters.over_capacity += 1;
                 continue;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
+use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY, Streamed};
 use common::{HOST, answers, ask, authority, config, query, records};
 use domain::base::Message;
 use domain::base::iana::{OptRcode, Rcode};
@@ -24,7 +24,7 @@ fn drills_have_a_large_answer_delegations_without_addresses_and_forged_signature
     for edns in [None, Some(Edns::default())] {
         let mut stream = Vec::new();
         let large = query("large.dns64perf.test", "TXT", edns.as_ref());
-        auth.answer_stream(None, &large, None, &mut stream);
+        auth.answer_stream(Streamed::default(), &large, &mut stream);
         let whole = Message::from_octets(stream).expect("a message");
         let texts = answers(&whole);
         assert!(!whole.header().tc() && texts.len() == 16, "{texts:?}");
@@ -45,7 +45,8 @@ fn drills_have_a_large_answer_delegations_without_addresses_and_forged_signature
         (Rcode::NOERROR, vec![FORWARD_SOA.into()])
     );
     let mut stream = Vec::new();
-    auth.answer_stream(None, &query("keytrap.dns64perf.test", "DNSKEY", None), None, &mut stream);
+    let keys = query("keytrap.dns64perf.test", "DNSKEY", None);
+    auth.answer_stream(Streamed::default(), &keys, &mut stream);
     let keys = answers(&Message::from_octets(stream).expect("a message"));
     assert!(keys.len() == 34 && keys[33].contains(" RRSIG DNSKEY "), "{keys:?}");
     let edns = Edns { dnssec_ok: true, ..Edns::default() };
@@ -365,7 +366,7 @@ proptest! {
         let mut auth = Auth::new(AuthConfig { traps: true, ..config() });
         let (mut out, mut stream) = ([0; MAX_REPLY], Vec::new());
         let len = auth.answer(&message, &mut out).unwrap_or(0);
-        auth.answer_stream(None, &message, None, &mut stream);
+        auth.answer_stream(Streamed::default(), &message, &mut stream);
         prop_assert_eq!(len == 0, stream.is_empty());
         for reply in [&out[..len], &stream[..]].into_iter().filter(|reply| !reply.is_empty()) {
             let reply = Message::from_octets(reply.to_vec()).expect("a header at least");

@@ -5,9 +5,10 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
-use auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters};
+use auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters, Streamed};
 use common::{HOST, config, query};
 use engine::sim::{Replies, SimEngine};
+use engine::stream::Leaves;
 use engine::{Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
 use measure::Nanos;
 use wire::reply::{Expect, check};
@@ -66,6 +67,67 @@ fn queries(count: usize) -> Vec<Vec<u8>> {
 
 fn faulty(faults: &[&str]) -> AuthConfig {
     AuthConfig { faults: faults.iter().map(|f| f.parse().expect(f)).collect(), ..config() }
+}
+
+/// Passes `queries` to an AuthDNS as messages of a stream, one per `interval`; returns as [`serve_every`].
+fn serve_stream(
+    interval: Nanos,
+    config: AuthConfig,
+    queries: &[Vec<u8>],
+) -> (Vec<(Nanos, Vec<u8>)>, AuthCounters) {
+    let (mut auth, mut replies) = (Auth::new(config), Vec::new());
+    for (k, query) in (0..).zip(queries) {
+        let (at, mut reply) = (Nanos(k * interval.0), Vec::new());
+        let leaves = auth.answer_stream(Streamed { at, ..Streamed::default() }, query, &mut reply);
+        let (at, copies) = match leaves {
+            Leaves::AtOnce => (at, 1),
+            Leaves::At(at, copies) => (at, copies),
+            Leaves::Never => continue,
+        };
+        replies.extend((0..copies).map(|_| (at, reply.clone())));
+    }
+    replies.sort_by_key(|(at, _)| *at);
+    (replies, auth.counters())
+}
+
+#[test]
+fn over_a_stream_all_of_it_is_as_over_udp() {
+    let behaviour = |change: fn(&mut AuthConfig)| {
+        let mut config = config();
+        change(&mut config);
+        config
+    };
+    let table = [
+        behaviour(|_| ()),
+        behaviour(|c| c.delay = Nanos::from_micros(2_300)),
+        behaviour(|c| c.loss = 0.3),
+        behaviour(|c| c.capacity = Some("700:5".parse().expect("a capacity"))),
+        behaviour(|c| c.stall = Some("20ms/100ms".parse().expect("a stall"))),
+        behaviour(|c| c.latency = Some("bimodal:0.9:0.2ms:20ms".parse().expect("a latency"))),
+        behaviour(|c| c.late = Some("0.01:250ms".parse().expect("late replies"))),
+        behaviour(|c| {
+            c.stall = Some("20ms/100ms".parse().expect("a stall"));
+            c.delay = Nanos::from_micros(2_300);
+            c.capacity = Some("700:5".parse().expect("a capacity"));
+            c.loss = 0.25;
+        }),
+        faulty(&["duplicate:0.25", "servfail:0.25", "cut:0.125", "wrong-address:0.125"]),
+        faulty(&["wrong-id:0.1", "wrong-question:0.1", "silent:0.1"]),
+    ];
+    let (interval, queries) = (Nanos::from_millis(1), queries(1_000));
+    for config in table {
+        let datagrams = serve_every(interval, config.clone(), &queries);
+        let stream = serve_stream(interval, config.clone(), &queries);
+        assert_eq!(stream.1, datagrams.1, "{config:?}");
+        let sorted = |mut replies: Vec<(Nanos, Vec<u8>)>| {
+            replies.sort();
+            replies
+        };
+        assert!(sorted(stream.0) == sorted(datagrams.0), "{config:?}");
+    }
+    // A message over a stream is never truncated.
+    let (replies, counts) = serve_stream(interval, faulty(&["truncate:0.5"]), &queries);
+    assert!(counts.faults == 0 && replies.iter().all(|(_, reply)| reply[2] & 2 == 0));
 }
 
 #[test]

@@ -16,9 +16,11 @@ use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use capture::write_udp;
+use engine::stream::Leaves;
 use measure::{Nanos, Rng};
 use serde_json::Value;
-use streams::tcp::{self, Carried, Disturbances, Listener, TcpLimits};
+use streams::serve::Faults;
+use streams::tcp::{self, Carried, Listener, TcpLimits};
 use streams::tls::{ALPN_DOQ, ALPN_DOT, Authority, ServerTls};
 use trace::Writer;
 use wire::{Name, Qtype, QueryTemplate};
@@ -151,13 +153,14 @@ impl Servers {
             let answers = move |query: &[u8], carried: Carried, reply: &mut Vec<u8>| {
                 let stream = match carried {
                     Carried::Stream(number) => number,
-                    Carried::Frame(_) => None,
+                    Carried::Frame { .. } => None,
                 };
                 kept.lock().expect("not poisoned").push(Came::new(query, stream));
                 reply.extend_from_slice(&answer(query));
+                Leaves::AtOnce
             };
             let stop = move || ended.load(Ordering::Relaxed);
-            tcp::serve(listeners, limits, answers, Disturbances::default(), stop).expect("serves");
+            tcp::serve(listeners, limits, answers, Faults::default(), stop).expect("serves");
         });
         // What a thread that waits for its core cannot take is no loss of the Tester.
         room(&socket);

@@ -17,7 +17,7 @@ use load::Live;
 use measure::{Nanos, Pacing, Qps, Slice, StartAt};
 use record::request::{Names, NamespaceExpect, Query, Sockets, Workload};
 use record::{AgreedStart, MergeTerms, Part, Trial, TrialRequest};
-use tester::{AuthListen, AuthServer, Setup, udp_options};
+use tester::{AuthListen, AuthServer, ConnectionPlan, Setup, udp_options};
 
 #[global_allocator]
 static MEMORY: AllocProfiler = AllocProfiler::system();
@@ -57,7 +57,7 @@ fn record_part() -> (Trial, TrialRequest) {
         cpus: Vec::new(),
         wait: engine::WaitMode::Sleep,
         udp: udp_options(&Sockets::default()),
-        stream_fault: None,
+        connections: ConnectionPlan::default(),
     };
     let server = AuthServer::start(&AuthConfig::new(names), &listen, Arc::default());
     let target = server.expect("starts").addresses()[0];

@@ -22,7 +22,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use record::request::{Names, NamespaceExpect, Query, Sockets, Workload};
 use record::{Trial, TrialRequest};
-use tester::{AuthListen, AuthServer, udp_options};
+use tester::{AuthListen, AuthServer, ConnectionPlan, udp_options};
 
 /// The longest first.
 #[test]
@@ -130,7 +130,7 @@ impl Job {
             cpus: Vec::new(),
             wait: engine::WaitMode::Sleep,
             udp: udp_options(&Sockets::default()),
-            stream_fault: None,
+            connections: ConnectionPlan::default(),
         };
         let config = AuthConfig::new(namespace.expect("a namespace"));
         let auth = AuthServer::start(&config, &listen, stop).expect("starts");

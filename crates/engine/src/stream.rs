@@ -37,6 +37,17 @@ pub struct Opened {
     pub early_data: bool,
 }
 
+/// How a server's reply leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// At once; an empty reply ends its connection, or its stream.
+    AtOnce,
+    /// At a time of the monotonic clock, so many times.
+    At(Nanos, u8),
+    /// Never, although its connection goes on.
+    Never,
+}
+
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {

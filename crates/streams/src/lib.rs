@@ -12,9 +12,10 @@
 //! ```
 //!
 //! QUIC and HTTP/3 need the feature `quic`, which is on by default; without it they return an error that says
-//! so. `unsafe` is in `client::alarm` (registration of a timer), `client::tcp_info` and
+//! so. `unsafe` is in `alarm` (registration of a timer), `client::tcp_info` and
 //! `tcp` (socket options) and `scrape` (a socket inherited over exec).
 
+mod alarm;
 pub mod client;
 pub mod http;
 pub mod scrape;

@@ -44,6 +44,11 @@ pub trait Answer {
         false
     }
 
+    /// Waits until one more connection may be accepted.
+    fn admit(&self) -> impl Future<Output = ()> {
+        std::future::ready(())
+    }
+
     /// Returns the failure that the next message meets on purpose; called once for each.
     fn fault(&self) -> Option<Fault> {
         None

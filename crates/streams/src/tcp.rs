@@ -5,7 +5,7 @@
 //! order, and replies that are ready together are written together. The number of connections, idle time,
 //! pipelining and message sizes are limited.
 
-mod far;
+mod later;
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
@@ -15,14 +15,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use engine::clock::monotonic;
 use engine::named;
-use engine::stream::first_message;
+use engine::stream::{Leaves, first_message};
+use measure::Nanos;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use self::far::Far;
+use self::later::{Timetable, Until, Waiting};
 use crate::http::ALPN_H2;
 use crate::serve::{self, Answer, Fault, Faults, Sender, StreamLimits};
 use crate::tls::ServerTls;
@@ -36,19 +38,26 @@ pub struct TcpLimits {
     pub idle: Duration,
     /// Highest number of messages of a connection that are answered before their replies are written.
     pub pipelined: usize,
+    /// Least time from one accepted connection to the next; those that come faster wait in the kernel's queue.
+    pub accept_interval: Duration,
 }
 
 impl Default for TcpLimits {
-    /// Returns 1,000 connections, 10 s (RFC 7766 section 6.2.3 recommends some seconds), 100 messages.
+    /// Returns 1,000 connections, as fast as they come, 10 s (RFC 7766 section 6.2.3 recommends some seconds), 100 messages.
     fn default() -> Self {
-        TcpLimits { connections: 1_000, idle: Duration::from_secs(10), pipelined: 100 }
+        TcpLimits {
+            connections: 1_000,
+            idle: Duration::from_secs(10),
+            pipelined: 100,
+            accept_interval: Duration::ZERO,
+        }
     }
 }
 
 impl TcpLimits {
     /// Returns the same limits for connections with streams.
     fn streams(&self) -> StreamLimits {
-        let TcpLimits { connections, idle, pipelined } = *self;
+        let TcpLimits { connections, idle, pipelined, .. } = *self;
         let streams = u32::try_from(pipelined).unwrap_or(u32::MAX);
         StreamLimits { connections, streams, idle, ..StreamLimits::default() }
     }
@@ -56,6 +65,13 @@ impl TcpLimits {
 
 /// Highest number of bytes of replies that are written together.
 const MAX_OUTPUT: usize = 64 << 10;
+/// Highest number of bytes of replies of a connection that wait until they are due; no more is read from it before.
+const MAX_WAITING: usize = 256 << 10;
+/// Time after which a stream of HTTP or QUIC whose reply is withheld ends without one, so that it does not count against the limit of
+/// streams for ever. Clients give up earlier.
+const WITHHELD: Duration = Duration::from_secs(10);
+/// Time by which accepting connections may fall behind its rate and catch up.
+const ACCEPT_BEHIND: Nanos = Nanos::from_millis(10);
 /// Usual number of bytes of one read.
 const INPUT: usize = 4 << 10;
 /// Highest number of connections that the kernel completes before they are accepted.
@@ -128,45 +144,45 @@ pub enum Listener {
 /// Transport of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
-    /// One of the frames of a TCP or TLS connection, to this address of ours.
-    Frame(Option<IpAddr>),
+    /// One of the frames of a TCP or TLS connection.
+    Frame {
+        /// The address of ours that it came to.
+        to: Option<IpAddr>,
+        /// Time at which the connection was accepted, on the monotonic clock.
+        accepted: Nanos,
+    },
     /// Its own stream: HTTP, QUIC; with the number of the stream over QUIC ([`Sender::stream`]).
     Stream(Option<u64>),
 }
 
-/// Returns the distance of a server at one of our addresses: the time of a round trip to it.
-pub type Distance = Box<dyn Fn(IpAddr) -> Duration>;
-
-/// What a service does differently on purpose.
-#[derive(Default)]
-pub struct Disturbances {
-    /// Failures that messages meet.
-    pub faults: Faults,
-    /// Distance of our addresses, which replies over TCP and TLS are late by; `None` if all are near.
-    pub distance: Option<Distance>,
-}
-
-/// Serves `listeners` until `stop` returns true (called every 50 ms). `answer` gets a message and writes the
-/// reply into the empty vector; an empty reply closes the connection.
-///
-/// A far address replies when a server at that distance would: a round trip after its message, and to the first ones
-/// another round trip after the connection was accepted, that of the handshake. The kernel completes the handshake itself at once.
+/// Serves `listeners` until `stop` returns true (called every 50 ms); returns the number of accepted connections. `answer` gets a message and writes the
+/// reply into the empty vector, and says when it leaves. Over TCP and TLS replies that leave later may pass each other (RFC 7766
+/// section 6.2.1.1).
 ///
 /// # Errors
 /// When the runtime cannot be made.
 pub fn serve(
     listeners: Vec<Listener>,
     limits: TcpLimits,
-    answer: impl FnMut(&[u8], Carried, &mut Vec<u8>) + 'static,
-    disturbances: Disturbances,
+    answer: impl FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves + 'static,
+    faults: Faults,
     stop: impl Fn() -> bool,
-) -> io::Result<()> {
+) -> io::Result<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (open, answer) = (Cell::new(0), RefCell::new(answer));
-    let Disturbances { faults, distance } = disturbances;
-    let service = Rc::new(Service { limits, open, answer, faults, distance });
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
+        let service = Rc::new(Service {
+            limits,
+            open,
+            answer,
+            faults,
+            timetable: Timetable::new()?,
+            accepted: Cell::new(0),
+            accepts: Cell::new(Nanos::ZERO),
+        });
+        let timing = service.clone();
+        tokio::task::spawn_local(async move { timing.timetable.run().await });
         for listener in listeners {
             match listener {
                 Listener::Tcp(socket) => {
@@ -186,7 +202,7 @@ pub fn serve(
         while !stop() {
             tokio::time::sleep(STOP_LATENCY).await;
         }
-        Ok(())
+        Ok(service.accepted.get())
     })
 }
 
@@ -197,23 +213,46 @@ struct Service<F> {
     open: Cell<usize>,
     answer: RefCell<F>,
     faults: Faults,
-    distance: Option<Distance>,
+    timetable: Timetable,
+    /// Number of connections that were accepted.
+    accepted: Cell<u64>,
+    /// Earliest time of the next accepted connection.
+    accepts: Cell<Nanos>,
 }
 
-impl<F: FnMut(&[u8], Carried, &mut Vec<u8>)> Answer for Service<F> {
+impl<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves> Answer for Service<F> {
     async fn answer(&self, sender: Sender, message: Vec<u8>) -> Bytes {
         let mut reply = Vec::new();
-        self.answer.borrow_mut()(&message, Carried::Stream(sender.stream), &mut reply);
+        let leaves = self.answer.borrow_mut()(&message, Carried::Stream(sender.stream), &mut reply);
+        match leaves {
+            Leaves::AtOnce => {}
+            // A stream takes one reply.
+            Leaves::At(due, _) => self.timetable.until(due).await,
+            Leaves::Never => {
+                sleep(WITHHELD).await;
+                reply.clear();
+            }
+        }
         reply.into()
     }
 
     fn fault(&self) -> Option<Fault> {
         self.faults.next()
     }
+
+    async fn admit(&self) {
+        self.accepted.set(self.accepted.get() + 1);
+        let interval = Nanos::from(self.limits.accept_interval);
+        if interval > Nanos::ZERO {
+            let at = self.accepts.get().max(monotonic().since(ACCEPT_BEHIND));
+            self.accepts.set(at + interval);
+            self.timetable.until(at).await;
+        }
+    }
 }
 
 /// Accepts connections until it is dropped.
-async fn accept<F: FnMut(&[u8], Carried, &mut Vec<u8>) + 'static>(
+async fn accept<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves + 'static>(
     listener: TcpListener,
     tls: Option<ServerTls>,
     service: Rc<Service<F>>,
@@ -227,6 +266,7 @@ async fn accept<F: FnMut(&[u8], Carried, &mut Vec<u8>) + 'static>(
         if service.open.get() >= service.limits.connections {
             continue;
         }
+        service.admit().await;
         service.open.set(service.open.get() + 1);
         let service = service.clone();
         let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
@@ -239,7 +279,7 @@ async fn accept<F: FnMut(&[u8], Carried, &mut Vec<u8>) + 'static>(
 }
 
 /// Serves one connection from its handshake on; the handshake may take as long as an idle connection.
-async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
+async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves>(
     stream: TcpStream,
     client: SocketAddr,
     tls: Option<TlsAcceptor>,
@@ -268,54 +308,40 @@ async fn begin<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
 }
 
 /// Serves one connection to the address `local`, message by message; `input` holds the bytes received so far.
-async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
+async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves>(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     local: Option<IpAddr>,
     mut input: Vec<u8>,
     service: &Service<F>,
 ) -> io::Result<()> {
-    let limits = service.limits;
-    let far = local.zip(service.distance.as_ref()).map(|(local, distance)| distance(local));
-    let mut far = far
-        .filter(|round_trip| !round_trip.is_zero())
-        .map(|round_trip| Far::new(Instant::now(), round_trip));
+    let (limits, timetable) = (service.limits, &service.timetable);
+    let carried = Carried::Frame { to: local, accepted: monotonic() };
     // More is read only without a complete message, so that `input` holds at most one message and `INPUT`.
-    let (mut output, mut reply) = (Vec::new(), Vec::new());
+    let mut replies = Replies::default();
     let (mut deadline, mut close) = (Instant::now() + limits.idle, false);
+    let mut alarm: Option<Until<'_>> = None;
     loop {
         let (mut taken, mut answered) = (0, 0);
         while let Some(message) = first_message(&input[taken..])
             && answered < limits.pipelined
-            && output.len() + far.as_ref().map_or(0, Far::octets) < MAX_OUTPUT
+            && replies.have_room()
             && !close
         {
             taken += 2 + message.len();
             answered += 1;
-            reply.clear();
-            if service.faults.next() != Some(Fault::Close) {
-                service.answer.borrow_mut()(message, Carried::Frame(local), &mut reply);
-            }
-            let len = u16::try_from(reply.len())
-                .map_err(|_| io::Error::other("a reply longer than 65535 bytes"))?;
-            if len > 0 {
-                output.extend_from_slice(&len.to_be_bytes());
-                output.extend_from_slice(&reply);
-            }
-            close = len == 0;
+            close = replies.answer(service, carried, message)?;
         }
         input.drain(..taken);
-        if let Some(far) = &mut far {
-            far.exchange(Instant::now(), &mut output);
-        }
+        let output = replies.due_now();
         if !output.is_empty() {
             let written = async {
-                stream.write_all(&output).await?;
+                stream.write_all(output).await?;
                 stream.flush().await
             };
             timeout(limits.idle, written).await.map_err(io::Error::from)??;
             output.clear();
         }
-        let due = far.as_ref().and_then(Far::due);
+        let due = replies.waiting.due();
         if close && due.is_none() {
             return Ok(());
         }
@@ -327,13 +353,69 @@ async fn connection<F: FnMut(&[u8], Carried, &mut Vec<u8>)>(
             close = receive(&mut stream, &mut input, deadline).await? == 0;
             continue;
         };
+        if alarm.as_ref().is_none_or(|alarm| alarm.due() != due) {
+            alarm = Some(timetable.until(due));
+        }
         // As long as replies are due the connection is not idle.
-        deadline = due + limits.idle;
+        deadline = Instant::now() + Duration::from(due.since(monotonic())) + limits.idle;
         let full = close || first_message(&input).is_some();
         tokio::select! {
             received = receive(&mut stream, &mut input, deadline), if !full => close = received? == 0,
-            () = sleep_until(due) => {}
+            () = async { if let Some(alarm) = &mut alarm { alarm.await } } => {}
         }
+    }
+}
+
+/// The replies of one connection that are not written yet, with their lengths in front.
+#[derive(Default)]
+struct Replies {
+    output: Vec<u8>,
+    waiting: Waiting,
+    /// The reply that is being made.
+    reply: Vec<u8>,
+}
+
+impl Replies {
+    /// Returns whether another message may be answered.
+    fn have_room(&self) -> bool {
+        self.output.len() < MAX_OUTPUT && self.waiting.octets() < MAX_WAITING
+    }
+
+    /// Answers a message; returns whether the connection ends after the replies so far.
+    fn answer<F: FnMut(&[u8], Carried, &mut Vec<u8>) -> Leaves>(
+        &mut self,
+        service: &Service<F>,
+        carried: Carried,
+        message: &[u8],
+    ) -> io::Result<bool> {
+        self.reply.clear();
+        let mut leaves = Leaves::AtOnce;
+        if service.faults.next() != Some(Fault::Close) {
+            leaves = service.answer.borrow_mut()(message, carried, &mut self.reply);
+        }
+        let len = u16::try_from(self.reply.len())
+            .map_err(|_| io::Error::other("a reply longer than 65535 bytes"))?;
+        match leaves {
+            Leaves::Never => {}
+            Leaves::At(due, copies) => {
+                let framed = [&len.to_be_bytes(), &self.reply[..]].concat();
+                (0..copies).for_each(|_| self.waiting.keep(due, framed.clone()));
+            }
+            Leaves::AtOnce if len == 0 => return Ok(true),
+            Leaves::AtOnce => {
+                self.output.extend_from_slice(&len.to_be_bytes());
+                self.output.extend_from_slice(&self.reply);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns what is to be written now.
+    fn due_now(&mut self) -> &mut Vec<u8> {
+        if self.waiting.octets() > 0 {
+            self.waiting.release(monotonic(), &mut self.output);
+        }
+        &mut self.output
     }
 }
 
@@ -359,31 +441,31 @@ mod tests {
     /// Serves on a free port with a handler that reverses messages and does not reply to an empty one; runs
     /// `client` against it.
     fn with_server(limits: TcpLimits, client: impl FnOnce(SocketAddr)) {
-        with_services(limits, Disturbances::default, |[address, _]| client(address));
+        let reverse = |message: &[u8], reply: &mut Vec<u8>| {
+            reply.extend(message.iter().rev());
+            Leaves::AtOnce
+        };
+        with_handler(limits, reverse, client);
     }
 
-    /// Works as [`with_server`], for the addresses of both families.
-    fn with_services(
+    /// Works as [`with_server`], with a handler; returns the number of accepted connections.
+    fn with_handler(
         limits: TcpLimits,
-        disturbances: impl FnOnce() -> Disturbances + Send + 'static,
-        client: impl FnOnce([SocketAddr; 2]),
-    ) {
-        let listeners = ["127.0.0.1:0", "[::1]:0"].map(|a| listen(a.parse().unwrap()).unwrap());
-        let addresses = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
-        let stop = Arc::new(AtomicBool::new(false));
-        let server = {
-            let stop = stop.clone();
-            std::thread::spawn(move || {
-                let reverse = |message: &[u8], _: Carried, reply: &mut Vec<u8>| {
-                    reply.extend(message.iter().rev());
-                };
-                let listeners = listeners.map(Listener::Tcp).into();
-                serve(listeners, limits, reverse, disturbances(), || stop.load(Ordering::Relaxed))
-            })
-        };
-        client(addresses);
+        mut answer: impl FnMut(&[u8], &mut Vec<u8>) -> Leaves + Send + 'static,
+        client: impl FnOnce(SocketAddr),
+    ) -> u64 {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let ended = stop.clone();
+        let server = std::thread::spawn(move || {
+            let answer =
+                move |message: &[u8], _: Carried, reply: &mut Vec<u8>| answer(message, reply);
+            let stop = || ended.load(Ordering::Relaxed);
+            serve(vec![Listener::Tcp(listener)], limits, answer, Faults::default(), stop)
+        });
+        client(address);
         stop.store(true, Ordering::Relaxed);
-        server.join().unwrap().unwrap();
+        server.join().unwrap().unwrap()
     }
 
     #[test]
@@ -431,24 +513,53 @@ mod tests {
     }
 
     #[test]
-    fn far_addresses_reply_later_and_near_ones_do_not_wait_for_them() {
-        let far = Duration::from_millis(300);
-        let disturbances = move || {
-            let distance: Distance = Box::new(move |at| far * u32::from(at.is_ipv4()));
-            Disturbances { distance: Some(distance), ..Disturbances::default() }
+    fn replies_leave_when_they_are_due_as_often_as_they_should_or_never() {
+        let ms = Nanos::from_millis;
+        let handler = move |message: &[u8], reply: &mut Vec<u8>| {
+            reply.extend_from_slice(message);
+            match message[0] {
+                b'n' => Leaves::Never,
+                b't' => Leaves::At(Nanos::ZERO, 2),
+                b'o' => Leaves::AtOnce,
+                tenths => Leaves::At(monotonic() + ms(100 * u64::from(tenths - b'0')), 1),
+            }
         };
-        let (asked, mut got) = (std::time::Instant::now(), [0; 5]);
-        with_services(TcpLimits::default(), disturbances, |[v4, v6]| {
-            let [mut slow, mut fast] = [v4, v6].map(|a| std::net::TcpStream::connect(a).unwrap());
-            slow.write_all(b"\0\x03abc").unwrap();
-            fast.write_all(b"\0\x03abc").unwrap();
-            fast.read_exact(&mut got).unwrap();
-            assert_eq!(&got, b"\0\x03cba");
-            // The far one has not replied: it does so a round trip after the handshake, which takes one too.
-            slow.read_exact(&mut got).unwrap();
-            assert_eq!(&got, b"\0\x03cba");
-            assert!(asked.elapsed() >= far * 2, "{:?}", asked.elapsed());
+        let asked = std::time::Instant::now();
+        with_handler(TcpLimits::default(), handler, |address| {
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            client.write_all(b"\0\x013\0\x01n\0\x011\0\x01t\0\x01o").unwrap();
+            // What has no reply ends no connection.
+            client.write_all(b"\0\x010").unwrap();
+            let mut got = [0; 18];
+            client.read_exact(&mut got).unwrap();
+            let mut order: Vec<u8> = got.iter().skip(2).step_by(3).copied().collect();
+            assert!(order.ends_with(b"13"), "{order:?}");
+            order.sort_unstable();
+            assert_eq!(order, b"013ott");
+            assert!(asked.elapsed() >= Duration::from_millis(300), "{:?}", asked.elapsed());
         });
+    }
+
+    #[test]
+    fn connections_are_accepted_at_their_rate() {
+        let limits =
+            TcpLimits { accept_interval: Duration::from_millis(40), ..TcpLimits::default() };
+        let echo = |message: &[u8], reply: &mut Vec<u8>| {
+            reply.extend_from_slice(message);
+            Leaves::AtOnce
+        };
+        let asked = std::time::Instant::now();
+        let accepted = with_handler(limits, echo, |address| {
+            let connect = |_| std::net::TcpStream::connect(address).unwrap();
+            let mut clients: Vec<_> = (0..6).map(connect).collect();
+            for client in &mut clients {
+                client.write_all(b"\0\x01a").unwrap();
+                client.read_exact(&mut [0; 3]).unwrap();
+            }
+            // The first comes at once.
+            assert!(asked.elapsed() >= Duration::from_millis(5 * 40 - 10));
+        });
+        assert_eq!(accepted, 6);
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! The AuthDNS on threads: a worker with a UDP engine on each core, and a thread for connections.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use auth::{Auth, AuthConfig, AuthCounters, InternetConfig};
+use auth::{Auth, AuthConfig, AuthCounters, Streamed};
+use engine::clock::monotonic;
 use engine::{SocketId, WaitMode, drive};
+use measure::Qps;
 use streams::serve::{self, FaultPlan, Faults};
-use streams::tcp::{self, Carried, Disturbances, Listener};
+use streams::tcp::{self, Carried, Listener, TcpLimits};
 use streams::tls::ServerTls;
 use udp::{UdpEngine, UdpOptions, sys};
 
@@ -20,6 +24,8 @@ use crate::error::TesterError;
 const MAX_CONNECTIONS: usize = 100_000;
 /// Time without a query after which a connection is closed; each client of a large load queries rarely.
 const IDLE: Duration = Duration::from_secs(300);
+/// Largest number of queries outstanding on a connection of HTTP or QUIC, and of those answered together on one of TCP or TLS.
+const PIPELINED: usize = 1_024;
 /// Largest number of ports that are tried until one is free for UDP and for TCP.
 const PORT_ATTEMPTS: u32 = 16;
 
@@ -35,8 +41,33 @@ pub struct AuthListen {
     pub wait: WaitMode,
     /// Options of the UDP sockets.
     pub udp: UdpOptions,
-    /// Failures that queries over connections meet on purpose.
-    pub stream_fault: Option<FaultPlan>,
+    /// What connections meet on purpose.
+    pub connections: ConnectionPlan,
+}
+
+/// What the connections to an AuthDNS meet on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ConnectionPlan {
+    /// Failures of queries.
+    pub fault: Option<FaultPlan>,
+    /// Largest number of connections at a time; more are closed at once. The largest possible without one.
+    pub most: Option<usize>,
+    /// Largest number of connections that are accepted a second; more wait in the kernel's queue.
+    pub rate: Option<Qps>,
+}
+
+impl ConnectionPlan {
+    /// Returns the limits of the service.
+    fn limits(self) -> TcpLimits {
+        let interval =
+            self.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.get()));
+        TcpLimits {
+            connections: self.most.unwrap_or(MAX_CONNECTIONS),
+            idle: IDLE,
+            pipelined: PIPELINED,
+            accept_interval: interval,
+        }
+    }
 }
 
 /// An address of an encrypted transport, with the certificates that are shown there.
@@ -57,7 +88,7 @@ pub struct AuthServer {
     encrypted: Vec<(SocketAddr, &'static str)>,
     stop: Arc<AtomicBool>,
     workers: Vec<JoinHandle<Result<AuthCounters, TesterError>>>,
-    connections: JoinHandle<io::Result<()>>,
+    connections: JoinHandle<Result<AuthCounters, TesterError>>,
     /// Number of failures made on purpose over connections.
     stream_faults: Arc<AtomicU64>,
 }
@@ -104,12 +135,19 @@ impl AuthServer {
             })
         });
         let workers = workers.collect();
-        let faults = Faults::new(listen.stream_fault);
+        let faults = Faults::new(listen.connections.fault);
         let stream_faults = faults.made();
         let auth = over_connections.unwrap_or_else(|| Auth::new(config.clone()));
-        let internet =
-            config.internet.clone().map(|internet| InternetConfig { log: None, ..internet });
-        let connections = serve_connections(auth, internet, listeners, faults, stop.clone());
+        let limits = listen.connections.limits();
+        // A worker that never sleeps leaves a core to nobody.
+        let cpus = if wait == WaitMode::Sleep { listen.cpus.clone() } else { Vec::new() };
+        let stop_connections = stop.clone();
+        let connections = std::thread::spawn(move || {
+            if !cpus.is_empty() {
+                sys::pin_to_cpus(&cpus).map_err(TesterError::io("--cpus"))?;
+            }
+            serve_connections(auth, listeners, limits, faults, &stop_connections)
+        });
         Ok(AuthServer { addresses, encrypted, stop, workers, connections, stream_faults })
     }
 
@@ -143,37 +181,38 @@ impl AuthServer {
         for worker in self.workers {
             sum.merge(&worker.join().map_err(|_| TesterError::Panicked)??);
         }
-        self.connections.join().map_err(|_| TesterError::Panicked)??;
+        sum.merge(&self.connections.join().map_err(|_| TesterError::Panicked)??);
         Ok(sum)
     }
 }
 
-/// Starts the thread that answers queries of connections until `stop` is set; the servers of `internet` are as far as over UDP.
+/// Answers queries of connections until `stop` is set; returns what was counted.
 fn serve_connections(
-    mut auth: Auth,
-    internet: Option<InternetConfig>,
+    auth: Auth,
     listeners: Vec<Listener>,
+    limits: TcpLimits,
     faults: Faults,
-    stop: Arc<AtomicBool>,
-) -> JoinHandle<io::Result<()>> {
-    let limits =
-        tcp::TcpLimits { connections: MAX_CONNECTIONS, idle: IDLE, ..tcp::TcpLimits::default() };
+    stop: &AtomicBool,
+) -> Result<AuthCounters, TesterError> {
     // In the unit of the option edns-tcp-keepalive, 100 ms (RFC 7828).
-    let idle_100ms = u16::try_from(IDLE.as_millis() / 100).ok();
+    let idle_100ms = u16::try_from(limits.idle.as_millis() / 100).ok();
+    let auth = Rc::new(RefCell::new(auth));
+    let role = auth.clone();
     let answer = move |message: &[u8], carried: Carried, reply: &mut Vec<u8>| {
-        let (server, idle) = match carried {
-            Carried::Frame(server) => (server, idle_100ms),
-            Carried::Stream(_) => (None, None),
+        let at = monotonic();
+        let how = match carried {
+            Carried::Frame { to, accepted } => {
+                Streamed { at, accepted: Some(accepted), server: to, idle: idle_100ms }
+            }
+            Carried::Stream(_) => Streamed { at, ..Streamed::default() },
         };
-        auth.answer_stream(server, message, idle, reply);
+        role.borrow_mut().answer_stream(how, message, reply)
     };
-    std::thread::spawn(move || {
-        let distance = internet.map(|internet| -> tcp::Distance {
-            Box::new(move |server| internet.delay(Some(server)).into())
-        });
-        let disturbances = Disturbances { faults, distance };
-        tcp::serve(listeners, limits, answer, disturbances, move || stop.load(Ordering::Relaxed))
-    })
+    sys::prepare_for_timing();
+    let stop = || stop.load(Ordering::Relaxed);
+    let connections = tcp::serve(listeners, limits, answer, faults, stop)?;
+    let counted = auth.borrow().counters();
+    Ok(AuthCounters { connections, ..counted })
 }
 
 /// Binds UDP and, on the same ports, TCP; returns the addresses with their ports.

@@ -32,7 +32,7 @@ mod sockets;
 mod worker;
 mod workload;
 
-pub use authdns::{AuthListen, AuthServer, EncryptedListen};
+pub use authdns::{AuthListen, AuthServer, ConnectionPlan, EncryptedListen};
 pub use background::Background;
 pub use connections::dialer_alone;
 pub use core_watch::CoreWatch;

@@ -71,11 +71,6 @@ impl InternetConfig {
         splitmix64(&mut address) as usize % self.delays.len().max(1)
     }
 
-    /// Returns the delay of a server, over UDP and over TCP.
-    pub fn delay(&self, server: Option<IpAddr>) -> Nanos {
-        self.delays.get(self.lane(server)).copied().unwrap_or(Nanos::ZERO)
-    }
-
     /// Writes the reply of a server to a message; nothing if the address of the server is not known.
     pub(crate) fn reply(
         &self,

@@ -14,7 +14,6 @@
 //! read together. No task is made for a message, and nothing is allocated unless each message has its own
 //! stream (`exchange`).
 
-mod alarm;
 mod datagrams;
 mod dial;
 mod exchange;

@@ -12,7 +12,6 @@ use engine::{Next, WaitMode, clock};
 use measure::Nanos;
 use tokio::task::LocalSet;
 
-use super::alarm::Alarm;
 use super::dial::{Dialed, Dialer};
 use super::exchange::Exchanged;
 use super::framed::Framed;
@@ -20,6 +19,7 @@ use super::meter::{Bytes, Meter, StreamCounts};
 use super::quic::Endpoints;
 use super::shared::{Caller, Shared, Spawn};
 use super::write::WriteMode;
+use crate::alarm::Alarm;
 
 /// Highest number of bytes of one read: two of the longest messages with their lengths.
 const SCRATCH: usize = 2 * (2 + 65_535);

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::stream::{ConnId, End, Failure, Mix, Opened, Orders, QueryFailure, StreamRole};
+use engine::stream::{ConnId, End, Failure, Leaves, Mix, Opened, Orders, QueryFailure, StreamRole};
 use engine::{Next, WaitMode};
 use measure::Nanos;
 
 use super::*;
 use crate::serve::{FaultPlan, Faults};
-use crate::tcp::{self, Carried, Disturbances, Listener, TcpLimits};
+use crate::tcp::{self, Carried, Listener, TcpLimits};
 use crate::tls::{ALPN_DOT, Authority, ClientTls, ServerTls, Verify};
 
 /// Opens one connection, sends `messages` together and records the events; done when as many replies have
@@ -129,11 +129,10 @@ fn with_listener<T>(listener: Listener, plan: Option<FaultPlan>, client: impl Fn
     let server = std::thread::spawn(move || {
         let reverse = |message: &[u8], _: Carried, reply: &mut Vec<u8>| {
             reply.extend(message.iter().rev());
+            Leaves::AtOnce
         };
         let stop = || flag.load(Ordering::Relaxed);
-        let faults = Faults::new(plan);
-        let disturbances = Disturbances { faults, distance: None };
-        tcp::serve(vec![listener], TcpLimits::default(), reverse, disturbances, stop)
+        tcp::serve(vec![listener], TcpLimits::default(), reverse, Faults::new(plan), stop)
     });
     let result = client();
     stop.store(true, Ordering::Relaxed);

@@ -93,6 +93,7 @@ pub async fn quic<A: Answer + 'static>(
             attempt.refuse();
             continue;
         }
+        answer.admit().await;
         open.set(open.get() + 1);
         let (open, answer) = (open.clone(), answer.clone());
         tokio::task::spawn_local(async move {

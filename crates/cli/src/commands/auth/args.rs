@@ -7,7 +7,7 @@ use auth::{AaaaPolicy, Capacity, FaultSpec, Late, Latency, Stall};
 use clap::Args;
 use kernel::XdpMode;
 use lab::CpuList;
-use measure::Nanos;
+use measure::{Nanos, Qps};
 use record::request::WaitFor;
 use streams::serve::FaultPlan;
 use udp::UdpOptions;
@@ -100,36 +100,42 @@ pub(crate) struct AuthArgs {
     /// TTL of the SOA record, seconds
     #[arg(long, value_name = "S", default_value_t = 3_600)]
     pub(crate) soa_ttl: u32,
-    /// Delay every reply by this time (UDP)
+    /// Delay every reply by this time
     #[arg(long, value_name = "TIME", default_value = "0s")]
     pub(crate) delay: Nanos,
-    /// Delay replies by a known distribution (UDP): bimodal:SHARE:LOW:HIGH delays a share (0 to 1) by the time LOW and
+    /// Delay replies by a known distribution: bimodal:SHARE:LOW:HIGH delays a share (0 to 1) by the time LOW and
     /// the others by HIGH
     #[arg(long, value_name = "bimodal:SHARE:LOW:HIGH", conflicts_with = "delay")]
     pub(crate) latency: Option<Latency>,
-    /// Send this share (0 to 1) of the replies after TIME instead (UDP)
+    /// Send this share (0 to 1) of the replies after TIME instead
     #[arg(long, value_name = "SHARE:TIME")]
     pub(crate) late: Option<Late>,
-    /// Answer at most RATE queries a second, all workers together, and drop the others silently (UDP); BURST is the largest
+    /// Answer at most RATE queries a second, all workers together, and drop the others silently; BURST is the largest
     /// number of answers at once, or a time whose queries it is [default BURST: 10ms]
     #[arg(long, value_name = "RATE[:BURST]")]
     pub(crate) capacity: Option<Capacity>,
-    /// Stop answering for TIME at the end of every PERIOD, such as 50ms/5s; queries wait in the socket (UDP)
+    /// Stop answering for TIME at the end of every PERIOD, such as 50ms/5s; queries wait
     #[arg(long, value_name = "TIME/PERIOD")]
     pub(crate) stall: Option<Stall>,
-    /// Send this share (0 to 1) of the replies twice, evenly spread (UDP)
+    /// Send this share (0 to 1) of the replies twice, evenly spread (UDP, TCP and TLS: a stream of HTTP or QUIC takes one reply)
     #[arg(long, value_name = "SHARE")]
     pub(crate) duplicate: Option<f64>,
-    /// Drop this share (0 to 1) of the replies, evenly spread (UDP)
+    /// Drop this share (0 to 1) of the replies, evenly spread
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub(crate) loss: f64,
-    /// Spoil replies (UDP): KIND or KIND:SHARE, of wrong-address, wrong-question, wrong-id, truncate, cut,
+    /// Spoil replies: KIND or KIND:SHARE, of wrong-address, wrong-question, wrong-id, truncate, cut,
     /// servfail, duplicate, silent; may be repeated
     #[arg(long, value_name = "KIND:SHARE")]
     pub(crate) fault: Vec<FaultSpec>,
     /// Fail every Nth query over TCP, TLS, HTTP and QUIC: status=CODE/N, reset/N, refuse/N, goaway/N or close/N
     #[arg(long, value_name = "FAULT/N")]
     pub(crate) stream_fault: Option<FaultPlan>,
+    /// Keep at most N connections over TCP, TLS, HTTP and QUIC at a time, and close others at once [default: 100000]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_connections: Option<usize>,
+    /// Accept at most RATE connections a second; others wait for their turn
+    #[arg(long, value_name = "RATE")]
+    pub(crate) accept_rate: Option<Qps>,
     /// What answers UDP: the sockets, or a program in the kernel (XDP) that leaves to the sockets what it cannot answer; as root
     #[arg(long, value_parser = choice(&ENGINE), value_name = "ENGINE", default_value = "sockets", requires_if("kernel", "device"))]
     pub(crate) engine: AuthEngine,

@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ::auth::{AaaaPolicy, AuthConfig, AuthCounters, Fault, FaultSpec};
+use anyhow::anyhow;
 use clap::{Args as _, FromArgMatches as _};
 use streams::http::{ALPN_H2, ALPN_H3};
 use streams::tls::{ALPN_DOQ, ALPN_DOT, Authority, Identity, ServerTls, TlsError};
-use tester::{AuthListen, AuthServer, EncryptedListen};
+use tester::{AuthListen, AuthServer, ConnectionPlan, EncryptedListen};
 use udp::{UdpOptions, sys};
 use wire::Namespace;
 
@@ -74,6 +75,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
     }
     sys::raise_open_files();
     let stop = interruption()?;
+    let connections = connections(&args);
     let listen = AuthListen {
         plain: args.listen.clone(),
         encrypted: encrypted(&args).map_err(Failure::input)?,
@@ -86,7 +88,7 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
             timestamps: config.is_timed(),
             buffer: args.buffer,
         },
-        stream_fault: args.stream_fault,
+        connections,
     };
     let server = AuthServer::start(&config, &listen, stop.clone())?;
     let in_kernel = in_kernel::start(&args, &config, server.addresses())?;
@@ -118,6 +120,9 @@ pub(crate) fn run(args: AuthArgs) -> Result<(), Failure> {
         );
     }
     show(&c);
+    if c.connections > 0 {
+        println!("{} connections", c.connections);
+    }
     if internet {
         println!("{} referrals to zones below", c.referrals);
     }
@@ -151,6 +156,11 @@ pub(crate) fn config_of(arguments: impl Iterator<Item = String>) -> Result<AuthC
     config(&AuthArgs::from_arg_matches(&matches).map_err(Failure::input)?)
 }
 
+/// Returns what connections meet on purpose.
+fn connections(args: &AuthArgs) -> ConnectionPlan {
+    ConnectionPlan { fault: args.stream_fault, most: args.max_connections, rate: args.accept_rate }
+}
+
 /// Returns the configuration of the arguments.
 fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
     let namespace = Namespace::new(args.namespace, args.zone).map_err(Failure::input)?;
@@ -175,5 +185,12 @@ fn config(args: &AuthArgs) -> Result<AuthConfig, Failure> {
         ..AuthConfig::new(namespace)
     };
     config.validate().map_err(Failure::input)?;
+    let twice = config.faults.iter().any(|spec| spec.fault == Fault::Duplicate);
+    if twice && let Some(at) = args.https.iter().chain(&args.quic).next() {
+        let why =
+            format!("{at} (HTTPS or QUIC) has a stream for each query, which takes one reply");
+        let remedy = "leave out --https and --quic, or replies that are sent twice";
+        return Err(Failure::input(anyhow!("--duplicate, --fault duplicate: {why}; {remedy}")));
+    }
     Ok(config)
 }

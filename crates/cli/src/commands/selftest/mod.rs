@@ -18,7 +18,7 @@ use record::testbed::Network;
 use record::{
     Certificate, CertificateFile, EngineChoice, Tested, TrialRecord, TrialRequest, TrialResult,
 };
-use tester::{AuthListen, AuthServer, Setup, udp_options};
+use tester::{AuthListen, AuthServer, ConnectionPlan, Setup, udp_options};
 use udp::UdpOptions;
 use wire::Namespace;
 
@@ -215,7 +215,7 @@ fn start_server(args: &mut SelftestArgs, namespace: &Namespace) -> Result<AuthSe
         cpus: cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
         wait,
         udp: options,
-        stream_fault: None,
+        connections: ConnectionPlan::default(),
     };
     Ok(AuthServer::start(&config, &listen, Arc::new(AtomicBool::new(false)))?)
 }

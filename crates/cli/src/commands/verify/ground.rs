@@ -11,7 +11,7 @@ use lab::{Host, Pair, PairCapture};
 use measure::{Goal, Nanos, Pacing, Path as WirePath, Qps};
 use record::request::{Engine, Gso, InKernel, Names, Sockets, Workload};
 use record::{EngineKind, Tested, Trial, TrialRequest};
-use tester::{AuthListen, AuthServer, Setup, udp_options};
+use tester::{AuthListen, AuthServer, ConnectionPlan, Setup, udp_options};
 use trace::{CaptureError, Served};
 use udp::UdpOptions;
 use wire::Namespace;
@@ -121,7 +121,7 @@ impl Ground {
                 timestamps: config.is_timed(),
                 ..udp_options(&Sockets::default())
             },
-            stream_fault: None,
+            connections: ConnectionPlan::default(),
         };
         let started = self.pair.run(Host::Dut, || {
             AuthServer::start(&config, &listen, Arc::new(AtomicBool::new(false)))

@@ -13,7 +13,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use tokio::io::unix::AsyncFd;
 
 /// A kernel timer that tokio waits for.
-pub(super) struct Alarm {
+pub(crate) struct Alarm {
     timer: AsyncFd<Timer>,
 }
 
@@ -33,7 +33,7 @@ impl AsRawFd for Timer {
 
 impl Alarm {
     /// Makes a timer that is not set. Must be called on a runtime.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
         // SAFETY: `Timer` owns its descriptor, which therefore stays open as long as it is registered.
@@ -42,7 +42,7 @@ impl Alarm {
     }
 
     /// Sets it to expire `after` this time; replaces an earlier setting.
-    pub(super) fn set(&self, after: Nanos) -> io::Result<()> {
+    pub(crate) fn set(&self, after: Nanos) -> io::Result<()> {
         // Zero would disarm it.
         let after = Duration::from_nanos(after.0.max(1));
         self.timer
@@ -53,7 +53,7 @@ impl Alarm {
     }
 
     /// Returns `Ready` if it has expired.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.timer.poll_read_ready(cx))?;
             let read = guard.try_io(|timer| {
