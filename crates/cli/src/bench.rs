@@ -51,7 +51,9 @@ impl OwnBench {
 impl Bench for OwnBench {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
         self.trial_by(spec, |setup, live| {
-            setup.run(live, &self.stop).map(|result| result.trial).map_err(|e| e.to_string())
+            let result = setup.run(live, &self.stop).map_err(|e| e.to_string())?;
+            let experiment_times_ms = result.lockstep.map_or(Vec::new(), |times| times.times_ms);
+            Ok(Trial { experiment_times_ms, ..result.trial })
         })
     }
 

@@ -2,14 +2,14 @@
 
 mod scripted;
 
-use experiment::verify::{INTERVAL, against_capture};
+use experiment::verify::{Counted, INTERVAL, Way, against_capture};
 use experiment::{
     Behaviour, Bench, BenchError, Capture, Captured, TrialSpec, TruthBench, Verified, VerifyPlan,
     verify,
 };
 use measure::stall::{LateSpan, LostQuery, Side};
-use measure::{Histogram, Limiter, Nanos, Pacing, Qps, Stall, Void};
-use record::{Check, CheckVerdict, EngineKind, Times, Trial, TruthSource};
+use measure::{Histogram, Limiter, Nanos, Pacing, Qps, Stall, Transport, Void};
+use record::{Check, CheckVerdict, EngineKind, Step, Steps, Times, Trial, TruthSource};
 
 /// Round trip time between Tester and server.
 const ROUND_TRIP: Nanos = Nanos::from_micros(50);
@@ -37,6 +37,16 @@ struct Wrongs {
     uneven: f64,
     /// Shares by which sockets find other capacities and latencies than the kernel.
     sockets_differ: [f64; 2],
+    /// Time that a free place of a window waits.
+    place_waits: Nanos,
+    /// Largest number of places that are used; all of them if 0.
+    places: u32,
+    /// Time that a query of a window waits in a queue of the Tester.
+    queued: Nanos,
+    /// Part of the server's delay for which a query of a window waits in a queue.
+    queue_grows: f64,
+    /// Queries that a Poisson schedule leaves out.
+    leaves_out: u64,
 }
 
 /// A server that behaves as it was set, and a Tester with these errors.
@@ -46,6 +56,41 @@ struct Scripted {
     captures: u32,
     /// Engine of the trials; `None` before one is chosen.
     engine: Option<EngineKind>,
+    /// Whether the numbers of trials are connections a second.
+    connections: bool,
+    /// Queries of the last trial.
+    sent: u64,
+}
+
+impl Scripted {
+    fn new(wrongs: Wrongs) -> Self {
+        let behaviour = Behaviour::default();
+        Scripted { behaviour, wrongs, captures: 0, engine: None, connections: false, sent: 0 }
+    }
+
+    /// The steps of a window, which the server answers after its delay; 100,000 queries a second without one.
+    fn window(&self, outstanding: u32, seconds: f64) -> Steps {
+        let places =
+            if self.wrongs.places > 0 { outstanding.min(self.wrongs.places) } else { outstanding };
+        let least = ROUND_TRIP.max(Nanos(u64::from(places) * 10_000));
+        let trip = if self.behaviour.delay > Nanos::ZERO {
+            self.behaviour.delay + ROUND_TRIP
+        } else {
+            least
+        };
+        let grown = self.behaviour.delay.as_secs_f64() * self.wrongs.queue_grows;
+        let trip = trip + self.wrongs.queued + Nanos::from_secs_f64(grown);
+        let rate = f64::from(places) / (trip + self.wrongs.place_waits).as_secs_f64();
+        let length_s = 0.01;
+        let sent_until = |step: usize| (rate * length_s * step as f64).round() as u64;
+        let step = |k: usize| {
+            let count = sent_until(k + 1) - sent_until(k);
+            let latency_us = trip.as_micros_f64();
+            Step { sent: count, answered: count, latency_us, ..Step::default() }
+        };
+        let count = (seconds / length_s).round() as usize;
+        Steps { length_s, steps: (0..count).map(step).collect() }
+    }
 }
 
 impl Scripted {
@@ -68,10 +113,23 @@ impl Scripted {
     }
 }
 
+/// The number of queries that a trial sends.
+fn names(spec: &TrialSpec) -> u64 {
+    let seconds = spec.duration.as_secs_f64();
+    match spec.pacing {
+        Pacing::Constant { rate } | Pacing::Poisson { rate } => {
+            (rate.get() * seconds).round() as u64
+        }
+        Pacing::Ramp { from, to } => ((from.get() + to.get()) / 2.0 * seconds).round() as u64,
+        _ => spec.names,
+    }
+}
+
 impl Bench for Scripted {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        let Pacing::Constant { rate } = spec.pacing else { panic!("{:?}", spec.pacing) };
-        let (rate, seconds) = (rate.get(), spec.duration.as_secs_f64());
+        let seconds = spec.duration.as_secs_f64();
+        let spec = &TrialSpec { names: names(spec), ..spec.clone() };
+        let rate = spec.names as f64 / seconds;
         let starved = Void::Starved { run_delay: 0.5, foreign: 0.0 };
         let void = self.wrongs.void_above.filter(|most| rate > *most).map(|_| starved);
         let limiter = void.as_ref().map_or(Limiter::Target, Void::limiter);
@@ -94,6 +152,24 @@ impl Bench for Scripted {
         trial.latency_us =
             Times::from(&self.latencies(spec, self.wrongs.latency + latency, ROUND_TRIP));
         trial.latency_from_send_us = trial.latency_us.clone();
+        let servfail = share(behaviour.servfail);
+        trial.rcodes.insert("SERVFAIL".to_owned(), servfail);
+        trial.latency_from_send_us.mean = (behaviour.delay + ROUND_TRIP).as_micros_f64();
+        match spec.pacing {
+            Pacing::Window { outstanding } => trial.steps = Some(self.window(outstanding, seconds)),
+            Pacing::LockStep { threads, experiments } => {
+                let time = f64::from(256 / threads) * trial.latency_from_send_us.mean / 1e3;
+                trial.experiment_times_ms = vec![time; experiments as usize];
+            }
+            Pacing::Poisson { .. } => trial.sent -= self.wrongs.leaves_out,
+            _ => {}
+        }
+        let accepted =
+            behaviour.accept_rate.map_or(f64::INFINITY, |accepted| accepted.get() * seconds);
+        if self.connections && spec.names as f64 > accepted {
+            (trial.lost, trial.passed) = (spec.names - accepted as u64, Some(false));
+        }
+        self.sent = trial.sent;
         trial.sent += self.wrongs.claims;
         if let Some(length) = self.wrongs.stall {
             let at = Nanos::from_millis(100);
@@ -128,15 +204,39 @@ impl TruthBench for Scripted {
         Ok(())
     }
 
+    fn travel(&mut self, _: Way) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    fn search_connections(&mut self, connections: bool) -> Result<(), BenchError> {
+        self.connections = connections;
+        Ok(())
+    }
+
+    fn counted(&mut self) -> Result<Counted, BenchError> {
+        Ok(Counted { queries: self.sent, connections: 0 })
+    }
+
     fn captured(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError> {
         self.captures += 1;
         let trial = self.trial(spec)?;
         if self.wrongs.no_capture {
             return Ok((trial, Capture::Missing("no right to capture".into())));
         }
-        let each =
-            (spec.names as f64 / spec.duration.as_secs_f64() * INTERVAL.as_secs_f64()) as u32;
-        let mut intervals = vec![each; (spec.duration.0 / INTERVAL.0) as usize];
+        let spec = &TrialSpec { names: names(spec), ..spec.clone() };
+        let mean = spec.names as f64 / spec.duration.as_secs_f64() * INTERVAL.as_secs_f64();
+        let (each, count) = (mean as u32, (spec.duration.0 / INTERVAL.0) as usize);
+        let shape = |k: usize| match spec.pacing {
+            // One standard deviation to either side.
+            Pacing::Poisson { .. } if k.is_multiple_of(2) => mean + mean.sqrt(),
+            Pacing::Poisson { .. } => mean - mean.sqrt(),
+            Pacing::Ramp { from, to } => {
+                let part = (k as f64 + 0.5) / count as f64;
+                (from.get() + (to.get() - from.get()) * part) * INTERVAL.as_secs_f64()
+            }
+            _ => mean,
+        };
+        let mut intervals: Vec<u32> = (0..count).map(|k| shape(k) as u32).collect();
         let uneven = (intervals.len() as f64 * self.wrongs.uneven) as usize;
         for pair in intervals.chunks_exact_mut(2).take(uneven.div_ceil(2)) {
             pair.copy_from_slice(&[0, 2 * each]);
@@ -154,11 +254,17 @@ impl TruthBench for Scripted {
 }
 
 fn verified(plan: &VerifyPlan, wrongs: Wrongs) -> (Verified, u32) {
-    let mut bench = Scripted { behaviour: Behaviour::default(), wrongs, captures: 0, engine: None };
+    let mut bench = Scripted::new(wrongs);
     let mut seen = 0;
     let verified = verify(plan, &mut bench, &mut |_| seen += 1);
     assert_eq!((&verified.error, seen), (&None, verified.checks.len()));
     (verified, bench.captures)
+}
+
+/// The plan without other ways than the sockets.
+fn sockets(plan: VerifyPlan) -> VerifyPlan {
+    let (ways, windows, accept_rates) = (Vec::new(), Vec::new(), Vec::new());
+    VerifyPlan { ways, windows, accept_rates, ..plan }
 }
 
 /// The checks that did not pass: name, source, verdict.
@@ -173,18 +279,80 @@ fn of<'a>(checks: &'a [Check], name: &str) -> &'a Check {
 
 #[test]
 fn a_right_tester_finds_every_truth() {
-    for (plan, highest, rows) in [(VerifyPlan::quick(), 20e3, 13), (VerifyPlan::full(), 100e3, 27)]
+    for (plan, highest, rows) in
+        [(sockets(VerifyPlan::quick()), 20e3, 19), (sockets(VerifyPlan::full()), 100e3, 39)]
     {
         let (verified, _) = verified(&plan, Wrongs::default());
-        assert_eq!(missed(&verified.checks), Vec::<String>::new(), "{:?}", verified.checks);
+        assert_eq!(missed(&verified.checks), Vec::<String>::new());
         assert_eq!((verified.certified_qps, verified.checks.len()), (highest, rows));
+    }
+}
+
+#[test]
+fn a_right_tester_finds_every_truth_of_every_way() {
+    for plan in [VerifyPlan::quick(), VerifyPlan::full()] {
+        let (verified, _) = verified(&plan, Wrongs::default());
+        assert_eq!(missed(&verified.checks), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_place_that_waits_a_window_that_is_too_small_and_a_queue_are_noticed() {
+    let windows = |wrongs| {
+        let (verified, _) = verified(&VerifyPlan::quick(), wrongs);
+        assert!(verified.coverage.is_empty());
+        let mut missed = missed(&verified.checks);
+        missed.retain(|line| line.ends_with("udp, 8 clients (law): FAILED"));
+        missed
+    };
+    let line = |what: &str, window: u32, delay: u32| {
+        format!("{what}, window {window}, delay {delay}ms, udp, 8 clients (law): FAILED")
+    };
+    let place_waits = Wrongs { place_waits: Nanos::from_micros(200), ..Wrongs::default() };
+    assert_eq!(windows(place_waits), [line("rate", 8, 1)]);
+    let places = Wrongs { places: 64, ..Wrongs::default() };
+    assert_eq!(windows(places), [line("rate", 100, 10)]);
+    let queued = Wrongs { queued: Nanos::from_millis(40), ..Wrongs::default() };
+    let one = "round trip, one query, udp, 8 clients (law): FAILED";
+    assert_eq!(windows(queued), [one]);
+    // A queue that is there only beside a slow server.
+    let growing = Wrongs { queue_grows: 0.5, ..Wrongs::default() };
+    let all = [(8, 1), (8, 10), (100, 10)].map(|(w, d)| line("round trip", w, d));
+    assert_eq!(windows(growing), all);
+}
+
+#[test]
+fn a_poisson_schedule_that_is_cut_is_noticed_and_one_that_is_drawn_short_is_not() {
+    for (leaves_out, failed) in [(0, 0), (20, 0), (300, 7)] {
+        let wrongs = Wrongs { leaves_out, ..Wrongs::default() };
+        let (verified, _) = verified(&VerifyPlan::quick(), wrongs);
+        let missed = missed(&verified.checks);
+        let poisson =
+            missed.iter().filter(|line| line.starts_with("queries of the schedule, poisson"));
+        assert_eq!(poisson.count(), failed, "{leaves_out}: {missed:?}");
+    }
+}
+
+#[test]
+fn what_passed_is_covered() {
+    let (verified, _) = verified(&VerifyPlan::full(), Wrongs::default());
+    let covered = |engine, transport| {
+        let of = verified.coverage.iter().find(|c| (c.engine, c.transport) == (engine, transport));
+        of.unwrap_or_else(|| panic!("{transport}: {:?}", verified.coverage)).pacings.join(" ")
+    };
+    assert_eq!(
+        covered(EngineKind::Sockets, Transport::Udp),
+        "constant lockstep poisson ramp window"
+    );
+    for transport in Transport::ALL {
+        assert_eq!(covered(EngineKind::Streams, transport), "constant poisson ramp window");
     }
 }
 
 #[test]
 fn wrong_truths_are_noticed() {
     for wrong in [0.05, 0.3] {
-        let plan = VerifyPlan { wrong, ..VerifyPlan::quick() };
+        let plan = VerifyPlan { wrong, ..sockets(VerifyPlan::quick()) };
         let (verified, _) = verified(&plan, Wrongs::default());
         assert_eq!(verified.certified_qps, 0.0);
         for name in
@@ -197,7 +365,7 @@ fn wrong_truths_are_noticed() {
 
 #[test]
 fn both_engines_must_find_the_same() {
-    let plan = VerifyPlan { beside_sockets: true, ..VerifyPlan::quick() };
+    let plan = VerifyPlan { beside_sockets: true, ..sockets(VerifyPlan::quick()) };
     let found = |sockets_differ| {
         let (verified, _) = verified(&plan, Wrongs { sockets_differ, ..Wrongs::default() });
         (missed(&verified.checks), verified.certified_qps)
@@ -213,18 +381,18 @@ fn both_engines_must_find_the_same() {
     let (latency, _) = found([0.0, -0.08]);
     assert_eq!(latency.len(), 3, "{latency:?}");
     // Without the other engine nothing is compared.
-    let (alone, _) = verified(&VerifyPlan::quick(), Wrongs::default());
+    let (alone, _) = verified(&sockets(VerifyPlan::quick()), Wrongs::default());
     assert!(alone.checks.iter().all(|check| check.truth != TruthSource::Sockets));
 }
 
 #[test]
 fn lost_replies_are_the_testers_fault_unless_it_stood_still() {
     let loses = Wrongs { loses: 30, ..Wrongs::default() };
-    let (bare, captures) = verified(&VerifyPlan::quick(), loses);
+    let (bare, captures) = verified(&sockets(VerifyPlan::quick()), loses);
     assert!(of(&bare.checks, "lost").is_failed() && bare.certified_qps == 0.0);
     assert_eq!(captures, 3, "a failure is not tried again");
     let stalls = Wrongs { stall: Some(Nanos::from_millis(8)), ..loses };
-    let (stalled, captures) = verified(&VerifyPlan::quick(), stalls);
+    let (stalled, captures) = verified(&sockets(VerifyPlan::quick()), stalls);
     let lost = of(&stalled.checks, "lost");
     assert_eq!(lost.verdict, CheckVerdict::TesterLimited);
     assert!(
@@ -238,7 +406,7 @@ fn lost_replies_are_the_testers_fault_unless_it_stood_still() {
 #[test]
 fn a_capacity_beyond_the_tester_is_no_failure_and_not_certified() {
     let wrongs = Wrongs { void_above: Some(12_000.0), ..Wrongs::default() };
-    let plan = VerifyPlan { rates: Vec::new(), ..VerifyPlan::quick() };
+    let plan = VerifyPlan { rates: Vec::new(), ..sockets(VerifyPlan::quick()) };
     let (verified, _) = verified(&plan, wrongs);
     assert_eq!(missed(&verified.checks), ["capacity 20k (set): Tester-limited"]);
     assert_eq!(verified.certified_qps, 5e3);
@@ -248,7 +416,8 @@ fn a_capacity_beyond_the_tester_is_no_failure_and_not_certified() {
 
 #[test]
 fn latencies_are_the_testers_or_the_servers() {
-    let (tester, _) = verified(&VerifyPlan::quick(), Wrongs { latency: 0.3, ..Wrongs::default() });
+    let (tester, _) =
+        verified(&sockets(VerifyPlan::quick()), Wrongs { latency: 0.3, ..Wrongs::default() });
     let failed = [
         "latency p50 (set): FAILED",
         "latency p50 (capture): FAILED",
@@ -257,7 +426,7 @@ fn latencies_are_the_testers_or_the_servers() {
     ];
     assert_eq!(missed(&tester.checks), failed);
     let late = Wrongs { server_late: Nanos::from_millis(1), ..Wrongs::default() };
-    let (server, _) = verified(&VerifyPlan::quick(), late);
+    let (server, _) = verified(&sockets(VerifyPlan::quick()), late);
     let limited = ["latency p50 (set): Tester-limited", "latency p99 (set): Tester-limited"];
     assert_eq!(missed(&server.checks), limited);
 }
@@ -268,7 +437,7 @@ fn a_capture_that_is_missing_or_cut_checks_nothing() {
         Wrongs { no_capture: true, ..Wrongs::default() },
         Wrongs { dropped: 3, ..Wrongs::default() },
     ] {
-        let (verified, _) = verified(&VerifyPlan::quick(), wrongs);
+        let (verified, _) = verified(&sockets(VerifyPlan::quick()), wrongs);
         let not_made = |c: &&Check| c.verdict == CheckVerdict::NotMade;
         assert_eq!(verified.checks.iter().filter(not_made).count(), 5);
         assert!(verified.checks.iter().all(|c| !c.is_failed()), "{:?}", missed(&verified.checks));
@@ -278,16 +447,17 @@ fn a_capture_that_is_missing_or_cut_checks_nothing() {
 
 #[test]
 fn what_left_is_what_the_capture_has() {
-    let (claims, _) = verified(&VerifyPlan::quick(), Wrongs { claims: 1, ..Wrongs::default() });
+    let (claims, _) =
+        verified(&sockets(VerifyPlan::quick()), Wrongs { claims: 1, ..Wrongs::default() });
     assert!(missed(&claims.checks).contains(&"queries sent at 20k (capture): FAILED".to_owned()));
     let uneven = Wrongs { uneven: 0.2, ..Wrongs::default() };
-    let (bare, _) = verified(&VerifyPlan::quick(), uneven);
+    let (bare, _) = verified(&sockets(VerifyPlan::quick()), uneven);
     assert_eq!(missed(&bare.checks), ["even intervals at 20k (set): FAILED"]);
     let excused = Wrongs { stall: Some(Nanos::from_millis(200)), ..uneven };
-    let (stalled, _) = verified(&VerifyPlan::quick(), excused);
+    let (stalled, _) = verified(&sockets(VerifyPlan::quick()), excused);
     assert_eq!(missed(&stalled.checks), ["even intervals at 20k (set): Tester-limited"]);
     let short = Wrongs { stall: Some(Nanos::from_millis(8)), ..uneven };
-    let (short, _) = verified(&VerifyPlan::quick(), short);
+    let (short, _) = verified(&sockets(VerifyPlan::quick()), short);
     assert_eq!(missed(&short.checks), ["even intervals at 20k (set): FAILED"], "not by that stall");
 }
 
@@ -295,12 +465,7 @@ fn what_left_is_what_the_capture_has() {
 fn a_trial_is_held_against_the_capture_of_others() {
     let rate = Qps::new(20e3).expect("a rate");
     let spec = VerifyPlan::trial(rate, Nanos::from_secs(1));
-    let mut bench = Scripted {
-        behaviour: Behaviour::default(),
-        wrongs: Wrongs::default(),
-        captures: 0,
-        engine: None,
-    };
+    let mut bench = Scripted::new(Wrongs::default());
     let (mut trial, capture) = bench.captured(&spec).expect("runs");
     let Capture::Taken(captured) = capture else { panic!("no capture") };
     let checks = against_capture(&trial, Some(rate), captured.clone());

@@ -5,7 +5,7 @@ use experiment::verify::behaviour_checks;
 use experiment::{Bench, BenchError, Method, VerifyPlan, certify};
 use measure::{Nanos, Qps, Transport};
 use record::request::Workload;
-use record::{Certificate, Check, EngineKind, TrialRecord, TrialRequest};
+use record::{Certificate, Check, EngineKind, Tested, TrialRecord, TrialRequest};
 use wire::{Namespace as Names, Qtype};
 
 use crate::afar::Afar;
@@ -38,7 +38,12 @@ impl Session<'_> {
             None => self.certify(engine, notify)?,
         };
         if let Some(file) = &self.options.certificate {
-            certificate.certified_qps = certificate.certified_qps.min(file.certified_qps);
+            let points = self.checked.experiment.points.iter();
+            let certified = points.map(|point| {
+                let transport = point.settings.tester.transport.to_string();
+                file.certified(&Tested { engine, transport, ..file.tested.clone() }).get()
+            });
+            certificate.certified_qps = certified.fold(certificate.certified_qps, f64::min);
         }
         notify(Event::Certified(engine, &certificate));
         Ok(certificate)

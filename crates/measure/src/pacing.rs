@@ -176,6 +176,17 @@ impl Pacing {
         }
     }
 
+    /// Returns the word of its kind, with which its text begins.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Pacing::Constant { .. } => "constant",
+            Pacing::Poisson { .. } => "poisson",
+            Pacing::Ramp { .. } | Pacing::RampHold { .. } => "ramp",
+            Pacing::Window { .. } | Pacing::CappedWindow { .. } => "window",
+            Pacing::LockStep { .. } => "lockstep",
+        }
+    }
+
     /// Returns the pacing in words, for records and the live view.
     pub fn describe(self) -> String {
         match self {

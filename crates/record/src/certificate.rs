@@ -7,12 +7,13 @@
 //! selftest  RFC 8219 section 9.2 ────────┘                    └──> report: shown
 //! ```
 //!
-//! A certificate holds for one machine, path, engine and transport; for others it is refused, with the reason.
+//! A certificate holds for one machine and path, for the engine and transport of its trials, and for the pacings and transports that it
+//! covers besides; for others it is refused, with the reason.
 
 use std::fmt;
 use std::path::{Path as FilePath, PathBuf};
 
-use measure::{Link, Path, Qps};
+use measure::{Link, Pacing, Path, Qps, Transport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
@@ -39,6 +40,9 @@ pub struct CertificateFile {
     pub certified_qps: f64,
     /// Conditions of the trials.
     pub tested: Tested,
+    /// Pacings and transports that were checked besides; empty in older files.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub coverage: Vec<Coverage>,
     /// Time at which it was made, in seconds since 1970.
     pub made_unix_s: f64,
     /// Version of dnsdyno that made it.
@@ -73,6 +77,42 @@ pub struct Tested {
     pub engine: EngineKind,
     /// Transports of the queries, separated by commas.
     pub transport: String,
+}
+
+/// Pacings of an engine and a transport whose checks passed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Coverage {
+    /// Engine that carried the queries: sockets, or clients with connections or ports of their own.
+    pub engine: EngineKind,
+    /// Transport of the queries.
+    #[schemars(schema_with = "words::transport")]
+    pub transport: Transport,
+    /// Kinds of pacing: constant, poisson, ramp, window, lockstep.
+    pub pacings: Vec<String>,
+    /// Highest rate of these trials, in queries a second.
+    pub qps: f64,
+}
+
+impl Coverage {
+    /// Adds a trial that passed to `all`.
+    pub fn add(
+        all: &mut Vec<Coverage>,
+        engine: EngineKind,
+        transport: Transport,
+        pacing: Pacing,
+        rate: Qps,
+    ) {
+        let at = all.iter().position(|c| c.engine == engine && c.transport == transport);
+        let at = at.unwrap_or_else(|| {
+            all.push(Coverage { engine, transport, pacings: Vec::new(), qps: 0.0 });
+            all.len() - 1
+        });
+        let (covered, kind) = (&mut all[at], pacing.kind());
+        covered.qps = covered.qps.max(rate.get());
+        if !covered.pacings.iter().any(|word| word == kind) {
+            covered.pacings.push(kind.to_owned());
+        }
+    }
 }
 
 /// Why a certificate file cannot be used.
@@ -193,13 +233,14 @@ impl CertificateFile {
     /// The first difference, and what to do.
     pub fn matches(&self, trials: &Tested, host: &HostFacts) -> Result<(), String> {
         let tested = &self.tested;
-        let words = [
-            ("path", tested.path.to_string(), trials.path.to_string()),
+        let path = ("path", tested.path.to_string(), trials.path.to_string());
+        let others = [
             ("engine", tested.engine.to_string(), trials.engine.to_string()),
             ("transport", tested.transport.clone(), trials.transport.clone()),
         ];
+        let others = others.into_iter().filter(|_| self.covering(trials).is_none());
         let again = "make a certificate for these trials, or leave it out";
-        for (what, certified, used) in words {
+        for (what, certified, used) in std::iter::once(path).chain(others) {
             if certified != used {
                 return Err(format!(
                     "it is for the {what} {certified}, the trials have the {what} {used}; {again}"
@@ -220,9 +261,41 @@ impl CertificateFile {
         Ok(())
     }
 
-    /// Returns the highest rate at which servers may be measured.
-    pub fn certified(&self) -> Qps {
-        Qps::new(self.certified_qps).unwrap_or_default()
+    /// Returns what covers each transport of trials under the conditions `trials`; `None` if something does not.
+    fn covering(&self, trials: &Tested) -> Option<Vec<&Coverage>> {
+        let of = |word: &str| {
+            let fits = |c: &&Coverage| c.engine == trials.engine && c.transport.word() == word;
+            self.coverage.iter().find(fits)
+        };
+        trials.transport.split(',').map(of).collect()
+    }
+
+    /// Returns the highest rate at which servers may be measured under the conditions `trials`.
+    pub fn certified(&self, trials: &Tested) -> Qps {
+        let tested = &self.tested;
+        let own = (tested.engine, &tested.transport) == (trials.engine, &trials.transport);
+        let covering = self.covering(trials).filter(|_| !own);
+        let least = covering.map(|all| all.iter().map(|c| c.qps).fold(f64::INFINITY, f64::min));
+        Qps::new(least.unwrap_or(self.certified_qps)).unwrap_or_default()
+    }
+
+    /// Returns what the certificate does not cover of trials with a pacing, under conditions that it [matches](Self::matches), if
+    /// there is something.
+    pub fn outside(&self, trials: &Tested, pacing: Pacing) -> Option<String> {
+        let (kind, covering) = (pacing.kind(), self.covering(trials).unwrap_or_default());
+        let lacks = |c: &&&Coverage| !c.pacings.iter().any(|word| word == kind);
+        let lacking = covering.iter().find(lacks);
+        if let Some(lacking) = lacking {
+            let (transport, pacings) = (lacking.transport, lacking.pacings.join(", "));
+            return Some(format!("pacing {kind} over {transport}: it covers {pacings}"));
+        }
+        // An older file says nothing of pacings: its searches have a constant rate.
+        if covering.is_empty() && kind != "constant" {
+            return Some(format!("pacing {kind}: it covers constant"));
+        }
+        let (most, certified) = (pacing.peak_rate()?, self.certified(trials));
+        let above = most.get() > certified.get();
+        above.then(|| format!("{most}: it covers {certified}"))
     }
 
     /// Returns the certificate without the trials of its self-test, for a plan.

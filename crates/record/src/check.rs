@@ -39,6 +39,10 @@ pub enum TruthSource {
     Capture,
     /// The engine of sockets found it, of the same server.
     Sockets,
+    /// It follows by Little's law from other values.
+    Law,
+    /// The server counted it.
+    Server,
 }
 
 /// Largest error of a value.
@@ -83,6 +87,8 @@ impl fmt::Display for TruthSource {
             TruthSource::Set => "set",
             TruthSource::Capture => "capture",
             TruthSource::Sockets => "sockets",
+            TruthSource::Law => "law",
+            TruthSource::Server => "server",
         })
     }
 }
@@ -145,6 +151,25 @@ impl Check {
     /// Returns whether the error is beyond its bound, whatever caused it.
     pub fn is_failed(&self) -> bool {
         self.verdict == CheckVerdict::Failed
+    }
+
+    /// Returns what was checked, without the trial: `rate` of `rate, window 8, delay 1ms, tcp, 8 clients`.
+    pub fn what(&self) -> &str {
+        self.name.split(", ").next().unwrap_or(&self.name)
+    }
+
+    /// Returns whether it is one of those of each way, whose names have the trial.
+    pub fn is_of_way(&self) -> bool {
+        self.what() != self.name
+    }
+
+    /// Returns the error as a share of the largest one that passes; infinite without a bound or an error.
+    pub fn share_of_bound(&self) -> f64 {
+        match (self.error, self.bound.value()) {
+            (Some(0.0), _) => 0.0,
+            (Some(error), bound) => (error / bound).abs(),
+            (None, _) => f64::INFINITY,
+        }
     }
 
     /// Returns whether the found value is above the known one.

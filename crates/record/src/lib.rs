@@ -50,7 +50,7 @@ pub use answers::{
     AnswerDiff, AnswerDifference, AnswerKind, AnswerPair, AnswerSeen, AnswerServer, AnswerVerdict,
 };
 pub use attack::{Attack, AttackKind};
-pub use certificate::{CertificateError, CertificateFile, Tested};
+pub use certificate::{CertificateError, CertificateFile, Coverage, Tested};
 pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
 pub use client_stats::{ClientStats, Quantiles};
 pub use compare::{

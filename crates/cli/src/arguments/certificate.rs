@@ -1,10 +1,10 @@
 //! A certificate of the Tester that commands take.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lab::host::Depth;
-use measure::Path;
+use measure::{Pacing, Path as WirePath};
 use record::request::Gso;
 use record::{CertificateError, CertificateFile, Tested, TrialRequest};
 
@@ -19,7 +19,7 @@ const SHORTEN: &str = "DNSDYNO_TEST_TRIAL";
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CertificateArgs {
     /// The Tester's certificate, from `verify` or `selftest`, made on this machine with the path, engine and transport of
-    /// the trials: it labels the result, and no rate is above it
+    /// the trials: it labels the result of a search or a run, and no rate there is above it; of a load, a warning says what it does not cover
     #[arg(long, value_name = "FILE")]
     pub(crate) certificate: Option<PathBuf>,
 }
@@ -33,12 +33,35 @@ impl CertificateArgs {
         file.covers(trials, &host::take(Depth::Facts)).map_err(refused).map_err(Failure::input)?;
         Ok(Some(file))
     }
+
+    /// Warns about what a certificate does not cover of trials with a pacing.
+    pub(crate) fn warn_outside(&self, file: &CertificateFile, trials: &Tested, pacing: Pacing) {
+        if let Some(why) = file.outside(trials, pacing) {
+            self.warn(&format!("does not cover {why}"));
+        }
+    }
+
+    /// Warns about everything for which a certificate, if one was given, is not for trials with a pacing.
+    pub(crate) fn warn_load(&self, trials: &Tested, pacing: Pacing) -> Result<(), Failure> {
+        let Some(path) = &self.certificate else { return Ok(()) };
+        let file = CertificateFile::read(path).map_err(Failure::input)?;
+        match file.covers(trials, &host::take(Depth::Facts)) {
+            Ok(()) => self.warn_outside(&file, trials, pacing),
+            Err(why) => self.warn(&format!("is not for this load: {why}")),
+        }
+        Ok(())
+    }
+
+    fn warn(&self, why: &str) {
+        let path = self.certificate.as_deref().unwrap_or(Path::new("")).display();
+        eprintln!("warning: the certificate {path} {why}");
+    }
 }
 
 /// Returns the conditions of a request's trials; segmented messages to this host cross whole.
 pub(crate) fn tested(request: &TrialRequest, on_this_host: bool) -> Tested {
     let whole = on_this_host && request.sockets.gso == Gso::On;
-    Tested::of(request, if whole { Path::HostOffload } else { Path::Wire })
+    Tested::of(request, if whole { WirePath::HostOffload } else { WirePath::Wire })
 }
 
 /// Returns the time that a test has set for each trial.

@@ -5,6 +5,8 @@ use measure::{Nanos, Qps};
 /// Known behaviour of a server; by default it answers every query correctly and at once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Behaviour {
+    /// Delay of every reply, unless there are two latencies.
+    pub delay: Nanos,
     /// Rate of its answers; `None` for as many as there is time for.
     pub capacity: Option<TokenBucket>,
     /// Two latencies; `None` for none.
@@ -13,8 +15,12 @@ pub struct Behaviour {
     pub loss: f64,
     /// Share (0 to 1) of replies that are sent twice.
     pub duplicates: f64,
+    /// Share (0 to 1) of replies with the return code SERVFAIL.
+    pub servfail: f64,
     /// Replies after the Tester's timeout.
     pub late: Option<Late>,
+    /// Connections that are accepted a second; `None` for as many as come.
+    pub accept_rate: Option<Qps>,
 }
 
 /// A rate of answers, with a burst after a pause.
@@ -63,8 +69,11 @@ impl Behaviour {
             format!("--latency=bimodal:{}:{}:{}", l.share, compact(l.low), compact(l.high))
         });
         let late = self.late.map(|l| format!("--late={}:{}", l.share, compact(l.after)));
-        let shares = [share("--loss", self.loss), share("--duplicate", self.duplicates)];
-        shares.into_iter().chain([capacity, latency, late]).flatten().collect()
+        let delay = (self.delay > Nanos::ZERO).then(|| format!("--delay={}", compact(self.delay)));
+        let servfail = (self.servfail > 0.0).then(|| format!("--fault=servfail:{}", self.servfail));
+        let accept = self.accept_rate.map(|rate| format!("--accept-rate={}", rate.exact()));
+        let shares = [share("--loss", self.loss), share("--duplicate", self.duplicates), servfail];
+        shares.into_iter().chain([delay, capacity, latency, late, accept]).flatten().collect()
     }
 }
 

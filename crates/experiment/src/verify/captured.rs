@@ -55,13 +55,18 @@ impl Captured {
 /// Returns the rate of arrivals, a second: the slope of their numbers over their times, by least squares, so that neither
 /// the first nor the last decides.
 fn rate(first: Nanos, arrivals: &[Nanos]) -> f64 {
-    let count = arrivals.len() as f64;
-    let times = || arrivals.iter().map(|at| at.since(first).as_secs_f64());
-    let (mean_k, mean_t) = ((count - 1.0) / 2.0, times().sum::<f64>() / count);
+    let seconds = slope(arrivals.iter().map(|at| at.since(first).as_secs_f64()));
+    if seconds > 0.0 { 1.0 / seconds } else { 0.0 }
+}
+
+/// Returns by how much values rise from one to the next, by least squares.
+pub(super) fn slope(values: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
+    let count = values.len() as f64;
+    let (mean_k, mean) = ((count - 1.0) / 2.0, values.clone().sum::<f64>() / count);
     let (mut over, mut under) = (0.0, 0.0);
-    for (k, t) in times().enumerate() {
-        over += (k as f64 - mean_k) * (t - mean_t);
-        under += (t - mean_t) * (t - mean_t);
+    for (k, value) in values.enumerate() {
+        over += (k as f64 - mean_k) * (value - mean);
+        under += (k as f64 - mean_k) * (k as f64 - mean_k);
     }
     if under > 0.0 { over / under } else { 0.0 }
 }

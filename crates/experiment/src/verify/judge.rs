@@ -1,14 +1,19 @@
 //! Comparison of what was found with what is known, and whether the machine is to blame for a difference.
 
-use measure::{Disturbances, Nanos, Qps, Stall};
+use measure::pacing::EXPERIMENT;
+use measure::{Disturbances, Nanos, Pacing, Qps, Stall, Transport};
 use record::{Bound, Check, CheckVerdict, Known, Trial, TrialRecord, TruthSource};
 
 use super::behaviour::Behaviour;
+use super::table::Case;
+use super::way::Counted;
 use super::{Capture, Captured, INTERVAL};
 use crate::search::SearchTrace;
 
 /// Largest error of a capacity, in percent.
 const CAPACITY: Bound = Bound::Percent(2.0);
+/// Largest error of the connections a second, in percent: a trial has some hundreds.
+const CONNECTIONS: Bound = Bound::Percent(5.0);
 /// Largest error of a rate over a trial, in percent.
 const RATE: Bound = Bound::Percent(0.2);
 /// Largest number of percentage points of uneven intervals.
@@ -19,17 +24,127 @@ const EVEN_WITHIN: f64 = 0.02;
 const LATENCY_SET: Bound = Bound::Absolute(500.0);
 /// Largest difference between the percentiles of the Tester and of the capture, in microseconds.
 const LATENCY_CAPTURED: Bound = Bound::Absolute(250.0);
-/// Largest such difference over connections, where the Tester takes the time when it reads and writes.
+/// Largest error and difference over connections, where the Tester takes the time when it reads and writes.
 const LATENCY_STREAMS: Bound = Bound::Absolute(1_000.0);
 /// Counts are exact; a share of all queries may be rounded, and begin with any query.
 const COUNT: Bound = Bound::Absolute(2.0);
 const EXACT: Bound = Bound::Absolute(0.0);
 const NO_CAPTURE: CheckVerdict = CheckVerdict::NotMade;
 
+/// What came of a trial: the Tester's record, the server's own counts, and the capture if one was wanted.
+pub(super) struct Outcome {
+    pub(super) trial: Trial,
+    pub(super) counted: Counted,
+    pub(super) capture: Option<Capture>,
+}
+
+/// Makes all checks of a row. `wrong` is the share by which the known values are wrong on purpose.
+pub(super) fn row(case: &Case, outcome: &Outcome, wrong: f64) -> Vec<Check> {
+    let Outcome { trial, counted, capture } = outcome;
+    let server = |what: &str, known: u64, found: u64| {
+        let known = counted_as(TruthSource::Server, known as f64, EXACT);
+        let check = Check::compare(what, known, found as f64);
+        blamed(check, || void(trial).or_else(|| dropped_by_server(trial)))
+    };
+    let mut checks = vec![server("queries counted by the server", counted.queries, trial.sent)];
+    if case.way.per_connection.is_some() {
+        let found = trial.connections.as_ref().map_or(0, |c| c.established);
+        checks.push(server("connections counted by the server", counted.connections, found));
+    }
+    checks.extend(planned(case, trial, 1.0 + wrong));
+    checks.extend(experiments(case, trial, 1.0 + wrong));
+    let shape = capture.as_ref().map(|capture| match case.pacing {
+        Pacing::Constant { rate } if case.behaviour == Behaviour::default() => {
+            sending(rate, trial, capture, wrong)
+        }
+        Pacing::Poisson { .. } | Pacing::Ramp { .. } => gaps(case.pacing, trial, capture),
+        _ => Vec::new(),
+    });
+    checks.extend(shape.into_iter().flatten());
+    checks.extend(behaviour_checks(&case.behaviour, trial, capture.as_ref(), wrong));
+    for check in &mut checks {
+        check.name = case.name(&check.name);
+    }
+    checks
+}
+
+/// Makes the check of the number of queries that a schedule has.
+fn planned(case: &Case, trial: &Trial, right: f64) -> Option<Check> {
+    let seconds = case.duration.as_secs_f64();
+    let (count, bound) = match case.pacing {
+        Pacing::Constant { rate } => (rate.get() * seconds, 1.0),
+        Pacing::Ramp { from, to } => ((from.get() + to.get()) / 2.0 * seconds, 1.0),
+        // Five standard deviations.
+        Pacing::Poisson { rate } => (rate.get() * seconds, 5.0 * (rate.get() * seconds).sqrt()),
+        Pacing::LockStep { experiments, .. } => (f64::from(experiments * EXPERIMENT), 0.0),
+        _ => return None,
+    };
+    let known = counted_as(TruthSource::Set, count * right, Bound::Absolute(bound));
+    let check = Check::compare("queries of the schedule", known, trial.sent as f64);
+    // The number that was drawn excuses nothing, a late departure does.
+    Some(blamed(check, || stood_still(trial)))
+}
+
+/// Makes the check of the times of lock-step experiments: each lane waits for its share of the 256 replies, one after the other.
+fn experiments(case: &Case, trial: &Trial, right: f64) -> Option<Check> {
+    let Pacing::LockStep { threads, .. } = case.pacing else { return None };
+    let times = &trial.experiment_times_ms;
+    let each = f64::from(EXPERIMENT / threads) * trial.latency_from_send_us.mean * right;
+    let known =
+        Known { truth: TruthSource::Law, value: each, unit: "us", bound: Bound::Percent(3.0) };
+    let found = 1e3 * times.iter().sum::<f64>() / times.len().max(1) as f64;
+    let check = Check::compare("time of an experiment", known, found);
+    Some(blamed(check, || void(trial).or_else(|| stood_still(trial))))
+}
+
+/// Makes the check of the gaps of a schedule by a capture: Poisson counts vary as much as their mean, and a ramp has the right part of
+/// its queries in the first half.
+fn gaps(pacing: Pacing, trial: &Trial, capture: &Capture) -> Vec<Check> {
+    let check = |what: &str, value: f64, bound: f64, found: Result<f64, String>| {
+        let known = Known { value, ..set(Bound::Absolute(bound)) };
+        match found {
+            Ok(found) => blamed(Check::compare(what, known, found), || {
+                void(trial).or_else(|| stood_still(trial))
+            }),
+            Err(why) => Check::without(what, known, NO_CAPTURE).because(why),
+        }
+    };
+    let captured = usable(capture);
+    let intervals =
+        captured.as_ref().map(|captured| captured.intervals.iter().map(|n| f64::from(*n)));
+    let intervals = intervals.map_err(Clone::clone);
+    vec![match pacing {
+        Pacing::Ramp { from, to } => {
+            let part = (3.0 * from.get() + to.get()) / (4.0 * (from.get() + to.get()));
+            let half = intervals.map(|all| {
+                let (first, sum) = (all.clone().take(all.len() / 2).sum::<f64>(), all.sum::<f64>());
+                first / sum.max(1.0)
+            });
+            check("part of the ramp's first half", part, 0.02, half)
+        }
+        _ => {
+            let found = intervals.map(|all| {
+                let (count, mean) = (all.len() as f64, all.clone().sum::<f64>() / all.len() as f64);
+                all.map(|n| (n - mean) * (n - mean)).sum::<f64>() / (count - 1.0) / mean
+            });
+            // The standard deviation of it is sqrt(2 / n).
+            let count = captured.map_or(1, |captured| captured.intervals.len().max(1)) as f64;
+            check("variance over mean of the gaps", 1.0, 4.0 * (2.0 / count).sqrt(), found)
+        }
+    }]
+}
+
+/// Returns what the server's own queues dropped.
+fn dropped_by_server(trial: &Trial) -> Option<String> {
+    let drops = trial.drops.dut_receive + trial.drops.link;
+    (drops > 0).then(|| {
+        format!("{drops} queries were dropped on the way and in the server's receive queue")
+    })
+}
+
 /// Makes the checks of a trial of `rate` against a server that answers at once: what left and when, by the capture.
 pub(super) fn sending(rate: Qps, trial: &Trial, capture: &Capture, wrong: f64) -> Vec<Check> {
-    let at = |what: &str| format!("{what} at {}", rate.exact());
-    let sent = counted(TruthSource::Capture, trial.sent as f64, EXACT);
+    let sent = counted_as(TruthSource::Capture, trial.sent as f64, EXACT);
     let received = trial.answered + trial.late + trial.duplicates + trial.unexpected;
     let asked = Known { value: rate.get() * (1.0 + wrong), unit: "qps", ..set(RATE) };
     let even = Known { value: 100.0, unit: "%", ..set(EVEN) };
@@ -38,16 +153,13 @@ pub(super) fn sending(rate: Qps, trial: &Trial, capture: &Capture, wrong: f64) -
         Err(why) => {
             let names = [("queries sent", sent), ("sending rate", asked), ("even intervals", even)];
             let missing =
-                |(what, known)| Check::without(at(what), known, NO_CAPTURE).because(why.clone());
+                |(what, known)| Check::without(what, known, NO_CAPTURE).because(why.clone());
             return names.map(missing).into();
         }
     };
     let count = |what: &str, known: u64, found: u64| {
-        let check = Check::compare(
-            at(what),
-            counted(TruthSource::Capture, known as f64, EXACT),
-            found as f64,
-        );
+        let known = counted_as(TruthSource::Capture, known as f64, EXACT);
+        let check = Check::compare(what, known, found as f64);
         blamed(check, || void(trial).or_else(|| dropped(trial)))
     };
     let (share, uneven) = evenness(captured, rate);
@@ -58,10 +170,10 @@ pub(super) fn sending(rate: Qps, trial: &Trial, capture: &Capture, wrong: f64) -
     vec![
         count("queries sent", captured.queries, trial.sent),
         count("replies received", captured.replies, received),
-        blamed(Check::compare(at("sending rate"), asked, captured.rate_qps), || {
+        blamed(Check::compare("sending rate", asked, captured.rate_qps), || {
             void(trial).or_else(|| still(disturbed as f64 >= few))
         }),
-        blamed(Check::compare(at("even intervals"), even, share), || {
+        blamed(Check::compare("even intervals", even, share), || {
             void(trial).or_else(|| still(uneven.saturating_sub(disturbed) as f64 <= few))
         }),
     ]
@@ -81,15 +193,22 @@ pub fn behaviour_checks(
     let count = |what: &str, share: f64, found: u64| {
         // A wrong value differs by more than the bound, however few queries there are.
         let value = sent * share * right + if wrong == 0.0 { 0.0 } else { 2.0 * COUNT.value() };
-        Check::compare(what, counted(TruthSource::Set, value, COUNT), found as f64)
+        Check::compare(what, counted_as(TruthSource::Set, value, COUNT), found as f64)
     };
     let mut checks = Vec::new();
     if behaviour.loss > 0.0 {
         // The machine can only add losses.
-        let check = count("lost", behaviour.loss, trial.lost);
+        let check = count("lost", behaviour.loss + late, trial.lost);
         let (above, allowed) = (check.is_above(), (sent * (behaviour.loss + late)).round() as u64);
         let excuse = || void(trial).or_else(|| lost_by_stalls(trial, allowed));
         checks.push(blamed(check, || if above { excuse() } else { None }));
+    }
+    if behaviour.servfail > 0.0 {
+        // The machine can only lose some.
+        let found = trial.rcodes.get("SERVFAIL").copied().unwrap_or(0);
+        let check = count("SERVFAIL", behaviour.servfail, found);
+        let lost = !check.is_above();
+        checks.push(blamed(check, || dropped(trial).filter(|_| lost)));
     }
     if behaviour.duplicates > 0.0 {
         // The machine can only lose some.
@@ -126,7 +245,8 @@ fn percentiles(
     ];
     let mut checks = Vec::new();
     for (name, quantile, known, from_due, from_sent) in all {
-        let known = Known { value: known.as_micros_f64() * right, unit: "us", ..set(LATENCY_SET) };
+        let bound = if trial.connections.is_some() { LATENCY_STREAMS } else { LATENCY_SET };
+        let known = Known { value: known.as_micros_f64() * right, unit: "us", ..set(bound) };
         let captured = capture.map(usable);
         let beside = captured.as_ref().and_then(|c| c.as_ref().ok());
         let beside = beside.map(|c| c.latency.quantile(quantile).as_micros_f64());
@@ -172,8 +292,17 @@ fn latency_captured(value: f64, bound: Bound) -> Known {
 
 /// Makes the check of a capacity of `rate`, whose highest rate without loss is `known`, in queries a second.
 pub(super) fn capacity(rate: Qps, known: f64, trace: &SearchTrace) -> Check {
-    let name = format!("capacity {}", rate.exact());
-    let known = Known { value: known, unit: "qps", ..set(CAPACITY) };
+    found(format!("capacity {}", rate.exact()), known, CAPACITY, trace)
+}
+
+/// Makes the check of the connections a second of a server that accepts `rate`.
+pub(super) fn connections(transport: Transport, rate: f64, trace: &SearchTrace) -> Check {
+    found(format!("connections a second over {transport}"), rate, CONNECTIONS, trace)
+}
+
+/// Makes the check of what a search found.
+fn found(name: String, known: f64, bound: Bound, trace: &SearchTrace) -> Check {
+    let known = Known { value: known, unit: "qps", ..set(bound) };
     let capacity = &trace.capacity;
     let check = match capacity.qps {
         Some(found) => Check::compare(name, known, found),
@@ -226,7 +355,7 @@ fn set(bound: Bound) -> Known {
 }
 
 /// A known count.
-fn counted(truth: TruthSource, value: f64, bound: Bound) -> Known {
+fn counted_as(truth: TruthSource, value: f64, bound: Bound) -> Known {
     Known { truth, value, unit: "", bound }
 }
 
@@ -260,7 +389,7 @@ fn dropped(trial: &Trial) -> Option<String> {
 }
 
 /// Returns the longest stall or late departure of the Tester.
-fn stood_still(trial: &Trial) -> Option<String> {
+pub(super) fn stood_still(trial: &Trial) -> Option<String> {
     let noted = &trial.disturbances;
     let stall = noted.stalls.iter().max_by_key(|stall| stall.length).map(Stall::to_string);
     let late = noted.late.iter().map(|span| span.worst).max();
@@ -301,6 +430,8 @@ pub fn against_capture(trial: &Trial, rate: Option<Qps>, captured: Captured) -> 
     if rate.is_none() {
         checks.truncate(2);
     }
+    let at = rate.unwrap_or(offered).exact();
+    checks.iter_mut().for_each(|check| check.name = format!("{} at {at}", check.name));
     if let Ok(captured) = usable(&capture) {
         let percentiles = [("latency p50", 0.5), ("latency p99", 0.99)];
         checks.extend(percentiles.map(|(name, q)| beside_server(name, q, trial, captured)));

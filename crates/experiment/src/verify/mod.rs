@@ -14,13 +14,19 @@ mod agreement;
 mod behaviour;
 mod captured;
 mod judge;
+mod law;
+mod table;
+mod way;
 
-use measure::{Goal, Nanos, OpenPacing, Pacing, Qps};
-use record::{Check, CheckVerdict, EngineKind, Trial};
+use measure::{Goal, Nanos, OpenPacing, Pacing, Qps, Transport};
+use record::{Check, CheckVerdict, Coverage, EngineKind, Trial};
 
 pub use self::behaviour::{Behaviour, Bimodal, Late, TokenBucket};
 pub use self::captured::{Capture, Captured, INTERVAL};
+use self::judge::Outcome;
 pub use self::judge::{against_capture, behaviour_checks};
+pub use self::table::Case;
+pub use self::way::{Counted, Way};
 use crate::bench::{Bench, BenchError, SlowCores, TrialSpec, pause_after};
 use crate::names::NameBudget;
 use crate::search::{Rule, Search, SearchTrace};
@@ -31,6 +37,8 @@ const RETRIES: u32 = 2;
 const TIMEOUT: Nanos = Nanos::from_millis(250);
 /// Late replies come so long after the timeout.
 const LATE_BY: Nanos = Nanos::from_millis(10);
+/// Names of a closed loop.
+const WINDOW_NAMES: u64 = 1 << 20;
 /// Burst of a server of a known capacity.
 const BURST: Nanos = Nanos::from_millis(5);
 
@@ -49,6 +57,20 @@ pub struct VerifyPlan {
     pub behaviour_rate: Qps,
     /// Duration of single trials.
     pub duration: Nanos,
+    /// Ways whose pacings, behaviours and windows are checked.
+    pub ways: Vec<Way>,
+    /// Number of clients with which behaviours are checked, and captures are taken.
+    pub behaviour_clients: u32,
+    /// Mean rate of the trials over them.
+    pub way_rate: Qps,
+    /// Duration of the trials over them, without a capture.
+    pub way_duration: Nanos,
+    /// Windows that are held against Little's law.
+    pub windows: Vec<u32>,
+    /// Delays of the servers for them.
+    pub delays: Vec<Nanos>,
+    /// Connections a second that servers accept, each searched over TCP and over TLS.
+    pub accept_rates: Vec<Qps>,
     /// Share by which the known values are wrong on purpose; 0 for right ones.
     pub wrong: f64,
     /// Whether the engine, the kernel, is held against sockets too.
@@ -56,7 +78,7 @@ pub struct VerifyPlan {
 }
 
 impl VerifyPlan {
-    /// Returns the whole plan: about two minutes.
+    /// Returns the whole plan: less than four minutes.
     pub fn full() -> Self {
         let all = [5e3, 20e3, 50e3, 100e3].map(rate).to_vec();
         VerifyPlan {
@@ -65,13 +87,20 @@ impl VerifyPlan {
             search: search(Nanos::from_secs(1), Nanos::from_millis(200), 0.005, 200e3),
             rates: all,
             behaviour_rate: rate(10e3),
-            duration: Nanos::from_secs(3),
+            duration: Nanos::from_secs(1),
+            ways: VerifyPlan::all_ways(&[1, 8, 100]),
+            behaviour_clients: 8,
+            way_rate: rate(2e3),
+            way_duration: Nanos::from_millis(300),
+            windows: vec![1, 8, 100, 1_000],
+            delays: [100, 1_000, 10_000].map(Nanos::from_micros).to_vec(),
+            accept_rates: vec![rate(300.0)],
             wrong: 0.0,
             beside_sockets: false,
         }
     }
 
-    /// Returns the short plan: about a quarter of a minute.
+    /// Returns the short plan: about half a minute.
     pub fn quick() -> Self {
         let some = [5e3, 20e3].map(rate).to_vec();
         VerifyPlan {
@@ -79,7 +108,11 @@ impl VerifyPlan {
             search: search(Nanos::from_millis(250), Nanos::from_millis(100), 0.005, 50e3),
             rates: vec![rate(20e3)],
             behaviour_rate: rate(5e3),
-            duration: Nanos::from_secs(1),
+            ways: VerifyPlan::all_ways(&[8]),
+            way_duration: Nanos::from_millis(200),
+            windows: vec![8, 100],
+            delays: [1, 10].map(Nanos::from_millis).to_vec(),
+            accept_rates: Vec::new(),
             ..VerifyPlan::full()
         }
     }
@@ -103,8 +136,12 @@ impl VerifyPlan {
 
     /// Returns the trial against a server of a behaviour, for `duration`.
     pub fn trial(rate: Qps, duration: Nanos) -> TrialSpec {
-        let names = rate.queries_in(duration);
-        let pacing = Pacing::Constant { rate };
+        VerifyPlan::spec(Pacing::Constant { rate }, duration)
+    }
+
+    /// Returns the trial of any pacing, for `duration`.
+    fn spec(pacing: Pacing, duration: Nanos) -> TrialSpec {
+        let names = pacing.most_queries(duration, 1).unwrap_or(WINDOW_NAMES);
         let (goal, early_stop) = (None, false);
         TrialSpec {
             pacing,
@@ -117,6 +154,11 @@ impl VerifyPlan {
             slow_cores: SlowCores::Void,
         }
     }
+}
+
+/// Names of searches: the server remembers none.
+fn names() -> NameBudget {
+    NameBudget::new(1 << 30, true)
 }
 
 /// A rate that is valid.
@@ -156,6 +198,24 @@ pub trait TruthBench: Bench {
     /// If there is no such engine here.
     fn carry_by(&mut self, engine: EngineKind) -> Result<(), BenchError>;
 
+    /// Sends the queries of later trials another way, to the server that runs.
+    ///
+    /// # Errors
+    /// If they cannot travel so.
+    fn travel(&mut self, way: Way) -> Result<(), BenchError>;
+
+    /// Lets the numbers of later trials be connections a second, each with one query, or queries a second.
+    ///
+    /// # Errors
+    /// As [`travel`](Self::travel).
+    fn search_connections(&mut self, connections: bool) -> Result<(), BenchError>;
+
+    /// Ends the server; returns what it counted.
+    ///
+    /// # Errors
+    /// If it has failed.
+    fn counted(&mut self) -> Result<Counted, BenchError>;
+
     /// Runs a trial and captures it beside the server.
     ///
     /// # Errors
@@ -170,6 +230,8 @@ pub struct Verified {
     pub checks: Vec<Check>,
     /// Highest capacity that was found right, in queries a second; zero if none was, or if any check failed.
     pub certified_qps: f64,
+    /// Pacings and transports whose checks passed; none if any check failed.
+    pub coverage: Vec<Coverage>,
     /// Error that ended the verification early.
     pub error: Option<BenchError>,
 }
@@ -184,8 +246,9 @@ pub fn verify(
     let error = verifying.run().err();
     let done = verifying.done;
     let failed = done.checks.iter().any(Check::is_failed) || error.is_some();
-    let certified_qps = if failed { 0.0 } else { done.certified_qps };
-    Verified { certified_qps, error, ..done }
+    let (certified_qps, coverage) =
+        if failed { (0.0, Vec::new()) } else { (done.certified_qps, done.coverage) };
+    Verified { certified_qps, coverage, error, ..done }
 }
 
 /// A verification in progress.
@@ -198,44 +261,62 @@ struct Verifying<'a> {
 
 impl Verifying<'_> {
     fn run(&mut self) -> Result<(), BenchError> {
-        self.bench.serve(&Behaviour::default())?;
-        for &rate in &self.plan.rates {
-            let wrong = self.plan.wrong;
-            self.settled(rate, |trial, capture| judge::sending(rate, trial, capture, wrong))?;
+        for case in self.plan.cases() {
+            self.settled(&case)?;
         }
-        for behaviour in [VerifyPlan::behaviour(), VerifyPlan::late()] {
-            self.bench.serve(&behaviour)?;
-            let (rate, wrong) = (self.plan.behaviour_rate, self.plan.wrong);
-            self.settled(rate, |trial, capture| {
-                behaviour_checks(&behaviour, trial, Some(capture), wrong)
-            })?;
-        }
+        self.windows()?;
+        self.bench.travel(Way::SOCKETS)?;
         let mut found = Vec::new();
         for &rate in &self.plan.capacities {
             found.extend(self.capacity(rate)?.map(|trace| (rate, trace)));
         }
+        for transport in [Transport::Tcp, Transport::Tls] {
+            for &rate in &self.plan.accept_rates {
+                self.connections(transport, rate)?;
+            }
+        }
         if self.plan.beside_sockets { self.agree(&found) } else { Ok(()) }
     }
 
-    /// Adds the checks of a trial at `rate`; runs it again while the machine spoils it.
-    fn settled(
-        &mut self,
-        rate: Qps,
-        judge: impl Fn(&Trial, &Capture) -> Vec<Check>,
-    ) -> Result<(), BenchError> {
+    /// Adds the checks of a row of the table; runs it again while the machine spoils it.
+    fn settled(&mut self, case: &Case) -> Result<(), BenchError> {
+        let spec = VerifyPlan::spec(case.pacing, case.duration);
         let mut tries = 0;
-        let checks = loop {
-            let spec = VerifyPlan::trial(rate, self.plan.duration);
-            let (trial, capture) = self.bench.captured(&spec)?;
-            let checks = judge(&trial, &capture);
+        let (checks, rate) = loop {
+            self.bench.travel(case.way)?;
+            self.bench.serve(&case.behaviour)?;
+            let (trial, capture) = if case.captured {
+                let (trial, capture) = self.bench.captured(&spec)?;
+                (trial, Some(capture))
+            } else {
+                (self.bench.trial(&spec)?, None)
+            };
+            let counted = self.bench.counted()?;
+            let rate = Qps::new(trial.offered_qps).unwrap_or_default();
+            let checks = judge::row(case, &Outcome { trial, counted, capture }, self.plan.wrong);
             tries += 1;
             let limited = checks.iter().any(|c| c.verdict == CheckVerdict::TesterLimited);
             if !limited || tries > RETRIES {
-                break checks;
+                break (checks, rate);
             }
             self.bench.pause(pause_after(tries));
         };
-        checks.into_iter().for_each(|check| self.add(check));
+        self.add_all(case.way, case.pacing, rate, checks);
+        Ok(())
+    }
+
+    /// Searches the connections a second of a server that accepts `rate`.
+    fn connections(&mut self, transport: Transport, rate: Qps) -> Result<(), BenchError> {
+        let way = Way { per_connection: Some(1), ..Way::of(transport, 100) };
+        self.bench.travel(way)?;
+        self.bench.serve(&Behaviour { accept_rate: Some(rate), ..Behaviour::default() })?;
+        self.bench.search_connections(true)?;
+        let (start, min, max) = (self::rate(100.0), self::rate(20.0), self::rate(2e3));
+        let search = Search { rule: Rule::Rfc8219, start, min, max, ..self.plan.search.clone() };
+        let trace = search.run(self.bench, &mut names(), 0, &mut |_| ());
+        self.bench.search_connections(false)?;
+        let known = rate.get() * (1.0 + self.plan.wrong);
+        self.add(judge::connections(transport, known, &trace?));
         Ok(())
     }
 
@@ -261,9 +342,20 @@ impl Verifying<'_> {
 
     /// Searches the capacity of the server that runs.
     fn search(&mut self, repeat: u32) -> Result<SearchTrace, BenchError> {
-        // The server remembers no names.
-        let mut names = NameBudget::new(1 << 30, true);
-        self.plan.search.run(self.bench, &mut names, repeat, &mut |_| ())
+        self.plan.search.run(self.bench, &mut names(), repeat, &mut |_| ())
+    }
+
+    /// Adds the checks of a trial, and that its way and pacing are covered if none has failed and one has passed.
+    fn add_all(&mut self, way: Way, pacing: Pacing, rate: Qps, checks: Vec<Check>) {
+        let has = |verdict| checks.iter().any(|check| check.verdict == verdict);
+        if has(CheckVerdict::Passed) && !has(CheckVerdict::TesterLimited) {
+            let engine = match way.clients {
+                None => EngineKind::Sockets,
+                Some(_) => EngineKind::Streams,
+            };
+            Coverage::add(&mut self.done.coverage, engine, way.transport, pacing, rate);
+        }
+        checks.into_iter().for_each(|check| self.add(check));
     }
 
     fn add(&mut self, check: Check) {

@@ -32,6 +32,7 @@ fn file() -> CertificateFile {
         version: CERTIFICATE_VERSION,
         certified_qps: 20_000.0,
         tested: tested(),
+        coverage: Vec::new(),
         made_unix_s: 1.5e9,
         made_by: "0.1.0".into(),
         command: "dnsdyno verify --quick".into(),
@@ -167,4 +168,41 @@ fn a_certificate_is_for_its_machine_path_engine_and_transport() {
         let why = file.covers(&trials, host).expect_err(part);
         assert!(why.contains(part), "{why}");
     }
+}
+
+#[test]
+fn what_is_not_covered_is_said() {
+    let pacing = |text: &str| text.parse::<Pacing>().expect(text);
+    let rate = |qps| Qps::new(qps).expect("a rate");
+    let mut coverage = Vec::new();
+    for (transport, text) in [
+        (Transport::Tcp, "constant 2k"),
+        (Transport::Tcp, "window 8"),
+        (Transport::Tls, "constant 2k"),
+    ] {
+        Coverage::add(&mut coverage, EngineKind::Streams, transport, pacing(text), rate(5e3));
+    }
+    let file = CertificateFile { coverage, ..file() };
+    let over = |transport: &str| {
+        let (engine, transport) = (EngineKind::Streams, transport.to_owned());
+        Tested { engine, transport, ..tested() }
+    };
+    let table = [
+        ("tcp", "window 100", None),
+        ("tcp", "constant 5k", None),
+        ("tcp", "constant 6k", Some("6000 qps: it covers 5000 qps")),
+        ("tcp", "poisson 2k", Some("pacing poisson over tcp: it covers constant, window")),
+        ("tcp,tls", "window 8", Some("pacing window over tls: it covers constant")),
+    ];
+    for (transport, text, outside) in table {
+        let trials = over(transport);
+        assert_eq!(file.covers(&trials, &file.host), Ok(()), "{transport}");
+        assert_eq!(file.outside(&trials, pacing(text)).as_deref(), outside, "{transport} {text}");
+        assert_eq!(file.certified(&trials), rate(5e3));
+    }
+    assert!(file.covers(&over("quic"), &file.host).is_err());
+    // The conditions of its own trials have its own rate.
+    assert_eq!(file.certified(&tested()), rate(20e3));
+    let outside = file.outside(&tested(), pacing("window 8"));
+    assert_eq!(outside.as_deref(), Some("pacing window: it covers constant"));
 }

@@ -149,11 +149,20 @@ fn show(c: &AuthCounters) {
     );
 }
 
-/// Returns the configuration of an AuthDNS with these arguments of `dnsdyno auth`.
-pub(crate) fn config_of(arguments: impl Iterator<Item = String>) -> Result<AuthConfig, Failure> {
+/// An AuthDNS of this process that was described by arguments of `dnsdyno auth`.
+pub(crate) struct Described {
+    pub(crate) config: AuthConfig,
+    pub(crate) encrypted: Vec<EncryptedListen>,
+    pub(crate) connections: ConnectionPlan,
+}
+
+/// Returns the AuthDNS with these arguments of `dnsdyno auth`.
+pub(crate) fn described(arguments: impl Iterator<Item = String>) -> Result<Described, Failure> {
     let command = AuthArgs::augment_args(clap::Command::new("auth").no_binary_name(true));
     let matches = command.try_get_matches_from(arguments).map_err(Failure::input)?;
-    config(&AuthArgs::from_arg_matches(&matches).map_err(Failure::input)?)
+    let args = AuthArgs::from_arg_matches(&matches).map_err(Failure::input)?;
+    let encrypted = encrypted(&args).map_err(Failure::input)?;
+    Ok(Described { config: config(&args)?, encrypted, connections: connections(&args) })
 }
 
 /// Returns what connections meet on purpose.

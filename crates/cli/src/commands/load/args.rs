@@ -14,6 +14,7 @@ use super::pacing::{PacingArg, PacingKind, PacingParser};
 use super::part::PartArgs;
 use super::replay::ReplayArgs;
 use crate::arguments::address::{Family, Target};
+use crate::arguments::certificate::CertificateArgs;
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::dut::DutArgs;
 use crate::arguments::engine::EngineArgs;
@@ -104,6 +105,8 @@ pub(crate) struct LoadArgs {
     /// Write the result, histograms included, to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) certificate: CertificateArgs,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
     #[command(flatten)]

@@ -19,6 +19,7 @@ pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile
 use self::dut::Watching;
 pub(crate) use self::replay::Speed;
 use super::diff;
+use crate::arguments::certificate::tested;
 use crate::failure::Failure;
 use crate::output::{self, print};
 use crate::process::interruption;
@@ -42,6 +43,8 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         return Err(Failure::BadInput(anyhow!(why)));
     }
     let setup = args.engine.setup(request)?;
+    let trials = tested(setup.request(), setup.target_is_local());
+    args.certificate.warn_load(&trials, setup.request().pacing)?;
     output::try_writing([&args.json])?;
     args.keep.try_writing()?;
     let mut job = args.hosts.start(conducted)?;

@@ -38,9 +38,11 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let setup = args.engine.setup(request)?;
     let request = setup.request().clone();
     let local = setup.target_is_local();
-    let certificate = args.certificate.read(&tested(&request, local))?;
+    let tested = tested(&request, local);
+    let certificate = args.certificate.read(&tested)?;
     if let Some(file) = &certificate {
-        stay_within(&mut search, &varied, file)?;
+        stay_within(&mut search, &varied, file.certified(&tested))?;
+        args.certificate.warn_outside(file, &tested, args.pacing.at(search.max));
     }
     let mut names = names(&args, setup.names());
     output::try_writing([&args.json])?;
@@ -197,22 +199,17 @@ fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> 
 /// Returns what lies between the Tester and a server at an address of this host.
 fn loopback(request: &TrialRequest) -> OneHost {
     let gso = request.sockets.gso == Gso::On;
-    let path = tested(request, true).path;
+    let path = crate::arguments::certificate::tested(request, true).path;
     let tcp = request.transports().iter().any(|part| part.transport.uses_tcp());
     OneHost { link: None, path, gso, gro: request.sockets.gro, tcp }
 }
 
 /// Limits a search to the rate that a certificate certifies.
-fn stay_within(
-    search: &mut Search,
-    varied: &Varied,
-    file: &CertificateFile,
-) -> Result<(), Failure> {
+fn stay_within(search: &mut Search, varied: &Varied, certified: Qps) -> Result<(), Failure> {
     let above = |what: &str, value: Qps, certified: Qps| {
         let why = format!("{what} {value} is above what is certified, {certified}");
         Failure::input(anyhow::anyhow!("{why}; lower it, or certify the Tester for more"))
     };
-    let certified = file.certified();
     let certified = match varied.over {
         Over::Rate => certified,
         Over::Connections => {

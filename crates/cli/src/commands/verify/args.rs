@@ -13,7 +13,7 @@ use crate::arguments::number::parse_share;
 use crate::arguments::wait::WaitArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
-  Does this machine's Tester find what is known? A quarter of a minute, then about two minutes
+  Does this machine's Tester find what is known? Half a minute, then less than four
     dnsdyno verify --quick
     dnsdyno verify --certificate tester.json
 

@@ -6,24 +6,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use experiment::verify::{Counted, Way};
 use experiment::{Behaviour, Bench, BenchError, Capture, Captured, TrialSpec, TruthBench};
 use lab::{Host, Pair, PairCapture};
-use measure::{Goal, Nanos, Pacing, Path as WirePath, Qps};
-use record::request::{Engine, Gso, InKernel, Names, Sockets, Workload};
+use measure::{Goal, Nanos, Pacing, Path as WirePath, Qps, Transport};
+use record::request::{Connecting, Engine, Gso, InKernel, Names, Sockets, Workload};
 use record::{EngineKind, Tested, Trial, TrialRequest};
-use tester::{AuthListen, AuthServer, ConnectionPlan, Setup, udp_options};
+use tester::{AuthListen, AuthServer, Setup, udp_options};
 use trace::{CaptureError, Served};
 use udp::UdpOptions;
 use wire::Namespace;
 
 use crate::bench::OwnBench;
-use crate::commands::auth;
-use crate::commands::search::Varied;
+use crate::commands::auth::{self, Described};
+use crate::commands::search::{Over, Varied};
 use crate::failure::{Failure, told};
 use crate::process::command_line;
 
 /// Names that are queried: more than any plan needs.
 const NAMES: &str = "0.0.0.0/2";
+
+/// Length of the steps in which the queries of trials are counted: no divisor of the delays that are checked.
+const STEP: Nanos = Nanos::from_micros(7_300);
 
 /// The bench: the hosts, the server that runs, and the Tester against it.
 pub(super) struct Ground {
@@ -32,20 +36,27 @@ pub(super) struct Ground {
     running: Option<Running>,
     /// Way of the queries that programs in the kernel send; `None` where they do not.
     way: Option<InKernel>,
-    /// Engine of the trials.
+    /// Engine of the trials over the sockets of the workers.
     engine: Engine,
+    /// How the queries travel.
+    travels: Way,
+    /// Whether the numbers of trials are connections a second.
+    over: Over,
+    /// Whether the kernel timestamps replies. In a closed loop the place of a query is free when the Tester reads its reply.
+    timestamps: bool,
 }
 
 /// A server and the Tester against it.
 struct Running {
     server: AuthServer,
     tester: OwnBench,
-    address: SocketAddr,
 }
 
 impl Ground {
     pub(super) fn new(pair: Pair, stop: Arc<AtomicBool>) -> Self {
-        Ground { pair, stop, running: None, way: None, engine: Engine::Udp }
+        let (running, way, engine) = (None, None, Engine::Udp);
+        let (travels, over, timestamps) = (Way::SOCKETS, Over::Rate, true);
+        Ground { pair, stop, running, way, engine, travels, over, timestamps }
     }
 
     /// Lets programs in the kernel send the queries.
@@ -86,10 +97,21 @@ impl Ground {
         let names = Names::embedded(prefix.expect("a prefix"), zone, pref64.expect("a prefix"));
         let workload = Workload::Namespace(Names { reuse: true, ..names });
         let whole = self.pair.path() == WirePath::HostOffload;
+        let (way, is_kernel) = (self.travels, matches!(self.engine, Engine::Kernel(_)));
+        let engine = way.clients.map_or_else(
+            || self.engine.clone(),
+            |clients| {
+                let over = Connecting::over(way.transport);
+                let queries_per_connection = way.per_connection;
+                Engine::Streams(Box::new(Connecting { clients, queries_per_connection, ..over }))
+            },
+        );
+        let step = (!is_kernel).then_some(STEP);
         let sockets = Sockets {
             cpus: self.pair.cores.tester.cpus().to_vec(),
             gso: if whole { Gso::On } else { Gso::Off },
             gro: whole,
+            timestamps: self.timestamps,
             shared_core: self.pair.cores.are_shared(),
             ..Sockets::default()
         };
@@ -98,20 +120,25 @@ impl Ground {
             goal: Some(Goal::zero_loss()),
             sockets,
             dut_cpus: self.pair.cores.server.cpus().to_vec(),
-            engine: self.engine.clone(),
+            engine,
+            step,
             ..TrialRequest::new(target, workload, pacing)
         }
     }
 
-    fn start(&mut self, behaviour: &Behaviour) -> Result<Running, Failure> {
+    /// Starts a server of a behaviour for all transports that can have it.
+    fn start(&self, behaviour: &Behaviour) -> Result<AuthServer, Failure> {
         let pool = format!("--namespace={NAMES}");
-        let config = auth::config_of(
-            ["--aaaa=always".to_owned(), pool].into_iter().chain(behaviour.arguments()),
-        )?;
+        let any = SocketAddr::new(self.pair.address().ip(), 0);
+        let streams = ["quic", "https"].into_iter().filter(|_| behaviour.duplicates == 0.0);
+        let encrypted = streams.chain(["tls"]).map(|word| format!("--{word}={any}"));
+        let arguments = ["--aaaa=always".to_owned(), pool].into_iter().chain(encrypted);
+        let described = auth::described(arguments.chain(behaviour.arguments()))?;
+        let Described { config, encrypted, connections } = described;
         let whole = self.pair.path() == WirePath::HostOffload;
         let listen = AuthListen {
             plain: vec![self.pair.address()],
-            encrypted: Vec::new(),
+            encrypted,
             cpus: self.pair.cores.server.cpus().to_vec(),
             wait: engine::WaitMode::Sleep,
             // Each datagram is a packet, so that the capture can count it.
@@ -121,19 +148,44 @@ impl Ground {
                 timestamps: config.is_timed(),
                 ..udp_options(&Sockets::default())
             },
-            connections: ConnectionPlan::default(),
+            connections,
         };
         let started = self.pair.run(Host::Dut, || {
             AuthServer::start(&config, &listen, Arc::new(AtomicBool::new(false)))
         });
-        let server = started.map_err(Failure::run)??;
-        let address = server.addresses()[0];
-        let request = self.request(address);
+        Ok(started.map_err(Failure::run)??)
+    }
+
+    /// Returns the Tester against a server.
+    fn tester(&self, server: &AuthServer) -> Result<OwnBench, Failure> {
+        let request = self.request(self.address(server));
         // The programs' way is that of the Tester's host.
         let setup = self.pair.run(Host::Tester, || Setup::new(request, command_line()));
         let setup = setup.map_err(Failure::run)??;
-        let tester = OwnBench { setup, varied: Varied::default(), stop: self.stop.clone() };
-        Ok(Running { server, tester, address })
+        let varied = Varied { over: self.over, queries: 1, ..Varied::default() };
+        Ok(OwnBench { setup, varied, stop: self.stop.clone() })
+    }
+
+    /// Returns the address of a server for the queries as they travel.
+    fn address(&self, server: &AuthServer) -> SocketAddr {
+        let name = match self.travels.transport {
+            Transport::Udp | Transport::Tcp => return server.addresses()[0],
+            Transport::Tls => "TLS",
+            Transport::Https | Transport::Http3 => "HTTPS",
+            Transport::Quic => "QUIC",
+        };
+        let at = server.encrypted().iter().find(|(_, of)| *of == name);
+        at.map_or(server.addresses()[0], |(address, _)| *address)
+    }
+
+    /// Makes the Tester anew, if a server runs.
+    fn renew(&mut self) -> Result<(), BenchError> {
+        let Some(Running { server, .. }) = &self.running else { return Ok(()) };
+        let tester = self.tester(server).map_err(failed)?;
+        if let Some(running) = &mut self.running {
+            running.tester = tester;
+        }
+        Ok(())
     }
 }
 
@@ -166,6 +218,10 @@ fn failed(failure: Failure) -> BenchError {
 
 impl Bench for Ground {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        if self.timestamps != spec.pacing.is_open_loop() {
+            self.timestamps = spec.pacing.is_open_loop();
+            self.renew()?;
+        }
         let Some(running) = &mut self.running else {
             return Err(BenchError::Failed("no server was started".to_owned()));
         };
@@ -183,7 +239,9 @@ impl Bench for Ground {
 impl TruthBench for Ground {
     fn serve(&mut self, behaviour: &Behaviour) -> Result<(), BenchError> {
         self.end();
-        self.running = Some(self.start(behaviour).map_err(failed)?);
+        let server = self.start(behaviour).map_err(failed)?;
+        let tester = self.tester(&server).map_err(failed)?;
+        self.running = Some(Running { server, tester });
         Ok(())
     }
 
@@ -196,10 +254,28 @@ impl TruthBench for Ground {
         Ok(())
     }
 
+    fn travel(&mut self, way: Way) -> Result<(), BenchError> {
+        self.travels = way;
+        self.renew()
+    }
+
+    fn search_connections(&mut self, connections: bool) -> Result<(), BenchError> {
+        self.over = if connections { Over::Connections } else { Over::Rate };
+        self.renew()
+    }
+
+    fn counted(&mut self) -> Result<Counted, BenchError> {
+        let Some(Running { server, .. }) = self.running.take() else {
+            return Ok(Counted::default());
+        };
+        let counted = server.stop().map_err(|e| BenchError::Failed(e.to_string()))?;
+        Ok(Counted { queries: counted.queries, connections: counted.connections })
+    }
+
     fn captured(&mut self, spec: &TrialSpec) -> Result<(Trial, Capture), BenchError> {
         let capture = self.pair.capture();
         let trial = self.trial(spec)?;
-        let address = self.running.as_ref().map(|running| running.address);
+        let address = self.running.as_ref().map(|running| self.address(&running.server));
         let address = address.expect("the trial had a server");
         let captured = capture.and_then(|capture| taken(capture, address));
         Ok((trial, captured.map_or_else(Capture::Missing, Capture::Taken)))

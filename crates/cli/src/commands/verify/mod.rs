@@ -12,7 +12,7 @@ use lab::host::Depth;
 use lab::{EnterError, Entered, Lab, Network, Pair, PairCores, RunDir};
 use measure::{Link, Pacing, Path as WirePath, Qps};
 use record::certificate::CERTIFICATE_VERSION;
-use record::{CertificateFile, Check, EngineKind, Tested, Trial};
+use record::{CertificateFile, Check, CheckVerdict, EngineKind, Tested, Trial};
 use tester::unix_now;
 use trace::Capture;
 
@@ -99,7 +99,11 @@ fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
         plan.search.max = highest;
     }
     (plan.repeats, plan.wrong) = (args.repeats, args.wrong_truth);
-    plan.beside_sockets = args.engine == EngineKind::Kernel;
+    if args.engine == EngineKind::Kernel {
+        // Programs in the kernel know neither connections nor closed loops.
+        (plan.beside_sockets, plan.ways, plan.windows) = (true, Vec::new(), Vec::new());
+        plan.accept_rates.clear();
+    }
     Ok(plan)
 }
 
@@ -110,11 +114,15 @@ fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut ground: Ground) -> Result<(
     if let Some(why) = ground.pair.link_refused() {
         eprintln!("verify: other links were refused: {why}");
     }
-    let verified =
-        verify(plan, &mut ground, &mut |check| eprintln!("  {}", report::check_line(check)));
+    let verified = verify(plan, &mut ground, &mut |check| {
+        // Of those that every way has only what is wrong is told at once.
+        if !(check.is_of_way() && check.verdict == CheckVerdict::Passed) {
+            eprintln!("  {}", report::check_line(check));
+        }
+    });
     ground.end();
-    let Verified { checks, certified_qps, error } = verified;
-    let file = certificate(tested, certified_qps, checks);
+    let Verified { checks, certified_qps, coverage, error } = verified;
+    let file = CertificateFile { coverage, ..certificate(tested, certified_qps, checks) };
     // Each of these is done whatever became of the others.
     let path = args.certificate.as_deref();
     let written = path.map_or(Ok(()), |path| record::write(path, &file)).map_err(Failure::run);
@@ -135,6 +143,7 @@ pub(crate) fn certificate(
         version: CERTIFICATE_VERSION,
         certified_qps,
         tested,
+        coverage: Vec::new(),
         made_unix_s: unix_now(),
         made_by: env!("CARGO_PKG_VERSION").to_owned(),
         command: command_line(),

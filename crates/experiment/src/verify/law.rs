@@ -1,0 +1,155 @@
+//! Closed loops, held against Little's law: a server of a fixed delay d and without a queue answers a window of W at W / (d + r) a
+//! second, where r is what else a round trip takes.
+//!
+//! ```text
+//! places   ████████████████  full: W = rate x round trip       a place that stands empty, for any reason, lowers the rate
+//!          ██████▒▒██████▒▒  empty for a part of the time      and not the round trip
+//! ```
+//!
+//! The round trip is held against that of one query at a time without delay: in a queue that grows it is longer.
+
+use measure::{Nanos, Pacing, Qps};
+use record::{Bound, Check, CheckVerdict, Known, Trial, TruthSource};
+
+use super::behaviour::Behaviour;
+use super::captured::slope;
+use super::judge::{blamed, stood_still, void};
+use super::way::Way;
+use super::{RETRIES, VerifyPlan, Verifying};
+use crate::bench::{BenchError, pause_after};
+
+/// Largest error of a rate by Little's law, in percent.
+const LAW: Bound = Bound::Percent(3.0);
+/// Share of the steps, from the first on, in which a window may still open.
+const OPENING: f64 = 0.3;
+/// Largest part of what a pair can do that a law may ask for.
+const HALF: f64 = 0.5;
+/// What a round trip may take beyond that of one query at a time, besides the work for a window: a time in microseconds, and a part of the
+/// delay, after which cores have slept.
+const SLACK_US: f64 = 150.0;
+const SLACK_PART: f64 = 0.1;
+
+/// Longest round trip of one query at a time on one host, in microseconds.
+const ONE: Known =
+    Known { truth: TruthSource::Law, value: 0.0, unit: "us", bound: Bound::Absolute(1_000.0) };
+
+/// What Tester and server can do together over a way, without delay.
+struct Ability {
+    way: Way,
+    /// Round trip of one query at a time, in microseconds.
+    round_trip_us: f64,
+    /// Queries a second of a large window.
+    rate: f64,
+}
+
+/// The middle of a closed loop: its rate, and the mean round trip.
+struct Steady {
+    rate: f64,
+    round_trip_us: f64,
+}
+
+impl Verifying<'_> {
+    /// Holds windows over each way against the law.
+    pub(super) fn windows(&mut self) -> Result<(), BenchError> {
+        let Some(most) = self.plan.windows.iter().max().copied() else { return Ok(()) };
+        self.bench.serve(&Behaviour::default())?;
+        let mut abilities = Vec::new();
+        for way in self.plan.ways.clone() {
+            self.bench.travel(way)?;
+            let one = self.steady(1, self.plan.way_duration)?;
+            let many = self.steady(most.min(100), self.plan.way_duration)?;
+            let found = one.as_ref().map_or(f64::INFINITY, |one| one.round_trip_us);
+            self.add(Check::compare(format!("round trip, one query, {way}"), ONE, found));
+            abilities.extend(one.zip(many).map(|(one, many)| Ability {
+                way,
+                round_trip_us: one.round_trip_us,
+                rate: many.rate,
+            }));
+        }
+        for delay in self.plan.delays.clone() {
+            self.bench.serve(&Behaviour { delay, ..Behaviour::default() })?;
+            for ability in &abilities {
+                self.bench.travel(ability.way)?;
+                for window in self.plan.windows.clone() {
+                    let asked =
+                        f64::from(window) / (delay.as_secs_f64() + ability.round_trip_us / 1e6);
+                    if asked <= HALF * ability.rate {
+                        self.window(window, delay, ability)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the checks of one window; runs it again while they do not pass.
+    fn window(&mut self, window: u32, delay: Nanos, ability: &Ability) -> Result<(), BenchError> {
+        // Some fifty round trips.
+        let duration = self.plan.way_duration.max(Nanos(50 * delay.0));
+        let pacing = Pacing::Window { outstanding: window };
+        let mut tries = 0;
+        let checks = loop {
+            let trial = self.bench.trial(&VerifyPlan::spec(pacing, duration))?;
+            let checks = judge(window, delay, ability, &trial, self.plan.wrong);
+            tries += 1;
+            if checks.iter().all(|c| c.verdict == CheckVerdict::Passed) || tries > RETRIES {
+                break checks;
+            }
+            self.bench.pause(pause_after(tries));
+        };
+        let rate = Qps::new(checks[0].found.unwrap_or(0.0)).unwrap_or_default();
+        self.add_all(ability.way, pacing, rate, checks);
+        Ok(())
+    }
+
+    /// Runs a window against the server that runs; `None` if nothing was answered.
+    fn steady(&mut self, window: u32, duration: Nanos) -> Result<Option<Steady>, BenchError> {
+        let pacing = Pacing::Window { outstanding: window };
+        Ok(Steady::of(&self.bench.trial(&VerifyPlan::spec(pacing, duration))?))
+    }
+}
+
+/// Makes the checks of a window of places that was sent to a server of `delay`.
+fn judge(window: u32, delay: Nanos, pair: &Ability, trial: &Trial, wrong: f64) -> Vec<Check> {
+    let name = |what: &str| format!("{what}, window {window}, delay {delay}, {}", pair.way);
+    let law = |value| Known { truth: TruthSource::Law, value, unit: "qps", bound: LAW };
+    let Some(found) = Steady::of(trial) else {
+        let none = Check::without(name("rate"), law(0.0), CheckVerdict::Failed);
+        return vec![none.because("nothing was answered")];
+    };
+    let machine = || void(trial).or_else(|| stood_still(trial));
+    let (places, right) = (f64::from(window), 1.0 + wrong);
+    let rate = places / (found.round_trip_us / 1e6);
+    let rate = blamed(Check::compare(name("rate"), law(rate * right), found.rate), machine);
+    let slack = SLACK_US + SLACK_PART * delay.as_micros_f64() + places / pair.rate * 1e6;
+    let known = Known {
+        truth: TruthSource::Law,
+        value: delay.as_micros_f64() * right + pair.round_trip_us,
+        unit: "us",
+        bound: Bound::Absolute(slack),
+    };
+    let trip = Check::compare(name("round trip"), known, found.round_trip_us);
+    // The machine can only make it longer.
+    let above = trip.is_above();
+    vec![rate, blamed(trip, || if above { machine() } else { None })]
+}
+
+impl Steady {
+    /// Returns the middle of a trial whose queries were counted in steps; `None` if none was answered there.
+    fn of(trial: &Trial) -> Option<Self> {
+        let steps = trial.steps.as_ref()?;
+        // The last step may be a part of one.
+        let whole = ((trial.duration_s / steps.length_s) as usize).min(steps.steps.len());
+        let first = (whole as f64 * OPENING) as usize;
+        let middle = steps.steps.get(first..whole)?;
+        let answered: u64 = middle.iter().map(|step| step.answered).sum();
+        let waited: f64 = middle.iter().map(|step| step.answered as f64 * step.latency_us).sum();
+        let mut sent = 0;
+        let sums = middle.iter().map(|step| {
+            sent += step.sent;
+            sent as f64
+        });
+        let rate = slope(sums.collect::<Vec<f64>>().iter().copied()) / steps.length_s;
+        (answered > 0).then(|| Steady { rate, round_trip_us: waited / answered as f64 })
+    }
+}

@@ -1,0 +1,57 @@
+//! How the queries of a trial travel, and what their server counted.
+
+use std::fmt;
+
+use measure::Transport;
+
+/// A transport, and its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Transport of the queries.
+    pub transport: Transport,
+    /// Number of clients, each with a connection, or with a port over UDP; `None` for the sockets of the workers.
+    pub clients: Option<u32>,
+    /// Number of queries after which a connection is closed; unlimited if absent.
+    pub per_connection: Option<u64>,
+}
+
+impl Way {
+    /// The sockets of the workers, over UDP.
+    pub const SOCKETS: Way = Way { transport: Transport::Udp, clients: None, per_connection: None };
+
+    /// Returns the way of `clients` over a transport.
+    pub const fn of(transport: Transport, clients: u32) -> Self {
+        Way { transport, clients: Some(clients), per_connection: None }
+    }
+
+    /// Returns whether a capture shows its messages: it is not encrypted.
+    pub fn is_open(self) -> bool {
+        !self.transport.uses_tls()
+    }
+}
+
+impl fmt::Display for Way {
+    /// Writes `udp sockets`, or `tcp, 8 clients`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.clients, self.per_connection) {
+            (None, _) => write!(f, "{} sockets", self.transport),
+            (Some(1), None) => write!(f, "{}, 1 client", self.transport),
+            (Some(n), None) => write!(f, "{}, {n} clients", self.transport),
+            (Some(n), Some(1)) => {
+                write!(f, "{}, {n} clients, a connection for each query", self.transport)
+            }
+            (Some(n), Some(q)) => {
+                write!(f, "{}, {n} clients, {q} queries a connection", self.transport)
+            }
+        }
+    }
+}
+
+/// What a server counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Queries that came.
+    pub queries: u64,
+    /// Connections that were accepted.
+    pub connections: u64,
+}
