@@ -82,6 +82,7 @@ impl Bench for Stalling {
             answered: valid,
             valid,
             invalid: Default::default(),
+            valid_while_sending: None,
             late: 0,
             lost: sent - valid,
             duplicates: 0,

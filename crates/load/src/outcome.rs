@@ -141,7 +141,10 @@ impl Outcomes {
                     step.latency_ns = step.latency_ns.saturating_add(at.since(found.sent).0);
                 }
                 match outcome {
-                    Ok(_) => tally.valid += 1,
+                    Ok(_) => {
+                        tally.valid += 1;
+                        tally.valid_while_sending += u64::from(at <= tally.until);
+                    }
                     Err(reason) => tally.invalid[reason.index()] += 1,
                 }
                 let second = tally.second(found.due);

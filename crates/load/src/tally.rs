@@ -38,6 +38,10 @@ pub struct Tally {
     pub answered: u64,
     /// Valid replies in time.
     pub valid: u64,
+    /// Those of them that came before `until`.
+    pub valid_while_sending: u64,
+    /// Planned duration of sending.
+    pub until: Nanos,
     /// Invalid replies in time, by reason ([`Invalid::index`]).
     pub invalid: [u64; Invalid::COUNT],
     /// Replies in time, by return code (the header's four bits).
@@ -100,6 +104,8 @@ impl Tally {
             sent: 0,
             answered: 0,
             valid: 0,
+            valid_while_sending: 0,
+            until: duration,
             invalid: [0; Invalid::COUNT],
             rcodes: [0; 16],
             late: 0,
@@ -156,6 +162,7 @@ impl Tally {
         self.sent += other.sent;
         self.answered += other.answered;
         self.valid += other.valid;
+        self.valid_while_sending += other.valid_while_sending;
         self.late += other.late;
         self.lost += other.lost;
         self.duplicates += other.duplicates;

@@ -87,6 +87,11 @@ impl Histogram {
         self.0.stdev()
     }
 
+    /// Returns the share (0 to 1) of the times above `time`; 0 of none.
+    pub fn share_above(&self, time: Nanos) -> f64 {
+        self.count_above(time) as f64 / self.count().max(1) as f64
+    }
+
     /// Returns how many recorded times are longer than `time`, to the histogram's precision.
     pub(crate) fn count_above(&self, time: Nanos) -> u64 {
         self.count() - self.0.count_between(0, time.0.min(HIGHEST))

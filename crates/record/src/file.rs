@@ -227,6 +227,7 @@ mod tests {
             answered: 999,
             valid: 998,
             invalid: [("servfail".to_owned(), 1)].into(),
+            valid_while_sending: None,
             late: 0,
             lost: 1,
             duplicates: 0,

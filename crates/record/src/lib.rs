@@ -10,6 +10,7 @@
 
 mod answers;
 mod attack;
+mod capacity;
 mod cells;
 pub mod certificate;
 pub mod check;
@@ -50,6 +51,7 @@ pub use answers::{
     AnswerDiff, AnswerDifference, AnswerKind, AnswerPair, AnswerSeen, AnswerServer, AnswerVerdict,
 };
 pub use attack::{Attack, AttackKind};
+pub use capacity::{Basis, CapacityRatio, LoadPoint, Round, Seen, ServerCapacity, WindowStep};
 pub use certificate::{CertificateError, CertificateFile, Coverage, Tested};
 pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
 pub use client_stats::{ClientStats, Quantiles};

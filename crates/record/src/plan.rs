@@ -25,6 +25,9 @@ pub struct Plan {
     pub quick: bool,
     /// Version of dnsdyno.
     pub version: String,
+    /// Commit of dnsdyno's source, with `-dirty` if files were changed; absent where it was built without git.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<String>,
     /// Command line.
     pub command: String,
     /// Start of the run, in seconds since 1970.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA;
 use crate::answers::AnswerDiff;
+use crate::capacity::{CapacityRatio, LoadPoint, Round, Seen, ServerCapacity, WindowStep};
 use crate::cells;
 use crate::check::Check;
 use crate::engine_kind::EngineKind;
@@ -106,6 +107,24 @@ pub struct CellRecord {
     /// in older records.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub rule: String,
+    /// Capacity from rounds of closed loops (the method `capacity`); absent of other methods.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub capacity: Option<ServerCapacity>,
+    /// Ratio of the capacity to that of the baseline; absent of the baseline itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ratio: Option<CapacityRatio>,
+    /// Rounds of the method `capacity`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub rounds: Vec<Round>,
+    /// Windows that were tried before the first round.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub windows: Vec<WindowStep>,
+    /// What makes the CPU time of the server unknown; empty if it is known.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub hidden: Vec<Seen>,
+    /// Latency and loss at shares of the capacity.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub loads: Vec<LoadPoint>,
     /// Certificate of the Tester's self-test.
     pub certificate: Option<Certificate>,
     /// Result of each search.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use measure::histogram::NotAHistogram;
 use measure::{
-    Disturbances, Limiter, LimiterProof, Link, Outstanding, Path, Slice, StartAt, Void, Warning,
+    Disturbances, Limiter, LimiterProof, Link, Outstanding, Path, ScheduleTolerance, Slice,
+    StartAt, Void, Warning,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -38,6 +39,10 @@ pub struct Trial {
     pub valid: u64,
     /// Number of invalid replies in time, by reason.
     pub invalid: BTreeMap<String, u64>,
+    /// Number of valid replies in time that came while queries were still sent, so that a rate can be computed from them; absent where it
+    /// is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub valid_while_sending: Option<u64>,
     /// Number of replies after the timeout.
     pub late: u64,
     /// Number of queries without a reply in time.
@@ -206,6 +211,12 @@ impl Trial {
         if self.duration_s > 0.0 { self.sent as f64 / (self.duration_s + late_s) } else { 0.0 }
     }
 
+    /// Returns the share (0 to 1) of its queries that left later than a schedule allows.
+    pub fn late_departures(&self) -> f64 {
+        let late_after = ScheduleTolerance::default().late_after;
+        self.schedule_error_us.histogram().map_or(0.0, |times| times.share_above(late_after))
+    }
+
     /// Returns `count` as percent of the queries sent; 0 for a trial that sent none.
     pub fn percent_of_sent(&self, count: u64) -> f64 {
         if self.sent == 0 { 0.0 } else { 100.0 * count as f64 / self.sent as f64 }
@@ -319,6 +330,22 @@ pub struct Cpu {
     pub softirq_s: Option<f64>,
     /// Busy share (0 to 1) of its cores by its own work, in the time of sending.
     pub busy: f64,
+    /// Seconds that its own work took in the time of sending: its processes in user mode and in the kernel, with the kernel threads and
+    /// interrupts on its cores that work for it; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub spent_s: Option<f64>,
+    /// Seconds of `spent_s` that were the kernel's outside of its processes: kernel threads and interrupts that handle packets and files.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kernel_s: Option<f64>,
+    /// Number of cores whose time it may have, if that is limited.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit_cores: Option<f64>,
+    /// Share (0 to 1) of the time of sending in which its busiest thread ran; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub busiest_thread: Option<f64>,
+    /// Number of its threads that ran for a hundredth of the time of sending or longer; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub threads: Option<u32>,
     /// Mean time of a fixed piece of arithmetic on the server's cores in the time of sending, in nanoseconds: more on slower cores. Absent
     /// for others, and where it was not measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -294,6 +294,8 @@ impl Setup {
                     (Invalid::from_index(i).map_or("unknown", Invalid::reason).to_owned(), *n)
                 })
                 .collect(),
+            valid_while_sending: (whole && self.kernel.is_none())
+                .then_some(tally.valid_while_sending),
             late: tally.late,
             lost: tally.lost,
             duplicates: tally.duplicates,

@@ -25,6 +25,7 @@ pub(crate) fn trial(
         answered: spec.names,
         valid: spec.names,
         invalid: Default::default(),
+        valid_while_sending: None,
         late: 0,
         lost: 0,
         duplicates: 0,

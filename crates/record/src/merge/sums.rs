@@ -26,6 +26,7 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
         answered,
         valid: sum(|t| t.valid),
         invalid: counts(trials().map(|t| &t.invalid)),
+        valid_while_sending: trials().map(|t| t.valid_while_sending).sum(),
         late: sum(|t| t.late),
         lost: sum(|t| t.lost),
         duplicates: sum(|t| t.duplicates),
@@ -117,14 +118,11 @@ fn cpu(parts: &[Part]) -> Cpu {
         system_s: all.iter().map(|(cpu, _)| cpu.system_s).sum(),
         softirq_s: (softirq.len() == parts.len()).then(|| softirq.iter().sum()),
         busy: all.iter().map(|(cpu, workers)| cpu.busy * workers).sum::<f64>() / workers.max(1.0),
-        work_ns: None,
-        best_work_ns: None,
-        full_speed_work_ns: None,
         run_delay: worst(|cpu| cpu.run_delay),
         waited: worst(|cpu| cpu.waited),
         foreign: worst(|cpu| cpu.foreign),
-        // Cores of different hosts.
-        cpus: Vec::new(),
+        // Their cores are those of different hosts.
+        ..Cpu::default()
     }
 }
 

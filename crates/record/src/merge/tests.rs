@@ -37,6 +37,7 @@ impl Recorded {
             answered: count,
             valid: count,
             invalid: BTreeMap::new(),
+            valid_while_sending: None,
             late: 0,
             lost: 0,
             duplicates: 0,

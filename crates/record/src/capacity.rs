@@ -1,0 +1,205 @@
+//! The capacity of a server from rounds of closed loops, with its basis; the method `capacity` makes it.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Valid answers a second that a server can give, from all rounds of its cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerCapacity {
+    /// Capacity, in valid answers a second.
+    pub qps: f64,
+    /// Lower end of its interval, in answers a second.
+    pub low_qps: f64,
+    /// Upper end of its interval, in answers a second.
+    pub high_qps: f64,
+    /// Confidence (0 to 1) of the interval.
+    pub confidence: f64,
+    /// What the capacity is computed from.
+    pub basis: Basis,
+    /// Whether the server can do more than `qps`: the Tester ended first, far from the server's limit.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub exceeded: bool,
+    /// CPU time of the server for each valid answer (service demand), in microseconds; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_us_per_answer: Option<f64>,
+    /// Number of rounds.
+    pub rounds: u32,
+    /// Number of queries outstanding in the closed loops.
+    pub window: u32,
+    /// What was seen of the server's limit, and what is not known of its CPU time.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub seen: Vec<Seen>,
+}
+
+/// What a capacity is computed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// The server's CPU was the limit: cores divided by the demand.
+    Saturated,
+    /// The server answered no more although CPU was left, or its CPU time is not known: the answers a second themselves.
+    Plateau,
+    /// The Tester ended first: cores divided by the demand at what was reached.
+    Demand,
+}
+
+impl Basis {
+    /// Returns its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Basis::Saturated => "saturated",
+            Basis::Plateau => "plateau",
+            Basis::Demand => "demand",
+        }
+    }
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// What was seen of the limit of a server, or what is not known of its CPU time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seen {
+    /// Share (0 to 1) of the CPU that the server could have and did not use.
+    CpuLeft(f64),
+    /// Share (0 to 1) of the time in which the busiest of several threads ran, while others had time left.
+    FullThread(f64),
+    /// Share (0 to 1) of the queries that got no valid answer in time.
+    Unanswered(f64),
+    /// Share (0 to 1) of the time in which the Tester's core was busy.
+    TesterBusy(f64),
+    /// Share (0 to 1) of a core that the server uses without queries: it polls, and its CPU time says nothing.
+    Polls(f64),
+    /// The server shares its core with others of the testbed, whose packet work cannot be told from its own.
+    SharedCore,
+    /// The server's CPU time is not visible.
+    NoCpu,
+    /// Programs in the kernel do the work, and their time is not counted.
+    InKernel,
+}
+
+impl Seen {
+    /// Returns whether it makes the CPU time of the server unknown, so that only a plateau can be reported.
+    pub fn hides_cpu(&self) -> bool {
+        matches!(self, Seen::Polls(_) | Seen::SharedCore | Seen::NoCpu | Seen::InKernel)
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: &f64| share * 100.0;
+        match self {
+            Seen::CpuLeft(share) => {
+                write!(f, "the server left {:.0} % of its CPU unused", percent(share))
+            }
+            Seen::FullThread(share) => write!(
+                f,
+                "one of the server's threads ran {:.0} % of the time, others had time left",
+                percent(share)
+            ),
+            Seen::Unanswered(share) => {
+                write!(f, "{:.1} % of the queries got no valid answer in time", percent(share))
+            }
+            Seen::TesterBusy(share) => write!(
+                f,
+                "the Tester's core was {:.0} % busy: a faster Tester (a second core, --engine kernel) shows more",
+                percent(share)
+            ),
+            Seen::Polls(share) => write!(
+                f,
+                "the server uses {:.0} % of a core without queries: it polls, and its CPU time says nothing",
+                percent(share)
+            ),
+            Seen::SharedCore => f.write_str("the server shares its core with the Tester"),
+            Seen::NoCpu => f.write_str("the server's CPU time is not visible"),
+            Seen::InKernel => {
+                f.write_str("programs in the kernel answer, whose time is not counted")
+            }
+        }
+    }
+}
+
+/// One round of a cell: a closed loop at its window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Round {
+    /// Number of the round, from 0.
+    pub round: u32,
+    /// Valid answers a second while queries were sent.
+    pub qps: f64,
+    /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_us_per_answer: Option<f64>,
+    /// Number of cores whose time the server could have; absent where its CPU time is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cores: Option<f64>,
+    /// Share (0 to 1 and above) of the server's cores that it used, of what others left of them; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub busy: Option<f64>,
+    /// Share (0 to 1) of the time in which its busiest thread ran; absent where it is not known, and for a single thread.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub busiest_thread: Option<f64>,
+    /// Share (0 to 1) of the Tester's cores that the Tester and the AuthDNS used, of what others left of them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tester_busy: Option<f64>,
+    /// Share (0 to 1) of the server's cores that others used.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub foreign: Option<f64>,
+    /// Share (0 to 1) of the queries without a valid answer in time.
+    pub unanswered: f64,
+}
+
+/// One step of the search for the window of a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WindowStep {
+    /// Number of queries outstanding.
+    pub window: u32,
+    /// Valid answers a second.
+    pub qps: f64,
+    /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_us_per_answer: Option<f64>,
+    /// Share (0 to 1) of the queries without a valid answer in time.
+    pub unanswered: f64,
+}
+
+/// Latency and loss of a server at a share of its capacity, from open loops.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadPoint {
+    /// Share of the capacity that was asked for (0 to 1).
+    pub share: f64,
+    /// Queries a second that the Tester was to send.
+    pub asked_qps: f64,
+    /// Queries that it sent a second; fewer if it cannot offer them.
+    pub offered_qps: f64,
+    /// Whether the Tester offered what was asked for.
+    pub reached: bool,
+    /// Median of the latency, in microseconds.
+    pub p50_us: f64,
+    /// 90th percentile of the latency, in microseconds.
+    pub p90_us: f64,
+    /// 99th percentile of the latency, in microseconds.
+    pub p99_us: f64,
+    /// Share (0 to 1) of the queries without a valid answer in time.
+    pub unanswered: f64,
+    /// Share (0 to 1) of the queries that left later than the schedule allows.
+    pub late_departures: f64,
+}
+
+/// Ratio of a cell's capacity to that of the baseline at the same settings, paired by round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityRatio {
+    /// Name of the baseline.
+    pub baseline: String,
+    /// How many times as fast as the baseline the server is.
+    pub value: f64,
+    /// Lower end of the interval, with the confidence of the capacity.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
