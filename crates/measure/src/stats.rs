@@ -4,12 +4,14 @@ mod change;
 mod interval;
 mod ratio;
 mod repeat_warnings;
+mod rounds;
 mod within;
 
 pub use change::{Change, ChangeTerms, Level, changes};
 pub use interval::{Interval, bootstrap, shown_median_interval};
 pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, Within, ratio, ratio_within};
 pub use repeat_warnings::{RepeatWarning, repeat_warnings};
+pub use rounds::{OfRounds, of_rounds};
 pub use within::{quantile_interval, share_interval};
 
 /// Returns the value at percentile `p` (0 to 100) with linear interpolation between the closest ranks

@@ -133,6 +133,21 @@ pub(crate) mod as_ns {
     }
 }
 
+impl Void {
+    /// Returns whether the machine was disturbed: an estimate from many trials still learns from this one.
+    pub fn is_disturbance(&self) -> bool {
+        matches!(
+            self,
+            Void::ScheduleNotKept { .. }
+                | Void::Starved { .. }
+                | Void::ForeignOnServer { .. }
+                | Void::ServerWaited { .. }
+                | Void::SlowCore { .. }
+                | Void::Stalled { .. }
+        )
+    }
+}
+
 impl fmt::Display for Void {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -61,7 +61,8 @@ pub(crate) fn bootstrap_difference(
     central_interval(&statistics, confidence)
 }
 
-fn resample(values: &[f64], rng: &mut Rng) -> Vec<f64> {
+/// Draws as many values as there are, with replacement.
+pub(crate) fn resample(values: &[f64], rng: &mut Rng) -> Vec<f64> {
     (0..values.len()).map(|_| values[rng.below(values.len() as u64) as usize]).collect()
 }
 
