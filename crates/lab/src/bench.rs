@@ -33,7 +33,7 @@ use experiment::{
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Warning};
 use nix::sys::signal::Signal;
-use record::{LockStepRow, Series, Trial, TrialRequest, TrialResult};
+use record::{LockStepRow, Seen, Series, Trial, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 
 pub(crate) use self::away::Away;
@@ -378,7 +378,7 @@ impl<'a> LabBench<'a> {
             command,
             environment: Vec::new(),
         };
-        let ledger = Ledger::start(&watched, account.clone(), &self.testbed.lab_cpus());
+        let ledger = Ledger::start(&watched, account.clone(), self.testbed);
         let mut tester = Process::start_with(&launch, input).map_err(BenchError::failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
         self.watch(&mut tester, &mut reader, limit)?;
@@ -491,8 +491,12 @@ impl Bench for LabBench<'_> {
         }
         let duration = self.shortened.unwrap_or(spec.duration);
         let spec = &TrialSpec { duration, ..spec.clone() };
-        let settled = self.settle()?;
-        self.wait_for_speed()?;
+        // An estimate from many trials has no time to wait, and none of them decides alone.
+        let waits = spec.goal.is_some() || spec.slow_cores == SlowCores::Void;
+        let settled = !waits || self.settle()?;
+        if waits {
+            self.wait_for_speed()?;
+        }
         let request = self.request(spec)?;
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();
@@ -530,6 +534,28 @@ impl Bench for LabBench<'_> {
             self.names_forgotten = true;
         }
         Ok(true)
+    }
+
+    fn hidden_cpu(&self) -> Option<Seen> {
+        let others = [Host::Tester, Host::Auth].into_iter();
+        let dut = self.testbed.cpus(Host::Dut);
+        let shared = self.server.is_some()
+            && others.into_iter().any(|host| self.testbed.cpus(host).shares_with(dut));
+        if self.testbed.receives_frames() {
+            // With closed loops of sockets only programs of the server need frames.
+            return Some(Seen::InKernel);
+        }
+        shared.then_some(Seen::SharedCore)
+    }
+
+    fn idle_share(&mut self, time: Nanos) -> Result<Option<f64>, BenchError> {
+        let Some(before) = self.run_time()? else { return Ok(None) };
+        std::thread::sleep(time.into());
+        if self.is_interrupted() {
+            return Err(BenchError::Interrupted);
+        }
+        let ran = self.run_time()?.unwrap_or(before).saturating_sub(before);
+        Ok(Some(ran as f64 / time.0 as f64))
     }
 
     fn start_anew(&mut self) -> Result<(), BenchError> {

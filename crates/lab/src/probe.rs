@@ -258,6 +258,13 @@ impl Observed {
     }
 }
 
+/// Returns whether the kernel counts the time of interrupts apart from that of the task that they interrupt: then the host has seen
+/// some. Without that a tick never meets one.
+pub(crate) fn interrupts_are_apart() -> bool {
+    let cores = parse_cores(&fs::read_to_string("/proc/stat").unwrap_or_default());
+    cores.values().any(|core| core.irq > 0)
+}
+
 /// Returns the unit of CPU times in `/proc`.
 fn ticks_per_second() -> f64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100.0, |ticks| ticks as f64)

@@ -1,7 +1,7 @@
 //! The end of a trial: what the probes saw is added to the Measurer's record, and judged.
 
 use experiment::SlowCores;
-use measure::{Evidence, Nanos, Pacing, Path, Void, Warning};
+use measure::{Evidence, Link, Nanos, Pacing, Path, Void, Warning};
 use record::{Cpu, Trial, Voidness};
 use udp::core_speed::WorkTimes;
 
@@ -9,7 +9,7 @@ use super::{LabBench, Spent};
 use crate::attack::ATTACKER;
 use crate::core_speed::lacked;
 use crate::cpus::CpuList;
-use crate::probe::{Observed, Span};
+use crate::probe::{Observed, Span, interrupts_are_apart};
 use crate::testbed::Host;
 use crate::verdict::{Known, Verdict, evidence};
 
@@ -25,6 +25,10 @@ impl LabBench<'_> {
         let span = Span {
             sending_s: trial.duration_s,
             own_sending_s: Host::ALL.map(own),
+            packets_s: spent
+                .run_times
+                .packets_between(from, until)
+                .filter(|_| self.testbed.link() == Link::Plain && !interrupts_are_apart()),
             watched: &trial.disturbances.watched,
             ..Span::default()
         };
@@ -122,6 +126,7 @@ impl LabBench<'_> {
                 work_ns: work.map(|(times, _)| times.mean.0),
                 best_work_ns: work.map(|(times, _)| times.best.0),
                 full_speed_work_ns: work.map(|(_, full_speed)| full_speed),
+                limit_cores: self.cpu_limit,
                 ..cpu(Host::Dut)
             };
             trial.cpu.insert("dut".to_owned(), cpu);

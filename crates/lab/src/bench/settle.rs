@@ -42,7 +42,7 @@ impl LabBench<'_> {
     }
 
     /// Returns how long the server's own process ran, in nanoseconds; `None` if it was not started by this bench.
-    fn run_time(&self) -> Result<Option<u64>, BenchError> {
+    pub(super) fn run_time(&self) -> Result<Option<u64>, BenchError> {
         if let Some(pid) = self.server().map(Server::pid) {
             return Ok(Some(procfs::run_time(pid)));
         }

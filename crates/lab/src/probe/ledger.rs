@@ -2,7 +2,7 @@
 //! and afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use nix::time::{ClockId, clock_gettime};
 use super::account::Account;
 use super::periodic::{Counters, Periodic};
 use super::procfs;
-use super::tasks::run_time;
+use super::tasks::{packet_threads, run_time, run_time_at};
 use crate::cpus::CpuList;
-use crate::testbed::Host;
+use crate::testbed::{Host, Testbed};
 
 /// Time between two entries; one takes a microsecond for each process.
 const EVERY: Duration = Duration::from_millis(10);
@@ -27,10 +27,11 @@ const MAX_ENTRIES: usize = 1 << 14;
 #[derive(Debug)]
 pub(crate) struct Ledger(Periodic<Kept>);
 
-/// A ledger and the processes in it.
+/// A ledger, the processes in it, and the kernel threads that handle packets on the server's cores.
 #[derive(Debug)]
 struct Kept {
     processes: Processes,
+    packets: Vec<PathBuf>,
     looks: u32,
     times: RunTimes,
 }
@@ -58,7 +59,8 @@ impl Counters for Kept {
         if self.looks.is_multiple_of(SEARCH) {
             self.processes.search();
         }
-        self.times.add(now(), self.processes.spent());
+        let packets = self.packets.iter().filter_map(|dir| run_time_at(dir)).sum();
+        self.times.add(now(), Spent { own: self.processes.spent(), packets });
     }
 }
 
@@ -113,11 +115,23 @@ impl Processes {
 }
 
 impl Ledger {
-    /// Starts a ledger of the processes `watched` and their children, on the cores `on`; those of the server are in its
-    /// account if it has one.
+    /// Starts a ledger of the processes `watched` and their children; those of the server are in its account if it has one.
     pub(crate) fn start(
         watched: &[(Host, u32)],
         server: Option<Arc<Account>>,
+        testbed: &Testbed,
+    ) -> Self {
+        let here = testbed.cpus(Host::Dut).cpus();
+        let packets = packet_threads(testbed.host_proc()).into_iter();
+        let packets = packets.filter(|(core, _)| here.contains(core)).map(|(_, dir)| dir);
+        Self::of(watched, server, packets.collect(), &testbed.lab_cpus())
+    }
+
+    /// Starts it on the cores `on`, with the kernel threads that have these folders.
+    fn of(
+        watched: &[(Host, u32)],
+        server: Option<Arc<Account>>,
+        packets: Vec<PathBuf>,
         on: &CpuList,
     ) -> Self {
         let table = procfs::Table::read();
@@ -127,7 +141,7 @@ impl Ledger {
         let processes = Processes { living: trees.collect(), server, ..Processes::default() };
         Ledger(Periodic::start(on, || {
             let times = RunTimes { entries: Vec::new(), every: EVERY };
-            let mut kept = Kept { processes, looks: 0, times };
+            let mut kept = Kept { processes, packets, looks: 0, times };
             kept.look();
             kept
         }))
@@ -139,15 +153,24 @@ impl Ledger {
     }
 }
 
+/// CPU time so far, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Spent {
+    /// CPU time of the processes of each host.
+    own: [u64; 3],
+    /// CPU time of the kernel threads that handle packets on the server's cores.
+    packets: u64,
+}
+
 /// CPU time of each host's processes at some times, rising.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RunTimes {
-    entries: Vec<(Nanos, [u64; 3])>,
+    entries: Vec<(Nanos, Spent)>,
     every: Duration,
 }
 
 impl RunTimes {
-    fn add(&mut self, at: Nanos, spent: [u64; 3]) {
+    fn add(&mut self, at: Nanos, spent: Spent) {
         if self.entries.len() >= MAX_ENTRIES {
             let mut place = 0;
             self.entries.retain(|_| {
@@ -162,7 +185,16 @@ impl RunTimes {
     /// Returns how many seconds the processes of `host` ran between two times on `CLOCK_MONOTONIC`; `None` if the
     /// entries do not reach from before the one to after the other.
     pub(crate) fn between(&self, host: Host, from: Nanos, until: Nanos) -> Option<f64> {
-        let (from, until) = (self.at(host, from)?, self.at(host, until)?);
+        self.difference(from, until, |spent| spent.own[host.index()])
+    }
+
+    /// Returns how many seconds the kernel threads that handle packets on the server's cores ran between two times.
+    pub(crate) fn packets_between(&self, from: Nanos, until: Nanos) -> Option<f64> {
+        self.difference(from, until, |spent| spent.packets)
+    }
+
+    fn difference(&self, from: Nanos, until: Nanos, of: impl Fn(&Spent) -> u64) -> Option<f64> {
+        let (from, until) = (self.at(from, &of)?, self.at(until, &of)?);
         Some((until - from).max(0.0) / 1e9)
     }
 
@@ -175,15 +207,15 @@ impl RunTimes {
     }
 
     /// Returns the CPU time at `at`, in nanoseconds, between the entries before and after it.
-    fn at(&self, host: Host, at: Nanos) -> Option<f64> {
+    fn at(&self, at: Nanos, of: impl Fn(&Spent) -> u64) -> Option<f64> {
         let next = self.entries.partition_point(|(time, _)| *time < at);
         let (after, spent_after) = self.entries.get(next)?;
-        let after_ns = spent_after[host.index()] as f64;
+        let after_ns = of(spent_after) as f64;
         if *after == at {
             return Some(after_ns);
         }
         let (before, spent_before) = self.entries.get(next.checked_sub(1)?)?;
-        let before_ns = spent_before[host.index()] as f64;
+        let before_ns = of(spent_before) as f64;
         let share = at.since(*before).0 as f64 / after.since(*before).0 as f64;
         Some(before_ns + share * (after_ns - before_ns))
     }
@@ -207,7 +239,7 @@ mod tests {
     fn times_lie_between_entries() {
         let mut times = RunTimes { entries: Vec::new(), every: EVERY };
         for (at, dut) in [(100, 0), (200, 50_000_000), (300, 50_000_000), (400, 150_000_000)] {
-            times.add(MS(at), [7, 0, dut]);
+            times.add(MS(at), Spent { own: [7, 0, dut], packets: dut / 10 });
         }
         let between = |from, until| times.between(Host::Dut, MS(from), MS(until));
         assert_eq!(between(100, 400), Some(0.15));
@@ -215,6 +247,7 @@ mod tests {
         assert_eq!(between(200, 300), Some(0.0));
         assert_eq!((between(99, 300), between(100, 401)), (None, None));
         assert_eq!(times.between(Host::Tester, MS(100), MS(400)), Some(0.0));
+        assert_eq!(times.packets_between(MS(150), MS(350)), Some(0.0075));
         let stopped = |from, until| times.until_stopped(Host::Dut, MS(from), MS(until));
         // The second half of one is from 250 on, that of the other is idle.
         assert_eq!((stopped(100, 400), stopped(100, 300)), (Some(0.2), Some(0.05)));
@@ -225,7 +258,7 @@ mod tests {
     fn a_long_ledger_is_thinned_out() {
         let mut times = RunTimes { entries: Vec::new(), every: EVERY };
         for at in 0..=MAX_ENTRIES as u64 {
-            times.add(MS(at), [0, 0, at]);
+            times.add(MS(at), Spent { own: [0, 0, at], packets: 0 });
         }
         assert_eq!((times.entries.len(), times.every), (MAX_ENTRIES / 2 + 1, 2 * EVERY));
         assert_eq!(times.between(Host::Dut, MS(0), MS(10)), Some(10e-9));
@@ -237,7 +270,7 @@ mod tests {
         let busy = "read go; sh -c 'i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done'; read end";
         let mut shell =
             shell.args(["-c", busy]).stdin(std::process::Stdio::piped()).spawn().expect("starts");
-        let ledger = Ledger::start(&[(Host::Dut, shell.id())], None, &CpuList::allowed());
+        let ledger = Ledger::of(&[(Host::Dut, shell.id())], None, Vec::new(), &CpuList::allowed());
         let from = now();
         let mut input = shell.stdin.take().expect("piped");
         input.write_all(b"go\n").expect("writes");
@@ -261,7 +294,8 @@ mod tests {
 
     #[test]
     fn it_sees_this_process() {
-        let ledger = Ledger::start(&[(Host::Auth, std::process::id())], None, &CpuList::allowed());
+        let ledger =
+            Ledger::of(&[(Host::Auth, std::process::id())], None, Vec::new(), &CpuList::allowed());
         let from = now();
         let mut work = 0_u64;
         while now() < from + MS(60) {

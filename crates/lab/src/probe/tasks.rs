@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use measure::procfs::parse_schedstat;
 use nix::time::clock_getcpuclockid;
@@ -24,6 +24,9 @@ use super::procfs::{self, numbers};
 /// Prefixes of the names of kernel threads that do the work of processes: packets of the testbed's links, and what a
 /// server writes to its files (the journal of ext4 and the completion of block requests).
 const WORKING_THREADS: [&str; 4] = ["ksoftirqd/", "napi/to-", "kworker/", "jbd2/"];
+
+/// Prefixes of those of them that handle packets alone.
+const PACKET_THREADS: [&str; 2] = ["ksoftirqd/", "napi/to-"];
 
 /// CPU time of a kernel thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,21 +48,35 @@ pub(super) fn run_time(pid: u32, children: u64, tick_ns: u64) -> u64 {
 /// Returns the kernel threads that do the work of processes, by their numbers; `host_proc` is a `/proc` of the whole
 /// host. `None` where they cannot be seen.
 pub(super) fn kernel_threads(host_proc: &Path) -> Option<BTreeMap<u32, KernelThread>> {
-    let mut threads = BTreeMap::new();
-    for pid in numbers(host_proc) {
-        let dir = host_proc.join(pid.to_string());
-        let name = fs::read_to_string(dir.join("comm")).unwrap_or_default();
-        let name = name.trim();
-        if !WORKING_THREADS.iter().any(|prefix| name.starts_with(prefix)) {
-            continue;
-        }
-        let stat = fs::read_to_string(dir.join("schedstat")).ok();
-        let core = procfs::read_stat_at(&dir).and_then(|stat| stat.core);
-        if let (Some(core), Some(time)) = (core, stat.as_deref().and_then(parse_schedstat)) {
-            threads.insert(pid, KernelThread { core, run: time.run });
-        }
-    }
+    let threads = threads_named(host_proc, &WORKING_THREADS);
+    let threads = threads.into_iter().filter_map(|(pid, core)| {
+        let run = run_time_at(&host_proc.join(pid.to_string()))?;
+        Some((pid, KernelThread { core, run }))
+    });
+    let threads: BTreeMap<u32, KernelThread> = threads.collect();
     (!threads.is_empty()).then_some(threads)
+}
+
+/// Returns the folders of the kernel threads that handle packets, each with the core where it ran last.
+pub(super) fn packet_threads(host_proc: &Path) -> Vec<(usize, PathBuf)> {
+    let threads = threads_named(host_proc, &PACKET_THREADS).into_iter();
+    threads.map(|(pid, core)| (core, host_proc.join(pid.to_string()))).collect()
+}
+
+/// Returns the threads whose names begin with one of `prefixes`, each with the core where it ran last.
+fn threads_named(host_proc: &Path, prefixes: &[&str]) -> Vec<(u32, usize)> {
+    let core_of = |pid: u32| {
+        let dir = host_proc.join(pid.to_string());
+        let name = fs::read_to_string(dir.join("comm")).ok()?;
+        prefixes.iter().find(|prefix| name.trim().starts_with(*prefix))?;
+        Some((pid, procfs::read_stat_at(&dir)?.core?))
+    };
+    numbers(host_proc).into_iter().filter_map(core_of).collect()
+}
+
+/// Returns how long the thread with this folder ran so far, in nanoseconds.
+pub(super) fn run_time_at(dir: &Path) -> Option<u64> {
+    Some(parse_schedstat(&fs::read_to_string(dir.join("schedstat")).ok()?)?.run)
 }
 
 #[cfg(test)]

@@ -21,6 +21,9 @@ use serde::{Deserialize, Serialize};
 use super::Snapshot;
 use crate::cpus::CpuList;
 
+/// Number of the server's host.
+const DUT: usize = 2;
+
 /// Shares of foreign work below this one are zero where only ticks and inexact counters tell: they are off by as much.
 const INEXACT: f64 = 0.02;
 
@@ -35,6 +38,15 @@ pub struct HostUse {
     pub own_s: f64,
     /// Seconds of software interrupts on its cores, of any cause.
     pub softirq_s: f64,
+    /// Seconds that its own work took while queries were sent: its processes, and what the kernel did for them outside of them.
+    #[serde(default)]
+    pub spent_s: f64,
+    /// The kernel's part of it; absent where other hosts share its cores, and the part of each is not known.
+    #[serde(default)]
+    pub kernel_s: Option<f64>,
+    /// Number of its threads that ran for a hundredth of the time of sending or longer.
+    #[serde(default)]
+    pub threads: u32,
     /// Busy share (0 to 1) of its cores by its own work; of its own processes only, if it shares them.
     pub busy: f64,
     /// Share (0 to 1) of the trial in which its busiest thread ran.
@@ -56,13 +68,15 @@ impl HostUse {
             system_s: self.system_s,
             softirq_s: Some(self.softirq_s),
             busy: self.busy,
-            work_ns: None,
-            best_work_ns: None,
-            full_speed_work_ns: None,
+            spent_s: Some(self.spent_s),
+            kernel_s: self.kernel_s,
+            busiest_thread: Some(self.busiest_thread),
+            threads: Some(self.threads),
             run_delay: Some(self.run_delay),
             waited: self.waited,
             foreign: Some(self.foreign),
             cpus: cpus.to_vec(),
+            ..Cpu::default()
         }
     }
 }
@@ -74,6 +88,9 @@ pub struct Span<'a> {
     pub sending_s: f64,
     /// Seconds that each host's processes ran while queries were sent; those of the whole trial if absent.
     pub own_sending_s: [Option<f64>; 3],
+    /// Seconds that the kernel threads which handle packets on the server's cores ran meanwhile, on links where all other work for
+    /// packets is done in the time of the processes that send them; absent elsewhere.
+    pub packets_s: Option<f64>,
     /// Watchers of cores, which belong to the Tester.
     pub watched: &'a [WatchedCore],
     /// Kind of the links; plain if absent.
@@ -113,12 +130,11 @@ impl Between<'_> {
         let own_s = self.own_s(host);
         let own_sending_s = self.span.own_sending_s[host].unwrap_or(own_s);
         let alone = self.sharing(host).eq([host]);
-        let kernel_s = if alone {
-            let idle_s = (core.idle + core.wait) as f64 * self.tick_s;
-            (self.window_s() * count - idle_s - foreign_s - own_s).max(0.0)
-        } else {
-            0.0
-        };
+        let idle_s = (core.idle + core.wait) as f64 * self.tick_s;
+        let not_idle_s = (self.window_s() * count - idle_s - foreign_s - own_s).max(0.0);
+        let packets_s = self.span.packets_s.filter(|_| host == DUT);
+        let kernel_s = alone.then(|| packets_s.unwrap_or(not_idle_s));
+        let spent_s = own_sending_s + kernel_s.unwrap_or(0.0);
         let threads = self.threads(host);
         let busiest = threads.iter().map(|thread| thread.run_s).fold(0.0, f64::max);
         let delay = threads.iter().map(|thread| thread.delay_s).fold(0.0, f64::max);
@@ -127,7 +143,11 @@ impl Between<'_> {
             system_s,
             own_s,
             softirq_s: core.softirq as f64 * self.tick_s,
-            busy: share(own_sending_s + kernel_s, sending_s * count),
+            spent_s,
+            kernel_s,
+            threads: threads.iter().filter(|thread| thread.run_s >= 0.01 * sending_s).count()
+                as u32,
+            busy: share(spent_s, sending_s * count),
             busiest_thread: share(busiest, sending_s),
             run_delay: share(delay, sending_s),
             waited: self.waited_s(host, &threads).map(|waited_s| share(waited_s, sending_s)),
@@ -308,7 +328,6 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    const DUT: usize = 2;
 
     fn span() -> Span<'static> {
         Span { sending_s: 2.0, link: Some(Link::Plain), ..Span::default() }
