@@ -2,7 +2,7 @@
 
 use measure::{Nanos, Void};
 pub use record::request::{SlowCores, TrialSpec};
-use record::{LockStepRow, Trial};
+use record::{LockStepRow, Seen, Trial};
 
 use crate::answers::ComparedAnswers;
 use crate::drill::{DrillSpec, Drilled};
@@ -94,6 +94,19 @@ pub trait Bench {
     /// If the server does not start again.
     fn start_anew(&mut self) -> Result<(), BenchError> {
         Ok(())
+    }
+
+    /// Returns why the CPU time of the server says nothing about its limit; `None` if it does.
+    fn hidden_cpu(&self) -> Option<Seen> {
+        None
+    }
+
+    /// Returns the share of a core that the server uses while nothing is sent for `time`; `None` if that is not known.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    fn idle_share(&mut self, _time: Nanos) -> Result<Option<f64>, BenchError> {
+        Ok(None)
     }
 
     /// Runs dns64perf's lock-step experiments.

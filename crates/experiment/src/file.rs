@@ -25,9 +25,9 @@ const MAX_POINTS: usize = 4_096;
 /// Largest size of an experiment file, in bytes.
 const MAX_TEXT: usize = 1 << 20;
 /// Keys that hold for the whole experiment and cannot be varied.
-const COMMON: [&str; 13] = [
+const COMMON: [&str; 14] = [
     "name", "title", "role", "servers", "method", "repeats", "order", "budget", "cpus", "matrix",
-    "quick", "warm-up", "custom",
+    "quick", "warm-up", "custom", "baseline",
 ];
 /// The one of them that a group may change beside others: a cell may need fewer repeats.
 const OF_GROUPS: &str = "repeats";

@@ -5,6 +5,8 @@
 
 use measure::{Nanos, Pacing};
 
+use crate::bench::{Bench, BenchError};
+
 /// Number of workers for which names are reserved: independent Poisson arrivals vary more than those of one worker.
 const MOST_WORKERS: u32 = 16;
 
@@ -109,6 +111,14 @@ impl NameBudget {
         let first = self.next;
         self.next += count.min(self.size);
         Ok(first)
+    }
+
+    /// Takes `count` names as [`take`](Self::take) does; where too few are unused, the server of `bench` forgets them first, if it can.
+    pub(crate) fn fresh(&mut self, count: u64, bench: &mut dyn Bench) -> Result<u64, BenchError> {
+        if self.is_short_of(count) && bench.forget_names()? {
+            self.refresh();
+        }
+        Ok(self.take(count)?)
     }
 
     /// Notes a trial that had `names` names and sends `queries` queries, if these are more.

@@ -81,6 +81,9 @@ const TRIAL: f64 = 1.0;
 /// Time from the request for a drill to its start, in seconds: the load and the attack start by one clock.
 const DRILL: f64 = 3.0;
 
+/// Time that a round of a capacity takes beside its closed loop, with its part of the windows and loads, in seconds.
+const CAPACITY: f64 = 0.8;
+
 /// Rate at which connections are opened before a trial, in connections a second.
 const CONNECTIONS: f64 = 2_000.0;
 
@@ -104,6 +107,7 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
         }
         Method::Drill => settings.drill.as_ref().map_or(0.0, |d| DRILL + trial(d.duration())),
         Method::Closed => trial(settings.closed.duration),
+        Method::Capacity => seconds(settings.capacity.duration) + CAPACITY,
         Method::Answers => comparison_s(settings) / settings.servers.len().max(1) as f64,
         Method::ZoneLoad => {
             let rate = if settings.zone_load.rate { trial(settings.closed.duration) } else { 0.0 };

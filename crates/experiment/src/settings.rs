@@ -21,6 +21,7 @@ use record::EngineChoice;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
+use crate::capacity::Known;
 use crate::custom::Custom;
 pub use crate::generator::Generator;
 use crate::search::{Rule, RuleError, RuleName, Search};
@@ -45,6 +46,8 @@ pub struct Settings {
     /// Servers, by the names of their adapters; none if those of the command line are the only ones.
     #[serde(default)]
     pub servers: Vec<String>,
+    /// Server that the capacities of the others are compared with; the first one if absent.
+    pub baseline: Option<String>,
     /// Role of the servers.
     pub role: Role,
     /// Method by which they are measured.
@@ -67,6 +70,9 @@ pub struct Settings {
     pub workload: Workload,
     /// Settings of the methods `search` and `clients`.
     pub search: Option<SearchSettings>,
+    /// Settings of the method `capacity`.
+    #[serde(default)]
+    pub capacity: CapacitySettings,
     /// Settings of the method `lockstep`.
     #[serde(default)]
     pub lockstep: LockStepSettings,
@@ -259,6 +265,38 @@ pub struct ClosedSettings {
 impl Default for ClosedSettings {
     fn default() -> Self {
         ClosedSettings { window: 256, duration: Nanos::from_secs(5), timeout: one_second() }
+    }
+}
+
+/// Settings of rounds of closed loops; `repeats` is the largest number of rounds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct CapacitySettings {
+    /// Duration of the closed loop of a round.
+    #[serde(deserialize_with = "text")]
+    pub duration: Nanos,
+    /// Timeout of one query, in nanoseconds.
+    #[serde(deserialize_with = "text")]
+    pub timeout: Nanos,
+    /// Half of the widest interval with which no further round is made, as a share of the figure.
+    pub precision: f64,
+    /// Whether latency and loss are measured at shares of the capacity.
+    pub loads: bool,
+    /// What earlier rounds found.
+    #[serde(skip)]
+    pub known: Known,
+}
+
+impl Default for CapacitySettings {
+    fn default() -> Self {
+        let (duration, timeout) = (one_second(), one_second());
+        CapacitySettings {
+            duration,
+            timeout,
+            precision: 0.03,
+            loads: true,
+            known: Known::default(),
+        }
     }
 }
 

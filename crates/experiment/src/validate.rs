@@ -32,6 +32,8 @@ const THREADS: RangeInclusive<usize> = 1..=4_096;
 const PORTS_PER_THREAD: RangeInclusive<u16> = 1..=4_096;
 /// Bounds of a limit of CPU time, in cores.
 const CPU_LIMIT: RangeInclusive<f64> = 0.01..=4_096.0;
+/// Bounds of the precision of a capacity, as a share of it.
+const PRECISION: RangeInclusive<f64> = 0.001..=1.0;
 const SHARE: RangeInclusive<f64> = 0.0..=1.0;
 /// Bounds of the rate of an attack and of its connections at a time.
 const ATTACK_RATE: RangeInclusive<f64> = 1.0..=1_000_000.0;
@@ -112,9 +114,10 @@ fn common(s: &Settings) -> Result<(), Invalid> {
         let again = s.servers[..i].contains(server);
         must(!again, "servers", format!("`servers` names {server} twice"))?;
     }
-    for server in &s.only {
-        let known = s.servers.contains(server);
-        must(known, "only", format!("`servers` does not name {server}"))?;
+    for (key, named) in [("only", &s.only[..]), ("baseline", s.baseline.as_slice())] {
+        let unknown = named.iter().find(|name| !s.servers.contains(name));
+        let why = || format!("`servers` does not name {}", unknown.map_or("", String::as_str));
+        must(unknown.is_none(), key, why())?;
     }
     for (name, custom) in &s.custom {
         if let Some(why) = custom.invalid() {
@@ -318,6 +321,9 @@ fn methods(s: &Settings) -> Result<(), Invalid> {
     within(s.lockstep.experiments, EXPERIMENTS, "lockstep.experiments")?;
     within(s.generators.experiments, EXPERIMENTS, "generators.experiments")?;
     lasting(s.lockstep.timeout, "lockstep.timeout")?;
+    lasting(s.capacity.duration, "capacity.duration")?;
+    lasting(s.capacity.timeout, "capacity.timeout")?;
+    within(s.capacity.precision, PRECISION, "capacity.precision")?;
     lasting(s.closed.duration, "closed.duration")?;
     lasting(s.closed.timeout, "closed.timeout")?;
     within(s.closed.window, WINDOW, "closed.window")?;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use measure::pacing::EXPERIMENT;
 use measure::{Limiter, Nanos, Pacing, Void};
 use record::{
-    AnswerDiff, Capacity, CellRecord, Figure, LockStepRow, Trial, TrialRecord, VoidRepeat,
+    AnswerDiff, Capacity, CellRecord, Figure, LockStepRow, Seen, Trial, TrialRecord, VoidRepeat,
 };
 
 use crate::answers::{self, ComparedAnswers};
@@ -17,6 +17,7 @@ use crate::bench::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, SlowCores, TrialSpec,
     pause_after,
 };
+use crate::capacity::{NextRound, RoundFound};
 use crate::conformance::Circumstances;
 use crate::drill::{DrillSpec, Drilled};
 use crate::names::{NameBudget, most_names};
@@ -32,6 +33,8 @@ const VOID_RETRIES: u32 = 2;
 pub enum Found {
     /// Capacity of a search.
     Capacity(Capacity),
+    /// A round of a capacity.
+    Round(Box<RoundFound>),
     /// Other figures.
     Figures(Figures),
     /// Results of a primary under update and its secondaries.
@@ -99,6 +102,7 @@ impl Visiting<'_> {
     fn make(mut self) -> Result<Found, BenchError> {
         match self.settings.method {
             Method::Search | Method::Clients => self.search(),
+            Method::Capacity => self.round(),
             Method::Lockstep => self.lockstep(),
             Method::Load => self.load(),
             // The owner of the bench knows the loading time; the rate is measured afterwards.
@@ -115,6 +119,20 @@ impl Visiting<'_> {
         }
     }
 
+    /// Makes a round of a capacity.
+    fn round(self) -> Result<Found, BenchError> {
+        let round = NextRound {
+            settings: &self.settings.capacity,
+            pacing: self.settings.tester.pacing,
+            round: self.repeat,
+            rounds: self.settings.repeats,
+            bench: self.bench,
+            names: self.names,
+            seen: self.seen,
+        };
+        Ok(Found::Round(Box::new(round.make()?)))
+    }
+
     /// Runs a search. It is void if no rate passed and the last trial was void.
     fn search(&mut self) -> Result<Found, BenchError> {
         let search = self.settings.search().ok_or_else(|| without("search"))?;
@@ -128,10 +146,7 @@ impl Visiting<'_> {
     /// Takes `count` unused names, or with `at_most` as many as there are; returns the first one and their number.
     pub(crate) fn names(&mut self, count: u64, at_most: bool) -> Result<(u64, u64), BenchError> {
         let count = if at_most { count.min(self.names.size()) } else { count };
-        if self.names.is_short_of(count) && self.bench.forget_names()? {
-            self.names.refresh();
-        }
-        Ok((self.names.take(count)?, count))
+        Ok((self.names.fresh(count, self.bench)?, count))
     }
 
     /// Runs a trial by `run`, and runs it again while it is void; reports each one and returns the last. Returns
@@ -320,6 +335,7 @@ pub fn add_visit(
     match found {
         Found::Void(void) => cell.void_repeats.push(void),
         Found::Capacity(capacity) => cell.capacities.push(capacity),
+        Found::Round(found) => found.add_to(cell),
         Found::Figures(figures) => add_figures(&mut cell.figures, figures),
         Found::Answers(diff) => {
             add_figures(&mut cell.figures, answers::figures(&diff, &cell.server));
@@ -406,6 +422,14 @@ impl Bench for Replay<'_> {
 
     fn start_anew(&mut self) -> Result<(), BenchError> {
         self.bench.start_anew()
+    }
+
+    fn hidden_cpu(&self) -> Option<Seen> {
+        self.bench.hidden_cpu()
+    }
+
+    fn idle_share(&mut self, time: Nanos) -> Result<Option<f64>, BenchError> {
+        self.bench.idle_share(time)
     }
 
     fn lockstep(&mut self, spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {

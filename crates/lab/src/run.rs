@@ -65,6 +65,8 @@ pub struct RunOptions {
     pub engine: Option<EngineChoice>,
     /// Repeats of each measurement, instead of those of the experiment, which has them already.
     pub repeats: Option<u32>,
+    /// Server that others are compared with; the first one if absent.
+    pub baseline: Option<String>,
     /// Seed of the order of names and of the order of visits.
     pub seed: u64,
     /// The Tester's certificate, instead of a self-test.
@@ -75,6 +77,8 @@ pub struct RunOptions {
     pub command: String,
     /// Version of dnsdyno, for the record.
     pub version: String,
+    /// Commit of its sources, for the record.
+    pub commit: Option<String>,
     /// Facts of the host, for the record; absent if they were not taken.
     pub host: Option<HostFacts>,
     /// Function that makes a certification authority and a certificate for names and addresses: it writes `ca.pem`,
@@ -267,6 +271,12 @@ pub fn check<'e>(
     }
     let adapters = chosen(experiment, options, &catalogue)?;
     variables::check(experiment, &adapters)?;
+    if let Some(name) = options.baseline.as_ref()
+        && !adapters.iter().any(|adapter| adapter.name == *name)
+    {
+        let known = adapters.iter().map(|adapter| adapter.name.as_str()).collect::<Vec<_>>();
+        return Err(RunError::NotInExperiment { name: name.clone(), known: known.join(", ") });
+    }
     let elsewhere = &options.elsewhere;
     let outside = elsewhere.starts() || elsewhere.testers.is_some();
     attack::check(experiment, &adapters, outside)?;
@@ -351,6 +361,7 @@ pub fn run_experiment(
             text: checked.experiment.text.clone(),
             quick: checked.experiment.is_quick,
             version: options.version.clone(),
+            commit: options.commit.clone(),
             command: options.command.clone(),
             started_unix_s: started.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()),
             choices: options.choices(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use experiment::file::Role;
 use experiment::settings::{Idle, TesterSettings};
-use experiment::{BenchError, OneHost, Point, Visit, visit_estimate, visits};
+use experiment::{BenchError, Method, OneHost, Point, Visit, capacity, visit_estimate, visits};
 use measure::{Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
 use wire::Namespace;
@@ -161,7 +161,13 @@ impl<'a> Session<'a> {
                 run.complete = false;
                 break;
             }
-            if common.budget.is_some_and(|budget| self.began.elapsed() >= Duration::from(budget)) {
+            let over = common.budget.is_some_and(|b| self.began.elapsed() >= Duration::from(b));
+            if common.method == Method::Capacity {
+                let begins = i.checked_sub(1).is_none_or(|last| left[last].repeat < v.repeat);
+                if begins && self.is_enough(&mut cells, v.repeat, over) {
+                    break;
+                }
+            } else if over {
                 cut.insert(index);
                 continue;
             }
@@ -186,12 +192,34 @@ impl<'a> Session<'a> {
             );
             self.note(Shortfall::Cannot(why), &cells[index].record, run, notify);
         }
+        if common.method == Method::Capacity {
+            self.sum_up(&mut cells);
+        }
         // Void repeats are left to `--resume`.
         run.complete &= cells.iter().all(|cell| cell.record.void_repeats.is_empty());
         let measured = |cell: &CellRecord| cell.repeats_made() > 0 || !cell.trials.is_empty();
         run.results = cells.into_iter().map(|cell| cell.record).filter(measured).collect();
         share_self_test(&mut run.results);
         Ok(())
+    }
+
+    /// Returns whether the rounds before `round` are enough: as many as are made in any case, and precise, or the time is `over`.
+    fn is_enough(&self, cells: &mut [Cell], round: u32, over: bool) -> bool {
+        self.sum_up(cells);
+        let precision = self.checked.experiment.common().capacity.precision;
+        let records = cells.iter().map(|cell| &cell.record);
+        round >= capacity::LEAST_ROUNDS && (over || capacity::is_precise(records, precision))
+    }
+
+    /// Computes the capacity of each cell from its rounds so far.
+    fn sum_up(&self, cells: &mut [Cell]) {
+        let first = self.checked.adapters.first().map(|adapter| adapter.name.as_str());
+        let settings = self.checked.experiment.common();
+        let asked = self.options.baseline.as_ref().or(settings.baseline.as_ref());
+        let baseline = asked.map(String::as_str).or(first);
+        let mut records: Vec<&mut CellRecord> =
+            cells.iter_mut().map(|cell| &mut cell.record).collect();
+        capacity::sum_up(&mut records, baseline);
     }
 
     /// Returns the number of a visit's cell.

@@ -195,9 +195,9 @@ impl Session<'_> {
         let mut replay = Replay::new(bench, kept, &dropped);
         // The cell without its trials, for the events.
         let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
+        let settings = settings.within(cell.record.certificate.as_ref());
+        let settings = &settings.near(&cell.record.capacities).knowing(&cell.record);
         let trials = &mut cell.record.trials;
-        let settings =
-            &settings.within(cell.record.certificate.as_ref()).near(&cell.record.capacities);
         let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
             if dropped.take() {
                 // Of what is kept of this repeat, only the trials that fitted stay.

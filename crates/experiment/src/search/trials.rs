@@ -90,10 +90,7 @@ impl Trials<'_> {
             Some(names) => names.count(rate, duration),
             None => most_names(pacing, duration),
         };
-        if self.names.is_short_of(count) && self.bench.forget_names()? {
-            self.names.refresh();
-        }
-        let first_name = self.names.take(count)?;
+        let first_name = self.names.fresh(count, self.bench)?;
         let (timeout, goal) = (search.timeout, Some(search.goal.clone()));
         Ok(TrialSpec {
             pacing,

@@ -9,6 +9,8 @@ pub enum Method {
     /// The highest rate that meets a goal, by bracketing and bisection.
     #[default]
     Search,
+    /// The answers a second from rounds of closed loops and the server's own CPU time.
+    Capacity,
     /// The largest number of clients with which a goal is met, each with its own queries at their own times.
     Clients,
     /// dns64perf's lanes: each lane sends its next query when the last one is answered.
@@ -38,6 +40,7 @@ impl Method {
     pub fn word(self) -> &'static str {
         match self {
             Method::Search => "search",
+            Method::Capacity => "capacity",
             Method::Clients => "clients",
             Method::Lockstep => "lockstep",
             Method::Load => "load",
@@ -74,7 +77,7 @@ impl Method {
 
     /// Returns whether the method's figure is a capacity, not how a server answers one load.
     pub fn is_capacity(self) -> bool {
-        self.searches() || self == Method::Closed
+        self.searches() || matches!(self, Method::Closed | Method::Capacity)
     }
 
     /// Returns whether the method uses a zone of delegations, its primary and its secondaries (`[replication]`).

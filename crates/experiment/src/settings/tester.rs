@@ -2,9 +2,10 @@
 
 use measure::stats::median;
 use measure::{Path, Qps, Transport};
-use record::{Capacity, Certificate};
+use record::{Capacity, CellRecord, Certificate};
 
 use super::{Method, Settings};
+use crate::capacity::Known;
 use crate::search::Rule;
 
 impl Settings {
@@ -33,6 +34,14 @@ impl Settings {
             && search.rule(method) == Ok(Rule::Probabilistic)
         {
             (search.start, search.near) = (start, true);
+        }
+        self
+    }
+
+    /// Returns these settings with what the earlier rounds of a cell found.
+    pub fn knowing(mut self, cell: &CellRecord) -> Settings {
+        if self.method == Method::Capacity {
+            self.capacity.known = Known::of(cell);
         }
         self
     }

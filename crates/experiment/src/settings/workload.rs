@@ -119,6 +119,7 @@ impl Settings {
                 };
                 self.load.as_ref().map_or(0, of)
             }
+            Method::Capacity => (CLOSED_NAMES_PER_S * self.capacity.duration.as_secs_f64()) as u64,
             Method::Drill => self.drill.as_ref().map_or(0, |d| most(d.queries, d.duration())),
             Method::Closed | Method::ZoneLoad => {
                 (CLOSED_NAMES_PER_S * self.closed.duration.as_secs_f64()) as u64

@@ -72,6 +72,9 @@ pub(crate) struct RunArgs {
     /// Also measure a running server, over the network only unless --dut says its host: NAME=ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
     pub(crate) remote: Vec<(String, Custom)>,
+    /// Compare the capacities with that of this server instead of the first one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) baseline: Option<String>,
     #[command(flatten)]
     pub(crate) elsewhere: ElsewhereArgs,
     #[command(flatten)]

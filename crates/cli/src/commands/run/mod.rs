@@ -15,7 +15,9 @@ use experiment::{Experiment, Found};
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
 use lab::{Checked, CpuList, Elsewhere, Entered, Event, RunOptions, Testers, run_experiment};
-use record::{CellRecord, CertificateFile, Check, EngineChoice, EngineKind, HostFacts, Run, Store};
+use record::{
+    CellRecord, CertificateFile, Check, EngineChoice, EngineKind, HostFacts, Round, Run, Store,
+};
 use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
 
@@ -165,11 +167,13 @@ fn options(
             .map(|path| CertificateFile::read(path).map_err(Failure::input))
             .transpose()?,
         elsewhere: elsewhere(args, testers)?,
+        baseline: args.baseline.clone(),
         seed: args.seed,
         repeats: args.repeats,
         keep: args.keep,
         command: command_line(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: option_env!("DNSDYNO_COMMIT").map(str::to_owned),
         certify: Some(|dir, names| {
             let authority = Authority::new().map_err(|e| e.to_string())?;
             authority.write(dir, names).map_err(|e| e.to_string())
@@ -364,11 +368,18 @@ fn engine_words(engine: EngineKind) -> String {
     if engine == EngineKind::Kernel { format!(" with the engine {engine}") } else { String::new() }
 }
 
+/// Returns a round in words: answers a second, and the CPU time of the server for each.
+fn round_words(round: &Round) -> String {
+    let cpu = round.cpu_us_per_answer.map(|us| format!(", {us:.1} us of CPU for each"));
+    format!("{:.0} answers/s{}", round.qps, cpu.unwrap_or_default())
+}
+
 /// Returns the findings of a visit as text; `unit` is that of a search.
 fn words(found: &Found, unit: &str) -> String {
     let with_unit = |text: &str| text.replace(" qps", &format!(" {unit}"));
     match found {
         Found::Capacity(capacity) => with_unit(&capacity.verdict),
+        Found::Round(found) => round_words(&found.round),
         Found::Void(void) => format!("void: {}", with_unit(&void.why)),
         Found::Answers(diff) => {
             format!("{} of {} queries are answered alike", diff.equal, diff.asked)

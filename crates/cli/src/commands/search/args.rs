@@ -18,6 +18,9 @@ use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
+  How many queries a second a server answers, with latency and loss at shares of that
+    dnsdyno search 192.0.2.1:53 --queries q.txt
+
   The highest rate without loss, three searches with trials of five seconds
     dnsdyno search [fd00::2]:53 --namespace 10.0.0.0/8 --duration 5s --repeats 3 --json out.json
 
@@ -50,13 +53,15 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_parser = choice(&PACING), value_name = "PACING", default_value = "constant")]
     pub(crate) pacing: OpenPacing,
     /// What a trial must reach: `zero-loss`, or bounds such as `p99 < 5ms, loss < 0.1%`; without a bound on loss it allows none
-    #[arg(long, value_name = "GOAL", default_value = "zero-loss")]
-    pub(crate) goal: Goal,
+    /// [default: none, the capacity; with a rule or bounds zero-loss]
+    #[arg(long, value_name = "GOAL")]
+    pub(crate) goal: Option<Goal>,
     /// A further goal that the rule mlrsearch seeks in the same search; may be repeated
     #[arg(long, value_name = "GOAL")]
     pub(crate) also: Vec<Goal>,
     /// How a rate is decided: by one trial (rfc8219), by many short ones (mlrsearch), by the share of seconds without
-    /// loss (clean-windows), or by all trials together (probabilistic-bisection) [default: mlrsearch; over clients and connections rfc8219]
+    /// loss (clean-windows), or by all trials together (probabilistic-bisection) [default: none,
+    /// the capacity from rounds of closed loops; with a goal or bounds mlrsearch; over clients and connections rfc8219]
     #[arg(long, value_name = "RULE")]
     pub(crate) rule: Option<RuleName>,
     /// Sum of the trials that decide a rate under mlrsearch [default: five trials]
@@ -77,15 +82,15 @@ pub(crate) struct SearchArgs {
     /// Width of the interval at which a search ends, as a share of the rate
     #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
     pub(crate) resolution: f64,
-    /// How long a trial sends
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    pub(crate) duration: Nanos,
+    /// How long a trial sends [default: 10s; a round of a capacity 500ms]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Nanos>,
     /// Timeout of a query: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(crate) timeout: Nanos,
-    /// Number of searches
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub(crate) repeats: u32,
+    /// Number of searches [default: 5], or the largest number of rounds of a capacity [default: 24]
+    #[arg(long, value_name = "N")]
+    pub(crate) repeats: Option<u32>,
     /// Write the result with every trial to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -103,6 +108,20 @@ pub(crate) struct SearchArgs {
     pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) sockets: SocketArgs,
+}
+
+impl SearchArgs {
+    /// Returns whether the capacity is measured by rounds of closed loops: neither a goal nor a rule nor bounds are given.
+    pub(crate) fn measures_capacity(&self) -> bool {
+        let is_search = self.rfc8219
+            || self.goal.is_some()
+            || self.rule.is_some()
+            || !self.also.is_empty()
+            || self.duration_sum.is_some()
+            || self.certificate.certificate.is_some()
+            || [self.start, self.min, self.max].iter().any(Option::is_some);
+        self.over == Over::Rate && !is_search
+    }
 }
 
 /// What is searched.

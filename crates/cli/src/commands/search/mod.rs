@@ -1,6 +1,7 @@
 //! `dnsdyno search`: the highest rate at which a goal is met.
 
 mod args;
+mod capacity;
 mod over;
 
 use std::collections::BTreeMap;
@@ -9,10 +10,10 @@ use std::time::Instant;
 
 use experiment::search::RESOLUTION;
 use experiment::{
-    Bench, BenchError, Circumstances, NameBudget, OneHost, Progress, Repeats, RuleName, Search,
-    Shortened, conformance,
+    Bench, BenchError, Circumstances, Method, NameBudget, OneHost, Progress, Repeats, RuleName,
+    Search, Shortened, conformance,
 };
-use measure::{Nanos, OpenPacing, Qps, Transport};
+use measure::{Goal, Nanos, OpenPacing, Qps, Transport};
 use record::request::{Engine, Gso, Workload};
 use record::{CellRecord, CertificateFile, Plan, Run, SCHEMA, TrialRequest};
 use tester::unix_now;
@@ -27,6 +28,10 @@ use crate::output;
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::testers::{Testers, of_job};
+
+/// Duration of a trial of a search, and number of searches.
+const DURATION: Nanos = Nanos::from_secs(10);
+const REPEATS: u32 = 5;
 
 /// Runs the search; on several Testers if there are any.
 pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result<(), Failure> {
@@ -65,21 +70,29 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let over_ipv6 = request.target.is_ipv6();
     let circumstances =
         Circumstances { over_ipv6, one_host, shortened, ..Circumstances::default() };
-    let repeats = Repeats { search, repeats, circumstances };
     let server = request.target.to_string();
     let self_test = certificate.as_ref().and_then(|file| file.self_test.clone());
     let plan = plan_from(started, certificate);
     let mut keeping = args.keep.begin(&plan)?;
-    let cell = CellRecord::new(&server, BTreeMap::new(), "search");
-    let (mut result, error) = repeats.run(bench, &server, &mut names, self_test, &mut |step| {
-        tell(&step, args.over);
-        if let Progress::Trial(record) = step {
+    let method = if args.measures_capacity() { Method::Capacity } else { Method::Search };
+    let cell = CellRecord::new(&server, BTreeMap::new(), method.word());
+    let (result, error) = if args.measures_capacity() {
+        capacity::measure(&args, bench, &server, &mut names, &mut |record| {
             keeping.trial(&cell, record, &stop);
-        }
-    });
-    args.over.label(&mut result);
-    result.differs.extend(differences(&args, &request));
-    result.conforming = result.differs.is_empty();
+        })
+    } else {
+        let repeats = Repeats { search, repeats, circumstances };
+        let (mut result, error) = repeats.run(bench, &server, &mut names, self_test, &mut |step| {
+            tell(&step, args.over);
+            if let Progress::Trial(record) = step {
+                keeping.trial(&cell, record, &stop);
+            }
+        });
+        args.over.label(&mut result);
+        result.differs.extend(differences(&args, &request));
+        result.conforming = result.differs.is_empty();
+        (result, error)
+    };
     let run = Run {
         schema: SCHEMA,
         plan,
@@ -95,7 +108,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
         print!("{}", report::run(&run));
     }
     written.and(keeping.finish(&run.results[0], run.complete))?;
-    outcome(error, run.results[0].median_qps.is_some())
+    outcome(error, run.results[0].has_figure())
 }
 
 /// Returns the names for the trials, of which there are `size`; `None` for query files and generated names, which have no end:
@@ -123,6 +136,7 @@ fn plan_from(started_unix_s: f64, certificate: Option<CertificateFile>) -> Plan 
     Plan {
         experiment: "search".into(),
         version: env!("CARGO_PKG_VERSION").into(),
+        commit: option_env!("DNSDYNO_COMMIT").map(str::to_owned),
         command: command_line(),
         started_unix_s,
         certificate: certificate.map(|file| file.without_trials()),
@@ -240,7 +254,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         let (least, most) = (RESOLUTION.start(), RESOLUTION.end());
         return bad(&format!("--resolution is a share from {least} to {most}"));
     }
-    if args.repeats == 0 {
+    if args.repeats == Some(0) {
         return bad("--repeats 0: at least one search must run");
     }
     let [start, min, max] = args.over.usual();
@@ -252,13 +266,14 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     if min.get() > max.get() || start.get() > max.get() {
         return bad("--max is below --start or --min");
     }
-    if args.duration == Nanos::ZERO || args.timeout == Nanos::ZERO {
+    let duration = args.duration.unwrap_or(DURATION);
+    if duration == Nanos::ZERO || args.timeout == Nanos::ZERO {
         return bad("--duration and --timeout must be longer than 0");
     }
     let (duration, timeout, repeats) = if args.rfc8219 {
         (conformance::DURATION, conformance::TIMEOUT, conformance::REPEATS)
     } else {
-        (args.duration, args.timeout, args.repeats)
+        (duration, args.timeout, args.repeats.unwrap_or(REPEATS))
     };
     let rule = match (args.rule, args.over) {
         (Some(RuleName::Mlrsearch), Over::Clients | Over::Connections) => {
@@ -273,7 +288,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     let rule = rule.rule(&args.also, args.duration_sum, duration);
     let search = Search {
         rule: rule.map_err(|e| Failure::input(anyhow::anyhow!("--{}: {e}", e.setting)))?,
-        goal: args.goal.clone(),
+        goal: args.goal.clone().unwrap_or_else(Goal::zero_loss),
         start,
         min,
         max,

@@ -62,6 +62,7 @@ impl Board {
                 match found {
                     Found::Void(_) | Found::Answers(_) => {}
                     Found::Capacity(capacity) => state.capacity(cell, capacity.qps),
+                    Found::Round(found) => state.capacity(cell, Some(found.round.qps)),
                     Found::Figures(figures) | Found::Replicated { figures, .. } => {
                         state.figures(cell, figures);
                     }

@@ -1,0 +1,272 @@
+//! The method `capacity`: how many queries a second a server answers, from rounds of closed loops and the server's own CPU time.
+//!
+//! ```text
+//! first visit:  window doubled until answers stop growing ──> the largest that loses nothing
+//! each visit:   warm-up until the demand settles ──> a closed loop ──> Round
+//! two visits:   open loops at shares of the capacity ──> LoadPoint
+//! all rounds:   estimate (capacity with its basis, ratio to the baseline) ──> enough?
+//! ```
+//!
+//! The terms are those of operational analysis (Denning and Buzen 1978): the *service demand* is the CPU time of the server for each
+//! valid answer, and a server whose CPU is the limit answers cores / demand a second (utilisation law).
+
+mod estimate;
+
+use measure::{Nanos, OpenPacing, Pacing, Qps};
+use record::{CellRecord, LoadPoint, Round, Seen, Trial, TrialRecord, WindowStep};
+
+pub use self::estimate::{capacity_of, is_precise, sum_up};
+use crate::bench::{Bench, BenchError, SlowCores, TrialSpec};
+use crate::names::{NameBudget, most_names};
+use crate::settings::{CLOSED_NAMES_PER_S, CapacitySettings};
+
+/// First window that is tried, and the largest.
+const FIRST_WINDOW: u32 = 16;
+const LAST_WINDOW: u32 = 4_096;
+/// Duration of a closed loop that tries a window, and of one that warms the server up.
+const TRY: Nanos = Nanos::from_millis(250);
+const SLICE: Nanos = Nanos::from_millis(100);
+/// Growth of the answers from which on a larger window gives more: trials of a quarter of a second differ by less.
+const GROWTH: f64 = 1.03;
+/// Number of windows running without growth after which no larger one is tried.
+const FLAT: u32 = 2;
+/// Share of the queries up to which a window loses nothing by itself.
+const UNANSWERED: f64 = 0.001;
+/// Largest difference of two slices of a warm-up that have settled, and the largest number of slices.
+const SETTLED: f64 = 0.05;
+const MOST_SLICES: u32 = 8;
+/// Time for which a server without queries is watched, and share of a core from which on it polls.
+const IDLE: Nanos = Nanos::from_millis(300);
+const POLLS: f64 = 0.05;
+/// Shares of the capacity at which latency and loss are measured, the duration of each open loop, and the rounds that have them.
+const SHARES: [f64; 5] = [0.25, 0.5, 0.8, 0.9, 1.0];
+const LOAD: Nanos = Nanos::from_millis(300);
+const LOAD_ROUNDS: u32 = 2;
+/// Number of rounds that are made in any case.
+pub const LEAST_ROUNDS: u32 = 8;
+
+/// What earlier rounds of a cell found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// Window of its closed loops; `None` before the first round.
+    pub window: Option<u32>,
+    /// Capacity so far, in queries a second.
+    pub qps: Option<f64>,
+    /// Loads that were offered already.
+    pub loads: Vec<LoadPoint>,
+}
+
+impl Known {
+    /// Returns what the rounds of a cell found.
+    pub fn of(cell: &CellRecord) -> Self {
+        let window = || choose(&cell.windows);
+        Known {
+            window: cell.capacity.as_ref().map(|capacity| capacity.window).or_else(window),
+            qps: capacity_of(cell).map(|capacity| capacity.qps),
+            loads: cell.loads.clone(),
+        }
+    }
+}
+
+/// Findings of one visit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RoundFound {
+    /// Windows that were tried.
+    pub windows: Vec<WindowStep>,
+    /// What makes the server's CPU time unknown.
+    pub hidden: Vec<Seen>,
+    /// The closed loop.
+    pub round: Round,
+    /// Loads that were offered for the first time.
+    pub loads: Vec<LoadPoint>,
+}
+
+impl RoundFound {
+    /// Adds the findings to their cell.
+    pub fn add_to(self, cell: &mut CellRecord) {
+        if !self.windows.is_empty() {
+            cell.windows = self.windows;
+            cell.hidden = self.hidden;
+        }
+        cell.rounds.push(self.round);
+        cell.loads.extend(self.loads);
+    }
+}
+
+/// A round of a cell that is to be made.
+pub struct NextRound<'a> {
+    /// Settings of the method, with what earlier rounds found.
+    pub settings: &'a CapacitySettings,
+    /// Spacing of the queries of open loops.
+    pub pacing: OpenPacing,
+    /// Number of the round, from 0.
+    pub round: u32,
+    /// Largest number of rounds.
+    pub rounds: u32,
+    /// Bench with the server.
+    pub bench: &'a mut dyn Bench,
+    /// Names that are left.
+    pub names: &'a mut NameBudget,
+    /// Function that gets each trial that is kept.
+    pub seen: &'a mut dyn FnMut(&TrialRecord),
+}
+
+impl NextRound<'_> {
+    /// Makes the round.
+    ///
+    /// # Errors
+    /// The errors of the bench, and [`BenchError::Void`] if a trial says nothing.
+    pub fn make(mut self) -> Result<RoundFound, BenchError> {
+        let mut found = RoundFound::default();
+        let known = self.settings.known.clone();
+        let window = match known.window {
+            Some(window) => window,
+            None => {
+                found.windows = self.windows()?;
+                found.hidden.extend(self.bench.hidden_cpu());
+                found.hidden.extend(self.polls()?);
+                choose(&found.windows).unwrap_or(FIRST_WINDOW)
+            }
+        };
+        self.settle_demand(window)?;
+        let trial = self.closed_loop(window, self.settings.duration)?;
+        found.round = round_of(&trial, self.round);
+        self.keep(trial.offered_qps, trial);
+        let first = self.rounds.min(LEAST_ROUNDS).saturating_sub(LOAD_ROUNDS);
+        if self.settings.loads && (first..first + LOAD_ROUNDS).contains(&self.round) {
+            found.loads = self.loads(known.qps.unwrap_or(found.round.qps), known.loads)?;
+        }
+        Ok(found)
+    }
+
+    /// Reports a trial.
+    fn keep(&mut self, rate_qps: f64, trial: Trial) {
+        (self.seen)(&TrialRecord { repeat: self.round, rate_qps, trial });
+    }
+
+    /// Doubles the window until answers stop growing, or one loses all that it has more than the last.
+    fn windows(&mut self) -> Result<Vec<WindowStep>, BenchError> {
+        let (mut steps, mut most, mut flat, mut window) = (Vec::new(), 0.0_f64, 0, FIRST_WINDOW);
+        // A server that was just started is slow at first.
+        self.closed_loop(window, SLICE)?;
+        while flat < FLAT && window <= LAST_WINDOW {
+            let trial = self.closed_loop(window, TRY)?;
+            let Round { qps, cpu_us_per_answer, unanswered, .. } = round_of(&trial, 0);
+            steps.push(WindowStep { window, qps, cpu_us_per_answer, unanswered });
+            flat = if qps > most * GROWTH { 0 } else { flat + 1 };
+            most = most.max(qps);
+            window *= 2;
+        }
+        Ok(steps)
+    }
+
+    /// Returns that the server polls, if it uses its core without queries. What it still does for the last ones ends meanwhile.
+    fn polls(&mut self) -> Result<Option<Seen>, BenchError> {
+        let mut least = f64::MAX;
+        for _ in 0..2 {
+            let Some(share) = self.bench.idle_share(IDLE)? else { return Ok(None) };
+            least = least.min(share);
+            if least < POLLS {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Seen::Polls(least)))
+    }
+
+    /// Warms the server up until the demand, or the rate where that is not known, of two slices agrees.
+    fn settle_demand(&mut self, window: u32) -> Result<(), BenchError> {
+        let mut last: Option<f64> = None;
+        for _ in 0..MOST_SLICES {
+            let round = round_of(&self.closed_loop(window, SLICE)?, 0);
+            let now = round.cpu_us_per_answer.unwrap_or(round.qps);
+            if last.is_some_and(|last| (now / last).ln().abs() <= SETTLED) {
+                break;
+            }
+            last = Some(now);
+        }
+        Ok(())
+    }
+
+    /// Runs a closed loop. What disturbs it is data, and does not make it void.
+    fn closed_loop(&mut self, window: u32, duration: Nanos) -> Result<Trial, BenchError> {
+        let names = (CLOSED_NAMES_PER_S * duration.as_secs_f64()) as u64;
+        self.counted(Pacing::Window { outstanding: window }, duration, names, true)
+    }
+
+    /// Runs a trial that counts although it is disturbed.
+    fn counted(
+        &mut self,
+        pacing: Pacing,
+        duration: Nanos,
+        names: u64,
+        at_most: bool,
+    ) -> Result<Trial, BenchError> {
+        let names = if at_most { names.min(self.names.size()) } else { names };
+        let first_name = self.names.fresh(names, self.bench)?;
+        let mut trial = self.bench.trial(&TrialSpec {
+            pacing,
+            duration,
+            timeout: self.settings.timeout,
+            goal: None,
+            early_stop: false,
+            first_name,
+            names,
+            slow_cores: SlowCores::Count,
+        })?;
+        self.names.crowd_beyond(names, trial.sent);
+        match trial.void.0.take_if(|why| why.is_disturbance()) {
+            _ if !trial.void.is_void() => Ok(trial),
+            _ => Err(BenchError::Void(trial.void.0.map_or(String::new(), |why| why.to_string()))),
+        }
+    }
+
+    /// Offers loads at shares of the capacity `qps`, or those that were offered already; returns the new ones.
+    fn loads(&mut self, qps: f64, known: Vec<LoadPoint>) -> Result<Vec<LoadPoint>, BenchError> {
+        let new = known.is_empty();
+        let fresh = SHARES.map(|share| LoadPoint {
+            share,
+            asked_qps: (share * qps).round(),
+            ..LoadPoint::default()
+        });
+        let points = if new { fresh.to_vec() } else { known };
+        for point in &points {
+            let Some(rate) = Qps::new(point.asked_qps) else { continue };
+            let pacing = self.pacing.at(rate);
+            let trial = self.counted(pacing, LOAD, most_names(pacing, LOAD), false)?;
+            self.keep(rate.get(), trial);
+        }
+        Ok(if new { points } else { Vec::new() })
+    }
+}
+
+/// Returns the window of the rounds, of those that give most answers within their noise: the largest that loses nothing by itself,
+/// else the one that loses the smallest share; `None` of none.
+fn choose(steps: &[WindowStep]) -> Option<u32> {
+    let most = steps.iter().map(|step| step.qps).fold(0.0, f64::max);
+    let full = || steps.iter().rev().filter(|step| step.qps * GROWTH >= most);
+    let keeps = full().find(|step| step.unanswered <= UNANSWERED);
+    let least = || full().min_by(|a, b| a.unanswered.total_cmp(&b.unanswered));
+    keeps.or_else(least).map(|step| step.window)
+}
+
+/// Returns the round of a closed loop.
+pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
+    let valid = trial.valid_while_sending.unwrap_or(trial.valid) as f64;
+    let seconds = trial.duration_s.max(1e-9);
+    let (dut, tester) = (trial.cpu.get("dut"), trial.cpu.get("tester"));
+    let auth = trial.cpu.get("authdns").filter(|auth| tester.is_some_and(|t| t.cpus == auth.cpus));
+    let left = |cpu: &record::Cpu| (1.0 - cpu.foreign.unwrap_or(0.0)).max(0.01);
+    let spent = dut.and_then(|dut| Some((dut, dut.spent_s?)));
+    let cores = |dut: &record::Cpu| dut.limit_cores.unwrap_or(dut.cpus.len() as f64);
+    Round {
+        round,
+        qps: valid / seconds,
+        cpu_us_per_answer: spent.filter(|_| valid > 0.0).map(|(_, spent_s)| spent_s * 1e6 / valid),
+        cores: spent.map(|(dut, _)| cores(dut)),
+        busy: spent.map(|(dut, spent_s)| spent_s / (cores(dut) * seconds * left(dut))),
+        busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),
+        tester_busy: tester.map(|t| (t.busy + auth.map_or(0.0, |auth| auth.busy)) / left(t)),
+        foreign: dut.and_then(|dut| dut.foreign),
+        unanswered: trial.bad() as f64 / trial.sent.max(1) as f64,
+    }
+}

@@ -1,0 +1,181 @@
+//! The capacity of a cell from its rounds: figure, basis, interval, and whether more rounds are needed.
+
+use std::collections::BTreeMap;
+
+use measure::stats::{OfRounds, median, of_rounds};
+use measure::{Histogram, Limiter};
+use record::{Basis, CapacityRatio, CellRecord, Figure, LoadPoint, Round, Seen, ServerCapacity};
+
+use super::choose;
+
+/// Confidence of the intervals.
+const CONFIDENCE: f64 = 0.95;
+/// Share of what it could have from which on a server, or the Tester, is at its limit.
+const SATURATED: f64 = 0.9;
+/// Share of its CPU from which on a server's limit follows from its demand: no figure is further than 1 / 0.8 from what was reached.
+const NEAR: f64 = 0.8;
+/// Share of queries without a valid answer from which on it is said.
+const UNANSWERED: f64 = 0.01;
+/// Share of a rate that counts as the whole rate, and of late departures that a schedule allows.
+const REACHED: f64 = 0.98;
+const LATE: f64 = 0.01;
+
+/// The rounds of a cell, each with its figure.
+struct Figures {
+    basis: Basis,
+    exceeded: bool,
+    seen: Vec<Seen>,
+    by_round: BTreeMap<u32, f64>,
+}
+
+/// Returns the median of what rounds have; `None` if one has it not.
+fn middle(cell: &CellRecord, of: impl Fn(&Round) -> Option<f64>) -> Option<f64> {
+    median(&cell.rounds.iter().map(of).collect::<Option<Vec<f64>>>()?)
+}
+
+/// Returns the answers a second at which the server's CPU would be used up: cores / demand, with several threads at most answers /
+/// busiest thread.
+fn limit_of(round: &Round) -> Option<f64> {
+    let by_demand = round.cores? * 1e6 / round.cpu_us_per_answer?;
+    let by_thread = round.busiest_thread.filter(|share| *share > 0.0);
+    let by_thread = by_thread.map_or(f64::MAX, |share| round.qps / share.min(1.0));
+    Some(by_demand.min(by_thread.max(round.qps)))
+}
+
+impl Figures {
+    fn of(cell: &CellRecord) -> Self {
+        let mut seen = cell.hidden.clone();
+        let busy = middle(cell, |round| round.busy);
+        let thread = middle(cell, |round| Some(round.busiest_thread.unwrap_or(0.0)));
+        let tester = middle(cell, |round| round.tester_busy).unwrap_or(0.0);
+        if busy.is_none() && !seen.iter().any(Seen::hides_cpu) {
+            seen.push(Seen::NoCpu);
+        }
+        let busy = busy.filter(|_| !seen.iter().any(Seen::hides_cpu));
+        let full_thread = thread.filter(|thread| busy.is_some() && *thread >= SATURATED);
+        let used = busy.map(|busy| busy.max(full_thread.unwrap_or(0.0)));
+        let tester_ends = tester >= SATURATED;
+        let basis = match used {
+            Some(used) if used >= SATURATED => Basis::Saturated,
+            Some(used) if used >= NEAR && tester_ends => Basis::Demand,
+            _ => Basis::Plateau,
+        };
+        let exceeded = basis == Basis::Plateau && tester_ends;
+        match (basis, busy) {
+            (Basis::Plateau, Some(busy)) => seen.push(Seen::CpuLeft((1.0 - busy).max(0.0))),
+            (Basis::Saturated, Some(busy)) if busy < SATURATED => {
+                seen.extend(full_thread.map(Seen::FullThread));
+            }
+            _ => {}
+        }
+        if tester_ends && basis != Basis::Saturated {
+            seen.push(Seen::TesterBusy(tester.min(1.0)));
+        }
+        let unanswered = middle(cell, |round| Some(round.unanswered)).unwrap_or(0.0);
+        seen.extend((unanswered > UNANSWERED).then_some(Seen::Unanswered(unanswered)));
+        let figure = |round: &Round| match basis {
+            Basis::Plateau => round.qps,
+            Basis::Saturated | Basis::Demand => limit_of(round).unwrap_or(round.qps),
+        };
+        let by_round = cell.rounds.iter().map(|round| (round.round, figure(round)));
+        Figures { basis, exceeded, seen, by_round: by_round.collect() }
+    }
+
+    fn estimate(&self) -> Option<OfRounds> {
+        let values: Vec<f64> = self.by_round.values().copied().collect();
+        of_rounds(&values, CONFIDENCE, 1)
+    }
+}
+
+/// Returns the capacity of a cell from its rounds so far; `None` if they are too few, or gave no answers.
+pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
+    let figures = Figures::of(cell);
+    let OfRounds { value, interval } = figures.estimate()?;
+    Some(ServerCapacity {
+        qps: value,
+        low_qps: interval.low,
+        high_qps: interval.high,
+        confidence: interval.confidence,
+        basis: figures.basis,
+        exceeded: figures.exceeded,
+        cpu_us_per_answer: middle(cell, |round| round.cpu_us_per_answer)
+            .filter(|_| !figures.seen.iter().any(Seen::hides_cpu)),
+        rounds: cell.rounds.len() as u32,
+        window: choose(&cell.windows).unwrap_or(0),
+        seen: figures.seen,
+    })
+}
+
+/// Returns the ratio of two cells, paired by round.
+fn ratio(cell: &CellRecord, baseline: &CellRecord) -> Option<CapacityRatio> {
+    let (own, other) = (Figures::of(cell).by_round, Figures::of(baseline).by_round);
+    let pairs = own.iter().filter_map(|(round, value)| Some(value / other.get(round)?));
+    let OfRounds { value, interval } = of_rounds(&pairs.collect::<Vec<f64>>(), CONFIDENCE, 1)?;
+    let baseline = baseline.server.clone();
+    Some(CapacityRatio { baseline, value, low: interval.low, high: interval.high })
+}
+
+/// Computes the capacity of each cell, and its ratio to that of the server `baseline` at the same settings.
+pub fn sum_up(cells: &mut [&mut CellRecord], baseline: Option<&str>) {
+    let ratios: Vec<Option<CapacityRatio>> = cells
+        .iter()
+        .map(|cell| {
+            let same = |other: &&&mut CellRecord| {
+                Some(other.server.as_str()) == baseline && other.settings == cell.settings
+            };
+            let other = cells.iter().find(same).filter(|other| other.server != cell.server)?;
+            ratio(cell, other)
+        })
+        .collect();
+    for (cell, ratio) in cells.iter_mut().zip(ratios).filter(|(cell, _)| !cell.rounds.is_empty()) {
+        let figures = Figures::of(cell);
+        let values = figures.by_round.values().copied().collect();
+        cell.figures = [("capacity".to_owned(), Figure::new("qps", values))].into();
+        (cell.capacity, cell.ratio) = (capacity_of(cell), ratio);
+        cell.loads = cell.loads.iter().map(|point| load_point(cell, point)).collect();
+        cell.limiter = match (figures.basis, figures.exceeded) {
+            (Basis::Demand, _) | (_, true) => Limiter::TesterCpu,
+            (Basis::Saturated | Basis::Plateau, false) => Limiter::Dut,
+        };
+    }
+}
+
+/// Returns whether every capacity and every ratio of the cells is known within `precision`.
+pub fn is_precise<'c>(cells: impl Iterator<Item = &'c CellRecord>, precision: f64) -> bool {
+    let near = |low: f64, high: f64| (high / low).ln() / 2.0 <= precision;
+    let mut measured = cells.filter(|cell| !cell.rounds.is_empty());
+    measured.all(|cell| {
+        let capacity = cell.capacity.as_ref().is_some_and(|c| near(c.low_qps, c.high_qps));
+        capacity && cell.ratio.as_ref().is_none_or(|ratio| near(ratio.low, ratio.high))
+    })
+}
+
+/// Merges the trials of a load.
+fn load_point(cell: &CellRecord, point: &LoadPoint) -> LoadPoint {
+    let trials = || {
+        let of_load = |t: &&record::TrialRecord| t.rate_qps == point.asked_qps;
+        cell.trials.iter().filter(of_load).map(|t| &t.trial)
+    };
+    let (mut latency, mut late) = (Histogram::new(), 0.0);
+    let (mut sent, mut bad, mut seconds) = (0, 0, 0.0);
+    for trial in trials() {
+        if let Ok(times) = trial.latency_us.histogram() {
+            latency.merge(&times);
+        }
+        late += trial.late_departures() * trial.sent as f64;
+        (sent, bad) = (sent + trial.sent, bad + trial.bad());
+        seconds += trial.sent as f64 / trial.achieved_qps().max(1e-9);
+    }
+    let us = |quantile| latency.quantile(quantile).as_micros_f64();
+    let (sent_f, offered_qps) = (sent.max(1) as f64, sent as f64 / f64::max(seconds, 1e-9));
+    LoadPoint {
+        offered_qps,
+        reached: offered_qps >= REACHED * point.asked_qps && late / sent_f <= LATE,
+        p50_us: us(0.5),
+        p90_us: us(0.9),
+        p99_us: us(0.99),
+        unanswered: bad as f64 / sent_f,
+        late_departures: late / sent_f,
+        ..point.clone()
+    }
+}

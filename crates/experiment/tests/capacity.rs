@@ -1,0 +1,231 @@
+//! The method `capacity` against simulated servers, whose demand, plateau and Tester are known.
+
+mod scripted;
+
+use std::collections::BTreeMap;
+
+use experiment::capacity::{LEAST_ROUNDS, is_precise, sum_up};
+use experiment::{
+    Bench, BenchError, Circumstances, Experiment, NameBudget, Settings, TrialSpec, add_visit, visit,
+};
+use measure::{Limiter, Nanos, Pacing, Rng, Void};
+use record::{Basis, CellRecord, Cpu, Seen, ServerCapacity, Trial, Voidness};
+
+/// A server, its Tester and the machine.
+#[derive(Clone)]
+struct Simulated {
+    /// CPU seconds of the server for each answer, and its cores.
+    demand_s: f64,
+    cores: usize,
+    /// Share of its core that it uses without queries.
+    idle: f64,
+    /// Answers a second at which it ends, for another reason than its CPU, and whether it drops what is above.
+    plateau: f64,
+    drops: bool,
+    /// Answers a second at which the Tester ends.
+    tester: f64,
+    /// Time of a query without waiting, in seconds.
+    trip_s: f64,
+    /// Whether its CPU time is seen, and whether it has one thread on several cores.
+    seen: bool,
+    one_thread: bool,
+    /// Largest share of the server's core that others take, drawn anew in each trial.
+    foreign: f64,
+    rng: Rng,
+    trials: u32,
+}
+
+impl Simulated {
+    fn new() -> Self {
+        Simulated {
+            demand_s: 40e-6,
+            cores: 1,
+            idle: 0.0,
+            plateau: f64::MAX,
+            drops: false,
+            tester: 200_000.0,
+            trip_s: 1e-3,
+            seen: true,
+            one_thread: false,
+            foreign: 0.0,
+            rng: Rng::new(1),
+            trials: 0,
+        }
+    }
+
+    /// A factor near 1.
+    fn noise(&mut self, spread: f64) -> f64 {
+        1.0 + spread * (self.rng.unit() + self.rng.unit() + self.rng.unit() - 1.5)
+    }
+}
+
+impl Bench for Simulated {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        self.trials += 1;
+        let foreign = self.foreign * self.rng.unit();
+        let threads = if self.one_thread { 1.0 } else { self.cores as f64 };
+        let demand_s = self.demand_s * self.noise(0.02);
+        let by_cpu = (1.0 - foreign) * threads / demand_s;
+        let most = by_cpu.min(self.plateau).min(self.tester) * self.noise(0.01);
+        let seconds = spec.duration.as_secs_f64();
+        let (offered, answered) = match spec.pacing {
+            Pacing::Window { outstanding } => {
+                let asked = f64::from(outstanding) / self.trip_s;
+                let answered = asked.min(most);
+                (if self.drops { asked.min(self.tester) } else { answered }, answered)
+            }
+            Pacing::Constant { rate } => (rate.get(), rate.get().min(most)),
+            _ => panic!("{:?}", spec.pacing),
+        };
+        let void = (foreign > 0.05).then_some(Void::ForeignOnServer { share: foreign });
+        let mut trial = scripted::trial(spec, offered, true, Limiter::Unknown, void);
+        (trial.sent, trial.answered) = ((offered * seconds) as u64, (answered * seconds) as u64);
+        (trial.valid, trial.lost) = (trial.answered, trial.sent - trial.answered);
+        trial.passed = None;
+        let spent_s = answered * seconds * demand_s;
+        let cpu = Cpu {
+            spent_s: self.seen.then_some(spent_s),
+            busiest_thread: Some((spent_s / seconds / threads).min(1.0)),
+            threads: Some(self.cores as u32),
+            foreign: Some(foreign),
+            cpus: (1..=self.cores).collect(),
+            ..Cpu::default()
+        };
+        let busy = (answered / self.tester).min(1.0);
+        let tester = Cpu { busy, foreign: Some(0.0), cpus: vec![0], ..Cpu::default() };
+        trial.cpu = [("dut".to_owned(), cpu), ("tester".to_owned(), tester)].into();
+        Ok(trial)
+    }
+
+    fn idle_share(&mut self, _: Nanos) -> Result<Option<f64>, BenchError> {
+        Ok(self.seen.then_some(self.idle))
+    }
+}
+
+fn settings() -> Settings {
+    let text = "name = \"x\"\ntitle = \"X\"\nrole = \"dns64\"\nservers = [\"x\"]\nmethod = \"capacity\"\nrepeats = 24\n";
+    let mut experiment = Experiment::parse(text, std::path::Path::new("x.toml")).expect("valid");
+    experiment.points.remove(0).settings
+}
+
+/// Makes rounds of servers side by side until they are enough.
+fn measured(servers: &mut [Simulated]) -> Vec<CellRecord> {
+    let settings = settings();
+    let names = ["first", "second", "third"];
+    let cell = |i: usize| CellRecord::new(names[i], BTreeMap::new(), "capacity");
+    let mut cells: Vec<CellRecord> = (0..servers.len()).map(cell).collect();
+    for round in 0..settings.repeats {
+        for (server, cell) in servers.iter_mut().zip(&mut cells) {
+            let mut names = NameBudget::new(1 << 30, true);
+            let known = settings.clone().knowing(cell);
+            let mut trials = Vec::new();
+            let mut seen = |trial: &record::TrialRecord| trials.push(trial.clone());
+            let found = visit(&known, server, &mut names, round, &mut seen).expect("a visit");
+            cell.trials.extend(trials);
+            add_visit(cell, &settings, found, &Circumstances::default());
+        }
+        sum_up(&mut cells.iter_mut().collect::<Vec<_>>(), Some("first"));
+        if round + 1 >= LEAST_ROUNDS && is_precise(cells.iter(), settings.capacity.precision) {
+            break;
+        }
+    }
+    cells
+}
+
+fn one(mut server: Simulated) -> (ServerCapacity, CellRecord) {
+    let cell = measured(std::slice::from_mut(&mut server)).remove(0);
+    (cell.capacity.clone().expect("a capacity"), cell)
+}
+
+/// Asserts that a capacity is within 2 % of the truth, and says with what basis.
+fn near(found: &ServerCapacity, truth: f64, basis: Basis) {
+    assert!((found.qps / truth - 1.0).abs() < 0.02, "{found:?}, not {truth}");
+    assert_eq!((found.basis, found.exceeded), (basis, false), "{found:?}");
+    assert!(found.low_qps <= found.qps && found.qps <= found.high_qps, "{found:?}");
+}
+
+#[test]
+fn a_server_whose_cpu_is_the_limit_is_saturated() {
+    let (found, cell) = one(Simulated::new());
+    near(&found, 25_000.0, Basis::Saturated);
+    assert!((found.cpu_us_per_answer.expect("known") / 40.0 - 1.0).abs() < 0.02, "{found:?}");
+    assert_eq!((found.rounds, cell.rounds.len(), cell.repeats), (8, 8, 8));
+    assert!(cell.void_repeats.is_empty());
+    // A millisecond at 25,000 a second is 25 queries; two larger windows gave no more.
+    assert_eq!(found.window, 128);
+    let [two, four] = [Simulated::new(), Simulated::new()].map(|s| Simulated { cores: 2, ..s });
+    near(&one(two).0, 50_000.0, Basis::Saturated);
+    let (found, _) = one(Simulated { one_thread: true, ..four });
+    near(&found, 25_000.0, Basis::Saturated);
+    assert!(matches!(found.seen[..], [Seen::FullThread(_)]), "{found:?}");
+}
+
+#[test]
+fn what_others_take_of_the_core_is_no_limit_of_the_server() {
+    let (found, cell) = one(Simulated { foreign: 0.5, ..Simulated::new() });
+    near(&found, 25_000.0, Basis::Saturated);
+    assert!(cell.trials.iter().all(|t| t.trial.void == Voidness(None)), "disturbed, but not void");
+}
+
+#[test]
+fn a_limit_of_its_own_is_a_plateau() {
+    let (found, _) = one(Simulated { plateau: 10_000.0, ..Simulated::new() });
+    near(&found, 10_000.0, Basis::Plateau);
+    assert!(matches!(found.seen[..], [Seen::CpuLeft(share)] if (share - 0.6).abs() < 0.02));
+    // A token bucket that polls: it drops what is above its rate, and its CPU says nothing.
+    let bucket = Simulated { plateau: 20_000.0, drops: true, idle: 1.0, ..Simulated::new() };
+    let (found, cell) = one(bucket);
+    near(&found, 20_000.0, Basis::Plateau);
+    assert!(matches!(found.seen[..], [Seen::Polls(_), Seen::Unanswered(_)]), "{found:?}");
+    assert_eq!(found.cpu_us_per_answer, None);
+    assert_eq!(found.window, 32, "the smallest share of those that reach it: {:?}", cell.windows);
+    let (found, _) = one(Simulated { seen: false, ..Simulated::new() });
+    near(&found, 25_000.0, Basis::Plateau);
+    assert!(found.seen.contains(&Seen::NoCpu), "{found:?}");
+}
+
+#[test]
+fn a_tester_that_ends_first_is_said() {
+    let (found, cell) = one(Simulated { tester: 22_000.0, ..Simulated::new() });
+    near(&found, 25_000.0, Basis::Demand);
+    assert_eq!(cell.limiter, Limiter::TesterCpu);
+    let (found, _) = one(Simulated { tester: 10_000.0, ..Simulated::new() });
+    assert!(found.exceeded && (found.qps / 10_000.0 - 1.0).abs() < 0.02, "{found:?}");
+    assert!(found.seen.iter().any(|seen| matches!(seen, Seen::TesterBusy(_))), "{found:?}");
+}
+
+#[test]
+fn ratios_are_paired_with_the_baseline() {
+    let slower = Simulated { demand_s: 42e-6, rng: Rng::new(2), ..Simulated::new() };
+    let same = Simulated { rng: Rng::new(3), ..Simulated::new() };
+    let cells = measured(&mut [Simulated::new(), slower, same]);
+    assert_eq!(cells[0].ratio, None);
+    let [slower, same] = [1, 2].map(|i| cells[i].ratio.clone().expect("a ratio"));
+    assert_eq!(slower.baseline, "first");
+    assert!(
+        slower.low < 40.0 / 42.0 && 40.0 / 42.0 < slower.high && slower.high < 1.0,
+        "{slower:?}"
+    );
+    assert!(same.low < 1.0 && 1.0 < same.high, "{same:?}");
+}
+
+#[test]
+fn latency_and_loss_are_those_of_loads_at_shares_of_the_capacity() {
+    let (found, cell) = one(Simulated::new());
+    let shares: Vec<f64> = cell.loads.iter().map(|load| load.share).collect();
+    assert_eq!(shares, [0.25, 0.5, 0.8, 0.9, 1.0]);
+    for load in &cell.loads {
+        assert!((load.asked_qps / (load.share * found.qps) - 1.0).abs() < 0.05, "{load:?}");
+        let of_load = cell.trials.iter().filter(|t| t.rate_qps == load.asked_qps);
+        assert_eq!(of_load.count(), 2, "{load:?}");
+        assert!(load.reached, "{load:?}");
+        assert_eq!(load.unanswered < 0.001, load.share < 0.95, "{load:?}");
+    }
+}
+
+#[test]
+fn a_server_that_answers_nothing_is_no_capacity() {
+    let mut dead = Simulated { plateau: 0.0, drops: true, ..Simulated::new() };
+    let cells = measured(std::slice::from_mut(&mut dead));
+    assert_eq!(cells[0].capacity, None);
+}
