@@ -18,6 +18,7 @@ mod measurer;
 mod outcome;
 mod outstanding;
 mod pace;
+mod patience;
 mod permutation;
 pub mod pipeline;
 mod plan;

@@ -81,7 +81,9 @@ impl Measurer {
     /// When the plan has no socket or is lock-step ([`crate::lockstep::LockStep`] runs that).
     pub fn new(plan: Plan, workload: Box<dyn Workload>, live: Arc<Live>) -> Self {
         Measurer {
-            outcomes: Outcomes::new(workload, Tally::of(&plan), plan.timeout).with_journal(&live),
+            outcomes: Outcomes::new(workload, Tally::of(&plan), plan.timeout)
+                .freeing_places(plan.adaptive_window && plan.pacing.outstanding().is_some())
+                .with_journal(&live),
             pace: Pace::new(&plan),
             phase: Phase::Sending,
             rings: Rings::new(&plan),
@@ -110,7 +112,7 @@ impl Measurer {
         self.outcomes.tally.planned = self.pace.planned();
         self.outcomes.tally.window_held_at = self.pace.window_held_at();
         self.watch.show(&self.outcomes.tally);
-        self.outcomes.tally
+        self.outcomes.into_tally()
     }
 
     /// At intervals, expires overdue queries, publishes the counters and checks the goal.

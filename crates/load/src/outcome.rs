@@ -4,7 +4,8 @@
 //! the slot of the reply's id     outcome of the reply
 //! free                           unexpected
 //! answered                       duplicate
-//! expired                        late: its query was counted as lost
+//! expired                        late: its query was counted as lost; in a closed loop it is answered after all if it
+//!                                is within the timeout, since it only lost its place
 //! outstanding, overdue           late, and its query is lost
 //! outstanding, in time           answered: valid or invalid as the workload says, but late if it answers
 //!                                the lost previous query with this id
@@ -17,6 +18,7 @@ use measure::stall::LostQuery;
 
 use crate::flight::{Found, OutstandingTable, State};
 use crate::live::{Entry, Live};
+use crate::patience::Patience;
 use crate::tally::Tally;
 use crate::workload::{MAX_QUERY, Workload};
 
@@ -28,13 +30,29 @@ pub(crate) struct Outcomes {
     pub(crate) workload: Box<dyn Workload>,
     pub(crate) tally: Tally,
     timeout: Nanos,
+    /// How long a query of a closed loop keeps its place.
+    patience: Option<Patience>,
     /// Where each outcome is written, if somebody reads them.
     live: Option<Arc<Live>>,
 }
 
 impl Outcomes {
     pub(crate) fn new(workload: Box<dyn Workload>, tally: Tally, timeout: Nanos) -> Self {
-        Outcomes { workload, tally, timeout, live: None }
+        Outcomes { workload, tally, timeout, patience: None, live: None }
+    }
+
+    /// Lets a query of a closed loop lose its place before its timeout.
+    pub(crate) fn freeing_places(self, frees: bool) -> Self {
+        Outcomes { patience: frees.then(Patience::default), ..self }
+    }
+
+    /// Returns the tally of a load that has ended.
+    pub(crate) fn into_tally(mut self) -> Tally {
+        if self.patience.is_some() {
+            // Until now each of them might still have been answered.
+            self.tally.latency.record_many(self.timeout, self.tally.lost);
+        }
+        self.tally
     }
 
     /// Writes each outcome into the journal, if there is one.
@@ -106,6 +124,12 @@ impl Outcomes {
             State::Answered => self.tally.duplicates += 1,
             State::Expired => {
                 self.tally.late += 1;
+                let gave_up = self.patience.is_some() && at.since(found.sent) <= self.timeout;
+                if gave_up {
+                    let outcome = self.workload.check(found.key, message);
+                    self.record_answer(&found, at, message, outcome);
+                    self.tally.lost -= 1;
+                }
                 table.mark_answered(id);
             }
             State::Outstanding if at.since(found.sent) > self.timeout => {
@@ -126,41 +150,58 @@ impl Outcomes {
                     return None;
                 }
                 table.mark_answered(id);
-                let tally = &mut self.tally;
-                tally.answered += 1;
-                tally.latency.record(at.since(found.due));
-                tally.latency_from_send.record(at.since(found.sent));
-                tally.outstanding.add(found.sent, at);
-                tally.reply_bytes += message.len() as u64;
-                let rcode = usize::from(message.get(3).map_or(0, |flags| flags & 15));
-                tally.rcodes[rcode] += 1;
-                if let Some(steps) = &mut tally.steps {
-                    let step = steps.at(found.due);
-                    step.answered += 1;
-                    step.failed += u64::from(!ANSWERED.contains(&rcode));
-                    step.latency_ns = step.latency_ns.saturating_add(at.since(found.sent).0);
-                }
-                match outcome {
-                    Ok(_) => {
-                        tally.valid += 1;
-                        tally.valid_while_sending += u64::from(at <= tally.until);
-                    }
-                    Err(reason) => tally.invalid[reason.index()] += 1,
-                }
-                let second = tally.second(found.due);
-                second.answered += 1;
-                second.valid += u64::from(outcome.is_ok());
-                self.note(found.key, Some(rcode as u8), at.since(found.sent));
+                self.record_answer(&found, at, message, outcome);
                 return Some(found);
             }
         }
         None
     }
 
+    /// Counts a reply in time to the query `found`, which is valid or not by `outcome`.
+    #[inline]
+    fn record_answer(
+        &mut self,
+        found: &Found,
+        at: Nanos,
+        message: &[u8],
+        outcome: Result<u8, wire::Invalid>,
+    ) {
+        if let Some(patience) = &mut self.patience {
+            patience.answer(at.since(found.sent));
+        }
+        let tally = &mut self.tally;
+        tally.answered += 1;
+        tally.latency.record(at.since(found.due));
+        tally.latency_from_send.record(at.since(found.sent));
+        tally.outstanding.add(found.sent, at);
+        tally.reply_bytes += message.len() as u64;
+        let rcode = usize::from(message.get(3).map_or(0, |flags| flags & 15));
+        tally.rcodes[rcode] += 1;
+        if let Some(steps) = &mut tally.steps {
+            let step = steps.at(found.due);
+            step.answered += 1;
+            step.failed += u64::from(!ANSWERED.contains(&rcode));
+            step.latency_ns = step.latency_ns.saturating_add(at.since(found.sent).0);
+        }
+        match outcome {
+            Ok(_) => {
+                tally.valid += 1;
+                tally.valid_while_sending += u64::from(at <= tally.until);
+            }
+            Err(reason) => tally.invalid[reason.index()] += 1,
+        }
+        let second = tally.second(found.due);
+        second.answered += 1;
+        second.valid += u64::from(outcome.is_ok());
+        self.note(found.key, Some(rcode as u8), at.since(found.sent));
+    }
+
     /// Counts queries without a reply in time; they enter the latencies with the timeout.
     pub(crate) fn record_lost(&mut self, count: u64) {
         self.tally.lost += count;
-        (0..count).for_each(|_| self.tally.latency.record(self.timeout));
+        if self.patience.is_none() {
+            self.tally.latency.record_many(self.timeout, count);
+        }
     }
 
     /// Expires the overdue queries of `table`, that of `socket` (or connection); returns their number.
@@ -171,10 +212,16 @@ impl Outcomes {
         now: Nanos,
     ) -> u64 {
         let mut lost = 0;
-        table.expire_each(now, self.timeout, |id, found| {
+        let keeps = match &mut self.patience {
+            Some(patience) => patience.keeps(&self.tally.latency_from_send, self.timeout),
+            None => self.timeout,
+        };
+        table.expire_each(now, keeps, |id, found| {
             lost += 1;
-            let lost = lost_query(&found, socket, id, &*self.workload);
-            self.tally.disturbances.add_lost(lost);
+            if self.patience.is_none() {
+                let lost = lost_query(&found, socket, id, &*self.workload);
+                self.tally.disturbances.add_lost(lost);
+            }
             if let Some(journal) = self.live.as_ref().and_then(|live| live.journal.as_ref()) {
                 journal.add(Entry { key: found.key, rcode: None, latency: self.timeout });
             }

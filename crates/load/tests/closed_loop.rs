@@ -321,3 +321,37 @@ fn a_window_whose_losses_have_another_cause_stays_whole() {
     assert_eq!(tally.window_held_at, None);
     assert!(tally.sent > 1_000_000, "{}", tally.sent);
 }
+
+#[test]
+fn a_server_that_drops_does_not_stop_the_loop() {
+    // It answers 10,000 queries a second, each after 200 us, and drops all others.
+    let (mut next, mut answered) = (Nanos(0), 0);
+    let window = Pacing::Window { outstanding: 32 };
+    let p = Plan { adaptive_window: true, timeout: MS(1_000), ..plan(window, MS(1_000), 2) };
+    let (tally, _) = run(p, |now, _, q, replies| {
+        if now >= next {
+            next = next.max(Nanos(now.0.saturating_sub(MS(2).0))) + US(100);
+            answered += 1;
+            replies.after(US(200), answer(q));
+        }
+    });
+    assert_eq!((tally.valid, tally.lost), (answered, tally.sent - answered));
+    assert!((9_500..=10_100).contains(&tally.valid), "{} of 10,000", tally.valid);
+    assert!(tally.late == 0, "{}", tally.late);
+    // What is lost has the timeout as its latency.
+    assert_eq!(tally.latency.count(), tally.sent);
+    assert!(tally.latency.max() >= MS(999));
+}
+
+#[test]
+fn an_answer_after_its_place_was_freed_counts() {
+    // It stands still for 50 ms once, and answers all that came meanwhile.
+    let window = Pacing::Window { outstanding: 32 };
+    let p = Plan { adaptive_window: true, timeout: MS(1_000), ..plan(window, MS(400), 2) };
+    let (tally, _) = run(p, |now, _, q, replies| {
+        let stands = if (MS(200)..MS(250)).contains(&now) { MS(250).since(now) } else { Nanos(0) };
+        replies.after(stands + US(200), answer(q));
+    });
+    assert_eq!((tally.valid, tally.lost), (tally.sent, 0));
+    assert!(tally.late > 0 && tally.latency.count() == tally.sent, "{tally:?}");
+}

@@ -1,0 +1,84 @@
+//! How long a query of a closed loop keeps its place.
+//!
+//! A server that drops queries (a rate limit, a full queue) would stop a closed loop until their timeout. A place is free again after
+//! the retransmission timeout of RFC 6298 (section 2) without its floor of a second and without its backoff, but after four times the
+//! 99th percentile of the latencies at least. A reply that comes later, within the timeout, counts as answered and as late.
+
+use measure::{Histogram, Nanos};
+
+/// Weights of a new latency in the smoothed latency and in its variation (RFC 6298: alpha and beta), and that of the variation (K).
+const ALPHA: f64 = 1.0 / 8.0;
+const BETA: f64 = 1.0 / 4.0;
+const K: f64 = 4.0;
+/// Number of 99th percentiles that are waited for at least.
+const P99S: u64 = 4;
+/// Number of replies after which the percentile is looked at again, at the most.
+const LOOK: u64 = 4_096;
+
+/// Estimates how long a reply is worth waiting for.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    /// Smoothed latency and its variation, in nanoseconds; none before the first reply.
+    smoothed: Option<(f64, f64)>,
+    p99: Nanos,
+    /// Number of replies at which the percentile is looked at again.
+    next_look: u64,
+}
+
+impl Patience {
+    /// Notes the latency of a reply.
+    #[inline]
+    pub(crate) fn answer(&mut self, took: Nanos) {
+        let took = took.0 as f64;
+        self.smoothed = Some(match self.smoothed {
+            None => (took, took / 2.0),
+            Some((smoothed, variation)) => {
+                let variation = (1.0 - BETA) * variation + BETA * (smoothed - took).abs();
+                ((1.0 - ALPHA) * smoothed + ALPHA * took, variation)
+            }
+        });
+    }
+
+    /// Returns how long a query keeps its place, given all latencies so far; never longer than `timeout`.
+    pub(crate) fn keeps(&mut self, latencies: &Histogram, timeout: Nanos) -> Nanos {
+        let Some((smoothed, variation)) = self.smoothed else { return timeout };
+        if latencies.count() >= self.next_look {
+            self.p99 = latencies.quantile(0.99);
+            self.next_look = latencies.count() + latencies.count().clamp(1, LOOK);
+        }
+        let estimate = Nanos((smoothed + K * variation) as u64);
+        estimate.max(Nanos(P99S * self.p99.0)).min(timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    #[test]
+    fn the_estimate_is_that_of_rfc_6298() {
+        let (mut patience, none) = (Patience::default(), Histogram::new());
+        assert_eq!(patience.keeps(&none, MS(1_000)), MS(1_000));
+        patience.answer(MS(100));
+        // SRTT is R, RTTVAR is R / 2: 100 + 4 * 50.
+        assert_eq!(patience.keeps(&none, MS(1_000)), MS(300));
+        patience.answer(MS(180));
+        // RTTVAR 0.75 * 50 + 0.25 * 80, SRTT 0.875 * 100 + 0.125 * 180.
+        assert_eq!(patience.keeps(&none, MS(1_000)), MS(110 + 4 * 57) + Nanos::from_micros(2_000));
+        assert_eq!(patience.keeps(&none, MS(250)), MS(250));
+    }
+
+    #[test]
+    fn four_percentiles_are_waited_for() {
+        let (mut patience, mut latencies) = (Patience::default(), Histogram::new());
+        for _ in 0..980 {
+            patience.answer(MS(1));
+            latencies.record(MS(1));
+        }
+        latencies.record_many(MS(50), 20);
+        let keeps = patience.keeps(&latencies, MS(1_000));
+        assert!(keeps >= MS(199) && keeps <= MS(203), "{keeps}");
+    }
+}
