@@ -67,6 +67,8 @@ pub struct RunOptions {
     pub repeats: Option<u32>,
     /// Server that others are compared with; the first one if absent.
     pub baseline: Option<String>,
+    /// Precision of the capacities if that of the experiment is coarser, as a share of them.
+    pub precision: Option<f64>,
     /// Seed of the order of names and of the order of visits.
     pub seed: u64,
     /// The Tester's certificate, instead of a self-test.

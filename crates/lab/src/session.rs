@@ -194,6 +194,8 @@ impl<'a> Session<'a> {
         }
         if common.method == Method::Capacity {
             self.sum_up(&mut cells);
+            let measured = cells.iter().filter(|cell| !cell.record.rounds.is_empty());
+            measured.for_each(|cell| notify(Event::SummedUp(&cell.record)));
         }
         // Void repeats are left to `--resume`.
         run.complete &= cells.iter().all(|cell| cell.record.void_repeats.is_empty());
@@ -206,7 +208,8 @@ impl<'a> Session<'a> {
     /// Returns whether the rounds before `round` are enough: as many as are made in any case, and precise, or the time is `over`.
     fn is_enough(&self, cells: &mut [Cell], round: u32, over: bool) -> bool {
         self.sum_up(cells);
-        let precision = self.checked.experiment.common().capacity.precision;
+        let usual = self.checked.experiment.common().capacity.precision;
+        let precision = self.options.precision.map_or(usual, |asked| asked.min(usual));
         let records = cells.iter().map(|cell| &cell.record);
         round >= capacity::LEAST_ROUNDS && (over || capacity::is_precise(records, precision))
     }
@@ -215,8 +218,9 @@ impl<'a> Session<'a> {
     fn sum_up(&self, cells: &mut [Cell]) {
         let first = self.checked.adapters.first().map(|adapter| adapter.name.as_str());
         let settings = self.checked.experiment.common();
-        let asked = self.options.baseline.as_ref().or(settings.baseline.as_ref());
-        let baseline = asked.map(String::as_str).or(first);
+        let is_here = |name: &&String| self.checked.adapters.iter().any(|a| a.name == **name);
+        let usual = settings.baseline.as_ref().filter(is_here);
+        let baseline = self.options.baseline.as_ref().or(usual).map(String::as_str).or(first);
         let mut records: Vec<&mut CellRecord> =
             cells.iter_mut().map(|cell| &mut cell.record).collect();
         capacity::sum_up(&mut records, baseline);

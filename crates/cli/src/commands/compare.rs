@@ -114,11 +114,19 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         write!(out, "first   {}second  {}", title(&first), title(&second))?;
         write!(out, "\n{}", report::comparison(&comparison))
     })?;
-    match comparison.decision {
+    let nothing = !comparison.says_something() && comparison.missing.is_empty();
+    if nothing && comparison.decision != Decision::Slower {
+        return Err(Failure::BadInput(anyhow::anyhow!(
+            "the runs have nothing in common to compare"
+        )));
+    }
+    outcome(comparison.decision)
+}
+
+/// Returns the outcome of a command whose exit code says a decision.
+pub(crate) fn outcome(decision: Decision) -> Result<(), Failure> {
+    match decision {
         Decision::Slower => Err(Failure::Verdict(SLOWER)),
-        _ if !comparison.says_something() && comparison.missing.is_empty() => {
-            Err(Failure::BadInput(anyhow::anyhow!("the runs have nothing in common to compare")))
-        }
         Decision::Inconclusive => Err(Failure::Verdict(INCONCLUSIVE)),
         Decision::Fine => Ok(()),
     }

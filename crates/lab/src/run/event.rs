@@ -53,6 +53,8 @@ pub enum Event<'a> {
         /// Findings of the visit.
         found: &'a Found,
     },
+    /// The capacity of a cell was computed from all its rounds, after the last one.
+    SummedUp(&'a CellRecord),
     /// The trials of a repeat are discarded and repeated: it was void, or was interrupted and cannot be continued.
     Forgotten(&'a CellRecord, u32),
     /// A server was not measured, or only in part.

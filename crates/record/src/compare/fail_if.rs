@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
+use super::Decision;
+
 /// A condition on the change of a figure from the first run to the second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailIf {
@@ -43,7 +45,7 @@ impl FromStr for FailIf {
             return Err(error(s.len(), "`<` or `>` is missing"));
         };
         let figure = s[..place].trim();
-        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let word = |c: char| c.is_ascii_alphanumeric() || "_-+".contains(c);
         if figure.is_empty() || !figure.chars().all(word) {
             return Err(error(0, "the name of a figure is missing"));
         }
@@ -93,6 +95,15 @@ pub(super) enum Holds {
 }
 
 impl FailIf {
+    /// Returns the decision by the interval of a ratio: slower if all of it is beyond the change, fine if none of it is.
+    pub fn decision(&self, interval: Option<(f64, f64)>) -> Decision {
+        match self.holds(interval) {
+            Holds::Yes => Decision::Slower,
+            Holds::Perhaps => Decision::Inconclusive,
+            Holds::No => Decision::Fine,
+        }
+    }
+
     /// Returns whether the interval of a ratio is beyond the change.
     pub(super) fn holds(&self, interval: Option<(f64, f64)>) -> Holds {
         let Some((low, high)) = interval else { return Holds::Perhaps };
@@ -116,6 +127,7 @@ mod tests {
     fn conditions_are_read() {
         for (text, figure, change, printed) in [
             ("valid < -10%", "valid", -0.1, "valid < -10%"),
+            ("knot-resolver < -3%", "knot-resolver", -0.03, "knot-resolver < -3%"),
             ("p99>20%", "p99", 0.2, "p99 > 20%"),
             ("  zone_load > 0.5 % ", "zone_load", 0.005, "zone_load > 0.5%"),
         ] {

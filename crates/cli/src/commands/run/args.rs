@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use experiment::Custom;
 use measure::{Link, Path as WirePath};
-use record::EngineChoice;
+use record::{EngineChoice, FailIf};
 
 use crate::arguments::address::parse_target;
 use crate::arguments::choice::choice;
@@ -25,6 +25,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
   As root, with the engine that is certified for more: programs in the kernel, or sockets
     dnsdyno run dns64-rfc8219 --quick --engine auto
+
+  Is the new build of a server slower than the old one? The exit code says it (docs/ci.md)
+    dnsdyno run dns64-rfc8219 --quick --servers old,new --custom old='old/dns64d ...' --custom new='new/dns64d ...' --fail-if 'new < -3%'
 
   The servers of another host, configured and started there over ssh; the AuthDNS runs here
     dnsdyno run dns64-rfc8219 --dut root@192.0.2.1 --dut-address 2001:db8::1,192.0.2.1
@@ -75,6 +78,10 @@ pub(crate) struct RunArgs {
     /// Compare the capacities with that of this server instead of the first one
     #[arg(long, value_name = "NAME")]
     pub(crate) baseline: Option<String>,
+    /// Fail with exit code 3 if the capacity of a server is less than the baseline's by more than this, with 4 if it may be; may be
+    /// repeated
+    #[arg(long, value_name = "NAME < -PERCENT%")]
+    pub(crate) fail_if: Vec<FailIf>,
     #[command(flatten)]
     pub(crate) elsewhere: ElsewhereArgs,
     #[command(flatten)]

@@ -42,6 +42,7 @@ impl<'a> Keeper<'a> {
             Event::Visited { cell, repeat: (_, of), .. } => {
                 recording.cell(cell, cell.repeats == *of)
             }
+            Event::SummedUp(cell) => recording.cell(cell, true),
             Event::Forgotten(cell, repeat) => recording.forget(cell, *repeat),
             Event::Skipped(skipped) => recording.skip(skipped),
             _ => Ok(()),

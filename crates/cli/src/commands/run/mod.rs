@@ -2,6 +2,7 @@
 
 mod answers;
 mod args;
+mod gate;
 mod hosts;
 mod keeper;
 mod live;
@@ -51,6 +52,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let testers = args.hosts.of_run()?;
     let options = options(&args, testers.as_ref(), resumed)?;
     let checked = lab::check(&experiment, &options).map_err(failure)?;
+    gate::check(&args.fail_if, &checked).map_err(Failure::BadInput)?;
     answers::check(&experiment).map_err(Failure::input)?;
     if args.dry_run {
         plan::show(&checked, options.engine);
@@ -87,7 +89,8 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     metrics::serve(listener, &board)?;
     let view = if viewed { open_view(&board, &lab, &checked) } else { None };
     let (store, json) = (store.as_ref(), args.json.as_deref());
-    conduct(&lab, &checked, &options, store, &board, view, json)
+    let run = conduct(&lab, &checked, &options, store, &board, view, json)?;
+    gate::decide(&args.fail_if, &run)
 }
 
 /// Refuses an experiment whose cores this process does not have.
@@ -168,6 +171,8 @@ fn options(
             .transpose()?,
         elsewhere: elsewhere(args, testers)?,
         baseline: args.baseline.clone(),
+        // Twice as narrow as what decides: a capacity at the baseline's is told from one at the limit.
+        precision: args.fail_if.iter().map(|fail_if| fail_if.change.abs() / 2.0).reduce(f64::min),
         seed: args.seed,
         repeats: args.repeats,
         keep: args.keep,
@@ -233,7 +238,7 @@ fn conduct(
     board: &Board,
     view: Option<View>,
     json: Option<&Path>,
-) -> Result<(), Failure> {
+) -> Result<Run, Failure> {
     let recording = match (store, options.resumed.as_ref().and_then(|run| run.id)) {
         (Some(store), Some(id)) => {
             Some(store.resume(id, &options.version).map_err(store::failure)?)
@@ -276,7 +281,7 @@ fn conduct(
     kept?;
     written?;
     let all_known = run.results.iter().all(CellRecord::has_figure);
-    if run.complete && all_known { Ok(()) } else { Err(Failure::Silent) }
+    if run.complete && all_known { Ok(run) } else { Err(Failure::Silent) }
 }
 
 fn failure(e: lab::RunError) -> Failure {
@@ -351,6 +356,13 @@ fn told(event: &Event<'_>) -> String {
         Event::Visited { cell, repeat: (repeat, of), found } => {
             let words = words(found, cell.capacity_unit());
             format!("{}, {} of {of}: {words}", cell_name(cell), repeat + 1)
+        }
+        Event::SummedUp(cell) => {
+            let capacity = cell.capacity.as_ref().map_or("none".to_owned(), |c| {
+                let (low, high) = (c.low_qps, c.high_qps);
+                format!("{:.0} ({low:.0} to {high:.0}), {}, {} rounds", c.qps, c.basis, c.rounds)
+            });
+            format!("{}: capacity {capacity}", cell_name(cell))
         }
         Event::Forgotten(cell, repeat) => {
             let name = cell_name(cell);

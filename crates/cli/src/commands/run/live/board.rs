@@ -70,6 +70,9 @@ impl Board {
             }
             Event::Skipped(_) => state.skip(),
             Event::SelfTestTrial(record) => state.self_test_trial(record),
+            Event::SummedUp(cell) => {
+                state.capacity(cell, cell.capacity.as_ref().map(|capacity| capacity.qps));
+            }
             Event::Engine { .. } | Event::Serving(..) | Event::Forgotten(..) | Event::Kept(_) => {}
         }
     }
