@@ -45,9 +45,7 @@ use crate::clients::Replayed;
 use crate::cpus::CpuList;
 use crate::enter::Lab;
 use crate::limit::{CpuLimit, LimitError};
-use crate::probe::{
-    Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched, time_of_processes,
-};
+use crate::probe::{Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched};
 use crate::process::{Launch, Process, TimeLimit};
 use crate::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
@@ -62,7 +60,6 @@ const RESERVE: Duration = Duration::from_secs(30);
 const CONNECTING: Duration = Duration::from_millis(5);
 /// Time within which an interrupted Measurer must report.
 const GRACE: Duration = Duration::from_secs(5);
-
 /// Time allowed to a lock-step load beside one second for each of its experiments.
 const LOCKSTEP: Duration = Duration::from_secs(60);
 /// Duration that the interval of a lock-step load's samples is computed from: its real one is the result.
@@ -368,7 +365,7 @@ impl<'a> LabBench<'a> {
         let account = self.account(&watched);
         let before = Snapshot::with_account(self.testbed, &watched, account.as_deref());
         let before = before.map_err(BenchError::failed)?;
-        let beside_before = time_of(&companions);
+        let beside_before = Companions::times(&companions);
         let mut reader = Reader::new(self.watcher.clone(), self.live_file());
         let launch = Launch {
             name: "tester",
@@ -386,7 +383,7 @@ impl<'a> LabBench<'a> {
         watched.push((Host::Tester, tester.pid()));
         let after = Snapshot::with_account(self.testbed, &watched, account.as_deref());
         let after = after.map_err(BenchError::failed)?;
-        let beside = time_of(&companions).into_iter().zip(beside_before);
+        let beside = Companions::times(&companions).into_iter().zip(beside_before);
         let beside = beside
             .map(|((role, cpus, now), (_, _, then))| (role, cpus, (now.0 - then.0, now.1 - then.1)))
             .collect();
@@ -491,12 +488,7 @@ impl Bench for LabBench<'_> {
         }
         let duration = self.shortened.unwrap_or(spec.duration);
         let spec = &TrialSpec { duration, ..spec.clone() };
-        // An estimate from many trials has no time to wait, and none of them decides alone.
-        let waits = spec.goal.is_some() || spec.slow_cores == SlowCores::Void;
-        let settled = !waits || self.settle()?;
-        if waits {
-            self.wait_for_speed()?;
-        }
+        let settled = self.settle_for(spec)?;
         let request = self.request(spec)?;
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();
@@ -537,25 +529,11 @@ impl Bench for LabBench<'_> {
     }
 
     fn hidden_cpu(&self) -> Option<Seen> {
-        let others = [Host::Tester, Host::Auth].into_iter();
-        let dut = self.testbed.cpus(Host::Dut);
-        let shared = self.server.is_some()
-            && others.into_iter().any(|host| self.testbed.cpus(host).shares_with(dut));
-        if self.testbed.receives_frames() {
-            // With closed loops of sockets only programs of the server need frames.
-            return Some(Seen::InKernel);
-        }
-        shared.then_some(Seen::SharedCore)
+        self.hides_cpu()
     }
 
     fn idle_share(&mut self, time: Nanos) -> Result<Option<f64>, BenchError> {
-        let Some(before) = self.run_time()? else { return Ok(None) };
-        std::thread::sleep(time.into());
-        if self.is_interrupted() {
-            return Err(BenchError::Interrupted);
-        }
-        let ran = self.run_time()?.unwrap_or(before).saturating_sub(before);
-        Ok(Some(ran as f64 / time.0 as f64))
+        self.watch_idle(time)
     }
 
     fn start_anew(&mut self) -> Result<(), BenchError> {
@@ -617,9 +595,4 @@ impl Bench for LabBench<'_> {
             void: row.trial.void.0,
         })
     }
-}
-
-/// Returns the CPU time of each role's processes until now: seconds in user mode and in the kernel.
-fn time_of(companions: &[Companions]) -> Vec<(&'static str, CpuList, (f64, f64))> {
-    companions.iter().map(|c| (c.role, c.cpus.clone(), time_of_processes(&c.pids))).collect()
 }

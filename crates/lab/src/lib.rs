@@ -63,6 +63,7 @@ pub mod ready;
 mod remote;
 mod replication;
 mod reserve;
+mod rounds;
 mod run;
 mod rundir;
 mod self_test;

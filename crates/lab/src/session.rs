@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use experiment::file::Role;
 use experiment::settings::{Idle, TesterSettings};
-use experiment::{BenchError, Method, OneHost, Point, Visit, capacity, visit_estimate, visits};
+use experiment::{BenchError, Method, OneHost, Point, Visit, visit_estimate, visits};
 use measure::{Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
 use wire::Namespace;
@@ -163,8 +163,8 @@ impl<'a> Session<'a> {
             }
             let over = common.budget.is_some_and(|b| self.began.elapsed() >= Duration::from(b));
             if common.method == Method::Capacity {
-                let begins = i.checked_sub(1).is_none_or(|last| left[last].repeat < v.repeat);
-                if begins && self.is_enough(&mut cells, v.repeat, over) {
+                let last = i.checked_sub(1).map(|last| left[last]);
+                if self.is_enough(&mut cells, last, v, over) {
                     break;
                 }
             } else if over {
@@ -184,19 +184,8 @@ impl<'a> Session<'a> {
                 self.note(shortfall, &cells[index].record, run, notify);
             }
         }
-        for index in cut {
-            let why = format!(
-                "the time budget was used up after {} of {} repeats",
-                cells[index].record.repeats,
-                repeats[index / servers]
-            );
-            self.note(Shortfall::Cannot(why), &cells[index].record, run, notify);
-        }
-        if common.method == Method::Capacity {
-            self.sum_up(&mut cells);
-            let measured = cells.iter().filter(|cell| !cell.record.rounds.is_empty());
-            measured.for_each(|cell| notify(Event::SummedUp(&cell.record)));
-        }
+        self.note_cut(&cut, &cells, run, notify);
+        self.finish_capacities(&mut cells, notify);
         // Void repeats are left to `--resume`.
         run.complete &= cells.iter().all(|cell| cell.record.void_repeats.is_empty());
         let measured = |cell: &CellRecord| cell.repeats_made() > 0 || !cell.trials.is_empty();
@@ -205,25 +194,20 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Returns whether the rounds before `round` are enough: as many as are made in any case, and precise, or the time is `over`.
-    fn is_enough(&self, cells: &mut [Cell], round: u32, over: bool) -> bool {
-        self.sum_up(cells);
-        let usual = self.checked.experiment.common().capacity.precision;
-        let precision = self.options.precision.map_or(usual, |asked| asked.min(usual));
-        let records = cells.iter().map(|cell| &cell.record);
-        round >= capacity::LEAST_ROUNDS && (over || capacity::is_precise(records, precision))
-    }
-
-    /// Computes the capacity of each cell from its rounds so far.
-    fn sum_up(&self, cells: &mut [Cell]) {
-        let first = self.checked.adapters.first().map(|adapter| adapter.name.as_str());
-        let settings = self.checked.experiment.common();
-        let is_here = |name: &&String| self.checked.adapters.iter().any(|a| a.name == **name);
-        let usual = settings.baseline.as_ref().filter(is_here);
-        let baseline = self.options.baseline.as_ref().or(usual).map(String::as_str).or(first);
-        let mut records: Vec<&mut CellRecord> =
-            cells.iter_mut().map(|cell| &mut cell.record).collect();
-        capacity::sum_up(&mut records, baseline);
+    /// Notes the cells for which the time was too short.
+    fn note_cut(
+        &self,
+        cut: &BTreeSet<usize>,
+        cells: &[Cell],
+        run: &mut Run,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) {
+        for &index in cut {
+            let point = &self.checked.experiment.points[index / self.checked.adapters.len()];
+            let (made, of) = (cells[index].record.repeats, point.settings.repeats);
+            let why = format!("the time budget was used up after {made} of {of} repeats");
+            self.note(Shortfall::Cannot(why), &cells[index].record, run, notify);
+        }
     }
 
     /// Returns the number of a visit's cell.

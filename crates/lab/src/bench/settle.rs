@@ -3,9 +3,10 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use experiment::BenchError;
+use experiment::{BenchError, SlowCores, TrialSpec};
+use measure::Nanos;
 use measure::limiter::MAX_SLOWNESS;
-use record::Trial;
+use record::{Seen, Trial};
 
 use super::agents::of_agent;
 use super::patience::Wait;
@@ -21,6 +22,40 @@ use crate::watch::LiveUpdate;
 const PAUSE: Duration = Duration::from_millis(150);
 
 impl LabBench<'_> {
+    /// Waits before a trial until the server is idle and its cores are fast; returns whether it is idle. An estimate from many trials,
+    /// none of which decides alone, has no time for that.
+    pub(super) fn settle_for(&mut self, spec: &TrialSpec) -> Result<bool, BenchError> {
+        if spec.goal.is_none() && spec.slow_cores == SlowCores::Count {
+            return Ok(true);
+        }
+        let settled = self.settle()?;
+        self.wait_for_speed()?;
+        Ok(settled)
+    }
+
+    /// Returns why the CPU time of the server says nothing about its limit.
+    pub(super) fn hides_cpu(&self) -> Option<Seen> {
+        let dut = self.testbed.cpus(Host::Dut);
+        let mut others = [Host::Tester, Host::Auth].into_iter();
+        if self.testbed.receives_frames() {
+            // With closed loops of sockets only programs of the server need frames.
+            return Some(Seen::InKernel);
+        }
+        let shared = others.any(|host| self.testbed.cpus(host).shares_with(dut));
+        (self.server().is_some() && shared).then_some(Seen::SharedCore)
+    }
+
+    /// Returns the share of a core that the server uses while nothing is sent for `time`; `None` if it was not started by this bench.
+    pub(super) fn watch_idle(&self, time: Nanos) -> Result<Option<f64>, BenchError> {
+        let Some(before) = self.run_time()? else { return Ok(None) };
+        sleep(time.into());
+        if self.is_interrupted() {
+            return Err(BenchError::Interrupted);
+        }
+        let ran = self.run_time()?.unwrap_or(before).saturating_sub(before);
+        Ok(Some(ran as f64 / time.0 as f64))
+    }
+
     /// Waits until the server has finished the work that an overload left: queries in its receive queue, and its own
     /// queries upstream. RFC 2544 section 23 waits 2 s and 5 s for that; this waits until the server is idle, at most
     /// [`SETTLE`]. Returns whether it is idle.
@@ -42,7 +77,7 @@ impl LabBench<'_> {
     }
 
     /// Returns how long the server's own process ran, in nanoseconds; `None` if it was not started by this bench.
-    pub(super) fn run_time(&self) -> Result<Option<u64>, BenchError> {
+    fn run_time(&self) -> Result<Option<u64>, BenchError> {
         if let Some(pid) = self.server().map(Server::pid) {
             return Ok(Some(procfs::run_time(pid)));
         }
@@ -52,7 +87,7 @@ impl LabBench<'_> {
 
     /// Waits until the cores are fast that were too slow for the last trial: at most 30 s, and all waits together no longer than the
     /// trials took. While updates are sent there is no time for that.
-    pub(super) fn wait_for_speed(&mut self) -> Result<(), BenchError> {
+    fn wait_for_speed(&mut self) -> Result<(), BenchError> {
         let Some(Wait { host, fastest, longest }) = self.patience.wait() else { return Ok(()) };
         if self.group.as_ref().is_some_and(Group::is_sending) {
             return Ok(());

@@ -22,6 +22,7 @@ use super::member::Member;
 use super::part::{KEY, Signing};
 use crate::cpus::CpuList;
 use crate::enter::{Lab, program};
+use crate::probe::time_of_processes;
 use crate::process::{Launch, Process, ProcessError, TimeLimit};
 use crate::server::{Server, ServerError};
 use crate::testbed::{Host, PORT, Testbed, address_v4};
@@ -71,6 +72,13 @@ pub(crate) struct Companions {
     pub(crate) host: Host,
     pub(crate) cpus: CpuList,
     pub(crate) pids: Vec<u32>,
+}
+
+impl Companions {
+    /// Returns the CPU time of each role's processes until now: seconds in user mode and in the kernel.
+    pub(crate) fn times(all: &[Companions]) -> Vec<(&'static str, CpuList, (f64, f64))> {
+        all.iter().map(|c| (c.role, c.cpus.clone(), time_of_processes(&c.pids))).collect()
+    }
 }
 
 /// Place where a group is started.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use experiment::RuleName;
+use experiment::{Method, RuleName};
 use measure::{Goal, Nanos, OpenPacing, Qps};
 
 use super::over::Over;
@@ -111,8 +111,8 @@ pub(crate) struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// Returns whether the capacity is measured by rounds of closed loops: neither a goal nor a rule nor bounds are given.
-    pub(crate) fn measures_capacity(&self) -> bool {
+    /// Returns the method: rounds of closed loops unless a goal, a rule or bounds are given.
+    pub(crate) fn method(&self) -> Method {
         let is_search = self.rfc8219
             || self.goal.is_some()
             || self.rule.is_some()
@@ -120,7 +120,7 @@ impl SearchArgs {
             || self.duration_sum.is_some()
             || self.certificate.certificate.is_some()
             || [self.start, self.min, self.max].iter().any(Option::is_some);
-        self.over == Over::Rate && !is_search
+        if self.over == Over::Rate && !is_search { Method::Capacity } else { Method::Search }
     }
 }
 

@@ -74,18 +74,16 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let self_test = certificate.as_ref().and_then(|file| file.self_test.clone());
     let plan = plan_from(started, certificate);
     let mut keeping = args.keep.begin(&plan)?;
-    let method = if args.measures_capacity() { Method::Capacity } else { Method::Search };
-    let cell = CellRecord::new(&server, BTreeMap::new(), method.word());
-    let (result, error) = if args.measures_capacity() {
-        capacity::measure(&args, bench, &server, &mut names, &mut |record| {
-            keeping.trial(&cell, record, &stop);
-        })
+    let cell = CellRecord::new(&server, BTreeMap::new(), args.method().word());
+    let mut keep = |record: &_| keeping.trial(&cell, record, &stop);
+    let (result, error) = if args.method() == Method::Capacity {
+        capacity::measure(&args, bench, &server, &mut names, &mut keep)
     } else {
         let repeats = Repeats { search, repeats, circumstances };
         let (mut result, error) = repeats.run(bench, &server, &mut names, self_test, &mut |step| {
             tell(&step, args.over);
             if let Progress::Trial(record) = step {
-                keeping.trial(&cell, record, &stop);
+                keep(record);
             }
         });
         args.over.label(&mut result);
