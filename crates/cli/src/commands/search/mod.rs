@@ -66,10 +66,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
         None => &mut own,
     };
     let (began, started) = (Instant::now(), unix_now());
-    let one_host = local.then(|| loopback(&request));
-    let over_ipv6 = request.target.is_ipv6();
-    let circumstances =
-        Circumstances { over_ipv6, one_host, shortened, ..Circumstances::default() };
+    let circumstances = circumstances(&request, local, shortened);
     let server = request.target.to_string();
     let self_test = certificate.as_ref().and_then(|file| file.self_test.clone());
     let plan = plan_from(started, certificate);
@@ -86,9 +83,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
                 keep(record);
             }
         });
-        args.over.label(&mut result);
-        result.differs.extend(differences(&args, &request));
-        result.conforming = result.differs.is_empty();
+        label(&mut result, &args, &request);
         (result, error)
     };
     let run = Run {
@@ -179,6 +174,20 @@ fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> 
         seed: args.workload.seed,
         ..TrialRequest::new(target, workload, search.pacing.at(search.start))
     })
+}
+
+/// Returns the circumstances of a search; its server is at an address of this host if it is `local`.
+fn circumstances(request: &TrialRequest, local: bool, shortened: Option<Nanos>) -> Circumstances {
+    let one_host = local.then(|| loopback(request));
+    let over_ipv6 = request.target.is_ipv6();
+    Circumstances { over_ipv6, one_host, shortened, ..Circumstances::default() }
+}
+
+/// Names in the record of a search what was searched, and how it differs from RFC 8219.
+fn label(result: &mut CellRecord, args: &SearchArgs, request: &TrialRequest) {
+    args.over.label(result);
+    result.differs.extend(differences(args, request));
+    result.conforming = result.differs.is_empty();
 }
 
 /// Lists the differences of a search from RFC 8219 that follow from what is searched and how queries travel.
