@@ -68,7 +68,7 @@ pub(crate) fn server_waited(server: &HostUse, cpu_limit: Option<f64>) -> Option<
 
 /// Returns the share (0 to 1) of a trial's queries that got no valid answer in time.
 pub(crate) fn unanswered(trial: &Trial) -> f64 {
-    trial.bad() as f64 / trial.sent.max(1) as f64
+    trial.bad() as f64 / trial.wanted().max(1) as f64
 }
 
 /// Collects the probes' evidence of a trial.
@@ -78,7 +78,7 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
     let drops = |host| observed.receive_drops(host);
     let dut = observed.usage(Host::Dut);
     let of_server = |value| known.has_server.then_some(value);
-    let all_answered = trial.sent > 0 && trial.bad() == 0 && trial.unresolved == 0;
+    let all_answered = trial.wanted() > 0 && trial.bad() == 0 && trial.unresolved == 0;
     Evidence {
         // A Measurer never sleeps: its schedule shows whether it keeps up.
         tester_busy: None,
@@ -100,6 +100,7 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         dut_waited: server_waited(dut, known.cpu_limit).filter(|_| known.has_server),
         dut_slow: None,
         unanswered: unanswered(trial),
+        unserved: trial.without_room(),
         dut_drops: drops(Host::Dut),
         dut_not_taken: observed.connections_not_taken(Host::Dut),
         link_drops: observed.link_drops,

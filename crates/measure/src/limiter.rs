@@ -29,6 +29,8 @@ pub enum Limiter {
     TesterSchedule,
     /// The Measurer's own receive queue overflowed.
     TesterDrops,
+    /// The load's own clients: too few connections for its queries.
+    TesterClients,
     /// The AuthDNS.
     AuthDns,
     /// Drops on a link.
@@ -44,12 +46,13 @@ pub enum Limiter {
 
 impl Limiter {
     /// Every limiter.
-    pub const ALL: [Limiter; 10] = [
+    pub const ALL: [Limiter; 11] = [
         Limiter::Dut,
         Limiter::Target,
         Limiter::TesterCpu,
         Limiter::TesterSchedule,
         Limiter::TesterDrops,
+        Limiter::TesterClients,
         Limiter::AuthDns,
         Limiter::Link,
         Limiter::Offered,
@@ -65,6 +68,7 @@ impl Limiter {
             Limiter::TesterCpu => "tester-cpu",
             Limiter::TesterSchedule => "tester-schedule",
             Limiter::TesterDrops => "tester-drops",
+            Limiter::TesterClients => "tester-clients",
             Limiter::AuthDns => "authdns",
             Limiter::Link => "link",
             Limiter::Offered => "offered",
@@ -155,6 +159,8 @@ pub struct Evidence {
     pub dut_slow: Option<f64>,
     /// Share of the queries that got no valid answer in time.
     pub unanswered: f64,
+    /// Queries that no connection took in time although none failed, and the number of clients that they were for.
+    pub unserved: (u64, u32),
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_drops: u64,
     /// Connections that the DUT's listening sockets did not take.
@@ -230,7 +236,8 @@ impl Evidence {
     /// 5. the DUT's cores, or its busiest thread, were saturated: `dut`;
     /// 6. the DUT's listening sockets did not take connections, which a client tries again only after a second: `dut`;
     /// 7. the Measurer's cores were saturated: `tester-cpu`;
-    /// 8. the DUT has probes and had time left: `unknown`; it has no probes: `target`.
+    /// 8. queries found no room on the clients' connections, none of which failed: `tester-clients`;
+    /// 9. the DUT has probes and had time left: `unknown`; it has no probes: `target`.
     ///
     /// Drops alone do not accuse the DUT: a server that had time left and dropped stood still for a while.
     pub fn limiter(&self) -> Limiter {
@@ -264,6 +271,8 @@ impl Evidence {
             (Limiter::Dut, Some(LimiterProof::NotTaken { connections, busy }))
         } else if saturated(self.tester_busy).is_some() {
             (Limiter::TesterCpu, Some(self.busy(Side::Tester)))
+        } else if let (queries @ 1.., clients) = self.unserved {
+            (Limiter::TesterClients, Some(LimiterProof::Unserved { queries, clients }))
         } else if self.dut_busy.is_some() {
             (Limiter::Unknown, None)
         } else {
@@ -364,6 +373,9 @@ mod tests {
                 Limiter::Dut,
             ),
             (Evidence { tester_busy: Some(0.99), ..clean.clone() }, Limiter::TesterCpu),
+            (Evidence { unserved: (7, 2), ..clean.clone() }, Limiter::TesterClients),
+            (Evidence { unserved: (7, 2), ..Evidence::default() }, Limiter::TesterClients),
+            (Evidence { unserved: (7, 2), dut_busy: Some(0.99), ..clean.clone() }, Limiter::Dut),
             (clean, Limiter::Unknown),
             (Evidence::default(), Limiter::Target),
         ];

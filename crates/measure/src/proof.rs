@@ -38,6 +38,13 @@ pub enum LimiterProof {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         busy: Option<f64>,
     },
+    /// Queries found no room on the clients' connections, of which none failed.
+    Unserved {
+        /// Number of queries that never left.
+        queries: u64,
+        /// Number of clients, each with one connection at a time.
+        clients: u32,
+    },
     /// Links dropped packets.
     LinkDrops {
         /// Number of packets.
@@ -87,6 +94,14 @@ impl fmt::Display for LimiterProof {
                 write!(f, ": its queue of those to accept was full")?;
                 let Some(busy) = busy else { return Ok(()) };
                 write!(f, ", its cores busy {:.0} % of the time", busy * 100.0)
+            }
+            LimiterProof::Unserved { queries, clients } => {
+                let s = if *clients == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "{queries} queries never left: the connections of {clients} client{s} had no room for them; "
+                )?;
+                f.write_str("give more --clients, or more queries for each connection")
             }
             LimiterProof::LinkDrops { packets } => write!(f, "{packets} packets dropped on links"),
             LimiterProof::Busy { side, share, waited, counterpart, cpus, host } => {

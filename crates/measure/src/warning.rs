@@ -81,6 +81,11 @@ pub enum Warning {
         /// Number of refused streams.
         times: u64,
     },
+    /// Replies over TCP came as late as an acknowledgement that the kernel delays.
+    DelayedReplies {
+        /// Share (0 to 1) of the replies that came 38 to 45 ms after their query.
+        share: f64,
+    },
     /// The median latency equals the time between the queries of a connection.
     MedianIsGap {
         /// Both, microseconds.
@@ -204,6 +209,8 @@ const HIDDEN_RATE: &str = "a virtual machine without a view of the clock rate";
 const UNKNOWN_CLOCKS: &str =
     "the errors of the Testers' clocks are not known: they may have started apart";
 
+const HELD_REPLIES: &str = "the server holds a reply until an earlier one is acknowledged, which takes 40 ms: set TCP_NODELAY there";
+
 /// Number in the sentence of a warning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Amount {
@@ -244,6 +251,7 @@ impl Warning {
             Warning::StreamsRefused { .. } => {
                 "lower --outstanding, or raise the number of streams that the server takes"
             }
+            Warning::DelayedReplies { .. } => HELD_REPLIES,
             Warning::MedianIsGap { .. } => {
                 "a server that writes a reply in pieces without TCP_NODELAY sends its end only when the next query \
                  comes"
@@ -320,6 +328,7 @@ impl Warning {
             | Warning::ServerWaited { share }
             | Warning::SlowCore { share }
             | Warning::LateQueries { share }
+            | Warning::DelayedReplies { share }
             | Warning::Steal { share } => number(share * 100.0, 1),
             Warning::ServerStillBusy { after_s } => number(*after_s, 0),
             Warning::SlowClock { read_ns, .. } => number(*read_ns, 0),
@@ -369,9 +378,8 @@ impl Warning {
             Warning::StreamsRefused { .. } => {
                 format!("the server refused {n} streams, which were opened again")
             }
-            Warning::MedianIsGap { .. } => {
-                format!("the median latency equals the {n} ms between the queries of a connection")
-            }
+            Warning::DelayedReplies { .. } => delayed_replies(n),
+            Warning::MedianIsGap { .. } => median_is_gap(n),
             Warning::ForeignOnServer { .. } => foreign_on_server(n),
             Warning::ServerWaited { .. } => server_waited(n),
             Warning::SlowCore { .. } => slow_core(n),
@@ -409,6 +417,16 @@ impl Warning {
             Warning::Other { text } => text.clone(),
         }
     }
+}
+
+/// Returns the sentence about replies that waited for an acknowledgement, in percent of all.
+fn delayed_replies(percent: &str) -> String {
+    format!("{percent} % of the replies came 38 to 45 ms after their query")
+}
+
+/// Returns the sentence about a latency that is the time between two queries.
+fn median_is_gap(ms: &str) -> String {
+    format!("the median latency equals the {ms} ms between the queries of a connection")
 }
 
 /// Returns the sentence about other processes on the server's cores, in percent of these cores.

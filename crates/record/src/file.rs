@@ -229,6 +229,7 @@ mod tests {
             invalid: [("servfail".to_owned(), 1)].into(),
             late: 0,
             lost: 1,
+            unserved: 0,
             duplicates: 0,
             unexpected: 0,
             unresolved: 0,

@@ -285,13 +285,11 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     if !streams.is_empty() {
         line("by the server", streams.join(", "));
     }
-    if c.lost_with_connection + c.unserved > 0 {
-        let lost = format!(
-            "{} queries with their connection, {} found none in time",
-            n(c.lost_with_connection),
-            n(c.unserved)
-        );
-        line("of the lost", lost);
+    if c.lost_with_connection > 0 {
+        line("of the lost", format!("{} queries with their connection", n(c.lost_with_connection)));
+    }
+    if c.unserved > 0 {
+        line("never sent", format!("{} queries: no connection took them in time", n(c.unserved)));
     }
 }
 

@@ -127,15 +127,11 @@ impl Setup {
         };
         let mut trial = self.record(&tally, facts, workers, void.as_ref());
         // A closed loop always has a limiter, and so has a trial that missed its goal.
-        evidence.complete = tally.sent > 0
+        evidence.complete = tally.wanted() > 0
             && tally.bad() == 0
             && open_loop
             && trial.passed != Some(false)
             && trial.is_sustained();
-        (trial.limiter, trial.limiter_proof) = match &void {
-            Some(void) => (void.limiter(), None),
-            None => evidence.accuse(),
-        };
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
         trial.drops.tester_receive = evidence.tester_drops;
         trial.drops.tester_send = counters.send_errors;
@@ -153,6 +149,11 @@ impl Setup {
             trial.warnings.extend(setup.warnings(&report, self.request.pacing));
             trial.connections = Some(setup.record(&report, self.request.slice, workers as u32));
         }
+        evidence.unserved = trial.without_room();
+        (trial.limiter, trial.limiter_proof) = match &void {
+            Some(void) => (void.limiter(), None),
+            None => evidence.accuse(),
+        };
         (trial.conditions.cpus, trial.conditions.agreed_start) = (pinned.clone(), seen.agreed);
         // The workers have just ended.
         trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
@@ -179,7 +180,7 @@ impl Setup {
     }
 
     fn void(&self, tally: &Tally, evidence: &Evidence, schedule: Option<Void>) -> Option<Void> {
-        if tally.sent == 0 {
+        if tally.wanted() == 0 {
             return Some(Void::NothingSent);
         }
         // A stall and the burst after it are harder for a server than an even rate: a rate that passed all the same passed.
@@ -203,7 +204,7 @@ impl Setup {
             matches!(self.request.pacing, Pacing::Constant { .. } | Pacing::Poisson { .. });
         let sending = tally.last_sent.since(tally.started).as_secs_f64();
         one_rate
-            && tally.sent >= tally.planned
+            && tally.wanted() >= tally.planned
             && sending <= self.request.duration.as_secs_f64() * (1.0 + RATE_ERROR)
     }
 
@@ -211,14 +212,14 @@ impl Setup {
     fn passed(&self, tally: &Tally) -> Option<bool> {
         let goal = self.request.goal.as_ref()?;
         let sustained = self.outstanding(tally).is_none_or(|numbers| numbers.is_sustained());
-        let met = goal.met(tally.sent, tally.bad(), &tally.latency);
+        let met = goal.met(tally.wanted(), tally.bad(), &tally.latency);
         Some(!tally.stopped_early && sustained && met)
     }
 
     /// Returns why a trial is void whose losses all happened during stalls of the host.
     fn stalled(&self, tally: &Tally) -> Option<Void> {
         let goal = self.request.goal.as_ref()?;
-        let met = !tally.stopped_early && goal.met(tally.sent, tally.bad(), &tally.latency);
+        let met = !tally.stopped_early && goal.met(tally.wanted(), tally.bad(), &tally.latency);
         let allowed = goal.allowed_losses(tally.planned.max(tally.sent));
         let round_trip = tally.latency_from_send.quantile(ROUND_TRIP);
         let void = || tally.disturbances.void(tally.bad(), allowed, round_trip);
@@ -296,6 +297,7 @@ impl Setup {
                 .collect(),
             late: tally.late,
             lost: tally.lost,
+            unserved: tally.unserved,
             duplicates: tally.duplicates,
             unexpected: tally.unexpected,
             unresolved: tally.unresolved,
@@ -322,7 +324,7 @@ impl Setup {
                 .series
                 .iter()
                 .take(duration_s.ceil() as usize)
-                .map(|s| Second { sent: s.sent, valid: s.valid })
+                .map(|s| Second { sent: s.sent, unserved: s.unserved, valid: s.valid })
                 .collect(),
             steps: tally.steps.as_ref().map(|steps| self.steps(steps, duration)),
             experiment_times_ms: Vec::new(),
@@ -349,6 +351,7 @@ impl Setup {
                 .map(|rate| rate.get() / f64::from(self.request.slice.of())),
             sent: step.sent,
             answered: step.answered,
+            lost: Some(step.sent.saturating_sub(step.answered_of_sent)),
             failed: step.failed,
             latency_us: step.latency_ns as f64 / 1e3 / step.answered.max(1) as f64,
         };

@@ -27,6 +27,7 @@ pub(crate) fn trial(
         invalid: Default::default(),
         late: 0,
         lost: 0,
+        unserved: 0,
         duplicates: 0,
         unexpected: 0,
         unresolved: 0,

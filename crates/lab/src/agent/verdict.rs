@@ -135,8 +135,13 @@ fn add_stalls(trial: &mut Trial, seen: &Seen, side: Side) {
 
 /// Returns whether one of several Testers was at its end, which bounds all of them and does not show in their sums.
 fn ended_on_one_of_several(trial: &Trial) -> bool {
-    let of_a_tester =
-        [Limiter::TesterCpu, Limiter::TesterSchedule, Limiter::TesterDrops, Limiter::Link];
+    let of_a_tester = [
+        Limiter::TesterCpu,
+        Limiter::TesterSchedule,
+        Limiter::TesterDrops,
+        Limiter::TesterClients,
+        Limiter::Link,
+    ];
     trial.merged.is_some() && of_a_tester.contains(&trial.limiter)
 }
 
@@ -168,6 +173,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
         // Not known: the agent looks before and after the sending, too, when the core is idle and may be slower.
         dut_slow: None,
         unanswered: unanswered(trial),
+        unserved: trial.without_room(),
         dut_drops: dut.map_or(0, |seen| seen.receive_drops),
         dut_not_taken: dut.map_or(0, |seen| seen.not_taken),
         cpus: [
@@ -179,7 +185,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
                 .unwrap_or_default(),
             dut.map_or(Vec::new(), |seen| seen.cpus.clone()),
         ],
-        complete: trial.sent > 0
+        complete: trial.wanted() > 0
             && trial.bad() == 0
             && trial.unresolved == 0
             && conditions.open_loop

@@ -96,7 +96,7 @@ impl StreamRole for Clients {
             }
         }
         // Those of a connection that is going away end later.
-        let lost = if end == End::GoingAway { 0 } else { client.pipeline.reset() };
+        let (lost, unsent) = if end == End::GoingAway { (0, 0) } else { client.pipeline.reset() };
         let failure = match (client.state, end) {
             (ConnectionState::Ending(failure), _) => failure,
             // Many servers close with a reset; with nothing due it is a close like another.
@@ -116,16 +116,17 @@ impl StreamRole for Clients {
             tally.completed += 1;
         }
         client.state = ConnectionState::Closed;
-        self.in_flight -= lost;
+        self.in_flight -= lost + unsent;
         self.outcomes.record_lost(lost);
         tally.lost_with_connection += lost;
         let why = failure.unwrap_or(Failure::ClosedEarly);
-        tally.count_failed(QueryFailure::Connection(why), lost);
+        tally.count_failed(QueryFailure::Connection(why), lost + unsent);
         failure.into_iter().for_each(|why| tally.failed[why.index()] += 1);
         // A server that closes connections on which it answered is no server in trouble.
         let ended = failure.is_some() || end == End::GoingAway;
         let pause = ended && !client.answered;
         client.rests_until = if pause { now + RECONNECT_DELAY } else { Nanos::ZERO };
+        self.count_unserved(self.plan.mix.kind(conn), now, unsent);
         self.notice_room(conn);
         self.notice_opening();
         match pause {
@@ -147,15 +148,15 @@ impl StreamRole for Clients {
     fn sent(&mut self, at: Nanos, conn: ConnId) {
         self.outcomes.tally.last_sent = at;
         let at = self.clock(at);
-        let (tally, room_since) = (&mut self.outcomes.tally, self.room_since);
+        let (outcomes, room_since) = (&mut self.outcomes, self.room_since);
         let client = &mut self.clients[conn as usize];
         // Queries that waited for the connection were recorded when they were handed over.
         let sending = std::mem::replace(&mut client.sending, true);
         client.pipeline.mark_sent(at, |due| {
             if sending {
-                let due = due.max(room_since);
-                tally.schedule_error.record(at.since(due));
-                tally.disturbances.add_departure(due, at.since(due));
+                outcomes.record_departure(at, at.since(due.max(room_since)));
+            } else {
+                outcomes.record_sent(at);
             }
         });
     }

@@ -216,14 +216,13 @@ impl Default for ScheduleTolerance {
 }
 
 impl ScheduleTolerance {
-    /// Returns why a finished trial of `planned` queries is void by its schedule errors; `None` if it is
-    /// valid.
-    pub fn verdict(&self, planned: u64, errors: &Histogram) -> Option<Void> {
-        let sent = errors.count();
+    /// Returns why a finished trial is void by its schedule errors, or since the load handed on only `sent` of its
+    /// `planned` queries; `None` if it is valid. For random arrivals `planned` is the number that was drawn.
+    pub fn verdict(&self, planned: u64, sent: u64, errors: &Histogram) -> Option<Void> {
         if sent == 0 {
             return Some(Void::NothingSent);
         }
-        let late = errors.count_above(self.late_after) as f64 / sent as f64;
+        let late = errors.count_above(self.late_after) as f64 / errors.count().max(1) as f64;
         let sent = sent as f64 / planned.max(1) as f64;
         (late > self.max_late || sent < self.min_sent).then_some(Void::ScheduleNotKept {
             late,
@@ -333,16 +332,22 @@ mod tests {
     fn schedules_get_a_verdict() {
         let tolerance = ScheduleTolerance::default();
         let mut errors = Histogram::new();
-        assert_eq!(tolerance.verdict(100, &errors), Some(Void::NothingSent));
+        assert_eq!(tolerance.verdict(100, 0, &errors), Some(Void::NothingSent));
         for _ in 0..970 {
             errors.record(Nanos::from_micros(20));
         }
         for _ in 0..30 {
             errors.record(Nanos::from_millis(3));
         }
-        assert_eq!(tolerance.verdict(1_000, &errors), None);
-        assert!(matches!(tolerance.verdict(1_002, &errors), Some(Void::ScheduleNotKept { .. })));
+        assert_eq!(tolerance.verdict(1_000, 1_000, &errors), None);
+        assert!(matches!(
+            tolerance.verdict(1_002, 1_000, &errors),
+            Some(Void::ScheduleNotKept { .. })
+        ));
         errors.record(Nanos::from_millis(3));
-        assert!(matches!(tolerance.verdict(1_001, &errors), Some(Void::ScheduleNotKept { .. })));
+        assert!(matches!(
+            tolerance.verdict(1_001, 1_001, &errors),
+            Some(Void::ScheduleNotKept { .. })
+        ));
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
         invalid: counts(trials().map(|t| &t.invalid)),
         late: sum(|t| t.late),
         lost: sum(|t| t.lost),
+        unserved: sum(|t| t.unserved),
         duplicates: sum(|t| t.duplicates),
         unexpected: sum(|t| t.unexpected),
         unresolved: sum(|t| t.unresolved),
@@ -153,6 +154,7 @@ fn series(parts: &[Part]) -> Vec<Second> {
     for part in parts {
         for (sum, second) in sum.iter_mut().zip(&part.trial.series) {
             sum.sent += second.sent;
+            sum.unserved += second.unserved;
             sum.valid += second.valid;
         }
     }
@@ -173,6 +175,7 @@ fn steps(parts: &[Part]) -> Option<Steps> {
             target_qps: target.map(|rates| rates.iter().sum()),
             sent: of().map(|step| step.sent).sum(),
             answered,
+            lost: of().map(|step| step.lost).sum(),
             failed: of().map(|step| step.failed).sum(),
             latency_us: waited / answered.max(1) as f64,
         }
