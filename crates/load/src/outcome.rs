@@ -147,7 +147,8 @@ impl Outcomes {
                 tally.answered += 1;
                 tally.latency.record(at.since(found.due));
                 tally.latency_from_send.record(at.since(found.sent));
-                tally.outstanding.add(found.sent, at);
+                // From the time it was due: a query that waits for its connection stands in the queue, too.
+                tally.outstanding.add(found.due, at);
                 tally.reply_bytes += message.len() as u64;
                 let rcode = usize::from(message.get(3).map_or(0, |flags| flags & 15));
                 tally.rcodes[rcode] += 1;
