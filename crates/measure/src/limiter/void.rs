@@ -118,6 +118,58 @@ pub enum Void {
     },
 }
 
+impl Void {
+    /// Returns whether a trial at a lower rate may be sound where this one is not.
+    pub fn depends_on_rate(&self) -> bool {
+        match self {
+            // What the Tester itself lacks of its cores is less at lower rates; what others use of them is not.
+            Void::Starved { run_delay, foreign } => run_delay > foreign,
+            Void::ScheduleNotKept { .. } | Void::NotSent { .. } => true,
+            Void::Part { why, .. } => why.depends_on_rate(),
+            Void::ForeignOnServer { .. }
+            | Void::ServerWaited { .. }
+            | Void::SlowCore { .. }
+            | Void::Stalled { .. }
+            | Void::LinkUnseated { .. }
+            | Void::Interrupted
+            | Void::NothingSent
+            | Void::LinkLost { .. }
+            | Void::UpdatesRanOut { .. }
+            | Void::UnansweredBefore { .. }
+            | Void::StartSpread { .. }
+            | Void::TesterLost { .. }
+            | Void::Other { .. } => false,
+        }
+    }
+
+    /// Returns what may be done about it; `None` if nobody knows, or the user caused it.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Void::ScheduleNotKept { .. } | Void::NotSent { .. } => {
+                "search lower rates, or give the Tester more cores"
+            }
+            Void::Starved { .. } => {
+                "leave the Tester cores of its own, or stop what else runs there"
+            }
+            Void::ForeignOnServer { .. } | Void::ServerWaited { .. } => {
+                "leave the server cores of its own, or stop what else runs there"
+            }
+            Void::SlowCore { .. } | Void::Stalled { .. } => {
+                "this host has busy neighbours: search again later, or on another host"
+            }
+            Void::LinkUnseated { .. } | Void::TesterLost { .. } => "run the command again",
+            Void::LinkLost { .. } => "bring the device up, and run the command again",
+            Void::UpdatesRanOut { .. } => "make more updates, or shorter trials",
+            Void::StartSpread { .. } => "check the clocks of the Testers",
+            Void::Part { why, .. } => return why.remedy(),
+            Void::Interrupted
+            | Void::NothingSent
+            | Void::UnansweredBefore { .. }
+            | Void::Other { .. } => return None,
+        })
+    }
+}
+
 /// Nanoseconds as a number in the JSON.
 pub(crate) mod as_ns {
     use serde::{Deserialize, Deserializer, Serializer};
