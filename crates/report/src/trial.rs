@@ -153,14 +153,11 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
     if !strays.is_empty() {
         line("besides", strays.join(", "));
     }
-    line(
-        "return codes",
-        t.rcodes
-            .iter()
-            .map(|(code, n)| format!("{code} {}", thousands(*n as f64)))
-            .collect::<Vec<_>>()
-            .join(", "),
-    );
+    let codes: Vec<String> =
+        t.rcodes.iter().map(|(code, n)| format!("{code} {}", thousands(*n as f64))).collect();
+    if !codes.is_empty() {
+        line("return codes", codes.join(", "));
+    }
 }
 
 /// Returns the percentiles of the latency, with the number of replies that they count.
@@ -304,8 +301,11 @@ fn connection_times(c: &Connections, line: &mut impl FnMut(&str, String)) {
         };
         line("handshake", times(&c.handshake_us) + &tcp);
     }
-    line("first query", format!("{} (from sent to reply)", times(&c.first_query_us)));
-    line("later queries", format!("{} (from sent to reply)", times(&c.steady_us)));
+    for (label, of) in [("first query", &c.first_query_us), ("later queries", &c.steady_us)] {
+        if of.count > 0 {
+            line(label, format!("{} (from sent to reply)", times(of)));
+        }
+    }
     line(
         "bytes",
         format!(
@@ -329,15 +329,18 @@ fn connection_times(c: &Connections, line: &mut impl FnMut(&str, String)) {
                 n(u64::from(part.clients)),
                 n(part.established),
                 n(failed),
-                time_us(part.first_query_us.p50),
-                time_us(part.steady_us.p50),
+                p50(&part.first_query_us),
+                p50(&part.steady_us),
             ),
         );
     }
 }
 
-/// Formats the percentiles of a distribution.
+/// Formats the percentiles of a distribution; `-` of nothing.
 fn times(t: &Times) -> String {
+    if t.count == 0 {
+        return "-".to_owned();
+    }
     format!(
         "p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
         time_us(t.p50),
@@ -346,6 +349,11 @@ fn times(t: &Times) -> String {
         time_us(t.p999),
         time_us(t.max)
     )
+}
+
+/// Formats the median of a distribution; `-` of nothing.
+fn p50(t: &Times) -> String {
+    if t.count == 0 { "-".to_owned() } else { time_us(t.p50) }
 }
 
 /// Formats a trial of a search in one line.
