@@ -2,6 +2,7 @@
 
 mod args;
 mod over;
+mod tell;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,11 +20,13 @@ use tester::unix_now;
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
 pub(crate) use self::over::{Over, Varied};
+use self::tell::Teller;
 use crate::arguments::address::Family;
 use crate::arguments::certificate::{shortened, tested};
 use crate::bench::{OwnBench, TestersBench};
 use crate::failure::Failure;
 use crate::output;
+use crate::preflight::{self, Wanted};
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::testers::{Testers, of_job};
@@ -50,6 +53,9 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let testers = of_job(testers, &mut job);
     let stop = interruption()?;
     std::iter::once(&search.goal).chain(&args.also).for_each(|goal| output::tell_goal(Some(goal)));
+    if testers.is_none() {
+        preflight::ask(&setup, Wanted::Valid, &stop)?;
+    }
     let own = OwnBench { setup, varied, stop: stop.clone() };
     let mut own = TestersBench { own, testers };
     let mut shorter;
@@ -71,8 +77,9 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let plan = plan_from(started, certificate);
     let mut keeping = args.keep.begin(&plan)?;
     let cell = CellRecord::new(&server, BTreeMap::new(), "search");
+    let mut teller = Teller::new(&repeats.search, repeats.repeats, args.over);
     let (mut result, error) = repeats.run(bench, &server, &mut names, self_test, &mut |step| {
-        tell(&step, args.over);
+        teller.tell(&step);
         if let Progress::Trial(record) = step {
             keeping.trial(&cell, record, &stop);
         }
@@ -104,7 +111,11 @@ fn names(args: &SearchArgs, size: Option<u64>) -> NameBudget {
     match size {
         None => NameBudget::new(u64::MAX, true),
         Some(size) if args.workload.reuse_names => NameBudget::repeating(size),
-        Some(size) => NameBudget::new(size, !args.rfc8219 || args.over != Over::Rate),
+        // The last names are those of the question before the search.
+        Some(size) if args.rfc8219 => {
+            NameBudget::new(size.saturating_sub(preflight::FURTHER), false)
+        }
+        Some(size) => NameBudget::new(size, true),
     }
 }
 
@@ -286,17 +297,4 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         pacing: args.pacing,
     };
     Ok((search, repeats))
-}
-
-/// Prints a line for each trial and each search on standard error.
-pub(crate) fn tell(step: &Progress<'_>, over: Over) {
-    match step {
-        Progress::Trial(record) => {
-            eprintln!("  {}", report::trial_line(record, over.unit()));
-        }
-        Progress::Search { repeat, repeats, trace } => {
-            let verdict = over.words(&trace.capacity.verdict);
-            eprintln!("search {} of {repeats}: {verdict}", repeat + 1);
-        }
-    }
 }
