@@ -242,18 +242,23 @@ impl Session<'_> {
         let seed = self.options.seed;
         let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let title = &installed.adapter().title;
+        let circumstances = outside_testbed(target, &settings.tester, Some(&afar.dut));
+        let place = match circumstances.one_host {
+            Some(_) => "in another network namespace of this host",
+            None => "on another host",
+        };
         let started = Started {
             bench: LabBench::elsewhere(self.lab, &afar.testbed, self.dir, base, authdns, away)
                 .replaying(replayed),
             title: format!("{title} on {} at {target}", afar.host()),
             version: installed.version(),
             names,
-            circumstances: outside_testbed(target, &settings.tester),
+            circumstances,
             differs,
             conforms: true,
         };
         let note = format!(
-            "the server ran on another host, {}, started there and probed by an agent",
+            "the server ran {place}, {}, started there and probed by an agent",
             afar.host()
         );
         cell.record.note(note);

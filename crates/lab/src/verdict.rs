@@ -1,7 +1,7 @@
 //! Verdict of the probes on a trial: whether it is void, its limiter, and what shows it.
 
 use measure::{Evidence, Limiter, LimiterProof, Void};
-use record::Trial;
+use record::{Connections, Trial};
 
 use crate::probe::{HostUse, Observed};
 use crate::testbed::{Host, Testbed};
@@ -86,7 +86,7 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         tester_run_delay: run_delay
             .map(|delay| if known.shared { (delay - auth.busy).max(0.0) } else { delay }),
         foreign_busy: Some(tester.foreign),
-        tester_drops: trial.drops.tester_receive.max(drops(Host::Tester)),
+        tester_drops: trial.drops.tester_receive + drops(Host::Tester),
         authdns_busy: Some(auth.busy.max(auth.busiest_thread)),
         authdns_waited: known.shared.then_some(auth.run_delay),
         authdns_drops: drops(Host::Auth),
@@ -103,6 +103,7 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         unserved: trial.without_room(),
         dut_drops: drops(Host::Dut),
         dut_not_taken: observed.connections_not_taken(Host::Dut),
+        places: trial.connections.as_ref().map(Connections::places).unwrap_or_default(),
         link_drops: observed.link_drops,
         cpus: Host::ALL.map(|host| known.testbed.cpus(host).cpus().to_vec()),
         complete: all_answered

@@ -279,7 +279,7 @@ pub struct AgreedStart {
 }
 
 /// Whether a count is left out of a record.
-fn is_zero(count: &u64) -> bool {
+pub(crate) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

@@ -3,7 +3,7 @@
 use measure::stall::{Side, WatchedCore};
 use measure::{Evidence, Goal, Limiter, Stall};
 use record::request::WaitFor;
-use record::{AuthDnsShare, Cpu, Trial, TrialRequest, Voidness};
+use record::{AuthDnsShare, Connections, Cpu, Trial, TrialRequest, Voidness};
 
 use super::message::Seen;
 use crate::verdict::{Verdict, server_busy, server_waited, unanswered};
@@ -76,7 +76,8 @@ pub fn judge(trial: &mut Trial, reports: &Reports<'_>, conditions: &Conditions) 
     if let Some(seen) = reports.dut {
         add_stalls(trial, seen, Side::Dut);
         trial.cpu.insert("dut".to_owned(), seen.usage.record(&seen.cpus));
-        trial.drops.dut_receive += seen.receive_drops;
+        // The same sockets as a Measurer on that host has seen.
+        trial.drops.dut_receive = seen.receive_drops;
         trial.drops.dut_not_taken += seen.not_taken;
     }
     let evidence = evidence(trial, reports, conditions);
@@ -166,6 +167,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
         authdns_waited: authdns.filter(|_| !own).and_then(|authdns| authdns.run_delay),
         authdns_drops: worst.map_or(trial.drops.authdns_receive, |(_, seen)| seen.receive_drops),
         authdns_host: worst.filter(|_| several).map(|(host, _)| host.clone()),
+        places: trial.connections.as_ref().map(Connections::places).unwrap_or_default(),
         link_drops: trial.drops.link,
         dut_busy: dut.map(|seen| server_busy(&seen.usage, seen.cpus.len(), limit)),
         dut_foreign: dut.map(|seen| seen.usage.foreign),

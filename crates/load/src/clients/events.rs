@@ -5,7 +5,8 @@ use engine::Next;
 use engine::stream::{ConnId, End, Failure, Opened, Orders, QueryFailure, StreamRole};
 use measure::Nanos;
 
-use super::{Clients, ConnectionState, Phase, RECONNECT_DELAY};
+use super::{Client, Clients, ConnectionState, Phase, RECONNECT_DELAY};
+use crate::connections::ConnectionTally;
 
 /// Highest number of clients that one sweep looks at: about 0.1 ms of work.
 const SWEPT: usize = 2_048;
@@ -50,7 +51,7 @@ impl StreamRole for Clients {
         if let Some(found) = ended {
             self.in_flight -= 1;
             let tally = &mut self.connections[self.plan.mix.kind(conn)];
-            let first = !std::mem::replace(&mut client.answered, true);
+            let first = note_reply(client, tally);
             let latencies = if first { &mut tally.first_query } else { &mut tally.steady };
             latencies.record(at.since(found.sent));
             self.after_query_ended(conn);
@@ -62,10 +63,12 @@ impl StreamRole for Clients {
         let client = &mut self.clients[conn as usize];
         client.last_activity = at;
         if client.pipeline.fail(u16::from_be_bytes(tag)) {
-            client.answered |= !matches!(why, QueryFailure::Connection(_));
             self.in_flight -= 1;
             self.outcomes.record_lost(1);
             let tally = &mut self.connections[self.plan.mix.kind(conn)];
+            if !matches!(why, QueryFailure::Connection(_)) {
+                note_reply(client, tally);
+            }
             tally.count_failed(why, 1);
             tally.lost_with_connection += u64::from(matches!(why, QueryFailure::Connection(_)));
             self.after_query_ended(conn);
@@ -95,6 +98,7 @@ impl StreamRole for Clients {
                 tally.open_at_end -= 1;
             }
         }
+        tally.served -= u64::from(client.answered);
         // Those of a connection that is going away end later.
         let (lost, unsent) = if end == End::GoingAway { (0, 0) } else { client.pipeline.reset() };
         let failure = match (client.state, end) {
@@ -122,6 +126,7 @@ impl StreamRole for Clients {
         let why = failure.unwrap_or(Failure::ClosedEarly);
         tally.count_failed(QueryFailure::Connection(why), lost + unsent);
         failure.into_iter().for_each(|why| tally.failed[why.index()] += 1);
+        tally.unanswered += u64::from(failure.is_some_and(is_not_taken) && !client.answered);
         // A server that closes connections on which it answered is no server in trouble.
         let ended = failure.is_some() || end == End::GoingAway;
         let pause = ended && !client.answered;
@@ -193,6 +198,22 @@ impl Clients {
             other => other,
         }
     }
+}
+
+/// Notes that the server answers on a client's connection; returns whether this is its first reply.
+fn note_reply(client: &mut Client, tally: &mut ConnectionTally) -> bool {
+    let first = !std::mem::replace(&mut client.answered, true);
+    tally.served += u64::from(first);
+    tally.served_peak = tally.served_peak.max(tally.served);
+    first
+}
+
+/// Returns whether a connection that failed in this way may have met a server that takes no more of them.
+fn is_not_taken(failure: Failure) -> bool {
+    use Failure::{ClosedEarly, ClosedWithError, ConnectStalled, HandshakeStalled};
+    use Failure::{Refused, Reset, Stalled};
+    let early = matches!(failure, Refused | Reset | ConnectStalled | HandshakeStalled);
+    early || matches!(failure, ClosedEarly | ClosedWithError | Stalled)
 }
 
 /// Returns the number of a connection as that of a socket.

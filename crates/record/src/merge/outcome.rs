@@ -6,6 +6,7 @@ use measure::{
 };
 
 use super::part::{LostPart, MergeTerms, Part};
+use crate::connections::Connections;
 use crate::parts::{Merged, PartOutcome};
 use crate::trial::{Trial, Voidness};
 
@@ -162,7 +163,8 @@ impl Whole<'_> {
         let complete = self.parts.iter().all(|part| part.trial.limiter == Limiter::Offered)
             && trial.passed != Some(false)
             && trial.is_sustained();
-        Evidence { complete, ..Evidence::default() }.accuse()
+        let places = trial.connections.as_ref().map(Connections::places).unwrap_or_default();
+        Evidence { complete, places, ..Evidence::default() }.accuse()
     }
 
     /// Returns what the trial was merged from, with the starts of the parts.

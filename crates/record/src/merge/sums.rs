@@ -233,6 +233,8 @@ fn sum_of_connections(all: &[OfPart<'_>]) -> Result<Connections, MergeError> {
         // No more were open at once.
         peak: sum(|c| c.peak),
         open_at_end: sum(|c| c.open_at_end),
+        unanswered: sum(|c| c.unanswered),
+        served_peak: sum(|c| c.served_peak),
         connect_us: merged("connect_us", |c| &c.connect_us)?,
         handshake_us: merged("handshake_us", |c| &c.handshake_us)?,
         first_query_us: merged("first_query_us", |c| &c.first_query_us)?,

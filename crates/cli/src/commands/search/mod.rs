@@ -10,10 +10,10 @@ use std::time::Instant;
 
 use experiment::search::RESOLUTION;
 use experiment::{
-    Bench, BenchError, Circumstances, NameBudget, OneHost, Progress, Repeats, RuleName, Search,
-    Shortened, conformance,
+    Bench, BenchError, Circumstances, Joined, NameBudget, OneHost, Progress, Repeats, RuleName,
+    Search, Shortened, conformance,
 };
-use measure::{Nanos, OpenPacing, Qps, Transport};
+use measure::{Nanos, OpenPacing, Path as WirePath, Qps, Transport};
 use record::request::{Engine, Gso, Workload};
 use record::{CellRecord, CertificateFile, Plan, Run, SCHEMA, TrialRequest};
 use tester::unix_now;
@@ -212,7 +212,7 @@ fn loopback(request: &TrialRequest) -> OneHost {
     let gso = request.sockets.gso == Gso::On;
     let path = crate::arguments::certificate::tested(request, true).path;
     let tcp = request.transports().iter().any(|part| part.transport.uses_tcp());
-    OneHost { link: None, path, gso, gro: request.sockets.gro, tcp }
+    OneHost { joined: Joined::Loopback, path, gso, gro: request.sockets.gro, tcp }
 }
 
 /// Limits a search to the rate that a certificate certifies.
