@@ -13,7 +13,7 @@ use experiment::{
     Bench, BenchError, Circumstances, Joined, NameBudget, OneHost, Progress, Repeats, RuleName,
     Search, Shortened, conformance,
 };
-use measure::{Nanos, OpenPacing, Path as WirePath, Qps, Transport};
+use measure::{Nanos, OpenPacing, Qps, Transport};
 use record::request::{Engine, Gso, Workload};
 use record::{CellRecord, CertificateFile, Plan, Run, SCHEMA, TrialRequest};
 use tester::unix_now;
