@@ -114,13 +114,11 @@ configured() { # configured SERVER FOLDER VARIABLE=VALUE...: writes its adapter'
         fail "$server cannot be configured"
 }
 
-start_nsd() { # in the DUT's namespace, port 5300, one server process; more of its options in $nsd_server
+start_nsd() { # in the DUT's namespace, port 5300, one server process
     need nsd nsd
     # The buffers of a stock configuration: a megabyte, which the kernel counts twice.
     configured nsd "$work/nsd" zone=dns64perf.test "zone_file=$work/zone" listen.v4=10.9.0.2 listen.v6=::1 listen.port=5300 \
         threads=1 buffer=2097152
-    # A second clause adds to the first.
-    [ -z "${nsd_server:-}" ] || printf 'server:\n    %s\n' "$nsd_server" >>"$work/nsd/nsd.conf"
     dut "${command[@]}" >"$work/nsd.log" 2>&1 &
     await 10.9.0.2:5300 NSD
     nsd_version=$(nsd -v 2>&1 | sed -n '1s/.* //p')
@@ -206,11 +204,6 @@ with_dnsdyno() { # with_dnsdyno PORT WINDOW SECONDS: queries a second in a close
     tester "$dnsdyno" load "10.9.0.2:$1" --queries "$work/queries" --pacing window --window "$2" \
         --duration "${3}s" --cpus 0 "${load_offloads[@]}" --json "$work/out.json" >"$work/load.log" 2>&1 || true
     json "$work/out.json" answered_qps
-}
-
-with_dnsperf() { # with_dnsperf PORT WINDOW SECONDS: the same by dnsperf
-    tester dnsperf -s 10.9.0.2 -p "$1" -d "$work/queries" -l "$3" -q "$2" -c 8 >"$work/dnsperf.log" 2>&1
-    awk '/Queries per second/ { print $4 }' "$work/dnsperf.log"
 }
 
 best_window() { # best_window WITH PORT "WINDOW...": the window with which a tool gets most, by 2 s of each

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
 use host::{SOON, find, soon};
-use record::Run;
+use measure::Path;
+use record::{CellRecord, Run};
 use sshd::{Held, join, network, start_sshd};
 use tempfile::TempDir;
 
@@ -306,8 +307,15 @@ fn zones_and_certificates_are_made_for_the_host() {
     }
 }
 
+/// The differences from RFC 8219 that are not of two hosts with one kernel.
+fn of_the_plan(cell: &CellRecord) -> Vec<&str> {
+    let all = cell.differs.iter().map(String::as_str);
+    let one_host = ["the Tester and the server are on one host", "offload: "];
+    all.filter(|how| !one_host.iter().any(|start| how.starts_with(start))).collect()
+}
+
 #[test]
-fn a_run_over_ssh_conforms_where_its_plan_does() {
+fn a_run_over_ssh_differs_only_in_that_both_hosts_have_one_kernel() {
     for _ in 0..3 {
         let Some(hosts) = Hosts::new() else { return };
         let shortened = |command: &mut Command| {
@@ -337,11 +345,14 @@ fn a_run_over_ssh_conforms_where_its_plan_does() {
         let Some(cell) = run.results.first().filter(|cell| cell.void_repeats.is_empty()) else {
             continue;
         };
-        assert_eq!(cell.differs, Vec::<String>::new(), "{}", told(&output));
-        assert!(cell.conforming && cell.repeats == 20, "{}", told(&output));
+        assert_eq!(of_the_plan(cell), Vec::<&str>::new(), "{}", told(&output));
+        let joined = "the Tester and the server are on one host, joined by links between network namespaces of one kernel";
+        assert!(cell.differs.iter().any(|how| how == joined), "{:?}", cell.differs);
+        assert!(cell.trials.iter().all(|one| one.trial.conditions.path != Some(Path::Wire)));
+        assert_eq!(cell.repeats, 20, "{}", told(&output));
         assert_eq!(cell.shortened_s, Some(0.3));
         let table = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(table.contains("conforming") && table.contains("SHORTENED"), "{table}");
+        assert!(table.contains("SHORTENED"), "{table}");
         return;
     }
     skip::because("every attempt was disturbed");
@@ -360,7 +371,7 @@ fn the_short_form_of_rfc_8219_runs_over_ssh() {
     for cell in &run.results {
         assert_eq!(cell.shortened_s, Some(0.2));
         // What differs is the plan, and the host is not among it.
-        let differs = cell.differs.join("; ");
+        let differs = of_the_plan(cell).join("; ");
         assert!(!differs.is_empty() && !differs.contains("host"), "{differs}");
     }
     hosts.nothing_is_left();

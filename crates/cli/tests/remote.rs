@@ -65,9 +65,15 @@ fn a_server_at_an_address_is_measured_by_the_network_alone() {
         assert!(trial["valid"].as_u64() > Some(0), "{trial}");
         let roles: Vec<&String> = trial["cpu"].as_object().expect("roles").keys().collect();
         assert_eq!(roles, ["tester"]);
+        // No wire, though its address was given.
+        let path = &trial["conditions"]["path"];
+        assert!(path == "one-host" || path == "host-offload", "{path}");
     }
     let notes = cell["notes"].to_string();
-    assert!(notes.contains("the server is remote: its processor"), "{notes}");
+    assert!(
+        notes.contains("the server runs on this host, outside of the testbed: its processor"),
+        "{notes}"
+    );
     assert!(cell["settings"].get("cores").is_none(), "{cell}");
 }
 

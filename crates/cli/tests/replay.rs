@@ -427,8 +427,11 @@ fn what_fails_for_a_client_changes_neither_its_order_nor_other_clients() {
     // Those on the closed connections are lost, and each other one came once and in its client's order.
     let connections = &trial["connections"];
     let lost = connections["lost_with_connection"].as_u64().expect("a number");
+    assert_eq!(trial["lost"].as_u64(), Some(lost), "{trial}");
+    // Some may not have left when their connection ended.
+    let lost = lost + trial["unserved"].as_u64().unwrap_or(0);
     assert!(lost > 0 && lost < 400, "{trial}");
-    assert_eq!((trial["valid"].as_u64(), trial["lost"].as_u64()), (Some(400 - lost), Some(lost)));
+    assert_eq!(trial["valid"].as_u64(), Some(400 - lost), "{trial}");
     let came = std::mem::take(&mut *came.lock().expect("not poisoned"));
     assert_eq!(came.len() as u64, 400 - lost);
     let mut clients: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

@@ -32,7 +32,10 @@ fn trial(repeat: u32, rate_qps: f64) -> TrialRecord {
     trial.latency_from_send_us = Times::from(&latency);
     trial.schedule_error_us = Times::from(&latency);
     trial.conditions.started_unix_s = Some(1_795_233_100.25);
-    trial.series = vec![Second { sent: 7, valid: 6 }, Second { sent: 9, valid: 9 }];
+    trial.series = vec![
+        Second { sent: 7, valid: 6, ..Second::default() },
+        Second { sent: 9, valid: 9, ..Second::default() },
+    ];
     trial.warnings = vec![Warning::Other { text: "one, \"quoted\"".into() }];
     TrialRecord { repeat, rate_qps, trial }
 }

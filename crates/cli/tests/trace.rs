@@ -399,6 +399,56 @@ fn recipes_for_duckdb_run() {
     assert!(rows[4].starts_with("example "), "{}", rows[4]);
 }
 
+/// Queries without a reply are counted, and DNS of another port is pointed out.
+#[test]
+fn queries_without_a_reply_and_dns_of_other_ports_are_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut out = Writer::new(Vec::new()).expect("in memory");
+    let server = |port| SocketAddr::from(([192, 0, 2, 53], port));
+    // The ports of the server, the number of queries, and of these with a reply.
+    for (port, queries, answered) in [(53, 9, 4), (5300, 3, 2)] {
+        for number in 0..queries {
+            let client = SocketAddr::from(([10, 0, 0, 1], 2_000 + port + number));
+            let mut bytes = query("www.example", Qtype::A);
+            let at = Nanos(1_700_000_000_000_000_000 + u64::from(number));
+            let mut ends = (client, server(port));
+            for _ in 0..1 + u16::from(number < answered) {
+                let (source, destination) = ends;
+                let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
+                let (transport, now) = (Transport::Udp, &bytes[..]);
+                out.write(&Message {
+                    frame,
+                    at,
+                    source,
+                    destination,
+                    transport,
+                    fragmented,
+                    cut,
+                    len,
+                    bytes: now,
+                });
+                bytes[2] |= 0x80;
+                ends = (destination, source);
+            }
+        }
+    }
+    let path = dir.path().join("two.pcap");
+    std::fs::write(&path, out.finish().expect("in memory")).expect("written");
+    let file = path.to_str().expect("UTF-8");
+    let (code, out, err) = dnsdyno(&["trace", "stats", file]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    for line in [
+        "5 queries have no reply in the capture (55.6%)",
+        "5  packets of port 5300 that look like DNS: --port 5300 reads them",
+    ] {
+        assert!(out.contains(line), "{line}\n{out}");
+    }
+    let (_, out, err) = dnsdyno(&["trace", "stats", file, "--port", "54"]);
+    assert!(err.contains("18 packets look like DNS: --port 53,5300"), "{err}{out}");
+    let (code, _, err) = dnsdyno(&["load", "127.0.0.1", "--replay", file, "--replay-port", "54"]);
+    assert!(code == 2 && err.contains("18 packets look like DNS: --replay-port 53,5300"), "{err}");
+}
+
 /// A capture without DNS says what it has instead.
 #[test]
 fn a_capture_without_dns_is_explained() {
@@ -407,7 +457,8 @@ fn a_capture_without_dns_is_explained() {
     let file = path.to_str().expect("UTF-8");
     let (code, _, err) = dnsdyno(&["trace", "stats", file, "--port", "54"]);
     assert_eq!(code, 0, "{err}");
-    let expected = "no DNS found on port 54; packets: 200; 160 packets are UDP of port 53, 40 packets are TCP of port 53\n";
+    let expected = "no DNS found on port 54; packets: 200; 160 packets are UDP of port 53, 40 packets are TCP of port 53\n\
+                    200 packets look like DNS: --port 53\n";
     assert_eq!(err, expected);
     // The same capture twice: all packets are merged by time.
     let (_, out, err) = dnsdyno(&["trace", "stats", file, file, "--json", "-"]);

@@ -118,7 +118,7 @@ fn check_certificates(auth: &AuthDns, transport: &str, target: &str) {
     assert_eq!(stranger["valid"], 0);
     let failed = &stranger["connections"]["failed"];
     assert!(failed["bad-certificate"].as_u64() > Some(0), "{stranger}");
-    assert_eq!(stranger["sent"], stranger["lost"]);
+    assert_eq!((&stranger["sent"], &stranger["lost"]), (&0.into(), &0.into()), "{stranger}");
 }
 
 #[test]
@@ -130,24 +130,6 @@ fn certificates_are_held_to_their_authority_and_sessions_resumed() {
             scope.spawn(move || check_certificates(auth, transport, target));
         }
     });
-}
-
-#[test]
-fn who_is_not_there_and_who_says_too_much_is_named() {
-    let auth = start();
-    let nobody = load("127.0.0.1:1", "--transport tcp --rate 50 --duration 200ms --timeout 200ms");
-    assert!(nobody["connections"]["failed"]["refused"].as_u64() > Some(0), "{nobody}");
-    assert_eq!((&nobody["sent"], &nobody["lost"]), (&10.into(), &10.into()), "{nobody}");
-    let long = load(
-        auth.plain(),
-        "--transport tcp --rate 50 --duration 200ms --max-reply 40 --queries-per-connection 1",
-    );
-    assert_eq!(long["connections"]["failed"]["oversized"], long["sent"], "{long}");
-    let quiet = load(
-        auth.plain(),
-        "--transport tls --rate 50 --duration 100ms --timeout 300ms --connect-timeout 100ms",
-    );
-    assert!(quiet["connections"]["failed"]["handshake-stalled"].as_u64() > Some(0), "{quiet}");
 }
 
 #[test]

@@ -65,7 +65,11 @@ impl Bench for Stalling {
         let mut passed = true;
         for _ in 0..seconds.ceil() as u64 {
             let lost = self.second(rate).round();
-            series.push(Second { sent: rate as u64, valid: (rate - lost).max(0.0) as u64 });
+            series.push(Second {
+                sent: rate as u64,
+                valid: (rate - lost).max(0.0) as u64,
+                ..Second::default()
+            });
             passed &= lost == 0.0;
             self.spent_s += 1.0;
             if !passed && spec.early_stop {
@@ -85,6 +89,7 @@ impl Bench for Stalling {
             valid_while_sending: None,
             late: 0,
             lost: sent - valid,
+            unserved: 0,
             duplicates: 0,
             unexpected: 0,
             unresolved: 0,

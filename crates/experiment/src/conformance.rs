@@ -27,11 +27,22 @@ pub struct Circumstances {
     pub shortened: Option<Nanos>,
 }
 
+/// What joins two ends on one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// A virtual link (veth) of the testbed.
+    Veth(Link),
+    /// The loopback.
+    Loopback,
+    /// Links between network namespaces that the user made.
+    Namespaces,
+}
+
 /// What lies between the Tester and the server where both are on one host: no wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneHost {
-    /// Kind of the virtual link (veth); `None` for the loopback.
-    pub link: Option<Link>,
+    /// What joins them.
+    pub joined: Joined,
     /// How a datagram crosses it.
     pub path: Path,
     /// Whether the Tester sends segmented messages.
@@ -45,15 +56,19 @@ pub struct OneHost {
 impl OneHost {
     /// Lists the differences from two hosts on a wire: the link, and every offload.
     fn differences(&self) -> Vec<String> {
-        let between = match self.link {
-            Some(link) => format!("a veth pair ({link})"),
-            None => "the loopback".to_owned(),
+        let between = match self.joined {
+            Joined::Veth(link) => format!("a veth pair ({link})"),
+            Joined::Loopback => "the loopback".to_owned(),
+            Joined::Namespaces => "links between network namespaces of one kernel".to_owned(),
         };
         let offloads = [
             (true, "no checksums are computed"),
             (self.path == Path::HostOffload, "segmented messages cross it whole"),
             (self.tcp, "segments of TCP cross it joined (tx-tcp-segmentation)"),
-            (self.link == Some(Link::Moderated), "packets are joined on arrival (rx-gro)"),
+            (
+                self.joined == Joined::Veth(Link::Moderated),
+                "packets are joined on arrival (rx-gro)",
+            ),
             (self.gso, "the Tester sends segmented messages (UDP_SEGMENT)"),
             (self.gro, "the Tester receives joined replies (UDP_GRO)"),
         ];

@@ -102,7 +102,7 @@ mod tests {
 
     /// Seconds of 100 queries with so many valid answers.
     fn seconds(valid: &[u64]) -> Vec<Second> {
-        valid.iter().map(|&valid| Second { sent: 100, valid }).collect()
+        valid.iter().map(|&valid| Second { sent: 100, valid, ..Second::default() }).collect()
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
             after in prop::collection::vec((0u64..1_000, 0.0..=1.0), 1..30),
         ) {
             let second = |&(sent, share): &(u64, f64)| {
-                Second { sent, valid: (sent as f64 * share) as u64 }
+                Second { sent, valid: (sent as f64 * share) as u64, ..Second::default() }
             };
             let all = [&calm[..], &attacked, &after].concat();
             let series: Vec<Second> = all.iter().map(second).collect();
@@ -168,7 +168,7 @@ mod tests {
                     prop_assert!(!rest[at..].iter().any(bad));
                     prop_assert!(at == 0 || bad(&rest[at - 1]));
                     // Further good seconds change nothing.
-                    let longer = [&series[..], &[Second { sent: 7, valid: 7 }]].concat();
+                    let longer = [&series[..], &[Second { sent: 7, valid: 7, ..Second::default() }]].concat();
                     let longer = Goodput::of(&longer, calm.len(), attacked.len());
                     prop_assert_eq!(longer.expect("all parts").recovery_s, Some(at));
                 }

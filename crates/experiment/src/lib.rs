@@ -34,7 +34,7 @@ pub use bench::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, RoleCpu, SlowCores, TrialSpec,
 };
 pub use certify::certify;
-pub use conformance::{Circumstances, OneHost, differs};
+pub use conformance::{Circumstances, Joined, OneHost, differs};
 pub use custom::Custom;
 pub use drill::{DrillSpec, Drilled};
 pub use file::{Experiment, FileError, Point};

@@ -69,6 +69,12 @@ impl Repeats {
                     }
                 }
                 Err(e) => {
+                    let own = trials.iter().filter(|record| record.repeat == repeat);
+                    let own: Vec<TrialRecord> = own.cloned().collect();
+                    // Beside the results of whole searches it would say nothing.
+                    if capacities.is_empty() {
+                        capacities.extend(self.search.found_before(&e.to_string(), &own));
+                    }
                     error = Some(e);
                     break;
                 }
@@ -84,6 +90,10 @@ impl Repeats {
         };
         let circumstances = Circumstances { names: names.used(), ..self.circumstances };
         sum_up(&mut record, &self.search, self.repeats, &circumstances);
+        if let Some(error) = &error {
+            record.differs.push(format!("ended before its time: {error}"));
+            record.conforming = false;
+        }
         (record, error)
     }
 }

@@ -509,7 +509,8 @@ fn machine(s: &Settings) -> Result<(), Invalid> {
         s.host.governor.chars().all(|c| c.is_ascii_lowercase()) && !s.host.governor.is_empty(),
         "host.governor",
         "`governor` is `unchanged` or a governor of the kernel, such as performance",
-    )
+    )?;
+    must(s.host.path != Path::OneHost, "host.path", "`path` is `wire` or `host-offload`")
 }
 
 fn cpus(s: &Settings) -> Result<(), Invalid> {

@@ -67,7 +67,8 @@ impl Bench for Attacked {
             .then_some(Void::Starved { run_delay: 0.4, foreign: 0.5 });
         let mut trial = scripted::trial(&spec.load, 100.0, true, Limiter::Dut, void);
         let valid = self.valid.iter().map(|&valid| valid >> self.left);
-        trial.series = valid.map(|valid| Second { sent: 100, valid }).collect();
+        trial.series =
+            valid.map(|valid| Second { sent: 100, valid, ..Second::default() }).collect();
         self.left += 1;
         let course: Vec<(f64, f64)> =
             (1..=12).map(|n| (f64::from(n) / 2.0, f64::from(n) * 100.0)).collect();

@@ -34,6 +34,6 @@ pub use message::{
 };
 pub(crate) use parts::NotStarted;
 pub use processes::{allowed_cpus, named};
-pub use reached::own_addresses;
+pub use reached::{boot_id, own_addresses};
 pub use shell::{Remote, Task};
 pub use verdict::{Conditions, Reports, judge};

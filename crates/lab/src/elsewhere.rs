@@ -29,7 +29,7 @@ use crate::cpus::CpuPlan;
 use crate::netns::Namespace;
 use crate::query_stream::Prepared;
 use crate::question_plan::QuestionPlan;
-use crate::ready::{Question, answers};
+use crate::ready::{Over, Question, answers};
 use crate::run::Event;
 use crate::server::{Installed, transport_port};
 use crate::session::{Cell, Session, Shortfall};
@@ -165,7 +165,7 @@ impl Session<'_> {
         let questions =
             Question::of(stream.and_then(Prepared::origin).as_ref(), &asked.namespace, asked.ask());
         if adapter.listen.udp {
-            answers(&outside, target, &questions).map_err(|why| {
+            answers(&outside, target, Over::Udp, &questions).map_err(|why| {
                 Shortfall::Failed(format!(
                     "{why}, though it does on its host: look at the link and the firewalls"
                 ))
@@ -242,18 +242,23 @@ impl Session<'_> {
         let seed = self.options.seed;
         let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let title = &installed.adapter().title;
+        let circumstances = outside_testbed(target, &settings.tester, Some(&afar.dut));
+        let place = match circumstances.one_host {
+            Some(_) => "in another network namespace of this host",
+            None => "on another host",
+        };
         let started = Started {
             bench: LabBench::elsewhere(self.lab, &afar.testbed, self.dir, base, authdns, away)
                 .replaying(replayed),
             title: format!("{title} on {} at {target}", afar.host()),
             version: installed.version(),
             names,
-            circumstances: outside_testbed(target, &settings.tester),
+            circumstances,
             differs,
             conforms: true,
         };
         let note = format!(
-            "the server ran on another host, {}, started there and probed by an agent",
+            "the server ran {place}, {}, started there and probed by an agent",
             afar.host()
         );
         cell.record.note(note);

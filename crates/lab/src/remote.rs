@@ -15,19 +15,19 @@ use crate::bench::measurer::carried_by;
 use crate::bench::{Away, LabBench};
 use crate::netns::Namespace;
 use crate::query_stream::Prepared;
-use crate::ready::{Question, answers};
+use crate::ready::{Over, Question, accepts, answers};
 use crate::run::Event;
 use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
 use crate::variables::varies;
 use crate::visit::{Started, outside_testbed, unlike_rfc8219};
 
-/// Note on a server that is not in the lab.
-const NOT_SEEN: &str = "the server is remote: its processor, memory, drops and configuration were not seen, nor was it \
-                        started anew";
-/// Note on a server that an agent probed.
-const PROBED: &str = "the server is remote: an agent saw its processor, drops and stalls; its memory and configuration were not seen, \
-                      nor was it started anew";
+/// Note on a server that is not in the lab, after its place.
+const NOT_SEEN: &str =
+    "its processor, memory, drops and configuration were not seen, nor was it started anew";
+/// Note on a server that an agent probed, after its place.
+const PROBED: &str = "an agent saw its processor, drops and stalls; its memory and configuration were not seen, nor was it started \
+                      anew";
 
 /// Returns a setting of the server or its host that its points vary, and that nobody can change there.
 fn out_of_reach(adapter: &Adapter, points: &[Point]) -> Option<&'static str> {
@@ -67,18 +67,27 @@ impl Session<'_> {
         let target = installed.address();
         let base = asked.request(point, stream.as_ref(), self.options.seed, target, None);
         let base = carried_by(self.engines[v.point], base);
-        if settings.tester.transport.is_datagram() {
+        let transport = settings.tester.transport;
+        if let Some(over) = Over::of(transport) {
             let origin = stream.as_ref().and_then(Prepared::origin);
             let questions = Question::of(origin.as_ref(), &asked.namespace, asked.ask());
-            answers(&outside, target, &questions)
+            answers(&outside, target, over, &questions)
                 .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
+        } else if transport.uses_tcp() {
+            accepts(&outside, target).map_err(Shortfall::Failed)?;
         }
         let names = asked.budget(settings.role, stream.as_ref(), true);
         let seed = self.options.seed;
         let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let dut = self.options.elsewhere.agents.dut.clone();
-        let note = if dut.is_some() { PROBED } else { NOT_SEEN };
         let testers = self.options.elsewhere.job();
+        let seen = if dut.is_some() { PROBED } else { NOT_SEEN };
+        let beside = dut.as_ref().filter(|_| testers.is_none());
+        let circumstances = outside_testbed(target, &settings.tester, beside);
+        let place = match circumstances.one_host {
+            Some(_) => "the server runs on this host, outside of the testbed",
+            None => "the server is remote",
+        };
         let away = Away { outside: Some(outside), dut, testers, ..Away::default() };
         let differs = unlike_rfc8219(settings, stream.is_some());
         let started = Started {
@@ -87,12 +96,12 @@ impl Session<'_> {
             title: format!("{} at {target}", installed.adapter().title),
             version: None,
             names,
-            circumstances: outside_testbed(target, &settings.tester),
+            circumstances,
             differs,
             conforms: settings.method == Method::Search,
         };
         let found = self.measure_started(v, cell, started, notify)?;
-        cell.record.note(note);
+        cell.record.note(format!("{place}: {seen}"));
         self.note_testers(cell);
         self.visited(v, cell, &found, notify);
         Ok(())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use experiment::file::Role;
 use experiment::settings::{Idle, TesterSettings};
-use experiment::{BenchError, Method, OneHost, Point, Visit, visit_estimate, visits};
+use experiment::{BenchError, Joined, Method, OneHost, Point, Visit, visit_estimate, visits};
 use measure::{Nanos, Path as LinkPath};
 use record::{CellRecord, Certificate, EngineKind, Run, Skipped, TrialRecord};
 use wire::Namespace;
@@ -560,7 +560,7 @@ impl<'a> Session<'a> {
     /// Returns what lies between the Tester and a server of the testbed.
     pub(crate) fn between(&self, tester: &TesterSettings) -> OneHost {
         OneHost {
-            link: Some(self.testbed.link()),
+            joined: Joined::Veth(self.testbed.link()),
             path: self.testbed.path(),
             gso: tester.gso,
             gro: tester.gro && self.testbed.path() == LinkPath::HostOffload,

@@ -1,7 +1,7 @@
 //! Verdict of the probes on a trial: whether it is void, its limiter, and what shows it.
 
 use measure::{Evidence, Limiter, LimiterProof, Void};
-use record::Trial;
+use record::{Connections, Trial};
 
 use crate::probe::{HostUse, Observed};
 use crate::testbed::{Host, Testbed};
@@ -68,7 +68,7 @@ pub(crate) fn server_waited(server: &HostUse, cpu_limit: Option<f64>) -> Option<
 
 /// Returns the share (0 to 1) of a trial's queries that got no valid answer in time.
 pub(crate) fn unanswered(trial: &Trial) -> f64 {
-    trial.bad() as f64 / trial.sent.max(1) as f64
+    trial.bad() as f64 / trial.wanted().max(1) as f64
 }
 
 /// Collects the probes' evidence of a trial.
@@ -78,7 +78,7 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
     let drops = |host| observed.receive_drops(host);
     let dut = observed.usage(Host::Dut);
     let of_server = |value| known.has_server.then_some(value);
-    let all_answered = trial.sent > 0 && trial.bad() == 0 && trial.unresolved == 0;
+    let all_answered = trial.wanted() > 0 && trial.bad() == 0 && trial.unresolved == 0;
     Evidence {
         // A Measurer never sleeps: its schedule shows whether it keeps up.
         tester_busy: None,
@@ -86,7 +86,7 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         tester_run_delay: run_delay
             .map(|delay| if known.shared { (delay - auth.busy).max(0.0) } else { delay }),
         foreign_busy: Some(tester.foreign),
-        tester_drops: trial.drops.tester_receive.max(drops(Host::Tester)),
+        tester_drops: trial.drops.tester_receive + drops(Host::Tester),
         authdns_busy: Some(auth.busy.max(auth.busiest_thread)),
         authdns_waited: known.shared.then_some(auth.run_delay),
         authdns_drops: drops(Host::Auth),
@@ -100,8 +100,10 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         dut_waited: server_waited(dut, known.cpu_limit).filter(|_| known.has_server),
         dut_slow: None,
         unanswered: unanswered(trial),
+        unserved: trial.without_room(),
         dut_drops: drops(Host::Dut),
         dut_not_taken: observed.connections_not_taken(Host::Dut),
+        places: trial.connections.as_ref().map(Connections::places).unwrap_or_default(),
         link_drops: observed.link_drops,
         cpus: Host::ALL.map(|host| known.testbed.cpus(host).cpus().to_vec()),
         complete: all_answered

@@ -7,13 +7,14 @@ use experiment::file::Role;
 use experiment::settings::TesterSettings;
 use experiment::visit::{Found, Replay, add_visit};
 use experiment::{
-    Bench, BenchError, Circumstances, Method, NameBudget, OneHost, Settings, SlowCores, TrialSpec,
-    Visit, visit,
+    Bench, BenchError, Circumstances, Joined, Method, NameBudget, OneHost, Settings, SlowCores,
+    TrialSpec, Visit, visit,
 };
 use measure::{Nanos, Pacing, Path};
 use record::{CellRecord, VoidRepeat};
 use udp::sys::is_own_address;
 
+use crate::agent::SharedAgent;
 use crate::attack;
 use crate::bench::LabBench;
 use crate::bench::measurer::carried_by;
@@ -299,20 +300,25 @@ pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String
 }
 
 /// Returns the circumstances of trials against a server outside the testbed, at `target`: on another host, or on this one behind the
-/// loopback.
-pub(crate) fn outside_testbed(target: SocketAddr, tester: &TesterSettings) -> Circumstances {
-    let loopback = OneHost {
-        link: None,
-        path: if tester.gso { Path::HostOffload } else { Path::Wire },
+/// loopback, or in another network namespace, of which its agent knows.
+pub(crate) fn outside_testbed(
+    target: SocketAddr,
+    tester: &TesterSettings,
+    agent: Option<&SharedAgent>,
+) -> Circumstances {
+    let same_kernel = || agent.is_some_and(|agent| agent.lock().shares_kernel());
+    let joined = match is_own_address(target) {
+        true => Some(Joined::Loopback),
+        false => same_kernel().then_some(Joined::Namespaces),
+    };
+    let one_host = joined.map(|joined| OneHost {
+        joined,
+        path: Path::on_one_host(tester.gso),
         gso: tester.gso,
         gro: tester.gro,
         tcp: !tester.transport.is_datagram(),
-    };
-    Circumstances {
-        over_ipv6: target.is_ipv6(),
-        one_host: is_own_address(target).then_some(loopback),
-        ..Circumstances::default()
-    }
+    });
+    Circumstances { over_ipv6: target.is_ipv6(), one_host, ..Circumstances::default() }
 }
 
 impl Session<'_> {

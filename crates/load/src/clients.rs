@@ -297,7 +297,9 @@ impl Clients {
 
     /// Returns the outcomes of queries and connections; outstanding queries count as unresolved.
     pub fn into_result(mut self) -> ClientsResult {
-        self.outcomes.tally.unresolved = self.in_flight;
+        let waiting = self.clients.iter().map(|client| client.pipeline.waiting()).sum();
+        self.count_unserved(0, self.plan.plan.duration, waiting);
+        self.outcomes.tally.unresolved = self.in_flight - waiting;
         self.outcomes.tally.planned = self.planned();
         self.outcomes.tally.window_held_at = self.pace.window_held_at();
         self.watch.show(&self.outcomes.tally);
@@ -397,7 +399,10 @@ impl Clients {
             }
             for message in std::mem::take(&mut client.turned_away) {
                 let id = u16::from_be_bytes([message[0], message[1]]);
-                if client.pipeline.send_again(id, now) {
+                if let Some(first) = client.pipeline.send_again(id, now) {
+                    if first {
+                        self.outcomes.record_sent(now);
+                    }
                     client.queries_sent += 1;
                     orders.send(conn, message.len(), |out| {
                         out.copy_from_slice(&message);
@@ -487,7 +492,6 @@ impl Clients {
             self.outcomes.tally.schedule_error.record(now.since(due.max(self.room_since)));
         }
         self.in_flight += 1;
-        self.outcomes.record_sent(due);
         self.enqueue_if_room(conn);
         Launch::Sent
     }
@@ -516,7 +520,7 @@ impl Clients {
                         return self.wake(until.min(deadline));
                     }
                     // The query has no kind of connection, so that it counts for the first kind.
-                    self.count_unserved(0, due);
+                    self.count_unserved(0, now, 1);
                     self.pace.advance();
                 }
                 Launch::Exhausted => return self.drain(),
@@ -525,12 +529,11 @@ impl Clients {
         Next::Now
     }
 
-    /// Counts a query as lost that found no connection of this kind within its timeout.
-    fn count_unserved(&mut self, kind: usize, due: Nanos) {
-        self.connections[kind].unserved += 1;
-        self.outcomes.record_sent(due);
-        self.outcomes.tally.schedule_error.record(Nanos::ZERO);
-        self.outcomes.record_lost(1);
+    /// Counts queries that no connection of this kind took: none within their timeout, or one that failed before they
+    /// could leave.
+    fn count_unserved(&mut self, kind: usize, now: Nanos, queries: u64) {
+        self.connections[kind].unserved += queries;
+        self.outcomes.record_unserved(now, queries);
     }
 
     /// Returns when to be called: at `at` or at the next sweep, whichever is earlier.

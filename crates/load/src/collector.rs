@@ -316,7 +316,7 @@ mod tests {
             schedule_error: Histogram::new(),
             latency,
             latency_from_send: Histogram::new(),
-            series: vec![Second { sent: 1_000, answered: 996, valid: 996 }],
+            series: vec![Second { sent: 1_000, answered: 996, valid: 996, ..Second::default() }],
             outstanding: vec![0, 4],
             last_sent: START + MS(999),
             exhausted: false,
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(tally.invalid[Invalid::Rcode(2).index()], 1);
         assert_eq!((tally.rcodes[0], tally.rcodes[2], tally.rcodes[3]), (992, 1, 6));
         assert_eq!((tally.unresolved, tally.planned, tally.latency.count()), (0, 1_000, 1_000));
-        let second = Second { sent: 1_000, answered: 999, valid: 997 };
+        let second = Second { sent: 1_000, answered: 999, valid: 997, ..Second::default() };
         assert_eq!(tally.series[0], second);
         let lost = tally.disturbances.lost[0];
         assert_eq!((lost.due, lost.port, lost.id), (MS(40), Some(20_000), 5));

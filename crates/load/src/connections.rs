@@ -48,6 +48,12 @@ pub struct ConnectionTally {
     pub peak: u64,
     /// Connections open at the end.
     pub open_at_end: u64,
+    /// Connections that the peer refused, reset, closed or left without a reply until the timeout, without any reply on them.
+    pub unanswered: u64,
+    /// Connections with a reply that have not ended.
+    pub(crate) served: u64,
+    /// Highest number of open connections with a reply at the same time, summed over the workers.
+    pub served_peak: u64,
     /// Time until the peer's kernel accepted the connection.
     pub connect: Histogram,
     /// Time until queries could be sent, including `connect`.
@@ -76,6 +82,9 @@ impl Default for ConnectionTally {
             unserved: 0,
             peak: 0,
             open_at_end: 0,
+            unanswered: 0,
+            served: 0,
+            served_peak: 0,
             connect: Histogram::new(),
             handshake: Histogram::new(),
             first_query: Histogram::new(),
@@ -116,6 +125,8 @@ impl ConnectionTally {
         self.turned_away += other.turned_away;
         self.unserved += other.unserved;
         self.peak += other.peak;
+        self.unanswered += other.unanswered;
+        self.served_peak += other.served_peak;
         self.open_at_end += other.open_at_end;
         self.connect.merge(&other.connect);
         self.handshake.merge(&other.handshake);

@@ -131,11 +131,14 @@ pub(crate) struct Ring {
     /// Watch list: outstanding queries whose slot the ring has reached again, as slot and time of sending, in
     /// rising order of time.
     watched: VecDeque<(u16, Nanos)>,
+    /// Number of outstanding queries.
+    outstanding: usize,
     salt: u16,
 }
 
-/// Longest watch list; when it and the ring are full, the ring has no room.
-const MAX_WATCHED: usize = RING / 2;
+/// Longest watch list. Of its entries as many as there are ids are of queries that are outstanding; the others are
+/// dropped when it is full.
+const MAX_WATCHED: usize = RING + RING / 2;
 
 /// Factor that spreads sequential ids over the 16 bits; odd, so that it has an inverse modulo 2^16.
 const SPREAD: u16 = 0x9e37;
@@ -154,22 +157,26 @@ const fn inverse(odd: u16) -> u16 {
 }
 
 impl Ring {
-    /// Makes an empty ring whose ids are mixed with `salt`. It takes 1.5 MiB of address space, resident as it
+    /// Makes an empty ring whose ids are mixed with `salt`. It takes 2.5 MiB of address space, resident as it
     /// is used.
     pub(crate) fn new(salt: u16) -> Self {
         let slots = vec![[0; 2]; RING].into();
-        Ring { slots, next: 0, oldest: 0, watched: VecDeque::with_capacity(MAX_WATCHED), salt }
+        let watched = VecDeque::with_capacity(MAX_WATCHED);
+        Ring { slots, next: 0, oldest: 0, watched, outstanding: 0, salt }
     }
 
     /// Returns whether there is a free id for a query; skips the slots of queries that are still outstanding.
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
+        if self.outstanding == RING {
+            return false;
+        }
         loop {
             let slot = self.next as usize % RING;
             if self.next - self.oldest == RING as u64 {
                 // The ring has reached its oldest query.
-                if self.slots[slot][0] & STATE == OUTSTANDING && !self.watch(slot) {
-                    return false;
+                if self.slots[slot][0] & STATE == OUTSTANDING {
+                    self.watch(slot);
                 }
                 self.oldest += 1;
             }
@@ -180,15 +187,19 @@ impl Ring {
         }
     }
 
-    /// Puts the outstanding query in `slot` on the watch list; returns false when the list is full.
+    /// Puts the outstanding query in `slot` on the watch list.
     #[cold]
-    fn watch(&mut self, slot: usize) -> bool {
+    fn watch(&mut self, slot: usize) {
         if self.watched.len() == MAX_WATCHED {
-            return false;
+            // Others in the list may be answered by now.
+            let slots = &self.slots;
+            self.watched.retain(|(slot, sent)| {
+                let slot = slots[usize::from(*slot)];
+                slot[0] & STATE == WATCHED && Found::unpack(slot).sent == *sent
+            });
         }
         self.watched.push_back((slot as u16, Found::unpack(self.slots[slot]).sent));
         set_state(&mut self.slots[slot], WATCHED);
-        true
     }
 
     /// Returns the sequence number of the next query.
@@ -235,6 +246,7 @@ impl OutstandingTable for Ring {
         let after_lost = if last == EXPIRED { AFTER_LOST } else { 0 };
         *slot = [due.0 << DUE | after_lost | OUTSTANDING, u64::from(key) << 32];
         self.next += 1;
+        self.outstanding += 1;
         self.id_of(sequence as u16)
     }
 
@@ -246,6 +258,8 @@ impl OutstandingTable for Ring {
     #[inline]
     fn mark_answered(&mut self, id: u16) {
         let slot = self.slot_of(id);
+        let was_outstanding = matches!(self.slots[slot][0] & STATE, OUTSTANDING | WATCHED);
+        self.outstanding -= usize::from(was_outstanding);
         set_state(&mut self.slots[slot], ANSWERED);
     }
 
@@ -268,6 +282,7 @@ impl OutstandingTable for Ring {
                     break;
                 }
                 set_state(slot, EXPIRED);
+                self.outstanding -= 1;
                 lost(id, found);
             }
             self.watched.pop_front();
@@ -281,6 +296,7 @@ impl OutstandingTable for Ring {
                     break;
                 }
                 set_state(slot, EXPIRED);
+                self.outstanding -= 1;
                 lost(id, found);
             }
             self.oldest += 1;
@@ -384,6 +400,23 @@ mod tests {
         assert_eq!(ring.expire(Nanos(2_000_000), Nanos(1_000_000)), lost_ids.len() as u64 - 3);
         assert_eq!(ring.find(lost_ids[1]).state, State::Answered);
         assert_eq!(ring.find(lost_ids[2]).state, State::Expired);
+    }
+
+    #[test]
+    fn every_id_can_be_outstanding_whatever_is_answered_between() {
+        let (mut ring, mut outstanding) = (Ring::new(3), 0);
+        for k in 0.. {
+            if !ring.has_room() {
+                break;
+            }
+            let id = ring.launch(Nanos(k), k as u32);
+            if k % 3 == 0 {
+                ring.mark_answered(id);
+            } else {
+                outstanding += 1;
+            }
+        }
+        assert_eq!(outstanding, RING);
     }
 
     #[test]

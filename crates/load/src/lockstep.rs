@@ -216,7 +216,6 @@ impl LockStep {
             }
             lane.remaining -= 1;
             lane.waiting = Some(now);
-            self.outcomes.record_sent(now);
             self.last_batch.push(index);
         }
     }
@@ -304,7 +303,8 @@ impl Role for LockStep {
         let at = at.since(start);
         for &index in &self.last_batch {
             let Lane { ring, waiting, .. } = &mut self.lanes[index];
-            self.outcomes.tally.schedule_error.record(ring.mark_sent(ring.next_sequence() - 1, at));
+            let late = ring.mark_sent(ring.next_sequence() - 1, at);
+            self.outcomes.record_departure(at, late);
             *waiting = Some(at);
         }
     }

@@ -148,7 +148,6 @@ impl Measurer {
         }
         self.socket_burst += 1;
         self.rings.in_flight += 1;
-        self.outcomes.record_sent(due);
         Launch::Sent
     }
 
@@ -273,13 +272,11 @@ impl Role for Measurer {
             self.outcomes.tally.disturbances.add_stall(stall);
         }
         let at = at.since(start);
-        let tally = &mut self.outcomes.tally;
         for run in &self.last_batch {
             let ring = self.rings.ring(usize::from(run.ring));
             for sequence in run.first..run.first + u64::from(run.count) {
                 let late = ring.mark_sent(sequence, at);
-                tally.schedule_error.record(late);
-                tally.disturbances.add_departure(at.since(late), late);
+                self.outcomes.record_departure(at, late);
             }
         }
     }

@@ -94,14 +94,31 @@ impl Outcomes {
         self.tally.exhausted |= short;
     }
 
-    /// Counts a query that was due at `due` as sent.
+    /// Counts a query that left at `at`.
     #[inline]
-    pub(crate) fn record_sent(&mut self, due: Nanos) {
-        self.tally.sent += 1;
-        self.tally.second(due).sent += 1;
-        if let Some(steps) = &mut self.tally.steps {
-            steps.at(due).sent += 1;
+    pub(crate) fn record_sent(&mut self, at: Nanos) {
+        let tally = &mut self.tally;
+        tally.sent += 1;
+        tally.second(at).sent += 1;
+        if let Some(step) = tally.steps.as_mut().and_then(|steps| steps.at(at)) {
+            step.sent += 1;
         }
+    }
+
+    /// Counts a query that left at `at`, `late` after it was due.
+    #[inline]
+    pub(crate) fn record_departure(&mut self, at: Nanos, late: Nanos) {
+        self.record_sent(at);
+        self.tally.schedule_error.record(late);
+        self.tally.disturbances.add_departure(at.since(late), late);
+    }
+
+    /// Counts queries that no connection took, so that they never left, given up at `at`; they enter the latencies with
+    /// the timeout.
+    pub(crate) fn record_unserved(&mut self, at: Nanos, count: u64) {
+        self.tally.unserved += count;
+        self.tally.second(at).unserved += count;
+        self.tally.latency.record_many(self.timeout, count);
     }
 
     /// Handles a message that arrived `at` on `socket` (or connection), which has `table` (`None` for an
@@ -173,15 +190,13 @@ impl Outcomes {
         tally.answered += 1;
         tally.latency.record(at.since(found.due));
         tally.latency_from_send.record(at.since(found.sent));
-        tally.outstanding.add(found.sent, at);
+        // From the time it was due: a query that waits for its connection stands in the queue, too.
+        tally.outstanding.add(found.due, at);
         tally.reply_bytes += message.len() as u64;
         let rcode = usize::from(message.get(3).map_or(0, |flags| flags & 15));
         tally.rcodes[rcode] += 1;
         if let Some(steps) = &mut tally.steps {
-            let step = steps.at(found.due);
-            step.answered += 1;
-            step.failed += u64::from(!ANSWERED.contains(&rcode));
-            step.latency_ns = step.latency_ns.saturating_add(at.since(found.sent).0);
+            steps.add_reply(found.sent, at, !ANSWERED.contains(&rcode));
         }
         match outcome {
             Ok(_) => {
@@ -190,7 +205,7 @@ impl Outcomes {
             }
             Err(reason) => tally.invalid[reason.index()] += 1,
         }
-        let second = tally.second(found.due);
+        let second = tally.second(found.sent);
         second.answered += 1;
         second.valid += u64::from(outcome.is_ok());
         self.note(found.key, Some(rcode as u8), at.since(found.sent));

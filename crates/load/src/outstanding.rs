@@ -1,5 +1,5 @@
 //! Number of outstanding queries at regular instants of a trial, counted by their replies: a query that was
-//! answered in time was outstanding at each instant between its sending and its reply.
+//! answered in time was outstanding at each instant between its due time and its reply.
 
 use measure::{Nanos, Outstanding, Qps};
 
@@ -22,10 +22,10 @@ impl OutstandingCounts {
         OutstandingCounts { shift, counts: vec![0; (duration.0 >> shift) as usize + 1] }
     }
 
-    /// Adds a query that left at `sent` and was answered in time at `at`.
+    /// Adds a query that was due at `due` and was answered in time at `at`.
     #[inline]
-    pub(crate) fn add(&mut self, sent: Nanos, at: Nanos) {
-        let (first, last) = (sent.0 >> self.shift, at.0 >> self.shift);
+    pub(crate) fn add(&mut self, due: Nanos, at: Nanos) {
+        let (first, last) = (due.0 >> self.shift, at.0 >> self.shift);
         if first != last {
             self.add_span(first as usize + 1, last as usize);
         }

@@ -114,21 +114,22 @@ impl Pipeline {
         self.unsent = (0, 0);
     }
 
-    /// Removes the queries of the present connection; returns how many of them were outstanding.
-    pub(crate) fn reset(&mut self) -> u64 {
-        let (mut lost, mut oldest) = (0, UNSENT);
+    /// Removes the queries of the present connection; returns how many of them were outstanding, and how many never left.
+    pub(crate) fn reset(&mut self) -> (u64, u64) {
+        let (mut lost, mut unsent, mut oldest) = (0, 0, UNSENT);
         for slot in &mut self.slots {
             let outstanding = slot.state == State::Outstanding;
             if outstanding && slot.connection != self.connection {
                 oldest = oldest.min(slot.sent);
                 continue;
             }
-            lost += u32::from(outstanding);
+            lost += u32::from(outstanding && slot.sent != UNSENT);
+            unsent += u32::from(outstanding && slot.sent == UNSENT);
             slot.state = State::Free;
         }
         self.unsent = (0, 0);
-        (self.oldest, self.outstanding) = (oldest, self.outstanding - lost);
-        u64::from(lost)
+        (self.oldest, self.outstanding) = (oldest, self.outstanding - lost - unsent);
+        (lost.into(), unsent.into())
     }
 
     /// Ends an outstanding query without a reply; returns whether there was one with this id.
@@ -144,16 +145,24 @@ impl Pipeline {
         self.outstanding_slot(id).map(|slot| slot.connection = 0).is_some()
     }
 
-    /// Sends a query that was turned away on the present connection; returns whether it is still outstanding.
-    pub(crate) fn send_again(&mut self, id: u16, now: Nanos) -> bool {
+    /// Sends a query that was turned away on the present connection. Returns whether it leaves for the first time; `None`
+    /// if it is not outstanding any more.
+    pub(crate) fn send_again(&mut self, id: u16, now: Nanos) -> Option<bool> {
         let connection = self.connection;
-        let Some(slot) = self.outstanding_slot(id) else { return false };
+        let slot = self.outstanding_slot(id)?;
+        let first = slot.sent == UNSENT;
         slot.connection = connection;
         // Its timeout counts from its first sending.
         slot.sent = slot.sent.min(now);
         let sent = slot.sent;
         self.oldest = self.oldest.min(sent);
-        true
+        Some(first)
+    }
+
+    /// Returns the number of queries that have not left.
+    pub(crate) fn waiting(&self) -> u64 {
+        let waits = |slot: &&Slot| slot.state == State::Outstanding && slot.sent == UNSENT;
+        self.slots.iter().filter(waits).count() as u64
     }
 
     fn outstanding_slot(&mut self, id: u16) -> Option<&mut Slot> {
@@ -277,7 +286,9 @@ mod tests {
         pipeline.mark_answered(first);
         assert_eq!(pipeline.outstanding(), 0);
         pipeline.launch(us(20), 9);
-        assert_eq!(pipeline.reset(), 1);
+        pipeline.mark_sent(us(20), |_| {});
+        pipeline.launch(us(21), 10);
+        assert_eq!((pipeline.waiting(), pipeline.reset()), (1, (1, 1)));
         assert_eq!((pipeline.outstanding(), pipeline.find(first).state), (0, State::Free));
     }
 
@@ -288,9 +299,10 @@ mod tests {
         let ids = [1, 2, 3].map(|key| pipeline.launch(us(1), key));
         pipeline.mark_sent(us(2), |_| {});
         assert!(pipeline.turn_away(ids[0]) && pipeline.fail(ids[1]) && !pipeline.fail(ids[1]));
-        assert_eq!((pipeline.reset(), pipeline.outstanding()), (1, 1), "the third is lost");
+        assert_eq!((pipeline.reset(), pipeline.outstanding()), ((1, 0), 1), "the third is lost");
         pipeline.next_connection();
-        assert!(pipeline.send_again(ids[0], us(9)) && !pipeline.send_again(ids[2], us(9)));
+        let again = [pipeline.send_again(ids[0], us(9)), pipeline.send_again(ids[2], us(9))];
+        assert_eq!(again, [Some(false), None]);
         let found = pipeline.find(ids[0]);
         assert_eq!((found.state, found.key, found.sent), (State::Outstanding, 1, us(2)));
         let mut lost = 0;
@@ -301,8 +313,8 @@ mod tests {
         let unsent = pipeline.launch(us(20), 4);
         assert!(pipeline.turn_away(unsent));
         pipeline.next_connection();
-        assert!(pipeline.send_again(unsent, us(30)));
-        assert_eq!((pipeline.find(unsent).sent, pipeline.reset()), (us(30), 1));
+        assert_eq!(pipeline.send_again(unsent, us(30)), Some(true));
+        assert_eq!((pipeline.find(unsent).sent, pipeline.reset()), (us(30), (1, 0)));
     }
 
     proptest! {

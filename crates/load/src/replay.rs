@@ -179,7 +179,6 @@ impl Replayer {
             query.len()
         });
         self.rings.in_flight += 1;
-        self.outcomes.record_sent(due);
     }
 }
 
@@ -213,8 +212,7 @@ impl Role for Replayer {
         let at = at.since(start);
         for &(ring, sequence) in &self.last_batch {
             let lag = self.rings.ring(usize::from(ring)).mark_sent(sequence, at);
-            self.outcomes.tally.schedule_error.record(lag);
-            self.outcomes.tally.disturbances.add_departure(at.since(lag), lag);
+            self.outcomes.record_departure(at, lag);
         }
     }
 

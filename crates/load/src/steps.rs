@@ -1,20 +1,23 @@
-//! Counts of the queries of a trial by steps of equal length, for what changes while a rate grows.
+//! Counts of a trial by steps of equal length, for what changes while a rate grows. Each event counts in the step in which
+//! it happened.
 
 use measure::Nanos;
 
-/// Largest number of steps; later queries count in the last one.
+/// Largest number of steps; what happens after the last one is not counted.
 const MAX_STEPS: u64 = 100_000;
 
-/// Counts of the queries that were due in one step.
+/// Counts of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Queries sent.
+    /// Queries that left in this step.
     pub sent: u64,
-    /// Replies in time, valid or not.
+    /// Replies in time that arrived in this step, valid or not.
     pub answered: u64,
-    /// Replies in time with a return code other than NOERROR and NXDOMAIN.
+    /// Replies in time to queries that left in this step, whenever they arrived.
+    pub answered_of_sent: u64,
+    /// Replies of `answered` with a return code other than NOERROR and NXDOMAIN.
     pub failed: u64,
-    /// Sum of the times from sending to reply, in nanoseconds.
+    /// Sum of the times from sending to reply of `answered`, in nanoseconds.
     pub latency_ns: u64,
 }
 
@@ -35,11 +38,22 @@ impl Steps {
         Steps { length, counts: vec![Step::default(); count as usize] }
     }
 
-    /// Returns the step at `offset` from the start.
+    /// Returns the step at `offset` from the start; `None` after the last one.
     #[inline]
-    pub(crate) fn at(&mut self, offset: Nanos) -> &mut Step {
-        let last = self.counts.len() as u64 - 1;
-        &mut self.counts[(offset.0 / self.length.0).min(last) as usize]
+    pub(crate) fn at(&mut self, offset: Nanos) -> Option<&mut Step> {
+        self.counts.get_mut((offset.0 / self.length.0) as usize)
+    }
+
+    /// Counts a reply in time that arrived `at` to a query that left at `sent`; `failed` by its return code.
+    pub(crate) fn add_reply(&mut self, sent: Nanos, at: Nanos, failed: bool) {
+        if let Some(step) = self.at(sent) {
+            step.answered_of_sent += 1;
+        }
+        if let Some(step) = self.at(at) {
+            step.answered += 1;
+            step.failed += u64::from(failed);
+            step.latency_ns = step.latency_ns.saturating_add(at.since(sent).0);
+        }
     }
 
     /// Adds the steps of another worker of the same trial.
@@ -47,6 +61,7 @@ impl Steps {
         for (a, b) in self.counts.iter_mut().zip(&other.counts) {
             a.sent += b.sent;
             a.answered += b.answered;
+            a.answered_of_sent += b.answered_of_sent;
             a.failed += b.failed;
             a.latency_ns = a.latency_ns.saturating_add(b.latency_ns);
         }
@@ -58,15 +73,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_count_in_their_step_and_later_ones_in_the_last() {
+    fn what_happens_counts_in_its_step() {
         let ms = Nanos::from_millis;
         let mut steps = Steps::new(ms(500), ms(1_200));
         assert_eq!(steps.counts.len(), 3);
         for at in [0, 499, 500, 1_199, 9_000] {
-            steps.at(ms(at)).sent += 1;
+            steps.at(ms(at)).into_iter().for_each(|step| step.sent += 1);
+        }
+        // The second reply comes in the step after its query, and the last after the end.
+        for (sent, at, failed) in [(0, 1, false), (499, 501, true), (1_199, 2_000, false)] {
+            steps.add_reply(ms(sent), ms(at), failed);
         }
         steps.merge(&steps.clone());
-        assert_eq!(steps.counts.iter().map(|step| step.sent).collect::<Vec<_>>(), [4, 2, 4]);
+        let counts = |of: fn(&Step) -> u64| steps.counts.iter().map(of).collect::<Vec<_>>();
+        assert_eq!(counts(|step| step.sent), [4, 2, 2]);
+        assert_eq!(counts(|step| step.answered), [2, 2, 0]);
+        assert_eq!(counts(|step| step.answered_of_sent), [4, 0, 2]);
+        assert_eq!(counts(|step| step.failed), [0, 2, 0]);
+        assert_eq!(counts(|step| step.latency_ns), [2_000_000, 4_000_000, 0]);
         assert_eq!(Steps::new(Nanos(1), Nanos::from_secs(1)).counts.len(), MAX_STEPS as usize);
     }
 }

@@ -1,7 +1,8 @@
 //! The tally: counts of the outcomes of a trial's queries.
 //!
 //! ```text
-//! sent = answered + lost + unresolved      every query ends as one of these
+//! sent = answered + lost + unresolved      every query that left ends as one of these
+//! unserved                                 queries that never left: no connection took them in time
 //! answered = valid + invalid               in time
 //! late, duplicates, unexpected             replies without an outstanding query, not in the sum
 //! ```
@@ -18,9 +19,11 @@ use crate::steps::Steps;
 /// Counts of one second of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
-    /// Queries sent that were due in this second.
+    /// Queries that left in this second.
     pub sent: u64,
-    /// Replies in time to queries that were due in this second.
+    /// Queries that were given up in this second since no connection took them.
+    pub unserved: u64,
+    /// Replies in time to queries that left in this second.
     pub answered: u64,
     /// Valid replies among them.
     pub valid: u64,
@@ -48,8 +51,10 @@ pub struct Tally {
     pub rcodes: [u64; 16],
     /// Replies to queries whose timeout had passed.
     pub late: u64,
-    /// Queries without a reply in time.
+    /// Queries that left and got no reply in time.
     pub lost: u64,
+    /// Queries that found no connection in time, so that they never left.
+    pub unserved: u64,
     /// Further replies to an answered query.
     pub duplicates: u64,
     /// Replies with an id that no query had.
@@ -62,7 +67,7 @@ pub struct Tally {
     pub query_bytes: u64,
     /// Octets of the replies in time.
     pub reply_bytes: u64,
-    /// Latency from due time to reply; lost queries count with the timeout.
+    /// Latency from due time to reply; queries that were lost or not served count with the timeout.
     pub latency: Histogram,
     /// Latency from sending to reply; answered queries only.
     pub latency_from_send: Histogram,
@@ -110,6 +115,7 @@ impl Tally {
             rcodes: [0; 16],
             late: 0,
             lost: 0,
+            unserved: 0,
             duplicates: 0,
             unexpected: 0,
             unresolved: 0,
@@ -134,14 +140,19 @@ impl Tally {
 
     /// Returns the number of queries without a valid reply in time so far.
     pub fn bad(&self) -> u64 {
-        self.answered - self.valid + self.lost
+        self.answered - self.valid + self.lost + self.unserved
     }
 
-    /// Returns why the trial is void, if its queries left too late or too few of them left. For a trial that
-    /// ended early, only the queries due until then are required.
+    /// Returns the number of queries for which the load did its part: those that left, and those that no connection took.
+    pub fn wanted(&self) -> u64 {
+        self.sent + self.unserved
+    }
+
+    /// Returns why the trial is void, if its queries left too late or some were withheld. For a trial that ended early,
+    /// only the queries due until then are required.
     pub fn void(&self, tolerance: &ScheduleTolerance) -> Option<Void> {
-        let planned = if self.stopped_early { self.sent } else { self.planned };
-        tolerance.verdict(planned, &self.schedule_error)
+        let planned = if self.stopped_early { self.wanted() } else { self.planned };
+        tolerance.verdict(planned, self.wanted(), &self.schedule_error)
     }
 
     /// Returns how many queries were outstanding in the middle and at the end of a trial that sent for
@@ -165,6 +176,7 @@ impl Tally {
         self.valid_while_sending += other.valid_while_sending;
         self.late += other.late;
         self.lost += other.lost;
+        self.unserved += other.unserved;
         self.duplicates += other.duplicates;
         self.unexpected += other.unexpected;
         self.unresolved += other.unresolved;
@@ -197,6 +209,7 @@ impl Tally {
         }
         for (a, b) in self.series.iter_mut().zip(&other.series) {
             a.sent += b.sent;
+            a.unserved += b.unserved;
             a.answered += b.answered;
             a.valid += b.valid;
         }

@@ -99,8 +99,9 @@ fn connections_open_when_a_query_is_due_and_others_do_not_wait() {
     assert_eq!(driven.leave(9, 0), [0, 2]);
     driven.call(30);
     assert_eq!(driven.opened, [0, 1, 2]);
-    let result = driven.clients.into_result();
-    assert_eq!((result.tally.planned, result.tally.sent, result.tally.unresolved), (5, 5, 5));
+    // One still waits for its connection, so that it has not left.
+    let tally = driven.clients.into_result().tally;
+    assert_eq!((tally.planned, tally.sent, tally.unresolved, tally.unserved), (5, 4, 4, 1));
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn one_connection_is_opened_after_the_other_when_no_more_are_permitted() {
         assert_eq!(driven.opened.len() as u32, (conn + 2).min(3), "{:?}", driven.opened);
     }
     assert_eq!([0, 1, 2].map(|conn| driven.leave(31, conn)), [vec![0], vec![1, 3], vec![2]]);
-    // Those that cannot be opened within the timeout lose their queries.
+    // A query whose connection cannot be opened within the timeout never leaves, nor does one that still waits at the end.
     let mut driven = Driven::new(&[(0, 0), (0, 1), (90, 1)], 1, 64);
     driven.call(90);
     driven.call(100);
@@ -122,8 +123,8 @@ fn one_connection_is_opened_after_the_other_when_no_more_are_permitted() {
     driven.call(150);
     assert_eq!((driven.opened.clone(), driven.leave(151, 1)), (vec![0, 1], vec![2]));
     let result = driven.clients.into_result();
-    assert_eq!((result.connections[0].unserved, result.tally.lost), (1, 1));
-    assert_eq!(result.tally.sent, 3);
+    assert_eq!((result.connections[0].unserved, result.tally.unserved), (2, 2));
+    assert_eq!((result.tally.sent, result.tally.lost), (1, 0));
 }
 
 #[test]
@@ -159,6 +160,8 @@ fn a_client_whose_connection_failed_rests_and_its_later_queries_wait() {
     driven.establish(102, 0);
     assert_eq!(driven.leave(102, 0), [1, 2]);
     let result = driven.clients.into_result();
-    assert_eq!((result.tally.sent, result.tally.lost), (4, 1));
-    assert_eq!(result.connections[0].lost_with_connection, 1);
+    assert_eq!((result.tally.sent, result.tally.lost, result.tally.unserved), (2, 0, 2));
+    let connections = &result.connections[0];
+    assert_eq!((connections.lost_with_connection, connections.unserved), (0, 2));
+    assert_eq!(connections.queries_failed.values().sum::<u64>(), 1);
 }

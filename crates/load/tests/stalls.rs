@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -10,8 +11,8 @@ use engine::sim::{Replies, SimEngine};
 use engine::stream::{ConnId, End, Mix, Opened, Orders, StreamRole, first_message};
 use engine::{Next, SocketId, WaitMode, drive};
 use load::{ClientPlan, Clients, Measurer, Plan, Population, Tally};
-use measure::Nanos;
 use measure::stall::{MAX_LOST_KEPT, Side, Stall};
+use measure::{Nanos, Outstanding};
 
 /// Answers each query after a millisecond.
 fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {
@@ -206,6 +207,48 @@ fn clients_with_connections_note_when_they_are_called_late() {
     assert_eq!(stalls, [Stall { side: Side::Tester, at: MS(10), length: MS(8) }]);
 }
 
+/// Returns the outstanding queries of a load over connections of one query each, at a server that takes up 300 connections a
+/// second, and answers at once on these.
+fn at_a_server_that_accepts_300(clients: ConnId, rate: f64) -> Outstanding {
+    let p = Plan { timeout: MS(1_000), ..plan(constant(rate), MS(1_000), 1) };
+    let mut role = connected(p, clients, Some(1), 1);
+    let mut orders = Orders::new(clients as usize);
+    let (mut backlog, mut accepts) = (VecDeque::new(), Nanos::ZERO);
+    role.begin(Nanos::ZERO);
+    for now in (0..).map(|step| US(100 * step)) {
+        if let (true, Some(&conn)) = (accepts <= now, backlog.front()) {
+            backlog.pop_front();
+            accepts = now.max(accepts + Nanos(1_000_000_000 / 300));
+            role.opened(now, conn, Opened::default());
+            let output = std::mem::take(&mut orders.slot(conn).output);
+            role.sent(now, conn);
+            role.message(now, conn, &answer(first_message(&output).expect("a query")));
+            role.closed(now, conn, End::Ordered);
+        }
+        let mut next = Next::Now;
+        while next == Next::Now {
+            next = role.orders(now, &mut orders);
+        }
+        orders.hand_out(None, |conn| backlog.push_back(conn));
+        if next == Next::Done {
+            break;
+        }
+    }
+    let tally = role.into_result().tally;
+    assert_eq!(tally.lost, 0, "a queue that grows for a second loses nothing");
+    tally.outstanding(MS(1_000), qps(rate)).expect("numbers")
+}
+
+#[test]
+fn connections_that_wait_for_their_turn_tell_an_overload() {
+    for clients in [8, 100, 600] {
+        for (rate, sustained) in [(290.0, true), (300.0, true), (320.0, false), (590.0, false)] {
+            let numbers = at_a_server_that_accepts_300(clients, rate);
+            assert_eq!(numbers.is_sustained(), sustained, "{clients}, {rate}: {numbers:?}");
+        }
+    }
+}
+
 /// Returns the tally of a load whose server answers late, and all at once, so that a backlog leaves: one of a Tester that stands
 /// still for so long in the midst of it.
 fn tally_of_a_backlog(stall: Nanos) -> Tally {
@@ -240,7 +283,8 @@ fn tally_of_a_backlog(stall: Nanos) -> Tally {
 #[test]
 fn queries_behind_those_that_waited_for_room_are_not_late() {
     let tally = tally_of_a_backlog(Nanos::ZERO);
-    assert_eq!((tally.sent, tally.valid), (1_200, 600));
+    // The others wait for their connections to the end.
+    assert_eq!((tally.sent, tally.valid, tally.unserved), (600, 600, 600));
     assert!(tally.schedule_error.max() <= MS(1), "{:?}", tally.schedule_error.max());
 }
 

@@ -48,7 +48,9 @@ impl Histogram {
 
     /// Counts one time `count` times; times above 100 s count as 100 s.
     pub fn record_many(&mut self, time: Nanos, count: u64) {
-        self.0.saturating_record_n(time.0, count);
+        if count > 0 {
+            self.0.saturating_record_n(time.0, count);
+        }
     }
 
     /// Adds all times of `other`.
@@ -103,6 +105,11 @@ impl Histogram {
         bucket
             .checked_sub(1)
             .map_or(self.count(), |below| self.count() - self.0.count_between(0, below))
+    }
+
+    /// Returns how many recorded times lie from `first` to before `end`, to the histogram's precision.
+    pub fn count_within(&self, first: Nanos, end: Nanos) -> u64 {
+        self.count_from(first) - self.count_from(end.max(first))
     }
 
     /// Iterates over the non-empty buckets in rising order: largest time, count.

@@ -30,7 +30,7 @@ mod zipf;
 
 pub use goal::Goal;
 pub use histogram::Histogram;
-pub use limiter::{Evidence, Limiter, ScheduleTolerance, Void};
+pub use limiter::{Evidence, Limiter, Places, ScheduleTolerance, Void};
 pub use link::{Link, Path};
 pub use pacing::{OpenPacing, Pacing, Schedule};
 pub use proof::LimiterProof;

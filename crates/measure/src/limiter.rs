@@ -29,6 +29,8 @@ pub enum Limiter {
     TesterSchedule,
     /// The Measurer's own receive queue overflowed.
     TesterDrops,
+    /// The load's own clients: too few connections for its queries.
+    TesterClients,
     /// The AuthDNS.
     AuthDns,
     /// Drops on a link.
@@ -44,12 +46,13 @@ pub enum Limiter {
 
 impl Limiter {
     /// Every limiter.
-    pub const ALL: [Limiter; 10] = [
+    pub const ALL: [Limiter; 11] = [
         Limiter::Dut,
         Limiter::Target,
         Limiter::TesterCpu,
         Limiter::TesterSchedule,
         Limiter::TesterDrops,
+        Limiter::TesterClients,
         Limiter::AuthDns,
         Limiter::Link,
         Limiter::Offered,
@@ -65,6 +68,7 @@ impl Limiter {
             Limiter::TesterCpu => "tester-cpu",
             Limiter::TesterSchedule => "tester-schedule",
             Limiter::TesterDrops => "tester-drops",
+            Limiter::TesterClients => "tester-clients",
             Limiter::AuthDns => "authdns",
             Limiter::Link => "link",
             Limiter::Offered => "offered",
@@ -155,10 +159,14 @@ pub struct Evidence {
     pub dut_slow: Option<f64>,
     /// Share of the queries that got no valid answer in time.
     pub unanswered: f64,
+    /// Queries that no connection took in time although none failed, and the number of clients that they were for.
+    pub unserved: (u64, u32),
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_drops: u64,
     /// Connections that the DUT's listening sockets did not take.
     pub dut_not_taken: u64,
+    /// Connections of a load that had many at the same time.
+    pub places: Places,
     /// Packets dropped on links.
     pub link_drops: u64,
     /// Cores of the Tester, of the AuthDNS and of the DUT; empty where they are not known.
@@ -167,8 +175,34 @@ pub struct Evidence {
     pub complete: bool,
 }
 
+/// Connections on which a server answered, and on which it did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Connections that were tried.
+    pub connections: u64,
+    /// Those that were refused, reset, closed or left without a reply until the timeout, without any reply on them.
+    pub unanswered: u64,
+    /// Highest number of connections with a reply at the same time.
+    pub at_once: u64,
+    /// Highest number of connections open at the same time.
+    pub open: u64,
+}
+
+/// Share of connections without any reply from which on a server that answers on others has too few places for them.
+const MIN_UNANSWERED: f64 = 0.1;
+
+impl Places {
+    /// Returns the warning that the server answered on some connections and left no place for others, if it did.
+    pub fn too_few(&self) -> Option<Warning> {
+        let Places { connections, unanswered, at_once, open } = *self;
+        let share = unanswered as f64 / connections.max(1) as f64;
+        let few = at_once > 0 && at_once < open.max(unanswered) && share >= MIN_UNANSWERED;
+        few.then_some(Warning::FewPlaces { unanswered, connections, at_once })
+    }
+}
+
 /// Share of time from which on a Measurer that waits for its CPU lacks CPU.
-pub(crate) const MAX_RUN_DELAY: f64 = 0.10;
+pub const MAX_RUN_DELAY: f64 = 0.10;
 /// Share of foreign load on the Tester's cores from which on it lacks CPU.
 const MAX_FOREIGN: f64 = 0.25;
 /// Share of the server's cores that others may use, and of the time that it may wait for them, in a trial that did not pass. A
@@ -179,7 +213,7 @@ pub const MAX_SLOWNESS: f64 = 0.10;
 /// Share from which on others on the server's cores are worth a warning.
 const WARNED_ON_SERVER: f64 = 0.01;
 /// Busy share from which on a core counts as saturated.
-pub(crate) const SATURATED: f64 = 0.90;
+pub const SATURATED: f64 = 0.90;
 
 impl Evidence {
     /// Returns why the trial is void if the Tester lacked CPU, so that it shows nothing about the server.
@@ -228,11 +262,14 @@ impl Evidence {
     /// 3. the Measurer's receive queue dropped: `tester-drops`; a link dropped: `link`;
     /// 4. the AuthDNS dropped, or had no time left while the DUT had: `authdns`;
     /// 5. the DUT's cores, or its busiest thread, were saturated: `dut`;
-    /// 6. the DUT's listening sockets did not take connections, which a client tries again only after a second: `dut`;
-    /// 7. the Measurer's cores were saturated: `tester-cpu`;
-    /// 8. the DUT has probes and had time left: `unknown`; it has no probes: `target`.
+    /// 6. the DUT, of which no CPU was seen, dropped: `dut`;
+    /// 7. the DUT's listening sockets did not take connections, which a client tries again only after a second: `dut`;
+    /// 8. the DUT answered on some connections, and not at all on many others: `dut`;
+    /// 9. the Measurer's cores were saturated: `tester-cpu`;
+    /// 10. queries found no room on the clients' connections, none of which failed: `tester-clients`;
+    /// 11. the DUT has probes and had time left: `unknown`; it has no probes: `target`.
     ///
-    /// Drops alone do not accuse the DUT: a server that had time left and dropped stood still for a while.
+    /// Drops alone do not accuse a DUT with probes: a server that had time left and dropped stood still for a while.
     pub fn limiter(&self) -> Limiter {
         self.accuse().0
     }
@@ -255,15 +292,21 @@ impl Evidence {
             (Limiter::AuthDns, Some(self.dropped(Side::AuthDns)))
         } else if let (Some(_), None) = (saturated(wanted), dut_busy) {
             (Limiter::AuthDns, Some(self.busy(Side::AuthDns)))
-        } else if dut_busy.is_some() {
+        } else if dut_busy.is_some() || (self.dut_busy.is_none() && self.dut_drops > 0) {
             let dropped = self.dut_drops > 0;
             let proof = if dropped { self.dropped(Side::Dut) } else { self.busy(Side::Dut) };
             (Limiter::Dut, Some(proof))
         } else if self.dut_not_taken > 0 {
             let (connections, busy) = (self.dut_not_taken, self.dut_busy);
             (Limiter::Dut, Some(LimiterProof::NotTaken { connections, busy }))
+        } else if let Some(Warning::FewPlaces { unanswered, connections, at_once }) =
+            self.places.too_few()
+        {
+            (Limiter::Dut, Some(LimiterProof::Places { unanswered, connections, at_once }))
         } else if saturated(self.tester_busy).is_some() {
             (Limiter::TesterCpu, Some(self.busy(Side::Tester)))
+        } else if let (queries @ 1.., clients) = self.unserved {
+            (Limiter::TesterClients, Some(LimiterProof::Unserved { queries, clients }))
         } else if self.dut_busy.is_some() {
             (Limiter::Unknown, None)
         } else {
@@ -319,6 +362,10 @@ mod tests {
         assert!("server".parse::<Limiter>().is_err());
     }
 
+    fn places(connections: u64, unanswered: u64, at_once: u64, open: u64) -> Places {
+        Places { connections, unanswered, at_once, open }
+    }
+
     #[test]
     fn the_first_limiter_that_applies_is_returned() {
         let clean = Evidence {
@@ -339,9 +386,15 @@ mod tests {
             ),
             (Evidence { dut_busy: Some(0.99), ..clean.clone() }, Limiter::Dut),
             (Evidence { dut_busy: Some(0.95), dut_drops: 1, ..clean.clone() }, Limiter::Dut),
+            (Evidence { dut_drops: 1, ..Evidence::default() }, Limiter::Dut),
             // It was stopped for a while: drops alone are no proof.
             (Evidence { dut_drops: 1, ..clean.clone() }, Limiter::Unknown),
             (Evidence { dut_not_taken: 1, ..clean.clone() }, Limiter::Dut),
+            (Evidence { places: places(130, 115, 10, 50), ..clean.clone() }, Limiter::Dut),
+            (Evidence { places: places(130, 115, 10, 50), ..Evidence::default() }, Limiter::Dut),
+            (Evidence { places: places(130, 5, 50, 50), ..clean.clone() }, Limiter::Unknown),
+            // Nothing was answered at all: no limit of places.
+            (Evidence { places: places(50, 50, 0, 50), ..clean.clone() }, Limiter::Unknown),
             (Evidence { dut_not_taken: 1, link_drops: 1, ..clean.clone() }, Limiter::Link),
             (Evidence { dut_drops: 1, tester_drops: 1, ..clean.clone() }, Limiter::TesterDrops),
             (Evidence { dut_drops: 1, link_drops: 1, ..clean.clone() }, Limiter::Link),
@@ -364,6 +417,9 @@ mod tests {
                 Limiter::Dut,
             ),
             (Evidence { tester_busy: Some(0.99), ..clean.clone() }, Limiter::TesterCpu),
+            (Evidence { unserved: (7, 2), ..clean.clone() }, Limiter::TesterClients),
+            (Evidence { unserved: (7, 2), ..Evidence::default() }, Limiter::TesterClients),
+            (Evidence { unserved: (7, 2), dut_busy: Some(0.99), ..clean.clone() }, Limiter::Dut),
             (clean, Limiter::Unknown),
             (Evidence::default(), Limiter::Target),
         ];

@@ -48,17 +48,35 @@ pub enum Path {
     Wire,
     /// Segmented messages (`UDP_SEGMENT`) cross a link whole, as between processes of one host. No wire does this.
     HostOffload,
+    /// Datagrams stay on one host, each by itself: on its loopback, or between its network namespaces. What was found to be so;
+    /// no testbed is asked for it.
+    OneHost,
 }
 
 impl Path {
     /// Every path.
-    pub const ALL: [Path; 2] = [Path::Wire, Path::HostOffload];
+    pub const ALL: [Path; 3] = [Path::Wire, Path::HostOffload, Path::OneHost];
+
+    /// Returns the path between two ends on one host, which the one crosses with segmented messages or not.
+    pub fn on_one_host(segmented: bool) -> Self {
+        if segmented { Path::HostOffload } else { Path::OneHost }
+    }
+
+    /// Parses a path that a testbed may be asked for.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn chosen(text: &str) -> Result<Self, UnknownWord> {
+        let path = [Path::Wire, Path::HostOffload].into_iter().find(|path| path.word() == text);
+        path.ok_or_else(|| UnknownWord { found: text.into(), known: "wire, host-offload" })
+    }
 
     /// Returns its word in files and records.
     pub fn word(self) -> &'static str {
         match self {
             Path::Wire => "wire",
             Path::HostOffload => "host-offload",
+            Path::OneHost => "one-host",
         }
     }
 }
@@ -86,7 +104,7 @@ impl FromStr for Path {
     type Err = UnknownWord;
 
     fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        let unknown = || UnknownWord { found: text.into(), known: "wire, host-offload" };
+        let unknown = || UnknownWord { found: text.into(), known: "wire, host-offload, one-host" };
         Path::ALL.into_iter().find(|path| path.word() == text).ok_or_else(unknown)
     }
 }
@@ -118,5 +136,7 @@ mod tests {
         let error = "fast".parse::<Link>().unwrap_err().to_string();
         assert_eq!(error, "`fast` is none of plain, moderated, steered");
         assert!("loopback".parse::<Path>().is_err());
+        assert_eq!(Path::chosen("wire"), Ok(Path::Wire));
+        assert!(Path::chosen("one-host").is_err());
     }
 }

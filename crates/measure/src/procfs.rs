@@ -27,6 +27,13 @@ pub struct StatLine {
     pub core: Option<usize>,
 }
 
+impl StatLine {
+    /// Returns the CPU time of all threads and of ended children, in clock ticks.
+    pub fn all_ticks(&self) -> u64 {
+        self.user.saturating_add(self.system).saturating_add(self.children)
+    }
+}
+
 /// Parses `/proc/PID/stat`; the name in parentheses may contain anything, also parentheses.
 pub fn parse_stat(text: &str) -> Option<StatLine> {
     let (_, rest) = text.rsplit_once(')')?;
@@ -218,22 +225,30 @@ fn snmp6_field(text: &str, table: &str, name: &str) -> u64 {
     text.lines().find_map(value).unwrap_or(0)
 }
 
-/// A UDP socket, from `/proc/net/udp` or `/proc/net/udp6`.
+/// A socket, from `/proc/net/udp`, `udp6`, `tcp` or `tcp6`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UdpSocket {
+pub struct NetSocket {
     /// Address and port that it is bound to.
     pub local: SocketAddr,
-    /// Number of datagrams for it that were dropped: a full receive queue, no memory, a wrong checksum.
+    /// Its number, by which the open files of its process name it.
+    pub inode: u64,
+    /// Whether it has no peer: it takes datagrams or connections of any client.
+    pub serves: bool,
+    /// Number of datagrams for it that were dropped: a full receive queue, no memory, a wrong checksum. 0 of TCP, which has no
+    /// such column.
     pub drops: u64,
 }
 
-/// Parses `/proc/net/udp` and `/proc/net/udp6`.
-pub fn parse_udp_sockets(text: &str) -> Vec<UdpSocket> {
+/// Parses `/proc/net/udp`, `udp6`, `tcp` and `tcp6`.
+pub fn parse_sockets(text: &str) -> Vec<NetSocket> {
     let socket = |line: &str| {
         let mut fields = line.split_ascii_whitespace().skip(1);
         let (ip, port) = fields.next()?.split_once(':')?;
         let local = SocketAddr::new(parse_ip(ip)?, u16::from_str_radix(port, 16).ok()?);
-        Some(UdpSocket { local, drops: fields.nth(10)?.parse().ok()? })
+        let serves = fields.next()?.ends_with(":0000");
+        let inode = fields.nth(6)?.parse().ok()?;
+        let drops = fields.nth(2).and_then(|field| field.parse().ok()).unwrap_or(0);
+        Some(NetSocket { local, inode, serves, drops })
     };
     text.lines().filter_map(socket).collect()
 }
@@ -431,13 +446,24 @@ mod tests {
         let text = format!(
             "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n\
              49: {v4}:0035 {zero}:0000 07 00000000:00000000 00:00000000 00000000     0        0 123 2 0000000000000000 17\n\
-             51: {v6}:14B4 {zero}{zero}{zero}{zero}:0000 07 00000000:00000000 00:00000000 00000000     0        0 124 2 0000000000000000 3\n"
+             51: {v6}:14B4 {zero}{zero}{zero}{zero}:0035 01 00000000:00000000 00:00000000 00000000     0        0 124 2 0000000000000000 3\n"
         );
-        let socket = |local: &str, drops| UdpSocket { local: local.parse().unwrap(), drops };
-        let wanted = [socket("10.9.1.2:53", 17), socket("[fd00:9::2]:5300", 3)];
-        assert_eq!(parse_udp_sockets(&text), wanted);
+        let socket = |local: &str, inode, serves, drops| NetSocket {
+            local: local.parse().unwrap(),
+            inode,
+            serves,
+            drops,
+        };
+        let wanted =
+            [socket("10.9.1.2:53", 123, true, 17), socket("[fd00:9::2]:5300", 124, false, 3)];
+        assert_eq!(parse_sockets(&text), wanted);
         let short = "1: 0100007F:0035 00000000:0000 07\n2: 7F:35 0 1 2 3 4 5 6 7 8 9 10\n";
-        assert!(parse_udp_sockets(short).is_empty());
+        assert!(parse_sockets(short).is_empty());
+        // TCP: a listening socket, with the numbers of its timers after the pointer.
+        let tcp = format!(
+            "0: {v4}:0035 {zero}:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1 0000000000000000 100 0 0 10 0\n"
+        );
+        assert_eq!(parse_sockets(&tcp)[0].inode, 77);
     }
 
     #[test]
@@ -491,7 +517,7 @@ mod tests {
             parse_system(&text);
             parse_core_run_times(&text);
             parse_usage_by_core(&text);
-            parse_udp_sockets(&text);
+            parse_sockets(&text);
             UdpCounters::parse(&text, &text);
         }
 
@@ -507,14 +533,15 @@ mod tests {
         }
 
         #[test]
-        fn any_socket_line_is_read(v4 in any::<[u8; 4]>(), v6 in any::<[u8; 16]>(), port: u16, drops: u64) {
+        fn any_socket_line_is_read(v4 in any::<[u8; 4]>(), v6 in any::<[u8; 16]>(), port: u16, inode: u64, drops: u64) {
             let hex = |octets: &[u8]| {
                 let words = octets.as_chunks::<4>().0.iter().map(|word| format!("{:08X}", u32::from_ne_bytes(*word)));
                 words.collect::<String>()
             };
             for (ip, words) in [(IpAddr::from(v4), hex(&v4)), (IpAddr::from(v6), hex(&v6))] {
-                let text = format!("1: {words}:{port:04X} 0:0 07 0:0 00:0 0 0 0 1 2 0 {drops}");
-                prop_assert_eq!(parse_udp_sockets(&text), [UdpSocket { local: (ip, port).into(), drops }]);
+                let text = format!("1: {words}:{port:04X} 0:0000 07 0:0 00:0 0 0 0 {inode} 2 0 {drops}");
+                let (local, serves) = ((ip, port).into(), true);
+                prop_assert_eq!(parse_sockets(&text), [NetSocket { local, inode, serves, drops }]);
             }
         }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::stall::Side;
+use crate::warning::{cores, places};
 
 /// What was seen of the part that limited a trial. The name of the variant in kebab case stands in the JSON: it
 /// is never renamed.
@@ -37,6 +38,22 @@ pub enum LimiterProof {
         /// not known.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         busy: Option<f64>,
+    },
+    /// Queries found no room on the clients' connections, of which none failed.
+    Unserved {
+        /// Number of queries that never left.
+        queries: u64,
+        /// Number of clients, each with one connection at a time.
+        clients: u32,
+    },
+    /// Connections had no reply at all, while the server answered on others.
+    Places {
+        /// Number of connections that were refused, reset, closed or left without a reply until the timeout.
+        unanswered: u64,
+        /// Number of connections that were tried.
+        connections: u64,
+        /// Highest number of connections with a reply at the same time.
+        at_once: u64,
     },
     /// Links dropped packets.
     LinkDrops {
@@ -88,6 +105,17 @@ impl fmt::Display for LimiterProof {
                 let Some(busy) = busy else { return Ok(()) };
                 write!(f, ", its cores busy {:.0} % of the time", busy * 100.0)
             }
+            LimiterProof::Unserved { queries, clients } => {
+                let s = if *clients == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "{queries} queries never left: the connections of {clients} client{s} had no room for them; "
+                )?;
+                f.write_str("give more --clients, or more queries for each connection")
+            }
+            LimiterProof::Places { unanswered, connections, at_once } => {
+                f.write_str(&places(&unanswered.to_string(), *connections, *at_once))
+            }
             LimiterProof::LinkDrops { packets } => write!(f, "{packets} packets dropped on links"),
             LimiterProof::Busy { side, share, waited, counterpart, cpus, host } => {
                 let (whose, on) = (cores(&format!("the {side}'s"), cpus), on(host));
@@ -112,16 +140,6 @@ impl fmt::Display for LimiterProof {
 /// Names the host, if there are several.
 fn on(host: &Option<String>) -> String {
     host.as_ref().map_or(String::new(), |host| format!(" on {host}"))
-}
-
-/// Names cores: `its core 1`, `the server's cores 1, 2`; `its cores` where they are not known.
-fn cores(whose: &str, cpus: &[usize]) -> String {
-    let numbers: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-    match numbers.len() {
-        0 => format!("{whose} cores"),
-        1 => format!("{whose} core {}", numbers[0]),
-        _ => format!("{whose} cores {}", numbers.join(", ")),
-    }
 }
 
 #[cfg(test)]
@@ -173,6 +191,11 @@ mod tests {
                 LimiterProof::NotTaken { connections: 717, busy: Some(0.46) },
                 r#"{"by":"not-taken","connections":717,"busy":0.46}"#,
                 "the server did not take a connection 717 times: its queue of those to accept was full, its cores busy 46 % of the time",
+            ),
+            (
+                LimiterProof::Places { unanswered: 115, connections: 130, at_once: 10 },
+                r#"{"by":"places","unanswered":115,"connections":130,"at_once":10}"#,
+                "115 of 130 connections got no reply at all; at most 10 had one at the same time",
             ),
             (
                 LimiterProof::LinkDrops { packets: 3 },

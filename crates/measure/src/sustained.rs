@@ -20,8 +20,7 @@ use crate::units::{Nanos, Qps};
 /// Growth of the latency between middle and end that a sustained trial may have: 2 ms, which in a trial of
 /// 1 s is an overload by 0.4 %, and less in a longer one.
 const ALLOWED_GROWTH: Nanos = Nanos::from_millis(2);
-/// Standard deviations by which the number may differ by chance. Poisson arrivals have the square root of
-/// twice the number as that of a difference.
+/// Standard deviations by which the number may differ by chance.
 const DEVIATIONS: f64 = 4.0;
 
 /// Numbers of outstanding queries in the middle and at the end of a trial.
@@ -47,21 +46,24 @@ impl Outstanding {
             };
             samples.get(place(from)..place(from + 1).min(samples.len()))
         };
-        let (middle, end) = (median(quarter(1)?)?, median(quarter(3)?)?);
-        let chance = DEVIATIONS * (2.0 * middle + 1.0).sqrt();
-        let allowed = middle + rate.get() * ALLOWED_GROWTH.as_secs_f64() + chance;
+        let (second, last) = (quarter(1)?, quarter(3)?);
+        let (middle, end) = (median(second)?, median(last)?);
+        let instants = second.len().min(last.len()) as f64;
+        // By Little's law the mean latency: instants that far apart see other queries.
+        let latency_s = middle / rate.get();
+        let independent = (duration.as_secs_f64() / 4.0 / latency_s).min(instants);
+        let allowed = middle
+            + rate.get() * ALLOWED_GROWTH.as_secs_f64()
+            + DEVIATIONS * deviation(middle, independent);
         Some(Outstanding { middle, end, allowed })
     }
 
     /// Returns the numbers of several parts of a load together. Each median is of its own part, so that the sum is close
-    /// to the median of the whole; the growth that chance allows is that of the sum.
+    /// to the median of the whole.
     pub fn sum(parts: &[Outstanding]) -> Option<Self> {
-        let chance = |middle: f64| DEVIATIONS * (2.0 * middle + 1.0).sqrt();
-        let middle = parts.iter().map(|part| part.middle).sum();
-        let end = parts.iter().map(|part| part.end).sum();
-        let growth: f64 =
-            parts.iter().map(|part| part.allowed - part.middle - chance(part.middle)).sum();
-        let allowed = middle + growth + chance(middle);
+        let add = |number: fn(&Outstanding) -> f64| parts.iter().map(number).sum();
+        let (middle, end) = (add(|part| part.middle), add(|part| part.end));
+        let allowed = add(|part| part.allowed);
         (!parts.is_empty()).then_some(Outstanding { middle, end, allowed })
     }
 
@@ -69,6 +71,14 @@ impl Outstanding {
     pub fn is_sustained(&self) -> bool {
         self.end <= self.allowed
     }
+}
+
+/// Returns the standard deviation of the difference of two medians over `independent` instants each, of a number that is
+/// Poisson about `mean`, as outstanding queries of Poisson arrivals are.
+fn deviation(mean: f64, independent: f64) -> f64 {
+    // A median scatters more than a mean, by the root of pi / 2; that of one instant as the number itself.
+    let narrower = (independent / std::f64::consts::FRAC_PI_2).max(1.0);
+    ((2.0 * mean + 1.0) / narrower).sqrt()
 }
 
 /// Returns the median; `None` of fewer than two.
@@ -106,13 +116,18 @@ mod tests {
 
     #[test]
     fn a_growing_queue_is_not_sustained() {
-        let table: [Row<'_>; 9] = [
+        let table: [Row<'_>; 13] = [
             (100_000.0, 1, &|_| 10.0, true),
             // An overload by 5 % and by 1 %.
             (100_000.0, 1, &|t| 10.0 + 5_000.0 * t, false),
             (100_000.0, 1, &|t| 10.0 + 1_000.0 * t, false),
             (15_000.0, 2, &|t| 50.0 + 750.0 * t, false),
             (15_000.0, 60, &|t| 15.0 * t, false),
+            // A low rate: an overload by a twentieth within a second, and by a fiftieth within two.
+            (315.0, 1, &|t| 15.0 * t, false),
+            (302.0, 2, &|t| 2.0 * t, true),
+            (306.0, 2, &|t| 6.0 * t, false),
+            (600.0, 1, &|t| 300.0 * t, false),
             // A queue that stands, at a server with 290 ms of latency, and one that shrinks.
             (15_000.0, 2, &|_| 4_350.0, true),
             (15_000.0, 2, &|t| 4_350.0 - 1_000.0 * t, true),
@@ -142,6 +157,31 @@ mod tests {
                 let found = found.expect("numbers");
                 assert!(found.is_sustained(), "{found:?}");
             }
+        }
+    }
+
+    #[test]
+    fn poisson_arrivals_at_a_server_that_keeps_up_pass() {
+        let mut rng = Rng::part(8, 0);
+        for (rate, latency_s) in
+            [(300.0, 0.001), (300.0, 0.05), (300.0, 0.2), (20_000.0, 0.0002), (20_000.0, 0.05)]
+        {
+            let unsustained = (0..200).filter(|_| {
+                let mut samples = [0; 40];
+                let mut at = 0.0;
+                while at < 1.0 {
+                    let mut exponential =
+                        || -(1.0 - rng.next_u64() as f64 / u64::MAX as f64).max(1e-12).ln();
+                    let (gap, latency) = (exponential(), exponential());
+                    at += gap / rate;
+                    let seen = (at / 0.025).ceil() as usize
+                        ..(((at + latency * latency_s) / 0.025).floor() as usize + 1).min(40);
+                    samples.get_mut(seen).into_iter().flatten().for_each(|count| *count += 1);
+                }
+                let numbers = Outstanding::new(&samples, STEP, Nanos::from_secs(1), qps(rate));
+                !numbers.expect("numbers").is_sustained()
+            });
+            assert_eq!(unsustained.count(), 0, "{rate} a second, {latency_s} s");
         }
     }
 

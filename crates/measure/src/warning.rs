@@ -10,10 +10,32 @@
 //! kebab case is part of the JSON and never renamed.
 
 mod failed;
+mod words;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use self::words::{
+    FREE_PORTS, core_avoided, core_taken, more_places, not_sustained, other_core, streams_refused,
+};
+pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, slow_core};
+
+/// A process, for a warning about what it used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CoreUser {
+    /// Name of its program.
+    pub command: String,
+    /// Its number.
+    pub pid: u32,
+}
+
+impl fmt::Display for CoreUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (process {})", self.command, self.pid)
+    }
+}
 
 /// A warning about a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +91,15 @@ pub enum Warning {
         /// Number of connections that failed for this reason.
         connections: u64,
     },
+    /// The server answered on some connections, and not at all on many others.
+    FewPlaces {
+        /// Number of connections that were refused, reset, closed or left without a reply until the timeout.
+        unanswered: u64,
+        /// Number of connections that were tried.
+        connections: u64,
+        /// Highest number of connections with a reply at the same time.
+        at_once: u64,
+    },
     /// Queries over connections failed, alone or with their connection.
     QueriesFailed {
         /// Number of queries.
@@ -81,6 +112,11 @@ pub enum Warning {
         /// Number of refused streams.
         times: u64,
     },
+    /// Replies over TCP came as late as an acknowledgement that the kernel delays.
+    DelayedReplies {
+        /// Share (0 to 1) of the replies that came 38 to 45 ms after their query.
+        share: f64,
+    },
     /// The median latency equals the time between the queries of a connection.
     MedianIsGap {
         /// Both, microseconds.
@@ -90,6 +126,27 @@ pub enum Warning {
     ForeignOnServer {
         /// Share (0 to 1) of the server's cores.
         share: f64,
+    },
+    /// Another process used the Tester's cores.
+    CoreTaken {
+        /// The process that used most of them.
+        by: CoreUser,
+        /// Share (0 to 1) of these cores that it used.
+        share: f64,
+        /// Cores of the Tester, or those on which it may run.
+        cpus: Vec<usize>,
+        /// Core that others used least; absent without another core.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        free: Option<usize>,
+    },
+    /// A Tester without a core of its own kept off a core to which a busy process or the server is bound.
+    CoreAvoided {
+        /// The process.
+        by: CoreUser,
+        /// Core to which it is bound.
+        cpu: usize,
+        /// Core on which the Tester ran.
+        instead: usize,
     },
     /// More queries left late than a schedule allows, but the trial met its goal all the same.
     LateQueries {
@@ -204,6 +261,8 @@ const HIDDEN_RATE: &str = "a virtual machine without a view of the clock rate";
 const UNKNOWN_CLOCKS: &str =
     "the errors of the Testers' clocks are not known: they may have started apart";
 
+const HELD_REPLIES: &str = "the server holds a reply until an earlier one is acknowledged, which takes 40 ms: set TCP_NODELAY there";
+
 /// Number in the sentence of a warning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Amount {
@@ -228,22 +287,21 @@ impl Warning {
             Warning::ConnectionsRefused { .. } => {
                 "is the server up, and does it listen on this port for this transport?"
             }
-            Warning::NoPorts { .. } => {
-                "this host's ports are used up: use more --source addresses, --close reset, or set \
-                 net.ipv4.tcp_tw_reuse=1 and widen net.ipv4.ip_local_port_range"
-            }
+            Warning::NoPorts { .. } => FREE_PORTS,
             Warning::NoFiles { .. } => {
                 "raise the limit of open files (`ulimit -n`), or run as root"
             }
             Warning::BadCertificate { .. } => {
                 "is --tls-name a name of the certificate, and --ca its authority?"
             }
+            Warning::FewPlaces { at_once, .. } => return Some(more_places(*at_once)),
             Warning::QueriesFailed { reason, .. } => {
                 return failed::advice(reason).map(str::to_owned);
             }
             Warning::StreamsRefused { .. } => {
                 "lower --outstanding, or raise the number of streams that the server takes"
             }
+            Warning::DelayedReplies { .. } => HELD_REPLIES,
             Warning::MedianIsGap { .. } => {
                 "a server that writes a reply in pieces without TCP_NODELAY sends its end only when the next query \
                  comes"
@@ -272,6 +330,8 @@ impl Warning {
             Warning::NotSustained { .. } => "it does not answer this rate for long",
             Warning::Segmented => "that costs it less than packets of real clients: use --gso off",
             Warning::AddressNotChecked => "leave --expect out, or give --expect-pref64",
+            Warning::CoreTaken { free, .. } => return Some(other_core(*free)),
+            Warning::CoreAvoided { .. } => "--cpus chooses another",
             Warning::LateQueries { .. } => "the server got them in bursts, which are harder",
             Warning::ClocksNotChecked => {
                 "synchronise them and give --start-at with a --clock-bound"
@@ -312,14 +372,17 @@ impl Warning {
             Warning::QueriesLeftOut { queries } | Warning::QueriesFailed { queries, .. } => {
                 whole(*queries)
             }
+            Warning::FewPlaces { unanswered, .. } => whole(*unanswered),
             Warning::StreamsRefused { times } => whole(*times),
             Warning::MedianIsGap { gap_us } => number(gap_us / 1e3, 2),
             Warning::FewCores { cores } => whole(*cores),
             Warning::OthersBusy { share } => number(share * 100.0, 0),
+            Warning::CoreTaken { share, .. } => number(share * 100.0, 0),
             Warning::ForeignOnServer { share }
             | Warning::ServerWaited { share }
             | Warning::SlowCore { share }
             | Warning::LateQueries { share }
+            | Warning::DelayedReplies { share }
             | Warning::Steal { share } => number(share * 100.0, 1),
             Warning::ServerStillBusy { after_s } => number(*after_s, 0),
             Warning::SlowClock { read_ns, .. } => number(*read_ns, 0),
@@ -330,6 +393,7 @@ impl Warning {
             | Warning::ClockRateVaries { .. }
             | Warning::ClockRateHidden
             | Warning::Boost
+            | Warning::CoreAvoided { .. }
             | Warning::SharedCores { .. }
             | Warning::Segmented
             | Warning::AddressNotChecked
@@ -349,9 +413,7 @@ impl Warning {
             Warning::NotSent { .. } => format!("the kernel did not take {n} datagrams for sending"),
             Warning::UnexpectedReplies { .. } => format!("{n} replies belong to no query"),
             Warning::WindowHeld { wanted, .. } => format!("a window of {wanted} was held to {n}"),
-            Warning::NotSustained { .. } => {
-                format!("{n} more queries were outstanding at the end than in the middle")
-            }
+            Warning::NotSustained { .. } => not_sustained(n),
             Warning::LateQueries { .. } => format!("{n} % of the queries left over 1 ms late"),
             Warning::Segmented => "queries crossed this host as segmented messages".to_owned(),
             Warning::AddressNotChecked => "the answers' addresses were not checked".to_owned(),
@@ -363,15 +425,17 @@ impl Warning {
             Warning::NoPorts { .. } => failed("no-port"),
             Warning::NoFiles { .. } => failed("no-file"),
             Warning::BadCertificate { .. } => failed("bad-certificate"),
+            Warning::FewPlaces { connections, at_once, .. } => places(n, *connections, *at_once),
             Warning::QueriesFailed { reason, .. } => {
                 format!("{n} queries failed: {}", failed::words(reason))
             }
-            Warning::StreamsRefused { .. } => {
-                format!("the server refused {n} streams, which were opened again")
-            }
+            Warning::StreamsRefused { .. } => streams_refused(n),
+            Warning::DelayedReplies { .. } => delayed_replies(n),
             Warning::MedianIsGap { .. } => {
                 format!("the median latency equals the {n} ms between the queries of a connection")
             }
+            Warning::CoreTaken { by, cpus, .. } => core_taken(by, cpus, n),
+            Warning::CoreAvoided { by, cpu, instead } => core_avoided(by, *cpu, *instead),
             Warning::ForeignOnServer { .. } => foreign_on_server(n),
             Warning::ServerWaited { .. } => server_waited(n),
             Warning::SlowCore { .. } => slow_core(n),
@@ -411,19 +475,9 @@ impl Warning {
     }
 }
 
-/// Returns the sentence about other processes on the server's cores, in percent of these cores.
-pub(crate) fn foreign_on_server(percent: &str) -> String {
-    format!("processes that are not of the testbed used {percent} % of the server's cores")
-}
-
-/// Returns the sentence about a server that waited, in percent of the time.
-pub(crate) fn server_waited(percent: &str) -> String {
-    format!("the server waited {percent} % of the time for its cores while others ran there")
-}
-
-/// Returns the sentence about a server's slow cores, in percent of their speed.
-pub(crate) fn slow_core(percent: &str) -> String {
-    format!("the server's core was {percent} % slower than at its best")
+/// Returns the sentence about replies that waited for an acknowledgement, in percent of all.
+fn delayed_replies(percent: &str) -> String {
+    format!("{percent} % of the replies came 38 to 45 ms after their query")
 }
 
 fn advised(sentence: String, advice: Option<String>) -> String {

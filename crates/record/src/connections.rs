@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use measure::Places;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::times::Times;
+use crate::trial::is_zero;
 
 /// Counts, times and bytes of the connections of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -59,6 +61,12 @@ pub struct Connections {
     pub peak: u64,
     /// Connections open at the end.
     pub open_at_end: u64,
+    /// Connections that were refused, reset, closed or left without a reply until the timeout, without any reply on them.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub unanswered: u64,
+    /// Largest number of connections with a reply at the same time.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub served_peak: u64,
     /// Time until the server's kernel accepted the connection, in microseconds.
     pub connect_us: Times,
     /// Time until queries could be sent, in microseconds, `connect_us` included.
@@ -78,4 +86,12 @@ pub struct Connections {
     /// Connections of each transport in a mix; bytes and system calls are counted for all transports together.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub by_transport: BTreeMap<String, Connections>,
+}
+
+impl Connections {
+    /// Returns what shows whether the server had too few places for connections.
+    pub fn places(&self) -> Places {
+        let (connections, open) = (self.attempts, self.peak);
+        Places { connections, unanswered: self.unanswered, at_once: self.served_peak, open }
+    }
 }

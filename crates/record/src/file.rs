@@ -230,6 +230,7 @@ mod tests {
             valid_while_sending: None,
             late: 0,
             lost: 1,
+            unserved: 0,
             duplicates: 0,
             unexpected: 0,
             unresolved: 0,

@@ -22,6 +22,9 @@ pub struct TraceStats {
     pub requests: u64,
     /// Number of replies with an opcode other than QUERY or a return code other than NOERROR.
     pub failed: u64,
+    /// Number of queries to which the capture contains no reply.
+    #[serde(default)]
+    pub unanswered: u64,
     /// Requests a second.
     pub rates: TraceRates,
     /// Number of requests with opcode QUERY.
@@ -130,6 +133,9 @@ pub struct TracePackets {
     /// The most frequent kinds of packets that are not DNS, most first.
     #[serde(default)]
     pub others: Vec<TraceCode>,
+    /// Other ports whose packets look like DNS messages, with the number of these, most first.
+    #[serde(default)]
+    pub dns_ports: Vec<(u16, u64)>,
 }
 
 /// Counts of one class and type.

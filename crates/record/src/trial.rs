@@ -45,8 +45,11 @@ pub struct Trial {
     pub valid_while_sending: Option<u64>,
     /// Number of replies after the timeout.
     pub late: u64,
-    /// Number of queries without a reply in time.
+    /// Number of queries that were sent and got no reply in time.
     pub lost: u64,
+    /// Number of queries that were never sent, since no connection took them in time; in older records they are among the lost.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub unserved: u64,
     /// Number of further replies to answered queries.
     pub duplicates: u64,
     /// Number of replies that belong to no query.
@@ -157,7 +160,18 @@ pub struct AuthDnsShare {
 impl Trial {
     /// Returns the number of queries without a valid reply in time.
     pub fn bad(&self) -> u64 {
-        self.answered - self.valid + self.lost
+        self.answered - self.valid + self.lost + self.unserved
+    }
+
+    /// Returns the number of queries for which the load did its part: those that left, and those that no connection took.
+    pub fn wanted(&self) -> u64 {
+        self.sent + self.unserved
+    }
+
+    /// Returns the number of queries that no connection took although none failed, with the number of clients.
+    pub fn without_room(&self) -> (u64, u32) {
+        let connections = self.connections.as_ref().filter(|c| c.failed.is_empty());
+        connections.map_or((0, 0), |c| (self.unserved, c.clients))
     }
 
     /// Returns the number of lost queries that the Tester's own host dropped, or whose replies it dropped: no fault of the server.
@@ -252,9 +266,12 @@ impl Trial {
 /// Counts of one second of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Second {
-    /// Number of queries that were due in this second and sent.
+    /// Number of queries that left in this second.
     pub sent: u64,
-    /// Number of valid answers to queries that were due in this second.
+    /// Number of queries given up in this second since no connection took them.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub unserved: u64,
+    /// Number of valid answers to queries that left in this second.
     pub valid: u64,
 }
 
@@ -273,7 +290,7 @@ pub struct AgreedStart {
 }
 
 /// Whether a count is left out of a record.
-fn is_zero(count: &u64) -> bool {
+pub(crate) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -302,16 +319,19 @@ pub struct Steps {
     pub steps: Vec<Step>,
 }
 
-/// Counts of the queries that were due in one step of a trial.
+/// Counts of one step of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// Queries a second that the schedule has in the middle of the step; absent of closed loops.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target_qps: Option<f64>,
-    /// Number of queries sent.
+    /// Number of queries that left in this step.
     pub sent: u64,
-    /// Number of replies in time, valid or not.
+    /// Number of replies in time that arrived in this step, valid or not; in older records those to its queries.
     pub answered: u64,
+    /// Number of queries that left in this step and got no reply in time; absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lost: Option<u64>,
     /// Number of replies in time with a return code other than NOERROR and NXDOMAIN.
     pub failed: u64,
     /// Mean time from sent to reply, in microseconds; 0 without a reply.

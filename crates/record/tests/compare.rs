@@ -376,8 +376,9 @@ fn a_single_closed_loop_is_compared_by_its_seconds() {
         let mut trial = load(20_000, 500);
         trial.conditions.pacing = "window 64".to_owned();
         trial.answered_qps = qps as f64;
-        trial.series =
-            (0..10).map(|k| Second { sent: qps, valid: qps - k % 3 * qps / 200 }).collect();
+        trial.series = (0..10)
+            .map(|k| Second { sent: qps, valid: qps - k % 3 * qps / 200, ..Second::default() })
+            .collect();
         trial
     };
     for (first, second, wanted) in

@@ -87,10 +87,16 @@ fn to_do(run: &Run) -> Vec<String> {
     let void: usize = cells.iter().map(|cell| cell.void_repeats.len()).sum();
     let run_name = run.id.map_or_else(String::new, |id| format!(" {id}"));
     if void > 0 {
+        // `dnsdyno search` has no plan to go on with.
+        let again = if run.plan.experiment == "search" {
+            "search again when the reason is gone".to_owned()
+        } else {
+            let it = if void == 1 { "it" } else { "them" };
+            format!("`dnsdyno run --resume{run_name}` measures {it} again")
+        };
         out.push(format!(
-            "INCOMPLETE: {} stayed void and gave no figure; `dnsdyno run --resume{run_name}` measures {} again",
-            counted(void, "repeat", "repeats"),
-            if void == 1 { "it" } else { "them" }
+            "INCOMPLETE: {} stayed void and gave no figure; {again}",
+            counted(void, "repeat", "repeats")
         ));
     } else if !run.complete {
         out.push("INCOMPLETE: the run ended before its time".to_owned());

@@ -19,7 +19,8 @@ pub struct Maximum {
 
 /// Returns the queries of a step without a reply in time, in percent.
 fn lost_percent(step: &Step) -> f64 {
-    100.0 * step.sent.saturating_sub(step.answered) as f64 / step.sent.max(1) as f64
+    let lost = step.lost.unwrap_or(step.sent.saturating_sub(step.answered));
+    100.0 * lost as f64 / step.sent.max(1) as f64
 }
 
 /// Returns the step with the most answers before the first one that lost more than `most_lost` percent of its queries; `None`
@@ -74,7 +75,12 @@ mod tests {
 
     #[test]
     fn the_maximum_is_before_the_loss() {
-        let step = |sent, answered| Step { sent, answered, ..Step::default() };
+        let step = |sent, answered| Step {
+            sent,
+            answered,
+            lost: Some(sent - answered),
+            ..Step::default()
+        };
         let steps = Steps {
             length_s: 0.5,
             steps: vec![step(0, 0), step(100, 100), step(200, 190), step(300, 150), step(400, 390)],

@@ -58,6 +58,10 @@ fn head(out: &mut String, s: &TraceStats) {
         s.authoritative,
         s.truncated
     );
+    if s.unanswered > 0 {
+        let share = percent(s.unanswered, s.queries.messages);
+        let _ = writeln!(out, "{} queries have no reply in the capture ({share})", s.unanswered);
+    }
     let p = &s.packets;
     let _ = writeln!(
         out,
@@ -152,6 +156,12 @@ fn oddities(out: &mut String, s: &TraceStats) {
     }
     for (count, what) in rows.iter().filter(|(count, _)| *count > 0) {
         let _ = writeln!(out, "  {count:>12}  {what}");
+    }
+    for (port, count) in &p.dns_ports {
+        let _ = writeln!(
+            out,
+            "  {count:>12}  packets of port {port} that look like DNS: --port {port} reads them"
+        );
     }
 }
 

@@ -153,14 +153,11 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
     if !strays.is_empty() {
         line("besides", strays.join(", "));
     }
-    line(
-        "return codes",
-        t.rcodes
-            .iter()
-            .map(|(code, n)| format!("{code} {}", thousands(*n as f64)))
-            .collect::<Vec<_>>()
-            .join(", "),
-    );
+    let codes: Vec<String> =
+        t.rcodes.iter().map(|(code, n)| format!("{code} {}", thousands(*n as f64))).collect();
+    if !codes.is_empty() {
+        line("return codes", codes.join(", "));
+    }
 }
 
 /// Returns the percentiles of the latency, with the number of replies that they count.
@@ -285,13 +282,11 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     if !streams.is_empty() {
         line("by the server", streams.join(", "));
     }
-    if c.lost_with_connection + c.unserved > 0 {
-        let lost = format!(
-            "{} queries with their connection, {} found none in time",
-            n(c.lost_with_connection),
-            n(c.unserved)
-        );
-        line("of the lost", lost);
+    if c.lost_with_connection > 0 {
+        line("of the lost", format!("{} queries with their connection", n(c.lost_with_connection)));
+    }
+    if c.unserved > 0 {
+        line("never sent", format!("{} queries: no connection took them in time", n(c.unserved)));
     }
 }
 
@@ -306,8 +301,11 @@ fn connection_times(c: &Connections, line: &mut impl FnMut(&str, String)) {
         };
         line("handshake", times(&c.handshake_us) + &tcp);
     }
-    line("first query", format!("{} (from sent to reply)", times(&c.first_query_us)));
-    line("later queries", format!("{} (from sent to reply)", times(&c.steady_us)));
+    for (label, of) in [("first query", &c.first_query_us), ("later queries", &c.steady_us)] {
+        if of.count > 0 {
+            line(label, format!("{} (from sent to reply)", times(of)));
+        }
+    }
     line(
         "bytes",
         format!(
@@ -331,15 +329,18 @@ fn connection_times(c: &Connections, line: &mut impl FnMut(&str, String)) {
                 n(u64::from(part.clients)),
                 n(part.established),
                 n(failed),
-                time_us(part.first_query_us.p50),
-                time_us(part.steady_us.p50),
+                p50(&part.first_query_us),
+                p50(&part.steady_us),
             ),
         );
     }
 }
 
-/// Formats the percentiles of a distribution.
+/// Formats the percentiles of a distribution; `-` of nothing.
 fn times(t: &Times) -> String {
+    if t.count == 0 {
+        return "-".to_owned();
+    }
     format!(
         "p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
         time_us(t.p50),
@@ -348,6 +349,11 @@ fn times(t: &Times) -> String {
         time_us(t.p999),
         time_us(t.max)
     )
+}
+
+/// Formats the median of a distribution; `-` of nothing.
+fn p50(t: &Times) -> String {
+    if t.count == 0 { "-".to_owned() } else { time_us(t.p50) }
 }
 
 /// Formats a trial of a search in one line.

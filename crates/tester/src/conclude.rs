@@ -1,10 +1,13 @@
 //! The merge: combines the workers' reports into one trial, with the Tester's own evidence.
 
+use std::collections::BTreeMap;
+
 use engine::EngineCounters;
 use load::Tally;
+use measure::limiter::MAX_RUN_DELAY;
 use measure::{
-    Disturbances, Evidence, Limiter, Nanos, Outstanding, Pacing, Qps, ScheduleTolerance, Transport,
-    Void, Warning,
+    Disturbances, Evidence, Limiter, Nanos, Outstanding, Pacing, Path, Qps, ScheduleTolerance,
+    Transport, Void, Warning,
 };
 use record::request::WaitFor;
 use record::{
@@ -15,6 +18,7 @@ use udp::{UdpFacts, sys};
 use wire::{Invalid, rr::Rcode};
 
 use crate::connections::{ConnectionReport, ConnectionSetup};
+use crate::local_server::ServerSeen;
 use crate::setup::Setup;
 use crate::unix_now;
 use crate::worker::Report;
@@ -29,10 +33,14 @@ pub(crate) struct Seen {
     pub(crate) disturbances: Disturbances,
     /// Cores of the workers; empty if they may run on any.
     pub(crate) pinned: Vec<usize>,
-    /// Share (0 to 1) of the workers' cores that other processes used.
+    /// Share (0 to 1) of the workers' cores, or of all on which they may run, that other processes used.
     pub(crate) foreign: Option<f64>,
-    /// Number of datagrams dropped at full receive queues of this network namespace.
-    pub(crate) queue_drops: u64,
+    /// Warning about the process that used most of those cores.
+    pub(crate) taken: Option<Warning>,
+    /// Warning about a core that the worker kept off.
+    pub(crate) avoided: Option<Warning>,
+    /// What was seen of a server on this host.
+    pub(crate) server: ServerSeen,
     pub(crate) interrupted: bool,
     /// Device of the programs in the kernel, if it lost its link during the trial.
     pub(crate) link_lost: Option<String>,
@@ -44,6 +52,17 @@ impl Seen {
         let lost = self.link_lost.clone().map(|device| Void::LinkLost { device });
         if self.interrupted { Some(Void::Interrupted) } else { lost }
     }
+
+    /// Returns the warnings about the workers' cores, if they are the Tester's own, and about those that it kept off.
+    fn of_cores(&self, own: bool) -> impl Iterator<Item = Warning> {
+        self.taken.clone().filter(|_| own).into_iter().chain(self.avoided.clone())
+    }
+}
+
+/// Returns the warning that a server fell behind, if it did.
+fn not_sustained(numbers: Outstanding) -> Option<Warning> {
+    let Outstanding { middle, end, .. } = numbers;
+    (!numbers.is_sustained()).then_some(Warning::NotSustained { middle, end })
 }
 
 /// Quantile of the latencies that is the round trip of a server that is not overloaded.
@@ -68,6 +87,7 @@ impl Merged {
         let mut counters = EngineCounters::default();
         let mut merged: Option<Tally> = None;
         let mut connections: Option<ConnectionReport> = None;
+        let mut drops: BTreeMap<u64, u64> = BTreeMap::new();
         for report in reports {
             let spent = report.spent;
             cpu += spent.cpu;
@@ -75,6 +95,10 @@ impl Merged {
             run_delay =
                 spent.run_delay.map(|delay| run_delay.unwrap_or(Nanos::ZERO) + delay).or(run_delay);
             counters.merge(&report.counters);
+            for (socket, dropped) in report.drops {
+                let known = drops.entry(socket).or_default();
+                *known = dropped.max(*known);
+            }
             if let Some(report) = report.connections {
                 connections.get_or_insert_default().merge(&report);
             }
@@ -83,6 +107,7 @@ impl Merged {
                 Some(all) => all.merge(&report.tally),
             }
         }
+        counters.dropped += drops.values().sum::<u64>();
         let tally = merged.expect("there is a worker");
         Merged { tally, counters, connections, elapsed, cpu, run_delay }
     }
@@ -91,68 +116,71 @@ impl Merged {
 impl Setup {
     /// Merges the reports of all workers into one record.
     pub(crate) fn conclude(&self, reports: Vec<Report>, seen: &Seen) -> Trial {
-        let workers = reports.len();
-        let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } =
-            Merged::new(reports);
+        let (workers, merged) = (reports.len(), Merged::new(reports));
+        let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } = merged;
         tally.disturbances.merge(&seen.disturbances);
         tally.planned = tally.planned.min(self.request.slice.share(self.workload.most_queries()));
         let (facts, pinned, sockets) = (seen.facts, &seen.pinned, &self.request.sockets);
         let cores = if pinned.is_empty() { workers } else { pinned.len() };
         let of_cores =
             |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / cores as f64;
-        let open_loop = self.request.pacing.is_open_loop();
+        let (open_loop, loops) = (self.request.pacing.is_open_loop(), self.request.loops());
         // Workers that share a core wait for each other.
-        let run_delay = run_delay.map(of_cores).filter(|_| self.request.loops() == 1);
+        let run_delay = run_delay.map(of_cores).filter(|_| loops == 1);
+        // A Tester that was given no core and had its time was not in the way of others.
+        let has_own =
+            !sockets.cpus.is_empty() || run_delay.is_some_and(|delay| delay > MAX_RUN_DELAY);
+        let connections = self.connections.as_ref().zip(connections).map(|(setup, report)| {
+            let record = setup.record(&report, self.request.slice, workers as u32);
+            (record, setup.warnings(&report, self.request.pacing))
+        });
         let mut evidence = Evidence {
             // An open loop spins; its schedule shows whether it keeps up.
             tester_busy: (!open_loop && sockets.wait != WaitFor::Spin).then(|| of_cores(cpu)),
             tester_run_delay: run_delay.filter(|_| !sockets.shared_core),
-            foreign_busy: seen.foreign.filter(|_| !sockets.shared_core),
-            tester_drops: counters.dropped.max(seen.queue_drops),
-            ..Evidence::default()
+            foreign_busy: seen.foreign.filter(|_| has_own && !sockets.shared_core),
+            tester_drops: counters.dropped,
+            places: connections.as_ref().map(|(record, _)| record.places()).unwrap_or_default(),
+            ..seen.server.evidence()
         };
         let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
-        let void = seen.cut_short();
-        let void = void.or_else(|| self.void(&tally, &evidence, schedule.clone()));
+        let of_load = || self.void(&tally, &evidence, schedule.clone());
+        let void = seen.cut_short().or_else(of_load);
         let void = void.or_else(|| self.not_sent(&tally, counters.send_errors));
         let role_cpu = Cpu {
             user_s: cpu.as_secs_f64(),
-            system_s: 0.0,
-            softirq_s: None,
             busy: of_cores(cpu),
             run_delay,
-            foreign: seen.foreign,
+            foreign: seen.foreign.filter(|_| has_own),
             cpus: pinned.clone(),
             ..Cpu::default()
         };
         let mut trial = self.record(&tally, facts, workers, void.as_ref());
         // A closed loop always has a limiter, and so has a trial that missed its goal.
-        evidence.complete = tally.sent > 0
+        evidence.complete = tally.wanted() > 0
             && tally.bad() == 0
             && open_loop
             && trial.passed != Some(false)
             && trial.is_sustained();
-        (trial.limiter, trial.limiter_proof) = match &void {
-            Some(void) => (void.limiter(), None),
-            None => evidence.accuse(),
-        };
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
-        trial.drops.tester_receive = evidence.tester_drops;
-        trial.drops.tester_send = counters.send_errors;
+        let (tester_receive, tester_send) = (evidence.tester_drops, counters.send_errors);
+        let dut_receive = evidence.dut_drops;
+        trial.drops = Drops { tester_receive, tester_send, dut_receive, ..Drops::default() };
         trial.warnings = self.warnings(&tally, &counters, facts);
         if let (None, Some(Void::ScheduleNotKept { late, .. })) = (&void, schedule) {
             trial.warnings.push(Warning::LateQueries { share: late });
         }
-        trial.warnings.extend_from_slice(self.workload_warnings());
-        if let Some(Outstanding { middle, end, .. }) =
-            trial.outstanding.filter(|numbers| !numbers.is_sustained())
-        {
-            trial.warnings.push(Warning::NotSustained { middle, end });
+        trial.warnings.extend(seen.of_cores(has_own && !sockets.shared_core));
+        trial.warnings.extend(trial.outstanding.and_then(not_sustained));
+        if let Some((record, warnings)) = connections {
+            trial.warnings.extend(evidence.places.too_few().into_iter().chain(warnings));
+            trial.connections = Some(record);
         }
-        if let Some((setup, report)) = self.connections.as_ref().zip(connections) {
-            trial.warnings.extend(setup.warnings(&report, self.request.pacing));
-            trial.connections = Some(setup.record(&report, self.request.slice, workers as u32));
-        }
+        evidence.unserved = trial.without_room();
+        (trial.limiter, trial.limiter_proof) = match &void {
+            Some(void) => (void.limiter(), None),
+            None => evidence.accuse(),
+        };
         (trial.conditions.cpus, trial.conditions.agreed_start) = (pinned.clone(), seen.agreed);
         // The workers have just ended.
         trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
@@ -179,7 +207,7 @@ impl Setup {
     }
 
     fn void(&self, tally: &Tally, evidence: &Evidence, schedule: Option<Void>) -> Option<Void> {
-        if tally.sent == 0 {
+        if tally.wanted() == 0 {
             return Some(Void::NothingSent);
         }
         // A stall and the burst after it are harder for a server than an even rate: a rate that passed all the same passed.
@@ -203,7 +231,7 @@ impl Setup {
             matches!(self.request.pacing, Pacing::Constant { .. } | Pacing::Poisson { .. });
         let sending = tally.last_sent.since(tally.started).as_secs_f64();
         one_rate
-            && tally.sent >= tally.planned
+            && tally.wanted() >= tally.planned
             && sending <= self.request.duration.as_secs_f64() * (1.0 + RATE_ERROR)
     }
 
@@ -211,14 +239,14 @@ impl Setup {
     fn passed(&self, tally: &Tally) -> Option<bool> {
         let goal = self.request.goal.as_ref()?;
         let sustained = self.outstanding(tally).is_none_or(|numbers| numbers.is_sustained());
-        let met = goal.met(tally.sent, tally.bad(), &tally.latency);
+        let met = goal.met(tally.wanted(), tally.bad(), &tally.latency);
         Some(!tally.stopped_early && sustained && met)
     }
 
     /// Returns why a trial is void whose losses all happened during stalls of the host.
     fn stalled(&self, tally: &Tally) -> Option<Void> {
         let goal = self.request.goal.as_ref()?;
-        let met = !tally.stopped_early && goal.met(tally.sent, tally.bad(), &tally.latency);
+        let met = !tally.stopped_early && goal.met(tally.wanted(), tally.bad(), &tally.latency);
         let allowed = goal.allowed_losses(tally.planned.max(tally.sent));
         let round_trip = tally.latency_from_send.quantile(ROUND_TRIP);
         let void = || tally.disturbances.void(tally.bad(), allowed, round_trip);
@@ -228,6 +256,11 @@ impl Setup {
     /// Returns whether the server's address is one of this host.
     pub fn target_is_local(&self) -> bool {
         sys::is_own_address(self.request.target)
+    }
+
+    /// Returns how datagrams cross to a server on this host.
+    fn local_path(&self, facts: UdpFacts) -> Path {
+        Path::on_one_host(facts.gso && self.connections.is_none())
     }
 
     /// Returns why a trial is void that would not have failed without the queries that the device of the programs in the kernel
@@ -263,7 +296,10 @@ impl Setup {
                         .share(self.request.pacing.outstanding().map_or(0, u64::from)),
                 },
             ),
-            (facts.gso && self.connections.is_none() && self.target_is_local(), Warning::Segmented),
+            (
+                self.target_is_local() && self.local_path(facts) == Path::HostOffload,
+                Warning::Segmented,
+            ),
             (self.workload.accepts_any_address(), Warning::AddressNotChecked),
             (tally.unexpected > 0, Warning::UnexpectedReplies { replies: tally.unexpected }),
             (
@@ -271,7 +307,8 @@ impl Setup {
                 Warning::SmallReceiveBuffers { bytes, wanted },
             ),
         ];
-        all.into_iter().filter_map(|(doubt, warning)| doubt.then_some(warning)).collect()
+        let all = all.into_iter().filter_map(|(doubt, warning)| doubt.then_some(warning));
+        all.chain(self.workload_warnings().iter().cloned()).collect()
     }
 
     fn record(&self, tally: &Tally, facts: UdpFacts, workers: usize, void: Option<&Void>) -> Trial {
@@ -298,6 +335,7 @@ impl Setup {
                 .then_some(tally.valid_while_sending),
             late: tally.late,
             lost: tally.lost,
+            unserved: tally.unserved,
             duplicates: tally.duplicates,
             unexpected: tally.unexpected,
             unresolved: tally.unresolved,
@@ -324,7 +362,7 @@ impl Setup {
                 .series
                 .iter()
                 .take(duration_s.ceil() as usize)
-                .map(|s| Second { sent: s.sent, valid: s.valid })
+                .map(|s| Second { sent: s.sent, unserved: s.unserved, valid: s.valid })
                 .collect(),
             steps: tally.steps.as_ref().map(|steps| self.steps(steps, duration)),
             experiment_times_ms: Vec::new(),
@@ -351,6 +389,7 @@ impl Setup {
                 .map(|rate| rate.get() / f64::from(self.request.slice.of())),
             sent: step.sent,
             answered: step.answered,
+            lost: Some(step.sent.saturating_sub(step.answered_of_sent)),
             failed: step.failed,
             latency_us: step.latency_ns as f64 / 1e3 / step.answered.max(1) as f64,
         };
@@ -410,7 +449,7 @@ impl Setup {
             attack: None,
             packet_steering: None,
             link: None,
-            path: None,
+            path: self.target_is_local().then(|| self.local_path(facts)),
         }
     }
 }

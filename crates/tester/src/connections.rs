@@ -1,5 +1,6 @@
 //! A trial over connections: the threads of the clients, one worker on each core, and their results.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use udp::{UdpFacts, sys};
 
 use crate::error::{Invalid, TesterError};
 use crate::failures;
+use crate::local_server::own_drops;
 use crate::sockets::{addresses, networks, workers};
 use crate::worker::{Report, Spent, Start};
 use crate::workload::WorkloadPlan;
@@ -191,6 +193,11 @@ impl ConnectionSetup {
         Ok(Clients::new(self.plan(plan), workload, live, self.open_first))
     }
 
+    /// Returns the server's address of each transport.
+    pub(crate) fn targets(&self) -> Vec<SocketAddr> {
+        self.dialers.iter().map(|dialer| dialer.target).collect()
+    }
+
     /// Returns the socket facts for the conditions of the record.
     pub(crate) fn facts(&self, slice: Slice, workers: usize) -> UdpFacts {
         let clients = slice.share(self.clients.into()) as usize;
@@ -262,6 +269,8 @@ impl ConnectionSetup {
             unserved: t.unserved,
             peak: t.peak,
             open_at_end: t.open_at_end,
+            unanswered: t.unanswered,
+            served_peak: t.served_peak,
             connect_us: Times::from(&t.connect),
             handshake_us: Times::from(&t.handshake),
             first_query_us: Times::from(&t.first_query),
@@ -511,14 +520,21 @@ pub(crate) fn worker(
     let before = Spent::now();
     engine.drive(wait, stop)?;
     let spent = Spent::since(before);
-    let (bytes, streams) = (engine.bytes(), engine.streams());
+    let (bytes, counts) = (engine.bytes(), engine.streams());
+    let over_udp = |part: &TransportShare| !part.transport.uses_tcp();
+    // Before the sockets are closed.
+    let drops = match streams.transports.iter().any(over_udp) {
+        true => own_drops(&streams.targets()),
+        false => BTreeMap::new(),
+    };
     let result = engine.into_role().into_result();
     Ok(Report {
         tally: result.tally,
         spans: Vec::new(),
         counters: EngineCounters::default(),
+        drops,
         spent,
-        connections: Some(ConnectionReport { tallies: result.connections, bytes, streams }),
+        connections: Some(ConnectionReport { tallies: result.connections, bytes, streams: counts }),
     })
 }
 

@@ -33,7 +33,30 @@ pub(crate) fn warnings(
         all.push(Warning::StreamsRefused { times: streams.refused });
     }
     all.extend(gap.and_then(|gap| median_is_gap(tally, gap)));
+    all.extend(delayed_replies(tally));
     all
+}
+
+/// Returns the warning about replies that waited for a delayed acknowledgement of the Tester's kernel: they come 40 ms
+/// after their query, and hardly any shortly before or after that.
+fn delayed_replies(tally: &ConnectionTally) -> Option<Warning> {
+    /// Share and number of the replies from which on they are worth a warning.
+    const SHARE: f64 = 0.005;
+    const REPLIES: u64 = 20;
+    /// Factor by which they exceed those of the same time before and after.
+    const STANDS_OUT: u64 = 4;
+    /// Longest time to a server whose latency is not that of its distance.
+    const NEAR: Nanos = Nanos::from_millis(10);
+    let ms = Nanos::from_millis;
+    let mut latency = tally.steady.clone();
+    latency.merge(&tally.first_query);
+    let delayed = latency.count_within(ms(38), ms(45));
+    let beside = latency.count_within(ms(31), ms(38)) + latency.count_within(ms(45), ms(52));
+    let share = delayed as f64 / latency.count().max(1) as f64;
+    // Over UDP and QUIC nothing waits for the acknowledgement of a segment, and no time to connect is known.
+    let is_near = tally.connect.count() > 0 && tally.connect.quantile(0.5) < NEAR;
+    (is_near && delayed >= REPLIES && share >= SHARE && delayed > STANDS_OUT * beside)
+        .then_some(Warning::DelayedReplies { share })
 }
 
 /// Returns the warning about a server whose replies leave only when the next query comes: the second of two small
@@ -77,6 +100,29 @@ mod tests {
             }
             let warnings = warnings(&tally, StreamCounts::default(), gap);
             assert_eq!(!warnings.is_empty(), told, "{latencies:?}: {warnings:?}");
+        }
+    }
+
+    #[test]
+    fn replies_that_wait_for_an_acknowledgement_are_told() {
+        // Latencies of a hundred replies and the time to connect in milliseconds, and the share.
+        let table = [
+            (vec![(75, 1), (25, 41)], 1, Some(0.25)),
+            (vec![(100, 40)], 1, Some(1.0)),
+            (vec![(75, 1), (25, 41)], 30, None),
+            (vec![(99, 1), (1, 41)], 1, None),
+            (vec![(50, 41), (25, 35), (25, 47)], 1, None),
+            (vec![(100, 20)], 1, None),
+        ];
+        for (latencies, connect, share) in table {
+            let mut tally = ConnectionTally::default();
+            tally.connect.record(Nanos::from_millis(connect));
+            for &(count, ms) in &latencies {
+                tally.steady.record_many(Nanos::from_millis(ms), count);
+            }
+            let wanted: Vec<Warning> =
+                share.map(|share| Warning::DelayedReplies { share }).into_iter().collect();
+            assert_eq!(warnings(&tally, StreamCounts::default(), None), wanted, "{latencies:?}");
         }
     }
 

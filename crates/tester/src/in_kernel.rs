@@ -5,6 +5,7 @@
 //!   calling thread     counts, and replies that the programs do not judge ──> load::Collector ──> tally
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -27,8 +28,9 @@ use wire::{Expect, Qtype};
 
 use crate::agreed::Agreed;
 use crate::error::{Invalid, TesterError};
+use crate::host::UseOfCores;
 use crate::kernel_setup::KernelSetup;
-use crate::run::{Ran, UseOfCores};
+use crate::run::Ran;
 use crate::setup::Setup;
 use crate::sockets::addresses;
 use crate::worker::{Report, Spent};
@@ -232,7 +234,8 @@ fn reports(
     let report = |spent: &Spent| {
         let (tally, counters) =
             whole.take().unwrap_or_else(|| (Tally::new(duration), EngineCounters::default()));
-        Report { tally, spans: Vec::new(), counters, spent: *spent, connections: None }
+        let (spans, drops) = (Vec::new(), BTreeMap::new());
+        Report { tally, spans, counters, drops, spent: *spent, connections: None }
     };
     spent.iter().map(report).collect()
 }
@@ -338,6 +341,7 @@ fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, Test
     let times = tester.times()?;
     let second = |s: &kernel::tester::TesterSecond| Second {
         sent: s.sent,
+        unserved: 0,
         answered: s.valid,
         valid: s.valid,
     };

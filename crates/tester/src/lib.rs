@@ -25,6 +25,8 @@ mod in_kernel;
 mod kernel_setup;
 mod latencies;
 mod live_file;
+mod local_server;
+mod neighbours;
 mod replay;
 mod run;
 mod setup;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use load::{Recorder, Recording};
 use measure::{Nanos, Pacing, Qps, Warning};
 use trace::population::{self, Input, Population};
-use trace::{Capture, CaptureError, Messages};
+use trace::{Capture, CaptureError, Counts, Messages};
 use wire::Header;
 
 use crate::error::{Invalid, TesterError};
@@ -158,7 +158,7 @@ impl Replay {
             return Err(TesterError::NoRoom(error));
         }
         let Some(recording) = recorder.finish(None).map_err(TesterError::NoRoom)? else {
-            return Err(nothing_to_replay(path, ports, &taken).into());
+            return Err(nothing_to_replay(path, ports, &taken, &messages.counts()).into());
         };
         let cut = cut.map(|error: CaptureError| Warning::CaptureCut { why: error.to_string() });
         let incomplete = cut.as_ref().map(ToString::to_string);
@@ -204,9 +204,11 @@ impl Replay {
 }
 
 /// Makes the error of a capture without a query.
-fn nothing_to_replay(path: &Path, ports: &[u16], taken: &Taken) -> Invalid {
+fn nothing_to_replay(path: &Path, ports: &[u16], taken: &Taken, counts: &Counts) -> Invalid {
+    let elsewhere = counts.elsewhere("--replay-port");
+    let hint = elsewhere.unwrap_or_else(|| "--replay-port chooses others".to_owned());
     let why = format!(
-        "{}: it contains no query to replay ({} replies, {} queries that are cut or have no header; DNS is looked for on port {ports:?}: --replay-port)",
+        "{}: it contains no query to replay ({} replies, {} queries that are cut or have no header; DNS is looked for on port {ports:?}; {hint})",
         path.display(),
         taken.replies,
         taken.left_out

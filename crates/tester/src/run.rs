@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
-use std::time::Instant;
 
-use engine::{Engine, WaitMode, clock, drive};
+use engine::{Engine, WaitMode, drive};
 use load::lockstep::experiment_times;
 use load::{Live, LockStep, LockStepResult, Measurer, Replayer};
 use measure::Nanos;
-use measure::procfs::CoreTimes;
 use measure::stall::Side;
 use record::{LockStepTimes, Trial, TrialResult};
 use udp::{UdpEngine, UdpFacts, sys};
@@ -21,9 +19,11 @@ use crate::conclude::Seen;
 use crate::connections::{self, ConnectionSetup};
 use crate::core_watch::CoreWatch;
 use crate::error::TesterError;
-use crate::host;
+use crate::host::UseOfCores;
 use crate::latencies::watch_latencies;
 use crate::live_file::{snapshot, write_live};
+use crate::local_server::LocalServer;
+use crate::neighbours::{self, Processes};
 use crate::setup::Setup;
 use crate::worker::{Report, Spent, Start};
 
@@ -112,9 +112,18 @@ impl Setup {
         stop: &Arc<AtomicBool>,
     ) -> Result<(TrialResult, Vec<Nanos>), TesterError> {
         sys::raise_open_files();
-        let cpus = self.worker_cpus();
+        let mut cpus = self.worker_cpus();
         let workers = cpus.len();
-        let drops = host::udp_receive_drops();
+        let server = match (&self.kernel, &self.connections) {
+            (Some(_), _) => None,
+            (None, Some(connections)) => LocalServer::find(connections.targets()),
+            (None, None) => LocalServer::find(self.request.targets()),
+        };
+        let avoided = (cpus == [None]).then(|| neighbours::avoid(server.as_ref())).flatten();
+        if let Some(avoided) = &avoided {
+            cpus = vec![Some(avoided.instead)];
+        }
+        let others = Processes::now();
         let watch = CoreWatch::start(self.watched_cores(&cpus));
         let start = || Start::of(workers, agreed);
         let Ran { facts, before, mut reports, link_lost } = match (&self.kernel, &self.connections)
@@ -130,13 +139,17 @@ impl Setup {
         pinned.dedup();
         let started = reports.iter().map(|report| report.tally.started).min();
         let last_sent = reports.iter().map(|report| report.tally.last_sent).max();
+        let (began, ended) = (started.unwrap_or_default(), last_sent.unwrap_or_default());
+        let used = before.since();
         let seen = Seen {
             facts,
             agreed: agreed.zip(started).map(|(agreed, started)| agreed.record(started)),
-            disturbances: watch.end(started.unwrap_or_default()..=last_sent.unwrap_or_default()),
-            foreign: before.foreign(&pinned),
+            disturbances: watch.end(began..=ended),
+            foreign: used.foreign(&pinned),
+            taken: others.warning(used.cores_of(&pinned), used.free(&pinned)),
+            avoided: avoided.map(|avoided| avoided.warning),
             pinned,
-            queue_drops: host::udp_receive_drops().saturating_sub(drops),
+            server: server.map(|server| server.end(ended.since(began))).unwrap_or_default(),
             interrupted: stop.load(std::sync::atomic::Ordering::Relaxed),
             link_lost,
         };
@@ -263,7 +276,8 @@ fn worker(
         let local = engine.local_address(engine::SocketId(lost.socket));
         lost.port = local.ok().map(|address| address.port());
     }
-    Ok(Report { tally, spans, counters: engine.counters(), spent, connections: None })
+    let (counters, drops) = (engine.counters(), BTreeMap::new());
+    Ok(Report { tally, spans, counters, drops, spent, connections: None })
 }
 
 /// Collects the reports of the workers' threads.
@@ -271,43 +285,4 @@ fn gather(
     threads: Vec<JoinHandle<Result<Report, TesterError>>>,
 ) -> Result<Vec<Report>, TesterError> {
     threads.into_iter().map(|t| t.join().map_err(|_| TesterError::Panicked)?).collect()
-}
-
-/// How long each core was used until now, by two clocks.
-pub(crate) struct UseOfCores {
-    at: Instant,
-    /// Ticks: all uses, but a process that wakes up by timers may be taken for busy the whole tick.
-    ticks: BTreeMap<usize, CoreTimes>,
-    /// Run times of processes to the nanosecond, with the interrupts during them; by core.
-    run: BTreeMap<usize, u64>,
-    /// CPU time of this process, all of its threads.
-    own: Nanos,
-}
-
-impl UseOfCores {
-    pub(crate) fn now() -> Self {
-        let run = sys::CoreRunTimes::read().unwrap_or_default().by_core;
-        UseOfCores { at: Instant::now(), ticks: host::cores(), run, own: clock::process_cpu_time() }
-    }
-
-    /// Returns the share (0 to 1) of the `pinned` cores that other processes and the hypervisor used since then: the
-    /// lesser of the two clocks. What threads of this process did on other cores makes it less, never more.
-    fn foreign(&self, pinned: &[usize]) -> Option<f64> {
-        if pinned.is_empty() {
-            return None;
-        }
-        let now = Self::now();
-        let own = now.own.since(self.own).as_secs_f64();
-        let used = host::sum(&now.ticks, Some(pinned)).since(&host::sum(&self.ticks, Some(pinned)));
-        let by_ticks = used.processes() as f64 - own * host::TICKS_PER_S;
-        let by_ticks = by_ticks.max(0.0) / used.total().max(1) as f64;
-        let steal = used.steal as f64 / used.total().max(1) as f64;
-        let run = |times: &Self| pinned.iter().map(|cpu| times.run.get(cpu)).sum::<Option<u64>>();
-        let seconds = now.at.duration_since(self.at).as_secs_f64() * pinned.len() as f64;
-        let by_run = run(&now).zip(run(self)).map(|(now, then)| {
-            (now.saturating_sub(then) as f64 / 1e9 - own).max(0.0) / seconds.max(1e-9)
-        });
-        // Ticks are too coarse for less than half a second.
-        (used.total() >= 50).then(|| by_ticks.min(by_run.unwrap_or(f64::MAX)) + steal)
-    }
 }

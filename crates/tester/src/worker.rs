@@ -1,5 +1,6 @@
 //! Common parts of all workers: the start, the CPU time, the report.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Barrier, OnceLock};
 
@@ -60,6 +61,8 @@ pub(crate) struct Report {
     /// Begin and end of each experiment of a lock-step load.
     pub(crate) spans: Vec<Span>,
     pub(crate) counters: EngineCounters,
+    /// Datagrams that each UDP socket of connections has dropped, by the socket's number; workers may see each other's sockets.
+    pub(crate) drops: BTreeMap<u64, u64>,
     pub(crate) spent: Spent,
     /// Report of the connections; absent for UDP.
     pub(crate) connections: Option<ConnectionReport>,

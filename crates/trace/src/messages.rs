@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use measure::Nanos;
 
 use crate::capture::{CaptureError, DNSTAP, Frame, Frames};
+use crate::dns::Dns;
 use crate::fragments::Fragments;
 use crate::packet::{self, Body, Content, Ends, Kind, Layer};
 use crate::tap;
@@ -15,8 +16,8 @@ use crate::tcp::{Segment, Streams, TcpCounts};
 const MAX_LEVELS: u8 = 8;
 /// Largest number of kinds of other packets that are counted separately.
 const MAX_KINDS: usize = 1_024;
-/// Number of kinds of other packets that are named.
-const NAMED_KINDS: usize = 5;
+/// Number of kinds of other packets, and of other ports with DNS, that are named.
+const NAMED: usize = 5;
 
 /// The transport of a captured message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +79,18 @@ pub struct Counts {
     pub tcp: TcpCounts,
     /// The most frequent kinds of packets that are not DNS, the most frequent first.
     pub others: Vec<OtherPackets>,
+    /// Ports that were not asked for and whose packets look like DNS messages, with the number of these, the most frequent first.
+    pub dns_ports: Vec<(u16, u64)>,
+}
+
+impl Counts {
+    /// Returns how many packets of other ports look like DNS, with the option that reads them; `None` if there are none.
+    pub fn elsewhere(&self, option: &str) -> Option<String> {
+        let ports: Vec<_> = self.dns_ports.iter().map(|(port, _)| port.to_string()).collect();
+        let packets: u64 = self.dns_ports.iter().map(|(_, packets)| packets).sum();
+        let look = if packets == 1 { "packet looks" } else { "packets look" };
+        (packets > 0).then(|| format!("{packets} {look} like DNS: {option} {}", ports.join(",")))
+    }
 }
 
 /// Packets that are not DNS, of one kind.
@@ -94,6 +107,7 @@ pub struct Messages {
     ports: Vec<u16>,
     counts: Counts,
     others: BTreeMap<Kind, u64>,
+    dns_ports: BTreeMap<u16, u64>,
     fragments: Fragments,
     streams: Streams,
 }
@@ -105,6 +119,7 @@ impl Messages {
             ports,
             counts: Counts::default(),
             others: BTreeMap::new(),
+            dns_ports: BTreeMap::new(),
             fragments: Fragments::default(),
             streams: Streams::default(),
         }
@@ -138,6 +153,7 @@ impl Messages {
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
         counts.others = self.others();
+        counts.dns_ports = most(self.dns_ports.iter().map(|(port, count)| (*port, *count)));
         counts.unfinished_packets = self.fragments.unfinished();
         counts.tcp = self.streams.counts;
         counts
@@ -145,14 +161,9 @@ impl Messages {
 
     /// Returns the most frequent kinds of packets that are not DNS, the most frequent first.
     fn others(&self) -> Vec<OtherPackets> {
-        let mut others: Vec<_> = self
-            .others
-            .iter()
-            .map(|(kind, &packets)| OtherPackets { what: kind.to_string(), packets })
-            .collect();
-        others.sort_by_key(|other| std::cmp::Reverse(other.packets));
-        others.truncate(NAMED_KINDS);
-        others
+        let most = most(self.others.iter().map(|(kind, packets)| (*kind, *packets)));
+        let named = |(kind, packets): (Kind, u64)| OtherPackets { what: kind.to_string(), packets };
+        most.into_iter().map(named).collect()
     }
 
     /// Handles a frame.
@@ -223,6 +234,15 @@ impl Messages {
         if self.others.len() < MAX_KINDS || self.others.contains_key(&kind) {
             *self.others.entry(kind).or_default() += 1;
         }
+    }
+
+    /// Counts a packet of other ports whose payload looks like a DNS message, for the port of the server.
+    fn note_dns(&mut self, source: u16, destination: u16, payload: &[u8]) {
+        let Some(dns) = Dns::read(payload).filter(|dns| dns.whole && dns.question.is_some()) else {
+            return;
+        };
+        let port = if dns.is_response() { source } else { destination };
+        *self.dns_ports.entry(port).or_default() += 1;
     }
 
     /// Handles packets whose later fragments did not come: their messages are cut short.
@@ -341,10 +361,19 @@ impl Messages {
         let (kind, inside) = match *body {
             Body::Udp { source, destination, payload, .. } => {
                 let inside = packet::in_udp(source, destination, payload);
+                if inside.is_none() {
+                    self.note_dns(source, destination, payload);
+                }
                 (Kind::Udp(source.min(destination)), inside)
             }
             Body::Tcp { ref segment, .. } => {
-                (Kind::Tcp(segment.source_port().min(segment.destination_port())), None)
+                let (source, destination) = (segment.source_port(), segment.destination_port());
+                if let Some((length, message)) = segment.payload().split_first_chunk()
+                    && let Some(message) = message.get(..u16::from_be_bytes(*length).into())
+                {
+                    self.note_dns(source, destination, message);
+                }
+                (Kind::Tcp(source.min(destination)), None)
             }
             Body::Other { protocol, payload } => {
                 (Kind::Ip(protocol), packet::in_ip(protocol, payload))
@@ -362,6 +391,14 @@ impl Messages {
             }
         }
     }
+}
+
+/// Returns the most frequent of some things, the most frequent first.
+fn most<T>(counts: impl Iterator<Item = (T, u64)>) -> Vec<(T, u64)> {
+    let mut all: Vec<_> = counts.collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    all.truncate(NAMED);
+    all
 }
 
 /// The place of a packet in the capture.

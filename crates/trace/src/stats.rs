@@ -19,9 +19,11 @@ use crate::messages::{Message, Transport};
 pub mod clients;
 pub mod rates;
 mod summary;
+mod unanswered;
 
 use clients::Clients;
 use rates::{Bin, Rates};
+use unanswered::Unanswered;
 
 /// Largest number of counted pairs of class and type outside class IN.
 const MAX_OTHER_TYPES: usize = 4_096;
@@ -161,6 +163,8 @@ pub struct Stats {
     pub no_question: TypeCount,
     /// Requests by client.
     pub clients: Clients,
+    /// Queries to which the stream contains no reply.
+    unanswered: Unanswered,
     /// Counts of types of class IN, by number.
     types: Box<[TypeCount]>,
     /// Counts of types of other classes.
@@ -190,6 +194,7 @@ impl Stats {
             rcodes: vec![0; RCODES].into_boxed_slice(),
             no_question: TypeCount::default(),
             clients: Clients::default(),
+            unanswered: Unanswered::default(),
             types: vec![TypeCount::default(); 1 << 16].into_boxed_slice(),
             other_types: HashMap::new(),
             further_types: TypeCount::default(),
@@ -228,9 +233,17 @@ impl Stats {
             message.source
         };
         self.clients.add(client.ip(), dns.is_response());
+        let server = if dns.is_response() { message.source } else { message.destination };
+        let ends = (client, server, message.transport != Transport::Udp, dns.header.id);
+        self.unanswered.add(message.at, &ends, dns.is_response());
         if dns.header.opcode() == Opcode::QUERY {
             self.type_of(&dns).add(&dns);
         }
+    }
+
+    /// Returns the number of queries to which the stream contains no reply.
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered.count()
     }
 
     /// Returns the counts for the question of a message.

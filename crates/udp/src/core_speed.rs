@@ -141,7 +141,9 @@ mod tests {
     #[test]
     fn cores_are_looked_at() {
         let cpu = sys::allowed_cpus().expect("readable")[0];
-        let times = work_times(&[cpu, 1_000_000], Nanos::from_millis(40));
+        // A busy machine may leave too few looks.
+        let look = |_| work_times(&[cpu, 1_000_000], Nanos::from_millis(40));
+        let times = (0..100).map(look).find(|times| !times.is_empty()).unwrap_or_default();
         let [WorkTimes { mean, best }] = times[..] else { panic!("{times:?}") };
         assert!(best > Nanos::ZERO && mean > Nanos::ZERO, "{times:?}");
     }

@@ -86,7 +86,15 @@ pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
 /// # Errors
 /// Errors of the kernel.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
-    let set = nix::sched::sched_getaffinity(Pid::from_raw(0))?;
+    allowed_cpus_of(0)
+}
+
+/// Returns the CPUs on which a thread may run, by its number; 0 is the calling one.
+///
+/// # Errors
+/// If there is no such thread.
+pub fn allowed_cpus_of(thread: u32) -> io::Result<Vec<usize>> {
+    let set = nix::sched::sched_getaffinity(Pid::from_raw(thread as i32))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
 }
 

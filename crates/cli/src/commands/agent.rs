@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TrySendError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lab::agent::{Greeting, Order, Reply, Seen, allowed_cpus, named, own_addresses};
+use lab::agent::{Greeting, Order, Reply, Seen, allowed_cpus, boot_id, named, own_addresses};
 use lab::probe::{HostLosses, HostProbe};
 use lab::{CpuList, Entered, Network, ServerHost};
 use measure::Nanos;
@@ -263,7 +263,7 @@ fn start() -> Result<(), Failure> {
 /// Returns what every agent says of itself.
 fn greeting() -> Greeting {
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    Greeting { version, addresses: own_addresses(), ..Greeting::default() }
+    Greeting { version, addresses: own_addresses(), boot_id: boot_id(), ..Greeting::default() }
 }
 
 /// Says why there is nothing to do.

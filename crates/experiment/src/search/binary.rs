@@ -112,7 +112,7 @@ impl Missed {
 }
 
 /// Returns the rate a step above one that passed, `max` at the most.
-fn up(passed: f64, max: f64) -> f64 {
+pub(super) fn up(passed: f64, max: f64) -> f64 {
     (passed * STEP).round().max(passed + 1.0).min(max)
 }
 

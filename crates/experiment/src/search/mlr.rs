@@ -3,6 +3,7 @@
 use measure::{Goal, Limiter, Nanos};
 use record::{Capacity, GoalCapacity, Trial};
 
+use super::binary::up;
 use super::bracket::Bracket;
 use super::spec::{RESOLUTION, Search};
 use super::trials::Trials;
@@ -15,8 +16,12 @@ const EXCEED: f64 = 0.5;
 /// A rate at which the Tester is void is followed by one lower by this factor.
 const STEP_DOWN: f64 = 1.5;
 
-/// Runs the search for the search's goal and those of `also`. MLRsearch begins at the highest rate, which the Tester
-/// may not reach: the range then ends below that rate, and the search starts again. A rate that stays void although
+/// Longest trial by which the range is found.
+const GLANCE: Nanos = Nanos::from_secs(1);
+
+/// Runs the search for the search's goal and those of `also`. MLRsearch begins at the highest rate: that is the first one that fails of
+/// doubled ones from the start rate on. If it passes after all, the range is extended. If the Tester does not reach it, the range
+/// ends below it, and the search starts again. A rate that stays void although
 /// the Tester reached it before was disturbed: the search ends there, since lower rates are no answer to it.
 pub(super) fn run(
     trials: &mut Trials<'_>,
@@ -28,19 +33,48 @@ pub(super) fn run(
     let goals: Vec<&Goal> = std::iter::once(&search.goal).chain(also).collect();
     let wanted: Vec<MlrGoal> =
         goals.iter().map(|goal| mlr_goal(search, goal, duration_sum)).collect();
-    let (mut top, mut void) = (max, None);
+    let mut void = None;
+    let mut top = match first_failing(trials)? {
+        (rate, None) => rate,
+        (_, Some(stop)) => {
+            void = Some((stop.rate, stop.limiter));
+            stop.next().max(min)
+        }
+    };
     loop {
         let (results, stopped) = within(trials, &goals, &wanted, top)?;
         let best = results[0].lower;
-        let Some(stop) = stopped else { return Ok(capacity(trials, &goals, &results, void)) };
+        let Some(stop) = stopped else {
+            let beyond = void.is_none() && results.iter().any(|result| result.upper.is_none());
+            if beyond && top < max && !trials.are_too_many() {
+                top = up(top, max);
+                continue;
+            }
+            return Ok(capacity(trials, &goals, &results, void));
+        };
         void = Some((stop.rate, stop.limiter));
-        // What the Tester sent in the void trial is about what it can send.
-        let next = (stop.rate / STEP_DOWN).min(stop.sent_qps).round();
         let ends = trials.reached(stop.rate) || trials.are_too_many();
-        if ends || next <= best.unwrap_or(min) {
+        if ends || stop.next() <= best.unwrap_or(min) {
             return Ok(capacity(trials, &goals, &results, void));
         }
-        top = next;
+        top = stop.next();
+    }
+}
+
+/// Returns the first rate that does not pass, of doubled ones from the start rate on; the highest rate of the search if all pass.
+fn first_failing(trials: &mut Trials<'_>) -> Result<(f64, Option<Stop>), BenchError> {
+    let search = trials.search;
+    let max = search.range().1;
+    let mut rate = search.start_of(trials.repeat);
+    loop {
+        let trial = trials.settled(rate, search.duration.min(GLANCE), true)?;
+        if trial.void.is_void() {
+            return Ok((rate, Some(Stop::at(rate, &trial))));
+        }
+        if trial.passed != Some(true) || rate >= max {
+            return Ok((rate, None));
+        }
+        rate = up(rate, max);
     }
 }
 
@@ -50,6 +84,17 @@ struct Stop {
     limiter: Limiter,
     /// Queries that it sent a second.
     sent_qps: f64,
+}
+
+impl Stop {
+    fn at(rate: f64, trial: &Trial) -> Self {
+        Stop { rate, limiter: trial.limiter, sent_qps: trial.achieved_qps() }
+    }
+
+    /// Returns the next rate: what the Tester sent in the void trial is about what it can send.
+    fn next(&self) -> f64 {
+        (self.rate / STEP_DOWN).min(self.sent_qps).round()
+    }
 }
 
 /// Searches up to `max`, in queries a second, until the Tester is void. Returns the results so far, and the void rate.
@@ -70,9 +115,7 @@ fn within(
         let duration = Nanos((next.duration_s * 1e9) as u64);
         let trial = trials.settled(next.rate, duration, false)?;
         if trial.void.is_void() {
-            let (rate, sent_qps) = (next.rate, trial.achieved_qps());
-            let stop = Stop { rate, limiter: trial.limiter, sent_qps };
-            return Ok((mlr.results(), Some(stop)));
+            return Ok((mlr.results(), Some(Stop::at(next.rate, &trial))));
         }
         mlr.add(loss(&trial, goals), next.duration_s);
     }

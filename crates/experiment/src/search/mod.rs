@@ -14,6 +14,7 @@
 
 mod binary;
 mod bracket;
+mod left;
 mod mlr;
 mod posterior;
 mod probabilistic;
@@ -45,7 +46,8 @@ impl SearchTrace {
     pub fn void(&self) -> Option<String> {
         let last = self.trials.last()?;
         let why = last.trial.void.0.as_ref().filter(|_| self.capacity.qps.is_none())?;
-        Some(format!("{}; {why}", self.capacity.verdict))
+        let remedy = why.remedy().map_or(String::new(), |remedy| format!(": {remedy}"));
+        Some(format!("{}; {why}{remedy}", self.capacity.verdict))
     }
 }
 
@@ -61,7 +63,7 @@ impl Search {
         repeat: u32,
         seen: &mut dyn FnMut(&TrialRecord),
     ) -> Result<SearchTrace, BenchError> {
-        let mut trials = Trials { search: self, bench, names, repeat, seen, run: Vec::new() };
+        let mut trials = Trials::new(self, bench, names, repeat, seen);
         let capacity = match &self.rule {
             Rule::Rfc8219 => binary::run(&mut trials, &mut binary::by_trial)?,
             Rule::Mlrsearch { also, duration_sum } => mlr::run(&mut trials, also, *duration_sum)?,

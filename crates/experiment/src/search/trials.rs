@@ -14,6 +14,12 @@ const MAX_TRIALS: usize = 400;
 /// Factor of the number of retries at a rate that the Tester has reached before.
 const DISTURBED_FACTOR: u32 = 3;
 
+/// Number of rates that stay void for a reason that lower rates do not change, after which a search ends.
+const MOST_HOPELESS: u32 = 2;
+
+/// Number of trials without a valid answer after which a search ends.
+const MOST_SILENT: u32 = 2;
+
 /// The trials of a search in progress.
 pub(super) struct Trials<'a> {
     pub(super) search: &'a Search,
@@ -22,9 +28,23 @@ pub(super) struct Trials<'a> {
     pub(super) repeat: u32,
     pub(super) seen: &'a mut dyn FnMut(&TrialRecord),
     pub(super) run: Vec<TrialRecord>,
+    /// Number of rates, one after the other, that stayed void for a reason that lower rates do not change.
+    hopeless: u32,
+    /// Number of trials, one after the other, without a valid answer.
+    silent: u32,
 }
 
-impl Trials<'_> {
+impl<'a> Trials<'a> {
+    pub(super) fn new(
+        search: &'a Search,
+        bench: &'a mut dyn Bench,
+        names: &'a mut NameBudget,
+        repeat: u32,
+        seen: &'a mut dyn FnMut(&TrialRecord),
+    ) -> Self {
+        Trials { search, bench, names, repeat, seen, run: Vec::new(), hopeless: 0, silent: 0 }
+    }
+
     /// Runs a trial, and runs it again after a pause while it is void. With `early_stop`, it ends as soon as it misses the
     /// goal for certain.
     pub(super) fn settled(
@@ -39,6 +59,8 @@ impl Trials<'_> {
             let trial = self.trial(rate, &spec)?;
             tries += 1;
             if !trial.void.is_void() || tries > self.retries(rate) {
+                let lasts = trial.void.0.as_ref().is_some_and(|why| !why.depends_on_rate());
+                self.hopeless = if lasts { self.hopeless + 1 } else { 0 };
                 return Ok(trial);
             }
             self.bench.pause(pause_after(tries));
@@ -57,6 +79,12 @@ impl Trials<'_> {
         let record = TrialRecord { repeat: self.repeat, rate_qps: rate, trial };
         (self.seen)(&record);
         self.run.push(record.clone());
+        let silent = record.trial.valid == 0 && !record.trial.void.is_void();
+        self.silent = if silent { self.silent + 1 } else { 0 };
+        if self.silent >= MOST_SILENT {
+            let why = "no query got a valid answer, in two trials one after the other: lower rates change nothing";
+            return Err(BenchError::Failed(why.to_owned()));
+        }
         Ok(record.trial)
     }
 
@@ -72,9 +100,9 @@ impl Trials<'_> {
         self.search.void_retries * factor
     }
 
-    /// Returns whether the limit of trials is reached.
+    /// Returns whether further trials are of no use, or their limit is reached.
     pub(super) fn are_too_many(&self) -> bool {
-        self.run.len() >= MAX_TRIALS
+        self.run.len() >= MAX_TRIALS || self.hopeless >= MOST_HOPELESS
     }
 
     /// Makes the specification of a trial at `rate` with unused names; clears the server's cache when they run out.

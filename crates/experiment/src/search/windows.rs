@@ -53,10 +53,11 @@ fn by_windows(trials: &mut Trials<'_>, rate: f64) -> Result<Verdict, BenchError>
 
 /// Counts the one-second windows of a trial that lost at most `max_loss` of their queries, and those that lost more.
 fn windows(trial: &Trial, max_loss: f64) -> (usize, usize) {
-    let windows = trial.series.iter().filter(|second| second.sent > 0);
+    let windows = trial.series.iter().filter(|second| second.sent + second.unserved > 0);
     windows.fold((0, 0), |(clean, spoilt), second| {
-        let lost = second.sent.saturating_sub(second.valid);
-        if lost as f64 <= max_loss * second.sent as f64 {
+        let sent = second.sent + second.unserved;
+        let lost = sent.saturating_sub(second.valid);
+        if lost as f64 <= max_loss * sent as f64 {
             (clean + 1, spoilt)
         } else {
             (clean, spoilt + 1)

@@ -28,6 +28,7 @@ pub(crate) fn trial(
         valid_while_sending: None,
         late: 0,
         lost: 0,
+        unserved: 0,
         duplicates: 0,
         unexpected: 0,
         unresolved: 0,

@@ -11,6 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::error::AgentError;
 use super::line::{Line, MOST, Passed, shown};
 use super::message::{Collected, Greeting, Launched, Order, Part, Reply, Seen, Source};
+use super::reached::boot_id;
 use super::shell::{Remote, Shell};
 
 /// Time within which it must reply.
@@ -126,6 +127,11 @@ impl Agent {
     /// Returns what it said of itself.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
+    }
+
+    /// Returns whether its host is this one, perhaps in other namespaces: both have one kernel.
+    pub fn shares_kernel(&self) -> bool {
+        self.greeting.boot_id.is_some() && self.greeting.boot_id == boot_id()
     }
 
     /// Checks that it is still there, as far as that shows without asking it.

@@ -100,6 +100,8 @@ pub struct Greeting {
     pub processes: usize,
     /// Addresses of its host, that by which it was reached first; empty if it does not know.
     pub addresses: Vec<IpAddr>,
+    /// Number that its kernel drew when it started; absent if it cannot be read.
+    pub boot_id: Option<String>,
     /// Cores that it may use.
     pub cpus: Vec<usize>,
     /// Whether it is the root of its machine.

@@ -1,7 +1,6 @@
 //! The processes of a server that somebody else started.
 
-use std::fs;
-use std::path::Path;
+use udp::processes;
 
 use crate::cpus::CpuList;
 use crate::probe::procfs;
@@ -14,9 +13,8 @@ pub fn named(name: &str) -> Vec<u32> {
     let cut = name.get(..NAME).unwrap_or(name);
     let own = std::process::id();
     let (mut found, mut covered) = (Vec::new(), Vec::new());
-    for pid in procfs::numbers(Path::new("/proc")) {
-        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        if pid != own && comm.trim_end() == cut {
+    for pid in processes::all() {
+        if pid != own && processes::name(pid).as_deref() == Some(cut) {
             found.push(pid);
         }
     }
@@ -40,6 +38,7 @@ pub fn allowed_cpus(pids: &[u32]) -> Option<CpuList> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::Command;
 
     use super::*;

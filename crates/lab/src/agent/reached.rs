@@ -1,4 +1,4 @@
-//! The addresses of an agent's host: that by which the Tester reached it, and others of the same interface.
+//! The agent's host: its kernel, and its addresses, that by which the Tester reached it and others of the same interface.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,6 +19,12 @@ pub fn own_addresses() -> Vec<IpAddr> {
         Some((interface.interface_name, v4.or_else(v6)?))
     });
     beside(reached, &all.collect::<Vec<_>>())
+}
+
+/// Returns the number that the kernel drew when it started, which no other has; `None` if it cannot be read.
+pub fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
 }
 
 /// Returns the address of this host in the text of sshd.

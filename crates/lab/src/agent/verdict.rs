@@ -3,7 +3,7 @@
 use measure::stall::{Side, WatchedCore};
 use measure::{Evidence, Goal, Limiter, Stall};
 use record::request::WaitFor;
-use record::{AuthDnsShare, Cpu, Trial, TrialRequest, Voidness};
+use record::{AuthDnsShare, Connections, Cpu, Trial, TrialRequest, Voidness};
 
 use super::message::Seen;
 use crate::verdict::{Verdict, server_busy, server_waited, unanswered};
@@ -76,7 +76,8 @@ pub fn judge(trial: &mut Trial, reports: &Reports<'_>, conditions: &Conditions) 
     if let Some(seen) = reports.dut {
         add_stalls(trial, seen, Side::Dut);
         trial.cpu.insert("dut".to_owned(), seen.usage.record(&seen.cpus));
-        trial.drops.dut_receive += seen.receive_drops;
+        // The same sockets as a Measurer on that host has seen.
+        trial.drops.dut_receive = seen.receive_drops;
         trial.drops.dut_not_taken += seen.not_taken;
     }
     let evidence = evidence(trial, reports, conditions);
@@ -135,8 +136,13 @@ fn add_stalls(trial: &mut Trial, seen: &Seen, side: Side) {
 
 /// Returns whether one of several Testers was at its end, which bounds all of them and does not show in their sums.
 fn ended_on_one_of_several(trial: &Trial) -> bool {
-    let of_a_tester =
-        [Limiter::TesterCpu, Limiter::TesterSchedule, Limiter::TesterDrops, Limiter::Link];
+    let of_a_tester = [
+        Limiter::TesterCpu,
+        Limiter::TesterSchedule,
+        Limiter::TesterDrops,
+        Limiter::TesterClients,
+        Limiter::Link,
+    ];
     trial.merged.is_some() && of_a_tester.contains(&trial.limiter)
 }
 
@@ -161,6 +167,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
         authdns_waited: authdns.filter(|_| !own).and_then(|authdns| authdns.run_delay),
         authdns_drops: worst.map_or(trial.drops.authdns_receive, |(_, seen)| seen.receive_drops),
         authdns_host: worst.filter(|_| several).map(|(host, _)| host.clone()),
+        places: trial.connections.as_ref().map(Connections::places).unwrap_or_default(),
         link_drops: trial.drops.link,
         dut_busy: dut.map(|seen| server_busy(&seen.usage, seen.cpus.len(), limit)),
         dut_foreign: dut.map(|seen| seen.usage.foreign),
@@ -168,6 +175,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
         // Not known: the agent looks before and after the sending, too, when the core is idle and may be slower.
         dut_slow: None,
         unanswered: unanswered(trial),
+        unserved: trial.without_room(),
         dut_drops: dut.map_or(0, |seen| seen.receive_drops),
         dut_not_taken: dut.map_or(0, |seen| seen.not_taken),
         cpus: [
@@ -179,7 +187,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
                 .unwrap_or_default(),
             dut.map_or(Vec::new(), |seen| seen.cpus.clone()),
         ],
-        complete: trial.sent > 0
+        complete: trial.wanted() > 0
             && trial.bad() == 0
             && trial.unresolved == 0
             && conditions.open_loop

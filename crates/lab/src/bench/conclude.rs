@@ -1,7 +1,7 @@
 //! The end of a trial: what the probes saw is added to the Measurer's record, and judged.
 
 use experiment::SlowCores;
-use measure::{Evidence, Link, Nanos, Pacing, Path, Void, Warning};
+use measure::{Evidence, Limiter, Link, Nanos, Pacing, Path, Void, Warning};
 use record::{Cpu, Trial, Voidness};
 use udp::core_speed::WorkTimes;
 
@@ -61,6 +61,9 @@ impl LabBench<'_> {
         let mut evidence = evidence(&trial, observed, &known);
         let fastest = self.patience.fastest(Host::Dut);
         evidence.dut_slow = work.map(|(times, _)| lacked(times, fastest));
+        if !known.has_server {
+            evidence.dut_drops = trial.drops.dut_receive;
+        }
         if self.authdns.is_none() {
             // A busy primary does not slow down queries to its secondary.
             (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
@@ -69,10 +72,15 @@ impl LabBench<'_> {
             let dut_slow = evidence.dut_slow.filter(|_| slow_cores == SlowCores::Void);
             let verdict = Verdict::new(trial.passed, &Evidence { dut_slow, ..evidence.clone() });
             trial.void = Voidness(verdict.void);
-            (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
+            // The Measurer sees a server on its own host, of which the probes of the testbed know nothing.
+            let by_measurer = trial.limiter == Limiter::Dut && verdict.limiter == Limiter::Target;
+            if !by_measurer {
+                (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
+            }
         }
         trial.warnings.extend(evidence.server_warnings());
-        if self.testbed.path() == Path::Wire {
+        let outside = self.away.outside.is_some();
+        if !outside && self.testbed.path() == Path::Wire {
             // The links cut such messages into packets.
             trial.warnings.retain(|warning| *warning != Warning::Segmented);
         }
@@ -88,10 +96,21 @@ impl LabBench<'_> {
             (trial.limiter, trial.limiter_proof) = (void.limiter(), None);
             trial.void = Voidness(Some(void));
         }
-        let outside = self.away.outside.is_some();
         trial.conditions.link = Some(self.testbed.link()).filter(|_| !outside);
-        trial.conditions.path = Some(self.testbed.path());
+        // The Measurer knows the addresses of its host.
+        trial.conditions.path = match trial.conditions.path.filter(|_| outside) {
+            None => Some(self.path_to_server(trial.conditions.gso)),
+            here => here,
+        };
         trial
+    }
+
+    /// Returns how datagrams cross to the server: the testbed's links, or what its agent knows.
+    fn path_to_server(&self, segmented: bool) -> Path {
+        match &self.away.dut {
+            Some(agent) if agent.lock().shares_kernel() => Path::on_one_host(segmented),
+            _ => self.testbed.path(),
+        }
     }
 
     /// Adds the CPU time of each role, and the times of `work` on the server's cores: those in the trial, and that at full speed.

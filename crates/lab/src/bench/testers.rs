@@ -55,7 +55,7 @@ impl LabBench<'_> {
             self.begin_away(Duration::ZERO)?;
         }
         move_to_this_clock(&mut trial);
-        trial.conditions.path = Some(self.testbed.path());
+        trial.conditions.path.get_or_insert(self.testbed.path());
         Ok(trial)
     }
 }

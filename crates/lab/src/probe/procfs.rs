@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use measure::procfs::{
-    SchedStat, StatLine, Switches, counts_of, parse_schedstat, parse_stat, parse_switches,
-};
+use measure::procfs::{SchedStat, StatLine, Switches, counts_of, parse_switches};
+pub use udp::processes::read_stat;
+use udp::processes::thread_times;
+pub(crate) use udp::processes::{numbers, read_stat_at};
 
 use crate::cpus::CpuList;
 
@@ -72,29 +73,14 @@ pub fn tree(root: u32) -> Vec<u32> {
     Table::read().tree(root)
 }
 
-/// Reads the CPU time of a process, also of one that has ended and was not yet waited for; `None` if there is none.
-pub fn read_stat(pid: u32) -> Option<StatLine> {
-    read_stat_at(Path::new(&format!("/proc/{pid}")))
-}
-
-/// Reads the CPU time of the process with this folder in a `/proc`; `None` if there is none.
-pub(super) fn read_stat_at(dir: &Path) -> Option<StatLine> {
-    parse_stat(&fs::read_to_string(dir.join("stat")).ok()?)
-}
-
 /// Reads how long each thread of a process ran and waited, by the thread's number.
 pub(crate) fn read_threads(pid: u32) -> BTreeMap<u32, SchedStat> {
-    let task = format!("/proc/{pid}/task");
-    let read = |tid| {
-        let text = fs::read_to_string(format!("{task}/{tid}/schedstat")).ok()?;
-        Some((tid, parse_schedstat(&text)?))
-    };
-    numbers(Path::new(&task)).into_iter().filter_map(read).collect()
+    thread_times(pid).into_iter().collect()
 }
 
 /// Returns the CPU time of all threads of a process and of its children so far, in nanoseconds.
 pub(crate) fn run_time(root: u32) -> u64 {
-    let threads = tree(root).into_iter().flat_map(read_threads);
+    let threads = tree(root).into_iter().flat_map(thread_times);
     threads.map(|(_, thread)| thread.run).sum()
 }
 
@@ -106,12 +92,6 @@ pub fn affinities(pid: u32) -> Vec<(u32, CpuList)> {
         Some((tid, parse_affinity(&text)?))
     };
     numbers(Path::new(&task)).into_iter().filter_map(read).collect()
-}
-
-/// Returns the entries of a directory that are numbers.
-pub(crate) fn numbers(dir: &Path) -> Vec<u32> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 //! The probe of a real host, which runs nothing of ours but this process: the host of a server that the user runs.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use measure::Link;
 use measure::stall::WatchedCore;
 
 use super::{Processes, Snapshot, Span, procfs, read_network, tasks, ticks_per_second, usage};
+use udp::processes;
+
 use crate::cpus::CpuList;
 use crate::probe::HostUse;
 use crate::testbed::Host;
@@ -14,9 +18,10 @@ const LOOPBACK: &str = "lo";
 /// Losses of a host during a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostLosses {
-    /// Number of datagrams and packets that it received and dropped.
+    /// Number of datagrams that the server's own sockets dropped, as far as this user may see which are its own, and of packets that
+    /// the host received and dropped before any socket.
     pub receive_drops: u64,
-    /// Number of connections that its listening sockets did not take.
+    /// Number of connections that listening sockets of the host did not take.
     pub not_taken: u64,
 }
 
@@ -26,13 +31,15 @@ pub struct HostProbe {
     pids: Vec<u32>,
     cpus: CpuList,
     before: Snapshot,
+    /// Datagrams that each socket of the server has dropped, by the socket's number.
+    drops: BTreeMap<u64, u64>,
 }
 
 impl HostProbe {
     /// Reads the counters of the processes `pids` with their children, of their cores, and of this network namespace.
     pub fn begin(pids: Vec<u32>, cpus: CpuList) -> Self {
-        let before = snapshot(&pids);
-        HostProbe { pids, cpus, before }
+        let (before, drops) = (snapshot(&pids), drops_of(&pids));
+        HostProbe { pids, cpus, before, drops }
     }
 
     /// Returns how the cores were used since then by a server that was queried for `sending_s` seconds while `watched` cores
@@ -51,12 +58,25 @@ impl HostProbe {
             now.since(&before.links.get(name).copied().unwrap_or_default()).received
         });
         let [_, _, usage] = uses;
+        let dropped = drops_of(&self.pids)
+            .into_iter()
+            .filter_map(|(socket, drops)| Some(drops.saturating_sub(*self.drops.get(&socket)?)));
         let losses = HostLosses {
-            receive_drops: after.udp.since(&before.udp).in_errors + links.sum::<u64>(),
+            receive_drops: dropped.sum::<u64>() + links.sum::<u64>(),
             not_taken: after.not_taken.saturating_sub(before.not_taken),
         };
         (usage, losses)
     }
+}
+
+/// Returns what each UDP socket of some processes and their children has dropped so far.
+fn drops_of(pids: &[u32]) -> BTreeMap<u64, u64> {
+    let table = procfs::Table::read();
+    let trees = pids.iter().flat_map(|pid| table.tree(*pid));
+    let own: BTreeSet<u64> = trees.flat_map(processes::sockets).collect();
+    let sockets = processes::udp_sockets().into_iter();
+    let own = sockets.filter(|socket| own.contains(&socket.inode));
+    own.map(|socket| (socket.inode, socket.drops)).collect()
 }
 
 fn snapshot(pids: &[u32]) -> Snapshot {
@@ -66,4 +86,25 @@ fn snapshot(pids: &[u32]) -> Snapshot {
     pids.iter().for_each(|&pid| processes.add_tree(&table, pid));
     snapshot.networks[Host::Dut.index()] = read_network();
     snapshot
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn drops_of_others_sockets_are_not_the_servers() {
+        let bound = || UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let (full, other) = (bound(), bound());
+        let at = full.local_addr().expect("bound");
+        // Nobody reads: its queue is full after some hundred.
+        (0..5_000).for_each(|_| drop(other.send_to(&[0; 1_000], at)));
+        let dropped = |pid| drops_of(&[pid]).values().sum::<u64>();
+        assert!(dropped(std::process::id()) > 0);
+        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().expect("starts");
+        assert_eq!(dropped(sleeper.id()), 0);
+        sleeper.kill().and_then(|()| sleeper.wait()).expect("ends");
+    }
 }

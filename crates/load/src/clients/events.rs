@@ -5,7 +5,8 @@ use engine::Next;
 use engine::stream::{ConnId, End, Failure, Opened, Orders, QueryFailure, StreamRole};
 use measure::Nanos;
 
-use super::{Clients, ConnectionState, Phase, RECONNECT_DELAY};
+use super::{Client, Clients, ConnectionState, Phase, RECONNECT_DELAY};
+use crate::connections::ConnectionTally;
 
 /// Highest number of clients that one sweep looks at: about 0.1 ms of work.
 const SWEPT: usize = 2_048;
@@ -50,7 +51,7 @@ impl StreamRole for Clients {
         if let Some(found) = ended {
             self.in_flight -= 1;
             let tally = &mut self.connections[self.plan.mix.kind(conn)];
-            let first = !std::mem::replace(&mut client.answered, true);
+            let first = note_reply(client, tally);
             let latencies = if first { &mut tally.first_query } else { &mut tally.steady };
             latencies.record(at.since(found.sent));
             self.after_query_ended(conn);
@@ -62,10 +63,12 @@ impl StreamRole for Clients {
         let client = &mut self.clients[conn as usize];
         client.last_activity = at;
         if client.pipeline.fail(u16::from_be_bytes(tag)) {
-            client.answered |= !matches!(why, QueryFailure::Connection(_));
             self.in_flight -= 1;
             self.outcomes.record_lost(1);
             let tally = &mut self.connections[self.plan.mix.kind(conn)];
+            if !matches!(why, QueryFailure::Connection(_)) {
+                note_reply(client, tally);
+            }
             tally.count_failed(why, 1);
             tally.lost_with_connection += u64::from(matches!(why, QueryFailure::Connection(_)));
             self.after_query_ended(conn);
@@ -95,8 +98,9 @@ impl StreamRole for Clients {
                 tally.open_at_end -= 1;
             }
         }
+        tally.served -= u64::from(client.answered);
         // Those of a connection that is going away end later.
-        let lost = if end == End::GoingAway { 0 } else { client.pipeline.reset() };
+        let (lost, unsent) = if end == End::GoingAway { (0, 0) } else { client.pipeline.reset() };
         let failure = match (client.state, end) {
             (ConnectionState::Ending(failure), _) => failure,
             // Many servers close with a reset; with nothing due it is a close like another.
@@ -116,16 +120,18 @@ impl StreamRole for Clients {
             tally.completed += 1;
         }
         client.state = ConnectionState::Closed;
-        self.in_flight -= lost;
+        self.in_flight -= lost + unsent;
         self.outcomes.record_lost(lost);
         tally.lost_with_connection += lost;
         let why = failure.unwrap_or(Failure::ClosedEarly);
-        tally.count_failed(QueryFailure::Connection(why), lost);
+        tally.count_failed(QueryFailure::Connection(why), lost + unsent);
         failure.into_iter().for_each(|why| tally.failed[why.index()] += 1);
+        tally.unanswered += u64::from(failure.is_some_and(is_not_taken) && !client.answered);
         // A server that closes connections on which it answered is no server in trouble.
         let ended = failure.is_some() || end == End::GoingAway;
         let pause = ended && !client.answered;
         client.rests_until = if pause { now + RECONNECT_DELAY } else { Nanos::ZERO };
+        self.count_unserved(self.plan.mix.kind(conn), now, unsent);
         self.notice_room(conn);
         self.notice_opening();
         match pause {
@@ -147,15 +153,15 @@ impl StreamRole for Clients {
     fn sent(&mut self, at: Nanos, conn: ConnId) {
         self.outcomes.tally.last_sent = at;
         let at = self.clock(at);
-        let (tally, room_since) = (&mut self.outcomes.tally, self.room_since);
+        let (outcomes, room_since) = (&mut self.outcomes, self.room_since);
         let client = &mut self.clients[conn as usize];
         // Queries that waited for the connection were recorded when they were handed over.
         let sending = std::mem::replace(&mut client.sending, true);
         client.pipeline.mark_sent(at, |due| {
             if sending {
-                let due = due.max(room_since);
-                tally.schedule_error.record(at.since(due));
-                tally.disturbances.add_departure(due, at.since(due));
+                outcomes.record_departure(at, at.since(due.max(room_since)));
+            } else {
+                outcomes.record_sent(at);
             }
         });
     }
@@ -192,6 +198,22 @@ impl Clients {
             other => other,
         }
     }
+}
+
+/// Notes that the server answers on a client's connection; returns whether this is its first reply.
+fn note_reply(client: &mut Client, tally: &mut ConnectionTally) -> bool {
+    let first = !std::mem::replace(&mut client.answered, true);
+    tally.served += u64::from(first);
+    tally.served_peak = tally.served_peak.max(tally.served);
+    first
+}
+
+/// Returns whether a connection that failed in this way may have met a server that takes no more of them.
+fn is_not_taken(failure: Failure) -> bool {
+    use Failure::{ClosedEarly, ClosedWithError, ConnectStalled, HandshakeStalled};
+    use Failure::{Refused, Reset, Stalled};
+    let early = matches!(failure, Refused | Reset | ConnectStalled | HandshakeStalled);
+    early || matches!(failure, ClosedEarly | ClosedWithError | Stalled)
 }
 
 /// Returns the number of a connection as that of a socket.

@@ -177,7 +177,7 @@ impl Clients {
                 self.room_since = now;
                 self.send_query(held.conn, held.due, held.hash, &held.query, now, orders);
             } else if deadline <= now {
-                self.count_unserved(self.plan.mix.kind(held.conn), held.due);
+                self.count_unserved(self.plan.mix.kind(held.conn), now, 1);
             } else {
                 again = again.min(deadline).min(self.opens_at(held.conn));
                 script.held.push_back(held);
@@ -244,6 +244,5 @@ impl Clients {
         }
         self.outcomes.tally.query_bytes += sent as u64;
         self.in_flight += 1;
-        self.outcomes.record_sent(due);
     }
 }

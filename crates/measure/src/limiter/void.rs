@@ -118,6 +118,58 @@ pub enum Void {
     },
 }
 
+impl Void {
+    /// Returns whether a trial at a lower rate may be sound where this one is not.
+    pub fn depends_on_rate(&self) -> bool {
+        match self {
+            // What the Tester itself lacks of its cores is less at lower rates; what others use of them is not.
+            Void::Starved { run_delay, foreign } => run_delay > foreign,
+            Void::ScheduleNotKept { .. } | Void::NotSent { .. } => true,
+            Void::Part { why, .. } => why.depends_on_rate(),
+            Void::ForeignOnServer { .. }
+            | Void::ServerWaited { .. }
+            | Void::SlowCore { .. }
+            | Void::Stalled { .. }
+            | Void::LinkUnseated { .. }
+            | Void::Interrupted
+            | Void::NothingSent
+            | Void::LinkLost { .. }
+            | Void::UpdatesRanOut { .. }
+            | Void::UnansweredBefore { .. }
+            | Void::StartSpread { .. }
+            | Void::TesterLost { .. }
+            | Void::Other { .. } => false,
+        }
+    }
+
+    /// Returns what may be done about it; `None` if nobody knows, or the user caused it.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Void::ScheduleNotKept { .. } | Void::NotSent { .. } => {
+                "search lower rates, or give the Tester more cores"
+            }
+            Void::Starved { .. } => {
+                "leave the Tester cores of its own, or stop what else runs there"
+            }
+            Void::ForeignOnServer { .. } | Void::ServerWaited { .. } => {
+                "leave the server cores of its own, or stop what else runs there"
+            }
+            Void::SlowCore { .. } | Void::Stalled { .. } => {
+                "this host has busy neighbours: search again later, or on another host"
+            }
+            Void::LinkUnseated { .. } | Void::TesterLost { .. } => "run the command again",
+            Void::LinkLost { .. } => "bring the device up, and run the command again",
+            Void::UpdatesRanOut { .. } => "make more updates, or shorter trials",
+            Void::StartSpread { .. } => "check the clocks of the Testers",
+            Void::Part { why, .. } => return why.remedy(),
+            Void::Interrupted
+            | Void::NothingSent
+            | Void::UnansweredBefore { .. }
+            | Void::Other { .. } => return None,
+        })
+    }
+}
+
 /// Nanoseconds as a number in the JSON.
 pub(crate) mod as_ns {
     use serde::{Deserialize, Deserializer, Serializer};
@@ -231,14 +283,13 @@ impl Default for ScheduleTolerance {
 }
 
 impl ScheduleTolerance {
-    /// Returns why a finished trial of `planned` queries is void by its schedule errors; `None` if it is
-    /// valid.
-    pub fn verdict(&self, planned: u64, errors: &Histogram) -> Option<Void> {
-        let sent = errors.count();
+    /// Returns why a finished trial is void by its schedule errors, or since the load handed on only `sent` of its
+    /// `planned` queries; `None` if it is valid. For random arrivals `planned` is the number that was drawn.
+    pub fn verdict(&self, planned: u64, sent: u64, errors: &Histogram) -> Option<Void> {
         if sent == 0 {
             return Some(Void::NothingSent);
         }
-        let late = errors.count_above(self.late_after) as f64 / sent as f64;
+        let late = errors.count_above(self.late_after) as f64 / errors.count().max(1) as f64;
         let sent = sent as f64 / planned.max(1) as f64;
         (late > self.max_late || sent < self.min_sent).then_some(Void::ScheduleNotKept {
             late,
@@ -348,16 +399,22 @@ mod tests {
     fn schedules_get_a_verdict() {
         let tolerance = ScheduleTolerance::default();
         let mut errors = Histogram::new();
-        assert_eq!(tolerance.verdict(100, &errors), Some(Void::NothingSent));
+        assert_eq!(tolerance.verdict(100, 0, &errors), Some(Void::NothingSent));
         for _ in 0..970 {
             errors.record(Nanos::from_micros(20));
         }
         for _ in 0..30 {
             errors.record(Nanos::from_millis(3));
         }
-        assert_eq!(tolerance.verdict(1_000, &errors), None);
-        assert!(matches!(tolerance.verdict(1_002, &errors), Some(Void::ScheduleNotKept { .. })));
+        assert_eq!(tolerance.verdict(1_000, 1_000, &errors), None);
+        assert!(matches!(
+            tolerance.verdict(1_002, 1_000, &errors),
+            Some(Void::ScheduleNotKept { .. })
+        ));
         errors.record(Nanos::from_millis(3));
-        assert!(matches!(tolerance.verdict(1_001, &errors), Some(Void::ScheduleNotKept { .. })));
+        assert!(matches!(
+            tolerance.verdict(1_001, 1_001, &errors),
+            Some(Void::ScheduleNotKept { .. })
+        ));
     }
 }

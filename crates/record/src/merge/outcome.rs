@@ -6,6 +6,7 @@ use measure::{
 };
 
 use super::part::{LostPart, MergeTerms, Part};
+use crate::connections::Connections;
 use crate::parts::{Merged, PartOutcome};
 use crate::trial::{Trial, Voidness};
 
@@ -17,10 +18,11 @@ const RATE_ERROR: f64 = 0.01;
 const ROUND_TRIP: f64 = 0.05;
 
 /// Limiters of a part that are limiters of the whole, in the order in which they are looked for.
-const OF_A_PART: [Limiter; 6] = [
+const OF_A_PART: [Limiter; 7] = [
     Limiter::TesterCpu,
     Limiter::TesterSchedule,
     Limiter::TesterDrops,
+    Limiter::TesterClients,
     Limiter::Link,
     Limiter::AuthDns,
     Limiter::Dut,
@@ -42,7 +44,7 @@ impl Whole<'_> {
         trial.outstanding = self.outstanding();
         trial.goal = self.terms.goal.as_ref().map(ToString::to_string);
         trial.passed = self.terms.goal.as_ref().map(|goal| {
-            let met = goal.met(trial.sent, trial.bad(), &self.latency);
+            let met = goal.met(trial.wanted(), trial.bad(), &self.latency);
             met && !trial.stopped_early && trial.is_sustained()
         });
         let schedule = self.schedule(trial);
@@ -79,9 +81,9 @@ impl Whole<'_> {
     fn schedule(&self, trial: &Trial) -> Option<Void> {
         // A replay has no pacing, and a schedule.
         let open = self.pacing().is_none_or(Pacing::is_open_loop);
-        let planned = if trial.stopped_early { trial.sent } else { trial.planned };
+        let planned = if trial.stopped_early { trial.wanted() } else { trial.planned };
         let tolerance = ScheduleTolerance::default();
-        open.then(|| tolerance.verdict(planned, &self.schedule_error)).flatten()
+        open.then(|| tolerance.verdict(planned, trial.wanted(), &self.schedule_error)).flatten()
     }
 
     fn void(&self, trial: &Trial, merged: &Merged, schedule: Option<Void>) -> Option<Void> {
@@ -89,7 +91,7 @@ impl Whole<'_> {
             let why = Box::new(Void::TesterLost { why: lost.why.clone() });
             return Some(Void::Part { part: lost.title(), why });
         }
-        if trial.sent == 0 {
+        if trial.wanted() == 0 {
             return Some(Void::NothingSent);
         }
         let of_part = |wanted: fn(&Void) -> bool| {
@@ -135,7 +137,7 @@ impl Whole<'_> {
         let one_rate =
             matches!(self.pacing(), Some(Pacing::Constant { .. } | Pacing::Poisson { .. }));
         let late_s = self.schedule_error.max().as_secs_f64();
-        one_rate && trial.sent >= trial.planned && late_s <= trial.duration_s * RATE_ERROR
+        one_rate && trial.wanted() >= trial.planned && late_s <= trial.duration_s * RATE_ERROR
     }
 
     /// Returns why a trial is void whose losses all happened during stalls of a host.
@@ -161,7 +163,8 @@ impl Whole<'_> {
         let complete = self.parts.iter().all(|part| part.trial.limiter == Limiter::Offered)
             && trial.passed != Some(false)
             && trial.is_sustained();
-        Evidence { complete, ..Evidence::default() }.accuse()
+        let places = trial.connections.as_ref().map(Connections::places).unwrap_or_default();
+        Evidence { complete, places, ..Evidence::default() }.accuse()
     }
 
     /// Returns what the trial was merged from, with the starts of the parts.

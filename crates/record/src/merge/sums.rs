@@ -29,6 +29,7 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
         valid_while_sending: trials().map(|t| t.valid_while_sending).sum(),
         late: sum(|t| t.late),
         lost: sum(|t| t.lost),
+        unserved: sum(|t| t.unserved),
         duplicates: sum(|t| t.duplicates),
         unexpected: sum(|t| t.unexpected),
         unresolved: sum(|t| t.unresolved),
@@ -151,6 +152,7 @@ fn series(parts: &[Part]) -> Vec<Second> {
     for part in parts {
         for (sum, second) in sum.iter_mut().zip(&part.trial.series) {
             sum.sent += second.sent;
+            sum.unserved += second.unserved;
             sum.valid += second.valid;
         }
     }
@@ -171,6 +173,7 @@ fn steps(parts: &[Part]) -> Option<Steps> {
             target_qps: target.map(|rates| rates.iter().sum()),
             sent: of().map(|step| step.sent).sum(),
             answered,
+            lost: of().map(|step| step.lost).sum(),
             failed: of().map(|step| step.failed).sum(),
             latency_us: waited / answered.max(1) as f64,
         }
@@ -228,6 +231,8 @@ fn sum_of_connections(all: &[OfPart<'_>]) -> Result<Connections, MergeError> {
         // No more were open at once.
         peak: sum(|c| c.peak),
         open_at_end: sum(|c| c.open_at_end),
+        unanswered: sum(|c| c.unanswered),
+        served_peak: sum(|c| c.served_peak),
         connect_us: merged("connect_us", |c| &c.connect_us)?,
         handshake_us: merged("handshake_us", |c| &c.handshake_us)?,
         first_query_us: merged("first_query_us", |c| &c.first_query_us)?,

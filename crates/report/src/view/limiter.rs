@@ -14,6 +14,7 @@ pub(crate) fn limiter_name(limiter: Limiter) -> &'static str {
         Limiter::TesterCpu => "the Tester’s CPU",
         Limiter::TesterSchedule => "the Tester’s schedule",
         Limiter::TesterDrops => "the Tester’s receive queue",
+        Limiter::TesterClients => "the load’s own number of clients",
         Limiter::AuthDns => "the AuthDNS",
         Limiter::Link => "a link",
         Limiter::Offered => "nothing: all was answered",

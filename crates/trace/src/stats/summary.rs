@@ -37,6 +37,7 @@ fn summary(stats: &Stats, counts: &Counts, window: Nanos) -> TraceStats {
         requests_are: if stats.by_replies() { "replies" } else { "queries" }.to_owned(),
         requests: requests.messages,
         failed: stats.failed,
+        unanswered: stats.unanswered(),
         rates: TraceRates {
             average: if duration_s > 0.0 { requests.messages as f64 / duration_s } else { 0.0 },
             p95_burst: requests.rates.quantile(0.95),
@@ -111,6 +112,7 @@ fn packets(stats: &Stats, counts: &Counts) -> TracePackets {
             .iter()
             .map(|other| TraceCode { name: other.what.clone(), count: other.packets })
             .collect(),
+        dns_ports: counts.dns_ports.clone(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 use lab::CpuList;
 use lab::agent::{Agent, Conditions, Reports, judge};
-use measure::Pacing;
+use measure::{Pacing, Path};
 use record::{Trial, TrialRequest};
 
 use crate::arguments::dut::DutArgs;
@@ -58,6 +58,10 @@ impl Watching {
     pub(crate) fn end(self, trial: &mut Trial) -> Result<(), Failure> {
         let Some(mut agent) = self.agent else { return Ok(()) };
         let seen = agent.end(trial.duration_s).map_err(Failure::run)?;
+        if agent.shares_kernel() {
+            let segmented = trial.conditions.gso;
+            trial.conditions.path.get_or_insert(Path::on_one_host(segmented));
+        }
         judge(trial, &Reports { dut: Some(&seen), authdns: &[] }, &self.conditions);
         if seen.alive {
             return Ok(());

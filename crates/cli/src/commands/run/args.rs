@@ -96,7 +96,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "KIND")]
     pub(crate) link: Option<Link>,
     /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload)
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_parser = WirePath::chosen, value_name = "KIND")]
     pub(crate) path: Option<WirePath>,
     /// What sends queries over UDP and checks replies instead of the experiment's choice: sockets, programs in the kernel (as
     /// root), or the one that is certified for more (docs/kernel.md)

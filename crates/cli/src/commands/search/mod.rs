@@ -3,6 +3,7 @@
 mod args;
 mod capacity;
 mod over;
+mod tell;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,8 +11,8 @@ use std::time::Instant;
 
 use experiment::search::RESOLUTION;
 use experiment::{
-    Bench, BenchError, Circumstances, Method, NameBudget, OneHost, Progress, Repeats, RuleName,
-    Search, Shortened, conformance,
+    Bench, BenchError, Circumstances, Joined, Method, NameBudget, OneHost, Progress, Repeats,
+    RuleName, Search, Shortened, conformance,
 };
 use measure::{Goal, Nanos, OpenPacing, Qps, Transport};
 use record::request::{Engine, Gso, Workload};
@@ -20,11 +21,13 @@ use tester::unix_now;
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
 pub(crate) use self::over::{Over, Varied};
+use self::tell::Teller;
 use crate::arguments::address::Family;
 use crate::arguments::certificate::{shortened, tested};
 use crate::bench::{OwnBench, TestersBench};
 use crate::failure::Failure;
 use crate::output;
+use crate::preflight::{self, Wanted};
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::testers::{Testers, of_job};
@@ -55,6 +58,9 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let testers = of_job(testers, &mut job);
     let stop = interruption()?;
     std::iter::once(&search.goal).chain(&args.also).for_each(|goal| output::tell_goal(Some(goal)));
+    if testers.is_none() {
+        preflight::ask(&setup, Wanted::Valid, &stop)?;
+    }
     let own = OwnBench { setup, varied, stop: stop.clone() };
     let mut own = TestersBench { own, testers };
     let mut shorter;
@@ -77,8 +83,9 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
         capacity::measure(&args, bench, &server, &mut names, &mut keep)
     } else {
         let repeats = Repeats { search, repeats, circumstances };
+        let mut teller = Teller::new(&repeats.search, repeats.repeats, args.over);
         let (mut result, error) = repeats.run(bench, &server, &mut names, self_test, &mut |step| {
-            tell(&step, args.over);
+            teller.tell(&step);
             if let Progress::Trial(record) = step {
                 keep(record);
             }
@@ -110,7 +117,11 @@ fn names(args: &SearchArgs, size: Option<u64>) -> NameBudget {
     match size {
         None => NameBudget::new(u64::MAX, true),
         Some(size) if args.workload.reuse_names => NameBudget::repeating(size),
-        Some(size) => NameBudget::new(size, !args.rfc8219 || args.over != Over::Rate),
+        // The last names are those of the question before the search.
+        Some(size) if args.rfc8219 => {
+            NameBudget::new(size.saturating_sub(preflight::FURTHER), false)
+        }
+        Some(size) => NameBudget::new(size, true),
     }
 }
 
@@ -222,7 +233,7 @@ fn loopback(request: &TrialRequest) -> OneHost {
     let gso = request.sockets.gso == Gso::On;
     let path = crate::arguments::certificate::tested(request, true).path;
     let tcp = request.transports().iter().any(|part| part.transport.uses_tcp());
-    OneHost { link: None, path, gso, gro: request.sockets.gro, tcp }
+    OneHost { joined: Joined::Loopback, path, gso, gro: request.sockets.gro, tcp }
 }
 
 /// Limits a search to the rate that a certificate certifies.
@@ -308,17 +319,4 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         pacing: args.pacing,
     };
     Ok((search, repeats))
-}
-
-/// Prints a line for each trial and each search on standard error.
-pub(crate) fn tell(step: &Progress<'_>, over: Over) {
-    match step {
-        Progress::Trial(record) => {
-            eprintln!("  {}", report::trial_line(record, over.unit()));
-        }
-        Progress::Search { repeat, repeats, trace } => {
-            let verdict = over.words(&trace.capacity.verdict);
-            eprintln!("search {} of {repeats}: {verdict}", repeat + 1);
-        }
-    }
 }

@@ -96,14 +96,16 @@ impl InputArgs {
             other => other.err(),
         };
         let counts = messages.counts();
-        if !any && counts.frames > 0 {
-            self.explain(&counts);
-        }
+        self.explain(&counts, any);
         Ok((counts, error))
     }
 
-    /// Prints what the packets are if none has DNS.
-    fn explain(&self, counts: &trace::Counts) {
+    /// Prints what the packets are if no message was found, and which ports seem to have DNS.
+    fn explain(&self, counts: &trace::Counts, any: bool) {
+        let frames = counts.frames;
+        if any || frames == 0 {
+            return;
+        }
         let ports: Vec<_> = self.ports.iter().map(ToString::to_string).collect();
         let others: Vec<_> = counts
             .others
@@ -114,8 +116,10 @@ impl InputArgs {
             })
             .collect();
         let what = if others.is_empty() { "none can be read".into() } else { others.join(", ") };
-        let frames = counts.frames;
         eprintln!("no DNS found on port {}; packets: {frames}; {what}", ports.join(", "));
+        if let Some(hint) = counts.elsewhere("--port") {
+            eprintln!("{hint}");
+        }
     }
 
     /// Reads an interface until the time is over or a signal comes.
@@ -136,14 +140,20 @@ impl InputArgs {
         let lost = live.lost();
         let mut capture =
             Capture::new(Box::new(live), Path::new(interface)).map_err(Failure::run)?;
-        let error = messages.read(&mut capture, &mut each).err();
+        let mut any = false;
+        let read = messages.read(&mut capture, |message| {
+            any = true;
+            each(message);
+        });
         let lost = lost.load(Ordering::Relaxed);
         if lost > 0 {
             eprintln!(
                 "{interface}: {lost} packets were lost: they came faster than they were read"
             );
         }
-        Ok((messages.counts(), error))
+        let counts = messages.counts();
+        self.explain(&counts, any);
+        Ok((counts, read.err()))
     }
 
     /// Reads what servers write as dnstap until the time is over or a signal comes.

@@ -55,7 +55,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "KIND")]
     pub(crate) link: Option<Link>,
     /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload) [default: wire]
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_parser = WirePath::chosen, value_name = "KIND")]
     pub(crate) path: Option<WirePath>,
     /// What sends the queries and checks the replies: sockets, or programs in the kernel (as root), whose findings are then also
     /// held against those of sockets

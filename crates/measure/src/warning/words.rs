@@ -1,0 +1,77 @@
+//! Sentences about cores and connections, and longer advice; some are also those of void trials and of proofs.
+
+use super::CoreUser;
+
+/// Returns the sentence about other processes on the server's cores, in percent of these cores.
+pub(crate) fn foreign_on_server(percent: &str) -> String {
+    format!("processes that are not of the testbed used {percent} % of the server's cores")
+}
+
+/// Returns the sentence about a server that waited, in percent of the time.
+pub(crate) fn server_waited(percent: &str) -> String {
+    format!("the server waited {percent} % of the time for its cores while others ran there")
+}
+
+/// Returns the sentence about a server's slow cores, in percent of their speed.
+pub(crate) fn slow_core(percent: &str) -> String {
+    format!("the server's core was {percent} % slower than at its best")
+}
+
+/// Returns the sentence about connections without a reply, of all that were tried.
+pub(crate) fn places(unanswered: &str, connections: u64, at_once: u64) -> String {
+    format!(
+        "{unanswered} of {connections} connections got no reply at all; at most {at_once} had one at the same time"
+    )
+}
+
+/// Names cores: `its core 1`, `the server's cores 1, 2`; `its cores` where they are not known.
+pub(crate) fn cores(whose: &str, cpus: &[usize]) -> String {
+    let numbers: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+    match numbers.len() {
+        0 => format!("{whose} cores"),
+        1 => format!("{whose} core {}", numbers[0]),
+        _ => format!("{whose} cores {}", numbers.join(", ")),
+    }
+}
+
+/// Returns the sentence about a process on the Tester's cores, in percent of these.
+pub(super) fn core_taken(by: &CoreUser, cpus: &[usize], percent: &str) -> String {
+    format!("{by} used {percent} % of {}", cores("the Tester's", cpus))
+}
+
+/// Returns what to do about it; `free` is a core that others leave.
+pub(super) fn other_core(free: Option<usize>) -> String {
+    match free {
+        Some(free) => {
+            format!("keep it off them, or give the Tester a core that others leave: --cpus {free}")
+        }
+        None => "keep it off them, or stop it".to_owned(),
+    }
+}
+
+/// Returns the sentence about a core that the Tester kept off.
+pub(super) fn core_avoided(by: &CoreUser, cpu: usize, instead: usize) -> String {
+    format!("{by} is bound to core {cpu}: the Tester ran on core {instead}")
+}
+
+/// Returns what to do about too few places for connections.
+pub(super) fn more_places(at_once: u64) -> String {
+    format!(
+        "the server takes no more at a time (Unbound: incoming-num-tcp, BIND: tcp-clients, NSD: tcp-count): raise that, or take \
+         --clients {at_once}"
+    )
+}
+
+/// Returns the sentence about a server that fell behind by so many queries.
+pub(super) fn not_sustained(queries: &str) -> String {
+    format!("{queries} more queries were outstanding at the end than in the middle")
+}
+
+/// Returns the sentence about streams that the server refused.
+pub(super) fn streams_refused(streams: &str) -> String {
+    format!("the server refused {streams} streams, which were opened again")
+}
+
+/// What to do where no port is free.
+pub(super) const FREE_PORTS: &str = "this host's ports are used up: use more --source addresses, --close reset, or set \
+                                     net.ipv4.tcp_tw_reuse=1 and widen net.ipv4.ip_local_port_range";
