@@ -185,7 +185,9 @@ mod tests {
             let user = CoreUser { command: "yes".to_owned(), pid };
             (user, cpus.iter().copied().collect::<BTreeSet<_>>())
         };
-        let table: [(&[usize], &[(u32, &[usize])], Option<(usize, usize, u32)>); 5] = [
+        /// Cores, and the processes that are bound to some; then the core that is chosen, and the one that is avoided for a process.
+        type Row<'a> = (&'a [usize], &'a [(u32, &'a [usize])], Option<(usize, usize, u32)>);
+        let table: [Row<'_>; 5] = [
             (&[0, 1], &[(7, &[0])], Some((1, 0, 7))),
             (&[0, 1], &[(7, &[1])], Some((0, 1, 7))),
             (&[0, 1], &[(7, &[1]), (8, &[0])], None),
