@@ -206,15 +206,11 @@ pub fn behaviour_checks(
     if behaviour.servfail > 0.0 {
         // The machine can only lose some.
         let found = trial.rcodes.get("SERVFAIL").copied().unwrap_or(0);
-        let check = count("SERVFAIL", behaviour.servfail, found);
-        let lost = !check.is_above();
-        checks.push(blamed(check, || dropped(trial).filter(|_| lost)));
+        checks.push(fewer(trial, count("SERVFAIL", behaviour.servfail, found)));
     }
     if behaviour.duplicates > 0.0 {
         // The machine can only lose some.
-        let check = count("duplicates", behaviour.duplicates, trial.duplicates);
-        let lost = !check.is_above();
-        checks.push(blamed(check, || dropped(trial).filter(|_| lost)));
+        checks.push(fewer(trial, count("duplicates", behaviour.duplicates, trial.duplicates)));
     }
     if let Some(late) = behaviour.late {
         // What would come after the last query has timed out is not waited for.
@@ -228,6 +224,12 @@ pub fn behaviour_checks(
     }
     checks.extend(percentiles(behaviour, trial, capture, right));
     checks
+}
+
+/// Blames the machine for replies of a kind that are fewer than the known number: they were dropped, or came too late.
+fn fewer(trial: &Trial, check: Check) -> Check {
+    let excuse = || dropped(trial).or_else(|| void(trial)).or_else(|| stood_still(trial));
+    if check.is_above() { check } else { blamed(check, excuse) }
 }
 
 /// Makes the checks of the percentiles of a server with two latencies.
