@@ -73,7 +73,8 @@ mod tests {
             (at(1_000), at(53), false, id)
         };
         // Seconds, id and whether it is a reply; then the number of queries without one.
-        let table: [(&[(u64, u16, bool)], u64); 6] = [
+        type Messages<'a> = &'a [(u64, u16, bool)];
+        let table: [(Messages<'_>, u64); 6] = [
             (&[(1, 7, false), (1, 7, true)], 0),
             (&[(1, 7, false), (1, 8, true), (2, 9, true)], 1),
             (&[(1, 7, false), (2, 7, false), (2, 7, true)], 1),
