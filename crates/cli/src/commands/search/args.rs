@@ -18,8 +18,8 @@ use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
-  How many queries a second a server answers, with latency and loss at shares of that
-    dnsdyno search 192.0.2.1:53 --queries q.txt
+  How many queries a second a server answers by rounds, with latency and loss at shares of that
+    dnsdyno search 192.0.2.1:53 --queries q.txt --rounds
 
   The highest rate without loss, three searches with trials of five seconds
     dnsdyno search [fd00::2]:53 --namespace 10.0.0.0/8 --duration 5s --repeats 3 --json out.json
@@ -53,15 +53,15 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_parser = choice(&PACING), value_name = "PACING", default_value = "constant")]
     pub(crate) pacing: OpenPacing,
     /// What a trial must reach: `zero-loss`, or bounds such as `p99 < 5ms, loss < 0.1%`; without a bound on loss it allows none
-    /// [default: none, the capacity; with a rule or bounds zero-loss]
+    /// [default: zero-loss]
     #[arg(long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
     /// A further goal that the rule mlrsearch seeks in the same search; may be repeated
     #[arg(long, value_name = "GOAL")]
     pub(crate) also: Vec<Goal>,
     /// How a rate is decided: by one trial (rfc8219), by many short ones (mlrsearch), by the share of seconds without
-    /// loss (clean-windows), or by all trials together (probabilistic-bisection) [default: none,
-    /// the capacity from rounds of closed loops; with a goal or bounds mlrsearch; over clients and connections rfc8219]
+    /// loss (clean-windows), or by all trials together (probabilistic-bisection) [default: mlrsearch; over clients and
+    /// connections rfc8219]
     #[arg(long, value_name = "RULE")]
     pub(crate) rule: Option<RuleName>,
     /// Sum of the trials that decide a rate under mlrsearch [default: five trials]
@@ -70,6 +70,10 @@ pub(crate) struct SearchArgs {
     /// RFC 8219 section 9: trials of 60 s, 1 s timeout, zero loss, 20 searches, no name twice
     #[arg(long, conflicts_with_all = ["over", "pacing", "transport", "transports", "clients", "goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
     pub(crate) rfc8219: bool,
+    /// Measure the capacity by rounds of closed loops, without a goal. Not for servers that limit their rate or drop queries: the
+    /// figure is too low
+    #[arg(long, conflicts_with_all = ["over", "goal", "also", "rule", "duration_sum", "rfc8219", "start", "min", "max", "certificate"])]
+    pub(crate) rounds: bool,
     /// The rate of the first trial, or its clients or connections a second [default: 10k; 16; 100]
     #[arg(long, value_name = "RATE")]
     pub(crate) start: Option<Qps>,
@@ -111,16 +115,9 @@ pub(crate) struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// Returns the method: rounds of closed loops unless a goal, a rule or bounds are given.
+    /// Returns the method: a search, or rounds of closed loops.
     pub(crate) fn method(&self) -> Method {
-        let is_search = self.rfc8219
-            || self.goal.is_some()
-            || self.rule.is_some()
-            || !self.also.is_empty()
-            || self.duration_sum.is_some()
-            || self.certificate.certificate.is_some()
-            || [self.start, self.min, self.max].iter().any(Option::is_some);
-        if self.over == Over::Rate && !is_search { Method::Capacity } else { Method::Search }
+        if self.rounds { Method::Capacity } else { Method::Search }
     }
 }
 
