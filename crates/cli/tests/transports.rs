@@ -133,6 +133,25 @@ fn certificates_are_held_to_their_authority_and_sessions_resumed() {
 }
 
 #[test]
+fn who_is_not_there_and_who_says_too_much_is_named() {
+    let auth = start();
+    let nobody = load("127.0.0.1:1", "--transport tcp --rate 50 --duration 200ms --timeout 200ms");
+    assert!(nobody["connections"]["failed"]["refused"].as_u64() > Some(0), "{nobody}");
+    let never_sent = [&nobody["sent"], &nobody["lost"], &nobody["unserved"]];
+    assert_eq!(never_sent, [&0.into(), &0.into(), &10.into()], "{nobody}");
+    let long = load(
+        auth.plain(),
+        "--transport tcp --rate 50 --duration 200ms --max-reply 40 --queries-per-connection 1",
+    );
+    assert_eq!(long["connections"]["failed"]["oversized"], long["sent"], "{long}");
+    let quiet = load(
+        auth.plain(),
+        "--transport tls --rate 50 --duration 100ms --timeout 300ms --connect-timeout 100ms",
+    );
+    assert!(quiet["connections"]["failed"]["handshake-stalled"].as_u64() > Some(0), "{quiet}");
+}
+
+#[test]
 fn a_population_comes_and_goes() {
     let auth = start();
     let many = load(
