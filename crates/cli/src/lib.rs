@@ -12,7 +12,6 @@ mod bench;
 mod command_line;
 mod commands;
 mod failure;
-mod preflight;
 mod process;
 mod progress;
 mod testers;

@@ -17,6 +17,7 @@ use record::{CellRecord, LoadPoint, Round, Seen, Trial, TrialRecord, WindowStep}
 
 pub use self::estimate::{capacity_of, is_precise, sum_up};
 use crate::bench::{Bench, BenchError, SlowCores, TrialSpec};
+pub use crate::known::Known;
 use crate::names::{NameBudget, most_names};
 use crate::settings::{CLOSED_NAMES_PER_S, CapacitySettings};
 
@@ -44,17 +45,6 @@ const LOAD: Nanos = Nanos::from_millis(300);
 const LOAD_ROUNDS: u32 = 2;
 /// Number of rounds that are made in any case.
 pub const LEAST_ROUNDS: u32 = 8;
-
-/// What earlier rounds of a cell found.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Known {
-    /// Window of its closed loops; `None` before the first round.
-    pub window: Option<u32>,
-    /// Capacity so far, in queries a second.
-    pub qps: Option<f64>,
-    /// Loads that were offered already.
-    pub loads: Vec<LoadPoint>,
-}
 
 impl Known {
     /// Returns what the rounds of a cell found.

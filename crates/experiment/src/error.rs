@@ -14,7 +14,7 @@ pub enum BenchError {
     Failed(String),
     /// There are too few unused names.
     #[error(transparent)]
-    Names(#[from] crate::names::NamesExhausted),
+    Names(#[from] NamesExhausted),
 }
 
 impl BenchError {
@@ -22,4 +22,18 @@ impl BenchError {
     pub fn failed(error: impl std::fmt::Display) -> Self {
         BenchError::Failed(error.to_string())
     }
+}
+
+/// Error: there are not enough names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{wanted} names are needed, {left} of {size} are left; take a shorter prefix (10.0.0.0/8 has 2^24 names, 0.0.0.0/2 has 2^30), a lower rate or shorter trials"
+)]
+pub struct NamesExhausted {
+    /// Number of names requested.
+    pub wanted: u64,
+    /// Number of unused names.
+    pub left: u64,
+    /// Number of all names.
+    pub size: u64,
 }

@@ -17,6 +17,7 @@ mod drill;
 mod error;
 pub mod file;
 mod generator;
+mod known;
 pub mod mlrsearch;
 mod names;
 mod plan;

@@ -6,6 +6,7 @@
 use measure::{Nanos, Pacing};
 
 use crate::bench::{Bench, BenchError};
+pub use crate::error::NamesExhausted;
 
 /// Number of workers for which names are reserved: independent Poisson arrivals vary more than those of one worker.
 const MOST_WORKERS: u32 = 16;
@@ -58,20 +59,6 @@ impl NameUse {
             self.again.then(|| "names were used more than once, in different trials".into());
         crowded.into_iter().chain(again).collect()
     }
-}
-
-/// Error: there are not enough names.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{wanted} names are needed, {left} of {size} are left; take a shorter prefix (10.0.0.0/8 has 2^24 names, 0.0.0.0/2 has 2^30), a lower rate or shorter trials"
-)]
-pub struct NamesExhausted {
-    /// Number of names requested.
-    pub wanted: u64,
-    /// Number of unused names.
-    pub left: u64,
-    /// Number of all names.
-    pub size: u64,
 }
 
 impl NameBudget {

@@ -21,9 +21,9 @@ use record::EngineChoice;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
-use crate::capacity::Known;
 use crate::custom::Custom;
 pub use crate::generator::Generator;
+use crate::known::Known;
 use crate::search::{Rule, RuleError, RuleName, Search};
 pub use answers::AnswersSettings;
 pub use drill::DrillSettings;

@@ -128,8 +128,8 @@ impl Setup {
         // Workers that share a core wait for each other.
         let run_delay = run_delay.map(of_cores).filter(|_| loops == 1);
         // A Tester that was given no core and had its time was not in the way of others.
-        let has_own =
-            !sockets.cpus.is_empty() || run_delay.is_some_and(|delay| delay > MAX_RUN_DELAY);
+        let waited = run_delay.is_some_and(|delay| delay > MAX_RUN_DELAY);
+        let has_own = waited || !sockets.cpus.is_empty();
         let connections = self.connections.as_ref().zip(connections).map(|(setup, report)| {
             let record = setup.record(&report, self.request.slice, workers as u32);
             (record, setup.warnings(&report, self.request.pacing))

@@ -5,7 +5,7 @@ use measure::{Path, Qps, Transport};
 use record::{Capacity, CellRecord, Certificate};
 
 use super::{Method, Settings};
-use crate::capacity::Known;
+use crate::known::Known;
 use crate::search::Rule;
 
 impl Settings {

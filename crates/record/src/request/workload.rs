@@ -212,8 +212,6 @@ pub enum Expect {
     NoData,
     /// NXDOMAIN is expected.
     NxDomain,
-    /// REFUSED is expected.
-    Refused,
 }
 
 impl Expect {
@@ -225,7 +223,6 @@ impl Expect {
             Expect::AnyAaaa => "aaaa",
             Expect::NoData => "nodata",
             Expect::NxDomain => "nxdomain",
-            Expect::Refused => "refused",
         }
     }
 }

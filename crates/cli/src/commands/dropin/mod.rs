@@ -35,7 +35,6 @@ use self::data::Form;
 use self::verbose::Texts;
 use crate::failure::Failure;
 use crate::output::print;
-use crate::preflight::{self, Wanted};
 use crate::process::{self, command_line, interruption};
 
 /// Names of the tools, which are commands of this program and names by which it may be called.
@@ -113,7 +112,6 @@ fn run(
     let texts = meanwhile.each.map(|form| Texts::read(messages, form));
     let texts = texts.transpose().map_err(Failure::run)?;
     let stop = interruption()?;
-    preflight::ask(setup, Wanted::Listener, &stop)?;
     let rates = meanwhile.interval.map(|every| {
         let live = live.clone();
         Background::start(move |done| print_rates(every.into(), &live, done))

@@ -14,7 +14,6 @@ use super::args::LoadArgs;
 use super::pacing::PacingArg;
 use crate::failure::Failure;
 use crate::output::{output, try_writing};
-use crate::preflight::{self, Wanted};
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::progress;
@@ -39,7 +38,6 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
     setups[0].check_names(each * all.len() as u64).map_err(tester::TesterError::from)?;
     try_writing([&args.json, &args.times])?;
     let stop = interruption()?;
-    preflight::ask(&setups[0], Wanted::Valid, &stop)?;
     let mut rows = Vec::new();
     for ((run, setup), threads) in (0u64..).zip(setups).zip(all) {
         // No name is queried twice, over all numbers of threads: the server would have it in its cache.

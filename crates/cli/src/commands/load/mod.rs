@@ -22,7 +22,6 @@ use super::diff;
 use crate::arguments::certificate::tested;
 use crate::failure::Failure;
 use crate::output::{self, print};
-use crate::preflight::{self, Wanted};
 use crate::process::interruption;
 use crate::progress;
 use crate::testers::{Testers, of_job};
@@ -52,10 +51,6 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     let testers = of_job(testers, &mut job);
     let stop = interruption()?;
     output::tell_goal(setup.request().goal.as_ref());
-    // An agreed start is that of several hosts, which begin together.
-    if testers.is_none() && setup.request().start_at.is_none() {
-        preflight::ask(&setup, Wanted::Valid, &stop)?;
-    }
     let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
     let (live, progress) =
         progress::show(format!("load {}", setup.target()), planned(&setup), args.interval);

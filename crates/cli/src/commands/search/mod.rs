@@ -27,7 +27,6 @@ use crate::arguments::certificate::{shortened, tested};
 use crate::bench::{OwnBench, TestersBench};
 use crate::failure::Failure;
 use crate::output;
-use crate::preflight::{self, Wanted};
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::testers::{Testers, of_job};
@@ -58,9 +57,6 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let testers = of_job(testers, &mut job);
     let stop = interruption()?;
     std::iter::once(&search.goal).chain(&args.also).for_each(|goal| output::tell_goal(Some(goal)));
-    if testers.is_none() {
-        preflight::ask(&setup, Wanted::Valid, &stop)?;
-    }
     let own = OwnBench { setup, varied, stop: stop.clone() };
     let mut own = TestersBench { own, testers };
     let mut shorter;
@@ -117,10 +113,7 @@ fn names(args: &SearchArgs, size: Option<u64>) -> NameBudget {
     match size {
         None => NameBudget::new(u64::MAX, true),
         Some(size) if args.workload.reuse_names => NameBudget::repeating(size),
-        // The last names are those of the question before the search.
-        Some(size) if args.rfc8219 => {
-            NameBudget::new(size.saturating_sub(preflight::FURTHER), false)
-        }
+        Some(size) if args.rfc8219 => NameBudget::new(size, false),
         Some(size) => NameBudget::new(size, true),
     }
 }

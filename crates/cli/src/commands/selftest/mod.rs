@@ -29,7 +29,6 @@ use crate::arguments::certificate::{shortened, tested};
 use crate::commands::verify;
 use crate::failure::Failure;
 use crate::output;
-use crate::preflight::{self, Wanted};
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::progress;
@@ -143,11 +142,7 @@ impl OtherEnd {
         }
         let engine = args.engine.apply(Engine::Udp).map_err(Failure::BadInput)?;
         let setup = match &self {
-            OtherEnd::Elsewhere(_) => {
-                let setup = args.engine.setup(TrialRequest { engine, ..request })?;
-                preflight::ask(&setup, Wanted::Valid, stop)?;
-                setup
-            }
+            OtherEnd::Elsewhere(_) => args.engine.setup(TrialRequest { engine, ..request })?,
             _ => Setup::new(request, command_line())?,
         };
         let outcome = setup.run(live, stop)?;

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
-use measure::{Nanos, Transport, UpdateRate};
-use record::request::Engine;
+use measure::{Nanos, UpdateRate};
 use record::{SCHEMA, Times, UpdateCheck, UpdateRun};
 use update::apply::{ApplyError, Changes};
 use update::check::{check, wait_ready};
@@ -26,7 +25,6 @@ use crate::arguments::number::parse_count;
 use crate::arguments::zone_file::ZoneFile;
 use crate::failure::Failure;
 use crate::output::{create, output};
-use crate::preflight;
 use crate::process::interruption;
 
 /// Time for a killed primary to serve again, at most.
@@ -320,7 +318,6 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     };
     let mut outcomes = BufWriter::new(create(&path)?);
     let stop = interruption()?;
-    preflight::ask_server(args.server, over(args.tcp), args.timeout, &stop)?;
     let sent = sender.run(updates, &mut outcomes, &stop);
     outcomes.flush().map_err(Failure::run)?;
     drop(outcomes);
@@ -382,11 +379,6 @@ fn durability(found: update::Checked) -> record::Durability {
     record::Durability { acknowledged: looked_up, gone, examples }
 }
 
-/// Returns what carries a question before the updates.
-fn over(tcp: bool) -> Engine {
-    preflight::engine(if tcp { Transport::Tcp } else { Transport::Udp })
-}
-
 fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
     let tally = &sent.tally;
     let lags = args.watch.iter().zip(&sent.lags).map(|(server, lag)| {
@@ -421,7 +413,6 @@ fn look_up(args: &CheckArgs) -> Result<(), Failure> {
     let updates = UpdateReader::open(&args.updates).map_err(Failure::input)?;
     let acknowledged = args.outcomes.as_deref().map(acknowledged).transpose();
     let acknowledged = acknowledged.map_err(Failure::input)?;
-    preflight::ask_server(args.server, over(false), Nanos::from_secs(1), &interruption()?)?;
     let wanted = |number| acknowledged.as_ref().is_none_or(|numbers| numbers.contains(&number));
     let found = check(args.server, updates, wanted).map_err(|error| match error {
         CheckError::Stream(error) => Failure::input(error),
