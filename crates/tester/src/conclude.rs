@@ -163,9 +163,9 @@ impl Setup {
             && trial.passed != Some(false)
             && trial.is_sustained();
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
-        let (tester_receive, tester_send) = (evidence.tester_drops, counters.send_errors);
-        let dut_receive = evidence.dut_drops;
-        trial.drops = Drops { tester_receive, tester_send, dut_receive, ..Drops::default() };
+        trial.drops.tester_receive = evidence.tester_drops;
+        trial.drops.tester_send = counters.send_errors;
+        trial.drops.dut_receive = evidence.dut_drops;
         trial.warnings = self.warnings(&tally, &counters, facts);
         if let (None, Some(Void::ScheduleNotKept { late, .. })) = (&void, schedule) {
             trial.warnings.push(Warning::LateQueries { share: late });
@@ -182,7 +182,6 @@ impl Setup {
             None => evidence.accuse(),
         };
         (trial.conditions.cpus, trial.conditions.agreed_start) = (pinned.clone(), seen.agreed);
-        // The workers have just ended.
         trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
         trial
     }
