@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use measure::Warning;
 use measure::warning::summarise;
 use record::{CellRecord, Certificate, Run};
 
@@ -84,27 +85,14 @@ fn to_do(run: &Run) -> Vec<String> {
     out.extend(shortened.map(|s| {
         format!("SHORTENED by a test: each trial sent for {s} s; this is no measurement")
     }));
-    let void: usize = cells.iter().map(|cell| cell.void_repeats.len()).sum();
-    let run_name = run.id.map_or_else(String::new, |id| format!(" {id}"));
-    if void > 0 {
-        // `dnsdyno search` has no plan to go on with.
-        let again = if run.plan.experiment == "search" {
-            "search again when the reason is gone".to_owned()
-        } else {
-            let it = if void == 1 { "it" } else { "them" };
-            format!("`dnsdyno run --resume{run_name}` measures {it} again")
-        };
-        out.push(format!(
-            "INCOMPLETE: {} stayed void and gave no figure; {again}",
-            counted(void, "repeat", "repeats")
-        ));
-    } else if !run.complete {
-        out.push("INCOMPLETE: the run ended before its time".to_owned());
-    }
+    out.extend(incomplete(run));
     let untrusted = |cell: &CellRecord| cell.certificate.as_ref().is_some_and(|c| !c.passed);
     out.extend(which(&untrusted).map(|whom| {
         format!("{whom}: the Tester failed its self-test: nothing here is the server's capacity")
     }));
+    let trials = cells.iter().flat_map(|cell| &cell.trials).map(|record| &record.trial);
+    let unchecked = trials.flat_map(|t| &t.warnings).find(|w| **w == Warning::AddressNotChecked);
+    out.extend(unchecked.map(|warning| format!("warning: {warning}")));
     if let Some(first) = run.skipped.first() {
         let names: BTreeSet<&str> = run.skipped.iter().map(|s| s.server.as_str()).collect();
         let names: Vec<&str> = names.into_iter().collect();
@@ -133,6 +121,24 @@ fn to_do(run: &Run) -> Vec<String> {
         out.push(format!("a short form; the whole one: `dnsdyno run {name}`"));
     }
     out
+}
+
+/// Returns what a run lacks, and how to get it; `None` for a complete one.
+fn incomplete(run: &Run) -> Option<String> {
+    let void: usize = run.results.iter().map(|cell| cell.void_repeats.len()).sum();
+    if void == 0 {
+        return (!run.complete).then(|| "INCOMPLETE: the run ended before its time".to_owned());
+    }
+    // `dnsdyno search` has no plan to go on with.
+    let again = if run.plan.experiment == "search" {
+        "search again when the reason is gone".to_owned()
+    } else {
+        let run_name = run.id.map_or_else(String::new, |id| format!(" {id}"));
+        let it = if void == 1 { "it" } else { "them" };
+        format!("`dnsdyno run --resume{run_name}` measures {it} again")
+    };
+    let repeats = counted(void, "repeat", "repeats");
+    Some(format!("INCOMPLETE: {repeats} stayed void and gave no figure; {again}"))
 }
 
 /// Returns where everything else is, which has so many further columns and notes.
