@@ -23,6 +23,18 @@ fn query(name: &str, qtype: Qtype) -> Vec<u8> {
     QueryTemplate::new(&name, qtype, true, false, Some(&Edns::default())).bytes().to_vec()
 }
 
+/// A whole message of a capture.
+fn message(
+    at: Nanos,
+    source: SocketAddr,
+    destination: SocketAddr,
+    transport: Transport,
+    bytes: &[u8],
+) -> Message<'_> {
+    let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
+    Message { frame, at, source, destination, transport, fragmented, cut, len, bytes }
+}
+
 /// A capture of 100 queries a millisecond apart, of ten clients, every fifth over TCP; each is answered NXDOMAIN.
 fn capture(dir: &Path) -> PathBuf {
     let mut out = Writer::new(Vec::new()).expect("in memory");
@@ -35,19 +47,7 @@ fn capture(dir: &Path) -> PathBuf {
         let transport = if tcp { Transport::Tcp { sequence: 1 } } else { Transport::Udp };
         let at = Nanos(1_700_000_000_000_000_000 + u64::from(number) * 1_000_000);
         for (source, destination) in [(client, server), (server, client)] {
-            let (len, frame, fragmented, cut) = (bytes.len(), 1, false, false);
-            let bytes_now = &bytes[..];
-            out.write(&Message {
-                frame,
-                at,
-                source,
-                destination,
-                transport,
-                fragmented,
-                cut,
-                len,
-                bytes: bytes_now,
-            });
+            out.write(&message(at, source, destination, transport, &bytes));
             bytes[2] |= 0x80;
             bytes[3] |= 3;
         }
@@ -414,19 +414,7 @@ fn queries_without_a_reply_and_dns_of_other_ports_are_told() {
             let mut ends = (client, server(port));
             for _ in 0..1 + u16::from(number < answered) {
                 let (source, destination) = ends;
-                let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
-                let (transport, now) = (Transport::Udp, &bytes[..]);
-                out.write(&Message {
-                    frame,
-                    at,
-                    source,
-                    destination,
-                    transport,
-                    fragmented,
-                    cut,
-                    len,
-                    bytes: now,
-                });
+                out.write(&message(at, source, destination, Transport::Udp, &bytes));
                 bytes[2] |= 0x80;
                 ends = (destination, source);
             }

@@ -230,7 +230,7 @@ fn snmp6_field(text: &str, table: &str, name: &str) -> u64 {
 pub struct NetSocket {
     /// Address and port that it is bound to.
     pub local: SocketAddr,
-    /// Its number, by which the open files of its process name it.
+    /// Number of the socket, by which the open files of its process name it.
     pub inode: u64,
     /// Whether it has no peer: it takes datagrams or connections of any client.
     pub serves: bool,

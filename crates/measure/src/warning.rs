@@ -27,7 +27,7 @@ pub(crate) use self::words::{cores, foreign_on_server, places, server_waited, sl
 pub struct CoreUser {
     /// Name of its program.
     pub command: String,
-    /// Its number.
+    /// Number of the process.
     pub pid: u32,
 }
 

@@ -55,7 +55,7 @@ impl Field {
 /// A column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Column {
-    /// Its head.
+    /// Text at the head of the column.
     pub(crate) head: String,
     /// Whether it has words, which stand to the left.
     pub(crate) words: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Column {
 /// A table. The first column names the rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
-    /// Its columns, all of the same length.
+    /// Columns of the table, all of the same length.
     pub(crate) columns: Vec<Column>,
 }
 

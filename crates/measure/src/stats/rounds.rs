@@ -19,7 +19,7 @@ const RESAMPLES: usize = 1_000;
 pub struct OfRounds {
     /// The figure.
     pub value: f64,
-    /// Its interval.
+    /// Confidence interval of the figure.
     pub interval: Interval,
 }
 
