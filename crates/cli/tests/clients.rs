@@ -77,7 +77,7 @@ fn check(run: &Value, told: &str) {
             assert!(cell["settings"]["transport"] != "udp" || told.contains("of UDP"), "{told}");
         }
     }
-    assert!(told.contains("median clients"), "{told}");
+    assert!(told.contains("median, clients"), "{told}");
 }
 
 #[test]

@@ -110,7 +110,8 @@ fn to_do(run: &Run) -> Vec<String> {
         let noted = |cell: &CellRecord| cell.notes.contains(note);
         out.extend(which(&noted).map(|whom| format!("{whom}: {note}")));
     }
-    let bound = |cell: &CellRecord| cell.at_least;
+    // An interrupted search had not come to a limit.
+    let bound = |cell: &CellRecord| cell.at_least && (run.complete || interrupted(cell).is_none());
     out.extend(which(&bound).map(|whom| {
         format!(
             "\">=\" ({whom}): the server was not the limit; a Tester with more cores finds more"
@@ -127,7 +128,9 @@ fn to_do(run: &Run) -> Vec<String> {
 fn incomplete(run: &Run) -> Option<String> {
     let void: usize = run.results.iter().map(|cell| cell.void_repeats.len()).sum();
     if void == 0 {
-        return (!run.complete).then(|| "INCOMPLETE: the run ended before its time".to_owned());
+        let search = run.results.iter().filter(|_| !run.complete).find_map(interrupted);
+        let why = search.unwrap_or_else(|| "the run ended before its time".to_owned());
+        return (!run.complete).then(|| format!("INCOMPLETE: {why}"));
     }
     // `dnsdyno search` has no plan to go on with.
     let again = if run.plan.experiment == "search" {

@@ -226,10 +226,9 @@ pub fn behaviour_checks(
     checks
 }
 
-/// Blames the machine for replies of a kind that are fewer than the known number: they were dropped, or came too late.
+/// Blames the machine for replies of a kind that are fewer than the known number, where it dropped some.
 fn fewer(trial: &Trial, check: Check) -> Check {
-    let excuse = || dropped(trial).or_else(|| void(trial)).or_else(|| stood_still(trial));
-    if check.is_above() { check } else { blamed(check, excuse) }
+    if check.is_above() { check } else { blamed(check, || dropped(trial)) }
 }
 
 /// Makes the checks of the percentiles of a server with two latencies.
