@@ -54,7 +54,7 @@ impl Repeats {
         seen: &mut dyn FnMut(Progress<'_>),
     ) -> Measured {
         let (mut capacities, mut trials, mut error) = (Vec::new(), Vec::new(), None);
-        let mut void_repeats = Vec::new();
+        let (mut void_repeats, mut whole) = (Vec::new(), 0);
         for repeat in 0..self.repeats {
             let mut note = |record: &TrialRecord| {
                 seen(Progress::Trial(record));
@@ -65,7 +65,10 @@ impl Repeats {
                     seen(Progress::Search { repeat, repeats: self.repeats, trace: &trace });
                     match trace.void() {
                         Some(why) => void_repeats.push(VoidRepeat { repeat, why }),
-                        None => capacities.push(trace.capacity),
+                        None => {
+                            whole += 1;
+                            capacities.push(trace.capacity);
+                        }
                     }
                 }
                 Err(e) => {
@@ -81,7 +84,8 @@ impl Repeats {
             }
         }
         let mut record = CellRecord {
-            repeats: capacities.len() as u32,
+            // A search that an error has ended was not made.
+            repeats: whole,
             void_repeats,
             certificate,
             capacities,
