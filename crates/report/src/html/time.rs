@@ -92,7 +92,7 @@ fn rates(shown: &[&Shown<'_, '_>], title: String) -> Option<Picture> {
     };
     let lines: Vec<Line> = shown.iter().enumerate().map(line).collect();
     let lines = lines.into_iter().filter(|l| l.points.len() > 1).collect();
-    plot(title, "valid, by the second in which their queries left", lines, Unit::Qps)
+    plot(title, "valid, by time of sending", lines, Unit::Qps)
 }
 
 /// Plots samples of some series, one line for each cell; several series of a cell are added.
