@@ -164,6 +164,7 @@ fn plan(pacing: Pacing, sockets: u16) -> Plan {
         max_burst: Nanos::from_micros(50),
         segmented: true,
         adaptive_window: false,
+        keep_places: false,
         stop_at: None,
         most_outstanding: None,
         step: None,

@@ -264,6 +264,7 @@ mod tests {
             max_burst: Nanos::ZERO,
             segmented: false,
             adaptive_window: true,
+            keep_places: false,
             stop_at: None,
             most_outstanding: None,
             step: None,

@@ -80,9 +80,11 @@ impl Measurer {
     /// # Panics
     /// When the plan has no socket or is lock-step ([`crate::lockstep::LockStep`] runs that).
     pub fn new(plan: Plan, workload: Box<dyn Workload>, live: Arc<Live>) -> Self {
+        let frees =
+            plan.adaptive_window && !plan.keep_places && plan.pacing.outstanding().is_some();
         Measurer {
             outcomes: Outcomes::new(workload, Tally::of(&plan), plan.timeout)
-                .freeing_places(plan.adaptive_window && plan.pacing.outstanding().is_some())
+                .freeing_places(frees)
                 .with_journal(&live),
             pace: Pace::new(&plan),
             phase: Phase::Sending,

@@ -346,12 +346,19 @@ fn a_server_that_drops_does_not_stop_the_loop() {
 #[test]
 fn an_answer_after_its_place_was_freed_counts() {
     // It stands still for 50 ms once, and answers all that came meanwhile.
-    let window = Pacing::Window { outstanding: 32 };
-    let p = Plan { adaptive_window: true, timeout: MS(1_000), ..plan(window, MS(400), 2) };
-    let (tally, _) = run(p, |now, _, q, replies| {
-        let stands = if (MS(200)..MS(250)).contains(&now) { MS(250).since(now) } else { Nanos(0) };
-        replies.after(stands + US(200), answer(q));
-    });
-    assert_eq!((tally.valid, tally.lost), (tally.sent, 0));
-    assert!(tally.late > 0 && tally.latency.count() == tally.sent, "{tally:?}");
+    let stand = |keep_places| {
+        let window = Pacing::Window { outstanding: 32 };
+        let base = plan(window, MS(400), 2);
+        let p = Plan { adaptive_window: true, keep_places, timeout: MS(1_000), ..base };
+        let (tally, _) = run(p, |now, _, q, replies| {
+            let stands = (MS(200)..MS(250)).contains(&now).then(|| MS(250).since(now));
+            replies.after(stands.unwrap_or_default() + US(200), answer(q));
+        });
+        assert_eq!((tally.valid, tally.lost), (tally.sent, 0));
+        assert_eq!(tally.latency.count(), tally.sent);
+        tally.late
+    };
+    assert!(stand(false) > 0);
+    // No place is freed where queries keep theirs: each reply is in time.
+    assert_eq!(stand(true), 0);
 }

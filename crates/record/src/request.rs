@@ -72,6 +72,9 @@ pub struct TrialRequest {
     /// Number of queries outstanding at which the sending of an open loop ends; no limit if absent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub most_outstanding: Option<u64>,
+    /// Whether a query of a closed loop keeps its place until its timeout; else only as long as a reply is likely.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub keep_places: bool,
     /// Length of the steps whose queries are counted apart, in nanoseconds; no steps if absent.
     #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
     pub step: Option<Nanos>,
@@ -218,6 +221,7 @@ impl TrialRequest {
             goal: None,
             early_stop: false,
             most_outstanding: None,
+            keep_places: false,
             step: None,
             slice: Slice::default(),
             start_at: None,

@@ -40,6 +40,7 @@ pub fn load_line(request: &TrialRequest) -> LoadLine {
     line.option("--timeout", request.timeout);
     line.maybe("--goal", request.goal.as_ref());
     line.maybe("--stop-outstanding", request.most_outstanding);
+    line.flag(request.keep_places, "--keep-places");
     line.maybe("--step", request.step);
     line.unless(Slice::default(), "--slice", request.slice);
     line.maybe("--start-at", request.start_at);

@@ -27,6 +27,7 @@ pub(crate) fn plan(pacing: Pacing, duration: Nanos, sockets: u16) -> Plan {
         max_burst: US(50),
         segmented: false,
         adaptive_window: false,
+        keep_places: false,
         stop_at: None,
         most_outstanding: None,
         step: None,

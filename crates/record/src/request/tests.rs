@@ -165,6 +165,7 @@ fn requests() -> impl Strategy<Value = TrialRequest> {
             goal,
             early_stop: seed % 2 == 0,
             most_outstanding: Some(seed).filter(|_| seed % 2 == 0),
+            keep_places: seed % 2 == 0,
             step: Some(Nanos(timeout)).filter(|_| seed % 2 == 0),
             slice: Slice::new((seed % 3) as u32 + 1, 3).expect("a slice"),
             start_at: (seed % 2 == 0)

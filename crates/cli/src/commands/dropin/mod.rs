@@ -81,6 +81,7 @@ impl Sending {
             timeout: self.timeout,
             sockets: self.sockets,
             most_outstanding: self.most_outstanding,
+            keep_places: true,
             step: self.step,
             ..TrialRequest::new(self.target, workload, self.pacing)
         };

@@ -87,6 +87,10 @@ pub(crate) struct LoadArgs {
     /// End the sending of an open loop as soon as so many queries are outstanding, as resperf does
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) stop_outstanding: Option<u64>,
+    /// Let a query of a closed loop keep its place until its timeout, as dnsperf does; else the place is free again
+    /// as soon as a reply is unlikely
+    #[arg(long)]
+    pub(crate) keep_places: bool,
     /// Count the queries of steps of this length apart [default: a twentieth of a ramp]
     #[arg(long, value_name = "TIME")]
     pub(crate) step: Option<Nanos>,
@@ -194,6 +198,7 @@ impl LoadArgs {
             goal: self.goal.clone(),
             early_stop: true,
             most_outstanding: self.stop_outstanding,
+            keep_places: self.keep_places,
             step: self.step.or_else(|| pacing.is_ramp().then(|| step_of_ramp(duration))),
             slice: self.part.slice.unwrap_or_default(),
             start_at: self.part.start_at,
@@ -244,6 +249,11 @@ impl LoadArgs {
                 self.duration.is_some(),
                 "--duration",
                 lockstep.then_some("a lock-step load lasts for its --experiments"),
+            ),
+            (
+                self.keep_places,
+                "--keep-places",
+                pacing.outstanding().is_none().then_some("only a closed loop has places"),
             ),
             (
                 self.stop_outstanding.is_some(),
