@@ -1,5 +1,8 @@
 //! `dnsdyno export` in the formats of other programs, from real runs (`tests/runs/*.json`).
 
+#[path = "kit/shared.rs"]
+mod shared;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -132,8 +135,9 @@ fn a_missed_goal_is_a_failure() {
     assert!(case.name.as_str().contains("loss < 10"), "{}", case.name.as_str());
     let TestCaseStatus::NonSuccess { message, .. } = &case.status else { panic!("{case:?}") };
     let message = message.as_ref().expect("a reason").as_str();
-    // A machine that is too busy makes it void.
-    assert!(message.contains("missed: ") || message.contains("%"), "{message}");
+    // A busy machine may hold queries back; no stall of it explains that nothing at all was answered.
+    let held_back = shared::is_disturbance(message) && !message.contains("by a stall");
+    assert!(message.contains("missed: ") || held_back, "{message}");
 }
 
 #[test]

@@ -310,6 +310,10 @@ fn a_place_that_waits_a_window_that_is_too_small_and_a_queue_are_noticed() {
     };
     let place_waits = Wrongs { place_waits: Nanos::from_micros(200), ..Wrongs::default() };
     assert_eq!(windows(place_waits), [line("rate", 8, 1)]);
+    // A stall of a hundredth of the trial explains no sixth of the rate; one of a sixth does.
+    let stalled = |ms| Wrongs { stall: Some(Nanos::from_millis(ms)), ..place_waits };
+    assert_eq!(windows(stalled(2)), [line("rate", 8, 1)]);
+    assert_eq!(windows(stalled(30)), Vec::<String>::new());
     let places = Wrongs { places: 64, ..Wrongs::default() };
     assert_eq!(windows(places), [line("rate", 100, 10)]);
     let queued = Wrongs { queued: Nanos::from_millis(40), ..Wrongs::default() };

@@ -283,8 +283,11 @@ impl Disturbances {
 
     /// Returns why a failed trial is void: without the losses that lie by stalls and late departures no more
     /// than `allowed` of its `bad` queries (those without a valid reply in time) are left. `round_trip` is that
-    /// of a server that is not overloaded.
+    /// of a server that is not overloaded; it is 0 if nothing was answered, which no stall explains.
     pub fn void(&self, bad: u64, allowed: u64, round_trip: Nanos) -> Option<Void> {
+        if round_trip == Nanos::ZERO {
+            return None;
+        }
         let window = window(round_trip);
         let times = self.disturbed();
         let near = |loss: &LossSpan, time: &Disturbed| {
@@ -386,6 +389,8 @@ mod tests {
             (vec![150], vec![dut], 0, MS(1), Some(1)),
             (vec![207], vec![dut], 0, MS(290), Some(1)),
             (vec![209], vec![dut], 0, MS(290), None),
+            // Nothing was answered, so that there is no round trip.
+            (vec![104], vec![dut], 0, Nanos::ZERO, None),
             // A stall that ended before the trial.
             (vec![1], vec![stall(Side::Dut, 980, 8)], 0, RTT, None),
             (vec![1], vec![stall(Side::Dut, 995, 8)], 0, RTT, Some(1)),

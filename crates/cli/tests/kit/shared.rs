@@ -30,16 +30,18 @@ const DISTURBANCES: [&str; 6] = [
     "were due by a stall",
 ];
 
+/// Returns whether `why` tells what a busy machine did.
+pub(crate) fn is_disturbance(why: &str) -> bool {
+    DISTURBANCES.iter().any(|words| why.contains(words))
+}
+
 /// Checks that each cell of a run has `repeats` repeats, made or void for what a busy machine does to trials, and that the record and the
 /// exit code say so. Returns whether the run is complete.
 pub(crate) fn checked_is_complete(output: &Output, run: &Value, repeats: u64) -> bool {
     let told = String::from_utf8_lossy(&output.stderr);
     let cells = run["results"].as_array().unwrap_or_else(|| panic!("no cells: {told}"));
     assert!(!cells.is_empty(), "{told}");
-    let disturbed = |void: &Value| {
-        let why = void["why"].as_str().unwrap_or_default();
-        DISTURBANCES.iter().any(|words| why.contains(words))
-    };
+    let disturbed = |void: &Value| is_disturbance(void["why"].as_str().unwrap_or_default());
     let mut all_made = true;
     for cell in cells {
         let void = cell["void_repeats"].as_array().map_or(&[][..], Vec::as_slice);

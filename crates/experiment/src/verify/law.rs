@@ -109,7 +109,7 @@ impl Verifying<'_> {
             let one = Steady::of(&trial);
             let found = one.as_ref().map_or(f64::INFINITY, |one| one.round_trip_us);
             let check = Check::compare(format!("round trip, one query, {way}"), ONE, found);
-            let check = blamed(check, || machine(&trial));
+            let check = blamed(check, || void(&trial).or_else(|| stood_still(&trial)));
             tries += 1;
             if check.verdict == CheckVerdict::Passed || tries > RETRIES {
                 self.add(check);
@@ -126,9 +126,19 @@ impl Verifying<'_> {
     }
 }
 
-/// Returns what the machine did in a trial that explains a round trip or a rate.
-fn machine(trial: &Trial) -> Option<String> {
-    void(trial).or_else(|| stood_still(trial))
+/// Returns what the machine did in a trial, if it explains that a rate or a round trip is wrong by the part `error`: the part of the time
+/// that was lost, and as much again in which the places of a window fill.
+fn machine(trial: &Trial, error: f64) -> Option<String> {
+    let explained = LAW.value() / 100.0 + 2.0 * lost_time(trial);
+    void(trial).or_else(|| stood_still(trial)).filter(|_| error > 0.0 && error <= explained)
+}
+
+/// Returns the part of the time of a trial in which its programs stood still or waited for a core, at most 1.
+fn lost_time(trial: &Trial) -> f64 {
+    let noted = &trial.disturbances;
+    let still: f64 = noted.stalls.iter().map(|stall| stall.length.as_secs_f64()).sum();
+    let waited = trial.cpu.values().filter_map(|cpu| cpu.run_delay.or(cpu.foreign));
+    (still / trial.duration_s.max(1e-9) + waited.sum::<f64>()).min(1.0)
 }
 
 /// Makes the checks of a window of places that was sent to a server of `delay`.
@@ -141,8 +151,9 @@ fn judge(window: u32, delay: Nanos, pair: &Ability, trial: &Trial, wrong: f64) -
     };
     let (places, right) = (f64::from(window), 1.0 + wrong);
     let rate = places / (found.round_trip_us / 1e6);
-    let rate =
-        blamed(Check::compare(name("rate"), law(rate * right), found.rate), || machine(trial));
+    let behind = 1.0 - found.rate / (rate * right);
+    let rate = Check::compare(name("rate"), law(rate * right), found.rate);
+    let rate = blamed(rate, || machine(trial, behind));
     let slack = SLACK_US + SLACK_PART * delay.as_micros_f64() + places / pair.rate * 1e6;
     let known = Known {
         truth: TruthSource::Law,
@@ -152,8 +163,8 @@ fn judge(window: u32, delay: Nanos, pair: &Ability, trial: &Trial, wrong: f64) -
     };
     let trip = Check::compare(name("round trip"), known, found.round_trip_us);
     // The machine can only make it longer.
-    let above = trip.is_above();
-    vec![rate, blamed(trip, || if above { machine(trial) } else { None })]
+    let longer = (found.round_trip_us - slack) / known.value - 1.0;
+    vec![rate, blamed(trip, || machine(trial, longer))]
 }
 
 impl Steady {

@@ -167,6 +167,12 @@ fn parts_that_do_not_belong_together_are_refused() {
         change(&mut parts[1].trial);
         parts
     };
+    let drawn = |a, b| {
+        let mut parts = vec![part("1/2", a), part("2/2", b)];
+        parts.iter_mut().for_each(|p| p.trial.conditions.pacing = "poisson 4500 qps".into());
+        parts
+    };
+    assert_eq!(merged(drawn(4_493, 4_607), None).sent, 9_100, "Poisson draws its numbers");
     let table = [
         (Vec::new(), "there are no parts"),
         (vec![part("1/2", 9)], "has 2 slices, and one is not given: 2/2"),
@@ -175,6 +181,7 @@ fn parts_that_do_not_belong_together_are_refused() {
         (vec![part("1/2", 9), part("2/3", 9)], "number of slices `2` and `3`"),
         (vec![part("1/1", 9), part("1/1", 9)], "1/1.json is a whole load"),
         (vec![part("1/2", 9), part("2/2", 99)], "planned queries `9` and `99`"),
+        (drawn(4_000, 4_600), "planned queries `4000` and `4600`"),
         (changed(|t| t.conditions.target = "[::1]:53".into()), "target `` and `[::1]:53`"),
         (changed(|t| t.conditions.seed = 2), "seed `0` and `2`"),
         (changed(|t| t.conditions.workload = "x".into()), "workload `` and `x`"),

@@ -7,6 +7,8 @@ use crate::trial::{Conditions, Trial};
 
 /// Largest share by which the durations of two parts may differ.
 const DURATION_ERROR: f64 = 0.01;
+/// Standard deviations by which two numbers that were drawn may differ; once in 10^9 pairs it is more.
+const DEVIATIONS: f64 = 6.0;
 
 /// Checks that `parts`, sorted by slice, are with the `lost` ones all slices of one load, each once.
 pub(super) fn check(parts: &[Part], lost: &[LostPart]) -> Result<(), MergeError> {
@@ -83,10 +85,13 @@ fn unlike_duration(a: &Trial, b: &Trial) -> Option<(&'static str, String, String
     (whole(a) && whole(b) && differ).then(|| ("duration in seconds", seconds(a), seconds(b)))
 }
 
-/// Numbers that differ by more than the rounding of each worker: of planned queries, or of clients if these replay queries of
-/// their own, of which one may have many more than another.
+/// Numbers that differ by more than the rounding of each worker, and by more than chance if they were drawn: of planned queries, or
+/// of clients if these replay queries of their own, of which one may have many more than another.
 fn unlike_number(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)> {
-    let rounded = (a.conditions.workers + b.conditions.workers) as u64;
+    let pacing = Pacing::described(&a.conditions.pacing);
+    let drawn = matches!(pacing, Some(Pacing::Poisson { .. }));
+    let chance = if drawn { DEVIATIONS * ((a.planned + b.planned) as f64).sqrt() } else { 0.0 };
+    let rounded = (a.conditions.workers + b.conditions.workers) as u64 + chance as u64;
     let (what, a, b) = match (replayed_clients(a), replayed_clients(b)) {
         (Some(a), Some(b)) => ("clients", a, b),
         _ => ("planned queries", a.planned, b.planned),
