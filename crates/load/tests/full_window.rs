@@ -135,7 +135,9 @@ proptest! {
     ) {
         let (duration, own) = (MS(30), share(size, worker, workers));
         let pacing = Pacing::Window { outstanding: size };
-        let p = Plan { worker, workers, adaptive_window: true, segmented, ..plan(pacing, duration, sockets) };
+        // Else a place may be free again before its late reply.
+        let keep_places = true;
+        let p = Plan { worker, workers, adaptive_window: true, keep_places, segmented, ..plan(pacing, duration, sockets) };
         let mut delays = server.delays();
         let mut replied: Vec<Nanos> = Vec::new();
         let (tally, sent) = run(p, |now, _, q, replies| {
