@@ -13,11 +13,12 @@
 use std::sync::Arc;
 
 use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
-use measure::Nanos;
+use measure::{Nanos, Pacing};
 
 use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
 use crate::pace::{Due, Pace};
+use crate::patience::Patience;
 use crate::plan::Plan;
 use crate::rings::Rings;
 use crate::stall_watch::StallWatch;
@@ -82,9 +83,10 @@ impl Measurer {
     pub fn new(plan: Plan, workload: Box<dyn Workload>, live: Arc<Live>) -> Self {
         let frees =
             plan.adaptive_window && !plan.keep_places && plan.pacing.outstanding().is_some();
+        let capped = matches!(plan.pacing, Pacing::CappedWindow { .. });
         Measurer {
             outcomes: Outcomes::new(workload, Tally::of(&plan), plan.timeout)
-                .freeing_places(frees)
+                .freeing_places(frees.then(|| Patience::new(plan.timeout, capped)))
                 .with_journal(&live),
             pace: Pace::new(&plan),
             phase: Phase::Sending,

@@ -42,8 +42,8 @@ impl Outcomes {
     }
 
     /// Lets a query of a closed loop lose its place before its timeout.
-    pub(crate) fn freeing_places(self, frees: bool) -> Self {
-        Outcomes { patience: frees.then(Patience::default), ..self }
+    pub(crate) fn freeing_places(self, patience: Option<Patience>) -> Self {
+        Outcomes { patience, ..self }
     }
 
     /// Returns the tally of a load that has ended.

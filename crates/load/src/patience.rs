@@ -3,6 +3,8 @@
 //! A server that drops queries (a rate limit, a full queue) would stop a closed loop until their timeout. A place is free again after
 //! the retransmission timeout of RFC 6298 (section 2) without its floor of a second and without its backoff, but after four times the
 //! 99th percentile of the latencies at least. A reply that comes later, within the timeout, counts as answered and as late.
+//! Before the first reply it is the timeout, but where a highest rate bounds the queries a small part of it: a server may drop all
+//! queries of a second.
 
 use measure::{Histogram, Nanos};
 
@@ -10,6 +12,8 @@ use measure::{Histogram, Nanos};
 const ALPHA: f64 = 1.0 / 8.0;
 const BETA: f64 = 1.0 / 4.0;
 const K: f64 = 4.0;
+/// Part of the timeout for which a query keeps its place before the first reply, where a highest rate bounds the queries.
+const FIRST_PART: u64 = 64;
 /// Number of 99th percentiles that are waited for at least.
 const P99S: u64 = 4;
 /// Number of replies after which the percentile is looked at again, at the most.
@@ -20,12 +24,20 @@ const LOOK: u64 = 4_096;
 pub(crate) struct Patience {
     /// Smoothed latency and its variation, in nanoseconds; none before the first reply.
     smoothed: Option<(f64, f64)>,
+    /// How long a query keeps its place before that.
+    first: Nanos,
     p99: Nanos,
     /// Number of replies at which the percentile is looked at again.
     next_look: u64,
 }
 
 impl Patience {
+    /// Makes the estimate of a loop whose queries have this timeout, and a highest rate if it is `capped`.
+    pub(crate) fn new(timeout: Nanos, capped: bool) -> Self {
+        let first = if capped { Nanos(timeout.0 / FIRST_PART) } else { timeout };
+        Patience { first, ..Self::default() }
+    }
+
     /// Notes the latency of a reply.
     #[inline]
     pub(crate) fn answer(&mut self, took: Nanos) {
@@ -41,7 +53,7 @@ impl Patience {
 
     /// Returns how long a query keeps its place, given all latencies so far; never longer than `timeout`.
     pub(crate) fn keeps(&mut self, latencies: &Histogram, timeout: Nanos) -> Nanos {
-        let Some((smoothed, variation)) = self.smoothed else { return timeout };
+        let Some((smoothed, variation)) = self.smoothed else { return self.first };
         if latencies.count() >= self.next_look {
             self.p99 = latencies.quantile(0.99);
             self.next_look = latencies.count() + latencies.count().clamp(1, LOOK);
@@ -59,7 +71,10 @@ mod tests {
 
     #[test]
     fn the_estimate_is_that_of_rfc_6298() {
-        let (mut patience, none) = (Patience::default(), Histogram::new());
+        let [mut patience, mut capped] =
+            [false, true].map(|capped| Patience::new(MS(1_000), capped));
+        let none = Histogram::new();
+        assert_eq!(capped.keeps(&none, MS(1_000)), Nanos(15_625_000));
         assert_eq!(patience.keeps(&none, MS(1_000)), MS(1_000));
         patience.answer(MS(100));
         // SRTT is R, RTTVAR is R / 2: 100 + 4 * 50.

@@ -11,6 +11,8 @@
 //! lost waits for its timeout, together, and overflows it again. A stream has flow control, so that its window is
 //! whole at once.
 //!
+//! One with a highest rate sends no bursts, so that it is whole at once, too, and never held.
+//!
 //! An open place that is free never waits: its query leaves with the next batch, together with those of the other
 //! places that are free then.
 
@@ -78,14 +80,15 @@ impl Window {
             }
             _ => None,
         };
+        let adapts = plan.adaptive_window && cap.is_none();
         Window {
             cap,
             size,
             until: plan.duration,
-            open: if plan.adaptive_window { size.min(FIRST_PLACES) } else { size },
+            open: if adapts { size.min(FIRST_PLACES) } else { size },
             ceiling: size,
             replies: 0,
-            held: if plan.adaptive_window { Held::No } else { Held::Never },
+            held: if adapts { Held::No } else { Held::Never },
             held_at: None,
             answered: 0,
             lost: 0,

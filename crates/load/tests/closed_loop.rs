@@ -307,6 +307,20 @@ fn an_experiment_that_runs_out_of_names_has_no_time() {
 }
 
 #[test]
+fn a_window_with_a_highest_rate_is_whole_at_once_and_stays_so() {
+    // Of 10,000 queries a second, each a millisecond away, the first half of each second is dropped.
+    let capped = Pacing::CappedWindow { outstanding: 4_096, rate: qps(10_000.0) };
+    let p = Plan { adaptive_window: true, timeout: MS(1_000), ..plan(capped, MS(3_000), 2) };
+    let (tally, times) = run(p, |now, _, q, replies| {
+        if now.0 % 1_000_000_000 >= 500_000_000 {
+            replies.after(MS(1), answer(q));
+        }
+    });
+    assert_eq!((times.len(), tally.valid, tally.window_held_at), (30_000, 15_000, None));
+    assert!((0..30_000).zip(times).all(|(k, at)| at.since(US(100 * k)) < MS(2)));
+}
+
+#[test]
 fn a_window_whose_losses_have_another_cause_stays_whole() {
     // One query in a thousand is lost: 120 of 400 places wait for a timeout.
     let mut k = 0u64;
