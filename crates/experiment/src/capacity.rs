@@ -1,7 +1,8 @@
 //! The method `capacity`: how many queries a second a server answers, from rounds of closed loops and the server's own CPU time.
 //!
 //! ```text
-//! first visit:  window doubled until answers stop growing ──> the largest that loses nothing
+//! first visit:  window doubled until answers stop growing ──> the largest that loses nothing; for a server that drops
+//!               queries a highest rate, twice what it answers
 //! each visit:   warm-up until the demand settles ──> a closed loop ──> Round
 //! two visits:   open loops at shares of the capacity ──> LoadPoint
 //! all rounds:   estimate (capacity with its basis, ratio to the baseline) ──> enough?
@@ -11,28 +12,21 @@
 //! valid answer, and a server whose CPU is the limit answers cores / demand a second (utilisation law).
 
 mod estimate;
+mod window;
 
 use measure::{Nanos, OpenPacing, Pacing, Qps};
 use record::{CellRecord, LoadPoint, Round, Seen, Trial, TrialRecord, WindowStep};
 
 pub use self::estimate::{capacity_of, is_precise, sum_up};
+pub use self::window::least_rounds;
+use self::window::{ClosedLoop, answers_after_lead, choose};
 use crate::bench::{Bench, BenchError, SlowCores, TrialSpec};
 pub use crate::known::Known;
 use crate::names::{NameBudget, most_names};
 use crate::settings::{CLOSED_NAMES_PER_S, CapacitySettings};
 
-/// First window that is tried, and the largest.
-const FIRST_WINDOW: u32 = 16;
-const LAST_WINDOW: u32 = 4_096;
-/// Duration of a closed loop that tries a window, and of one that warms the server up.
-const TRY: Nanos = Nanos::from_millis(250);
+/// Duration of a closed loop that warms the server up.
 const SLICE: Nanos = Nanos::from_millis(100);
-/// Growth of the answers from which on a larger window gives more: trials of a quarter of a second differ by less.
-const GROWTH: f64 = 1.03;
-/// Number of windows running without growth after which no larger one is tried.
-const FLAT: u32 = 2;
-/// Share of the queries up to which a window loses nothing by itself.
-const UNANSWERED: f64 = 0.001;
 /// Largest difference of two slices of a warm-up that have settled, and the largest number of slices.
 const SETTLED: f64 = 0.05;
 const MOST_SLICES: u32 = 8;
@@ -43,15 +37,12 @@ const POLLS: f64 = 0.05;
 const SHARES: [f64; 5] = [0.25, 0.5, 0.8, 0.9, 1.0];
 const LOAD: Nanos = Nanos::from_millis(300);
 const LOAD_ROUNDS: u32 = 2;
-/// Number of rounds that are made in any case.
-pub const LEAST_ROUNDS: u32 = 8;
 
 impl Known {
     /// Returns what the rounds of a cell found.
     pub fn of(cell: &CellRecord) -> Self {
-        let window = || choose(&cell.windows);
         Known {
-            window: cell.capacity.as_ref().map(|capacity| capacity.window).or_else(window),
+            step: choose(&cell.windows).copied(),
             qps: capacity_of(cell).map(|capacity| capacity.qps),
             loads: cell.loads.clone(),
         }
@@ -109,20 +100,23 @@ impl NextRound<'_> {
     pub fn make(mut self) -> Result<RoundFound, BenchError> {
         let mut found = RoundFound::default();
         let known = self.settings.known.clone();
-        let window = match known.window {
-            Some(window) => window,
+        let step = match known.step {
+            Some(step) => Some(step),
             None => {
                 found.windows = self.windows()?;
                 found.hidden.extend(self.bench.hidden_cpu());
                 found.hidden.extend(self.polls()?);
-                choose(&found.windows).unwrap_or(FIRST_WINDOW)
+                choose(&found.windows).copied()
             }
         };
-        self.settle_demand(window)?;
-        let trial = self.closed_loop(window, self.settings.duration)?;
+        let own = ClosedLoop::after(step.as_ref(), self.settings.duration);
+        if own.step.is_none() {
+            self.settle_demand(own)?;
+        }
+        let trial = self.closed_loop(own)?;
         found.round = round_of(&trial, self.round);
         self.keep(trial.offered_qps, trial);
-        let first = self.rounds.min(LEAST_ROUNDS).saturating_sub(LOAD_ROUNDS);
+        let first = self.rounds.min(own.least_rounds()).saturating_sub(LOAD_ROUNDS);
         if self.settings.loads && (first..first + LOAD_ROUNDS).contains(&self.round) {
             found.loads = self.loads(known.qps.unwrap_or(found.round.qps), known.loads)?;
         }
@@ -132,22 +126,6 @@ impl NextRound<'_> {
     /// Reports a trial.
     fn keep(&mut self, rate_qps: f64, trial: Trial) {
         (self.seen)(&TrialRecord { repeat: self.round, rate_qps, trial });
-    }
-
-    /// Doubles the window until answers stop growing, or one loses all that it has more than the last.
-    fn windows(&mut self) -> Result<Vec<WindowStep>, BenchError> {
-        let (mut steps, mut most, mut flat, mut window) = (Vec::new(), 0.0_f64, 0, FIRST_WINDOW);
-        // A server that was just started is slow at first.
-        self.closed_loop(window, SLICE)?;
-        while flat < FLAT && window <= LAST_WINDOW {
-            let trial = self.closed_loop(window, TRY)?;
-            let Round { qps, cpu_us_per_answer, unanswered, .. } = round_of(&trial, 0);
-            steps.push(WindowStep { window, qps, cpu_us_per_answer, unanswered });
-            flat = if qps > most * GROWTH { 0 } else { flat + 1 };
-            most = most.max(qps);
-            window *= 2;
-        }
-        Ok(steps)
     }
 
     /// Returns that the server polls, if it uses its core without queries. What it still does for the last ones ends meanwhile.
@@ -164,10 +142,10 @@ impl NextRound<'_> {
     }
 
     /// Warms the server up until the demand, or the rate where that is not known, of two slices agrees.
-    fn settle_demand(&mut self, window: u32) -> Result<(), BenchError> {
+    fn settle_demand(&mut self, own: ClosedLoop) -> Result<(), BenchError> {
         let mut last: Option<f64> = None;
         for _ in 0..MOST_SLICES {
-            let round = round_of(&self.closed_loop(window, SLICE)?, 0);
+            let round = round_of(&self.closed_loop(ClosedLoop { duration: SLICE, ..own })?, 0);
             let now = round.cpu_us_per_answer.unwrap_or(round.qps);
             if last.is_some_and(|last| (now / last).ln().abs() <= SETTLED) {
                 break;
@@ -178,32 +156,33 @@ impl NextRound<'_> {
     }
 
     /// Runs a closed loop. What disturbs it is data, and does not make it void.
-    fn closed_loop(&mut self, window: u32, duration: Nanos) -> Result<Trial, BenchError> {
-        let names = (CLOSED_NAMES_PER_S * duration.as_secs_f64()) as u64;
-        self.counted(Pacing::Window { outstanding: window }, duration, names, true)
+    fn closed_loop(&mut self, of: ClosedLoop) -> Result<Trial, BenchError> {
+        let names = (CLOSED_NAMES_PER_S * of.duration.as_secs_f64()) as u64;
+        let spec = self.spec(of.pacing(), of.duration, names.min(self.names.size()));
+        self.counted(TrialSpec { step: of.step, ..spec })
     }
 
-    /// Runs a trial that counts although it is disturbed.
-    fn counted(
-        &mut self,
-        pacing: Pacing,
-        duration: Nanos,
-        names: u64,
-        at_most: bool,
-    ) -> Result<Trial, BenchError> {
-        let names = if at_most { names.min(self.names.size()) } else { names };
-        let first_name = self.names.fresh(names, self.bench)?;
-        let mut trial = self.bench.trial(&TrialSpec {
+    /// Returns the request for a trial that counts although it is disturbed.
+    fn spec(&self, pacing: Pacing, duration: Nanos, names: u64) -> TrialSpec {
+        TrialSpec {
             pacing,
             duration,
             timeout: self.settings.timeout,
             goal: None,
             early_stop: false,
-            first_name,
+            first_name: 0,
             names,
+            step: None,
             slow_cores: SlowCores::Count,
-        })?;
-        self.names.crowd_beyond(names, trial.sent);
+        }
+    }
+
+    /// Runs a trial that counts although it is disturbed, with fresh names.
+    fn counted(&mut self, spec: TrialSpec) -> Result<Trial, BenchError> {
+        let first_name = self.names.fresh(spec.names, self.bench)?;
+        let spec = TrialSpec { first_name, ..spec };
+        let mut trial = self.bench.trial(&spec)?;
+        self.names.crowd_beyond(spec.names, trial.sent);
         match trial.void.0.take_if(|why| why.is_disturbance()) {
             _ if !trial.void.is_void() => Ok(trial),
             _ => Err(BenchError::Void(trial.void.0.map_or(String::new(), |why| why.to_string()))),
@@ -222,21 +201,11 @@ impl NextRound<'_> {
         for point in &points {
             let Some(rate) = Qps::new(point.asked_qps) else { continue };
             let pacing = self.pacing.at(rate);
-            let trial = self.counted(pacing, LOAD, most_names(pacing, LOAD), false)?;
+            let trial = self.counted(self.spec(pacing, LOAD, most_names(pacing, LOAD)))?;
             self.keep(rate.get(), trial);
         }
         Ok(if new { points } else { Vec::new() })
     }
-}
-
-/// Returns the window of the rounds, of those that give most answers within their noise: the largest that loses nothing by itself,
-/// else the one that loses the smallest share; `None` of none.
-fn choose(steps: &[WindowStep]) -> Option<u32> {
-    let most = steps.iter().map(|step| step.qps).fold(0.0, f64::max);
-    let full = || steps.iter().rev().filter(|step| step.qps * GROWTH >= most);
-    let keeps = full().find(|step| step.unanswered <= UNANSWERED);
-    let least = || full().min_by(|a, b| a.unanswered.total_cmp(&b.unanswered));
-    keeps.or_else(least).map(|step| step.window)
 }
 
 /// Returns the round of a closed loop.
@@ -250,7 +219,7 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
     let cores = |dut: &record::Cpu| dut.limit_cores.unwrap_or(dut.cpus.len() as f64);
     Round {
         round,
-        qps: valid / seconds,
+        qps: answers_after_lead(trial).unwrap_or(valid / seconds),
         cpu_us_per_answer: spent.filter(|_| valid > 0.0).map(|(_, spent_s)| spent_s * 1e6 / valid),
         cores: spent.map(|(dut, _)| cores(dut)),
         busy: spent.map(|(dut, spent_s)| spent_s / (cores(dut) * seconds * left(dut))),

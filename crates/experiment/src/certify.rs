@@ -64,6 +64,7 @@ pub fn certify(
             early_stop: true,
             first_name,
             names: count,
+            step: None,
             slow_cores: SlowCores::Void,
         };
         let record = TrialRecord { repeat: 0, rate_qps: rate, trial: bench.trial(&spec)? };

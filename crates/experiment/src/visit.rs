@@ -233,6 +233,7 @@ impl Visiting<'_> {
                 early_stop: false,
                 first_name: 0,
                 names: most_names(self.settings.tester.pacing.at(rate), load.duration),
+                step: None,
                 slow_cores: SlowCores::Void,
             };
             match self.trial(rate.get(), &spec, false) {
@@ -258,6 +259,7 @@ impl Visiting<'_> {
             early_stop: false,
             first_name: 0,
             names: (CLOSED_NAMES_PER_S * closed.duration.as_secs_f64()) as u64,
+            step: None,
             slow_cores: SlowCores::Void,
         };
         Ok(self.trial(0.0, &spec, true)?.valid_qps())

@@ -4,7 +4,7 @@ mod scripted;
 
 use std::collections::BTreeMap;
 
-use experiment::capacity::{LEAST_ROUNDS, is_precise, sum_up};
+use experiment::capacity::{is_precise, least_rounds, sum_up};
 use experiment::{
     Bench, BenchError, Circumstances, Experiment, NameBudget, Settings, TrialSpec, add_visit, visit,
 };
@@ -74,6 +74,10 @@ impl Bench for Simulated {
                 let answered = asked.min(most);
                 (if self.drops { asked.min(self.tester) } else { answered }, answered)
             }
+            Pacing::CappedWindow { outstanding, rate } => {
+                let asked = (f64::from(outstanding) / self.trip_s).min(rate.get());
+                (asked.min(self.tester), asked.min(most))
+            }
             Pacing::Constant { rate } => (rate.get(), rate.get().min(most)),
             _ => panic!("{:?}", spec.pacing),
         };
@@ -125,7 +129,8 @@ fn measured(servers: &mut [Simulated]) -> Vec<CellRecord> {
             add_visit(cell, &settings, found, &Circumstances::default());
         }
         sum_up(&mut cells.iter_mut().collect::<Vec<_>>(), Some("first"));
-        if round + 1 >= LEAST_ROUNDS && is_precise(cells.iter(), settings.capacity.precision) {
+        let precise = is_precise(cells.iter(), settings.capacity.precision);
+        if round + 1 >= least_rounds(&cells) && precise {
             break;
         }
     }
@@ -178,7 +183,9 @@ fn a_limit_of_its_own_is_a_plateau() {
     near(&found, 20_000.0, Basis::Plateau);
     assert!(matches!(found.seen[..], [Seen::Polls(_), Seen::Unanswered(_)]), "{found:?}");
     assert_eq!(found.cpu_us_per_answer, None);
-    assert_eq!(found.window, 32, "the smallest share of those that reach it: {:?}", cell.windows);
+    let last = cell.windows.last().expect("a step");
+    assert_eq!((found.window, found.rounds), (4_096, 5), "{:?}", cell.windows);
+    assert!(last.most_qps.is_some() && (last.qps / 20_000.0 - 1.0).abs() < 0.02, "{last:?}");
     let (found, _) = one(Simulated { seen: false, ..Simulated::new() });
     near(&found, 25_000.0, Basis::Plateau);
     assert!(found.seen.contains(&Seen::NoCpu), "{found:?}");

@@ -44,6 +44,7 @@ impl<F: FnMut(usize) -> bool> Bench for Disturbed<F> {
             early_stop: false,
             first_name: spec.first_name,
             names: 256,
+            step: None,
             slow_cores: SlowCores::Void,
         };
         Ok(LockStepRow {

@@ -557,6 +557,7 @@ impl Bench for LabBench<'_> {
             early_stop: false,
             first_name: spec.first_name,
             names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
+            step: None,
             slow_cores: SlowCores::Void,
         })?;
         // A server that answers nothing costs one timeout for each query; the limit ends that.

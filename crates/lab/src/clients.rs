@@ -274,6 +274,7 @@ duration = "10s"
             early_stop: true,
             first_name: 65_000,
             names: 20_000,
+            step: None,
             slow_cores: SlowCores::Void,
         };
         replayed.set(number, &mut request, &spec, dir).expect("written");

@@ -22,8 +22,9 @@ impl Session<'_> {
         self.sum_up(cells);
         let usual = self.checked.experiment.common().capacity.precision;
         let precision = self.options.precision.map_or(usual, |asked| asked.min(usual));
-        let records = cells.iter().map(|cell| &cell.record);
-        next.repeat >= capacity::LEAST_ROUNDS && (over || capacity::is_precise(records, precision))
+        let records = || cells.iter().map(|cell| &cell.record);
+        let least = capacity::least_rounds(records());
+        next.repeat >= least && (over || capacity::is_precise(records(), precision))
     }
 
     /// Computes the capacity of each cell from all its rounds, and notifies the caller of it.

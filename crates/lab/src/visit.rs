@@ -241,6 +241,7 @@ fn warm_up(
         early_stop: false,
         first_name,
         names: count,
+        step: None,
         slow_cores: SlowCores::Void,
     })?;
     Ok(())

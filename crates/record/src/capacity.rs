@@ -154,11 +154,14 @@ pub struct Round {
     pub unanswered: f64,
 }
 
-/// One step of the search for the window of a cell.
+/// One step of the search for the window of a cell. After the first with a highest rate all last for whole seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WindowStep {
     /// Number of queries outstanding.
     pub window: u32,
+    /// Highest rate of the queries, in queries a second; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub most_qps: Option<f64>,
     /// Valid answers a second.
     pub qps: f64,
     /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
@@ -166,6 +169,9 @@ pub struct WindowStep {
     pub cpu_us_per_answer: Option<f64>,
     /// Share (0 to 1) of the queries without a valid answer in time.
     pub unanswered: f64,
+    /// Share (0 to 1) of the queries without any answer in time.
+    #[serde(default)]
+    pub lost: f64,
 }
 
 /// Latency and loss of a server at a share of its capacity, from open loops.

@@ -120,6 +120,8 @@ pub struct TrialSpec {
     pub first_name: u64,
     /// Number of names from there on.
     pub names: u64,
+    /// Length of the steps whose queries are counted apart.
+    pub step: Option<Nanos>,
     /// What slow cores of the server make of a trial that misses its goal.
     pub slow_cores: SlowCores,
 }
@@ -259,7 +261,7 @@ impl TrialRequest {
         self.pacing = spec.pacing;
         (self.duration, self.timeout) = (spec.duration, spec.timeout);
         self.goal.clone_from(&spec.goal);
-        self.early_stop = spec.early_stop;
+        (self.early_stop, self.step) = (spec.early_stop, spec.step);
     }
 
     /// Returns how many clients open connections before the trial.

@@ -6,7 +6,7 @@ use measure::stats::{OfRounds, median, of_rounds};
 use measure::{Histogram, Limiter};
 use record::{Basis, CapacityRatio, CellRecord, Figure, LoadPoint, Round, Seen, ServerCapacity};
 
-use super::choose;
+use super::window::choose;
 
 /// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -101,7 +101,7 @@ pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
         cpu_us_per_answer: middle(cell, |round| round.cpu_us_per_answer)
             .filter(|_| !figures.seen.iter().any(Seen::hides_cpu)),
         rounds: cell.rounds.len() as u32,
-        window: choose(&cell.windows).unwrap_or(0),
+        window: choose(&cell.windows).map_or(0, |step| step.window),
         seen: figures.seen,
     })
 }

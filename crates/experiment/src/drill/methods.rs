@@ -106,6 +106,7 @@ impl Visiting<'_> {
             early_stop: false,
             first_name,
             names,
+            step: None,
             slow_cores: SlowCores::Void,
         };
         let Drilled { mut trial, attack } = self.bench.drill(&DrillSpec {

@@ -146,6 +146,7 @@ fn closed(settings: &Settings) -> TrialSpec {
         early_stop: false,
         first_name: 0,
         names: 0,
+        step: None,
         slow_cores: SlowCores::Void,
     }
 }

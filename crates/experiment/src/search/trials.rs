@@ -128,6 +128,7 @@ impl<'a> Trials<'a> {
             early_stop,
             first_name,
             names: count,
+            step: None,
             slow_cores: SlowCores::Void,
         })
     }

@@ -151,6 +151,7 @@ impl VerifyPlan {
             early_stop,
             first_name: 0,
             names,
+            step: None,
             slow_cores: SlowCores::Void,
         }
     }

@@ -29,6 +29,7 @@ impl LabBench<'_> {
             early_stop: false,
             first_name: spec.first_name,
             names: left.min(WINDOW_NAMES),
+            step: None,
             slow_cores: SlowCores::Void,
         })?;
         let experiments = trial.valid.max(1) as f64 / f64::from(EXPERIMENT);

@@ -49,6 +49,7 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
             early_stop: request.early_stop,
             first_name: run * each,
             names: each,
+            step: request.step,
             slow_cores: SlowCores::Void,
         });
         let (live, progress) = progress::show(

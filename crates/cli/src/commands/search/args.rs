@@ -70,8 +70,7 @@ pub(crate) struct SearchArgs {
     /// RFC 8219 section 9: trials of 60 s, 1 s timeout, zero loss, 20 searches, no name twice
     #[arg(long, conflicts_with_all = ["over", "pacing", "transport", "transports", "clients", "goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
     pub(crate) rfc8219: bool,
-    /// Measure the capacity by rounds of closed loops, without a goal. Not for servers that limit their rate or drop queries: the
-    /// figure is too low
+    /// Measure the capacity by rounds of closed loops, without a goal
     #[arg(long, conflicts_with_all = ["over", "goal", "also", "rule", "duration_sum", "rfc8219", "start", "min", "max", "certificate"])]
     pub(crate) rounds: bool,
     /// The rate of the first trial, or its clients or connections a second [default: 10k; 16; 100]

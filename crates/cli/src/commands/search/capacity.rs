@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use experiment::capacity::{Known, LEAST_ROUNDS, NextRound, is_precise, sum_up};
+use experiment::capacity::{Known, NextRound, is_precise, least_rounds, sum_up};
 use experiment::settings::CapacitySettings;
 use experiment::{Bench, BenchError, Method, NameBudget};
 use measure::Nanos;
@@ -51,7 +51,7 @@ pub(super) fn measure(
         sum_up(&mut [&mut cell], None);
         eprintln!("{}", line(&cell, round + 1, rounds));
         let precise = is_precise(std::iter::once(&cell), settings.precision);
-        if round + 1 >= LEAST_ROUNDS && precise {
+        if round + 1 >= least_rounds([&cell]) && precise {
             break;
         }
     }
@@ -65,5 +65,5 @@ fn line(cell: &CellRecord, made: u32, most: u32) -> String {
         (None, Some(round)) => format!("about {:.0} qps", round.qps),
         (None, None) => String::new(),
     };
-    format!("round {made} of {LEAST_ROUNDS} to {most}: {so_far}")
+    format!("round {made} of {} to {most}: {so_far}", least_rounds([cell]))
 }

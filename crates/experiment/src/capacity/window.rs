@@ -1,0 +1,180 @@
+//! How much a closed loop has outstanding.
+//!
+//! ```text
+//! a server that keeps up   the largest of the windows that give most answers and lose nothing
+//! a server that drops      a large window and a highest rate, twice what it answers; counted in whole seconds after a lead
+//! ```
+//!
+//! Queries that a server drops hold their places for a while, so that a small window offers less than the server would answer, and a
+//! large one without a highest rate floods it. Token buckets are full at first, which the lead spends; other limits answer so many
+//! queries in each second of the clock (Unbound's `ip-ratelimit`), so that only whole seconds have the rate.
+
+use measure::{Nanos, Pacing, Qps};
+use record::{CellRecord, Round, Trial, WindowStep};
+
+use super::{NextRound, SLICE, round_of};
+use crate::bench::BenchError;
+
+/// First window that is tried, and the largest, which is also that of a loop with a highest rate.
+const FIRST_WINDOW: u32 = 16;
+const LAST_WINDOW: u32 = 4_096;
+/// Duration of a closed loop that tries a window.
+const TRY: Nanos = Nanos::from_millis(250);
+/// Growth of the answers from which on a larger window gives more: trials of a quarter of a second differ by less.
+const GROWTH: f64 = 1.03;
+/// Number of windows running without growth after which no larger one is tried.
+const FLAT: u32 = 2;
+/// Share of the queries up to which a window loses nothing by itself.
+const LOST: f64 = 0.001;
+/// Share of lost queries from which on a server may drop them on purpose.
+const DROPS: f64 = 0.01;
+/// Factor by which a window that loses little may answer less than a loop with a highest rate.
+const LESS: f64 = 1.02;
+/// First highest rate where windows gave no answer, the factor from one to the next, and the largest number of them.
+const FIRST_RATE: f64 = 10_000.0;
+const FASTER: f64 = 4.0;
+const MOST_RATES: u32 = 6;
+/// Share of the rate that a server answers at most if it is above what it can.
+const KEEPS_UP: f64 = 0.9;
+/// Highest rate of the rounds, as a factor of the answers: what a stall of the loop leaves in a token bucket is spent as fast again.
+const OFFERED: f64 = 2.0;
+/// Time before the whole seconds that count, and length of the steps in which answers are counted.
+const LEAD: Nanos = Nanos::from_millis(500);
+const STEP: Nanos = Nanos::from_millis(50);
+/// Number of rounds that are made in any case, and of those of whole seconds.
+const LEAST_ROUNDS: u32 = 8;
+const LEAST_OF_SECONDS: u32 = 5;
+
+/// One closed loop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClosedLoop {
+    pub(super) window: u32,
+    /// Highest rate of its queries.
+    pub(super) most: Option<Qps>,
+    pub(super) duration: Nanos,
+    /// Length of the steps of one that counts whole seconds after its lead; `None` of others.
+    pub(super) step: Option<Nanos>,
+}
+
+impl ClosedLoop {
+    /// Makes one without a lead.
+    fn plain(window: u32, duration: Nanos) -> Self {
+        ClosedLoop { window, most: None, duration, step: None }
+    }
+
+    /// Makes one that counts whole seconds, for `duration` at least, after its lead.
+    fn of_seconds(window: u32, most: Option<Qps>, duration: Nanos) -> Self {
+        let whole = Nanos::from_secs(duration.0.div_ceil(1_000_000_000).max(1));
+        ClosedLoop { window, most, duration: LEAD + whole, step: Some(STEP) }
+    }
+
+    /// Returns that of the rounds after the step that was chosen, for `duration` at least.
+    pub(super) fn after(step: Option<&WindowStep>, duration: Nanos) -> Self {
+        match step {
+            Some(WindowStep { window, most_qps: Some(_), qps, .. }) => {
+                Self::of_seconds(*window, Qps::new(OFFERED * qps), duration)
+            }
+            Some(step) => Self::plain(step.window, duration),
+            None => Self::plain(FIRST_WINDOW, duration),
+        }
+    }
+
+    /// Returns how many rounds it needs in any case: whole seconds of a rate that is limited differ by little.
+    pub(super) fn least_rounds(&self) -> u32 {
+        if self.step.is_some() { LEAST_OF_SECONDS } else { LEAST_ROUNDS }
+    }
+
+    /// Returns the pacing.
+    pub(super) fn pacing(&self) -> Pacing {
+        let outstanding = self.window;
+        match self.most {
+            Some(rate) => Pacing::CappedWindow { outstanding, rate },
+            None => Pacing::Window { outstanding },
+        }
+    }
+}
+
+/// Returns the valid answers a second of a loop after its lead; `None` of one without steps.
+pub(super) fn answers_after_lead(trial: &Trial) -> Option<f64> {
+    let steps = trial.steps.as_ref()?;
+    let counted =
+        steps.steps.get((LEAD.0 / STEP.0) as usize..).filter(|steps| !steps.is_empty())?;
+    let answered: u64 = counted.iter().map(|step| step.answered).sum();
+    let valid = trial.valid as f64 / trial.answered.max(1) as f64;
+    Some(answered as f64 * valid / (counted.len() as f64 * steps.length_s))
+}
+
+/// Returns the step whose loop the rounds have; `None` of no steps. Of the windows that give most answers within their noise it is the
+/// largest that loses nothing by itself, else the one that loses the smallest share. Where the server drops queries, only loops of whole
+/// seconds count: the last of those with a highest rate, unless a window gives as much and loses little.
+pub(super) fn choose(steps: &[WindowStep]) -> Option<&WindowStep> {
+    let capped = || steps.iter().rev().filter(|step| step.most_qps.is_some());
+    if let Some(large) = capped().find(|step| step.window == LAST_WINDOW) {
+        let keeps = |step: &&WindowStep| step.lost <= DROPS && step.qps * LESS >= large.qps;
+        return capped().find(keeps).or(Some(large));
+    }
+    let most = steps.iter().map(|step| step.qps).fold(0.0, f64::max);
+    let full = || steps.iter().rev().filter(|step| step.qps * GROWTH >= most);
+    let least = || full().min_by(|a, b| a.lost.total_cmp(&b.lost));
+    full().find(|step| step.lost <= LOST).or_else(least)
+}
+
+/// Returns the number of rounds that the cells need in any case.
+pub fn least_rounds<'c>(cells: impl IntoIterator<Item = &'c CellRecord>) -> u32 {
+    let of = |cell: &CellRecord| ClosedLoop::after(choose(&cell.windows), TRY).least_rounds();
+    cells.into_iter().map(of).max().unwrap_or(LEAST_ROUNDS)
+}
+
+impl NextRound<'_> {
+    /// Finds what the loops of a cell keep outstanding: doubles the window until answers stop growing, and raises a highest rate where
+    /// queries are lost.
+    pub(super) fn windows(&mut self) -> Result<Vec<WindowStep>, BenchError> {
+        let (mut steps, mut most, mut flat, mut window) = (Vec::new(), 0.0_f64, 0, FIRST_WINDOW);
+        // A server that was just started is slow at first.
+        self.closed_loop(ClosedLoop::plain(window, SLICE))?;
+        while flat < FLAT && window <= LAST_WINDOW {
+            let step = self.tried(ClosedLoop::plain(window, TRY))?;
+            flat = if step.qps > most * GROWTH { 0 } else { flat + 1 };
+            most = most.max(step.qps);
+            steps.push(step);
+            window *= 2;
+        }
+        if steps.iter().any(|step| step.lost > DROPS) {
+            self.rates(&mut steps, most)?;
+        }
+        Ok(steps)
+    }
+
+    /// Raises the highest rate of a loop until the server does not keep up, and tries the window that lost nothing for as long.
+    fn rates(&mut self, steps: &mut Vec<WindowStep>, most: f64) -> Result<(), BenchError> {
+        let window = choose(steps).filter(|step| step.lost <= DROPS).map(|step| step.window);
+        let mut rate = if most > 0.0 { OFFERED * most } else { FIRST_RATE };
+        for _ in 0..MOST_RATES {
+            let step = self.tried(ClosedLoop::of_seconds(LAST_WINDOW, Qps::new(rate), TRY))?;
+            steps.push(step);
+            if step.qps < KEEPS_UP * rate {
+                rate = OFFERED * step.qps;
+                break;
+            }
+            rate = FASTER * step.qps;
+        }
+        if let Some(window) = window {
+            steps.push(self.tried(ClosedLoop::of_seconds(window, Qps::new(rate), TRY))?);
+        }
+        Ok(())
+    }
+
+    /// Runs a closed loop of the search for the window.
+    fn tried(&mut self, own: ClosedLoop) -> Result<WindowStep, BenchError> {
+        let trial = self.closed_loop(own)?;
+        let Round { qps, cpu_us_per_answer, unanswered, .. } = round_of(&trial, 0);
+        Ok(WindowStep {
+            window: own.window,
+            most_qps: own.most.map(Qps::get),
+            qps,
+            cpu_us_per_answer,
+            unanswered,
+            lost: trial.lost as f64 / trial.sent.max(1) as f64,
+        })
+    }
+}
