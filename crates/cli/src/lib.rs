@@ -12,6 +12,7 @@ mod bench;
 mod command_line;
 mod commands;
 mod failure;
+mod preflight;
 mod process;
 mod progress;
 mod testers;

@@ -108,7 +108,8 @@ impl Tap {
 /// Sends 150 queries over UDP and 50 over TCP, which are all answered.
 fn ask(port: u16) {
     let target = format!("127.0.0.1:{port}");
-    let base = ["load", &target, "--name", "www.example", "--type", "A", "--json", "-"];
+    let base =
+        ["load", &target, "--no-check", "--name", "www.example", "--type", "A", "--json", "-"];
     for more in [
         &["--rate", "500", "--duration", "300ms", "--timeout", "20s"][..],
         &["--rate", "500", "--duration", "100ms", "--timeout", "20s", "--transport", "tcp"],

@@ -10,20 +10,18 @@ use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 use kit::AuthDns;
-use serde_json::Value;
 
-/// Runs a short load of `target`; the sentence on standard error, after the table that is there in any case.
+/// Runs a short load of `target`; the sentence on standard error: the load ends after a question, without a table.
 fn load(target: &str, args: &str) -> String {
     let output = Command::new(cargo_bin("dnsdyno"))
         .args(["load", target, "--type", "A", "--duration", "200ms"])
-        .args(["--timeout", "300ms", "--json", "-"])
+        .args(["--timeout", "300ms"])
         .args(args.split_ascii_whitespace())
         .output()
         .expect("starts");
     let err = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(1), "{target} {args}: {err}");
-    let trial: Value = serde_json::from_slice(&output.stdout).expect("the record is written");
-    assert_eq!(trial["valid"], 0, "{target} {args}");
+    assert!(output.stdout.is_empty(), "{target} {args}: no figure of what was not measured");
     one_sentence(&err)
 }
 

@@ -13,7 +13,7 @@ use streams::tls::Authority;
 /// A trial's JSON; whether its schedule was kept does not matter here.
 fn load(target: &str, args: &str) -> Value {
     let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", target, "--json", "-"])
+        .args(["load", target, "--no-check", "--json", "-"])
         .args(args.split_ascii_whitespace())
         .output()
         .expect("starts");

@@ -29,7 +29,7 @@ use crate::cpus::CpuPlan;
 use crate::netns::Namespace;
 use crate::query_stream::Prepared;
 use crate::question_plan::QuestionPlan;
-use crate::ready::{Question, answers};
+use crate::ready::{Over, Question, answers};
 use crate::run::Event;
 use crate::server::{Installed, transport_port};
 use crate::session::{Cell, Session, Shortfall};
@@ -165,7 +165,7 @@ impl Session<'_> {
         let questions =
             Question::of(stream.and_then(Prepared::origin).as_ref(), &asked.namespace, asked.ask());
         if adapter.listen.udp {
-            answers(&outside, target, &questions).map_err(|why| {
+            answers(&outside, target, Over::Udp, &questions).map_err(|why| {
                 Shortfall::Failed(format!(
                     "{why}, though it does on its host: look at the link and the firewalls"
                 ))

@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use measure::Transport;
 use wire::{Expect, Name, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
 use crate::netns::Namespace as Netns;
@@ -15,6 +16,8 @@ use crate::process::{Process, ProcessError, TimeLimit};
 
 /// Time to wait for a reply before the next query.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(100);
+/// Time for a remote server to take a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of queries to a remote server for each question that it must answer correctly.
 const TRIES: u16 = 20;
 
@@ -25,6 +28,17 @@ pub enum Over {
     Udp,
     /// A connection for each question.
     Tcp,
+}
+
+impl Over {
+    /// Returns what carries questions over a transport; `None` if that has a handshake of its own.
+    pub fn of(transport: Transport) -> Option<Self> {
+        match transport {
+            Transport::Udp => Some(Over::Udp),
+            Transport::Tcp => Some(Over::Tcp),
+            _ => None,
+        }
+    }
 }
 
 /// A question and its correct answer.
@@ -124,11 +138,16 @@ pub fn wait_ready(
 ///
 /// # Errors
 /// The last answer, or why the server could not be queried.
-pub fn answers(client: &Netns, server: SocketAddr, questions: &[Question]) -> Result<(), String> {
+pub fn answers(
+    client: &Netns,
+    server: SocketAddr,
+    over: Over,
+    questions: &[Question],
+) -> Result<(), String> {
     for question in questions {
         let mut last = String::new();
         let right = (1..=TRIES).any(|id| {
-            match client.run(|| ask(server, Over::Udp, question, id)).and_then(|asked| asked) {
+            match client.run(|| ask(server, over, question, id)).and_then(|asked| asked) {
                 Ok(None) => return true,
                 Ok(Some(wrong)) => last = wrong,
                 Err(e) => last = e.to_string(),
@@ -141,6 +160,17 @@ pub fn answers(client: &Netns, server: SocketAddr, questions: &[Question]) -> Re
         }
     }
     Ok(())
+}
+
+/// Checks that a remote server takes connections from `client`.
+///
+/// # Errors
+/// Why it does not.
+pub fn accepts(client: &Netns, server: SocketAddr) -> Result<(), String> {
+    let connected = client.run(|| TcpStream::connect_timeout(&server, CONNECT_TIMEOUT));
+    let connected = connected.and_then(|connected| connected.map(drop));
+    connected
+        .map_err(|e| format!("{server} takes no connection ({e}): is it up, and is this its port?"))
 }
 
 /// Queries once from a new socket; returns `None` for the correct answer, otherwise what is wrong with it.
@@ -238,6 +268,16 @@ mod tests {
         echo.join().unwrap();
         // No server listens any more.
         assert!(ask(address, Over::Udp, &questions[0], 8).is_err());
+    }
+
+    #[test]
+    fn a_server_that_takes_no_connection_is_told() {
+        let server = TcpListener::bind("[::1]:0").unwrap();
+        let (address, own) = (server.local_addr().unwrap(), Netns::own().unwrap());
+        assert_eq!(accepts(&own, address), Ok(()));
+        drop(server);
+        let why = accepts(&own, address).unwrap_err();
+        assert!(why.contains("takes no connection") && why.contains("refused"), "{why}");
     }
 
     #[test]

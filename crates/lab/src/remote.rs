@@ -15,7 +15,7 @@ use crate::bench::measurer::carried_by;
 use crate::bench::{Away, LabBench};
 use crate::netns::Namespace;
 use crate::query_stream::Prepared;
-use crate::ready::{Question, answers};
+use crate::ready::{Over, Question, accepts, answers};
 use crate::run::Event;
 use crate::server::Installed;
 use crate::session::{Cell, Session, Shortfall};
@@ -67,11 +67,14 @@ impl Session<'_> {
         let target = installed.address();
         let base = asked.request(point, stream.as_ref(), self.options.seed, target, None);
         let base = carried_by(self.engines[v.point], base);
-        if settings.tester.transport.is_datagram() {
+        let transport = settings.tester.transport;
+        if let Some(over) = Over::of(transport) {
             let origin = stream.as_ref().and_then(Prepared::origin);
             let questions = Question::of(origin.as_ref(), &asked.namespace, asked.ask());
-            answers(&outside, target, &questions)
+            answers(&outside, target, over, &questions)
                 .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
+        } else if transport.uses_tcp() {
+            accepts(&outside, target).map_err(Shortfall::Failed)?;
         }
         let names = asked.budget(settings.role, stream.as_ref(), true);
         let seed = self.options.seed;

@@ -25,7 +25,9 @@ fn invalid(t: &Trial, target: &str) -> String {
         && code != "NOERROR"
     {
         let hint = match code.as_str() {
-            "REFUSED" => "does it let this host ask, and does it serve these names?",
+            "REFUSED" => {
+                "does it let this host ask, and does it serve these names? (--expect refused measures it)"
+            }
             "NXDOMAIN" => "does it serve these names, and is --expect what it should answer?",
             "SERVFAIL" => "its log says more",
             "NOTIMP" | "FORMERR" => "does it know this type and these options of queries?",

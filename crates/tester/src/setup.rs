@@ -9,9 +9,9 @@ use load::{
     Live, LockStep, LockStepPlan, Measurer, Plan, ReplayPlan, Replayer, Rounds, sockets_for,
 };
 use measure::pacing::EXPERIMENT;
-use measure::{ClockBound, Nanos, Pacing, StartAt, Warning};
+use measure::{ClockBound, Nanos, Pacing, Qps, StartAt, Warning};
 use record::TrialRequest;
-use record::request::{Engine, TrialSpec, WaitFor, Workload};
+use record::request::{Engine, Sockets, TrialSpec, WaitFor, Workload};
 use udp::{UdpEngine, sources, sys};
 
 use crate::connections::ConnectionSetup;
@@ -189,6 +189,58 @@ impl Setup {
             (names.first, names.names) = (names.first + spec.first_name, setup.workload.names());
         }
         setup
+    }
+
+    /// Returns the setup of a load that asks one of the servers a few of the queries within a tenth of a second: over sockets, by one
+    /// client of each transport. Names are the last ones, which most loads do not reach. Not for replays.
+    ///
+    /// # Errors
+    /// If the connections cannot be had.
+    pub fn asking(
+        &self,
+        target: SocketAddr,
+        queries: u64,
+        timeout: Nanos,
+    ) -> Result<Self, TesterError> {
+        let rate = Qps::new(queries as f64 * 10.0).unwrap_or_default();
+        let sockets = Sockets {
+            count: Some(1),
+            per_worker: None,
+            first_port: None,
+            ..self.request.sockets.clone()
+        };
+        let mut request = TrialRequest {
+            sockets: Sockets {
+                cpus: sockets.cpus.first().copied().into_iter().collect(),
+                ..sockets
+            },
+            engine: self.request.engine.clone(),
+            duration: Nanos::from_millis(100),
+            timeout,
+            seed: self.request.seed,
+            ..TrialRequest::new(target, self.request.workload.clone(), Pacing::Constant { rate })
+        };
+        match &mut request.engine {
+            Engine::Udp => {}
+            Engine::Streams(connecting) => {
+                connecting.clients = connecting.transports.len() as u32;
+                // Opening them first would be a wait of its own.
+                connecting.on_demand = true;
+                connecting.connect_timeout = connecting.connect_timeout.min(timeout);
+            }
+            engine @ Engine::Kernel(_) => {
+                *engine = Engine::Udp;
+                request.sockets.source = None;
+            }
+        }
+        let connections = match &request.engine {
+            Engine::Streams(connecting) => Some(ConnectionSetup::new(&request, connecting)?),
+            _ => None,
+        };
+        let mut workload = self.workload.clone();
+        let spare = self.names().unwrap_or(0).saturating_sub(queries);
+        workload.use_names(spare, queries);
+        Ok(Setup { request, workload, connections, kernel: None, command: self.command.clone() })
     }
 
     /// Returns the setup of a trial that starts at an instant of this host's clock, which somebody else has checked.
@@ -381,7 +433,7 @@ impl Setup {
     }
 
     /// Returns how the workers wait. A closed loop has no due times to spin for: it sleeps unless the request says
-    /// otherwise, and leaves more of the host to a server on it (`benches/vs-dnsperf`: 5 % more answers).
+    /// otherwise, and leaves more of the host to a server on it: 5 % more answers beside dnsperf.
     pub(crate) fn wait_mode(&self) -> WaitMode {
         match self.request.sockets.wait {
             WaitFor::Auto if !self.request.pacing.is_open_loop() => WaitMode::Sleep,

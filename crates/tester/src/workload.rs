@@ -363,5 +363,6 @@ fn expectation(expect: request::Expect) -> Expect {
         request::Expect::AnyAaaa => Expect::AnyAaaa,
         request::Expect::NoData => Expect::NoData,
         request::Expect::NxDomain => Expect::NxDomain,
+        request::Expect::Refused => Expect::Refused,
     }
 }

@@ -45,6 +45,8 @@ pub enum Expect {
     NoData,
     /// NXDOMAIN.
     NxDomain,
+    /// REFUSED.
+    Refused,
 }
 
 /// The reason why a reply is not valid.
@@ -300,7 +302,10 @@ fn check_fully(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Inv
     let rcode = extended_rcode(reply, answers_at, &header).ok_or(Invalid::Malformed)?;
     let answers = chain::Answers { reply, at: answers_at, count: header.counts[1], question };
     match (expect, rcode) {
-        (Expect::Answered, 0 | 3) | (Expect::NoError, 0) | (Expect::NxDomain, 3) => Ok(rcode),
+        (Expect::Answered, 0 | 3)
+        | (Expect::NoError, 0)
+        | (Expect::NxDomain, 3)
+        | (Expect::Refused, 5) => Ok(rcode),
         (Expect::A(address), 0) => answers.check_all(Qtype::A, 4, |data| data == address.octets()),
         (Expect::Aaaa(address), 0) => {
             answers.check_all(Qtype::AAAA, 16, |data| data == address.octets())

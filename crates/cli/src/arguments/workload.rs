@@ -104,12 +104,13 @@ pub(crate) struct WorkloadArgs {
 }
 
 /// What a reply must be.
-const EXPECT: [Choice<Expect>; 5] = [
+const EXPECT: [Choice<Expect>; 6] = [
     (Expect::Answered.word(), "NOERROR or NXDOMAIN", Expect::Answered),
     (Expect::NoError.word(), "NOERROR", Expect::NoError),
     (Expect::AnyAaaa.word(), "Any AAAA record", Expect::AnyAaaa),
     (Expect::NoData.word(), "NOERROR without an answer", Expect::NoData),
     (Expect::NxDomain.word(), "NXDOMAIN", Expect::NxDomain),
+    (Expect::Refused.word(), "REFUSED", Expect::Refused),
 ];
 
 impl WorkloadArgs {

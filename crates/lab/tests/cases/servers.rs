@@ -148,7 +148,8 @@ pub(crate) fn cache_is_switched(lab: &Lab, name: &str) -> u8 {
         std::thread::sleep(Duration::from_millis(1_100));
         let before = asked_upstream(&testbed);
         let names = Question::ends(&namespace, service.ask);
-        lab::ready::answers(testbed.namespace(Host::Tester), installed.address(), &names).unwrap();
+        let (client, address) = (testbed.namespace(Host::Tester), installed.address());
+        lab::ready::answers(client, address, lab::ready::Over::Udp, &names).unwrap();
         let asked = asked_upstream(&testbed) - before;
         println!("  cache {value}: asked upstream {asked} times for {} names", names.len());
         match value.as_str() {

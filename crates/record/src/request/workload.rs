@@ -212,6 +212,8 @@ pub enum Expect {
     NoData,
     /// NXDOMAIN is expected.
     NxDomain,
+    /// REFUSED is expected.
+    Refused,
 }
 
 impl Expect {
@@ -223,6 +225,7 @@ impl Expect {
             Expect::AnyAaaa => "aaaa",
             Expect::NoData => "nodata",
             Expect::NxDomain => "nxdomain",
+            Expect::Refused => "refused",
         }
     }
 }

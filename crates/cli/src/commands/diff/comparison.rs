@@ -15,7 +15,6 @@ use tester::{Background, write_live};
 use super::queries::Queries;
 use crate::failure::Failure;
 use crate::output::{self, is_stdout, output};
-use crate::process::interruption;
 
 /// Exit code if answers differ beyond what is known.
 const DIFFERS: u8 = 3;
@@ -71,9 +70,8 @@ impl Comparison<'_> {
     ///
     /// # Errors
     /// A verdict, if answers differ beyond what is known; a failure, if it ended early.
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(super) fn run(self, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         let Comparison { diff, queries, outputs, live } = self;
-        let stop = interruption()?;
         let progress = Arc::new(Progress::default());
         let shown = show(progress.clone(), queries.spool.count());
         let live = live.map(|path| {
@@ -89,7 +87,7 @@ impl Comparison<'_> {
             }
             None => Ok(()),
         };
-        let record = diff.run(&queries.spool, &mut line, &progress, &stop);
+        let record = diff.run(&queries.spool, &mut line, &progress, stop);
         drop((shown, live));
         let mut record =
             record.map_err(|e| Failure::run(anyhow!("the comparison cannot be stored: {e}")))?;

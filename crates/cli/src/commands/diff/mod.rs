@@ -5,6 +5,8 @@ mod queries;
 mod servers;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use answers::{Diff, Kind, Known, Pace, Side, Terms, TtlTolerance};
 use anyhow::anyhow;
@@ -13,9 +15,10 @@ use measure::{Nanos, Qps};
 
 use self::comparison::{Comparison, Outputs};
 use self::queries::Queries;
-use self::servers::{ServerArg, TransportArgs, Transports};
+use self::servers::{Contact, ServerArg, TransportArgs, Transports};
 use super::load::{LoadArgs, Speed};
 use crate::failure::Failure;
+use crate::process::interruption;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   Does the new version answer as the old one does? Every name of a file, all that differs as JSON Lines, and a page
@@ -142,21 +145,33 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), Failure> {
         return Err(Failure::BadInput(anyhow!("--timeout must be longer than 0")));
     }
     let qps = args.rate.map_or(USUAL_QPS, Qps::get);
-    let sides = args.transport.transports().sides(&args.servers, captured, args.timeout)?;
+    let contacts = args.transport.transports().sides(&args.servers, captured, args.timeout)?;
+    let known = args.terms.known()?;
+    let outputs = Outputs { json: &args.json, lines: &args.terms.lines, page: &args.terms.page };
+    outputs.try_writing()?;
+    let queries = args.queries.read(captured)?;
+    let stop = interruption()?;
+    let sides = ask_all(contacts, args.timeout, &stop)?;
     let diff = Diff {
         window: args.window.unwrap_or_else(|| usual_window(&sides)),
         sides,
         terms: args.terms.terms(captured),
-        known: args.terms.known()?,
+        known,
         pace: args.speed.map_or(Pace::Rate(qps), |speed| Pace::Captured { speed: speed.factor() }),
         again_qps: qps,
         timeout: args.timeout.into(),
         pause: args.pause.into(),
     };
-    let outputs = Outputs { json: &args.json, lines: &args.terms.lines, page: &args.terms.page };
-    outputs.try_writing()?;
-    let live = args.live.clone();
-    Comparison { diff, queries: args.queries.read(captured)?, outputs, live }.run()
+    Comparison { diff, queries, outputs, live: args.live.clone() }.run(&stop)
+}
+
+/// Asks each server once, and returns the sides.
+fn ask_all(
+    contacts: Vec<Contact>,
+    timeout: Nanos,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Side>, Failure> {
+    contacts.into_iter().map(|contact| contact.ask(timeout, stop)).collect()
 }
 
 /// Returns the number of queries under way at once.
@@ -170,19 +185,22 @@ pub(crate) fn replay(args: &LoadArgs, capture: PathBuf) -> Result<(), Failure> {
     let terms = &args.replay.terms;
     let (usual, secure) = (args.streams.transport, &args.streams.secure);
     let servers = [ServerArg::from(args.target.clone())];
-    let sides = Transports { usual, secure }.sides(&servers, true, args.timeout)?;
+    let contacts = Transports { usual, secure }.sides(&servers, true, args.timeout)?;
+    let known = terms.known()?;
+    let outputs = Outputs { json: &args.json, lines: &terms.lines, page: &terms.page };
+    outputs.try_writing()?;
+    let queries = Queries::of_captures(vec![capture], args.replay.replay_port.clone(), true, None)?;
+    let stop = interruption()?;
+    let sides: Vec<Side> = contacts.into_iter().map(|contact| contact.side).collect();
     let diff = Diff {
         window: usual_window(&sides),
         sides,
         terms: terms.terms(true),
-        known: terms.known()?,
+        known,
         pace: Pace::Captured { speed: args.replay.speed.factor() },
         again_qps: USUAL_QPS,
         timeout: args.timeout.into(),
         pause: PAUSE.into(),
     };
-    let outputs = Outputs { json: &args.json, lines: &terms.lines, page: &terms.page };
-    outputs.try_writing()?;
-    let queries = Queries::of_captures(vec![capture], args.replay.replay_port.clone(), true, None)?;
-    Comparison { diff, queries, outputs, live: None }.run()
+    Comparison { diff, queries, outputs, live: None }.run(&stop)
 }

@@ -2,16 +2,19 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use answers::Side;
 use clap::Args;
 use measure::{Nanos, Transport};
-use record::request::{Connecting, TransportShare};
+use record::request::{Connecting, Engine, TransportShare};
 use tester::TesterError;
 
 use crate::arguments::address::{Family, Target};
 use crate::arguments::transport::{SecureArgs, transport_parser};
 use crate::failure::Failure;
+use crate::preflight;
 
 /// A server with the transport of its queries, if it has one of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,27 +92,30 @@ impl Transports<'_> {
         servers: &[ServerArg],
         captured: bool,
         timeout: Nanos,
-    ) -> Result<Vec<Side>, Failure> {
+    ) -> Result<Vec<Contact>, Failure> {
         let of = |server: &ServerArg| server.transport.unwrap_or(self.usual);
         let all: Vec<Transport> = servers.iter().map(of).collect();
         self.secure.check(&all).map_err(Failure::BadInput)?;
-        let captured = captured.then_some(Ok(Side::Captured));
+        let captured =
+            captured.then_some(Ok(Contact { side: Side::Captured, engine: Engine::Udp }));
         captured
             .into_iter()
             .chain(servers.iter().map(|server| self.side(server, timeout)))
             .collect()
     }
 
-    fn side(&self, server: &ServerArg, timeout: Nanos) -> Result<Side, Failure> {
+    fn side(&self, server: &ServerArg, timeout: Nanos) -> Result<Contact, Failure> {
         let transport = server.transport.unwrap_or(self.usual);
         let address = server.target.resolve(transport.default_port(), Family::Any);
         let address = address.map_err(Failure::BadInput)?;
         let name = Named { server, transport }.to_string();
         if transport.is_datagram() {
-            return Ok(Side::Server { name, address, dialer: None });
+            let side = Side::Server { name, address, dialer: None };
+            return Ok(Contact { side, engine: Engine::Udp });
         }
         let mut connecting = Connecting {
             transports: vec![TransportShare { transport, port: None, share: 1 }],
+            clients: 1,
             connect_timeout: timeout,
             ..Connecting::default()
         };
@@ -125,7 +131,27 @@ impl Transports<'_> {
         }
         let dialer = tester::dialer_alone(&connecting, address, timeout);
         let dialer = dialer.map_err(TesterError::from)?;
-        Ok(Side::Server { name, address, dialer: Some(Box::new(dialer)) })
+        let side = Side::Server { name, address, dialer: Some(Box::new(dialer)) };
+        Ok(Contact { side, engine: Engine::Streams(Box::new(connecting)) })
+    }
+}
+
+/// A side of a comparison, with what carries a question to its server before the others.
+pub(super) struct Contact {
+    pub(super) side: Side,
+    engine: Engine,
+}
+
+impl Contact {
+    /// Asks the server, if the side has one; returns the side.
+    ///
+    /// # Errors
+    /// If it gives no answer, with the reason.
+    pub(super) fn ask(self, timeout: Nanos, stop: &Arc<AtomicBool>) -> Result<Side, Failure> {
+        if let Side::Server { address, .. } = self.side {
+            preflight::ask_server(address, self.engine, timeout, stop)?;
+        }
+        Ok(self.side)
     }
 }
 

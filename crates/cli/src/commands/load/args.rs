@@ -24,6 +24,7 @@ use crate::arguments::number::parse_count;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
+use crate::preflight::CheckArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   A closed loop, as dnsperf does it: 512 queries outstanding, from a file, for five seconds
@@ -109,6 +110,8 @@ pub(crate) struct LoadArgs {
     /// Write the result, histograms included, to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
     #[command(flatten)]
     pub(crate) certificate: CertificateArgs,
     #[command(flatten)]

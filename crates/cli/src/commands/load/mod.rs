@@ -51,6 +51,9 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     let testers = of_job(testers, &mut job);
     let stop = interruption()?;
     output::tell_goal(setup.request().goal.as_ref());
+    if testers.is_none() {
+        args.check.ask(&setup, &stop)?;
+    }
     let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
     let (live, progress) =
         progress::show(format!("load {}", setup.target()), planned(&setup), args.interval);

@@ -16,6 +16,7 @@ use crate::arguments::keep::KeepArgs;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
+use crate::preflight::CheckArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   How many queries a second a server answers by rounds, with latency and loss at shares of that
@@ -97,6 +98,8 @@ pub(crate) struct SearchArgs {
     /// Write the result with every trial to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
     #[command(flatten)]
     pub(crate) certificate: CertificateArgs,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use experiment::{
 };
 use measure::{Goal, Nanos, OpenPacing, Qps, Transport};
 use record::request::{Engine, Gso, Workload};
-use record::{CellRecord, CertificateFile, Plan, Run, SCHEMA, TrialRequest};
+use record::{CellRecord, CertificateFile, Plan, Run, SCHEMA, Tested, TrialRequest};
 use tester::unix_now;
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
@@ -27,6 +27,7 @@ use crate::arguments::certificate::{shortened, tested};
 use crate::bench::{OwnBench, TestersBench};
 use crate::failure::Failure;
 use crate::output;
+use crate::preflight;
 use crate::process::command_line;
 use crate::process::interruption;
 use crate::testers::{Testers, of_job};
@@ -46,17 +47,17 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let request = setup.request().clone();
     let local = setup.target_is_local();
     let tested = tested(&request, local);
-    let certificate = args.certificate.read(&tested)?;
-    if let Some(file) = &certificate {
-        stay_within(&mut search, &varied, file.certified(&tested))?;
-        args.certificate.warn_outside(file, &tested, args.pacing.at(search.max));
-    }
+    let certificate = certificate(&args, &tested, &mut search, &varied)?;
     let mut names = names(&args, setup.names());
     output::try_writing([&args.json])?;
+    args.keep.try_writing()?;
     let mut job = args.hosts.start(testers.is_some())?;
     let testers = of_job(testers, &mut job);
     let stop = interruption()?;
     std::iter::once(&search.goal).chain(&args.also).for_each(|goal| output::tell_goal(Some(goal)));
+    if testers.is_none() {
+        args.check.ask(&setup, &stop)?;
+    }
     let own = OwnBench { setup, varied, stop: stop.clone() };
     let mut own = TestersBench { own, testers };
     let mut shorter;
@@ -113,7 +114,10 @@ fn names(args: &SearchArgs, size: Option<u64>) -> NameBudget {
     match size {
         None => NameBudget::new(u64::MAX, true),
         Some(size) if args.workload.reuse_names => NameBudget::repeating(size),
-        Some(size) if args.rfc8219 => NameBudget::new(size, false),
+        // The last names are those of the question before the search.
+        Some(size) if args.rfc8219 => {
+            NameBudget::new(size.saturating_sub(preflight::FURTHER), false)
+        }
         Some(size) => NameBudget::new(size, true),
     }
 }
@@ -227,6 +231,21 @@ fn loopback(request: &TrialRequest) -> OneHost {
     let path = crate::arguments::certificate::tested(request, true).path;
     let tcp = request.transports().iter().any(|part| part.transport.uses_tcp());
     OneHost { joined: Joined::Loopback, path, gso, gro: request.sockets.gro, tcp }
+}
+
+/// Returns the certificate of the Tester, if it has one, and limits a search to what it certifies.
+fn certificate(
+    args: &SearchArgs,
+    tested: &Tested,
+    search: &mut Search,
+    varied: &Varied,
+) -> Result<Option<CertificateFile>, Failure> {
+    let certificate = args.certificate.read(tested)?;
+    if let Some(file) = &certificate {
+        stay_within(search, varied, file.certified(tested))?;
+        args.certificate.warn_outside(file, tested, args.pacing.at(search.max));
+    }
+    Ok(certificate)
 }
 
 /// Limits a search to the rate that a certificate certifies.

@@ -11,6 +11,7 @@ use wire::{Ipv4Prefix, Pref64};
 use crate::arguments::address::parse_target;
 use crate::arguments::engine::EngineArgs;
 use crate::arguments::sockets::SocketArgs;
+use crate::preflight::CheckArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   Can this machine's Tester do a million queries a second? (Measurer on core 0, AuthDNS on core 1)
@@ -52,6 +53,8 @@ pub(crate) struct SelftestArgs {
     /// Write the result to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     #[command(flatten)]

@@ -142,7 +142,11 @@ impl OtherEnd {
         }
         let engine = args.engine.apply(Engine::Udp).map_err(Failure::BadInput)?;
         let setup = match &self {
-            OtherEnd::Elsewhere(_) => args.engine.setup(TrialRequest { engine, ..request })?,
+            OtherEnd::Elsewhere(_) => {
+                let setup = args.engine.setup(TrialRequest { engine, ..request })?;
+                args.check.ask(&setup, stop)?;
+                setup
+            }
             _ => Setup::new(request, command_line())?,
         };
         let outcome = setup.run(live, stop)?;
