@@ -7,10 +7,11 @@ use measure::stats;
 use record::{CellRecord, LockStepRow, LockStepTable, Run, SCHEMA};
 
 use crate::lockstep;
-use crate::results::Results;
+use crate::results::{Results, spread_words};
 use crate::spread::spread;
 use crate::view::align;
-use crate::view::name::{cores, long_name, server_name, short_name, void_notes};
+use crate::view::limiter::limiter_names;
+use crate::view::name::{cores, long_name, repeats, server_name, short_name, void_notes};
 use crate::view::table::{varied, words_then_numbers};
 use crate::{answers, extrapolation, falls};
 
@@ -20,15 +21,22 @@ pub(crate) fn tables(run: &Run, width: usize) -> (String, usize) {
     let (mut out, mut left_out) = (String::new(), 0);
     for (method, cells) in by_method(run) {
         let results = Results::of(run, cells.clone());
-        let _ = writeln!(
-            out,
-            "{}",
-            results.conditions.title(&format!("Figures of the method {method}"))
-        );
-        match method {
-            "lockstep" => lanes(&mut out, &cells),
-            "generators" => generators(&mut out, &cells),
-            _ => {
+        let spread = spread_words(&cells);
+        let repeated = cells.iter().find(|_| method == "load" && cells.len() == 1);
+        let repeated = repeated.filter(|cell| cell.repeats_made() > 1 && !cell.figures.is_empty());
+        let what = match repeated {
+            Some(cell) => format!("{} loads of {}{spread}", repeats(cell), server_name(cell)),
+            None => format!("Figures of the method {method}{spread}"),
+        };
+        let _ = writeln!(out, "{}", results.conditions.title(&what));
+        match (method, repeated) {
+            ("lockstep", _) => lanes(&mut out, &cells),
+            ("generators", _) => generators(&mut out, &cells),
+            (_, Some(cell)) => {
+                let (table, _) = Results::by_figure(cell).text(width);
+                let _ = writeln!(out, "{table}limited by {}", limiter_names(cell));
+            }
+            (_, None) => {
                 let (text, gone) = results.figures().text(width);
                 out.push_str(&text);
                 left_out += gone;
@@ -57,7 +65,9 @@ pub(crate) fn details(run: &Run) -> String {
     for (_, cells) in by_method(run) {
         let keys = varied(cells.iter().copied());
         for cell in &cells {
+            let seen = cell.capacity.iter().flat_map(|c| &c.seen).map(ToString::to_string);
             let notes = cell.notes.iter().cloned().chain(void_notes(cell)).chain(spread(cell));
+            let notes = notes.chain(seen);
             for note in notes {
                 let _ = writeln!(out, "{}: {note}", short_name(cell, keys.iter()));
             }
@@ -163,7 +173,7 @@ fn generators(out: &mut String, cells: &[&CellRecord]) {
 
 #[cfg(test)]
 mod tests {
-    use record::{Figure, Secondary};
+    use record::{Basis, CapacityRatio, Figure, Secondary, Seen, ServerCapacity};
 
     use super::*;
 
@@ -214,6 +224,79 @@ mod tests {
         hidden.repeats = 3;
         let (table, _) = tables(&Run { results: vec![hidden], ..Run::default() }, 100);
         assert!(table.contains("300,104 (8,522 to 303,262)"), "{table}");
+    }
+
+    #[test]
+    fn the_repeats_of_a_load_have_a_row_for_each_figure() {
+        let mut load = cell("auth", "x", "1", "load", &[]);
+        load.figures.insert("valid_answers".into(), Figure::new("qps", vec![9.0, 11.0]));
+        load.figures.insert("lost".into(), Figure::new("%", vec![0.0, 1.0]));
+        load.repeats = 2;
+        let (table, _) = tables(&Run { results: vec![load], ..Run::default() }, 100);
+        let lines: Vec<String> = table
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        let wanted = [
+            "2 loads of auth, medians; ranges in brackets",
+            "figure median",
+            "lost 0.5 % (0 % to 1 %)",
+            "valid answers 10 (9 to 11)",
+            "limited by not known",
+        ];
+        assert_eq!(lines, wanted);
+    }
+
+    #[test]
+    fn enough_repeats_have_an_interval() {
+        let of = |values: &[f64]| {
+            let mut many = cell("auth", "pacing", "window", "closed", &[]);
+            many.figures.insert("lost".into(), Figure::new("%", values.to_vec()));
+            many.repeats = values.len() as u32;
+            tables(&Run { results: vec![many], ..Run::default() }, 100).0
+        };
+        // Of nine values the second smallest and the second largest have the median between them in 96 of 100 cases.
+        let nine = of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 90.0]);
+        assert!(nine.contains("method closed, 95 % intervals in brackets"), "{nine}");
+        assert!(nine.contains("5 % (2 % to 8 %)"), "{nine}");
+        let five = of(&[1.0, 2.0, 3.0, 4.0, 90.0]);
+        assert!(five.contains("method closed, medians; ranges in brackets"), "{five}");
+        assert!(five.contains("3 % (1 % to 90 %)"), "{five}");
+    }
+
+    #[test]
+    fn servers_are_compared_with_the_baseline() {
+        let of = |server: &str, qps: f64, ratio: Option<CapacityRatio>| {
+            let mut cell = cell(server, "x", "1", "capacity", &[]);
+            cell.figures.insert("capacity".into(), Figure::new("qps", vec![qps; 8]));
+            cell.capacity = Some(ServerCapacity {
+                qps,
+                low_qps: 0.98 * qps,
+                high_qps: 1.02 * qps,
+                confidence: 0.95,
+                basis: Basis::Demand,
+                exceeded: false,
+                cpu_us_per_answer: Some(1e6 / qps),
+                rounds: 8,
+                window: 64,
+                seen: vec![Seen::TesterBusy(0.99)],
+            });
+            CellRecord { ratio, ..cell }
+        };
+        let ratio = CapacityRatio { baseline: "old".into(), value: 0.934, low: 0.923, high: 0.949 };
+        let results = vec![of("old", 20_000.0, None), of("new", 18_680.0, Some(ratio))];
+        let run = Run { results, ..Run::default() };
+        let (table, left_out) = tables(&run, 100);
+        for part in [
+            "Figures of the method capacity, 95 % intervals in brackets",
+            "~20,000 (19,600 to 20,400)                       1",
+            "~18,680 (18,306 to 19,054)  0.934 (0.923 to 0.949)",
+        ] {
+            assert!(table.contains(part), "{part}\n{table}");
+        }
+        assert_eq!(left_out, 0, "{table}");
+        let details = details(&run);
+        assert!(details.contains("new: the Tester's core was 99 % busy"), "{details}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The table of results: a row for each cell, with its capacity or its figures and what limited it.
 
 use measure::stats;
-use record::{CellRecord, Figure, Run, Secondary};
+use record::{Basis, CellRecord, Figure, Run, Secondary, ServerCapacity};
 
 use crate::table::{Field, Table};
 use crate::view::conditions::Conditions;
@@ -14,6 +14,9 @@ use crate::view::search::{
 use crate::view::table::{figure_order, varied};
 use crate::view::unit::Unit;
 use crate::view::{thousands, time_us};
+
+/// Confidence of the intervals of medians.
+const CONFIDENCE: f64 = 0.95;
 
 /// Largest number of searches that are named one by one; of more the lowest and the highest.
 const FEW: usize = 3;
@@ -49,6 +52,16 @@ impl<'a> Results<'a> {
         let mut table = self.named();
         self.add_figures(&mut table);
         self.add_ends(&mut table);
+        table
+    }
+
+    /// Makes the table of one cell: a row for each figure.
+    pub(crate) fn by_figure(cell: &CellRecord) -> Table {
+        let names = figure_order(cell.figures.keys());
+        let mut table = Table::default();
+        let words = |name: &&str| Field::words(figure_name(name));
+        table.words("figure", 0, names.iter().map(words).collect());
+        table.numbers("median", 0, names.iter().map(|name| figure(&cell.figures[*name])).collect());
         table
     }
 
@@ -151,12 +164,33 @@ impl<'a> Results<'a> {
             let at = |cell: &CellRecord| latency_rate(cell).filter(|_| name.starts_with("latency"));
             let words =
                 |cell: &CellRecord| at(cell).map(|at| format!("at {} queries/s", thousands(at)));
-            let field = |cell: &CellRecord| match cell.figures.get(name) {
-                Some(found) => figure(found).with_notes(words(cell)),
-                None => Field::words(""),
+            let field = |cell: &CellRecord| match (&cell.capacity, cell.figures.get(name)) {
+                (Some(found), _) if name == "capacity" => capacity(found),
+                (_, Some(found)) => figure(found).with_notes(words(cell)),
+                (_, None) => Field::words(""),
             };
             let rank = if number == 0 && !searched { 0 } else { number.saturating_add(32) };
             table.numbers(&figure_name(name), rank, self.each(field));
+        }
+        self.add_ratios(table);
+    }
+
+    /// Adds the ratio of each capacity to the baseline's, and the CPU time of each answer, where they are known.
+    fn add_ratios(&self, table: &mut Table) {
+        if let Some(first) = self.cells.iter().find_map(|cell| cell.ratio.as_ref()) {
+            let baseline = &first.baseline;
+            let ratio = |cell: &CellRecord| match &cell.ratio {
+                Some(ratio) => Field::number(Some(ratio.value), |value| format!("{value:.3}"))
+                    .with_spread(format!("{:.3} to {:.3}", ratio.low, ratio.high)),
+                None if cell.server == *baseline => Field::number(Some(1.0), |_| "1".to_owned()),
+                None => Field::words(""),
+            };
+            table.numbers(&format!("x {baseline}"), 0, self.each(ratio));
+        }
+        let cpu_us = |cell: &CellRecord| cell.capacity.as_ref()?.cpu_us_per_answer;
+        if self.cells.iter().any(|cell| cpu_us(cell).is_some()) {
+            let field = |cell: &CellRecord| Field::number(cpu_us(cell), time_us);
+            table.numbers("CPU/answer", 2, self.each(field));
         }
     }
 
@@ -191,15 +225,41 @@ fn of_each(cell: &CellRecord) -> String {
     }
 }
 
-/// Returns the median of a figure, with the smallest and the largest value of its repeats.
+/// Returns a capacity with its interval; `~` and `>` mark those of a Tester that ended first.
+fn capacity(found: &ServerCapacity) -> Field {
+    let sign = match (found.exceeded, found.basis) {
+        (true, _) => "> ",
+        (false, Basis::Demand) => "~",
+        (false, Basis::Saturated | Basis::Plateau) => "",
+    };
+    Field::number(Some(found.qps), |qps| format!("{sign}{}", thousands(qps)))
+        .with_spread(format!("{} to {}", thousands(found.low_qps), thousands(found.high_qps)))
+        .with_notes(found.seen.iter().map(ToString::to_string))
+}
+
+/// Returns the median of a figure with its interval, or with the smallest and the largest value of repeats that are too few for one.
 fn figure(figure: &Figure) -> Field {
     let unit = Unit::of(&figure.unit);
     let median = Field::number(figure.median(), |median| unit.full(median));
-    match range(&figure.values).filter(|_| figure.values.len() > 1) {
+    let interval = stats::shown_median_interval(&figure.values, CONFIDENCE);
+    let spread = interval.map(|interval| (interval.low, interval.high));
+    match spread.or_else(|| range(&figure.values)).filter(|_| figure.values.len() > 1) {
         Some((low, high)) => {
             median.with_spread(format!("{} to {}", unit.full(low), unit.full(high)))
         }
         None => median,
+    }
+}
+
+/// Returns what the brackets behind the figures of these cells are, in words; empty where none have any.
+pub(crate) fn spread_words(cells: &[&CellRecord]) -> &'static str {
+    let figures = || cells.iter().flat_map(|cell| cell.figures.values());
+    let has_interval = |f: &Figure| stats::shown_median_interval(&f.values, CONFIDENCE).is_some();
+    let capacities = || cells.iter().all(|cell| cell.capacity.is_some());
+    match figures().any(|figure| figure.values.len() > 1) {
+        true if capacities() || figures().all(has_interval) => ", 95 % intervals in brackets",
+        true => ", medians; ranges in brackets",
+        false => "",
     }
 }
 

@@ -132,9 +132,9 @@ fn incomplete(run: &Run) -> Option<String> {
         let why = search.unwrap_or_else(|| "the run ended before its time".to_owned());
         return (!run.complete).then(|| format!("INCOMPLETE: {why}"));
     }
-    // `dnsdyno search` has no plan to go on with.
-    let again = if run.plan.experiment == "search" {
-        "search again when the reason is gone".to_owned()
+    // Loads and searches have no plan to go on with.
+    let again = if run.plan.text.is_empty() {
+        "measure again when the reason is gone".to_owned()
     } else {
         let run_name = run.id.map_or_else(String::new, |id| format!(" {id}"));
         let it = if void == 1 { "it" } else { "them" };
