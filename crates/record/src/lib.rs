@@ -79,7 +79,7 @@ pub use run::{
 };
 pub use series::{Figure, Series};
 pub use snapshot::{Snapshot, TesterCount};
-pub use source::{of_trial, read_repeats, read_run};
+pub use source::{of_repeats, of_trial, read_repeats, read_run};
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
 pub use testbed::{
     AuthHost, Choices, CustomHow, CustomServer, DutHost, PacketSteering, TestbedFacts,

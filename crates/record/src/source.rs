@@ -7,7 +7,8 @@ use measure::Void;
 
 use crate::compare::unlike;
 use crate::{
-    CellRecord, Figure, Plan, RecordError, Run, SCHEMA, SelfTest, Trial, TrialRecord, read,
+    CellRecord, Figure, Plan, RecordError, Run, SCHEMA, SelfTest, Trial, TrialRecord, VoidRepeat,
+    read,
 };
 
 /// Reads a run from the JSON file at `path`. A single trial of `dnsdyno load` or `selftest` becomes a run of one
@@ -39,28 +40,51 @@ pub fn read_run(path: &Path) -> Result<Run, RecordError> {
 /// As [`read_run`], and if the loads differ.
 pub fn read_repeats(paths: &[PathBuf]) -> Result<Run, RecordError> {
     let (mut run, mut first) = (Run::default(), None);
-    for (path, repeat) in paths.iter().zip(0..) {
+    for path in paths {
         let load = of_trial("load", read(path)?);
         let Some(first) = first else {
             (run, first) = (load, Some(path));
             continue;
         };
-        let (all, cell) = (&mut run.results[0], &load.results[0]);
-        let unlike = unlike(all, cell);
+        let unlike = unlike(&run.results[0], &load.results[0]);
         if !unlike.is_empty() {
             let (path, first, why) = (path.clone(), first.clone(), unlike.join("; "));
             return Err(RecordError::NoRepeat { path, first, why });
         }
-        all.trials.extend(cell.trials.iter().map(|t| TrialRecord { repeat, ..t.clone() }));
-        for (name, figure) in &cell.figures {
-            let values = |all: &mut Figure| all.values.extend(&figure.values);
-            all.figures.entry(name.clone()).and_modify(values).or_insert_with(|| figure.clone());
-        }
-        all.repeats += 1;
-        run.elapsed_s += load.elapsed_s;
-        run.complete &= load.complete;
+        add_repeat(&mut run, load);
     }
     Ok(run)
+}
+
+/// Makes a run of the repeats of a load; an empty one without any.
+pub fn of_repeats(trials: impl IntoIterator<Item = Trial>) -> Run {
+    let mut loads = trials.into_iter().map(|trial| of_trial("load", trial));
+    let mut run = loads.next().unwrap_or_default();
+    loads.for_each(|load| add_repeat(&mut run, load));
+    for cell in &mut run.results {
+        let void = |t: &TrialRecord| {
+            let why = t.trial.void.0.as_ref()?.to_string();
+            Some(VoidRepeat { repeat: t.repeat, why })
+        };
+        cell.void_repeats = cell.trials.iter().filter_map(void).collect();
+        cell.repeats -= cell.void_repeats.len() as u32;
+    }
+    run
+}
+
+/// Adds a load to a run as its next repeat.
+fn add_repeat(run: &mut Run, load: Run) {
+    for (all, cell) in run.results.iter_mut().zip(load.results) {
+        let repeat = all.trials.len() as u32;
+        all.trials.extend(cell.trials.into_iter().map(|t| TrialRecord { repeat, ..t }));
+        for (name, figure) in cell.figures {
+            let values = |all: &mut Figure| all.values.extend(&figure.values);
+            all.figures.entry(name).and_modify(values).or_insert_with(|| figure.clone());
+        }
+        all.repeats += 1;
+    }
+    run.elapsed_s += load.elapsed_s;
+    run.complete &= load.complete;
 }
 
 /// Figures that [`of_trial`] gives a cell.

@@ -98,6 +98,10 @@ pub(crate) struct LoadArgs {
     /// Check the trial against this goal, and end it early if it cannot pass any more; without a bound on loss it allows none
     #[arg(long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
+    /// Make the same load so often, each with its part of the names if each is asked for once; the table has medians and their spread
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000),
+          conflicts_with_all = ["times", "quantiles", "start_at", "compare"])]
+    pub(crate) repeats: u32,
     /// Show the counters at this interval, also off a terminal
     #[arg(long, value_name = "TIME")]
     pub(crate) interval: Option<Nanos>,
@@ -257,6 +261,11 @@ impl LoadArgs {
                 self.keep_places,
                 "--keep-places",
                 pacing.outstanding().is_none().then_some("only a closed loop has places"),
+            ),
+            (
+                self.repeats > 1,
+                "--repeats",
+                lockstep.then_some("a lock-step load repeats its --experiments"),
             ),
             (
                 self.stop_outstanding.is_some(),

@@ -1,4 +1,4 @@
-//! `dnsdyno load`: one trial.
+//! `dnsdyno load`: one trial, or several of the same load.
 
 mod args;
 mod dut;
@@ -8,11 +8,13 @@ mod part;
 mod replay;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use measure::{Nanos, Pacing};
 use record::request::Workload;
-use record::{Table, Trial, TrialRequest};
+use record::{Run, Table, Trial, TrialRecord, TrialRequest};
 use tester::Setup;
 
 pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile};
@@ -54,30 +56,31 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     if testers.is_none() {
         args.check.ask(&setup, &stop)?;
     }
-    let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
-    let (live, progress) =
-        progress::show(format!("load {}", setup.target()), planned(&setup), args.interval);
-    let mut trial = match testers {
-        None => setup.run(&live, &stop)?.trial,
-        Some(testers) => testers.trial(setup.request(), &live, &stop)?,
-    };
-    drop(progress);
-    let watched = watching.end(&mut trial);
+    let (trials, watched) = repeats(&args, &setup, testers, &stop)?;
+    let run = record::of_repeats(trials.iter().cloned());
+    let single = trials.first().filter(|_| args.repeats == 1);
     // Each of these is done whatever became of the others.
     let json = args.json.as_deref();
-    let written = json.map_or(Ok(()), |path| record::write(path, &trial)).map_err(Failure::run);
-    let no_answer = report::no_answer(&trial);
+    let written = json.map_or(Ok(()), |path| match single {
+        Some(trial) => record::write(path, trial),
+        None => record::write(path, &run),
+    });
+    let no_answer = trials.iter().find_map(report::no_answer);
     // Without an answer the reason says more than a table of nothing.
     let silent = no_answer.is_some() && args.format == Format::Table;
-    if json != Some(Path::new("-")) && !silent {
-        show(args.format, &args.quantiles, &trial)?;
-        if args.format == Format::Table {
-            println!("{:<16}{}", "next", next(&trial, json));
+    match single {
+        _ if json == Some(Path::new("-")) || silent => {}
+        Some(trial) => {
+            show(args.format, &args.quantiles, trial)?;
+            if args.format == Format::Table {
+                println!("{:<16}{}", "next", next(trial, json));
+            }
         }
+        None => show_repeats(args.format, &run)?,
     }
-    let failed = trial.void.is_void() || trial.passed == Some(false);
-    let kept = args.keep.keep(&record::of_trial("load", trial));
-    written.and(kept).and(watched)?;
+    let failed = trials.iter().any(|trial| trial.void.is_void() || trial.passed == Some(false));
+    let kept = args.keep.keep(&run);
+    written.map_err(Failure::run).and(kept).and(watched)?;
     if let Some(why) = no_answer {
         return Err(Failure::run(anyhow!("{why}")));
     }
@@ -85,6 +88,73 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         Some(why) => Err(Failure::run(anyhow!("{why}"))),
         None if failed => Err(Failure::Silent),
         None => Ok(()),
+    }
+}
+
+/// Runs the load as often as it is to be repeated, until it is interrupted, fails or gets no answer; returns the trials, and the
+/// failure that came after one.
+fn repeats(
+    args: &LoadArgs,
+    setup: &Setup,
+    mut testers: Option<&mut dyn Testers>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Vec<Trial>, Result<(), Failure>), Failure> {
+    let mut trials: Vec<Trial> = Vec::new();
+    let mut watched = Ok(());
+    while trials.len() < args.repeats as usize && watched.is_ok() {
+        let part;
+        let setup = match part_of_names(setup, args.repeats, trials.len()) {
+            Some(request) => {
+                part = args.engine.setup(request)?;
+                &part
+            }
+            None => setup,
+        };
+        let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
+        let (live, progress) =
+            progress::show(format!("load {}", setup.target()), planned(setup), args.interval);
+        let trial = match &mut testers {
+            None => setup.run(&live, stop).map(|result| result.trial).map_err(Failure::from),
+            Some(testers) => testers.trial(setup.request(), &live, stop).map_err(Failure::from),
+        };
+        drop(progress);
+        let mut trial = match trial {
+            Ok(trial) => trial,
+            Err(failure) if trials.is_empty() => return Err(failure),
+            Err(failure) => return Ok((trials, Err(failure))),
+        };
+        watched = watching.end(&mut trial);
+        let silent = report::no_answer(&trial).is_some();
+        trials.push(trial);
+        if let Some(trial) = trials.last().filter(|_| args.repeats > 1) {
+            let (repeat, rate_qps) = (trials.len() as u32 - 1, trial.offered_qps);
+            let record = TrialRecord { repeat, rate_qps, trial: trial.clone() };
+            eprintln!("{} of {}: {}", repeat + 1, args.repeats, report::trial_line(&record, "qps"));
+        }
+        if silent || stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    Ok((trials, watched))
+}
+
+/// Returns the request of a repeat with its part of the names; `None` if it is the same as that of all.
+fn part_of_names(setup: &Setup, repeats: u32, repeat: usize) -> Option<TrialRequest> {
+    let (mut request, all) = (setup.request().clone(), setup.names()?);
+    let Workload::Namespace(names) = &mut request.workload else { return None };
+    let each = all / u64::from(repeats);
+    (names.first, names.names) = (names.first + each * repeat as u64, Some(each));
+    (repeats > 1 && !names.reuse).then_some(request)
+}
+
+/// Prints the repeats of a load in the form that was asked for.
+fn show_repeats(format: Format, run: &Run) -> Result<(), Failure> {
+    match format {
+        Format::Json => record::write(Path::new("-"), run).map_err(Failure::run),
+        Format::Csv => {
+            print(|out| record::write_csv(run, Table::Trials, out).map_err(std::io::Error::from))
+        }
+        Format::Table => print(|out| write!(out, "{}", report::run(run))),
     }
 }
 
