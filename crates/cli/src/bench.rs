@@ -23,8 +23,8 @@ pub(crate) struct OwnBench {
 
 /// Trials against one target of the Testers that this process conducts; its own without any.
 pub(crate) struct TestersBench<'t> {
-    pub(crate) own: OwnBench,
-    pub(crate) testers: Option<&'t mut dyn Testers>,
+    pub(crate) own: &'t mut OwnBench,
+    pub(crate) testers: Option<&'t mut (dyn Testers + 't)>,
 }
 
 impl OwnBench {

@@ -1,26 +1,27 @@
-//! A bench whose trials are shorter than planned: tests run a plan of hours with it. Records and reports say so.
+//! A bench whose trials may be shorter than planned: tests run a plan of hours with it. Records and reports say so.
 
 use measure::Nanos;
 use record::Trial;
 
 use crate::bench::{Bench, BenchError, TrialSpec};
 
-/// Runs every trial of a bench for a given time, whatever the plan says.
+/// Runs every trial of a bench, for a given time whatever the plan says if there is one.
 pub struct Shortened<'a> {
     bench: &'a mut dyn Bench,
-    duration: Nanos,
+    duration: Option<Nanos>,
 }
 
 impl<'a> Shortened<'a> {
-    /// Makes a bench whose trials last `duration`.
-    pub fn new(bench: &'a mut dyn Bench, duration: Nanos) -> Self {
+    /// Makes a bench whose trials last `duration`, or as planned without one.
+    pub fn new(bench: &'a mut dyn Bench, duration: Option<Nanos>) -> Self {
         Shortened { bench, duration }
     }
 }
 
 impl Bench for Shortened<'_> {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        self.bench.trial(&TrialSpec { duration: self.duration, ..spec.clone() })
+        let duration = self.duration.unwrap_or(spec.duration);
+        self.bench.trial(&TrialSpec { duration, ..spec.clone() })
     }
 
     fn pause(&mut self, time: Nanos) {

@@ -437,7 +437,7 @@ fn one_host_is_named_with_its_link_and_offloads() {
 fn a_shortened_plan_keeps_its_label() {
     let minute = Nanos::from_secs(60);
     let mut script = Scripted { fate: below(26_000.0), ranges: Vec::new() };
-    let mut bench = Shortened::new(&mut script, Nanos::from_millis(100));
+    let mut bench = Shortened::new(&mut script, Some(Nanos::from_millis(100)));
     let certificate =
         certify(&mut bench, qps(10_000.0), minute, Nanos::from_secs(1), 1 << 30, &mut |_| ());
     let mut certificate = certificate.expect("runs");

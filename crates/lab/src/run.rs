@@ -273,12 +273,6 @@ pub fn check<'e>(
     }
     let adapters = chosen(experiment, options, &catalogue)?;
     variables::check(experiment, &adapters)?;
-    if let Some(name) = options.baseline.as_ref()
-        && !adapters.iter().any(|adapter| adapter.name == *name)
-    {
-        let known = adapters.iter().map(|adapter| adapter.name.as_str()).collect::<Vec<_>>();
-        return Err(RunError::NotInExperiment { name: name.clone(), known: known.join(", ") });
-    }
     let elsewhere = &options.elsewhere;
     let outside = elsewhere.starts() || elsewhere.testers.is_some();
     attack::check(experiment, &adapters, outside)?;

@@ -16,6 +16,13 @@ pub(crate) struct Target {
     port: Option<u16>,
 }
 
+/// A server with the name that it has in results; without one that is its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedTarget {
+    pub(crate) name: Option<String>,
+    pub(crate) target: Target,
+}
+
 /// Family of the addresses that a server may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Family {
@@ -131,6 +138,20 @@ impl FromStr for Target {
     }
 }
 
+impl FromStr for NamedTarget {
+    type Err = String;
+
+    /// Reads a [`Target`], or `NAME=TARGET`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, target) = match text.split_once('=') {
+            Some(("", _)) => return Err(format!("`{text}` has no name before `=`")),
+            Some((name, target)) => (Some(name.to_owned()), target),
+            None => (None, text),
+        };
+        Ok(NamedTarget { name, target: target.parse()? })
+    }
+}
+
 /// Reads a [`Target`] of DNS over UDP, and looks it up.
 pub(crate) fn parse_target(text: &str) -> Result<SocketAddr, String> {
     let target: Target = text.parse()?;
@@ -186,6 +207,19 @@ mod tests {
         let local: Target = "localhost:5300".parse().expect("a name");
         let inet = local.resolve(53, Family::Inet).expect("every host has it");
         assert_eq!(inet, "127.0.0.1:5300".parse().expect("an address"));
+    }
+
+    #[test]
+    fn a_target_may_have_a_name() {
+        let read = |text: &str| text.parse::<NamedTarget>();
+        let old = read("old=[::1]:5300").expect("a named target");
+        assert_eq!(
+            (old.name.as_deref(), old.target),
+            (Some("old"), "[::1]:5300".parse().expect("a target"))
+        );
+        assert_eq!(read("192.0.2.1").expect("a target").name, None);
+        assert!(read("=192.0.2.1").is_err_and(|why| why.contains("no name")));
+        assert!(read("old=").is_err());
     }
 
     #[test]

@@ -68,14 +68,15 @@ impl Keeping {
         }
     }
 
-    /// Keeps the cell of the run, and ends the run.
-    pub(crate) fn finish(self, cell: &CellRecord, complete: bool) -> Result<(), Failure> {
+    /// Keeps the cells of the run, and ends the run.
+    pub(crate) fn finish(self, cells: &[CellRecord], complete: bool) -> Result<(), Failure> {
         if let Some(error) = self.error {
             return Err(store::failure(error));
         }
         let Some(mut recording) = self.recording else { return Ok(()) };
         let path = recording.path().display().to_string();
-        let done = recording.cell(cell, complete).and_then(|()| recording.finish(complete));
+        let kept = cells.iter().try_for_each(|cell| recording.cell(cell, complete));
+        let done = kept.and_then(|()| recording.finish(complete));
         let id = done.map_err(store::failure)?;
         eprintln!("kept as run {id} in {path}");
         Ok(())

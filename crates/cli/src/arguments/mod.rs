@@ -7,6 +7,7 @@ pub(crate) mod dut;
 pub(crate) mod elsewhere;
 pub(crate) mod engine;
 pub(crate) mod fields;
+pub(crate) mod gate;
 pub(crate) mod hosts;
 pub(crate) mod keep;
 pub(crate) mod number;

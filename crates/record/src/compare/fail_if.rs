@@ -45,7 +45,7 @@ impl FromStr for FailIf {
             return Err(error(s.len(), "`<` or `>` is missing"));
         };
         let figure = s[..place].trim();
-        let word = |c: char| c.is_ascii_alphanumeric() || "_-+".contains(c);
+        let word = |c: char| c.is_ascii_alphanumeric() || "_-+.:[]%".contains(c);
         if figure.is_empty() || !figure.chars().all(word) {
             return Err(error(0, "the name of a figure is missing"));
         }
@@ -129,6 +129,7 @@ mod tests {
             ("valid < -10%", "valid", -0.1, "valid < -10%"),
             ("knot-resolver < -3%", "knot-resolver", -0.03, "knot-resolver < -3%"),
             ("p99>20%", "p99", 0.2, "p99 > 20%"),
+            ("[fe80::1%lo]:53 < -3%", "[fe80::1%lo]:53", -0.03, "[fe80::1%lo]:53 < -3%"),
             ("  zone_load > 0.5 % ", "zone_load", 0.005, "zone_load > 0.5%"),
         ] {
             let condition: FailIf = text.parse().expect(text);

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use clap::Args;
 use experiment::Custom;
 use measure::{Link, Path as WirePath};
-use record::{EngineChoice, FailIf};
+use record::EngineChoice;
 
 use crate::arguments::address::parse_target;
 use crate::arguments::choice::choice;
 use crate::arguments::elsewhere::ElsewhereArgs;
 use crate::arguments::engine::ENGINE;
+use crate::arguments::gate::GateArgs;
 use crate::arguments::hosts::HostsArgs;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::arguments::wait::WaitArgs;
@@ -75,13 +76,8 @@ pub(crate) struct RunArgs {
     /// Also measure a running server, over the network only unless --dut says its host: NAME=ADDRESS:PORT; may be repeated
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = parse_remote, conflicts_with = "resume")]
     pub(crate) remote: Vec<(String, Custom)>,
-    /// Compare the capacities with that of this server instead of the first one
-    #[arg(long, value_name = "NAME")]
-    pub(crate) baseline: Option<String>,
-    /// Fail with exit code 3 if the capacity of a server is less than the baseline's by more than this, with 4 if it may be; may be
-    /// repeated
-    #[arg(long, value_name = "NAME < -PERCENT%")]
-    pub(crate) fail_if: Vec<FailIf>,
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
     #[command(flatten)]
     pub(crate) elsewhere: ElsewhereArgs,
     #[command(flatten)]

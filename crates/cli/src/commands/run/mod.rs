@@ -2,7 +2,6 @@
 
 mod answers;
 mod args;
-mod gate;
 mod hosts;
 mod keeper;
 mod live;
@@ -52,7 +51,8 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let testers = args.hosts.of_run()?;
     let options = options(&args, testers.as_ref(), resumed)?;
     let checked = lab::check(&experiment, &options).map_err(failure)?;
-    gate::check(&args.fail_if, &checked).map_err(Failure::BadInput)?;
+    let servers: Vec<&str> = checked.adapters.iter().map(|a| a.name.as_str()).collect();
+    args.gate.check(experiment.common().method, &servers).map_err(Failure::BadInput)?;
     answers::check(&experiment).map_err(Failure::input)?;
     if args.dry_run {
         plan::show(&checked, options.engine);
@@ -90,7 +90,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let view = if viewed { open_view(&board, &lab, &checked) } else { None };
     let (store, json) = (store.as_ref(), args.json.as_deref());
     let run = conduct(&lab, &checked, &options, store, &board, view, json)?;
-    gate::decide(&args.fail_if, &run)
+    args.gate.decide(&run)
 }
 
 /// Refuses an experiment whose cores this process does not have.
@@ -170,9 +170,8 @@ fn options(
             .map(|path| CertificateFile::read(path).map_err(Failure::input))
             .transpose()?,
         elsewhere: elsewhere(args, testers)?,
-        baseline: args.baseline.clone(),
-        // Twice as narrow as what decides: a capacity at the baseline's is told from one at the limit.
-        precision: args.fail_if.iter().map(|fail_if| fail_if.change.abs() / 2.0).reduce(f64::min),
+        baseline: args.gate.baseline.clone(),
+        precision: args.gate.precision(),
         seed: args.seed,
         repeats: args.repeats,
         keep: args.keep,

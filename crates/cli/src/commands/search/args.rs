@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use experiment::{Method, RuleName};
 use measure::{Goal, Nanos, OpenPacing, Qps};
+use tester::Setup;
 
 use super::over::Over;
-use crate::arguments::address::Target;
+use crate::arguments::address::NamedTarget;
 use crate::arguments::certificate::CertificateArgs;
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::engine::EngineArgs;
+use crate::arguments::gate::GateArgs;
 use crate::arguments::hosts::HostsArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::sockets::SocketArgs;
@@ -21,6 +23,9 @@ use crate::preflight::CheckArgs;
 pub(crate) const EXAMPLES: &str = "Examples:
   How many queries a second a server answers by rounds, with latency and loss at shares of that
     dnsdyno search 192.0.2.1:53 --queries q.txt --rounds
+
+  Two running servers side by side; exit code 3 if the new one is slower by more than 3 %
+    dnsdyno search old=127.0.0.1:5300 new=127.0.0.1:5301 --queries q.txt --fail-if 'new < -3%'
 
   The highest rate without loss, three searches with trials of five seconds
     dnsdyno search [fd00::2]:53 --namespace 10.0.0.0/8 --duration 5s --repeats 3 --json out.json
@@ -42,8 +47,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SearchArgs {
     /// The server: an address or a name, with or without :PORT, IPv6 as `[ADDRESS]:PORT`; a name is looked up once
-    /// [default port: the transport's]
-    pub(crate) target: Target,
+    /// [default port: the transport's]. Several servers are compared by rounds of closed loops
+    #[arg(required = true, value_name = "[NAME=]TARGET")]
+    pub(crate) targets: Vec<NamedTarget>,
     /// What is searched: the highest rate, number of clients, or number of new connections a second
     #[arg(long, value_parser = choice(&OVER), value_name = "WHAT", default_value = "rate")]
     pub(crate) over: Over,
@@ -72,8 +78,10 @@ pub(crate) struct SearchArgs {
     #[arg(long, conflicts_with_all = ["over", "pacing", "transport", "transports", "clients", "goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
     pub(crate) rfc8219: bool,
     /// Measure the capacity by rounds of closed loops, without a goal
-    #[arg(long, conflicts_with_all = ["over", "goal", "also", "rule", "duration_sum", "rfc8219", "start", "min", "max", "certificate"])]
+    #[arg(long)]
     pub(crate) rounds: bool,
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
     /// The rate of the first trial, or its clients or connections a second [default: 10k; 16; 100]
     #[arg(long, value_name = "RATE")]
     pub(crate) start: Option<Qps>,
@@ -118,8 +126,46 @@ pub(crate) struct SearchArgs {
 
 impl SearchArgs {
     /// Returns the method: a search, or rounds of closed loops.
-    pub(crate) fn method(&self) -> Method {
-        if self.rounds { Method::Capacity } else { Method::Search }
+    ///
+    /// # Errors
+    /// If rounds are wanted with an option that only a search has.
+    pub(crate) fn method(&self) -> anyhow::Result<Method> {
+        let of_search = [
+            (self.over != Over::Rate, "--over"),
+            (self.goal.is_some(), "--goal"),
+            (!self.also.is_empty(), "--also"),
+            (self.rule.is_some(), "--rule"),
+            (self.duration_sum.is_some(), "--duration-sum"),
+            (self.rfc8219, "--rfc8219"),
+            (self.start.is_some(), "--start"),
+            (self.min.is_some(), "--min"),
+            (self.max.is_some(), "--max"),
+            (self.certificate.certificate.is_some(), "--certificate"),
+        ];
+        let given = of_search.into_iter().find_map(|(given, option)| given.then_some(option));
+        match given {
+            _ if !self.rounds && self.targets.len() == 1 => Ok(Method::Search),
+            None => Ok(Method::Capacity),
+            Some(option) => anyhow::bail!(
+                "{option} goes with a search of one server; rounds, which several servers are compared by, have no goal: leave it out"
+            ),
+        }
+    }
+
+    /// Returns the name of each server in results: the given one, or its address.
+    ///
+    /// # Errors
+    /// If two servers have the same name.
+    pub(crate) fn names(&self, setups: &[Setup]) -> anyhow::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for (NamedTarget { name, .. }, setup) in self.targets.iter().zip(setups) {
+            let name = name.clone().unwrap_or_else(|| setup.request().target.to_string());
+            if names.contains(&name) {
+                anyhow::bail!("two servers are called {name}; write NAME=TARGET");
+            }
+            names.push(name);
+        }
+        Ok(names)
     }
 }
 

@@ -1,30 +1,33 @@
-//! `dnsdyno search`: the highest rate at which a goal is met.
+//! `dnsdyno search`: the highest rate at which a goal is met, or the capacities of servers side by side.
 
 mod args;
 mod capacity;
 mod over;
+mod servers;
 mod tell;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
 use experiment::search::RESOLUTION;
 use experiment::{
-    Bench, BenchError, Circumstances, Joined, Method, NameBudget, OneHost, Progress, Repeats,
-    RuleName, Search, Shortened, conformance,
+    BenchError, Circumstances, Joined, Method, NameBudget, OneHost, Progress, Repeats, RuleName,
+    Search, conformance,
 };
 use measure::{Goal, Nanos, OpenPacing, Qps, Transport};
 use record::request::{Engine, Gso, Workload};
-use record::{CellRecord, CertificateFile, Plan, Run, SCHEMA, Tested, TrialRequest};
+use record::{
+    CellRecord, Certificate, CertificateFile, Plan, Run, SCHEMA, Tested, TrialRecord, TrialRequest,
+};
 use tester::unix_now;
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
 pub(crate) use self::over::{Over, Varied};
+use self::servers::{Server, Servers};
 use self::tell::Teller;
 use crate::arguments::address::Family;
 use crate::arguments::certificate::{shortened, tested};
-use crate::bench::{OwnBench, TestersBench};
+use crate::bench::OwnBench;
 use crate::failure::Failure;
 use crate::output;
 use crate::preflight;
@@ -36,19 +39,22 @@ use crate::testers::{Testers, of_job};
 const DURATION: Nanos = Nanos::from_secs(10);
 const REPEATS: u32 = 5;
 
-/// Runs the search; on several Testers if there are any.
+/// Runs the search, or compares servers by rounds; on several Testers if there are any.
 pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result<(), Failure> {
     let shortened = shortened()?;
+    let method = args.method().map_err(Failure::BadInput)?;
     let (mut search, repeats) = plan(&args)?;
     args.sockets.check().map_err(Failure::BadInput)?;
-    let request = request(&args, &search)?;
-    let varied = varied(&args, &request)?;
-    let setup = args.engine.setup(request)?;
-    let request = setup.request().clone();
-    let local = setup.target_is_local();
+    let requests = requests(&args, &search)?;
+    let varied = varied(&args, &requests[0])?;
+    let setups = requests.into_iter().map(|request| args.engine.setup(request));
+    let setups = setups.collect::<Result<Vec<_>, _>>()?;
+    let named = args.names(&setups).map_err(Failure::BadInput)?;
+    let names: Vec<&str> = named.iter().map(String::as_str).collect();
+    args.gate.check(method, &names).map_err(Failure::BadInput)?;
+    let (request, local) = (setups[0].request().clone(), setups[0].target_is_local());
     let tested = tested(&request, local);
     let certificate = certificate(&args, &tested, &mut search, &varied)?;
-    let mut names = names(&args, setup.names());
     output::try_writing([&args.json])?;
     args.keep.try_writing()?;
     let mut job = args.hosts.start(testers.is_some())?;
@@ -56,46 +62,31 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let stop = interruption()?;
     std::iter::once(&search.goal).chain(&args.also).for_each(|goal| output::tell_goal(Some(goal)));
     if testers.is_none() {
-        args.check.ask(&setup, &stop)?;
+        setups.iter().try_for_each(|setup| args.check.ask(setup, &stop))?;
     }
-    let own = OwnBench { setup, varied, stop: stop.clone() };
-    let mut own = TestersBench { own, testers };
-    let mut shorter;
-    let bench: &mut dyn Bench = match shortened {
-        Some(time) => {
-            shorter = Shortened::new(&mut own, time);
-            &mut shorter
-        }
-        None => &mut own,
-    };
+    let all = setups.into_iter().zip(&named).map(|(setup, name)| {
+        let names = budget(&args, setup.names());
+        Server::new(OwnBench { setup, varied, stop: stop.clone() }, names, name, method)
+    });
+    let mut servers = Servers { all: all.collect(), testers, shortened };
     let (began, started) = (Instant::now(), unix_now());
-    let circumstances = circumstances(&request, local, shortened);
-    let server = request.target.to_string();
     let self_test = certificate.as_ref().and_then(|file| file.self_test.clone());
     let plan = plan_from(started, certificate);
     let mut keeping = args.keep.begin(&plan)?;
-    let cell = CellRecord::new(&server, BTreeMap::new(), args.method().word());
-    let mut keep = |record: &_| keeping.trial(&cell, record, &stop);
-    let (result, error) = if args.method() == Method::Capacity {
-        capacity::measure(&args, bench, &server, &mut names, &mut keep)
+    let mut keep = |cell: &CellRecord, record: &TrialRecord| keeping.trial(cell, record, &stop);
+    let measured = if method == Method::Capacity {
+        capacity::measure(&args, &mut servers, &mut keep)
     } else {
+        let circumstances = circumstances(&request, local, shortened);
         let repeats = Repeats { search, repeats, circumstances };
-        let mut teller = Teller::new(&repeats.search, repeats.repeats, args.over);
-        let (mut result, error) = repeats.run(bench, &server, &mut names, self_test, &mut |step| {
-            teller.tell(&step);
-            if let Progress::Trial(record) = step {
-                keep(record);
-            }
-        });
-        label(&mut result, &args, &request);
-        (result, error)
+        searches(&args, &repeats, self_test, &mut servers, &mut keep)
     };
     let run = Run {
         schema: SCHEMA,
         plan,
         elapsed_s: began.elapsed().as_secs_f64(),
-        complete: error.is_none(),
-        results: vec![result],
+        complete: measured.is_ok(),
+        results: servers.all.into_iter().map(|server| server.cell).collect(),
         ..Run::default()
     };
     // Each of these is done whatever became of the others.
@@ -104,13 +95,37 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     if args.json.as_deref() != Some(Path::new("-")) {
         print!("{}", report::run(&run));
     }
-    written.and(keeping.finish(&run.results[0], run.complete))?;
-    outcome(error, run.results[0].has_figure())
+    written.and(keeping.finish(&run.results, run.complete))?;
+    outcome(measured, run.results.iter().all(CellRecord::has_figure))?;
+    args.gate.decide(&run)
+}
+
+/// Searches the only server.
+fn searches(
+    args: &SearchArgs,
+    repeats: &Repeats,
+    self_test: Option<Certificate>,
+    servers: &mut Servers<'_>,
+    keep: &mut dyn FnMut(&CellRecord, &TrialRecord),
+) -> Result<(), BenchError> {
+    let mut teller = Teller::new(&repeats.search, repeats.repeats, args.over);
+    let (mut result, error) = servers.on(0, |bench, names, cell| {
+        repeats.run(bench, &cell.server, names, self_test, &mut |step| {
+            teller.tell(&step);
+            if let Progress::Trial(record) = step {
+                keep(cell, record);
+            }
+        })
+    });
+    let server = &mut servers.all[0];
+    label(&mut result, args, server.bench.setup.request());
+    server.cell = result;
+    error.map_or(Ok(()), Err)
 }
 
 /// Returns the names for the trials, of which there are `size`; `None` for query files and generated names, which have no end:
 /// they may repeat names.
-fn names(args: &SearchArgs, size: Option<u64>) -> NameBudget {
+fn budget(args: &SearchArgs, size: Option<u64>) -> NameBudget {
     match size {
         None => NameBudget::new(u64::MAX, true),
         Some(size) if args.workload.reuse_names => NameBudget::repeating(size),
@@ -123,12 +138,12 @@ fn names(args: &SearchArgs, size: Option<u64>) -> NameBudget {
 }
 
 /// Returns the outcome of a search that ended with an error or not, and found a capacity or not.
-fn outcome(error: Option<BenchError>, found: bool) -> Result<(), Failure> {
-    match error {
-        Some(BenchError::Names(e)) => Err(Failure::BadInput(e.into())),
-        Some(e) => Err(Failure::run(e)),
-        None if !found => Err(Failure::Silent),
-        None => Ok(()),
+fn outcome(measured: Result<(), BenchError>, found: bool) -> Result<(), Failure> {
+    match measured {
+        Err(BenchError::Names(e)) => Err(Failure::BadInput(e.into())),
+        Err(e) => Err(Failure::run(e)),
+        Ok(()) if !found => Err(Failure::Silent),
+        Ok(()) => Ok(()),
     }
 }
 
@@ -145,8 +160,8 @@ fn plan_from(started_unix_s: f64, certificate: Option<CertificateFile>) -> Plan 
     }
 }
 
-/// Returns the request that all trials begin with.
-fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> {
+/// Returns the request that all trials of a server begin with, for each server.
+fn requests(args: &SearchArgs, search: &Search) -> Result<Vec<TrialRequest>, Failure> {
     let mut workload = args.workload.request().map_err(Failure::BadInput)?;
     if let (Workload::Namespace(names), true) = (&mut workload, args.over != Over::Rate) {
         // How many names a trial needs does not follow from the number that is searched.
@@ -169,19 +184,21 @@ fn request(args: &SearchArgs, search: &Search) -> Result<TrialRequest, Failure> 
             streams.queries_per_connection = Some(streams.queries_per_connection.unwrap_or(1));
         }
     }
-    let target = args.target.resolve(streams.port(), Family::Any).map_err(Failure::BadInput)?;
     let engine = streams.engine(false).and_then(|engine| args.engine.apply(engine));
     let engine = engine.map_err(Failure::BadInput)?;
     args.sockets.check_engine(&engine).map_err(Failure::BadInput)?;
-    Ok(TrialRequest {
-        engine,
+    let request = |target| TrialRequest {
+        engine: engine.clone(),
         duration: search.duration,
         timeout: search.timeout,
         goal: Some(search.goal.clone()),
         sockets: args.sockets.request(),
         seed: args.workload.seed,
-        ..TrialRequest::new(target, workload, search.pacing.at(search.start))
-    })
+        ..TrialRequest::new(target, workload.clone(), search.pacing.at(search.start))
+    };
+    let targets =
+        args.targets.iter().map(|named| named.target.resolve(streams.port(), Family::Any));
+    targets.map(|target| target.map(request)).collect::<Result<_, _>>().map_err(Failure::BadInput)
 }
 
 /// Returns the circumstances of a search; its server is at an address of this host if it is `local`.

@@ -1,0 +1,46 @@
+//! The servers of a search, each with its names and its results, and the Testers that send to them.
+
+use std::collections::BTreeMap;
+
+use experiment::{Bench, Method, NameBudget, Shortened};
+use measure::Nanos;
+use record::CellRecord;
+
+use crate::bench::{OwnBench, TestersBench};
+use crate::testers::Testers;
+
+/// The servers, of which one is measured at a time.
+pub(super) struct Servers<'t> {
+    pub(super) all: Vec<Server>,
+    pub(super) testers: Option<&'t mut (dyn Testers + 't)>,
+    /// Duration of each trial, whatever the plan says; only tests set it.
+    pub(super) shortened: Option<Nanos>,
+}
+
+/// A server, the names for its trials, and its results so far.
+pub(super) struct Server {
+    pub(super) bench: OwnBench,
+    pub(super) names: NameBudget,
+    pub(super) cell: CellRecord,
+}
+
+impl Server {
+    /// Makes a server without results, measured by `method`.
+    pub(super) fn new(bench: OwnBench, names: NameBudget, name: &str, method: Method) -> Self {
+        Server { bench, names, cell: CellRecord::new(name, BTreeMap::new(), method.word()) }
+    }
+}
+
+impl Servers<'_> {
+    /// Calls `measure` with the bench, the names and the results of a server.
+    pub(super) fn on<T>(
+        &mut self,
+        server: usize,
+        measure: impl FnOnce(&mut dyn Bench, &mut NameBudget, &CellRecord) -> T,
+    ) -> T {
+        let Server { bench: own, names, cell } = &mut self.all[server];
+        let testers = self.testers.as_mut().map(|testers| &mut **testers as &mut dyn Testers);
+        let mut bench = TestersBench { own, testers };
+        measure(&mut Shortened::new(&mut bench, self.shortened), names, cell)
+    }
+}

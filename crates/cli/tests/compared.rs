@@ -1,0 +1,176 @@
+//! Running servers side by side: `search A B` finds what the servers of the test are known to do, and its exit code says whether one is
+//! slower; `load --repeats` makes the same load again.
+
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use assert_cmd::cargo::cargo_bin;
+
+/// A server of this test on a thread: it answers one query after the other, each after a time, and keeps the queries without their ids.
+#[derive(Clone)]
+struct Known {
+    address: String,
+    queries: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Known {
+    fn start(delay: Duration, answers: bool) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let address = socket.local_addr().expect("has one").to_string();
+        let known = Known { address, queries: Arc::default() };
+        let queries = known.queries.clone();
+        std::thread::spawn(move || {
+            let mut message = [0; 4096];
+            while let Ok((len, peer)) = socket.recv_from(&mut message) {
+                std::thread::sleep(delay);
+                queries.lock().expect("no panic").push(message[2..len].to_vec());
+                message[2] |= 0x80;
+                if answers {
+                    // The Tester may have ended.
+                    let _ = socket.send_to(&message[..len], peer);
+                }
+            }
+        });
+        known
+    }
+}
+
+/// Runs `dnsdyno`; returns exit code, standard output, standard error.
+fn dnsdyno(words: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(cargo_bin("dnsdyno")).args(words).output().expect("starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
+    let [fast, slow] = [1, 2].map(|ms| Known::start(Duration::from_millis(ms), true));
+    let dir = tempfile::tempdir().expect("a folder");
+    let json = dir.path().join("run.json").display().to_string();
+    let (old, new) = (format!("old={}", fast.address), format!("new={}", slow.address));
+    let short = ["--name", "x.test", "--type", "A", "--repeats", "4", "--duration", "200ms"];
+    let run = |more: &[&str]| dnsdyno(&[&["search", &old, &new], &short[..], more].concat());
+    let (code, table, told) = run(&["--json", &json, "--fail-if", "new < -10%"]);
+    assert_eq!(code, Some(3), "{table}{told}");
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[1].starts_with("server") && lines[1].contains("x old"), "{table}");
+    assert!(lines[2].starts_with("old ") && lines[3].starts_with("new "), "{table}");
+    let rounds: Vec<&str> =
+        told.lines().filter_map(|line| Some(line.split_once(": round ")?.0)).collect();
+    assert_eq!(rounds.len(), 8, "{told}");
+    // A B B A, or B A A B.
+    for two in rounds.chunks(4) {
+        assert!(two[0] == two[3] && two[1] == two[2] && two[0] != two[1], "{rounds:?}");
+    }
+    let run_json: record::Run = record::read(json.as_ref()).expect("a run");
+    assert!(run_json.complete && run_json.results.len() == 2);
+    let [old_cell, new_cell] = &run_json.results[..] else { panic!("{run_json:?}") };
+    assert_eq!((&*old_cell.server, &*new_cell.server), ("old", "new"));
+    assert!(old_cell.ratio.is_none() && old_cell.rounds.len() == 4);
+    let ratio = new_cell.ratio.as_ref().expect("paired by round");
+    assert_eq!(ratio.baseline, "old");
+    // The truth is a half, or a little more: a sleep lasts longer than asked for by the same time in both.
+    assert!(ratio.low < 0.62 && 0.4 < ratio.high, "{ratio:?}");
+    let (code, table, told) = run(&["--baseline", "new", "--fail-if", "old < -10%"]);
+    assert_eq!(code, Some(0), "{table}{told}");
+    assert!(table.contains("x new"), "{table}");
+}
+
+#[test]
+fn a_server_is_not_slower_than_itself() {
+    let known = Known::start(Duration::from_millis(1), true);
+    let named = ["a", "b", "c"].map(|name| format!("{name}={}", known.address));
+    let mut words = vec!["search", "--name", "x.test", "--type", "A", "--duration", "300ms"];
+    words.extend(named.iter().map(String::as_str));
+    words.extend(["--repeats", "4", "--fail-if", "b < -40%", "--fail-if", "c < -40%"]);
+    let (code, table, told) = dnsdyno(&words);
+    assert_eq!(code, Some(0), "{table}{told}");
+    for name in ["a ", "b ", "c "] {
+        assert!(table.lines().any(|line| line.starts_with(name)), "{table}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_before_anything_is_sent() {
+    let known = Known::start(Duration::ZERO, true);
+    let (a, b) = (format!("a={}", known.address), format!("b={}", known.address));
+    let plain = known.address.as_str();
+    for (words, why) in [
+        (vec![&*a, &b, "--goal", "zero-loss"], "--goal goes with a search of one server"),
+        (vec![&a, &b, "--max", "5k"], "--max goes with"),
+        (vec![plain, "--rounds", "--rule", "rfc8219"], "--rule goes with"),
+        (vec![plain, plain], "two servers are called 127.0.0.1:"),
+        (vec![&a, &b, "--baseline", "c"], "--baseline: there is no server c; there are a, b"),
+        (vec![&a, &b, "--fail-if", "c < -3%"], "--fail-if: there is no server c; there are a, b"),
+        (vec![plain, "--fail-if", "a < -3%"], "--fail-if: the method is `search`"),
+        (vec!["=127.0.0.1:1"], "has no name before `=`"),
+    ] {
+        let all = [&["search", "--name", "x.test"], &words[..]].concat();
+        let (code, _, told) = dnsdyno(&all);
+        assert_eq!(code, Some(2), "{all:?}: {told}");
+        assert!(told.contains(why), "{all:?}: {told}");
+    }
+    assert!(known.queries.lock().expect("no panic").is_empty());
+}
+
+#[test]
+fn a_load_is_repeated_with_other_names_of_a_namespace() {
+    let known = Known::start(Duration::ZERO, true);
+    let dir = tempfile::tempdir().expect("a folder");
+    let json = dir.path().join("run.json").display().to_string();
+    let pacing = ["--pacing", "window 4", "--duration", "200ms", "--shared-core"];
+    let short = [&pacing[..], &["--type", "A", "--no-check"]].concat();
+    let load = |more: &[&str]| dnsdyno(&[&["load", &known.address], &short[..], more].concat());
+    let names = ["--namespace", "10.0.0.0/12", "--expect", "noerror", "--json", &json];
+    let (code, table, told) = load(&[&names[..], &["--repeats", "3"]].concat());
+    assert_eq!(code, Some(0), "{table}{told}");
+    let run: record::Run = record::read(json.as_ref()).expect("a run");
+    let [cell] = &run.results[..] else { panic!("{run:?}") };
+    let repeats: Vec<u32> = cell.trials.iter().map(|t| t.repeat).collect();
+    assert_eq!((repeats, cell.repeats_made()), (vec![0, 1, 2], 3), "{told}");
+    let sent: u64 = cell.trials.iter().map(|t| t.trial.sent).sum();
+    let queries = std::mem::take(&mut *known.queries.lock().expect("no panic"));
+    assert_eq!(queries.len() as u64, sent, "{told}");
+    assert_eq!(queries.iter().collect::<BTreeSet<_>>().len() as u64, sent, "no name twice");
+    let rows: Vec<&str> = told.lines().filter(|line| line.contains(" of 3: ")).collect();
+    assert_eq!(rows.len(), 3, "{told}");
+    for part in
+        ["3 loads of", "ranges in brackets", "valid answers", "latency p50", "latency p99", "lost"]
+    {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let (code, table, told) = load(&["--name", "x.test", "--repeats", "6"]);
+    assert_eq!(code, Some(0), "{table}{told}");
+    assert!(table.contains("6 loads of") && table.contains("95 % intervals"), "{table}");
+    let queries = known.queries.lock().expect("no panic").clone();
+    assert_eq!(queries.iter().collect::<BTreeSet<_>>().len(), 1);
+}
+
+#[test]
+fn repeats_end_as_a_single_load_does() {
+    let short = ["--rate", "100", "--duration", "200ms", "--timeout", "200ms", "--repeats", "3"];
+    let load = |known: &Known, more: &[&str]| {
+        dnsdyno(&[&["load", &known.address, "--name", "x.test"], &short[..], more].concat())
+    };
+    let silent = Known::start(Duration::ZERO, false);
+    let (code, table, told) = load(&silent, &["--no-check"]);
+    assert_eq!((code, table.as_str()), (Some(1), ""), "{told}");
+    assert!(told.contains("stayed silent") && !told.contains("2 of 3"), "{told}");
+    assert!(silent.queries.lock().expect("no panic").len() <= 20, "one load is enough");
+    let known = Known::start(Duration::from_millis(5), true);
+    let (code, table, told) = load(&known, &["--goal", "p99 < 1ms"]);
+    assert_eq!(code, Some(1), "{table}{told}");
+    for (words, why) in [
+        (&["--pacing", "lockstep"][..], "--repeats: a lock-step load repeats its --experiments"),
+        (&["--quantiles", "25"], "cannot be used with"),
+        (&["--repeats", "0"], "--repeats"),
+    ] {
+        let words = [&["load", &known.address, "--repeats", "2"], words].concat();
+        let (code, _, told) = dnsdyno(&words);
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains(why), "{told}");
+    }
+}
