@@ -41,15 +41,17 @@ pub(crate) struct CheckArgs {
 }
 
 impl CheckArgs {
-    /// Asks each server of a load, unless its queries are a capture's or it is a part of the load of several Testers,
-    /// which begin together.
+    /// Asks each server of a load, unless its queries are a capture's, it is a part of the load of several Testers, which begin
+    /// together, or the kernel sends it: only a program in the kernel may see the replies.
     ///
     /// # Errors
     /// If one gives no valid answer, with the reason.
     pub(crate) fn ask(&self, setup: &Setup, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         let request = setup.request();
         let is_part = request.start_at.is_some() || request.slice != Slice::default();
-        if self.no_check || is_part || matches!(request.workload, Workload::Replay { .. }) {
+        let is_replay = matches!(request.workload, Workload::Replay { .. });
+        let by_kernel = matches!(request.engine, Engine::Kernel(_));
+        if self.no_check || is_part || is_replay || by_kernel {
             return Ok(());
         }
         request.targets().try_for_each(|target| ask(setup, target, Wanted::Valid, stop))

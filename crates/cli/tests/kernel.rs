@@ -25,9 +25,9 @@ ready auth.txt "$auth"
 ready other.txt $!
 # A trial is void on a busy machine, with exit code 1; the counts are compared all the same.
 for address in 10.77.0.2:53 [fd00:77::2]:53; do
-    "$0" load $address --type A --rate 2k --duration 1s --timeout 4s --namespace 10.0.0.0/16 --json A-${address%%[.:]*}.json >/dev/null || true
+    "$0" load --no-check $address --type A --rate 2k --duration 1s --timeout 4s --namespace 10.0.0.0/16 --json A-${address%%[.:]*}.json >/dev/null || true
 done
-"$0" load [fd00:77::2]:53 --transport tcp --type A --rate 200 --duration 1s --timeout 4s --namespace 10.0.0.0/16 --json tcp.json >/dev/null || true
+"$0" load --no-check [fd00:77::2]:53 --transport tcp --type A --rate 200 --duration 1s --timeout 4s --namespace 10.0.0.0/16 --json tcp.json >/dev/null || true
 $there ip -d link show v1 >attached.txt
 kill "$auth"
 wait "$auth"
