@@ -2,6 +2,8 @@
 
 #[path = "kit/host.rs"]
 mod host;
+#[path = "kit/shared.rs"]
+mod shared;
 #[path = "kit/two_namespaces.rs"]
 mod two_namespaces;
 
@@ -22,7 +24,7 @@ spoil() { # spoil OPTION...: starts a server that spoils replies, each of them a
 run() { # run NAME ARGUMENT...: one load, its record in NAME.json
     name=$1
     shift
-    "$0" load "$@" --type A --namespace 10.0.0.0/16 --duration 1s --json $name.json >$name.txt 2>$name.err ||
+    "$0" load --no-check "$@" --type A --namespace 10.0.0.0/16 --duration 1s --json $name.json >$name.txt 2>$name.err ||
         echo "code $?" >>$name.err
 }
 "#;
@@ -34,7 +36,7 @@ awk 'BEGIN { for (i = 0; i < 700; i++) printf "010-000-%03d-%03d.dns64perf.test 
 listed() { # listed NAME ARGUMENT...: one load of listed queries, its record in NAME.json
     name=$1
     shift
-    "$0" load [fd00:77::2]:53 --queries queries.txt --rate 2k --duration 1s --timeout 4s --json $name.json "$@" >$name.txt 2>$name.err ||
+    "$0" load --no-check [fd00:77::2]:53 --queries queries.txt --rate 2k --duration 1s --timeout 4s --json $name.json "$@" >$name.txt 2>$name.err ||
         echo "code $?" >>$name.err
 }
 for engine in sockets kernel; do
@@ -122,7 +124,7 @@ fn the_kernel_sends_and_judges() {
     // A reply that says something else is judged, too.
     let nodata = ran.trial("nodata");
     assert_eq!((&nodata["valid"], &nodata["invalid"]["noerror"]), (&0.into(), &2_000.into()));
-    let search = ran.trial("search");
+    let search = shared::whole(ran.trial("search"));
     let trial = &search["results"][0]["trials"][0];
     assert_eq!(trial["conditions"]["engine"], "kernel", "{search}");
     assert_eq!((&trial["sent"], &trial["valid"]), (&1_200.into(), &1_200.into()), "{search}");
