@@ -300,7 +300,8 @@ fn a_right_tester_finds_every_truth_of_every_way() {
 fn a_place_that_waits_a_window_that_is_too_small_and_a_queue_are_noticed() {
     let windows = |wrongs| {
         let (verified, _) = verified(&VerifyPlan::quick(), wrongs);
-        assert!(verified.coverage.is_empty());
+        let failed = verified.checks.iter().any(Check::is_failed);
+        assert_eq!(verified.coverage.is_empty(), failed);
         let mut missed = missed(&verified.checks);
         missed.retain(|line| line.ends_with("udp, 8 clients (law): FAILED"));
         missed
