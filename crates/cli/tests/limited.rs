@@ -15,7 +15,7 @@ use load::workload::file::QueryOptions;
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::{Measurer, Plan, Tally};
 use measure::{Histogram, Limiter, Nanos, OpenPacing, Rng};
-use record::{CellRecord, Conditions, Drops, SCHEMA, Step, Steps, Times, Trial, Voidness};
+use record::{CellRecord, SCHEMA, Step, Steps, Times, Trial};
 use wire::{Expect, Qtype};
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -249,42 +249,21 @@ fn trial(spec: &TrialSpec, tally: &Tally) -> Trial {
         sent: tally.sent,
         answered: tally.answered,
         valid: tally.valid,
-        invalid: Default::default(),
         valid_while_sending: Some(tally.valid_while_sending),
         late: tally.late,
         lost: tally.lost,
-        unserved: 0,
         duplicates: tally.duplicates,
         unexpected: tally.unexpected,
         unresolved: tally.unresolved,
-        octets: Default::default(),
         offered_qps: tally.sent as f64 / seconds,
         answered_qps: tally.answered as f64 / seconds,
         duration_s: seconds,
         latency_us: none.clone(),
         latency_from_send_us: none.clone(),
         schedule_error_us: none,
-        rcodes: Default::default(),
         limiter: Limiter::Unknown,
-        limiter_proof: None,
-        void: Voidness(None),
-        goal: None,
-        passed: None,
-        outstanding: None,
-        stopped_early: false,
-        cpu: Default::default(),
-        drops: Drops::default(),
-        connections: None,
-        disturbances: Default::default(),
-        series: Vec::new(),
         steps,
-        experiment_times_ms: Vec::new(),
-        probes: Vec::new(),
-        targets: Vec::new(),
-        authdns: Vec::new(),
-        merged: None,
-        conditions: Conditions::default(),
-        warnings: Vec::new(),
+        ..Trial::default()
     }
 }
 

@@ -8,7 +8,7 @@ use experiment::{
     Bench, BenchError, Circumstances, NameBudget, Repeats, RuleName, Search, TrialSpec,
 };
 use measure::{Goal, Histogram, Limiter, Nanos, OpenPacing, Pacing, Qps, Rng, stats};
-use record::{Conditions, Drops, SCHEMA, Second, Times, Trial, Voidness};
+use record::{SCHEMA, Second, Times, Trial};
 
 /// Queries a second that the server answers.
 const CAPACITY: f64 = 100_000.0;
@@ -85,42 +85,17 @@ impl Bench for Stalling {
             sent,
             answered: valid,
             valid,
-            invalid: Default::default(),
-            valid_while_sending: None,
-            late: 0,
             lost: sent - valid,
-            unserved: 0,
-            duplicates: 0,
-            unexpected: 0,
-            unresolved: 0,
-            octets: Default::default(),
             offered_qps: rate,
             answered_qps: rate,
             duration_s: seconds,
             latency_us: none.clone(),
             latency_from_send_us: none.clone(),
             schedule_error_us: none,
-            rcodes: Default::default(),
             limiter: Limiter::Dut,
-            limiter_proof: None,
-            void: Voidness(None),
-            goal: None,
             passed: spec.goal.is_some().then_some(passed),
-            outstanding: None,
-            stopped_early: false,
-            cpu: Default::default(),
-            drops: Drops::default(),
-            connections: None,
-            disturbances: Default::default(),
             series,
-            steps: None,
-            experiment_times_ms: Vec::new(),
-            probes: Vec::new(),
-            targets: Vec::new(),
-            authdns: Vec::new(),
-            merged: None,
-            conditions: Conditions::default(),
-            warnings: Vec::new(),
+            ..Trial::default()
         })
     }
 }

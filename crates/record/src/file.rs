@@ -214,7 +214,7 @@ mod tests {
     use flate2::write::GzEncoder;
     use measure::{Histogram, Limiter, Nanos, Void};
 
-    use crate::trial::{Conditions, Drops, Trial, Voidness};
+    use crate::trial::{Trial, Voidness};
     use crate::{SCHEMA, Times, read, write};
 
     fn trial() -> Trial {
@@ -227,14 +227,7 @@ mod tests {
             answered: 999,
             valid: 998,
             invalid: [("servfail".to_owned(), 1)].into(),
-            valid_while_sending: None,
-            late: 0,
             lost: 1,
-            unserved: 0,
-            duplicates: 0,
-            unexpected: 0,
-            unresolved: 0,
-            octets: Default::default(),
             offered_qps: 1_000.0,
             answered_qps: 999.0,
             duration_s: 1.0,
@@ -243,25 +236,7 @@ mod tests {
             schedule_error_us: Times::from(&Histogram::new()),
             rcodes: [("NOERROR".to_owned(), 998)].into(),
             limiter: Limiter::Target,
-            limiter_proof: None,
-            void: Voidness(None),
-            goal: None,
-            passed: None,
-            outstanding: None,
-            stopped_early: false,
-            cpu: Default::default(),
-            drops: Drops::default(),
-            connections: None,
-            disturbances: Default::default(),
-            series: Vec::new(),
-            steps: None,
-            experiment_times_ms: Vec::new(),
-            probes: Vec::new(),
-            targets: Vec::new(),
-            authdns: Vec::new(),
-            merged: None,
-            conditions: Conditions::default(),
-            warnings: Vec::new(),
+            ..Trial::default()
         }
     }
 

@@ -23,7 +23,7 @@ use crate::times::Times;
 use crate::words;
 
 /// Result of one trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Version of the JSON that is written.
     #[serde(deserialize_with = "current")]
