@@ -187,11 +187,11 @@ impl Measurer {
             let due = match self.pace.due(now, burst > 0, self.rings.in_flight) {
                 Due::Ready(due) => due,
                 Due::Wait(until) => return self.rings.wake(until),
-                Due::Done => return self.drain(),
+                Due::Done => return self.drain(now),
             };
             if self.rings.in_flight >= self.most_outstanding {
                 self.outcomes.tally.stopped_early = true;
-                return self.drain();
+                return self.drain(now);
             }
             if burst == 0 || !self.segmented {
                 self.turn();
@@ -201,23 +201,27 @@ impl Measurer {
                 Launch::Full => return Next::Now,
                 // Tries again when a reply or an expiry has freed an id.
                 Launch::Blocked => return self.rings.wake(Nanos::MAX),
-                Launch::Exhausted => return self.drain(),
+                Launch::Exhausted => return self.drain(now),
             }
         }
         Next::Now
     }
 
-    /// Sends no more queries and waits for those that are outstanding.
-    fn drain(&mut self) -> Next {
+    /// Sends no more queries and waits for those that are outstanding, and for those that lost their places.
+    fn drain(&mut self, now: Nanos) -> Next {
         self.phase = Phase::Draining;
-        self.rings.drain()
+        let last_sent = self.outcomes.tally.last_sent.since(self.start.unwrap_or_default());
+        match (self.rings.drain(), self.outcomes.awaited_until(last_sent)) {
+            (Next::Done, Some(end)) if now < end => Next::At(end),
+            (next, _) => next,
+        }
     }
 
     /// Does the work of the current phase; `now` counts from the start of the trial.
     fn step(&mut self, now: Nanos, tx: &mut TxBatch) -> Next {
         match self.phase {
             Phase::Sending => self.send_due(now, tx),
-            Phase::Draining => self.drain(),
+            Phase::Draining => self.drain(now),
         }
     }
 }

@@ -46,6 +46,13 @@ impl Outcomes {
         Outcomes { patience, ..self }
     }
 
+    /// Returns until when a query that lost its place may still be answered, where the last one left at `last_sent`; `None` if none
+    /// has, or if nobody waits for it: where a highest rate bounds the queries, the server is known to drop them.
+    pub(crate) fn awaited_until(&self, last_sent: Nanos) -> Option<Nanos> {
+        let awaits = self.patience.as_ref().is_some_and(|patience| !patience.is_capped());
+        (awaits && self.tally.lost > 0).then(|| last_sent + self.timeout)
+    }
+
     /// Returns the tally of a load that has ended.
     pub(crate) fn into_tally(mut self) -> Tally {
         if self.patience.is_some() {

@@ -26,6 +26,8 @@ pub(crate) struct Patience {
     smoothed: Option<(f64, f64)>,
     /// How long a query keeps its place before that.
     first: Nanos,
+    /// Whether a highest rate bounds the queries.
+    capped: bool,
     p99: Nanos,
     /// Number of replies at which the percentile is looked at again.
     next_look: u64,
@@ -35,7 +37,12 @@ impl Patience {
     /// Makes the estimate of a loop whose queries have this timeout, and a highest rate if it is `capped`.
     pub(crate) fn new(timeout: Nanos, capped: bool) -> Self {
         let first = if capped { Nanos(timeout.0 / FIRST_PART) } else { timeout };
-        Patience { first, ..Self::default() }
+        Patience { first, capped, ..Self::default() }
+    }
+
+    /// Returns whether a highest rate bounds the queries.
+    pub(crate) fn is_capped(&self) -> bool {
+        self.capped
     }
 
     /// Notes the latency of a reply.

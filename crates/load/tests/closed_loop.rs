@@ -376,3 +376,15 @@ fn an_answer_after_its_place_was_freed_counts() {
     // No place is freed where queries keep theirs: each reply is in time.
     assert_eq!(stand(true), 0);
 }
+
+#[test]
+fn the_end_waits_for_answers_whose_places_were_freed() {
+    // What is asked in the last 10 ms takes 400 ms, a thousand times as long as all else.
+    let window = Pacing::Window { outstanding: 32 };
+    let p = Plan { adaptive_window: true, timeout: MS(1_000), ..plan(window, MS(400), 2) };
+    let (tally, _) = run(p, |now, _, q, replies| {
+        replies.after(if now >= MS(390) { MS(400) } else { US(200) }, answer(q));
+    });
+    assert_eq!((tally.valid, tally.lost), (tally.sent, 0));
+    assert!(tally.late > 0);
+}
