@@ -54,7 +54,8 @@ test: ## run all tests; installs the real servers they use when root
 	scripts/install-resolved
 	env --default-signal=HUP,INT,QUIT $(CARGO) test --workspace --locked $(FEATURES) # as jobs of a script begin, they are ignored
 
-lint: ## formatting, clippy and rustdoc with warnings denied; that the fuzz targets build; licences and advisories where cargo-deny is
+lint: ## formatting, clippy and rustdoc with warnings denied; words of the pages; that the fuzz targets build; licences and advisories where cargo-deny is
+	@if command -v python3 >/dev/null; then scripts/words; else echo "python3 is not installed: words not checked"; fi
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@if command -v c++ >/dev/null; then CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target} $(CARGO) check --manifest-path fuzz/Cargo.toml --locked; \
