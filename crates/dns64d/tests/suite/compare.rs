@@ -1,4 +1,4 @@
-//! Runs the same rows against Unbound and BIND, and checks `docs/dns64-rfc-cases.md`, which lists where they
+//! Runs the same rows against Unbound and BIND, and checks `crates/dns64d/rfc-cases.md`, which lists where they
 //! differ and why.
 //!
 //! A row states the expected result of the others. The page is generated from the rows. Tests check that the
@@ -96,7 +96,7 @@ fn page() -> String {
     let mut text = format!(
         "# RFC cases of dns64d, compared with Unbound and BIND\n\n\
         Each row is a rule with questions, a scripted upstream on real sockets, and the expected answers: \
-        [`crates/dns64d/tests/suite/table/`](../crates/dns64d/tests/suite/table). This page is generated from those rows \
+        [`crates/dns64d/tests/suite/table/`](tests/suite/table). This page is generated from those rows \
         (`{WRITE}=1 cargo test -p dns64d --test suite compare`). `cargo test -p dns64d` checks dns64d against \
         every row and, if they are installed, Unbound and BIND against what this page states.\n\n\
         | server | passes | differs | not applicable |\n|---|---|---|---|\n| dns64d | {rows} | 0 | 0 |\n{}\n\
@@ -126,7 +126,7 @@ fn page() -> String {
 
 #[test]
 fn the_page_agrees_with_the_rows() {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dns64-rfc-cases.md");
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("rfc-cases.md");
     let page = page();
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(&path, &page).expect("docs");
@@ -134,6 +134,6 @@ fn the_page_agrees_with_the_rows() {
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         there == page,
-        "docs/dns64-rfc-cases.md does not agree with the rows: run with {WRITE}=1"
+        "crates/dns64d/rfc-cases.md does not agree with the rows: run with {WRITE}=1"
     );
 }

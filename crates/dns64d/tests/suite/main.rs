@@ -5,7 +5,7 @@
 //!        └────────────────────────── checks ──────────────────────────────┘
 //! ```
 //!
-//! The same rows run against Unbound and BIND; `docs/dns64-rfc-cases.md` lists where they differ and why.
+//! The same rows run against Unbound and BIND; `crates/dns64d/rfc-cases.md` lists where they differ and why.
 
 mod checks;
 mod compare;
