@@ -1,4 +1,5 @@
-//! The commands of the pages on sources, experiments and other hosts: each is accepted, and each experiment can be planned.
+//! The commands of the README, the guide, and the pages on sources, experiments, other hosts, CI and certificates: each is accepted, and each
+//! experiment can be planned.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,12 +8,13 @@ use std::process::Command;
 use assert_cmd::cargo::cargo_bin;
 
 /// Words that the reader replaces, and what stands for them here.
-const PLACEHOLDERS: [(&str, &str); 7] = [
+const PLACEHOLDERS: [(&str, &str); 8] = [
     ("SERVER", "127.0.0.1:53"),
     ("ADDRESS", "127.0.0.1:53"),
     ("N", "4"),
     ("256*B", "256"),
     ("RATE", "1000"),
+    ("R", "1000"),
     ("A.0.0.0/8", "10.0.0.0/8"),
     ("10.A.0.0/16", "10.1.0.0/16"),
 ];
@@ -25,9 +27,9 @@ fn docs() -> PathBuf {
 fn pages() -> Vec<(PathBuf, String)> {
     let folder = std::fs::read_dir(docs().join("experiments")).expect("the pages");
     let pages = folder.map(|entry| entry.expect("an entry").path());
-    let pages = pages.chain(
-        ["sources.md", "experiments.md", "cluster.md", "remote.md"].map(|name| docs().join(name)),
-    );
+    let others = ["sources.md", "experiments.md", "hosts.md", "guide.md", "ci.md", "verify.md"];
+    let others = others.into_iter().chain(["../README.md"]).map(|name| docs().join(name));
+    let pages = pages.chain(others);
     pages.map(|path| (path.clone(), std::fs::read_to_string(path).expect("a page"))).collect()
 }
 
@@ -39,17 +41,38 @@ fn commands(page: &str) -> Vec<String> {
         if line.starts_with("```") {
             in_block = !in_block;
         } else if in_block {
-            found.push(line);
+            found.push(line.strip_prefix("$ ").unwrap_or(line));
         } else {
             found.extend(line.split('`').skip(1).step_by(2));
         }
     }
     let cut = |text: &str| {
-        let end = ["  ", " >", " (", " #", " ..."].iter().filter_map(|end| text.find(end)).min();
+        let end =
+            ["  ", " >", " (", " #", " ...", " &"].iter().filter_map(|end| text.find(end)).min();
         text[..end.unwrap_or(text.len())].to_owned()
     };
     let own = |text: &&str| *text == "dnsdyno" || text.starts_with("dnsdyno ");
     found.into_iter().filter(own).map(cut).collect()
+}
+
+/// The words of a command, as a shell splits them: white space within quotes belongs to a word.
+fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in command.chars() {
+        match quote {
+            Some(end) if c == end => quote = None,
+            None if c == '\'' || c == '"' => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            None if c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
 }
 
 /// The arguments with which a command is tried, and whether they plan an experiment.
@@ -58,7 +81,7 @@ fn arguments(command: &str) -> (Vec<String>, bool) {
         let known = PLACEHOLDERS.iter().find(|(placeholder, _)| *placeholder == word);
         known.map_or(word, |(_, value)| value).to_owned()
     };
-    let mut words: Vec<String> = command.split_whitespace().skip(1).map(value).collect();
+    let mut words: Vec<String> = words(command).iter().skip(1).map(|word| value(word)).collect();
     let built_in = |name: &String| !name.starts_with('-') && !name.ends_with(".toml");
     // Hosts that are not there cannot be planned with.
     let here = !words.iter().any(|word| ["--hosts", "--dut"].contains(&word.as_str()));
@@ -113,4 +136,12 @@ fn commands_are_found_in_text_and_blocks() {
     let (words, plans) = arguments(&found[2]);
     assert_eq!(words.join(" "), "load 127.0.0.1:53 --threads 4 --help");
     assert!(!plans && arguments(&found[1]).1);
+}
+
+#[test]
+fn words_are_those_of_a_shell() {
+    assert_eq!(
+        words("dnsdyno load --goal 'p99 < 5ms'  -d x=\"y z\""),
+        ["dnsdyno", "load", "--goal", "p99 < 5ms", "-d", "x=y z"]
+    );
 }

@@ -27,7 +27,7 @@ const USAGE: &str = "dnsdyno-cluster runs a command of dnsdyno on all hosts of a
 
 The first rank conducts and sends nothing; each other one is a Tester that sends a slice of every load. With `--least N` trials go on
 with N Testers if others are lost. `run` starts the program `dnsdyno` on the first rank's host; the hosts of the server and of the
-AuthDNS are in its `--hosts FILE`. `dnsdyno load --help` has the arguments; docs/cluster.md has the rest.";
+AuthDNS are in its `--hosts FILE`. `dnsdyno load --help` has the arguments; docs/hosts.md has the rest.";
 
 /// Variables of which a job of Open MPI, or of another starter that speaks PMI, sets one.
 const OF_A_JOB: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"];
