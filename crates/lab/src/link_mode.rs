@@ -77,7 +77,7 @@ pub(crate) fn apply(
     if moderated { seat(testbed) } else { Ok(()) }
 }
 
-/// Makes every end receive through NAPI, which frames of programs need (docs/kernel.md), or not.
+/// Makes every end receive through NAPI, which frames of programs need (docs/testbed.md), or not.
 ///
 /// # Errors
 /// The error of the kernel, with the host.

@@ -119,7 +119,7 @@ fn silent(t: &Trial, target: &str) -> String {
     }
     if t.conditions.engine == Some(EngineKind::Kernel) {
         return format!(
-            "{target} stayed silent: is it the server's address, and on a veth link, is `gro on` at its end (docs/kernel.md)?"
+            "{target} stayed silent: is it the server's address, and on a veth link, is `gro on` at its end (docs/testbed.md)?"
         );
     }
     format!(
