@@ -72,6 +72,10 @@ impl FromStr for Qtype {
         if text == "*" {
             return Ok(Self::ANY);
         }
+        if text.eq_ignore_ascii_case("DOA") {
+            // BIND writes type 259 by its name of before.
+            return Ok(Self(259));
+        }
         generic_number("TYPE", text).map(Self).ok_or_else(|| QtypeError(text.into()))
     }
 }
@@ -216,7 +220,7 @@ const RCODES: [&str; 24] = [
 
 /// Record types by number, from the IANA registry, sorted.
 #[rustfmt::skip]
-const TYPES: [(u16, &str); 97] = [
+const TYPES: [(u16, &str); 98] = [
     (1, "A"), (2, "NS"), (3, "MD"), (4, "MF"), (5, "CNAME"), (6, "SOA"),
     (7, "MB"), (8, "MG"), (9, "MR"), (10, "NULL"), (11, "WKS"), (12, "PTR"),
     (13, "HINFO"), (14, "MINFO"), (15, "MX"), (16, "TXT"), (17, "RP"), (18, "AFSDB"),
@@ -234,6 +238,8 @@ const TYPES: [(u16, &str); 97] = [
     (250, "TSIG"), (251, "IXFR"), (252, "AXFR"), (253, "MAILB"), (254, "MAILA"), (255, "ANY"),
     (256, "URI"), (257, "CAA"), (258, "AVC"), (259, "DOI"), (260, "AMTRELAY"), (261, "RESINFO"),
     (262, "WALLET"), (263, "CLA"), (264, "IPN"), (32768, "TA"), (32769, "DLV"),
+    // Of named, for keys that it follows (RFC 5011): a type for private use.
+    (65533, "KEYDATA"),
 ];
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use domain::base::Rtype;
 use wire::Name;
 
 use crate::rdata::{self, encoded};
+use crate::recorded::Recorded;
 use crate::{Reader, ZoneFileError};
 
 /// Number of buckets.
@@ -22,8 +23,10 @@ const MAX_RECORDS: usize = 100_000;
 /// The difference between two zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Number of records compared, of each zone.
+    /// Number of records compared, of each zone; one that is written twice counts once.
     pub records: [u64; 2],
+    /// Number of records that have another TTL than the first one of their set, which counts.
+    pub other_ttls: [u64; 2],
     /// Records that only the first and only the second zone has; for large differences, a part of them.
     pub only: [Vec<String>; 2],
     /// Whether there may be more differences than listed.
@@ -78,7 +81,7 @@ pub fn compare<R: Read>(
     let mut sums = vec![0u128; BUCKETS];
     for (side, open) in open.iter_mut().enumerate() {
         let mut zone = open()?;
-        for_each(&mut zone, compared, |record| {
+        difference.other_ttls[side] = for_each(&mut zone, compared, |record| {
             difference.records[side] += 1;
             let sum = &mut sums[bucket(&hash, record.owner)];
             let hash = record.hash(&hash);
@@ -153,14 +156,14 @@ fn bucket(hash: &RandomState, owner: &[u8]) -> usize {
     hash.hash_one(owner) as usize % BUCKETS
 }
 
-/// Calls `visit` with each record that is to be compared.
+/// Calls `visit` with each record that is to be compared; returns how many had another TTL than their set.
 fn for_each<R: Read>(
     zone: &mut Reader<R>,
     compared: Compared,
     mut visit: impl FnMut(&Canonical<'_>),
-) -> Result<(), ZoneFileError> {
-    let (mut owner, mut data) = (Vec::new(), Vec::new());
-    let mut soas = 0;
+) -> Result<u64, ZoneFileError> {
+    let (mut owner, mut data, mut recorded) = (Vec::new(), Vec::new(), Recorded::default());
+    let (mut soas, mut other_ttls) = (0, 0);
     while let Some(record) = zone.next_record()? {
         let rtype = record.rtype();
         // A zone transfer starts and ends with the same SOA record (RFC 5936 section 2.2).
@@ -168,14 +171,19 @@ fn for_each<R: Read>(
         if !compared.includes(rtype) || (rtype == Rtype::SOA && soas > 1) {
             continue;
         }
+        if !recorded.add(record) {
+            continue;
+        }
+        let ttl = recorded.set_ttl(record);
+        other_ttls += u64::from(ttl != record.ttl());
         owner.clear();
         owner.extend(record.owner().iter().map(u8::to_ascii_lowercase));
         data.clear();
         data.extend_from_slice(record.data());
         fold_names(rtype, &mut data);
-        visit(&Canonical { owner: &owner, rtype, ttl: record.ttl(), data: &data });
+        visit(&Canonical { owner: &owner, rtype, ttl, data: &data });
     }
-    Ok(())
+    Ok(other_ttls)
 }
 
 /// Writes the names in data in lower case, for the types of RFC 1035 and their like (RFC 4034 section 6.2).
@@ -216,6 +224,15 @@ mod tests {
         assert_eq!(found.records, [3, 3]);
         let found = difference(a, b, Compared { soa: true, signatures: false });
         assert_eq!((found.only[0].len(), found.only[1].len()), (1, 1));
+    }
+
+    #[test]
+    fn a_record_written_twice_is_one_and_a_set_has_one_ttl() {
+        let a = "@ SOA n h 1 2 3 4 5\n@ NS n\nn A 192.0.2.1\nm A 192.0.2.1\nN 7 A 192.0.2.2\nn A 192.0.2.1\n";
+        let b = "@ SOA n h 1 2 3 4 5\n@ NS n\nm A 192.0.2.1\nn A 192.0.2.1\nn A 192.0.2.2\n";
+        let found = difference(a, b, Compared::default());
+        assert!(found.is_none(), "{found:?}");
+        assert_eq!((found.records, found.other_ttls), ([4, 4], [1, 0]));
     }
 
     #[test]

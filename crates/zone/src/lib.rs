@@ -24,6 +24,7 @@ pub mod labels;
 pub mod queries;
 mod rdata;
 mod reader;
+mod recorded;
 pub mod slice;
 pub mod stats;
 mod text;

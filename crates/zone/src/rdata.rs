@@ -31,9 +31,13 @@ use field::Field;
 /// Largest size of record data, in octets.
 const MAX_DATA: usize = u16::MAX as usize;
 
+/// Types of which BIND takes data that it does not know.
+const AMTRELAY: u16 = 260;
+const KEYDATA: u16 = 65_533;
+
 /// The fields of each type, in order, sorted by the number of the type.
 #[rustfmt::skip]
-const FORMATS: [(u16, &[Field]); 82] = {
+const FORMATS: [(u16, &[Field]); 83] = {
     use Field::*;
     [
         (1, &[A]), // A
@@ -112,12 +116,13 @@ const FORMATS: [(u16, &[Field]); 82] = {
         (257, &[U8, Tag, Value]), // CAA
         (258, &[Texts]), // AVC
         (259, &[U32, U32, U8, Text, Base64IfAny]), // DOI
-        (260, &[AmtRelay]), // AMTRELAY
+        (AMTRELAY, &[AmtRelay]),
         (261, &[Texts]), // RESINFO
         (262, &[Texts]), // WALLET
         (263, &[Texts]), // CLA
         (32768, &[U16, Code8(&ALGORITHMS), Code8(&DIGESTS), Hex]), // TA
         (32769, &[U16, Code8(&ALGORITHMS), Code8(&DIGESTS), Hex]), // DLV
+        (KEYDATA, &[Time, Time, Time, Code16(&FLAGS), Code8(&PROTOCOLS), Code8(&ALGORITHMS), Base64IfAny]),
     ]
 };
 
@@ -136,7 +141,7 @@ pub(crate) fn parse(
     out: &mut Vec<u8>,
 ) -> Result<(), Mistake> {
     out.clear();
-    if words.peek().is_some_and(|word| !word.quoted && word.text == b"\\#") {
+    if is_generic(rtype, words) {
         return parse_generic(rtype, words, out);
     }
     let Some(fields) = fields(rtype) else {
@@ -155,6 +160,23 @@ pub(crate) fn parse(
     words.end("the record")
 }
 
+/// Returns whether data is in the form of RFC 3597; `\#` may also be the first of several texts.
+fn is_generic(rtype: Rtype, words: &Words<'_>) -> bool {
+    let mut words = words.clone();
+    let marked = words.next().is_some_and(|word| !word.quoted && word.text == b"\\#");
+    let is_number = words.next().is_some_and(|word| word.number(u64::MAX).is_ok());
+    marked && (is_number || !matches!(fields(rtype), Some([Field::Texts])))
+}
+
+/// Returns whether data of a type may be any octets: BIND reads what it does not know.
+fn is_opaque(rtype: Rtype, data: &[u8]) -> bool {
+    match rtype.to_int() {
+        KEYDATA => true,
+        AMTRELAY => gateway::is_unknown_relay(data),
+        other => fields(Rtype::from_int(other)).is_none(),
+    }
+}
+
 /// Reads data in the form of RFC 3597.
 fn parse_generic(rtype: Rtype, words: &mut Words<'_>, out: &mut Vec<u8>) -> Result<(), Mistake> {
     let mark = words.need("\\#")?;
@@ -163,7 +185,7 @@ fn parse_generic(rtype: Rtype, words: &mut Words<'_>, out: &mut Vec<u8>) -> Resu
     if out.len() != len {
         return Err(mark.mistake(format!("the data has {} octets, not {len}", out.len())));
     }
-    if fields(rtype).is_some() && !print(rtype, out, &mut Vec::new()) {
+    if !is_opaque(rtype, out) && !print(rtype, out, &mut Vec::new()) {
         return Err(mark.mistake(format!("these octets are not data of the type {rtype}")));
     }
     Ok(())

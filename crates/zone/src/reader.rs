@@ -39,8 +39,9 @@ const CHUNK: usize = 256 << 10;
 /// Largest size of an entry, in octets; 64 KiB of record data in hexadecimal fit easily.
 const MAX_ENTRY: usize = 1 << 20;
 
-/// Largest depth of nested `$INCLUDE`.
+/// Largest depth of nested `$INCLUDE`, and number of files that a zone includes.
 const MAX_DEPTH: usize = 8;
+const MAX_INCLUDED: usize = 10_000;
 
 /// A record of a zone file.
 #[derive(Debug)]
@@ -100,8 +101,12 @@ pub struct Reader<R> {
     included: Option<Box<Reader<File>>>,
     /// Depth of `$INCLUDE` at which this file is included.
     depth: usize,
+    /// Number of files that were included so far.
+    included_files: usize,
     /// The folder of included files; `None` if the input is not a file.
     folder: Option<PathBuf>,
+    /// Whether a SOA record was read; a file needs one.
+    has_soa: bool,
     seen: notes::Seen,
     notes: Notes,
 }
@@ -151,7 +156,9 @@ impl<R: Read> Reader<R> {
             expansion: None,
             included: None,
             depth: 0,
+            included_files: 0,
             folder: None,
+            has_soa: false,
             seen: notes::Seen::default(),
             notes: Notes::default(),
         }
@@ -202,11 +209,7 @@ impl<R: Read> Reader<R> {
             let line = match self.next_expanded()? {
                 Some(line) => Some(line),
                 None if self.next_entry()? => self.read_entry()?,
-                None => {
-                    self.seen.minimum = self.context.minimum;
-                    self.notes.set(self.seen.clone());
-                    return Ok(None);
-                }
+                None => return self.end().map(|()| None),
             };
             if let Some(line) = line
                 && self.accept(line)?
@@ -214,6 +217,16 @@ impl<R: Read> Reader<R> {
                 return Ok(self.last.as_ref());
             }
         }
+    }
+
+    /// Writes the notes after the last record.
+    fn end(&mut self) -> Result<(), ZoneFileError> {
+        if self.folder.is_some() && self.depth == 0 && !self.has_soa {
+            return Err(ZoneFileError::NoSoa { path: self.path.clone() });
+        }
+        self.seen.minimum = self.context.minimum;
+        self.notes.set(self.seen.clone());
+        Ok(())
     }
 
     /// Stores the record in the buffers; returns whether it is in the zone.
@@ -243,6 +256,7 @@ impl<R: Read> Reader<R> {
         };
         let inside = wire::name::strip_suffix(owner, zone.as_wire());
         if inside.is_some_and(|front| *rtype != Rtype::SOA || front.is_empty()) {
+            self.has_soa |= *rtype == Rtype::SOA;
             return Ok(true);
         }
         let name = Name::from_wire(owner).map_or_else(|e| e.to_string(), |name| name.to_string());
@@ -311,6 +325,9 @@ impl<R: Read> Reader<R> {
         if self.depth == MAX_DEPTH {
             return Err(bad(&format!("files can be included {MAX_DEPTH} deep at most")));
         }
+        if self.included_files == MAX_INCLUDED {
+            return Err(bad(&format!("a zone can include {MAX_INCLUDED} files at most")));
+        }
         let file = Path::new(std::ffi::OsStr::from_bytes(file));
         let beside = folder.join(file);
         let path = if !beside.exists() && file.exists() { file.to_owned() } else { beside };
@@ -322,6 +339,7 @@ impl<R: Read> Reader<R> {
         })?;
         included.apex = self.apex;
         included.depth = self.depth + 1;
+        included.included_files = self.included_files + 1;
         included.context = self.context.clone().with_origin(origin);
         self.included = Some(Box::new(included));
         Ok(())
@@ -335,6 +353,8 @@ impl<R: Read> Reader<R> {
         }
         self.octets += included.octets();
         self.apex = self.apex.or(included.apex);
+        self.has_soa |= included.has_soa;
+        self.included_files = included.included_files;
         self.context.follow(&included.context);
         self.seen.outside += included.seen.outside;
         if self.seen.first_outside.is_none() {

@@ -103,7 +103,8 @@ impl<'a> Words<'a> {
         let mut end = at + usize::from(first == b')');
         while let Some(&octet) = self.entry.get(end).filter(|_| first != b')') {
             match octet {
-                b'\\' => end += 2,
+                // An escape reaches over no line break.
+                b'\\' => end += if self.entry.get(end + 1) == Some(&b'\n') { 1 } else { 2 },
                 b'"' if pair && self.entry[end - 1] == b'=' => {
                     self.at = end + 1;
                     end = self.at + self.quoted_len() + 1;

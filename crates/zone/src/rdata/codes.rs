@@ -58,7 +58,7 @@ pub(super) const PROTOCOLS: [(&str, u16); 6] =
     [("NONE", 0), ("TLS", 1), ("EMAIL", 2), ("DNSSEC", 3), ("IPSEC", 4), ("ALL", 255)];
 
 /// Flags of keys (RFC 2535 section 3.1.2, RFC 4034); several are joined by `|`.
-pub(super) const FLAGS: [(&str, u16); 11] = [
+pub(super) const FLAGS: [(&str, u16); 18] = [
     ("NOCONF", 0x4000),
     ("NOAUTH", 0x8000),
     ("NOKEY", 0xc000),
@@ -70,6 +70,13 @@ pub(super) const FLAGS: [(&str, u16); 11] = [
     ("KSK", 0x0001),
     ("SEP", 0x0001),
     ("REVOKE", 0x0080),
+    ("FLAG2", 0x2000),
+    ("FLAG4", 0x0800),
+    ("FLAG5", 0x0400),
+    ("FLAG8", 0x0080),
+    ("FLAG9", 0x0040),
+    ("FLAG10", 0x0020),
+    ("FLAG11", 0x0010),
 ];
 
 /// Schemes of DSYNC (RFC 9859).

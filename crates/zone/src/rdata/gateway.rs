@@ -84,6 +84,11 @@ pub(super) fn print_amtrelay(data: &mut Data<'_>, out: &mut Vec<u8>) -> Option<(
     print_gateway(kind & 0x7f, data, out)
 }
 
+/// Returns whether data of AMTRELAY has a kind of relay that RFC 8777 does not know.
+pub(super) fn is_unknown_relay(data: &[u8]) -> bool {
+    data.get(1).is_some_and(|kind| kind & 0x7f > 3)
+}
+
 /// Reads algorithm, host identity and public key of HIP (RFC 8005); names of servers follow.
 pub(super) fn parse_identity(words: &mut Words<'_>, out: &mut Vec<u8>) -> Result<(), Mistake> {
     let algorithm = words.need("an algorithm")?.number(255)? as u8;

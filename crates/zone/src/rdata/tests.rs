@@ -19,7 +19,7 @@ fn rtype(name: &str) -> Rtype {
 }
 
 /// Types with a text, and that text as it is printed; empty if it is printed as it was.
-const TEXTS: [(&str, &str, &str); 74] = [
+const TEXTS: [(&str, &str, &str); 78] = [
     ("A", "192.0.2.1", ""),
     ("NS", "ns1", "ns1.example."),
     ("MD", "@", "example."),
@@ -31,6 +31,7 @@ const TEXTS: [(&str, &str, &str); 74] = [
     ("MX", "10 mail", "10 mail.example."),
     ("TXT", "one \"t\\\"w\\111\" \\097\\;b", "\"one\" \"t\\\"wo\" \"a;b\""),
     ("TXT", "\"\"", ""),
+    ("TXT", "\\# text", "\"#\" \"text\""),
     ("AFSDB", "0 a.example.", ""),
     ("X25", "311061700956", "\"311061700956\""),
     ("ISDN", "\"150862028003217\"", ""),
@@ -38,6 +39,9 @@ const TEXTS: [(&str, &str, &str); 74] = [
     ("NSAP", "0x47.0005.80.005a", "0x47000580005a"),
     ("KEY", "USER|NOCONF DNSSEC RSASHA1 AQID", "16384 3 5 AQID"),
     ("KEY", "49152 3 1", ""),
+    ("KEY", "NOKEY|FLAG2 255 0", "57344 255 0"),
+    ("DOA", "0 1 2 \"text/html\" AQID", ""),
+    ("KEYDATA", "20260101000000 0 0 KSK DNSSEC ED25519 AQID", "1767225600 0 0 1 3 15 AQID"),
     ("PX", "50 a.example. b.example.", ""),
     ("GPOS", "-22.6882 116.8652 250.0", "\"-22.6882\" \"116.8652\" \"250.0\""),
     ("AAAA", "2001:db8::1", ""),

@@ -86,6 +86,9 @@ impl Context {
         } else {
             words.need("an owner")?.name(&self.origin, owner)?;
         }
+        if is_signature_of_message(&words) {
+            return Ok(Outcome::Nothing);
+        }
         let (written, rtype) = head(&mut words)?;
         rdata::parse(rtype, &mut words, &self.origin, data)?;
         let ttl = match written.or(self.ttl()) {
@@ -140,6 +143,16 @@ impl Context {
         words.end("the directive")?;
         Ok(Outcome::Nothing)
     }
+}
+
+/// Returns whether TTL, class and type are those of a TSIG record, which dig and kdig print after each message of a signed transfer.
+fn is_signature_of_message(words: &Words<'_>) -> bool {
+    let mut words = words.clone();
+    let head: [_; 3] = std::array::from_fn(|_| words.next().map(|word| word.text));
+    let is = |word: Option<&[u8]>, name: &str| {
+        word.is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    is(head[1], "ANY") && is(head[2], "TSIG")
 }
 
 /// Reads TTL and class in any order, each at most once, and the type.

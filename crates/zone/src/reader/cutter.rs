@@ -23,11 +23,11 @@ impl Cutter {
             if octet == b'\n' {
                 self.comment = false;
                 self.open_lines += 1;
-                if self.parens == 0 && !self.quoted && !self.escaped {
+                self.escaped = false;
+                if self.parens == 0 && !self.quoted {
                     self.end_entry();
                     return Some(at + 1);
                 }
-                self.escaped = false;
             } else if self.comment {
             } else if self.escaped {
                 self.escaped = false;

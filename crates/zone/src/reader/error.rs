@@ -30,6 +30,12 @@ pub enum ZoneFileError {
         /// The path of the file.
         path: PathBuf,
     },
+    /// No record of the whole file is the SOA record of the zone.
+    #[error("{}: it has no SOA record, so it is no whole zone: did the transfer fail?", path.display())]
+    NoSoa {
+        /// The path of the file.
+        path: PathBuf,
+    },
     /// A second pass read other records than the first.
     #[error(
         "{}: {records} records at first, {seen} when it was read again: the file changed, or is a pipe; save it to a file",

@@ -182,6 +182,7 @@ fn included_files_are_read_in_their_place() {
     );
     write("hosts", "a A 192.0.2.1\n$INCLUDE more\n$GENERATE 1-2 g$ A 192.0.2.$\n");
     write("more", "$ORIGIN deep.example.\n@ 5 TXT x");
+    write("empty", "");
     let all = || {
         let mut reader = Reader::open(&dir.path().join("zone"), None).expect("opens");
         let mut all = Vec::new();
@@ -207,10 +208,39 @@ fn included_files_are_read_in_their_place() {
         ("\nx AX 1\n", "more:2:", "a record type here"),
         ("\n\n$INCLUDE nowhere", "more:3:1: ", "$INCLUDE nowhere: cannot read"),
         ("$INCLUDE more", "more:1:1: ", "8 deep at most"),
+        ("$INCLUDE empty\n".repeat(10_001).as_str(), "more:9999:1: ", "10000 files at most"),
     ] {
         write("more", text);
         let error = all().unwrap_err();
         assert!(error.contains(place) && error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_file_without_a_soa_record_is_no_zone() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    for text in ["", "; Transfer failed.\n", "a 5 A 192.0.2.1\n"] {
+        std::fs::write(file.path(), text).expect("writes");
+        let zone: Name = "example".parse().expect("a name");
+        let mut reader = Reader::open(file.path(), Some(zone)).expect("opens");
+        let error = std::iter::from_fn(|| reader.next_record().map(|r| r.map(drop)).transpose())
+            .find_map(Result::err);
+        assert!(error.expect("an error").to_string().contains("no SOA record"), "{text}");
+    }
+}
+
+#[test]
+fn signatures_of_messages_are_no_records() {
+    let text = "$ORIGIN example.\n@ 5 SOA n h 1 2 3 4 5\nKEY. 0 ANY TSIG hmac-sha256. 1 300 0 1 0\na 5 A 192.0.2.1\n";
+    assert_eq!(read(text, 99).expect("a zone").len(), 2);
+}
+
+#[test]
+fn a_backslash_at_the_end_of_a_line_swallows_nothing() {
+    let soa = "$ORIGIN example.\n@ 5 SOA n h 1 2 3 4 5\n";
+    for line in ["a 5 TXT x\\\nb 5 TXT y\n", "a 5 TXT \\\nb 5 TXT y\n", "a\\\nb 5 TXT y\n"] {
+        let error = read(&format!("{soa}{line}"), 99).expect_err(line);
+        assert!(error.starts_with("z:3:"), "{error}");
     }
 }
 

@@ -10,7 +10,7 @@
 //! these come before it. In any other order a pass collects names, and decides at its end. It takes all names below a
 //! label next to the apex, so no name above is missing.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
@@ -20,15 +20,12 @@ use wire::name::order::{Place, compare, place};
 use wire::name::{Labels, strip_suffix};
 
 use super::Stats;
-use crate::compare::fold_names;
+use crate::recorded::Recorded;
 use crate::{Reader, Record, ZoneFileError};
 
 /// Number of names that a later pass keeps in memory, about 100 octets each. It keeps more only if more names share
 /// their label next to the apex.
 pub(super) const MAX_NAMES: usize = 1 << 21;
-
-/// Number of records whose duplicates are found wherever they are in the file, about 20 octets each.
-const MAX_RECORDS: usize = 1 << 20;
 
 /// Records of a name that decide what it is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -163,34 +160,6 @@ struct FirstPass {
     recorded: Recorded,
 }
 
-/// Hashes of records that were counted: of all up to [`MAX_RECORDS`], and then of those after the last time there were so many.
-#[derive(Default)]
-struct Recorded {
-    by: RandomState,
-    hashes: HashSet<u64>,
-    data: Vec<u8>,
-}
-
-impl Recorded {
-    /// Adds a record; returns whether it was not there. Names are compared without regard to case, and TTLs are not.
-    fn add(&mut self, record: &Record) -> bool {
-        self.data.clear();
-        self.data.extend_from_slice(record.data());
-        fold_names(record.rtype(), &mut self.data);
-        self.data.extend(record.rtype().to_int().to_be_bytes());
-        self.data.extend(record.owner().iter().map(u8::to_ascii_lowercase));
-        self.data.push(record.owner().len() as u8);
-        self.hashes.insert(self.by.hash_one(&self.data[..]))
-    }
-
-    /// Forgets all records before another name, if there are many; equal records are next to each other in most zones.
-    fn begin_name(&mut self) {
-        if self.hashes.len() >= MAX_RECORDS {
-            self.hashes.clear();
-        }
-    }
-}
-
 impl FirstPass {
     fn new() -> Self {
         let (owner, cut_owner, name) = (Vec::new(), Vec::new(), NameCount::default());
@@ -215,7 +184,6 @@ impl FirstPass {
             self.stats.in_order &= sorted;
             self.owner.clear();
             self.owner.extend_from_slice(owner);
-            self.recorded.begin_name();
         }
         if self.recorded.add(record) {
             self.stats.count_record(rtype, record.ttl());

@@ -224,6 +224,14 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
     let difference = zone::compare::compare(zones, compared).map_err(Failure::input)?;
     print_notes(&notes[0], &args.first);
     print_notes(&notes[1], &args.second);
+    for (path, records) in [&args.first, &args.second].iter().zip(difference.other_ttls) {
+        if records > 0 {
+            eprintln!(
+                "{}: the TTL of a set is that of its first record: {records} records have another one",
+                path.display()
+            );
+        }
+    }
     if difference.is_none() {
         println!("the same {} records", difference.records[0]);
         return Ok(());

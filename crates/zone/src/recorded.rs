@@ -1,0 +1,48 @@
+//! Records of a zone that were read before, in bounded memory: a record written twice is one (RFC 2181 section 5), and a set of
+//! records has one TTL, that of its first record, as in BIND.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+
+use domain::base::Rtype;
+
+use crate::Record;
+use crate::compare::fold_names;
+
+/// Number of records that are found again wherever they are in the file, about 40 octets each.
+const MAX_RECORDS: usize = 1 << 20;
+
+/// Hashes of the records that were read: of all up to [`MAX_RECORDS`], and then of those after the last time there were so many.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    by: RandomState,
+    records: HashSet<u64>,
+    /// TTLs of sets of records.
+    ttls: HashMap<u64, u32>,
+    owner: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Recorded {
+    /// Adds a record; returns whether it was not there. Names are compared without regard to case, and TTLs are not.
+    pub(crate) fn add(&mut self, record: &Record) -> bool {
+        // Equal records are next to each other in most zones.
+        if self.records.len() >= MAX_RECORDS && !self.owner.eq_ignore_ascii_case(record.owner()) {
+            self.records.clear();
+            self.ttls.clear();
+        }
+        self.owner.clear();
+        self.owner.extend(record.owner().iter().map(u8::to_ascii_lowercase));
+        self.data.clear();
+        self.data.extend_from_slice(record.data());
+        fold_names(record.rtype(), &mut self.data);
+        self.records.insert(self.by.hash_one((&self.owner, record.rtype().to_int(), &self.data)))
+    }
+
+    /// Returns the TTL of the set of the record that was added last. Signatures of each type are a set of their own.
+    pub(crate) fn set_ttl(&mut self, record: &Record) -> u32 {
+        let covered = self.data.first_chunk::<2>().filter(|_| record.rtype() == Rtype::RRSIG);
+        let set = self.by.hash_one((&self.owner, record.rtype().to_int(), covered));
+        *self.ttls.entry(set).or_insert(record.ttl())
+    }
+}
