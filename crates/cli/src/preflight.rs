@@ -5,7 +5,8 @@
 //!           └─> none: some more ──> a valid answer among them: go on;  none: the command ends, and says why
 //! ```
 //!
-//! The queries are those of the load, over its transport. They are not part of its result, but the server sees them: `--no-check`
+//! Several Testers ask together, as they send a load, and at once with all queries of the question: they begin two seconds after they
+//! are told, so that a second question would take longer than it saves. The queries are those of the load, over its transport. They are not part of its result, but the server sees them: `--no-check`
 //! loads a server without them. `--expect` says what is valid. Where answers are compared, only a host that says that
 //! nothing listens there ends the command: no reply is a result, too. The commands of other tools do not ask, as those tools do not.
 
@@ -23,6 +24,7 @@ use tester::Setup;
 
 use crate::failure::Failure;
 use crate::process::command_line;
+use crate::testers::Testers;
 
 /// Longest time for the reply to the first query: within it almost every server answers.
 const FIRST: Nanos = Nanos::from_millis(250);
@@ -42,11 +44,17 @@ pub(crate) struct CheckArgs {
 
 impl CheckArgs {
     /// Asks each server of a load, unless its queries are a capture's, it is a part of the load of several Testers, which begin
-    /// together, or the kernel sends it: only a program in the kernel may see the replies.
+    /// together, or the kernel sends it: only a program in the kernel may see the replies. The `testers` ask, if there are any: this host
+    /// may have no way to the server.
     ///
     /// # Errors
     /// If one gives no valid answer, with the reason.
-    pub(crate) fn ask(&self, setup: &Setup, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    pub(crate) fn ask<'t>(
+        &self,
+        setup: &Setup,
+        testers: Option<&mut (dyn Testers + 't)>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), Failure> {
         let request = setup.request();
         let is_part = request.start_at.is_some() || request.slice != Slice::default();
         let is_replay = matches!(request.workload, Workload::Replay { .. });
@@ -54,7 +62,19 @@ impl CheckArgs {
         if self.no_check || is_part || is_replay || by_kernel {
             return Ok(());
         }
-        request.targets().try_for_each(|target| ask(setup, target, Wanted::Valid, stop))
+        let Some(testers) = testers else {
+            return request
+                .targets()
+                .try_for_each(|target| ask(setup, target, Wanted::Valid, stop));
+        };
+        for target in request.targets() {
+            // Each Tester has a client, as it has in the load.
+            let asking = setup.asking(target, FURTHER, patience(request))?;
+            let asking = asking.with_clients(request.clients())?;
+            let trial = testers.trial(asking.request(), &Live::default(), stop)?;
+            expect_answers(&trial, Wanted::Valid)?;
+        }
+        Ok(())
     }
 }
 
@@ -95,24 +115,32 @@ fn ask(
     wanted: Wanted,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
-    let patience = setup.request().timeout.clamp(PATIENCE[0], PATIENCE[1]);
-    let mut why = None;
-    for (queries, timeout) in [(1, FIRST), (FURTHER, patience)] {
+    let run = |queries, timeout| -> Result<Trial, Failure> {
         let asking = setup.asking(target, queries, timeout)?;
-        let trial = asking.run(&Arc::new(Live::default()), stop)?.trial;
-        let enough = match wanted {
-            Wanted::Valid => false,
-            Wanted::Listener => !nobody_listens(&trial),
-        };
-        why = report::no_answer(&trial).filter(|_| !enough);
-        if why.is_none() || nobody_listens(&trial) {
-            break;
-        }
-    }
-    let remedy = match wanted {
-        Wanted::Valid => "; --no-check loads the server nevertheless",
-        Wanted::Listener => "",
+        Ok(asking.run(&Arc::new(Live::default()), stop)?.trial)
     };
+    let first = run(1, FIRST)?;
+    if nobody_listens(&first) || expect_answers(&first, wanted).is_ok() {
+        return expect_answers(&first, wanted);
+    }
+    expect_answers(&run(FURTHER, patience(setup.request()))?, wanted)
+}
+
+/// Returns how long replies are waited for.
+fn patience(request: &TrialRequest) -> Nanos {
+    request.timeout.clamp(PATIENCE[0], PATIENCE[1])
+}
+
+/// Judges a trial of a question.
+///
+/// # Errors
+/// If no answer is the `wanted` one, with the reason and what to do.
+fn expect_answers(trial: &Trial, wanted: Wanted) -> Result<(), Failure> {
+    let (enough, remedy) = match wanted {
+        Wanted::Valid => (false, "; --no-check loads the server nevertheless"),
+        Wanted::Listener => (!nobody_listens(trial), ""),
+    };
+    let why = report::no_answer(trial).filter(|_| !enough);
     why.map_or(Ok(()), |why| Err(Failure::run(anyhow!("{why}{remedy}"))))
 }
 

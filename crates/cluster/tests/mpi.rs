@@ -125,8 +125,11 @@ fn a_search_runs_on_all_testers() {
 fn what_is_wrong_is_told_and_ends_all_ranks() {
     let dir = tempfile::tempdir().expect("a folder");
     let target = "127.0.0.1:9".parse().expect("an address");
-    let rows: [(usize, &[&str], i32, &str); 4] = [
+    let nobody = "nothing listens at 127.0.0.1:9";
+    let rows: [(usize, &[&str], i32, &str); 6] = [
         (1, &[], 1, "the job has no Tester"),
+        (3, &[], 1, nobody),
+        (3, &["--transport", "tcp", "--clients", "2"], 1, nobody),
         (3, &["--slice", "1/2"], 2, "the conductor chooses them"),
         (3, &["--rates", "5"], 2, "--rates"),
         (3, &["--cpus", "4000"], 2, "4000"),
@@ -136,6 +139,8 @@ fn what_is_wrong_is_told_and_ends_all_ranks() {
         let output = command.args(arguments).output().expect("starts");
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
         assert!(told(&output).contains(why), "{arguments:?}: {}", told(&output));
+        let asked = why != nobody || told(&output).contains("; --no-check loads the server");
+        assert!(asked && !kit::json(dir.path()).exists(), "{arguments:?}: {}", told(&output));
         nothing_is_left(dir.path());
     }
     let mut command = load(mpirun(2), dir.path(), target, 1);
@@ -483,7 +488,17 @@ fn two_testers_keep_the_schedule_of_one() {
     std::fs::write(&file, lines.collect::<String>()).expect("writes");
     let mut command = hosts.mpirun(&[1, 2, 3]);
     command.arg(cargo_bin("dnsdyno-cluster")).args(["load", &auth.address.to_string()]);
-    command.args(["--pacing", "poisson", "--rate", "3k", "--duration", "3s", "--gso", "off"]);
+    command.args([
+        "--pacing",
+        "poisson",
+        "--rate",
+        "3k",
+        "--duration",
+        "3s",
+        "--gso",
+        "off",
+        "--no-check",
+    ]);
     command.args(["--timeout", "500ms", "--queries"]).arg(file).arg("--json").arg(kit::json(dir));
     let output = command.env("DNSDYNO_STORE", dir.join("runs.db")).output().expect("starts");
     let found = trial(dir, &output);

@@ -183,12 +183,17 @@ impl Setup {
     pub fn for_trial(&self, spec: &TrialSpec) -> Self {
         let mut setup = self.clone();
         setup.request.set_trial(spec);
-        setup.workload.use_names(spec.first_name, spec.names);
-        if let Workload::Namespace(names) = &mut setup.request.workload {
-            // Also for a Tester elsewhere, which gets only the request.
-            (names.first, names.names) = (names.first + spec.first_name, setup.workload.names());
-        }
+        setup.use_names(spec.first_name, spec.names);
         setup
+    }
+
+    /// Takes `names` names from number `first` on, counted from the first one of now.
+    fn use_names(&mut self, first: u64, names: u64) {
+        self.workload.use_names(first, names);
+        if let Workload::Namespace(range) = &mut self.request.workload {
+            // Also for a Tester elsewhere, which gets only the request.
+            (range.first, range.names) = (range.first + first, self.workload.names());
+        }
     }
 
     /// Returns the setup of a load that asks one of the servers a few of the queries within a tenth of a second: over sockets, by one
@@ -218,6 +223,7 @@ impl Setup {
             duration: Nanos::from_millis(100),
             timeout,
             seed: self.request.seed,
+            clock_bound: self.request.clock_bound,
             ..TrialRequest::new(target, self.request.workload.clone(), Pacing::Constant { rate })
         };
         match &mut request.engine {
@@ -237,10 +243,10 @@ impl Setup {
             Engine::Streams(connecting) => Some(ConnectionSetup::new(&request, connecting)?),
             _ => None,
         };
-        let mut workload = self.workload.clone();
-        let spare = self.names().unwrap_or(0).saturating_sub(queries);
-        workload.use_names(spare, queries);
-        Ok(Setup { request, workload, connections, kernel: None, command: self.command.clone() })
+        let (workload, command) = (self.workload.clone(), self.command.clone());
+        let mut asking = Setup { request, workload, connections, kernel: None, command };
+        asking.use_names(self.names().unwrap_or(0).saturating_sub(queries), queries);
+        Ok(asking)
     }
 
     /// Returns the setup of a trial that starts at an instant of this host's clock, which somebody else has checked.

@@ -50,12 +50,10 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     output::try_writing([&args.json])?;
     args.keep.try_writing()?;
     let mut job = args.hosts.start(conducted)?;
-    let testers = of_job(testers, &mut job);
+    let mut testers = of_job(testers, &mut job);
     let stop = interruption()?;
     output::tell_goal(setup.request().goal.as_ref());
-    if testers.is_none() {
-        args.check.ask(&setup, &stop)?;
-    }
+    args.check.ask(&setup, testers.as_deref_mut(), &stop)?;
     let (trials, watched) = repeats(&args, &setup, testers, &stop)?;
     let run = record::of_repeats(trials.iter().cloned());
     let single = trials.first().filter(|_| args.repeats == 1);

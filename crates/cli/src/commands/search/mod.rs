@@ -58,12 +58,10 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     output::try_writing([&args.json])?;
     args.keep.try_writing()?;
     let mut job = args.hosts.start(testers.is_some())?;
-    let testers = of_job(testers, &mut job);
+    let mut testers = of_job(testers, &mut job);
     let stop = interruption()?;
     std::iter::once(&search.goal).chain(&args.also).for_each(|goal| output::tell_goal(Some(goal)));
-    if testers.is_none() {
-        setups.iter().try_for_each(|setup| args.check.ask(setup, &stop))?;
-    }
+    setups.iter().try_for_each(|setup| args.check.ask(setup, testers.as_deref_mut(), &stop))?;
     let all = setups.into_iter().zip(&named).map(|(setup, name)| {
         let names = budget(&args, setup.names());
         Server::new(OwnBench { setup, varied, stop: stop.clone() }, names, name, method)

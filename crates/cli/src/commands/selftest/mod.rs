@@ -144,7 +144,7 @@ impl OtherEnd {
         let setup = match &self {
             OtherEnd::Elsewhere(_) => {
                 let setup = args.engine.setup(TrialRequest { engine, ..request })?;
-                args.check.ask(&setup, stop)?;
+                args.check.ask(&setup, None, stop)?;
                 setup
             }
             _ => Setup::new(request, command_line())?,
