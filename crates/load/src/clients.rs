@@ -28,6 +28,7 @@ use crate::connections::ConnectionTally;
 use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
 use crate::pace::{Due, Pace};
+use crate::patience::Patience;
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
 use crate::population::Population;
@@ -46,6 +47,8 @@ const RANDOM_TRIES: u32 = 8;
 const RANDOM_RETRY_DELAY: Nanos = Nanos::from_micros(100);
 /// Highest number of bytes that EDNS options and padding add to a query.
 const MAX_OPTIONS: usize = 1_024;
+/// Number of queries of all clients that are remembered where they may lose their places before their timeout: 6 MB of memory.
+const REMEMBERED: u32 = 1 << 18;
 /// Time that a client waits after its connection has failed before it opens another.
 const RECONNECT_DELAY: Nanos = Nanos::from_millis(100);
 
@@ -132,14 +135,14 @@ struct Client {
 }
 
 impl Client {
-    /// Makes the client with number `k` of its worker, with no connection; `salt` goes into its ids.
-    fn new(plan: &ClientPlan, k: u32, outstanding: u32, salt: u16) -> Self {
+    /// Makes the client with number `k` of its worker, with no connection.
+    fn new(plan: &ClientPlan, k: u32, pipeline: Pipeline) -> Self {
         let no_keepalive = plan.no_keepalive.get(plan.mix.kind(k)) == Some(&true);
         let keepalive = plan.population.keepalive && !no_keepalive;
         let options = plan.population.options(plan.first_client + k, plan.plan.seed, keepalive);
         Client {
             state: ConnectionState::Closed,
-            pipeline: Pipeline::new(outstanding, salt),
+            pipeline,
             queries_sent: 0,
             queued: false,
             answered: false,
@@ -234,10 +237,19 @@ impl Clients {
     ) -> Self {
         assert!(plan.clients > 0, "a load needs a client");
         let mut rng = measure::Rng::part(plan.plan.seed, u64::from(plan.plan.worker));
-        let client = |k| Client::new(&plan, k, outstanding(k), rng.next_u64() as u16);
+        // A connection that is closed loses the replies that are still to come.
+        let stays = plan.queries_per_connection.is_none() && plan.population.close_idle.is_none();
+        let patience = Patience::of(&plan.plan).filter(|_| stays);
+        let remembered = patience.as_ref().map_or(0, |_| REMEMBERED / plan.clients);
+        let client = |k| {
+            let pipeline = Pipeline::new(outstanding(k), remembered, rng.next_u64() as u16);
+            Client::new(&plan, k, pipeline)
+        };
         let clients: Vec<Client> = (0..plan.clients).map(client).collect();
         Clients {
+            sweep_every: events::interval(plan.plan.timeout, clients.len(), patience.is_some()),
             outcomes: Outcomes::new(workload, Tally::of(&plan.plan), plan.plan.timeout)
+                .freeing_places(patience)
                 .with_journal(&live),
             pace: Pace::new(&plan.plan),
             closed_loop: !plan.plan.pacing.is_open_loop(),
@@ -257,7 +269,6 @@ impl Clients {
             last_due: Nanos::ZERO,
             blocked: false,
             next_sweep: Nanos::ZERO,
-            sweep_every: events::interval(plan.plan.timeout, clients.len()),
             sweep_at: 0,
             clients,
             script: None,
@@ -303,7 +314,7 @@ impl Clients {
         self.outcomes.tally.planned = self.planned();
         self.outcomes.tally.window_held_at = self.pace.window_held_at();
         self.watch.show(&self.outcomes.tally);
-        ClientsResult { tally: self.outcomes.tally, connections: self.connections }
+        ClientsResult { tally: self.outcomes.into_tally(), connections: self.connections }
     }
 
     /// Returns how many queries are planned.
@@ -502,17 +513,17 @@ impl Clients {
             let due = match self.pace.due(now, burst > 0, self.in_flight) {
                 Due::Ready(due) => due,
                 Due::Wait(until) => return self.wake(until),
-                Due::Done => return self.drain(),
+                Due::Done => return self.drain(now),
             };
             if self.plan.plan.most_outstanding.is_some_and(|most| self.in_flight >= most) {
                 self.outcomes.tally.stopped_early = true;
-                return self.drain();
+                return self.drain(now);
             }
             match self.launch(due, now, orders) {
                 Launch::Sent => self.pace.advance(),
                 Launch::Blocked(until) if self.closed_loop => {
                     let end = self.plan.plan.duration;
-                    return if now >= end { self.drain() } else { self.wake(until.min(end)) };
+                    return if now >= end { self.drain(now) } else { self.wake(until.min(end)) };
                 }
                 Launch::Blocked(until) => {
                     let deadline = due + self.plan.plan.timeout;
@@ -523,7 +534,7 @@ impl Clients {
                     self.count_unserved(0, now, 1);
                     self.pace.advance();
                 }
-                Launch::Exhausted => return self.drain(),
+                Launch::Exhausted => return self.drain(now),
             }
         }
         Next::Now
@@ -546,10 +557,11 @@ impl Clients {
         }
     }
 
-    /// Sends no more queries and waits for those that are outstanding.
-    fn drain(&mut self) -> Next {
+    /// Sends no more queries and waits for those that are outstanding, and for those that lost their places.
+    fn drain(&mut self, now: Nanos) -> Next {
         self.phase = Phase::Draining;
-        if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) }
+        let next = if self.in_flight == 0 { Next::Done } else { self.wake(Nanos::MAX) };
+        self.outcomes.outlast(next, now)
     }
 
     /// Queues a client again after one of its queries has ended, or closes its connection after the last

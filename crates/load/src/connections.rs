@@ -32,7 +32,7 @@ pub struct ConnectionTally {
     pub closed_by_peer: u64,
     /// Connections that failed, by reason ([`Failure::index`]).
     pub failed: [u64; Failure::ALL.len()],
-    /// Connections on which a query was lost while others were answered.
+    /// Connections on which a query was lost while others were answered; none where a query may only have lost its place.
     pub slow: u64,
     /// Queries that were lost with their connection.
     pub lost_with_connection: u64,

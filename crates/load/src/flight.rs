@@ -39,6 +39,8 @@ pub(crate) enum State {
     Answered,
     /// No reply came in time.
     Expired,
+    /// Another query has the slot now, with another id.
+    Forgotten,
 }
 
 /// A slot unpacked from its 16 bytes.

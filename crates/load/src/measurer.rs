@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
-use measure::{Nanos, Pacing};
+use measure::Nanos;
 
 use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
@@ -81,12 +81,9 @@ impl Measurer {
     /// # Panics
     /// When the plan has no socket or is lock-step ([`crate::lockstep::LockStep`] runs that).
     pub fn new(plan: Plan, workload: Box<dyn Workload>, live: Arc<Live>) -> Self {
-        let frees =
-            plan.adaptive_window && !plan.keep_places && plan.pacing.outstanding().is_some();
-        let capped = matches!(plan.pacing, Pacing::CappedWindow { .. });
         Measurer {
             outcomes: Outcomes::new(workload, Tally::of(&plan), plan.timeout)
-                .freeing_places(frees.then(|| Patience::new(plan.timeout, capped)))
+                .freeing_places(Patience::of(&plan))
                 .with_journal(&live),
             pace: Pace::new(&plan),
             phase: Phase::Sending,
@@ -210,11 +207,7 @@ impl Measurer {
     /// Sends no more queries and waits for those that are outstanding, and for those that lost their places.
     fn drain(&mut self, now: Nanos) -> Next {
         self.phase = Phase::Draining;
-        let last_sent = self.outcomes.tally.last_sent.since(self.start.unwrap_or_default());
-        match (self.rings.drain(), self.outcomes.awaited_until(last_sent)) {
-            (Next::Done, Some(end)) if now < end => Next::At(end),
-            (next, _) => next,
-        }
+        self.outcomes.outlast(self.rings.drain(), now)
     }
 
     /// Does the work of the current phase; `now` counts from the start of the trial.

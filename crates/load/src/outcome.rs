@@ -4,6 +4,7 @@
 //! the slot of the reply's id     outcome of the reply
 //! free                           unexpected
 //! answered                       duplicate
+//! forgotten                      late: its query was counted already
 //! expired                        late: its query was counted as lost; in a closed loop it is answered after all if it
 //!                                is within the timeout, since it only lost its place
 //! outstanding, overdue           late, and its query is lost
@@ -13,6 +14,7 @@
 
 use std::sync::Arc;
 
+use engine::Next;
 use measure::Nanos;
 use measure::stall::LostQuery;
 
@@ -46,11 +48,20 @@ impl Outcomes {
         Outcomes { patience, ..self }
     }
 
-    /// Returns until when a query that lost its place may still be answered, where the last one left at `last_sent`; `None` if none
-    /// has, or if nobody waits for it: where a highest rate bounds the queries, the server is known to drop them.
-    pub(crate) fn awaited_until(&self, last_sent: Nanos) -> Option<Nanos> {
+    /// Returns `next`, but instead of its end a time as long as a query that lost its place may still be answered. Nobody waits for
+    /// those where a highest rate bounds the queries: there the server is known to drop them.
+    pub(crate) fn outlast(&self, next: Next, now: Nanos) -> Next {
         let awaits = self.patience.as_ref().is_some_and(|patience| !patience.is_capped());
-        (awaits && self.tally.lost > 0).then(|| last_sent + self.timeout)
+        let end = self.tally.last_sent.since(self.tally.started) + self.timeout;
+        match next {
+            Next::Done if awaits && self.tally.lost > 0 && now < end => Next::At(end),
+            next => next,
+        }
+    }
+
+    /// Returns whether queries lose their places before their timeout.
+    pub(crate) fn frees_places(&self) -> bool {
+        self.patience.is_some()
     }
 
     /// Returns the tally of a load that has ended.
@@ -146,6 +157,7 @@ impl Outcomes {
         match found.state {
             State::Free => self.tally.unexpected += 1,
             State::Answered => self.tally.duplicates += 1,
+            State::Forgotten => self.tally.late += 1,
             State::Expired => {
                 self.tally.late += 1;
                 let gave_up = self.patience.is_some() && at.since(found.sent) <= self.timeout;

@@ -1,4 +1,4 @@
-//! How long a query of a closed loop keeps its place.
+//! How long a query of a closed loop keeps its place, over UDP. Streams drop nothing: there it keeps its place until its timeout.
 //!
 //! A server that drops queries (a rate limit, a full queue) would stop a closed loop until their timeout. A place is free again after
 //! the retransmission timeout of RFC 6298 (section 2) without its floor of a second and without its backoff, but after four times the
@@ -6,7 +6,9 @@
 //! Before the first reply it is the timeout, but where a highest rate bounds the queries a small part of it: a server may drop all
 //! queries of a second.
 
-use measure::{Histogram, Nanos};
+use measure::{Histogram, Nanos, Pacing};
+
+use crate::plan::Plan;
 
 /// Weights of a new latency in the smoothed latency and in its variation (RFC 6298: alpha and beta), and that of the variation (K).
 const ALPHA: f64 = 1.0 / 8.0;
@@ -34,8 +36,16 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
+    /// Makes the estimate of a plan; `None` where queries keep their places until their timeout.
+    pub(crate) fn of(plan: &Plan) -> Option<Self> {
+        let frees =
+            plan.adaptive_window && !plan.keep_places && plan.pacing.outstanding().is_some();
+        let capped = matches!(plan.pacing, Pacing::CappedWindow { .. });
+        frees.then(|| Patience::new(plan.timeout, capped))
+    }
+
     /// Makes the estimate of a loop whose queries have this timeout, and a highest rate if it is `capped`.
-    pub(crate) fn new(timeout: Nanos, capped: bool) -> Self {
+    fn new(timeout: Nanos, capped: bool) -> Self {
         let first = if capped { Nanos(timeout.0 / FIRST_PART) } else { timeout };
         Patience { first, capped, ..Self::default() }
     }

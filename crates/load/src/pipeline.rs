@@ -6,7 +6,8 @@
 //! slots   twice as many as queries may be outstanding, 65,536 at most, used in turn; one in use is skipped
 //! ```
 //!
-//! A reply whose generation differs from that of its slot belongs to a query that has ended.
+//! A reply whose generation differs from that of its slot belongs to a query that has ended. Where a query may lose its place
+//! before its timeout there are more slots, so that its reply still finds it.
 
 use measure::Nanos;
 
@@ -38,6 +39,10 @@ pub(crate) struct Pipeline {
     bits: u32,
     next: u32,
     outstanding: u32,
+    /// Highest number of outstanding queries that there are slots for.
+    capacity: u32,
+    /// The queries that may be outstanding: the slot of the first one, and the number of slots to look at from there on.
+    span: (u32, u32),
     /// Queries that have not left: the slot of the first one, and the number of slots to look at from there
     /// on.
     unsent: (u32, u32),
@@ -49,9 +54,12 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Makes a pipeline for at most `most` outstanding queries.
-    pub(crate) fn new(most: u32, salt: u16) -> Self {
-        let len = (most.clamp(1, MAX_OUTSTANDING) * 2).next_power_of_two().min(MAX_OUTSTANDING);
+    /// Makes a pipeline for at most `most` outstanding queries, which remembers about `remembered` queries at least.
+    pub(crate) fn new(most: u32, remembered: u32, salt: u16) -> Self {
+        let twice = |queries: u32| {
+            (queries.clamp(1, MAX_OUTSTANDING) * 2).next_power_of_two().min(MAX_OUTSTANDING)
+        };
+        let (needed, len) = (twice(most), twice(most.max(remembered / 2)));
         let free = Slot {
             due: Nanos::ZERO,
             sent: UNSENT,
@@ -65,6 +73,8 @@ impl Pipeline {
             bits: len.ilog2(),
             next: 0,
             outstanding: 0,
+            capacity: if needed == MAX_OUTSTANDING { needed } else { needed / 2 },
+            span: (0, 0),
             unsent: (0, 0),
             oldest: UNSENT,
             salt,
@@ -81,8 +91,7 @@ impl Pipeline {
     /// Returns the highest number of outstanding queries that there are slots for: at least that of [`new`](Self::new).
     #[inline]
     pub(crate) fn capacity(&self) -> u32 {
-        let slots = self.slots.len() as u32;
-        if slots == MAX_OUTSTANDING { slots } else { slots / 2 }
+        self.capacity
     }
 
     #[inline]
@@ -183,10 +192,12 @@ impl OutstandingTable for Pipeline {
             self.next = (self.next + 1) & mask;
         }
         let at = self.next;
+        let passed = (at.wrapping_sub(first) & mask) + 1;
+        self.span.1 = (self.span.1 + passed).min(mask + 1);
         if self.unsent.1 == 0 {
             self.unsent = (at, 1);
         } else {
-            self.unsent.1 += (at.wrapping_sub(first) & mask) + 1;
+            self.unsent.1 += passed;
         }
         let slot = &mut self.slots[at as usize];
         let generation = slot.generation.wrapping_add(1);
@@ -201,22 +212,25 @@ impl OutstandingTable for Pipeline {
         if self.outstanding == 0 || self.oldest == UNSENT || self.oldest + timeout > now {
             return;
         }
-        let mut oldest = UNSENT;
-        for at in 0..self.slots.len() {
-            let Slot { due, sent, key, generation, state, .. } = self.slots[at];
+        let (mask, mut oldest, mut left) = (self.slots.len() as u32 - 1, UNSENT, None);
+        let (first, count) = self.span;
+        for i in 0..count {
+            let at = (first + i) & mask;
+            let Slot { due, sent, key, generation, state, .. } = self.slots[at as usize];
             if state != State::Outstanding {
                 continue;
             }
             if sent != UNSENT && sent + timeout <= now {
-                self.slots[at].state = State::Expired;
+                self.slots[at as usize].state = State::Expired;
                 self.outstanding -= 1;
                 let found = Found { state: State::Expired, key, due, sent, after_lost: false };
-                lost(self.id(at as u32, generation), found);
+                lost(self.id(at, generation), found);
             } else {
                 oldest = oldest.min(sent);
+                left.get_or_insert((at, count - i));
             }
         }
-        self.oldest = oldest;
+        (self.oldest, self.span) = (oldest, left.unwrap_or((self.next, 0)));
     }
 
     #[inline]
@@ -226,7 +240,7 @@ impl OutstandingTable for Pipeline {
         let mut state = slot.state;
         if state != State::Free && self.id(at, slot.generation) != id {
             // The id is that of an earlier query, which is answered or expired.
-            state = State::Expired;
+            state = State::Forgotten;
         }
         if state == State::Outstanding && slot.sent == UNSENT {
             // A reply to a query that has not left yet.
@@ -261,7 +275,7 @@ mod tests {
     #[test]
     fn a_query_goes_through_its_states() {
         let us = Nanos::from_micros;
-        let mut pipeline = Pipeline::new(2, 0x1234);
+        let mut pipeline = Pipeline::new(2, 0, 0x1234);
         let first = pipeline.launch(us(1), 7);
         assert_eq!(pipeline.find(first).state, State::Free, "it has not left");
         let mut dues = Vec::new();
@@ -295,7 +309,7 @@ mod tests {
     #[test]
     fn a_query_that_is_turned_away_outlives_its_connection() {
         let us = Nanos::from_micros;
-        let mut pipeline = Pipeline::new(4, 0x77);
+        let mut pipeline = Pipeline::new(4, 0, 0x77);
         let ids = [1, 2, 3].map(|key| pipeline.launch(us(1), key));
         pipeline.mark_sent(us(2), |_| {});
         assert!(pipeline.turn_away(ids[0]) && pipeline.fail(ids[1]) && !pipeline.fail(ids[1]));
@@ -321,8 +335,8 @@ mod tests {
         /// For any order of sending and answering, an id finds its query while it is outstanding, and no two
         /// outstanding queries share an id.
         #[test]
-        fn an_id_finds_its_outstanding_query(most in 1u32..40, steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..400)) {
-            let mut pipeline = Pipeline::new(most, 0xbeef);
+        fn an_id_finds_its_outstanding_query(most in 1u32..40, remembered in 0u32..100, steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..400)) {
+            let mut pipeline = Pipeline::new(most, remembered, 0xbeef);
             let mut out: Vec<(u16, u32)> = Vec::new();
             for (key, (ask, which)) in (0u32..).zip(steps) {
                 if ask && (out.len() as u32) < most {

@@ -18,7 +18,8 @@ pub struct Plan {
     pub segmented: bool,
     /// Whether a window opens with the replies and is held to what the server takes; else it is whole at once.
     pub adaptive_window: bool,
-    /// Whether a query of a closed loop keeps its place until its timeout; else, over UDP, only as long as a reply is likely.
+    /// Whether a query of a closed loop keeps its place until its timeout, as over streams; else, where the window is adaptive, only as
+    /// long as a reply is likely.
     pub keep_places: bool,
     /// Goal that ends the trial as soon as it cannot be met any more.
     pub stop_at: Option<Goal>,

@@ -102,7 +102,9 @@ proptest! {
     ) {
         let (duration, own) = (MS(30), share(size, worker, workers));
         let pacing = Pacing::Window { outstanding: size };
-        let p = Plan { worker, workers, adaptive_window: datagrams, ..plan(pacing, duration, 1) };
+        // Else a place may be free again before its late reply.
+        let keep_places = true;
+        let p = Plan { worker, workers, adaptive_window: datagrams, keep_places, ..plan(pacing, duration, 1) };
         let room = own.div_ceil(count.into()).max(1);
         let mut delays = server.delays();
         let clients = clients(p, count, room as u32, per_connection, random_order);

@@ -139,6 +139,11 @@ impl ConnectionSetup {
         self.transports.iter().any(|part| part.transport == Transport::Udp)
     }
 
+    /// Returns whether some of the clients have streams, which drop no query.
+    pub(crate) fn has_streams(&self) -> bool {
+        self.transports.iter().any(|part| part.transport != Transport::Udp)
+    }
+
     /// Returns the least number of workers: a thread may have `open_files` open files, and a TCP connection is one.
     pub(crate) fn least_workers(&self, open_files: u64) -> usize {
         if self.transports.iter().all(|part| part.transport.uses_quic()) {

@@ -383,7 +383,8 @@ impl Setup {
             max_burst: self.request.sockets.max_burst,
             segmented: udp_options(&self.request.sockets).gso,
             adaptive_window: self.connections.as_ref().is_none_or(ConnectionSetup::has_datagrams),
-            keep_places: self.request.keep_places,
+            keep_places: self.request.keep_places
+                || self.connections.as_ref().is_some_and(ConnectionSetup::has_streams),
             stop_at: self.request.goal.clone().filter(|_| self.request.early_stop),
             most_outstanding: self
                 .request

@@ -188,7 +188,7 @@ impl Clients {
             orders.close(conn);
         }
         let next = match self.phase {
-            Phase::Draining => self.drain(),
+            Phase::Draining => self.drain(now),
             _ if self.script.is_some() => self.send_recorded(now, orders),
             _ => self.send_due(now, orders),
         };
@@ -221,9 +221,10 @@ pub(super) fn place(conn: ConnId) -> u16 {
     u16::try_from(conn).unwrap_or(u16::MAX)
 }
 
-/// Returns the interval between sweeps with this timeout of so many clients.
-pub(super) fn interval(timeout: Nanos, clients: usize) -> Nanos {
-    let every = (timeout.0 / SWEEPS).clamp(BOUNDS.0, BOUNDS.1);
+/// Returns the interval between sweeps with this timeout of so many clients, whose queries may lose their places before it.
+pub(super) fn interval(timeout: Nanos, clients: usize, frees_places: bool) -> Nanos {
+    let longest = if frees_places { PART_INTERVAL.0 } else { BOUNDS.1 };
+    let every = (timeout.0 / SWEEPS).clamp(BOUNDS.0, longest);
     match clients.div_ceil(SWEPT) {
         0 | 1 => Nanos(every),
         parts => Nanos(every / parts as u64).max(PART_INTERVAL),
@@ -263,8 +264,10 @@ impl Clients {
                 orders.abort(conn);
                 continue;
             }
-            let first = u64::from(!std::mem::replace(&mut client.lost_query, true));
-            self.connections[self.plan.mix.kind(conn)].slow += first;
+            if !self.outcomes.frees_places() {
+                let first = u64::from(!std::mem::replace(&mut client.lost_query, true));
+                self.connections[self.plan.mix.kind(conn)].slow += first;
+            }
             self.after_query_ended(conn);
         }
         if self.watch.goal_missed(now, &self.outcomes.tally) && self.phase == Phase::Sending {

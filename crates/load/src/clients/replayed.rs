@@ -115,7 +115,7 @@ impl Clients {
 
     /// Sends the recorded queries that are due; returns when to be called again.
     pub(super) fn send_recorded(&mut self, now: Nanos, orders: &mut Orders) -> Next {
-        let Some(mut script) = self.script.take() else { return self.drain() };
+        let Some(mut script) = self.script.take() else { return self.drain(now) };
         let next = self.play(&mut script, now, orders);
         self.script = Some(script);
         next
@@ -125,7 +125,7 @@ impl Clients {
         let mut again = self.try_held(script, now, orders);
         for _ in 0..MAX_BURST {
             let Some(record) = script.records.peek() else {
-                return if script.held.is_empty() { self.drain() } else { self.wake(again) };
+                return if script.held.is_empty() { self.drain(now) } else { self.wake(again) };
             };
             let due = record.due_at(script.speed);
             if due > now {
@@ -133,7 +133,7 @@ impl Clients {
             }
             if self.plan.plan.most_outstanding.is_some_and(|most| self.in_flight >= most) {
                 self.outcomes.tally.stopped_early = true;
-                return self.drain();
+                return self.drain(now);
             }
             let conn = record.client / script.workers;
             let query = script.records.query(&record);

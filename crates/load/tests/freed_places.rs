@@ -1,0 +1,104 @@
+//! Clients over UDP free the places of a closed loop early, as sockets without clients do: a server that drops queries does not stop it.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::net::Net;
+use common::{MS, US, plan, workload};
+use engine::stream::Mix;
+use load::{ClientPlan, Clients, Plan, Population, Tally};
+use measure::{Nanos, Pacing};
+use proptest::prelude::*;
+
+/// Places of the loops.
+const WINDOW: u32 = 32;
+
+/// Runs a closed loop of `count` clients with a timeout of a second; `server` returns after which time a query is answered.
+fn run(
+    count: u32,
+    duration: Nanos,
+    keep_places: bool,
+    mut server: impl FnMut(Nanos) -> Option<Nanos>,
+) -> Tally {
+    let pacing = Pacing::Window { outstanding: WINDOW };
+    let base = plan(pacing, duration, 1);
+    let plan = ClientPlan {
+        plan: Plan { adaptive_window: true, keep_places, timeout: MS(1_000), ..base },
+        clients: count,
+        queries_per_connection: None,
+        outstanding: WINDOW.div_ceil(count),
+        opening: count,
+        connection_rate: None,
+        population: Population::default(),
+        first_client: 0,
+        mix: Mix::one(),
+        no_keepalive: vec![true],
+    };
+    let mut clients = Clients::new(plan, Box::new(workload(1 << 24, false)), Arc::default(), false);
+    clients.begin(Nanos::ZERO);
+    let mut net = Net::new(clients, Nanos::ZERO, |now, _| server(now));
+    net.drive(|_, _| ());
+    let tally = net.clients.into_result().tally;
+    assert_eq!(tally.sent, tally.answered + tally.lost);
+    // What is lost has the timeout as its latency.
+    assert_eq!(tally.latency.count(), tally.sent);
+    tally
+}
+
+/// Answers 10,000 queries a second, each after 200 us, and drops all others; counts its answers.
+fn limited(answered: &mut u64) -> impl FnMut(Nanos) -> Option<Nanos> {
+    let mut next = Nanos(0);
+    move |now| {
+        (now >= next).then(|| {
+            next = next.max(Nanos(now.0.saturating_sub(MS(2).0))) + US(100);
+            *answered += 1;
+            US(200)
+        })
+    }
+}
+
+#[test]
+fn a_server_that_drops_does_not_stop_the_clients() {
+    for clients in [1, 8, 32] {
+        let mut answered = 0;
+        let tally = run(clients, MS(1_000), false, limited(&mut answered));
+        assert_eq!((tally.valid, tally.late), (answered, 0), "{clients} clients");
+        assert!((9_000..=10_100).contains(&tally.valid), "{clients} clients: {}", tally.valid);
+        assert!(tally.lost > 0 && tally.latency.max() >= MS(999));
+    }
+}
+
+#[test]
+fn an_answer_after_its_place_was_freed_counts() {
+    // It stands still for 50 ms once, and answers all that came meanwhile.
+    let server = |now| {
+        let stands = (MS(200)..MS(250)).contains(&now).then(|| MS(250).since(now));
+        Some(stands.unwrap_or_default() + US(200))
+    };
+    for clients in [1, 8, 32] {
+        let tally = run(clients, MS(400), false, server);
+        assert_eq!((tally.valid, tally.lost), (tally.sent, 0));
+        assert!(tally.late > 0, "{clients} clients");
+        // No place is freed where queries keep theirs: each reply is in time.
+        assert_eq!(run(clients, MS(400), true, server).late, 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// What is asked in the last milliseconds takes hundreds of times as long as all else, and is waited for.
+    #[test]
+    fn the_end_waits_for_answers_whose_places_were_freed(
+        clients in 1u32..40,
+        duration in 100u64..400,
+        slow in 100u64..900,
+    ) {
+        let from = MS(duration - 10);
+        let server = |now| Some(if now >= from { MS(slow) } else { US(200) });
+        let tally = run(clients, MS(duration), false, server);
+        prop_assert_eq!((tally.valid, tally.lost), (tally.sent, 0));
+        prop_assert!(tally.late > 0);
+    }
+}
