@@ -1,17 +1,18 @@
 //! Applies a stream of updates to a zone file, to compute the zone that a server must have afterwards.
 //!
-//! The updates are kept in memory by name (their number is bounded); the zone is read as a stream. Prerequisites are
-//! ignored: the result is the zone after every update, in the order of the stream.
+//! The updates are kept in memory (their number is bounded), with the records of the names that they read or change; the rest of
+//! the zone is read as a stream. An update whose prerequisites do not hold changes nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, BufRead, Read, Write};
 
 use domain::base::Rtype;
 use wire::Name;
-use zone::{Reader, Written, ZoneFileError, ZoneWriter};
+use zone::{Reader, Written, ZoneFileError, ZoneWriter, fold_names};
 
+use crate::Update;
 use crate::generate::MAX_UPDATES;
-use crate::message::Operation;
+use crate::message::{Operation, Prerequisite};
 use crate::stream::{StreamError, UpdateReader};
 
 /// The reason why the updates were not applied.
@@ -43,24 +44,26 @@ pub enum ApplyError {
     Write(#[from] io::Error),
 }
 
-/// An owned copy of an operation on a name.
-#[derive(Clone, Debug)]
-enum OwnedOperation {
-    Add { rtype: u16, ttl: u32, data: Box<[u8]> },
-    DeleteName,
-    DeleteRrset { rtype: u16 },
-    DeleteRecord { rtype: u16, data: Box<[u8]> },
-}
+/// The type SOA.
+const SOA: u16 = 6;
 
 /// The records of one name: TTL and data, by type.
 type Records = BTreeMap<u16, Vec<(u32, Box<[u8]>)>>;
 
-/// All operations of a stream of updates, by name.
+/// The updates of a stream, with the names that they read or change.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    by_name: HashMap<Box<[u8]>, Vec<OwnedOperation>>,
-    zone: Option<Name>,
-    updates: u64,
+    updates: Vec<Update>,
+    names: HashSet<Box<[u8]>>,
+}
+
+/// The zone after updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// What was written.
+    pub written: Written,
+    /// Number of updates that changed nothing, since a prerequisite of theirs did not hold.
+    pub unmet: u64,
 }
 
 impl Changes {
@@ -71,98 +74,159 @@ impl Changes {
     pub fn read<R: BufRead>(mut updates: UpdateReader<R>) -> Result<Self, ApplyError> {
         let mut changes = Changes::default();
         while let Some(update) = updates.next_update()? {
-            changes.updates += 1;
-            if changes.updates > MAX_UPDATES {
+            if changes.updates.len() as u64 == MAX_UPDATES {
                 return Err(ApplyError::TooMany);
             }
-            let zone = *changes.zone.get_or_insert(*update.zone());
+            let zone = *changes.updates.first().unwrap_or(&update).zone();
             if zone != *update.zone() {
-                let (number, found) = (changes.updates, update.zone().to_string());
+                let (number, found) = (changes.updates.len() as u64 + 1, update.zone().to_string());
                 return Err(ApplyError::OtherZone { number, found, zone: zone.to_string() });
             }
-            for (name, operation) in update.operations() {
-                let owned = match operation {
-                    Operation::Add { rtype, ttl, data } => {
-                        OwnedOperation::Add { rtype, ttl, data: data.into() }
-                    }
-                    Operation::DeleteName => OwnedOperation::DeleteName,
-                    Operation::DeleteRrset { rtype } => OwnedOperation::DeleteRrset { rtype },
-                    Operation::DeleteRecord { rtype, data } => {
-                        OwnedOperation::DeleteRecord { rtype, data: data.into() }
-                    }
-                };
-                changes.by_name.entry(name.to_ascii_lowercase().into()).or_default().push(owned);
-            }
+            let required = update.prerequisites().map(|(name, _)| name);
+            let names = required.chain(update.operations().map(|(name, _)| name));
+            changes.names.extend(names.map(|name| Box::from(name.to_ascii_lowercase())));
+            changes.updates.push(update);
         }
         Ok(changes)
     }
 
-    /// Writes the zone after all updates; its serial number does not change.
+    /// Writes the zone after all updates; its SOA record does not change.
     ///
     /// # Errors
     /// If the zone is invalid or another one, or writing to `out` fails.
     pub fn apply<R: Read>(
-        mut self,
+        self,
         mut zone: Reader<R>,
         out: &mut impl Write,
-    ) -> Result<Written, ApplyError> {
+    ) -> Result<Applied, ApplyError> {
         let mut file = ZoneWriter::new(out);
-        // The records of each changed name, from all places in the file.
-        let mut changed = BTreeMap::<Box<[u8]>, Records>::new();
+        // The records of each of the names, from all places in the file.
+        let mut names = BTreeMap::<Box<[u8]>, Records>::new();
         let mut owner = Vec::new();
         while zone.next_record()?.is_some() {
             let (Some(apex), Some(record)) = (zone.apex(), zone.record()) else { break };
-            if let Some(other) = self.zone.take().filter(|other| other != apex) {
+            if let Some(other) = self.updates.first().map(Update::zone).filter(|z| *z != apex) {
                 let (found, zone) = (other.to_string(), apex.to_string());
                 return Err(ApplyError::OtherZone { number: 1, found, zone });
             }
             owner.clear();
             owner.extend(record.owner().iter().map(u8::to_ascii_lowercase));
-            if self.by_name.contains_key(&owner[..]) {
-                let records = changed.entry(owner[..].into()).or_default();
+            let is_named = self.names.contains(&owner[..]);
+            if is_named {
+                let records = names.entry(owner[..].into()).or_default();
                 let rrset = records.entry(record.rtype().to_int()).or_default();
                 rrset.push((record.ttl(), record.data().into()));
-            } else {
+            }
+            if !is_named || record.rtype() == Rtype::SOA {
                 file.put(record, apex.as_wire())?;
             }
         }
         let apex = zone.apex().copied().unwrap_or(Name::ROOT);
-        let mut names: Vec<_> = self.by_name.into_iter().collect();
-        names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        for (name, operations) in names {
-            let mut records = changed.remove(&name).unwrap_or_default();
-            let at_apex = name[..].eq_ignore_ascii_case(apex.as_wire());
-            operations.iter().for_each(|operation| change(&mut records, operation, at_apex));
-            for (rtype, rrset) in &records {
+        let mut unmet = 0;
+        for update in &self.updates {
+            if !required(update, &names) {
+                unmet += 1;
+                continue;
+            }
+            for (name, operation) in update.operations() {
+                let name = name.to_ascii_lowercase();
+                let at_apex = name[..].eq_ignore_ascii_case(apex.as_wire());
+                change(names.entry(name.into()).or_default(), &operation, at_apex);
+            }
+        }
+        for (name, records) in &names {
+            // The SOA record is the first of the file.
+            for (rtype, rrset) in records.iter().filter(|(rtype, _)| **rtype != SOA) {
                 for (ttl, data) in rrset {
-                    file.put_wire(&name, *ttl, *rtype, data, apex.as_wire())?;
+                    file.put_wire(name, *ttl, *rtype, data, apex.as_wire())?;
                 }
             }
         }
-        Ok(file.finish()?)
+        Ok(Applied { written: file.finish()?, unmet })
     }
 }
 
-/// Applies one operation to the records of a name (RFC 2136 section 3.4.2).
-fn change(records: &mut Records, operation: &OwnedOperation, at_apex: bool) {
-    let kept_at_apex =
-        |rtype: u16| at_apex && matches!(Rtype::from_int(rtype), Rtype::SOA | Rtype::NS);
-    match operation {
-        OwnedOperation::DeleteName => records.retain(|rtype, _| kept_at_apex(*rtype)),
-        OwnedOperation::DeleteRrset { rtype } if kept_at_apex(*rtype) => {}
-        OwnedOperation::DeleteRrset { rtype } => drop(records.remove(rtype)),
-        OwnedOperation::DeleteRecord { rtype, data } => {
-            if let Some(rrset) = records.get_mut(rtype) {
-                let last = kept_at_apex(*rtype) && rrset.len() == 1;
-                rrset.retain(|(_, other)| last || other != data);
+/// Returns data with its names in lower case, in which it is compared (RFC 4343).
+fn folded(rtype: u16, data: &[u8]) -> Vec<u8> {
+    let mut data = data.to_vec();
+    fold_names(Rtype::from_int(rtype), &mut data);
+    data
+}
+
+/// Returns whether the prerequisites of an update hold (RFC 2136 section 3.2).
+fn required(update: &Update, names: &BTreeMap<Box<[u8]>, Records>) -> bool {
+    // Records that are required make up the whole set of their name and type.
+    let mut sets = BTreeMap::<(Vec<u8>, u16), BTreeSet<Vec<u8>>>::new();
+    let rrset = |name: &[u8], rtype: u16| {
+        let rrset = names.get(name).and_then(|records| records.get(&rtype));
+        rrset.filter(|rrset| !rrset.is_empty())
+    };
+    let hold = update.prerequisites().all(|(name, what)| {
+        let name = name.to_ascii_lowercase();
+        let exists = || {
+            names.get(&name[..]).is_some_and(|records| records.values().any(|set| !set.is_empty()))
+        };
+        match what {
+            Prerequisite::NameExists => exists(),
+            Prerequisite::NameAbsent => !exists(),
+            Prerequisite::RrsetExists(rtype) => rrset(&name, rtype).is_some(),
+            Prerequisite::RrsetAbsent(rtype) => rrset(&name, rtype).is_none(),
+            Prerequisite::Record { rtype, data } => {
+                sets.entry((name, rtype)).or_default().insert(folded(rtype, data));
+                true
             }
         }
-        OwnedOperation::Add { rtype, ttl, data } => {
-            let rrset = records.entry(*rtype).or_default();
-            rrset.retain(|(_, other)| other != data);
-            rrset.push((*ttl, data.clone()));
-            // An RRset has one TTL (RFC 2181 section 5.2): the new one.
-            rrset.iter_mut().for_each(|(old, _)| *old = *ttl);
+    });
+    hold && sets.iter().all(|((name, rtype), wanted)| {
+        let there = rrset(name, *rtype).into_iter().flatten();
+        there.map(|(_, data)| folded(*rtype, data)).collect::<BTreeSet<_>>() == *wanted
+    })
+}
+
+/// Applies one operation to the records of a name (RFC 2136 section 3.4.2).
+fn change(records: &mut Records, operation: &Operation<'_>, at_apex: bool) {
+    let kept_at_apex =
+        |rtype: u16| at_apex && matches!(Rtype::from_int(rtype), Rtype::SOA | Rtype::NS);
+    match *operation {
+        Operation::DeleteName => records.retain(|rtype, _| kept_at_apex(*rtype)),
+        Operation::DeleteRrset { rtype } if kept_at_apex(rtype) => {}
+        Operation::DeleteRrset { rtype } => drop(records.remove(&rtype)),
+        Operation::DeleteRecord { rtype, data } => {
+            let deleted = folded(rtype, data);
+            if let Some(rrset) = records.get_mut(&rtype) {
+                let last = kept_at_apex(rtype) && rrset.len() == 1;
+                rrset.retain(|(_, other)| last || folded(rtype, other) != deleted);
+            }
         }
+        Operation::Add { rtype, ttl, data } => add(records, rtype, ttl, data),
     }
+}
+
+/// Adds a record, or ignores it as RFC 2136 section 3.4.2.2 says beside a CNAME record, and a CNAME record beside others. The SOA
+/// record stays as it is.
+fn add(records: &mut Records, rtype: u16, ttl: u32, data: &[u8]) {
+    let number = Rtype::from_int(rtype);
+    // Signatures and proofs stand beside any record (RFC 4035 section 2.5).
+    let beside_any = |rtype: u16| {
+        matches!(Rtype::from_int(rtype), Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG)
+    };
+    let has_other = |is: &dyn Fn(Rtype) -> bool| {
+        let mut all = records.iter().filter(|(_, rrset)| !rrset.is_empty());
+        all.any(|(other, _)| !beside_any(*other) && is(Rtype::from_int(*other)))
+    };
+    let ignored = match number {
+        _ if beside_any(rtype) => false,
+        Rtype::CNAME => has_other(&|other| other != Rtype::CNAME),
+        Rtype::SOA => true,
+        _ => has_other(&|other| other == Rtype::CNAME),
+    };
+    if ignored {
+        return;
+    }
+    let rrset = records.entry(rtype).or_default();
+    let added = folded(rtype, data);
+    rrset.retain(|(_, other)| number != Rtype::CNAME && folded(rtype, other) != added);
+    rrset.push((ttl, data.into()));
+    // An RRset has one TTL (RFC 2181 section 5.2): the new one.
+    rrset.iter_mut().for_each(|(old, _)| *old = ttl);
 }

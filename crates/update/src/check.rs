@@ -27,8 +27,9 @@ pub(crate) const PENDING: usize = 1_024;
 /// Interval between the looks at all secondaries: each of many is queried more rarely, so that a host with many of
 /// them has no more work.
 pub(crate) const LOOK_ALL: Duration = Duration::from_millis(2);
-/// The type NS.
+/// Types of records.
 const NS: u16 = 2;
+const SOA: u16 = 6;
 
 /// Error while updates are looked up.
 #[derive(Debug, thiserror::Error)]
@@ -70,28 +71,34 @@ pub struct Checked {
     pub examples: Vec<String>,
 }
 
-/// An RRset as it must be.
-type Rrsets = BTreeMap<(Vec<u8>, u16), BTreeSet<Vec<u8>>>;
-
-/// Looks up the updates of a stream that `wanted` says yes to, by their number from 0.
+/// Looks up the updates of a stream that `wanted` says yes to, by their number from 0. What a later one of them changed again is
+/// judged by that one; `open` reads the stream from its start.
 pub fn check<R: BufRead>(
     server: SocketAddr,
-    mut updates: UpdateReader<R>,
+    open: impl Fn() -> Result<UpdateReader<R>, StreamError>,
     wanted: impl Fn(u64) -> bool,
 ) -> Result<Checked, CheckError> {
+    let mut last = Changed::default();
+    let (mut updates, mut number) = (open()?, 0);
+    while let Some(update) = updates.next_update()? {
+        if wanted(number) {
+            last.add(&update);
+        }
+        number += 1;
+    }
     let failed = |source| CheckError::Server { server, source };
     let mut connection = Connection::to(server, false, PATIENCE).map_err(failed)?;
     let mut found = Checked::default();
-    let mut number = 0;
+    let (mut updates, mut number) = (open()?, 0);
     while let Some(update) = updates.next_update()? {
         number += 1;
         if !wanted(number - 1) {
             continue;
         }
         found.looked_up += 1;
-        for ((name, rtype), records) in expected(&update) {
+        for ((name, rtype), set) in Changed::by(&update).that_stayed(&last) {
             let there = look_up(&mut connection, server, &name, rtype).map_err(failed)?;
-            if there != records {
+            if !set.fits(&there) {
                 found.gone += 1;
                 if found.examples.len() < EXAMPLES {
                     let name =
@@ -153,9 +160,9 @@ pub(crate) fn watch(
     let Ok(mut connection) = Connection::to(server, false, PATIENCE) else { return lag };
     let mut pending = VecDeque::new();
     while take(&updates, &mut pending) {
-        let there = pending.partition_point(|(rrsets, _): &(Rrsets, Instant)| {
-            rrsets.iter().all(|((name, rtype), records)| {
-                look_up(&mut connection, server, name, *rtype).is_ok_and(|there| there == *records)
+        let there = pending.partition_point(|(changed, _): &(Changed, Instant)| {
+            changed.0.iter().all(|((name, rtype), set)| {
+                look_up(&mut connection, server, name, *rtype).is_ok_and(|there| set.fits(&there))
             })
         });
         for (_, acknowledged) in pending.drain(..there) {
@@ -175,36 +182,94 @@ pub(crate) fn watch(
 
 /// Takes the updates that have come; waits for one where none is pending. Returns false at their end, when none is
 /// pending.
-fn take(updates: &Receiver<(Update, Instant)>, pending: &mut VecDeque<(Rrsets, Instant)>) -> bool {
+fn take(updates: &Receiver<(Update, Instant)>, pending: &mut VecDeque<(Changed, Instant)>) -> bool {
     let first = if pending.is_empty() { updates.recv().ok() } else { None };
     let room = PENDING.saturating_sub(pending.len());
     let come = first.into_iter().chain(updates.try_iter()).take(room);
-    pending.extend(come.map(|(update, acknowledged)| (expected(&update), acknowledged)));
+    pending.extend(come.map(|(update, acknowledged)| (Changed::by(&update), acknowledged)));
     !pending.is_empty()
 }
 
-/// Returns the RRsets after an update, in lower case.
-fn expected(update: &Update) -> Rrsets {
-    let mut rrsets = Rrsets::new();
-    for (name, operation) in update.operations() {
-        let name = name.to_ascii_lowercase();
-        match operation {
-            Operation::Add { rtype, data, .. } => {
-                rrsets.entry((name, rtype)).or_default().insert(data.to_ascii_lowercase());
-            }
-            // Whatever else it had: a delegation had these.
-            Operation::DeleteName => drop(rrsets.insert((name, NS), BTreeSet::new())),
-            Operation::DeleteRrset { rtype } => {
-                drop(rrsets.insert((name, rtype), BTreeSet::new()));
-            }
-            Operation::DeleteRecord { rtype, data } => {
-                if let Some(records) = rrsets.get_mut(&(name, rtype)) {
-                    records.remove(&data.to_ascii_lowercase());
+/// What updates changed of an RRset; other records of it are as they were.
+#[derive(Clone, Debug, Default)]
+struct ChangedSet {
+    /// Whether all records of before were deleted.
+    cleared: bool,
+    /// Whether a record is there now, by its data.
+    records: BTreeMap<Vec<u8>, bool>,
+}
+
+impl ChangedSet {
+    /// Returns whether the records that a server has can be those after the updates.
+    fn fits(&self, there: &BTreeSet<Vec<u8>>) -> bool {
+        let expected = |data: &Vec<u8>| self.records.get(data).copied();
+        self.records.iter().all(|(data, is_there)| there.contains(data) == *is_there)
+            && (!self.cleared || there.iter().all(|data| expected(data) == Some(true)))
+    }
+
+    fn clear(&mut self) {
+        *self = ChangedSet { cleared: true, records: BTreeMap::new() };
+    }
+}
+
+/// What updates changed, by name and type, names and data in lower case.
+#[derive(Clone, Debug, Default)]
+struct Changed(BTreeMap<(Vec<u8>, u16), ChangedSet>);
+
+impl Changed {
+    /// Returns what an update changes.
+    fn by(update: &Update) -> Self {
+        let mut changed = Changed::default();
+        changed.add(update);
+        changed
+    }
+
+    /// Adds what a later update changes. The SOA and NS records of the zone's own name may be kept by a server (RFC 2136 sections
+    /// 3.4.2.3 and 3.4.2.4).
+    fn add(&mut self, update: &Update) {
+        for (name, operation) in update.operations() {
+            let name = name.to_ascii_lowercase();
+            let at_apex = name.eq_ignore_ascii_case(update.zone().as_wire());
+            let is_kept = |rtype: u16| at_apex && matches!(rtype, SOA | NS);
+            match operation {
+                Operation::Add { rtype, data, .. } => {
+                    let set = self.0.entry((name, rtype)).or_default();
+                    set.records.insert(data.to_ascii_lowercase(), true);
+                }
+                Operation::DeleteName => {
+                    // Whatever else it had: a delegation had these.
+                    self.0.entry((name.clone(), NS)).or_default();
+                    let all = self.0.range_mut((name.clone(), 0)..=(name, u16::MAX));
+                    all.filter(|((_, rtype), _)| !is_kept(*rtype)).for_each(|(_, set)| set.clear());
+                }
+                Operation::DeleteRrset { rtype } | Operation::DeleteRecord { rtype, .. }
+                    if is_kept(rtype) => {}
+                Operation::DeleteRrset { rtype } => {
+                    self.0.entry((name, rtype)).or_default().clear();
+                }
+                Operation::DeleteRecord { rtype, data } => {
+                    let set = self.0.entry((name, rtype)).or_default();
+                    set.records.insert(data.to_ascii_lowercase(), false);
                 }
             }
         }
     }
-    rrsets
+
+    /// Returns the sets with what is still so after the `last` update.
+    fn that_stayed<'a>(
+        self,
+        last: &'a Changed,
+    ) -> impl Iterator<Item = ((Vec<u8>, u16), ChangedSet)> + 'a {
+        self.0.into_iter().filter_map(|(key, mut set)| {
+            let after = last.0.get(&key)?;
+            set.records.retain(|data, is_there| after.records.get(data) == Some(is_there));
+            if std::mem::take(&mut set.cleared) && after.cleared {
+                // Records of later updates are there too.
+                set = after.clone();
+            }
+            Some((key, set))
+        })
+    }
 }
 
 /// Returns a server's records of a name and type, in lower case, also those of a referral.
@@ -243,4 +308,47 @@ fn question(name: &[u8], rtype: u16) -> Vec<u8> {
     query.extend_from_slice(&rtype.to_be_bytes());
     query.extend_from_slice(&1u16.to_be_bytes());
     query
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn updates(script: &str) -> Vec<Update> {
+        let script = format!("zone test.\n{script}");
+        let mut reader = UpdateReader::new(script.as_bytes(), Path::new("u")).expect("reads");
+        std::iter::from_fn(|| reader.next_update().expect("valid")).collect()
+    }
+
+    /// Returns for each update whether the sets that it changed fit this one record set of each.
+    fn fit(script: &str, there: &[&[u8]]) -> Vec<bool> {
+        let updates = updates(script);
+        let mut last = Changed::default();
+        updates.iter().for_each(|update| last.add(update));
+        let there: BTreeSet<_> = there.iter().map(|data| data.to_vec()).collect();
+        let fits = |update| Changed::by(update).that_stayed(&last).all(|(_, set)| set.fits(&there));
+        updates.iter().map(fits).collect()
+    }
+
+    #[test]
+    fn an_update_is_judged_by_what_it_changed_and_what_stayed() {
+        let (one, two): (&[u8], &[u8]) = (&[192, 0, 2, 1], &[192, 0, 2, 2]);
+        let add = "add a.test. 5 A 192.0.2.1\nsend\n";
+        let delete = "delete a.test. A 192.0.2.1\nsend\n";
+        // Others may be in the set.
+        assert_eq!(fit(add, &[one, two]), [true]);
+        assert_eq!(fit(add, &[two]), [false]);
+        // What a later update removed is not missed, but what it should have removed is seen.
+        assert_eq!(fit(&format!("{add}{delete}"), &[two]), [true, true]);
+        assert_eq!(fit(&format!("{add}{delete}"), &[one]), [true, false]);
+        assert_eq!(fit(&format!("{add}delete a.test.\nsend\n"), &[]), [true, true]);
+        assert_eq!(
+            fit("delete a.test. A\nadd a.test. 5 A 192.0.2.1\nsend\n", &[one, two]),
+            [false]
+        );
+        // A server keeps these.
+        assert_eq!(fit("delete test. NS\ndelete test. SOA\nsend\n", &[one]), [true]);
+    }
 }

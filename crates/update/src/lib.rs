@@ -26,5 +26,5 @@ pub use generate::{Generate, GenerateError, Prerequisites};
 pub use message::{Operation, Update};
 pub use outcome::{Outcome, Tally};
 pub use send::{Kill, Sender, Sent};
-pub use stream::{StreamError, UpdateReader};
+pub use stream::{StreamError, Unsent, UpdateReader};
 pub use tsig::{Key, KeyError, TsigError};

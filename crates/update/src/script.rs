@@ -7,12 +7,16 @@
 //!   send
 //! ```
 //!
-//! The reader accepts `zone`, `ttl`, `class IN`, `prereq`, `update` (and `add`, `del`, `delete` alone), `send` and
-//! empty lines. It ignores `server`, `local`, `debug`, `show`, `answer` and `quit`, which do not change the updates.
+//! The reader accepts `zone`, `ttl`, `class IN`, `prereq`, `update` (the words after these two also alone), `send` and
+//! empty lines, in any case. As in nsupdate, `;` begins a comment only where it is the first thing of a line, an empty line
+//! sends, and what is not sent before `quit` or the end is dropped. `server`, `local`, `debug`, `show` and `answer`, which
+//! do not change the updates, are ignored.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::Name;
 use zone::Reader;
@@ -104,13 +108,17 @@ pub(crate) struct Script {
     line: u64,
     zone: Option<Name>,
     ttl: Option<u32>,
+    /// Whether `quit` was read.
+    has_quit: bool,
+    /// Number of prerequisites and operations that were not sent before the end.
+    pub(crate) unsent: Arc<AtomicU64>,
 }
 
 /// A mistake in a line: its column from 1, and the reason.
 type Mistake = (usize, String);
 
 /// The accepted words, for messages.
-const ACCEPTED: &str = "zone, ttl, prereq, update add, update delete, send";
+const ACCEPTED: &str = "zone, ttl, prereq, update add, update delete, send, quit";
 
 impl Script {
     /// Reads the lines of the next update, up to its `send`.
@@ -126,8 +134,12 @@ impl Script {
             let read = Read::take(&mut *input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
             let read =
                 read.map_err(|source| StreamError::Unreadable { path: path.to_owned(), source })?;
-            if read == 0 {
-                return Ok(update);
+            if read == 0 || self.has_quit {
+                if let Some(update) = update {
+                    let lines = update.prerequisites().count() + update.operations().count();
+                    self.unsent.store(lines as u64, Ordering::Relaxed);
+                }
+                return Ok(None);
             }
             self.line += 1;
             let number = self.line;
@@ -154,10 +166,15 @@ impl Script {
     fn read_line(&mut self, line: &str, update: &mut Option<Update>) -> Result<bool, Mistake> {
         let mut words = Words { line, at: 0 };
         let Some((column, word)) = words.next() else { return Ok(true) };
-        match word {
-            _ if word.starts_with([';', '#']) => Ok(false),
+        let keyword = word.to_ascii_lowercase();
+        match keyword.as_str() {
+            _ if word.starts_with(';') => Ok(false),
             "send" => Ok(true),
-            "server" | "local" | "debug" | "show" | "answer" | "quit" => Ok(false),
+            "quit" => {
+                self.has_quit = true;
+                Ok(false)
+            }
+            "server" | "local" | "debug" | "show" | "answer" => Ok(false),
             "class" => match words.next() {
                 Some((_, "IN" | "in")) => Ok(false),
                 _ => Err((words.at + 1, "only the class IN is accepted".to_owned())),
@@ -171,10 +188,16 @@ impl Script {
                 Ok(false)
             }
             "key" => Err((column, "give the key with --key, not in the script".to_owned())),
-            "prereq" => self.prerequisite(&mut words, update).map(|()| false),
-            "update" => match words.next() {
-                Some((_, "add")) => self.add(&mut words, update).map(|()| false),
-                Some((_, "delete" | "del")) => self.delete(&mut words, update).map(|()| false),
+            "prereq" => {
+                let kind = words.next().unwrap_or((words.at + 1, ""));
+                self.prerequisite(kind, &mut words, update).map(|()| false)
+            }
+            "nxdomain" | "yxdomain" | "nxrrset" | "yxrrset" => {
+                self.prerequisite((column, word), &mut words, update).map(|()| false)
+            }
+            "update" => match words.next().map(|(_, word)| word.to_ascii_lowercase()).as_deref() {
+                Some("add") => self.add(&mut words, update).map(|()| false),
+                Some("delete" | "del") => self.delete(&mut words, update).map(|()| false),
                 _ => Err((words.at + 1, "write `add` or `delete` here".to_owned())),
             },
             "add" => self.add(&mut words, update).map(|()| false),
@@ -195,13 +218,13 @@ impl Script {
     /// Reads a line with a prerequisite.
     fn prerequisite(
         &self,
+        (column, kind): (usize, &str),
         words: &mut Words<'_>,
         update: &mut Option<Update>,
     ) -> Result<(), Mistake> {
-        let (column, kind) = words.next().unwrap_or((words.at + 1, ""));
         let (_, name) = words.name("a name")?;
         let data;
-        let what = match kind {
+        let what = match kind.to_ascii_lowercase().as_str() {
             "nxdomain" => Prerequisite::NameAbsent,
             "yxdomain" => Prerequisite::NameExists,
             "nxrrset" => Prerequisite::RrsetAbsent(words.rtype()?),
@@ -331,7 +354,7 @@ impl Words<'_> {
         let column = self.at + 2;
         self.at = self.line.len();
         // The zone file reader parses the data of all types.
-        let record = format!(". 0 IN {} {data}\n", self::rtype(rtype));
+        let record = format!(". 0 IN {} {}\n", self::rtype(rtype), as_in_zone_file(data));
         let mut reader = Reader::new(record.as_bytes(), Path::new(""), Some(Name::ROOT));
         match reader.next_record() {
             Ok(Some(record)) => Ok(record.data().to_vec()),
@@ -340,6 +363,20 @@ impl Words<'_> {
             Err(other) => Err((column, other.to_string())),
         }
     }
+}
+
+/// Returns data as a zone file has it: there `;`, `(` and `)` have a meaning outside of quotes, in a script they have none.
+fn as_in_zone_file(data: &str) -> String {
+    let (mut text, mut quoted, mut escaped) = (String::new(), false, false);
+    for char in data.chars() {
+        if matches!(char, ';' | '(' | ')') && !quoted && !escaped {
+            text.push('\\');
+        }
+        quoted ^= char == '"' && !escaped;
+        escaped = char == '\\' && !escaped;
+        text.push(char);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -384,6 +421,24 @@ mod tests {
     }
 
     #[test]
+    fn a_script_means_what_nsupdate_means() {
+        let script = "ZONE test.\nUPDATE Add dk.test. 60 TXT v=DKIM1;k=rsa (x) \"a;b\"\nNXDOMAIN a.test\nSEND\n\
+            update add b.test 5 A 192.0.2.1\n\nadd unsent.test 5 A 192.0.2.1\nquit\nadd late.test 5 A 192.0.2.1\nsend\n";
+        let mut reader = UpdateReader::new(script.as_bytes(), Path::new("u")).unwrap();
+        let unsent = reader.unsent();
+        let mut all = Vec::new();
+        while let Some(update) = reader.next_update().unwrap() {
+            all.push(update);
+        }
+        assert_eq!(all.len(), 2);
+        let text = b"\x0dv=DKIM1;k=rsa\x03(x)\x03a;b";
+        let added = Operation::Add { rtype: 16, ttl: 60, data: text };
+        assert_eq!(all[0].operations().next().unwrap().1, added);
+        assert_eq!(all[0].prerequisites().next().unwrap().1, Prerequisite::NameAbsent);
+        assert!(unsent.note().unwrap().starts_with("1 line is not sent"));
+    }
+
+    #[test]
     fn both_forms_read_back() {
         let updates = read(SCRIPT.as_bytes()).unwrap();
         let (mut script, mut binary) = (Vec::new(), Vec::new());
@@ -402,6 +457,7 @@ mod tests {
     #[test]
     fn errors_have_their_place() {
         for (text, message) in [
+            ("# no comment", "u:1:1: `#` is not known"),
             ("zone test\nupdat add", "u:2:1: `updat` is not known"),
             ("update delete a.test", "u:1:1: the zone is not known yet"),
             ("zone a..b", "u:1:6: `a..b` is not a name"),

@@ -10,6 +10,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Update;
 use crate::message::MessageError;
@@ -99,6 +101,22 @@ impl UpdateReader<BufReader<File>> {
     }
 }
 
+/// What the script of a reader has after its last `send`.
+#[derive(Clone, Debug, Default)]
+pub struct Unsent(Arc<AtomicU64>);
+
+impl Unsent {
+    /// Returns what was not sent, once the reader has come to the end; `None` if all was.
+    pub fn note(&self) -> Option<String> {
+        let lines = match self.0.load(Ordering::Relaxed) {
+            0 => return None,
+            1 => "1 line is not sent".to_owned(),
+            lines => format!("{lines} lines are not sent"),
+        };
+        Some(format!("{lines}: `send` or an empty line is missing after the last one"))
+    }
+}
+
 impl<R: BufRead> UpdateReader<R> {
     /// Returns a reader of `input`; error messages name `path`.
     ///
@@ -116,6 +134,14 @@ impl<R: BufRead> UpdateReader<R> {
             Form::Script(Box::default())
         };
         Ok(UpdateReader { input, path, form })
+    }
+
+    /// Returns what tells, after the last update, what is not sent.
+    pub fn unsent(&self) -> Unsent {
+        match &self.form {
+            Form::Binary { .. } => Unsent::default(),
+            Form::Script(script) => Unsent(script.unsent.clone()),
+        }
     }
 
     /// Returns the next update; `None` after the last.

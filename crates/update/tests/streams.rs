@@ -123,3 +123,56 @@ fn a_zone_with_too_few_delegations_is_refused() {
     assert!(matches!(run(Generate::new(u64::MAX, 1)), GenerateError::TooMany(_)));
     assert!(matches!(run(Generate { mix: [0; 3], ..Generate::new(1, 1) }), GenerateError::NoMix));
 }
+
+const BASE: &str = "$ORIGIN test.\n@ 300 SOA ns h 5 2 3 4 5\n@ 300 NS ns\nns 300 A 192.0.2.1\na 300 A 192.0.2.10\n\
+    c 300 CNAME a\np 300 PTR Host.Example.\n";
+
+/// Returns the base zone, without its first records, after a script, and how many updates of it changed nothing.
+fn after(script: &str) -> (Vec<String>, u64) {
+    let script = format!("zone test.\n{script}send\n");
+    let updates = UpdateReader::new(script.as_bytes(), Path::new("script")).expect("reads");
+    let (mut out, base) = (Vec::new(), BASE.as_bytes());
+    let changes = Changes::read(updates).expect("valid");
+    let applied = changes.apply(reader(base), &mut out).expect("applies");
+    let mut zone = reader(&out);
+    let mut all = Vec::new();
+    while let Some(r) = zone.next_record().expect("well formed") {
+        let name = wire::Name::from_wire(r.owner()).expect("a name");
+        all.push(format!("{name} {}", r.rtype()));
+    }
+    all.sort_unstable();
+    (all, applied.unmet)
+}
+
+/// As BIND 9.18 did with the same scripts.
+#[test]
+fn updates_change_what_a_server_changes() {
+    let base = ["a.test A", "c.test CNAME", "ns.test A", "p.test PTR", "test NS", "test SOA"];
+    for (script, unmet, gone, new) in [
+        ("add c.test. 300 A 192.0.2.99\n", 0, "", ""),
+        ("add a.test. 300 CNAME b.test.\n", 0, "", ""),
+        ("add c.test. 300 CNAME m.test.\n", 0, "", ""),
+        ("delete p.test. PTR hOST.eXAMPLE.\n", 0, "p.test PTR", ""),
+        ("delete test. NS ns.test.\ndelete test. SOA\n", 0, "", ""),
+        ("nxdomain a.test.\nadd new.test. 300 A 192.0.2.50\n", 1, "", ""),
+        ("yxrrset a.test. A 192.0.2.11\nadd new.test. 300 A 192.0.2.50\n", 1, "", ""),
+        ("yxrrset A.test. A 192.0.2.10\nadd new.test. 300 A 192.0.2.50\n", 0, "", "new.test A"),
+        // The second update sees what the first did.
+        (
+            "delete a.test.\nsend\nnxdomain a.test.\nadd a.test. 300 TXT x\n",
+            0,
+            "a.test A",
+            "a.test TXT",
+        ),
+    ] {
+        let mut expected: Vec<_> = base.iter().filter(|r| **r != gone).copied().collect();
+        expected.extend(Some(new).filter(|new| !new.is_empty()));
+        expected.sort_unstable();
+        let (found, failed) = after(script);
+        assert_eq!(
+            (found.iter().map(String::as_str).collect(), failed),
+            (expected, unmet),
+            "{script}"
+        );
+    }
+}

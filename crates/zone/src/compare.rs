@@ -187,7 +187,7 @@ fn for_each<R: Read>(
 }
 
 /// Writes the names in data in lower case, for the types of RFC 1035 and their like (RFC 4034 section 6.2).
-pub(crate) fn fold_names(rtype: Rtype, data: &mut [u8]) {
+pub fn fold_names(rtype: Rtype, data: &mut [u8]) {
     let end = data.len();
     let names = match rtype {
         Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME | Rtype::MINFO | Rtype::RP => 0..end,

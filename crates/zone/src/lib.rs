@@ -33,6 +33,7 @@ mod words;
 mod writer;
 
 pub use background_writer::BackgroundWriter;
+pub use compare::fold_names;
 pub use data_text::data_text;
 pub use generate::{
     Dns64Zone, LeafZone, MixedZone, NameServer, Style, TldZone, Written, ZoneRecords,

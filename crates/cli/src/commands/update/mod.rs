@@ -13,8 +13,8 @@ use update::apply::{ApplyError, Changes};
 use update::check::{check, wait_ready};
 use update::outcome::{acknowledged, rcode_name};
 use update::{
-    CheckError, Generate, GenerateError, Key, Kill, Prerequisites, Sender, Sent, UpdateReader,
-    script, stream,
+    CheckError, Generate, GenerateError, Key, Kill, Prerequisites, Sender, Sent, Unsent,
+    UpdateReader, script, stream,
 };
 use zone::Reader;
 use zone::stats::Stats;
@@ -308,6 +308,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     };
     let open = || UpdateReader::open(&args.updates).map_err(Failure::input);
     let updates = open()?;
+    let unsent = updates.unsent();
     // The look-up after a restart needs the outcomes.
     let (path, _temporary) = match &args.outcomes {
         Some(path) => (path.clone(), None),
@@ -319,6 +320,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     let mut outcomes = BufWriter::new(create(&path)?);
     let stop = interruption()?;
     let sent = sender.run(updates, &mut outcomes, &stop);
+    print_unsent(&unsent, &args.updates);
     outcomes.flush().map_err(Failure::run)?;
     drop(outcomes);
     let mut result = result(args, &sender, &sent);
@@ -341,6 +343,13 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         (None, Some(_)) if sent.killed => Ok(()),
         (None, Some(why)) => Err(ended(args, &why, sent.bad_input, result.acknowledged)),
         (None, None) => Ok(()),
+    }
+}
+
+/// Says which lines of a script are not sent.
+fn print_unsent(unsent: &Unsent, path: &Path) {
+    if let Some(note) = unsent.note() {
+        eprintln!("{}: {note}", path.display());
     }
 }
 
@@ -370,7 +379,7 @@ fn survivors(
         Err(e) => Err(e.to_string()),
     })?;
     let acknowledged = acknowledged(outcomes)?;
-    Ok(durability(check(args.server, open()?, |number| acknowledged.contains(&number))?))
+    Ok(durability(check(args.server, open, |number| acknowledged.contains(&number))?))
 }
 
 /// Returns a look-up for the record.
@@ -410,11 +419,11 @@ fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
 }
 
 fn look_up(args: &CheckArgs) -> Result<(), Failure> {
-    let updates = UpdateReader::open(&args.updates).map_err(Failure::input)?;
+    let open = || UpdateReader::open(&args.updates);
     let acknowledged = args.outcomes.as_deref().map(acknowledged).transpose();
     let acknowledged = acknowledged.map_err(Failure::input)?;
     let wanted = |number| acknowledged.as_ref().is_none_or(|numbers| numbers.contains(&number));
-    let found = check(args.server, updates, wanted).map_err(|error| match error {
+    let found = check(args.server, open, wanted).map_err(|error| match error {
         CheckError::Stream(error) => Failure::input(error),
         error => Failure::run(error),
     })?;
@@ -433,10 +442,15 @@ fn apply(args: &ApplyArgs) -> Result<(), Failure> {
         _ => Failure::input(error),
     };
     let updates = UpdateReader::open(&args.updates).map_err(Failure::input)?;
+    let unsent = updates.unsent();
     let changes = Changes::read(updates).map_err(fail)?;
+    print_unsent(&unsent, &args.updates);
     let zone = args.input.open().map_err(Failure::input)?;
-    let written = changes.apply(zone, &mut output(&args.output)?).map_err(fail)?;
-    eprintln!("{} records", written.records);
+    let applied = changes.apply(zone, &mut output(&args.output)?).map_err(fail)?;
+    eprintln!("{} records", applied.written.records);
+    if applied.unmet > 0 {
+        eprintln!("{} updates changed nothing: a prerequisite did not hold", applied.unmet);
+    }
     Ok(())
 }
 
