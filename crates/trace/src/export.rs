@@ -1,4 +1,4 @@
-//! Writes transactions as a Parquet table with the columns of ENTRADA 2 (`docs/trace.md` has the list).
+//! Writes transactions as a Parquet table with the columns of ENTRADA 2 (`docs/notes/records.md` has the list).
 //!
 //! A row group is written after `ROWS` rows, sorted by time, so that memory stays constant. Numbers and names are
 //! compressed with zstd. One table, `COLUMNS`, has the name, the type and the value of each column.
