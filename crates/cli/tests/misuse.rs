@@ -24,7 +24,7 @@ fn dnsdyno(args: &[&str]) -> (i32, String, String) {
 }
 
 /// Misuses: a command line, and the parts of its message.
-const MISUSES: [(&str, &[&str]); 56] = [
+const MISUSES: [(&str, &[&str]); 57] = [
     // The server.
     ("load", &["<TARGET>"]),
     ("load 192.0.2.256", &["`192.0.2.256`", "neither an address nor a name"]),
@@ -68,6 +68,10 @@ const MISUSES: [(&str, &[&str]); 56] = [
     ("search ::1 --over clients --clients 5", &["--clients", "--start, --min and --max"]),
     ("search ::1 --over clients --rule mlrsearch", &["--rule mlrsearch"]),
     ("search ::1 --min 5k --max 2k", &["--max is below --start or --min"]),
+    (
+        "load ::1 --transport tcp --clients 2 --cpus 0 --pacing window --window 200000",
+        &["--pacing: a window of 200000", "needs 4 clients", "65536"],
+    ),
     ("load ::1 --type A,AAAA", &["--type", "queried for one type"]),
     ("load ::1 --probability 0.5", &["--queries"]),
     ("load ::1 --queries q.txt --probability 2", &["--probability", "a share from 0 to 1"]),

@@ -26,6 +26,7 @@ use udp::{UdpFacts, sys};
 use crate::error::{Invalid, TesterError};
 use crate::failures;
 use crate::local_server::own_drops;
+use crate::shares::{room_in_window, share_of};
 use crate::sockets::{addresses, networks, workers};
 use crate::worker::{Report, Spent, Start};
 use crate::workload::WorkloadPlan;
@@ -108,7 +109,7 @@ impl ConnectionSetup {
             // Each client has room for what it sends.
             (None, None) if replayed => OUTSTANDING_OF_CLIENT,
             (None, Some(window)) => {
-                room_in_window(window, clients, request.slice.workers(workers), connecting.pick)
+                room_in_window(window, clients, request.slice.workers(workers), connecting.pick)?
             }
             (None, None) => (OUTSTANDING / clients).clamp(32, 1_024),
         };
@@ -303,22 +304,6 @@ impl ConnectionSetup {
     }
 }
 
-/// Returns how many queries each client may have outstanding, so that the clients of every worker have room for the
-/// worker's part of a window.
-fn room_in_window(window: u32, clients: u32, workers: u32, pick: Pick) -> u32 {
-    let of_worker = |worker| {
-        let share = |n| share_of(worker, workers, n);
-        share(window).div_ceil(share(clients).max(1))
-    };
-    let even = (0..workers).map(of_worker).max().unwrap_or(1).max(1);
-    let room = match pick {
-        Pick::Turn => even,
-        // Far more than a random client has at a time.
-        Pick::Chance => even.saturating_mul(4).saturating_add(16).min(window),
-    };
-    room.min(load::pipeline::MAX_OUTSTANDING)
-}
-
 /// Makes the population of clients.
 fn population(connecting: &Connecting) -> Population {
     Population {
@@ -502,11 +487,6 @@ fn tls(tls: &Tls, protocol: &[u8], target: SocketAddr) -> Result<TlsDialer, Inva
     TlsDialer::new(&asked, name).map_err(|why| Invalid::value("engine.streams.tls.ca", why))
 }
 
-/// Returns the share of `worker` among `workers` of `n` things.
-fn share_of(worker: u32, workers: u32, n: u32) -> u32 {
-    n / workers + u32::from(worker < n % workers)
-}
-
 /// Runs the thread of one worker.
 pub(crate) fn worker(
     streams: &ConnectionSetup,
@@ -574,26 +554,4 @@ fn prepare(
         engine.drive(WaitMode::Sleep, stop)?;
     }
     Ok(engine)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clients_of_every_worker_have_room_for_its_part_of_a_window() {
-        for (workers, clients, window) in (1..5)
-            .flat_map(|workers| (workers..12).map(move |clients| (workers, clients)))
-            .flat_map(|(workers, clients)| (1..60).map(move |n| (workers, clients, n)))
-        {
-            for pick in [Pick::Turn, Pick::Chance] {
-                let room = room_in_window(window, clients, workers, pick);
-                for worker in 0..workers {
-                    let share = |n| share_of(worker, workers, n);
-                    let whole = share(clients) * room >= share(window);
-                    assert!(whole, "{window} on {clients} clients of {workers} workers: {room}");
-                }
-            }
-        }
-    }
 }

@@ -30,6 +30,7 @@ mod neighbours;
 mod replay;
 mod run;
 mod setup;
+mod shares;
 mod sockets;
 mod worker;
 mod workload;
