@@ -180,7 +180,7 @@ impl fmt::Debug for Name {
 /// Writes an octet of a label as text, with an escape if needed.
 fn write_octet(octet: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match octet {
-        b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
+        b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' | b'#' => {
             write!(f, "\\{}", char::from(octet))
         }
         _ if octet.is_ascii_graphic() => write!(f, "{}", char::from(octet)),

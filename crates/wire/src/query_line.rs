@@ -1,6 +1,8 @@
 //! Lines of a query file, in the text format of dnsperf and queryperf: a name and a type on each line, such as
-//! `www.example.com AAAA`. Blank lines, and lines that begin with `;` or `#`, are no queries.
+//! `www.example.com AAAA`. Blank lines, and lines that begin with `;`, are no queries; of our own commands nor those with `#`, which
+//! is written as `\#` where a name begins with it.
 
+use crate::name::NameError;
 use crate::{Name, Qtype};
 
 /// Longest line of a query file, in bytes.
@@ -32,13 +34,16 @@ pub struct QueryLine<'a> {
 /// # Errors
 /// [`BadLine`], if it is not a name and a type.
 pub fn parse(line: &[u8]) -> Result<Option<(Name, Qtype)>, BadLine> {
+    if line.trim_ascii_start().starts_with(b"#") {
+        return Ok(None);
+    }
     let Some(QueryLine { name, qtype, rest }) = parse_start(line)? else { return Ok(None) };
     let Some(third) = rest.split_ascii_whitespace().next() else { return Ok(Some((name, qtype))) };
     let column = third.as_ptr() as usize - line.as_ptr() as usize + 1;
     Err(BadLine { column, why: format!("unexpected `{third}` after name and type") })
 }
 
-/// Parses the name and the type at the start of a line; `None` for blank lines and comments.
+/// Parses the name and the type at the start of a line; `None` for blank lines and comments. As for dnsperf, `#` begins none.
 ///
 /// # Errors
 /// [`BadLine`], if it does not begin with a name and a type.
@@ -47,18 +52,33 @@ pub fn parse_start(line: &[u8]) -> Result<Option<QueryLine<'_>>, BadLine> {
     if line.len() > MAX_LINE {
         return Err(bad(MAX_LINE, format!("the line is longer than {MAX_LINE} bytes")));
     }
-    let text = std::str::from_utf8(line)
-        .map_err(|e| bad(e.valid_up_to() + 1, "the line is not UTF-8".to_owned()))?;
-    let column = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize + 1;
-    let mut words = text.split_ascii_whitespace();
-    let Some(first) = words.next().filter(|w| !w.starts_with([';', '#'])) else { return Ok(None) };
-    let name: Name = first.parse().map_err(|e| bad(column(first), format!("{e}")))?;
-    let second = words
-        .next()
-        .ok_or_else(|| bad(column(first) + first.len(), "the type is missing".to_owned()))?;
-    let qtype: Qtype = second.parse().map_err(|e| bad(column(second), format!("{e}")))?;
-    let rest = text[column(second) - 1 + second.len()..].trim_ascii();
+    let start = line.iter().position(|octet| !octet.is_ascii_whitespace());
+    let Some(start) = start.filter(|start| line[*start] != b';') else { return Ok(None) };
+    let length = line[start..].iter().position(u8::is_ascii_whitespace);
+    let end = length.map_or(line.len(), |length| start + length);
+    let name = name(&line[start..end]).map_err(|e| bad(start + 1, format!("{e}")))?;
+    let text = std::str::from_utf8(&line[end..]);
+    let text =
+        text.map_err(|e| bad(end + e.valid_up_to() + 1, "the line is not UTF-8".to_owned()))?;
+    let second = text.split_ascii_whitespace().next();
+    let second = second.ok_or_else(|| bad(end + 1, "the type is missing".to_owned()))?;
+    let column = second.as_ptr() as usize - line.as_ptr() as usize + 1;
+    let qtype: Qtype = second.parse().map_err(|e| bad(column, format!("{e}")))?;
+    let rest = text[column - 1 - end + second.len()..].trim_ascii();
     Ok(Some(QueryLine { name, qtype, rest }))
+}
+
+/// Parses a name in which octets that are not ASCII stand for themselves, as in UTF-8 or Latin-1.
+fn name(word: &[u8]) -> Result<Name, NameError> {
+    let mut text = String::with_capacity(word.len());
+    for &octet in word {
+        if octet.is_ascii() {
+            text.push(char::from(octet));
+        } else {
+            text.push_str(&format!("\\{octet:03}"));
+        }
+    }
+    text.parse()
 }
 
 #[cfg(test)]
@@ -87,6 +107,19 @@ mod tests {
     }
 
     #[test]
+    fn octets_stand_for_themselves() {
+        for (line, name) in [
+            (&b"m\xfcller.test A"[..], "m\\252ller.test"),
+            ("müller.test A".as_bytes(), "m\\195\\188ller.test"),
+            (b"\\#tag.test A", "\\#tag.test"),
+        ] {
+            let (found, _) = parse(line).expect("a query").expect("no comment");
+            assert_eq!(found.to_string(), name);
+        }
+        assert!(parse_start(b"#tag.test A").expect("a query").is_some());
+    }
+
+    #[test]
     fn errors_have_their_column() {
         let table = [
             (&b"a.test\n"[..], 7, "the type is missing"),
@@ -104,6 +137,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_name_is_read_as_it_is_written(labels in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..20), 1..8)) {
+            let mut octets: Vec<u8> = labels.iter().flat_map(|l| [&[l.len() as u8], &l[..]].concat()).collect();
+            octets.push(0);
+            let name = Name::from_wire(&octets).expect("a name");
+            let line = format!("{name} A");
+            let (read, _) = parse(line.as_bytes()).expect("a query").expect("no comment");
+            prop_assert_eq!(read.as_wire(), &octets[..]);
+        }
+
         #[test]
         fn any_bytes_give_a_query_or_a_place_within_them(line in prop::collection::vec(any::<u8>(), 0..80)) {
             for error in [parse(&line).err(), parse_start(&line).err()].into_iter().flatten() {

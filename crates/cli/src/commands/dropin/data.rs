@@ -356,11 +356,11 @@ mod tests {
 
     #[test]
     fn bad_lines_are_skipped_with_a_warning() {
-        let text = b"a.test A\n; comment\nb.test\nc.test AX\nd.test AAAA third word\n\xff A\n";
+        let text = b"a.test A\n; comment\nb.test\nc.test AX\nd.test AAAA third word\n\xff A\n#e A\na.test \xff\n";
         let (read, warnings) = made(text, Form::Queries);
         let read = read.expect("queries");
         assert_eq!(read[0], b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x01a\x04test\0\0\x01\0\x01");
-        assert_eq!((read.len(), warnings.len()), (2, 3), "{warnings:?}");
+        assert_eq!((read.len(), warnings.len()), (4, 3), "{warnings:?}");
         assert!(warnings[0].contains(":3:7: the type is missing"), "{warnings:?}");
         let many = "x\n".repeat(99) + "a.test A\n";
         let (_, warnings) = made(many.as_bytes(), Form::Queries);
