@@ -155,9 +155,9 @@ impl Sender {
                     scope.spawn(move || watch(*server, seen, look, shared.stop))
                 });
             let watchers: Vec<_> = watchers.collect();
-            let workers = (0..self.window.max(1)).map(|_| {
+            let workers = self.connections().into_iter().map(|connection| {
                 let watched = watched.clone();
-                scope.spawn(move || Worker::new(shared, watched).work())
+                scope.spawn(move || Worker::new(shared, watched, connection).work())
             });
             let workers: Vec<_> = workers.collect();
             // The watchers end with the last worker.
@@ -172,6 +172,19 @@ impl Sender {
             sent.lags = lags.collect();
             sent
         })
+    }
+
+    /// Opens a connection for each worker, one after the other and before the first update is due: a server whose queue of new
+    /// connections is short would drop some that come at once, which then take a second. Once one fails, the others are `None`.
+    fn connections(&self) -> Vec<Option<Connection>> {
+        let mut reachable = true;
+        let opened = (0..self.window.max(1)).map(|_| {
+            let open = || Connection::to(self.server, self.tcp, self.timeout).ok();
+            let connection = if reachable { open() } else { None };
+            reachable = connection.is_some();
+            connection
+        });
+        opened.collect()
     }
 
     /// Returns the number of the update before which the sending ends.
@@ -253,8 +266,12 @@ struct Worker<'a, R> {
 }
 
 impl<'a, R: BufRead> Worker<'a, R> {
-    fn new(shared: &'a Shared<'a, R>, watched: Vec<SyncSender<(Update, Instant)>>) -> Self {
-        Worker { shared, watched, connection: None, tally: Tally::default(), silent: 0 }
+    fn new(
+        shared: &'a Shared<'a, R>,
+        watched: Vec<SyncSender<(Update, Instant)>>,
+        connection: Option<Connection>,
+    ) -> Self {
+        Worker { shared, watched, connection, tally: Tally::default(), silent: 0 }
     }
 
     /// Sends what is due until all is over; returns the outcomes, and how long it was ready but had no core from its first update on.
@@ -373,7 +390,8 @@ impl From<io::Error> for SendError {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::net::UdpSocket;
+    use std::io::Read as _;
+    use std::net::{Ipv4Addr, TcpListener, UdpSocket};
     use std::path::Path;
 
     use wire::Name;
@@ -424,9 +442,18 @@ mod tests {
     }
 
     fn send(count: u32, run_delay: fn() -> Option<Nanos>) -> Sent {
+        send_to(primary(count), false, count, run_delay)
+    }
+
+    fn send_to(
+        server: SocketAddr,
+        tcp: bool,
+        count: u32,
+        run_delay: fn() -> Option<Nanos>,
+    ) -> Sent {
         let sender = Sender {
-            server: primary(count),
-            tcp: false,
+            server,
+            tcp,
             key: None,
             timeout: Duration::from_secs(5),
             rate: Some(200.0),
@@ -440,6 +467,27 @@ mod tests {
         let bytes = updates(count);
         let reader = UpdateReader::new(&bytes[..], Path::new("updates")).expect("a stream");
         sender.run(reader, &mut Vec::new(), &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn connections_are_open_before_the_first_update() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("binds");
+        let server = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            let streams: Vec<_> = listener.incoming().take(3).map_while(Result::ok).collect();
+            for mut stream in streams {
+                std::thread::spawn(move || {
+                    let mut length = [0; 2];
+                    stream.read_exact(&mut length).expect("a length");
+                    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+                    stream.read_exact(&mut message).expect("an update");
+                    message[2] |= 0x80;
+                    stream.write_all(&[&length[..], &message].concat()).expect("sends");
+                });
+            }
+        });
+        let sent = send_to(server, true, 1, || None);
+        assert_eq!((sent.tally.acknowledged(), sent.tally.lost), (1, 0));
     }
 
     #[test]
