@@ -90,7 +90,7 @@ impl AuthConfig {
         }
     }
 
-    /// Returns whether replies depend on the time at which queries arrive, so that the kernel should say it.
+    /// Returns whether replies depend on the time at which queries arrive, so that the kernel should record them.
     pub fn is_timed(&self) -> bool {
         let of_servers = self.internet.as_ref().is_some_and(|box_| !box_.delays.is_empty());
         let delayed = of_servers || self.delay > Nanos::ZERO;

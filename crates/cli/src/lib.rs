@@ -55,7 +55,7 @@ enum Command {
     /// Test the Tester itself: the Measurer against our AuthDNS (RFC 8219 section 9.2)
     #[command(after_help = selftest::EXAMPLES)]
     Selftest(Box<selftest::SelftestArgs>),
-    /// Hold the Tester against servers of known behaviour, and against a capture beside them
+    /// Check the Tester with servers of known behaviour, and with a capture beside them
     #[command(after_help = verify::EXAMPLES)]
     Verify(verify::VerifyArgs),
     /// Serve synthetic zones: every answer is computed from the name
@@ -80,7 +80,7 @@ enum Command {
     /// Compare two runs: faster, slower, or no difference shown
     #[command(after_help = compare::NOTES)]
     Compare(compare::CompareArgs),
-    /// Compare the answers of servers to the same queries, or with those of a capture
+    /// Compare the answers of servers to the same queries, or compare them with the replies in a capture
     #[command(after_help = diff::EXAMPLES)]
     Diff(Box<diff::DiffArgs>),
     /// Delete runs

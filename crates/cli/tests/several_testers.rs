@@ -117,7 +117,7 @@ fn a_start_that_cannot_be_kept_is_refused() {
         (&["--start-at", "@1000", "--clock-bound", "unchecked"], "1970-01-01T00:16:40Z is past"),
         (&["--start-at", "@32503680000", "--clock-bound", "0s"], "is not an instant"),
         (&["--start-at", "@9000000000", "--clock-bound", "0s"], "this host's clock"),
-        (&["--clock-bound", "1ms"], "--clock-bound: it goes with --start-at"),
+        (&["--clock-bound", "1ms"], "--clock-bound requires --start-at"),
         (&["--slice", "3/2"], "`3/2` is not a slice"),
     ];
     for (arguments, why) in table {

@@ -105,7 +105,7 @@ pub enum JobError {
     )]
     Behind,
     /// The answer is none.
-    #[error("this is no answer of dnsdyno-cluster: {0}")]
+    #[error("unexpected message from dnsdyno-cluster: {0}")]
     Strange(String),
     /// The request cannot be accepted.
     #[error("{0}")]
@@ -410,7 +410,7 @@ mod tests {
         let ready = r#"echo '{"answer":"ready","version":"1"}'"#;
         let table = [
             ("exit 3".to_owned(), "the job of the Testers has ended"),
-            ("echo hello".to_owned(), "this is no answer of dnsdyno-cluster: hello"),
+            ("echo hello".to_owned(), "unexpected message from dnsdyno-cluster: hello"),
             (ready.replace("\"1\"", "\"0\""), "dnsdyno-cluster has version 0, this program 1"),
         ];
         for (script, why) in table {
@@ -459,7 +459,10 @@ mod tests {
         for (answer, wanted) in [
             (r#"{"answer":"refused","why":"no such host"}"#, "no such host"),
             (r#"{"answer":"failed","why":"rank 2: it died"}"#, "rank 2: it died"),
-            (r#"{"answer":"ready","version":"1"}"#, "no answer of dnsdyno-cluster: Ready"),
+            (
+                r#"{"answer":"ready","version":"1"}"#,
+                "unexpected message from dnsdyno-cluster: Ready",
+            ),
         ] {
             let mut job = Job::start(&plan(&script(answer)), "1").expect("it is ready");
             let mut seen = Vec::new();
@@ -475,7 +478,7 @@ mod tests {
         let strange = r#"{"answer":"ready","version":"1"}"#;
         let late = format!("{strange}'; echo '{}", r#"{"answer":"failed","why":"late"}"#);
         let mut job = Job::start(&plan(&script(&late)), "1").expect("it is ready");
-        for wanted in ["no answer of dnsdyno-cluster: Ready", "runs no more trials"] {
+        for wanted in ["unexpected message from dnsdyno-cluster: Ready", "runs no more trials"] {
             let trial = job.trial(&request, &mut |_| {}, &AtomicBool::new(false));
             let error = trial.map(|_| ()).expect_err(wanted).to_string();
             assert!(error.contains(wanted), "{error}");

@@ -16,7 +16,7 @@ pub enum Link {
     /// Each side does its own receive work, when a timer on its own core fires, as a network card with interrupt
     /// moderation. Only root can have it; it adds some 0.1 ms of latency.
     Moderated,
-    /// Each side does its own receive work and is told of each packet by an interrupt from the other core (receive
+    /// Each side does its own receive work, after an interrupt from the other core for each packet (receive
     /// packet steering). Only root can have it; on virtual machines each such interrupt costs microseconds.
     Steered,
 }

@@ -76,7 +76,7 @@ impl Outstanding {
 /// Returns the standard deviation of the difference of two medians over `independent` instants each, of a number that is
 /// Poisson about `mean`, as outstanding queries of Poisson arrivals are.
 fn deviation(mean: f64, independent: f64) -> f64 {
-    // A median scatters more than a mean, by the root of pi / 2; that of one instant as the number itself.
+    // A median scatters more than a mean, by the root of pi / 2; the median of one instant as the number itself.
     let narrower = (independent / std::f64::consts::FRAC_PI_2).max(1.0);
     ((2.0 * mean + 1.0) / narrower).sqrt()
 }

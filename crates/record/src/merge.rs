@@ -7,7 +7,7 @@
 //!                       limiter       that of a part whose own resources ended, else that of all
 //! ```
 //!
-//! A histogram of `dnsdyno load --json` is complete, so that a merged one is bit for bit that of one Tester. Parts that are not
+//! A histogram of `dnsdyno load --json` is complete, so that a merged one equals bit for bit the histogram of one Tester. Parts that are not
 //! of one load are refused.
 
 mod outcome;

@@ -432,7 +432,7 @@ pub struct Conditions {
     pub engine: Option<EngineKind>,
     /// Description of the queries.
     pub workload: String,
-    /// Number of names of a namespace, and the first of them; absent of other workloads, and in older records, whose workload says it.
+    /// Number of names of a namespace, and the first of them; absent of other workloads, and in older records, where the workload has it.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub names: String,
     /// Pacing of the queries.

@@ -241,7 +241,7 @@ impl Labels {
         self.left
     }
 
-    /// Draws whether one of `names` names is the prefix itself.
+    /// Decides at random whether the prefix is one of the `names` remaining labels.
     fn ends_here(&mut self, depth: usize, names: u64) -> bool {
         if depth == MAX_LABEL {
             return true;

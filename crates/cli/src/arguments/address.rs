@@ -52,7 +52,7 @@ impl Target {
         Target { host: host.to_owned(), port: None }
     }
 
-    /// Returns the address, with `port` if it has none. A name is looked up once, and its address is said on standard error.
+    /// Returns the address, with `port` if it has none. A name is looked up once, and the resolved address is printed on standard error.
     ///
     /// # Errors
     /// If there is no such name or interface, or the address cannot be that of a server.

@@ -1,4 +1,4 @@
-//! The server that others are compared with, and whether one of them is slower by more than is allowed; the exit code says it.
+//! The server that others are compared with, and whether one of them is slower by more than is allowed; the exit code tells which.
 
 use clap::Args;
 use experiment::Method;
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// The baseline, and the conditions under which a command fails.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GateArgs {
-    /// Compare the capacities with that of this server instead of the first one
+    /// The server that the others are compared with, instead of the first one
     #[arg(long, value_name = "NAME")]
     pub(crate) baseline: Option<String>,
     /// Fail with exit code 3 if the capacity of a server is less than the baseline's by more than this, with 4 if it may be; may be

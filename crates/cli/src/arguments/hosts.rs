@@ -28,7 +28,7 @@ pub(crate) struct HostsArgs {
     /// for each AuthDNS: see --dut and --auth. In a job of your own, `mpirun ... dnsdyno-cluster run`, its ranks are the Testers, and need no line
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Go on with so many Testers if others are lost [default: all]
+    /// Continue with N Testers if others are lost [default: all]
     #[arg(long, value_name = "N", requires = "hosts", value_parser = clap::value_parser!(u32).range(1..))]
     least: Option<u32>,
     /// The starter of the job with options of its own, its words split at spaces [default: mpirun]

@@ -26,7 +26,7 @@ pub(crate) struct WorkloadArgs {
     /// connection and in dnsperf's binary files
     #[arg(long, value_name = "FILE", group = "workload")]
     pub(crate) messages: Option<PathBuf>,
-    /// Use the file so often, and then end
+    /// Stop after N passes through the file
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) runs: Option<u64>,
     /// Use each query of the file with this probability (above 0, up to 1) [default: 1]

@@ -20,7 +20,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
     host-b$ dnsdyno load 192.0.2.1 --queries q.txt --rate 200k --slice 2/2 --start-at $at --json b.json
     dnsdyno merge a.json b.json --goal zero-loss --json whole.json
 
-Counts are added and histograms merged bucket by bucket: the result is that of one Tester. It is void if a part is void, if the
+Counts are added and histograms merged bucket by bucket: the result equals that of a single Tester. It is void if a part is void, if the
 schedule of the whole was not kept, or if the parts started too far apart. Exit codes: 0, 1 if the trial is void or misses the goal,
 2 if the parts do not belong together.";
 

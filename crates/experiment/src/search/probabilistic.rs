@@ -169,7 +169,7 @@ impl Findings {
         self.has_both() && high / low <= (1.0 + resolution).powi(2)
     }
 
-    /// Whether the capacity lies beyond the highest number of the search, with a probability of five sixths, and a trial has shown it.
+    /// Returns whether P(capacity > highest number of the search) >= 5/6, and a trial has passed there.
     fn is_beyond(&self, max: f64) -> bool {
         let shown = |outcome: &Outcome| self.hard_as(outcome) >= max;
         self.passed().any(shown) && self.posterior.quantile(NARROWED[0]) >= max

@@ -6,7 +6,7 @@
 //!          ██████▒▒██████▒▒  empty for a part of the time      and not the round trip
 //! ```
 //!
-//! The round trip is held against that of one query at a time without delay: in a queue that grows it is longer.
+//! The round trip is compared with the round trip of one query at a time without delay: in a queue that grows it is longer.
 
 use measure::{Nanos, Pacing, Qps};
 use record::{Bound, Check, CheckVerdict, Known, Trial, TruthSource};
@@ -24,7 +24,7 @@ const LAW: Bound = Bound::Percent(3.0);
 const OPENING: f64 = 0.3;
 /// Largest part of what a pair can do that a law may ask for.
 const HALF: f64 = 0.5;
-/// What a round trip may take beyond that of one query at a time, besides the work for a window: a time in microseconds, and a part of the
+/// What a round trip may take beyond the round trip of one query at a time, besides the work for a window: a time in microseconds, and a part of the
 /// delay, after which cores have slept.
 const SLACK_US: f64 = 150.0;
 const SLACK_PART: f64 = 0.1;

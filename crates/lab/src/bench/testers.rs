@@ -60,7 +60,7 @@ impl LabBench<'_> {
     }
 }
 
-/// What a watcher is told of the Testers' counters; it learns that the trial has ended when this is dropped.
+/// Passes the Testers' counters to a watcher; dropping it ends the watcher's trial.
 struct Shown<'a> {
     watcher: Option<&'a Watcher>,
     /// When the first query was seen, or the trial was asked for.

@@ -25,7 +25,7 @@ use crate::enter::{GIVEN_JOB, exit_code};
 use crate::handover::Pipes;
 use crate::process::POLL;
 
-/// What a run is told of the job that has started it.
+/// What the job that started a run passes to it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Given {
     pipes: Pipes,

@@ -84,17 +84,17 @@ fn link(cell: &CellRecord) -> String {
     cell.link().map_or_else(|| "unknown".to_owned(), |link| link.to_string())
 }
 
-/// Returns how a datagram crossed the links. Early records do not say it: messages crossed whole.
+/// Returns how a datagram crossed the links. In early records, without this field, messages crossed whole.
 fn path(cell: &CellRecord) -> String {
     cell.path().map_or_else(|| "unknown".to_owned(), |path| path.to_string())
 }
 
-/// Returns what carried a cell's queries. Early records do not say it: sockets. Connections are told by the transport.
+/// Returns what carried a cell's queries. In early records, without this field: sockets. Connections are told by the transport.
 fn engine(cell: &CellRecord) -> &str {
     if cell.engine() == Some(EngineKind::Kernel) { "kernel" } else { "sockets" }
 }
 
-/// Returns the transport of a cell's queries. Early records do not say it: it was UDP.
+/// Returns the transport of a cell's queries. In early records, without this field: UDP.
 fn transport(cell: &CellRecord) -> &str {
     let word = cell.trials.first().map_or("", |t| t.trial.conditions.transport.as_str());
     if word.is_empty() { "udp" } else { word }

@@ -41,7 +41,7 @@ pub(crate) fn doubts(run: &Run) -> Vec<Markup> {
     let trials = || run.results.iter().flat_map(|c| &c.trials).map(|t| &t.trial);
     let void = trials().filter(|t| t.void.is_void()).count();
     if void > 0 {
-        out.push(html! { (counted(void, "trial was", "trials were")) " void and say nothing; the searches asked again or went round them." });
+        out.push(html! { (counted(void, "trial was", "trials were")) " void and say nothing about the server; the searches repeated or skipped them." });
     }
     if run.results.iter().any(|c| c.path() == Some(Path::HostOffload)) {
         out.push(html! { "Path host-offload: segmented messages crossed the links whole, as on no wire. No figure of a wire compares with these." });

@@ -133,7 +133,7 @@ pub(crate) fn interrupted(cell: &CellRecord) -> Option<String> {
     Some(format!("search {} was interrupted: {bracket}", cell.repeats_made() + 1))
 }
 
-/// Returns how many of the deciding trials were sustained: "5 of 5"; `None` if no trial says it.
+/// Returns how many of the deciding trials were sustained: "5 of 5"; `None` if no trial has that.
 pub(crate) fn sustained(cell: &CellRecord) -> Option<String> {
     let deciding = cell.deciding();
     let known = deciding.iter().filter_map(|t| t.trial.outstanding);

@@ -34,7 +34,7 @@ pub(crate) struct DnsperfArgs {
     /// Number of threads, one on each core
     #[arg(short = 'T', value_name = "threads", default_value_t = 1)]
     threads: u32,
-    /// Run through the file so often [default: once, with -l without an end]
+    /// Number of passes through the file [default: once, with -l without an end]
     #[arg(short = 'n', value_name = "runs_through_file", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
     /// Run for so many seconds

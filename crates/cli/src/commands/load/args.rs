@@ -79,13 +79,13 @@ pub(crate) struct LoadArgs {
     /// Cores of the AuthDNS behind a server on this host: they are watched for stalls
     #[arg(long, value_name = "LIST")]
     pub(crate) auth_cpus: Option<CpuList>,
-    /// How long to send (5s, 250ms, 1m) [default: 10s; with --runs until the file was used so often]
+    /// How long to send (5s, 250ms, 1m) [default: 10s; with --runs until the passes are done]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
     /// Timeout of a query: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(crate) timeout: Nanos,
-    /// End the sending of an open loop as soon as so many queries are outstanding, as resperf does
+    /// Stop sending in an open loop when N queries are outstanding, as resperf does
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) stop_outstanding: Option<u64>,
     /// Let a query of a closed loop keep its place until its timeout, as dnsperf does; else the place is free again
@@ -98,7 +98,7 @@ pub(crate) struct LoadArgs {
     /// Check the trial against this goal, and end it early if it cannot pass any more; without a bound on loss it allows none
     #[arg(long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
-    /// Make the same load so often, each with its part of the names if each is asked for once; the table has medians and their spread
+    /// Repeats of the same load, each with its own part of the names if no name is used twice; the table has medians and their spread
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000),
           conflicts_with_all = ["times", "quantiles", "start_at", "compare"])]
     pub(crate) repeats: u32,
@@ -232,24 +232,20 @@ impl LoadArgs {
         let whole = matches!(self.pacing, PacingArg::Whole(_));
         let said = "--pacing says it already";
         for (given, option, useless) in [
-            (
-                self.window.is_some(),
-                "--window",
-                (!window).then_some("it goes with --pacing window"),
-            ),
+            (self.window.is_some(), "--window", (!window).then_some("it requires --pacing window")),
             (self.window.is_some(), "--window", whole.then_some(said)),
             (
                 !self.threads.is_empty(),
                 "--threads",
                 (!lockstep).then_some(
-                    "it goes with --pacing lockstep; --cpus sets the workers of other loads",
+                    "it requires --pacing lockstep; --cpus sets the workers of other loads",
                 ),
             ),
             (!self.threads.is_empty(), "--threads", whole.then_some(said)),
             (
                 self.experiments.is_some(),
                 "--experiments",
-                (!lockstep).then_some("it goes with --pacing lockstep"),
+                (!lockstep).then_some("it requires --pacing lockstep"),
             ),
             (self.experiments.is_some(), "--experiments", whole.then_some(said)),
             (

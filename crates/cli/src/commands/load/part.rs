@@ -30,7 +30,7 @@ impl PartArgs {
             bail!("--slice and --start-at: the conductor chooses them for each Tester");
         }
         if !self.conducted && self.clock_bound.is_some() && self.start_at.is_none() {
-            bail!("--clock-bound: it goes with --start-at");
+            bail!("--clock-bound requires --start-at");
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ pub(crate) struct ReplayArgs {
     /// Over UDP too, each client of the file has its own port, as it has its own connection over other transports
     #[arg(long, requires = "replay")]
     pub(crate) own_ports: bool,
-    /// Send the queries so many times: again after the time that the file covers
+    /// Passes through the queries; each begins after the time that the file covers
     #[arg(long, value_name = "N", default_value_t = 1, requires = "replay", value_parser = clap::value_parser!(u32).range(1..))]
     loops: u32,
     /// Speed of the replay, as a multiple of that of the capture (2x, 0.5x)
@@ -42,7 +42,7 @@ pub(crate) struct ReplayArgs {
         requires = "replay"
     )]
     pub(crate) replay_port: Vec<u16>,
-    /// Hold each reply against that of the capture, and show what differs, as `dnsdyno diff` does
+    /// Compare each reply with the capture's, and show what differs, as `dnsdyno diff` does
     #[arg(
         long,
         requires = "replay",

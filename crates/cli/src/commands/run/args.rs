@@ -61,7 +61,7 @@ pub(crate) struct RunArgs {
     /// The short form: minutes instead of hours, labelled as not conforming
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Measure everything so often, instead of as often as the experiment says
+    /// Repeats of each cell, instead of those of the experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeats: Option<u32>,
     /// Only these servers of the experiment; they must be installed
@@ -88,7 +88,7 @@ pub(crate) struct RunArgs {
     pub(crate) certificate: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
-    /// Links of the testbed instead of those of the experiment: plain, moderated or steered (docs/testbed.md)
+    /// Link mode of the testbed, instead of the experiment's: plain, moderated or steered (docs/testbed.md)
     #[arg(long, value_name = "KIND")]
     pub(crate) link: Option<Link>,
     /// How datagrams cross the links: each as a packet (wire), or several as one message (host-offload)

@@ -26,7 +26,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 /// `dnsdyno selftest`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SelftestArgs {
-    /// The rate of the self-test; it certifies the Tester for a 2.2th of it
+    /// The rate of the self-test; the Tester is then certified for this rate divided by 2.2
     #[arg(long, value_name = "RATE", default_value = "100k")]
     pub(crate) rate: Qps,
     /// How long to send

@@ -30,7 +30,7 @@ pub(crate) struct ClientsArgs {
     input: InputArgs,
     #[command(flatten)]
     select: SelectArgs,
-    /// Number of clients: some of those in the capture, or those of its time slices if it has not so many [default: all]
+    /// Number of clients: a random part of the capture's, or the clients of its time slices if the capture has fewer [default: all]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     clients: Option<u64>,
     /// Make the clients of time slices of this length, which all begin at the same time [default: the longest slices that give
