@@ -12,6 +12,33 @@ use record::Snapshot;
 use report::view::{short_time_us, span};
 use tester::{Background, snapshot};
 
+/// A line of standard error that the next text overwrites on a terminal; elsewhere each text is a line.
+#[derive(Debug)]
+pub(crate) struct Line {
+    terminal: bool,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Line { terminal: std::io::stderr().is_terminal() }
+    }
+}
+
+impl Line {
+    /// Shows a text.
+    pub(crate) fn show(&mut self, text: &str) {
+        if self.terminal { eprint!("\r\x1b[K{text}") } else { eprintln!("{text}") }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
 /// Returns counters and shows them behind `label`, at each `interval` or if standard error is a terminal, until the second value is
 /// dropped.
 ///

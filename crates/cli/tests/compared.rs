@@ -51,7 +51,7 @@ fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
     let dir = tempfile::tempdir().expect("a folder");
     let json = dir.path().join("run.json").display().to_string();
     let (old, new) = (format!("old={}", fast.address), format!("new={}", slow.address));
-    let short = ["--name", "x.test", "--type", "A", "--repeats", "4", "--duration", "200ms"];
+    let short = ["--name", "x.test", "--type", "A", "--rounds", "4", "--duration", "200ms"];
     let run = |more: &[&str]| dnsdyno(&[&["search", &old, &new], &short[..], more].concat());
     let (code, table, told) = run(&["--json", &json, "--fail-if", "new < -10%"]);
     assert_eq!(code, Some(3), "{table}{told}");
@@ -80,12 +80,40 @@ fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
 }
 
 #[test]
+fn one_server_has_its_capacity_with_latency_at_it_and_at_half() {
+    let known = Known::start(Duration::from_millis(1), true);
+    let dir = tempfile::tempdir().expect("a folder");
+    let json = dir.path().join("run.json").display().to_string();
+    let short = ["--name", "x.test", "--type", "A", "--duration", "200ms", "--json", &json];
+    let (code, table, told) = dnsdyno(&[&["search", &known.address], &short[..]].concat());
+    assert_eq!(code, Some(0), "{table}{told}");
+    for head in ["capacity", "p50 / p99 at 50 %", "limited by"] {
+        assert!(table.lines().nth(1).is_some_and(|heads| heads.contains(head)), "{head}: {table}");
+    }
+    let (_, details, _) = dnsdyno(&["show", "--details", &json]);
+    for head in ["at 100 %", "loss-free to"] {
+        assert!(details.contains(head), "{head}: {details}");
+    }
+    let first = told.lines().next().expect("progress");
+    assert!(first.contains(": about ") && first.ends_with(" qps so far"), "{told}");
+    assert!(told.contains(": round 1 of 8 to 24: ") && told.contains(" left\n"), "{told}");
+    let run: record::Run = record::read(json.as_ref()).expect("a run");
+    let [cell] = &run.results[..] else { panic!("{run:?}") };
+    let found = cell.capacity.as_ref().expect("a capacity");
+    assert!(found.rounds >= 8 && found.low_qps <= found.qps && found.qps <= found.high_qps);
+    // One query after the other, each after a millisecond or more.
+    assert!(found.low_qps < 1_000.0 && !found.exceeded, "{found:?}");
+    let shares: Vec<f64> = cell.loads.iter().map(|load| load.share).collect();
+    assert_eq!(shares, [0.25, 0.5, 0.8, 0.9, 1.0, 1.2]);
+}
+
+#[test]
 fn a_server_is_not_slower_than_itself() {
     let known = Known::start(Duration::from_millis(1), true);
     let named = ["a", "b", "c"].map(|name| format!("{name}={}", known.address));
     let mut words = vec!["search", "--name", "x.test", "--type", "A", "--duration", "300ms"];
     words.extend(named.iter().map(String::as_str));
-    words.extend(["--repeats", "4", "--fail-if", "b < -40%", "--fail-if", "c < -40%"]);
+    words.extend(["--rounds", "4", "--fail-if", "b < -40%", "--fail-if", "c < -40%"]);
     let (code, table, told) = dnsdyno(&words);
     assert_eq!(code, Some(0), "{table}{told}");
     for name in ["a ", "b ", "c "] {
@@ -99,13 +127,18 @@ fn what_cannot_be_compared_is_refused_before_anything_is_sent() {
     let (a, b) = (format!("a={}", known.address), format!("b={}", known.address));
     let plain = known.address.as_str();
     for (words, why) in [
-        (vec![&*a, &b, "--goal", "zero-loss"], "--goal goes with a search of one server"),
+        (vec![&*a, &b, "--goal", "zero-loss"], "--goal goes with a search of one server, several"),
         (vec![&a, &b, "--max", "5k"], "--max goes with"),
-        (vec![plain, "--rounds", "--rule", "rfc8219"], "--rule goes with"),
+        (vec![plain, "--rounds", "9", "--rule", "rfc8219"], "one server, --rounds with a capacity"),
+        (
+            vec![plain, "--repeats", "2", "--baseline", "x"],
+            "one server, --baseline with a capacity",
+        ),
+        (vec![&a, &b, "--engine", "kernel"], "--engine goes with"),
         (vec![plain, plain], "two servers are called 127.0.0.1:"),
         (vec![&a, &b, "--baseline", "c"], "--baseline: there is no server c; there are a, b"),
         (vec![&a, &b, "--fail-if", "c < -3%"], "--fail-if: there is no server c; there are a, b"),
-        (vec![plain, "--fail-if", "a < -3%"], "--fail-if: the method is `search`"),
+        (vec![plain, "--fail-if", "a < -3%"], "--fail-if: there is no server a"),
         (vec!["=127.0.0.1:1"], "has no name before `=`"),
     ] {
         let all = [&["search", "--name", "x.test"], &words[..]].concat();

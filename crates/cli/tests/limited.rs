@@ -286,6 +286,7 @@ fn measured(server: Server, stops: bool) -> (CellRecord, Nanos) {
             bench: &mut bench,
             names: &mut names,
             seen: &mut |_| (),
+            tried: &mut |_| (),
         };
         next.make().expect("a round").add_to(&mut cell);
         sum_up(&mut [&mut cell], None);

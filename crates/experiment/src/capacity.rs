@@ -35,6 +35,8 @@ const IDLE: Nanos = Nanos::from_millis(300);
 const POLLS: f64 = 0.05;
 /// Shares of the capacity at which latency and loss are measured, the duration of each open loop, and the rounds that have them.
 const SHARES: [f64; 5] = [0.25, 0.5, 0.8, 0.9, 1.0];
+/// Share that is offered as well where nothing but the closed loop says that a plateau is the server's.
+const ABOVE: f64 = 1.2;
 const LOAD: Nanos = Nanos::from_millis(300);
 const LOAD_ROUNDS: u32 = 2;
 
@@ -90,6 +92,8 @@ pub struct NextRound<'a> {
     pub names: &'a mut NameBudget,
     /// Function that gets each trial that is kept.
     pub seen: &'a mut dyn FnMut(&TrialRecord),
+    /// Function that gets the most answers a second after each loop that tried a window.
+    pub tried: &'a mut dyn FnMut(f64),
 }
 
 impl NextRound<'_> {
@@ -118,7 +122,19 @@ impl NextRound<'_> {
         self.keep(trial.offered_qps, trial);
         let first = self.rounds.min(own.least_rounds()).saturating_sub(LOAD_ROUNDS);
         if self.settings.loads && (first..first + LOAD_ROUNDS).contains(&self.round) {
-            found.loads = self.loads(known.qps.unwrap_or(found.round.qps), known.loads)?;
+            // A loop with a highest rate offers twice as much already.
+            let unseen = found.round.cpu_us_per_answer.is_none() && own.most.is_none();
+            let shares = SHARES.into_iter().chain(unseen.then_some(ABOVE));
+            let qps = known.qps.unwrap_or(found.round.qps);
+            let fresh = shares.map(|share| LoadPoint {
+                share,
+                asked_qps: (share * qps).round(),
+                ..LoadPoint::default()
+            });
+            // What a server drops is never answered, and not waited for.
+            let timeout =
+                own.most.map_or(self.settings.timeout, |_| LOAD.min(self.settings.timeout));
+            found.loads = self.loads(fresh.collect(), known.loads, timeout)?;
         }
         Ok(found)
     }
@@ -189,19 +205,20 @@ impl NextRound<'_> {
         }
     }
 
-    /// Offers loads at shares of the capacity `qps`, or those that were offered already; returns the new ones.
-    fn loads(&mut self, qps: f64, known: Vec<LoadPoint>) -> Result<Vec<LoadPoint>, BenchError> {
+    /// Offers the loads `fresh`, or those that were offered already; returns the new ones.
+    fn loads(
+        &mut self,
+        fresh: Vec<LoadPoint>,
+        known: Vec<LoadPoint>,
+        timeout: Nanos,
+    ) -> Result<Vec<LoadPoint>, BenchError> {
         let new = known.is_empty();
-        let fresh = SHARES.map(|share| LoadPoint {
-            share,
-            asked_qps: (share * qps).round(),
-            ..LoadPoint::default()
-        });
-        let points = if new { fresh.to_vec() } else { known };
+        let points = if new { fresh } else { known };
         for point in &points {
             let Some(rate) = Qps::new(point.asked_qps) else { continue };
             let pacing = self.pacing.at(rate);
-            let trial = self.counted(self.spec(pacing, LOAD, most_names(pacing, LOAD)))?;
+            let spec = self.spec(pacing, LOAD, most_names(pacing, LOAD));
+            let trial = self.counted(TrialSpec { timeout, ..spec })?;
             self.keep(rate.get(), trial);
         }
         Ok(if new { points } else { Vec::new() })

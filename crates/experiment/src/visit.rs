@@ -129,6 +129,7 @@ impl Visiting<'_> {
             bench: self.bench,
             names: self.names,
             seen: self.seen,
+            tried: &mut |_| (),
         };
         Ok(Found::Round(Box::new(round.make()?)))
     }

@@ -184,7 +184,7 @@ fn a_limit_of_its_own_is_a_plateau() {
     assert!(matches!(found.seen[..], [Seen::Polls(_), Seen::Unanswered(_)]), "{found:?}");
     assert_eq!(found.cpu_us_per_answer, None);
     let last = cell.windows.last().expect("a step");
-    assert_eq!((found.window, found.rounds), (4_096, 5), "{:?}", cell.windows);
+    assert_eq!((found.window, found.rounds), (4_096, 4), "{:?}", cell.windows);
     assert!(last.most_qps.is_some() && (last.qps / 20_000.0 - 1.0).abs() < 0.02, "{last:?}");
     let (found, _) = one(Simulated { seen: false, ..Simulated::new() });
     near(&found, 25_000.0, Basis::Plateau);
@@ -228,6 +228,20 @@ fn latency_and_loss_are_those_of_loads_at_shares_of_the_capacity() {
         assert!(load.reached, "{load:?}");
         assert_eq!(load.unanswered < 0.001, load.share < 0.95, "{load:?}");
     }
+}
+
+#[test]
+fn an_open_loop_checks_a_server_whose_cpu_is_not_seen() {
+    let shares = |cell: &CellRecord| cell.loads.iter().map(|load| load.share).collect::<Vec<_>>();
+    let unseen = Simulated { seen: false, plateau: 10_000.0, ..Simulated::new() };
+    let (found, cell) = one(unseen.clone());
+    near(&found, 10_000.0, Basis::Plateau);
+    assert_eq!(shares(&cell), [0.25, 0.5, 0.8, 0.9, 1.0, 1.2]);
+    // The largest window has its places for less than that.
+    let (found, cell) = one(Simulated { trip_s: 0.8, ..unseen });
+    assert!(found.exceeded && (found.qps / 5_120.0 - 1.0).abs() < 0.05, "{found:?}");
+    assert!(matches!(found.seen[..], [Seen::NoCpu, Seen::OpenLoop(qps)] if qps > 6_000.0));
+    assert_eq!(cell.limiter, Limiter::Unknown);
 }
 
 #[test]

@@ -82,6 +82,8 @@ pub enum Seen {
     NoCpu,
     /// Programs in the kernel do the work, and their time is not counted.
     InKernel,
+    /// Valid answers a second that an open loop got, which the closed loops did not.
+    OpenLoop(f64),
 }
 
 impl Seen {
@@ -120,6 +122,12 @@ impl fmt::Display for Seen {
             Seen::NoCpu => f.write_str("the server's CPU time is not visible"),
             Seen::InKernel => {
                 f.write_str("programs in the kernel answer, whose time is not counted")
+            }
+            Seen::OpenLoop(qps) => {
+                write!(
+                    f,
+                    "a constant rate got {qps:.0} answers a second: the closed loop was the limit"
+                )
             }
         }
     }
@@ -183,6 +191,9 @@ pub struct LoadPoint {
     pub asked_qps: f64,
     /// Queries that it sent a second; fewer if it cannot offer them.
     pub offered_qps: f64,
+    /// Valid answers a second while it sent; absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub answered_qps: Option<f64>,
     /// Whether the Tester offered what was asked for.
     pub reached: bool,
     /// Median of the latency, in microseconds.

@@ -72,14 +72,15 @@ impl fmt::Display for LimiterCounts {
 
 impl CellRecord {
     /// Counts what limited the repeats that have a result: the limiter of each search, or of the last valid trial of
-    /// each repeat. Repeats without trials, such as those of updates, have the limiter of the cell.
+    /// each repeat. Repeats without trials, such as those of updates, and the rounds of a capacity have the limiter of the cell.
     pub fn limiters(&self) -> LimiterCounts {
         if self.method == "search" {
             return LimiterCounts::new(self.capacities.iter().map(|c| c.limiter), true);
         }
         let last_of = |repeat: u32| {
             let mut trials = self.trials.iter().rev();
-            trials.find(|t| t.repeat == repeat && !t.trial.void.is_void())
+            let valid = |t: &&crate::TrialRecord| t.repeat == repeat && !t.trial.void.is_void();
+            trials.find(valid).filter(|_| self.rounds.is_empty())
         };
         let repeats = (0..self.repeats_made()).filter(|repeat| self.has_repeat(*repeat));
         let limiter = |repeat| last_of(repeat).map_or(self.limiter, |t| t.trial.limiter);

@@ -13,7 +13,7 @@ use crate::view::search::{
 };
 use crate::view::table::{figure_order, varied};
 use crate::view::unit::Unit;
-use crate::view::{thousands, time_us};
+use crate::view::{short_time_us, thousands, time_us};
 
 /// Confidence of the intervals of medians.
 const CONFIDENCE: f64 = 0.95;
@@ -173,6 +173,7 @@ impl<'a> Results<'a> {
             table.numbers(&figure_name(name), rank, self.each(field));
         }
         self.add_ratios(table);
+        self.add_loads(table);
     }
 
     /// Adds the ratio of each capacity to the baseline's, and the CPU time of each answer, where they are known.
@@ -192,6 +193,29 @@ impl<'a> Results<'a> {
             let field = |cell: &CellRecord| Field::number(cpu_us(cell), time_us);
             table.numbers("CPU/answer", 2, self.each(field));
         }
+    }
+
+    /// Adds latency and loss at shares of the capacities, where they were measured.
+    fn add_loads(&self, table: &mut Table) {
+        if self.cells.iter().all(|cell| cell.loads.is_empty()) {
+            return;
+        }
+        for (head, share) in [("p50 / p99 at 50 %", 0.5), ("at 100 %", 1.0)] {
+            let latency = |cell: &CellRecord| {
+                let load = cell.loads.iter().find(|load| load.share == share && load.reached);
+                Field::words(load.map_or_else(String::new, |load| {
+                    format!("{} / {}", short_time_us(load.p50_us), short_time_us(load.p99_us))
+                }))
+            };
+            table.words(head, 3, self.each(latency));
+        }
+        let free = |cell: &CellRecord| {
+            let below = cell.loads.iter().take_while(|load| load.reached && load.unanswered == 0.0);
+            Field::number(below.last().map(|load| load.share), |share| {
+                format!("{:.0} %", share * 100.0)
+            })
+        };
+        table.numbers("loss-free to", 4, self.each(free));
     }
 
     /// Adds the repeats, what limited them, and how far searches conform.

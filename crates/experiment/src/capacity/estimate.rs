@@ -19,6 +19,8 @@ const UNANSWERED: f64 = 0.01;
 /// Share of a rate that counts as the whole rate, and of late departures that a schedule allows.
 const REACHED: f64 = 0.98;
 const LATE: f64 = 0.01;
+/// Factor by which an open loop gets more answers than a closed one that was the limit itself; a full token bucket gives some more, too.
+const MORE: f64 = 1.1;
 
 /// The rounds of a cell, each with its figure.
 struct Figures {
@@ -54,13 +56,20 @@ impl Figures {
         let busy = busy.filter(|_| !seen.iter().any(Seen::hides_cpu));
         let full_thread = thread.filter(|thread| busy.is_some() && *thread >= SATURATED);
         let used = busy.map(|busy| busy.max(full_thread.unwrap_or(0.0)));
-        let tester_ends = tester >= SATURATED;
+        let unanswered = middle(cell, |round| Some(round.unanswered)).unwrap_or(0.0);
+        // A server that drops queries was offered more than it answers, however busy the Tester was.
+        let drops = choose(&cell.windows).is_some_and(|step| step.most_qps.is_some());
+        let tester_ends = tester >= SATURATED && !(drops && unanswered > UNANSWERED);
         let basis = match used {
             Some(used) if used >= SATURATED => Basis::Saturated,
             Some(used) if used >= NEAR && tester_ends => Basis::Demand,
             _ => Basis::Plateau,
         };
-        let exceeded = basis == Basis::Plateau && tester_ends;
+        let closed = middle(cell, |round| Some(round.qps)).unwrap_or(0.0);
+        let open = cell.loads.iter().filter_map(|load| load.answered_qps).fold(0.0, f64::max);
+        let open = (basis == Basis::Plateau && open > MORE * closed).then_some(open);
+        let exceeded = basis == Basis::Plateau && (tester_ends || open.is_some());
+        seen.extend(open.map(Seen::OpenLoop));
         match (basis, busy) {
             (Basis::Plateau, Some(busy)) => seen.push(Seen::CpuLeft((1.0 - busy).max(0.0))),
             (Basis::Saturated, Some(busy)) if busy < SATURATED => {
@@ -71,7 +80,6 @@ impl Figures {
         if tester_ends && basis != Basis::Saturated {
             seen.push(Seen::TesterBusy(tester.min(1.0)));
         }
-        let unanswered = middle(cell, |round| Some(round.unanswered)).unwrap_or(0.0);
         seen.extend((unanswered > UNANSWERED).then_some(Seen::Unanswered(unanswered)));
         let figure = |round: &Round| match basis {
             Basis::Plateau => round.qps,
@@ -128,14 +136,17 @@ pub fn sum_up(cells: &mut [&mut CellRecord], baseline: Option<&str>) {
         })
         .collect();
     for (cell, ratio) in cells.iter_mut().zip(ratios).filter(|(cell, _)| !cell.rounds.is_empty()) {
+        cell.loads = cell.loads.iter().map(|point| load_point(cell, point)).collect();
         let figures = Figures::of(cell);
         let values = figures.by_round.values().copied().collect();
         cell.figures = [("capacity".to_owned(), Figure::new("qps", values))].into();
         (cell.capacity, cell.ratio) = (capacity_of(cell), ratio);
-        cell.loads = cell.loads.iter().map(|point| load_point(cell, point)).collect();
-        cell.limiter = match (figures.basis, figures.exceeded) {
-            (Basis::Demand, _) | (_, true) => Limiter::TesterCpu,
-            (Basis::Saturated | Basis::Plateau, false) => Limiter::Dut,
+        let tester_ended = figures.seen.iter().any(|seen| matches!(seen, Seen::TesterBusy(_)));
+        cell.limiter = match (tester_ended, figures.exceeded) {
+            (true, _) => Limiter::TesterCpu,
+            (false, true) => Limiter::Unknown,
+            (false, false) if figures.seen.contains(&Seen::NoCpu) => Limiter::Target,
+            (false, false) => Limiter::Dut,
         };
     }
 }
@@ -157,19 +168,22 @@ fn load_point(cell: &CellRecord, point: &LoadPoint) -> LoadPoint {
         cell.trials.iter().filter(of_load).map(|t| &t.trial)
     };
     let (mut latency, mut late) = (Histogram::new(), 0.0);
-    let (mut sent, mut bad, mut seconds) = (0, 0, 0.0);
+    let (mut sent, mut bad, mut valid, mut seconds) = (0, 0, 0, 0.0);
     for trial in trials() {
         if let Ok(times) = trial.latency_us.histogram() {
             latency.merge(&times);
         }
         late += trial.late_departures() * trial.sent as f64;
         (sent, bad) = (sent + trial.sent, bad + trial.bad());
+        valid += trial.valid_while_sending.unwrap_or(trial.valid);
         seconds += trial.sent as f64 / trial.achieved_qps().max(1e-9);
     }
     let us = |quantile| latency.quantile(quantile).as_micros_f64();
-    let (sent_f, offered_qps) = (sent.max(1) as f64, sent as f64 / f64::max(seconds, 1e-9));
+    let (sent_f, seconds) = (sent.max(1) as f64, f64::max(seconds, 1e-9));
+    let offered_qps = sent as f64 / seconds;
     LoadPoint {
         offered_qps,
+        answered_qps: Some(valid as f64 / seconds),
         reached: offered_qps >= REACHED * point.asked_qps && late / sent_f <= LATE,
         p50_us: us(0.5),
         p90_us: us(0.9),

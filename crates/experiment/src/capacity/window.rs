@@ -39,11 +39,11 @@ const KEEPS_UP: f64 = 0.9;
 /// Highest rate of the rounds, as a factor of the answers: what a stall of the loop leaves in a token bucket is spent as fast again.
 const OFFERED: f64 = 2.0;
 /// Time before the whole seconds that count, and length of the steps in which answers are counted.
-const LEAD: Nanos = Nanos::from_millis(500);
+const LEAD: Nanos = Nanos::from_millis(300);
 const STEP: Nanos = Nanos::from_millis(50);
 /// Number of rounds that are made in any case, and of those of whole seconds.
 const LEAST_ROUNDS: u32 = 8;
-const LEAST_OF_SECONDS: u32 = 5;
+const LEAST_OF_SECONDS: u32 = 4;
 
 /// One closed loop.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +136,11 @@ impl NextRound<'_> {
             let step = self.tried(ClosedLoop::plain(window, TRY))?;
             flat = if step.qps > most * GROWTH { 0 } else { flat + 1 };
             most = most.max(step.qps);
+            (self.tried)(most);
             steps.push(step);
+            if step.lost > DROPS {
+                break;
+            }
             window *= 2;
         }
         if steps.iter().any(|step| step.lost > DROPS) {

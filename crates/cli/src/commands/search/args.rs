@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use experiment::{Method, RuleName};
 use measure::{Goal, Nanos, OpenPacing, Qps};
+use record::EngineChoice;
 use tester::Setup;
 
 use super::over::Over;
@@ -21,8 +22,8 @@ use crate::arguments::workload::WorkloadArgs;
 use crate::preflight::CheckArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
-  How many queries a second a server answers by rounds, with latency and loss at shares of that
-    dnsdyno search 192.0.2.1:53 --queries q.txt --rounds
+  How many queries a second a server answers, with latency and loss at shares of that
+    dnsdyno search 192.0.2.1:53 --queries q.txt
 
   Two running servers side by side; exit code 3 if the new one is slower by more than 3 %
     dnsdyno search old=127.0.0.1:5300 new=127.0.0.1:5301 --queries q.txt --fail-if 'new < -3%'
@@ -47,12 +48,14 @@ pub(crate) const EXAMPLES: &str = "Examples:
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SearchArgs {
     /// The server: an address or a name, with or without :PORT, IPv6 as `[ADDRESS]:PORT`; a name is looked up once
-    /// [default port: the transport's]. Several servers are compared by rounds of closed loops
+    /// [default port: the transport's]. Its capacity is measured by rounds of closed loops; several servers are compared
     #[arg(required = true, value_name = "[NAME=]TARGET")]
     pub(crate) targets: Vec<NamedTarget>,
-    /// What is searched: the highest rate, number of clients, or number of new connections a second
-    #[arg(long, value_parser = choice(&OVER), value_name = "WHAT", default_value = "rate")]
-    pub(crate) over: Over,
+    /// Search by trials instead, for the highest rate, number of clients, or number of new connections a second. So do the options of
+    /// such a search: --goal, --also, --rule, --duration-sum, --rfc8219, --rate, --start, --min, --max, --resolution, --repeats,
+    /// --certificate, --engine
+    #[arg(long, value_parser = choice(&OVER), value_name = "WHAT")]
+    pub(crate) over: Option<Over>,
     /// Queries a second of all clients together in a search over clients [default: 1k]
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Qps>,
@@ -77,9 +80,9 @@ pub(crate) struct SearchArgs {
     /// RFC 8219 section 9: trials of 60 s, 1 s timeout, zero loss, 20 searches, no name twice
     #[arg(long, conflicts_with_all = ["over", "pacing", "transport", "transports", "clients", "goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
     pub(crate) rfc8219: bool,
-    /// Measure the capacity by rounds of closed loops, without a goal
-    #[arg(long)]
-    pub(crate) rounds: bool,
+    /// Largest number of rounds of a capacity [default: 24, in about ten seconds for each server]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: Option<u32>,
     #[command(flatten)]
     pub(crate) gate: GateArgs,
     /// The rate of the first trial, or its clients or connections a second [default: 10k; 16; 100]
@@ -91,16 +94,16 @@ pub(crate) struct SearchArgs {
     /// The highest rate of a trial, or the most clients or connections [default: 2M; 20k; 100k]
     #[arg(long, value_name = "RATE")]
     pub(crate) max: Option<Qps>,
-    /// Width of the interval at which a search ends, as a share of the rate
-    #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
-    pub(crate) resolution: f64,
+    /// Width of the interval at which a search ends, as a share of the rate [default: 0.02]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) resolution: Option<f64>,
     /// How long a trial sends [default: 10s; a round of a capacity 500ms]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Nanos>,
     /// Timeout of a query: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(crate) timeout: Nanos,
-    /// Number of searches [default: 5], or the largest number of rounds of a capacity [default: 24]
+    /// Number of searches [default: 5]
     #[arg(long, value_name = "N")]
     pub(crate) repeats: Option<u32>,
     /// Write the result with every trial to this file (- for the standard output)
@@ -125,29 +128,47 @@ pub(crate) struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// Returns the method: a search, or rounds of closed loops.
+    /// Returns what is searched.
+    pub(crate) fn over(&self) -> Over {
+        self.over.unwrap_or_default()
+    }
+
+    /// Returns the method: rounds of closed loops, or a search if one of its options is given.
     ///
     /// # Errors
-    /// If rounds are wanted with an option that only a search has.
+    /// If options of both are given.
     pub(crate) fn method(&self) -> anyhow::Result<Method> {
         let of_search = [
-            (self.over != Over::Rate, "--over"),
+            (self.over.is_some(), "--over"),
             (self.goal.is_some(), "--goal"),
             (!self.also.is_empty(), "--also"),
             (self.rule.is_some(), "--rule"),
             (self.duration_sum.is_some(), "--duration-sum"),
             (self.rfc8219, "--rfc8219"),
+            (self.rate.is_some(), "--rate"),
             (self.start.is_some(), "--start"),
             (self.min.is_some(), "--min"),
             (self.max.is_some(), "--max"),
+            (self.resolution.is_some(), "--resolution"),
+            (self.repeats.is_some(), "--repeats"),
             (self.certificate.certificate.is_some(), "--certificate"),
+            // The kernel has no closed loop.
+            (self.engine.engine != EngineChoice::Sockets, "--engine"),
         ];
-        let given = of_search.into_iter().find_map(|(given, option)| given.then_some(option));
-        match given {
-            _ if !self.rounds && self.targets.len() == 1 => Ok(Method::Search),
-            None => Ok(Method::Capacity),
-            Some(option) => anyhow::bail!(
-                "{option} goes with a search of one server; rounds, which several servers are compared by, have no goal: leave it out"
+        let of_rounds = [
+            (self.targets.len() > 1, "several servers"),
+            (self.rounds.is_some(), "--rounds"),
+            (self.gate.baseline.is_some(), "--baseline"),
+            (!self.gate.fail_if.is_empty(), "--fail-if"),
+        ];
+        let given = |all: &[(bool, &'static str)]| {
+            all.iter().find(|option| option.0).map(|option| option.1)
+        };
+        match (given(&of_search), given(&of_rounds)) {
+            (None, _) => Ok(Method::Capacity),
+            (Some(_), None) => Ok(Method::Search),
+            (Some(search), Some(rounds)) => anyhow::bail!(
+                "{search} goes with a search of one server, {rounds} with a capacity by rounds: leave one of them out"
             ),
         }
     }

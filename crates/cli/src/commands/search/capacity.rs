@@ -1,17 +1,23 @@
 //! The capacities of running servers: rounds of closed loops until the intervals are narrow.
 
+use std::time::{Duration, Instant};
+
 use experiment::capacity::{Known, NextRound, is_precise, least_rounds, sum_up};
 use experiment::settings::{CapacitySettings, Order};
 use experiment::{BenchError, visits};
 use measure::Nanos;
-use record::{CellRecord, TrialRecord};
+use record::{CellRecord, TrialRecord, VoidRepeat};
+use report::view::{span, thousands};
 
 use super::SearchArgs;
 use super::servers::Servers;
+use crate::progress::Line;
 
 /// Duration of the closed loop of a round, and largest number of rounds.
 const DURATION: Nanos = Nanos::from_millis(500);
 const ROUNDS: u32 = 24;
+/// Time for each server after which no further round begins, unless their number or a precision is asked for.
+const BUDGET: Duration = Duration::from_secs(10);
 
 /// Makes rounds, in interleaved order, until they are enough; returns the error that ended them early.
 pub(super) fn measure(
@@ -19,19 +25,23 @@ pub(super) fn measure(
     servers: &mut Servers<'_>,
     keep: &mut dyn FnMut(&CellRecord, &TrialRecord),
 ) -> Result<(), BenchError> {
-    let rounds = args.repeats.unwrap_or(ROUNDS);
+    let rounds = args.rounds.unwrap_or(ROUNDS);
     let settings = CapacitySettings {
         duration: args.duration.unwrap_or(DURATION),
         timeout: args.timeout,
         ..CapacitySettings::default()
     };
-    let precision = args.gate.precision().map_or(settings.precision, |p| p.min(settings.precision));
+    let wanted = args.gate.precision();
+    let precision = wanted.map_or(settings.precision, |p| p.min(settings.precision));
+    let budget =
+        (wanted.is_none() && args.rounds.is_none()).then_some(BUDGET * servers.all.len() as u32);
+    let mut progress = Rounds { began: Instant::now(), budget, rounds, line: Line::default() };
     let baseline = args.gate.baseline.clone().unwrap_or_else(|| servers.all[0].cell.server.clone());
     let order = visits(servers.all.len(), &[rounds], Order::Interleaved, args.workload.seed);
     for (i, visit) in order.iter().enumerate() {
         let cells = || servers.all.iter().map(|server| &server.cell);
-        let begins = i % servers.all.len() == 0;
-        if begins && visit.repeat >= least_rounds(cells()) && is_precise(cells(), precision) {
+        let begins = i % servers.all.len() == 0 && visit.repeat >= least_rounds(cells());
+        if begins && (progress.is_over() || is_precise(cells(), precision)) {
             break;
         }
         let settings = CapacitySettings {
@@ -40,36 +50,74 @@ pub(super) fn measure(
         };
         let mut trials = Vec::new();
         let found = servers.on(visit.server, |bench, names, cell| {
-            let mut seen = |trial: &TrialRecord| {
+            let (pacing, round) = (args.pacing, visit.repeat);
+            let seen = &mut |trial: &TrialRecord| {
                 keep(cell, trial);
                 trials.push(trial.clone());
             };
-            let (pacing, round) = (args.pacing, visit.repeat);
-            let seen = &mut seen;
-            NextRound { settings: &settings, pacing, round, rounds, bench, names, seen }.make()
-        })?;
+            let tried = &mut |qps: f64| progress.estimate(cell, qps);
+            NextRound { settings: &settings, pacing, round, rounds, bench, names, seen, tried }
+                .make()
+        });
         let cell = &mut servers.all[visit.server].cell;
         cell.trials.extend(trials);
+        let found = match found {
+            Err(BenchError::Void(why)) => {
+                progress.line.show(&format!("{}: a round is void: {why}", cell.server));
+                cell.void_repeats.push(VoidRepeat { repeat: visit.repeat, why });
+                continue;
+            }
+            found => found?,
+        };
         cell.repeats += 1;
         found.add_to(cell);
         let mut cells: Vec<_> = servers.all.iter_mut().map(|server| &mut server.cell).collect();
         sum_up(&mut cells, Some(&baseline));
-        eprintln!("{}", line(cells[visit.server], visit.repeat + 1, rounds));
+        progress.round(cells[visit.server], visit.repeat + 1);
     }
     Ok(())
 }
 
-/// Returns the line of a round: the capacity so far, and the ratio to the baseline.
-fn line(cell: &CellRecord, made: u32, most: u32) -> String {
-    let so_far = match (&cell.capacity, cell.rounds.last()) {
-        (Some(c), _) => format!("{:.0} qps, {:.0} to {:.0}", c.qps, c.low_qps, c.high_qps),
-        (None, Some(round)) => format!("about {:.0} qps", round.qps),
-        (None, None) => String::new(),
-    };
-    let ratio = cell.ratio.as_ref().map_or(String::new(), |r| {
-        format!("; x {} {:.3}, {:.3} to {:.3}", r.baseline, r.value, r.low, r.high)
-    });
-    let name = &cell.server;
-    let least = least_rounds([cell]);
-    format!("{name}: round {made} of {least} to {most}: {so_far}{ratio}")
+/// The progress of the rounds: the capacity so far, and when they end.
+struct Rounds {
+    began: Instant,
+    /// Time after which no further round begins; without one the intervals decide.
+    budget: Option<Duration>,
+    /// Largest number of rounds.
+    rounds: u32,
+    line: Line,
+}
+
+impl Rounds {
+    /// Returns whether the budget is used up.
+    fn is_over(&self) -> bool {
+        self.budget.is_some_and(|budget| self.began.elapsed() >= budget)
+    }
+
+    /// Shows the answers a second of a loop that tries a window.
+    fn estimate(&mut self, cell: &CellRecord, qps: f64) {
+        self.line.show(&format!("{}: about {} qps so far", cell.server, thousands(qps)));
+    }
+
+    /// Shows a round: the capacity so far, the ratio to the baseline, and when the rounds end.
+    fn round(&mut self, cell: &CellRecord, made: u32) {
+        let so_far = match (&cell.capacity, cell.rounds.last()) {
+            (Some(c), _) => {
+                let [qps, low, high] = [c.qps, c.low_qps, c.high_qps].map(thousands);
+                format!("{qps} qps, {low} to {high}")
+            }
+            (None, Some(round)) => format!("about {} qps", thousands(round.qps)),
+            (None, None) => String::new(),
+        };
+        let ratio = cell.ratio.as_ref().map_or(String::new(), |r| {
+            format!("; x {} {:.3}, {:.3} to {:.3}", r.baseline, r.value, r.low, r.high)
+        });
+        let (name, least, most) =
+            (&cell.server, least_rounds([cell]).min(self.rounds), self.rounds);
+        let left = self.budget.map(|budget| budget.saturating_sub(self.began.elapsed()));
+        let end = left.map_or(String::new(), |left| {
+            format!("; at most {} left", span(left.as_secs_f64().ceil()))
+        });
+        self.line.show(&format!("{name}: round {made} of {least} to {most}: {so_far}{ratio}{end}"));
+    }
 }

@@ -1,4 +1,4 @@
-//! `dnsdyno search`: the highest rate at which a goal is met, or the capacities of servers side by side.
+//! `dnsdyno search`: the capacities of servers by rounds of closed loops, or the highest rate at which a goal is met.
 
 mod args;
 mod capacity;
@@ -39,7 +39,7 @@ use crate::testers::{Testers, of_job};
 const DURATION: Nanos = Nanos::from_secs(10);
 const REPEATS: u32 = 5;
 
-/// Runs the search, or compares servers by rounds; on several Testers if there are any.
+/// Makes the rounds or runs the search; on several Testers if there are any.
 pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result<(), Failure> {
     let shortened = shortened()?;
     let method = args.method().map_err(Failure::BadInput)?;
@@ -60,7 +60,8 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let mut job = args.hosts.start(testers.is_some())?;
     let mut testers = of_job(testers, &mut job);
     let stop = interruption()?;
-    std::iter::once(&search.goal).chain(&args.also).for_each(|goal| output::tell_goal(Some(goal)));
+    let goals = std::iter::once(&search.goal).chain(&args.also).filter(|_| method.searches());
+    goals.for_each(|goal| output::tell_goal(Some(goal)));
     setups.iter().try_for_each(|setup| args.check.ask(setup, testers.as_deref_mut(), &stop))?;
     let all = setups.into_iter().zip(&named).map(|(setup, name)| {
         let names = budget(&args, setup.names());
@@ -106,7 +107,7 @@ fn searches(
     servers: &mut Servers<'_>,
     keep: &mut dyn FnMut(&CellRecord, &TrialRecord),
 ) -> Result<(), BenchError> {
-    let mut teller = Teller::new(&repeats.search, repeats.repeats, args.over);
+    let mut teller = Teller::new(&repeats.search, repeats.repeats, args.over());
     let (mut result, error) = servers.on(0, |bench, names, cell| {
         repeats.run(bench, &cell.server, names, self_test, &mut |step| {
             teller.tell(&step);
@@ -161,12 +162,12 @@ fn plan_from(started_unix_s: f64, certificate: Option<CertificateFile>) -> Plan 
 /// Returns the request that all trials of a server begin with, for each server.
 fn requests(args: &SearchArgs, search: &Search) -> Result<Vec<TrialRequest>, Failure> {
     let mut workload = args.workload.request().map_err(Failure::BadInput)?;
-    if let (Workload::Namespace(names), true) = (&mut workload, args.over != Over::Rate) {
+    if let (Workload::Namespace(names), true) = (&mut workload, args.over() != Over::Rate) {
         // How many names a trial needs does not follow from the number that is searched.
         names.reuse = true;
     }
     let mut streams = args.streams.clone();
-    match args.over {
+    match args.over() {
         Over::Rate => {}
         Over::Clients if streams.clients.is_some() => {
             let why = "--clients: a search over clients chooses their number; --start, --min and --max bound it";
@@ -208,7 +209,7 @@ fn circumstances(request: &TrialRequest, local: bool, shortened: Option<Nanos>) 
 
 /// Names in the record of a search what was searched, and how it differs from RFC 8219.
 fn label(result: &mut CellRecord, args: &SearchArgs, request: &TrialRequest) {
-    args.over.label(result);
+    args.over().label(result);
     result.differs.extend(differences(args, request));
     result.conforming = result.differs.is_empty();
 }
@@ -216,7 +217,10 @@ fn label(result: &mut CellRecord, args: &SearchArgs, request: &TrialRequest) {
 /// Lists the differences of a search from RFC 8219 that follow from what is searched and how queries travel.
 fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
     let all = [
-        (args.over != Over::Rate, format!("a search over {} instead of a rate", args.over.unit())),
+        (
+            args.over() != Over::Rate,
+            format!("a search over {} instead of a rate", args.over().unit()),
+        ),
         (args.pacing != OpenPacing::Constant, "Poisson arrivals instead of a constant rate".into()),
         (
             request.transports().iter().any(|part| !part.transport.is_datagram()),
@@ -228,7 +232,7 @@ fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
 
 /// Returns what the number of a trial means.
 fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> {
-    if args.rate.is_some() && args.over != Over::Clients {
+    if args.rate.is_some() && args.over() != Over::Clients {
         let why = "--rate is the rate of a search over clients; --start, --min and --max bound that of others";
         return Err(Failure::input(anyhow::anyhow!(why)));
     }
@@ -237,7 +241,7 @@ fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> 
         Engine::Udp | Engine::Kernel(_) => 1,
     };
     let rate = args.rate.unwrap_or_else(|| "1k".parse().expect("a rate"));
-    Ok(Varied { over: args.over, pacing: args.pacing, rate, queries })
+    Ok(Varied { over: args.over(), pacing: args.pacing, rate, queries })
 }
 
 /// Returns what lies between the Tester and a server at an address of this host.
@@ -295,14 +299,15 @@ fn stay_within(search: &mut Search, varied: &Varied, certified: Qps) -> Result<(
 /// Returns the search and its number of repeats.
 fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     let bad = |why: &str| Err(Failure::BadInput(anyhow::anyhow!("{why}")));
-    if !RESOLUTION.contains(&args.resolution) {
+    let resolution = args.resolution.unwrap_or(0.02);
+    if !RESOLUTION.contains(&resolution) {
         let (least, most) = (RESOLUTION.start(), RESOLUTION.end());
         return bad(&format!("--resolution is a share from {least} to {most}"));
     }
     if args.repeats == Some(0) {
         return bad("--repeats 0: at least one search must run");
     }
-    let [start, min, max] = args.over.usual();
+    let [start, min, max] = args.over().usual();
     let number = |given: Option<Qps>, usual| given.or(Qps::new(usual)).unwrap_or_default();
     let (min, max) = (number(args.min, min), number(args.max, max));
     // A usual start gives way to given bounds.
@@ -320,7 +325,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     } else {
         (duration, args.timeout, args.repeats.unwrap_or(REPEATS))
     };
-    let rule = match (args.rule, args.over) {
+    let rule = match (args.rule, args.over()) {
         (Some(RuleName::Mlrsearch), Over::Clients | Over::Connections) => {
             return bad(
                 "--rule mlrsearch adds up queries a second: over clients and connections use rfc8219 or probabilistic-bisection",
@@ -337,7 +342,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         start,
         min,
         max,
-        resolution: args.resolution,
+        resolution,
         duration,
         timeout,
         void_retries: 2,
