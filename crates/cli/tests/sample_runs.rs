@@ -1,4 +1,4 @@
-//! Sample runs (`runs/`): each is of a built-in experiment, and its record still gives its table and a page.
+//! Sample runs (`runs/`): each is of a built-in experiment, its record still gives its table and a page, and the README shows one of them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -59,6 +59,18 @@ fn sample_runs_are_of_built_in_experiments_and_still_render() {
             let name = path.file_name().expect("a name").to_string_lossy().into_owned();
             check(&path, &name);
         }
+    }
+}
+
+#[test]
+fn the_readme_shows_what_its_run_prints() {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("a README");
+    let record = root().join("runs/dns64-rfc8219/record.json.gz");
+    let shown = printed(&["show", record.to_str().expect("UTF-8")]);
+    let table = block(&readme, "## What `make demo` prints");
+    assert!(table.lines().count() > 5, "{table}");
+    for line in table.lines() {
+        assert!(shown.contains(line.trim_end()), "no line `{line}` in\n{shown}");
     }
 }
 
