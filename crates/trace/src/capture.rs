@@ -301,20 +301,25 @@ struct Pcap {
     order: Order,
     /// Unit of the fraction of a second, in nanoseconds.
     unit: u64,
+    /// Size of the header of a packet, in octets.
+    header: usize,
     link: u16,
 }
 
 impl Pcap {
     /// Returns the format for a magic number; `None` if it is not pcap.
     fn of(magic: [u8; 4]) -> Option<Self> {
-        let (big, unit) = match magic {
-            [0xa1, 0xb2, 0xc3, 0xd4] => (true, 1_000),
-            [0xd4, 0xc3, 0xb2, 0xa1] => (false, 1_000),
-            [0xa1, 0xb2, 0x3c, 0x4d] => (true, 1),
-            [0x4d, 0x3c, 0xb2, 0xa1] => (false, 1),
+        let (big, unit, header) = match magic {
+            [0xa1, 0xb2, 0xc3, 0xd4] => (true, 1_000, 16),
+            [0xd4, 0xc3, 0xb2, 0xa1] => (false, 1_000, 16),
+            [0xa1, 0xb2, 0x3c, 0x4d] => (true, 1, 16),
+            [0x4d, 0x3c, 0xb2, 0xa1] => (false, 1, 16),
+            // Kuznetzov's form, with the interface, the protocol and the kind of each packet.
+            [0xa1, 0xb2, 0xcd, 0x34] => (true, 1_000, 24),
+            [0x34, 0xcd, 0xb2, 0xa1] => (false, 1_000, 24),
             _ => return None,
         };
-        Some(Pcap { order: Order { big }, unit, link: 0 })
+        Some(Pcap { order: Order { big }, unit, header, link: 0 })
     }
 
     fn read_header(&mut self, window: &mut Window) -> Result<(), Fault> {
@@ -330,7 +335,7 @@ impl Pcap {
     #[inline]
     fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
         window.advance();
-        if !window.need(16)? {
+        if !window.need(self.header)? {
             return if window.block().is_empty() {
                 Ok(None)
             } else {
@@ -346,12 +351,12 @@ impl Pcap {
                 "a packet of {len} bytes; the largest has {MAX_FRAME}"
             )));
         }
-        if !window.need(16 + len)? {
+        if !window.need(self.header + len)? {
             return Err(Fault::Cut("a packet"));
         }
         let at = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit;
-        let start = window.at + 16;
-        window.spent = 16 + len;
+        let start = window.at + self.header;
+        window.spent = self.header + len;
         Ok(Some(Found { at: Nanos(at), link: self.link, wire_len, start, len }))
     }
 }

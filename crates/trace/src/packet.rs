@@ -142,10 +142,8 @@ fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
             Content::Packet(ends, Body::Tcp { segment: tcp.clone(), cut })
         }
         _ if matches!(payload.ip_number, IpNumber::UDP | IpNumber::TCP) => Content::Malformed,
-        _ => {
-            let (protocol, payload) = (payload.ip_number.0, payload.payload);
-            Content::Packet(ends, Body::Other { protocol, payload })
-        }
+        _ => joined(payload.ip_number.0, payload.payload, cut)
+            .map_or(Content::Malformed, |body| Content::Packet(ends, body)),
     }
 }
 
@@ -175,6 +173,13 @@ pub(crate) fn joined(protocol: u8, payload: &[u8], cut: bool) -> Option<Body<'_>
     Some(match IpNumber(protocol) {
         IpNumber::UDP => udp_body(&UdpSlice::from_slice_lax(payload).ok()?, cut),
         IpNumber::TCP => Body::Tcp { segment: TcpSlice::from_slice(payload).ok()?, cut },
+        // UDP-Lite (RFC 3828) has the header of UDP, but for its length.
+        IpNumber(136) => {
+            let &[a, b, c, d] = payload.first_chunk()?;
+            let (source, destination) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            let payload = payload.get(8..)?;
+            Body::Udp { source, destination, len: payload.len(), payload, cut }
+        }
         _ => Body::Other { protocol, payload },
     })
 }

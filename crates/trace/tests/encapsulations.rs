@@ -28,6 +28,13 @@ fn datagram(port: u16, head: &[u8], inner: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Returns a packet of UDP as one of UDP-Lite, over IPv4.
+fn lite(packet: &[u8]) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    packet[9] = 136;
+    packet
+}
+
 /// Returns the frames of a packet below each link layer and in each encapsulation: a name, the link type, the frame.
 fn forms(packet: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
     let ether = frame(1, false, packet);
@@ -100,6 +107,30 @@ fn forms(packet: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
         ),
         ("L2TP", 101, datagram(1_701, &[0x40, 2, 0, 0, 0, 1, 0, 1, 0xff, 3, 0, 0x21], packet)),
         ("MPLS over UDP", 101, datagram(6_635, &[0, 1, 1, 64], packet)),
+        ("MACsec in clear", 1, ethernet([0x88, 0xe5], &with(&[0, 0, 0, 0, 0, 1, 8, 0]))),
+        (
+            "MACsec with a channel",
+            1,
+            ethernet([0x88, 0xe5], &with(&[0x20, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 0, 1, 8, 0])),
+        ),
+        ("802.1ah", 1, ethernet([0x88, 0xe7], &over(&[0, 0, 0, 9], &ether))),
+        ("Cisco metadata", 1, ethernet([0x89, 0x09], &with(&[1, 1, 0, 1, 0, 7, 8, 0]))),
+        ("HSR", 1, ethernet([0x89, 0x2f], &with(&[0, 60, 0, 1, 8, 0]))),
+        (
+            "NSH",
+            1,
+            ethernet(
+                [0x89, 0x4f],
+                &with(&[0, 6, 1, 1, 0, 0, 1, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            ),
+        ),
+        (
+            "NSH around Ethernet",
+            1,
+            ethernet([0x89, 0x4f], &over(&[0, 2, 2, 3, 0, 0, 1, 255], &ether)),
+        ),
+        ("CAPWAP", 101, datagram(5_247, &[0, 16, 2, 0, 0, 0, 0, 0], &ether)),
+        ("UDP-Lite", 101, lite(packet)),
         ("GRE over UDP", 101, datagram(4_754, &[0, 0, 8, 0], packet)),
     ]
 }

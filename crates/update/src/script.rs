@@ -189,11 +189,11 @@ impl Script {
             }
             "key" => Err((column, "give the key with --key, not in the script".to_owned())),
             "prereq" => {
-                let kind = words.next().unwrap_or((words.at + 1, ""));
-                self.prerequisite(kind, &mut words, update).map(|()| false)
+                let (column, kind) = words.next().unwrap_or((words.at + 1, ""));
+                self.prerequisite(column, kind, &mut words, update).map(|()| false)
             }
             "nxdomain" | "yxdomain" | "nxrrset" | "yxrrset" => {
-                self.prerequisite((column, word), &mut words, update).map(|()| false)
+                self.prerequisite(column, word, &mut words, update).map(|()| false)
             }
             "update" => match words.next().map(|(_, word)| word.to_ascii_lowercase()).as_deref() {
                 Some("add") => self.add(&mut words, update).map(|()| false),
@@ -215,10 +215,11 @@ impl Script {
         Ok(update.get_or_insert_with(|| Update::new(zone)))
     }
 
-    /// Reads a line with a prerequisite.
+    /// Reads the rest of a line with a prerequisite of this `kind`, which is at `column`.
     fn prerequisite(
         &self,
-        (column, kind): (usize, &str),
+        column: usize,
+        kind: &str,
         words: &mut Words<'_>,
         update: &mut Option<Update>,
     ) -> Result<(), Mistake> {

@@ -21,7 +21,7 @@ pub(super) mod types {
     pub(super) const LLC: u16 = 100;
     pub(super) const RAW: u16 = 101;
     pub(super) const CISCO_HDLC: u16 = 104;
-    pub(super) const WIFI: u16 = 105;
+    pub(in super::super) const WIFI: u16 = 105;
     pub(super) const FRAME_RELAY: u16 = 107;
     pub(super) const LOOP: u16 = 108;
     pub(super) const ENC: u16 = 109;
@@ -58,6 +58,11 @@ pub(super) mod ether {
     pub(super) const PPPOE: u16 = 0x8864;
     pub(super) const PROVIDER_VLAN: u16 = 0x88a8;
     pub(super) const OLD_VLAN: u16 = 0x9100;
+    pub(super) const MACSEC: u16 = 0x88e5;
+    pub(super) const PROVIDER_BACKBONE: u16 = 0x88e7;
+    pub(super) const CISCO_METADATA: u16 = 0x8909;
+    pub(super) const HSR: u16 = 0x892f;
+    pub(super) const NSH: u16 = 0x894f;
     /// The smallest EtherType; smaller numbers are the length of an LLC frame.
     pub(super) const FIRST: u16 = 0x0600;
 }
@@ -145,6 +150,12 @@ pub(super) fn ether(kind: u16, bytes: &[u8]) -> Layer<'_> {
         ether::WCCP => Some(Layer::Ip(bytes)),
         ether::MPLS | ether::MPLS_MULTICAST => mpls(bytes),
         ether::PPPOE => bytes.get(6..).and_then(ppp),
+        ether::MACSEC => macsec(bytes),
+        // A tag of the service, and the frame of the customer (IEEE 802.1ah).
+        ether::PROVIDER_BACKBONE => bytes.get(4..).map(|frame| Layer::Link(types::ETHERNET, frame)),
+        ether::CISCO_METADATA => ether_at(bytes, 6, 8),
+        ether::HSR => ether_at(bytes, 4, 6),
+        ether::NSH => nsh(bytes),
         0..ether::FIRST => llc(bytes),
         other => Some(Layer::Other(Kind::Ether(other))),
     };
@@ -153,6 +164,30 @@ pub(super) fn ether(kind: u16, bytes: &[u8]) -> Layer<'_> {
 
 fn ethernet(bytes: &[u8]) -> Option<Layer<'_>> {
     ether_at(bytes, 12, 14)
+}
+
+/// Removes a MACsec tag (IEEE 802.1AE) whose data is not encrypted.
+fn macsec(bytes: &[u8]) -> Option<Layer<'_>> {
+    let flags = *bytes.first()?;
+    let names_channel = flags & 0x20 != 0;
+    if flags & 0x0c != 0 {
+        return Some(Layer::Other(Kind::Ether(ether::MACSEC)));
+    }
+    let len = if names_channel { 14 } else { 6 };
+    ether_at(bytes, len, len + 2)
+}
+
+/// Removes a network service header (RFC 8300).
+fn nsh(bytes: &[u8]) -> Option<Layer<'_>> {
+    let &[_, len, _, next] = bytes.first_chunk()?;
+    let payload = bytes.get(usize::from(len & 0x3f).max(2) * 4..)?;
+    Some(match next {
+        1 | 2 => Layer::Ip(payload),
+        3 => Layer::Link(types::ETHERNET, payload),
+        4 => Layer::Ether(ether::NSH, payload),
+        5 => Layer::Ether(ether::MPLS, payload),
+        _ => Layer::Other(Kind::Ether(ether::NSH)),
+    })
 }
 
 /// Removes an LLC header, and that of SNAP (RFC 1042).

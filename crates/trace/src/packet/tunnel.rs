@@ -1,5 +1,5 @@
 //! Encapsulations: packets in packets (RFC 2003, 4213), GRE and ERSPAN, and those over UDP: VXLAN, Geneve, GTP, Teredo,
-//! L2TP, MPLS and GRE.
+//! L2TP, MPLS, GRE and CAPWAP.
 
 use super::link::{Layer, types, u16_at};
 
@@ -21,6 +21,7 @@ mod port {
     pub(super) const GRE: u16 = 4_754;
     pub(super) const VXLAN: u16 = 4_789;
     pub(super) const VXLAN_GPE: u16 = 4_790;
+    pub(super) const CAPWAP: u16 = 5_247;
     pub(super) const GENEVE: u16 = 6_081;
     pub(super) const MPLS: u16 = 6_635;
     pub(super) const VXLAN_LINUX: u16 = 8_472;
@@ -56,6 +57,7 @@ fn by_port(port: u16, payload: &[u8]) -> Option<Layer<'_>> {
         port::GTP => gtp(payload),
         port::TEREDO => teredo(payload),
         port::L2TP => l2tp(payload),
+        port::CAPWAP => capwap(payload),
         port::GRE => gre(payload),
         port::MPLS => Some(Layer::Ether(MPLS, payload)),
         _ => None,
@@ -124,6 +126,18 @@ fn gtp(bytes: &[u8]) -> Option<Layer<'_>> {
         at += len;
     }
     bytes.get(at..).map(Layer::Ip)
+}
+
+/// Removes a CAPWAP header of data that is neither encrypted nor a fragment (RFC 5415 section 4.3); below it is a frame of 802.11 or
+/// of Ethernet.
+fn capwap(bytes: &[u8]) -> Option<Layer<'_>> {
+    let &[preamble, len, kind, fragment] = bytes.first_chunk()?;
+    if preamble != 0 || fragment & 0x80 != 0 {
+        return None;
+    }
+    let frame = bytes.get(usize::from(len >> 3) * 4..)?;
+    let link = if kind & 1 == 1 { types::WIFI } else { types::ETHERNET };
+    Some(Layer::Link(link, frame))
 }
 
 /// Removes the headers of Teredo (RFC 4380 section 5.1.1).
