@@ -1,11 +1,12 @@
 //! Matches queries with their replies.
 //!
 //! A query and a reply match if they have the same two addresses and ports, transport, id and question, within
-//! `MAX_WAIT`. At most `MAX_WAITING` queries wait for a reply; the oldest are returned without one. A reply without
+//! `MAX_WAIT`. At most `MAX_WAITING` queries wait for a reply; the oldest are returned without one, and counted. A reply without
 //! a query is returned alone. A reply whose later fragments are missing comes when these are waited for no longer: until then
 //! its query is kept.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
 use measure::Nanos;
@@ -16,8 +17,8 @@ use crate::fragments;
 use crate::messages::{Message, Transport};
 use crate::options::Options;
 
-/// Largest number of queries that wait for a reply.
-const MAX_WAITING: usize = 1 << 17;
+/// Largest number of queries that wait for a reply, each with some 700 octets.
+const MAX_WAITING: usize = 1 << 20;
 /// Largest time between a query and its reply.
 const MAX_WAIT: Nanos = Nanos::from_secs(10);
 /// Time for which a query is kept: its reply may be told that much later than it came.
@@ -74,10 +75,13 @@ type Key = (SocketAddr, SocketAddr, bool, u16, Option<(Name, Qtype, Qclass)>);
 /// A matcher of queries and replies.
 #[derive(Default)]
 pub struct Transactions {
-    waiting: HashMap<Key, (u64, Transaction)>,
-    /// Waiting queries in the order of arrival; may contain answered ones.
-    order: VecDeque<(Nanos, u64, Key)>,
+    hashes: RandomState,
+    /// Waiting queries with their numbers, by the hash of their keys.
+    waiting: HashMap<u64, (u64, Transaction)>,
+    /// Time, number and hash of the waiting queries in the order of arrival, some of them answered meanwhile.
+    order: VecDeque<(Nanos, u64, u64)>,
     number: u64,
+    without_room: u64,
 }
 
 impl Transactions {
@@ -105,7 +109,8 @@ impl Transactions {
         let tcp = message.transport != Transport::Udp;
         let question = dns.question.map(|q| (q.name, q.qtype, q.qclass));
         let folded = question.map(|(name, qtype, class)| (name.to_lowercase(), qtype, class));
-        let key = (client, server, tcp, dns.header.id, folded);
+        let key: Key = (client, server, tcp, dns.header.id, folded);
+        let key = self.hashes.hash_one(key);
         let mut found = Transaction { client, server, tcp, question, query: None, reply: None };
         if reply {
             let waits = |query: Option<Half>| {
@@ -129,6 +134,11 @@ impl Transactions {
         }
     }
 
+    /// Returns the number of queries that were returned before their time, since more than a million waited.
+    pub fn without_room(&self) -> u64 {
+        self.without_room
+    }
+
     /// Calls `visit` with the queries that still wait.
     pub fn finish(&mut self, visit: &mut impl FnMut(&Transaction)) {
         while self.drop_oldest(visit) {}
@@ -137,9 +147,12 @@ impl Transactions {
     /// Calls `visit` with queries that have timed out, and with the oldest if there are too many.
     fn expire(&mut self, now: Nanos, visit: &mut impl FnMut(&Transaction)) {
         while let Some(&(since, ..)) = self.order.front()
-            && (self.order.len() >= MAX_WAITING || now.since(since) >= KEPT)
+            && (self.waiting.len() >= MAX_WAITING || now.since(since) >= KEPT)
         {
+            let waited = self.waiting.len();
             self.drop_oldest(visit);
+            let has_room = now.since(since) >= KEPT || self.waiting.len() == waited;
+            self.without_room += u64::from(!has_room);
         }
     }
 

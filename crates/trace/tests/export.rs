@@ -146,3 +146,22 @@ fn many_rows_make_several_row_groups() {
     let rows: Vec<_> = table.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
     assert_eq!(rows, [65_536, 66_000 - 65_536]);
 }
+
+#[test]
+fn many_queries_wait_for_their_replies_at_once() {
+    const COUNT: u32 = 140_000;
+    let words =
+        |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+    let mut bytes = words(&[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 101]);
+    for back in [false, true] {
+        for number in 0..COUNT {
+            let query = query(number, Qtype::A);
+            let message = if back { reply(query, 0) } else { query };
+            let packet = udp(false, number as u16, back, &message);
+            let len = packet.len() as u32;
+            bytes.extend(words(&[1_700_000_000 + u32::from(back), 0, len, len]));
+            bytes.extend(packet);
+        }
+    }
+    assert_eq!(table_of(bytes).metadata().file_metadata().num_rows(), i64::from(COUNT));
+}

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use measure::Nanos;
 
 /// Largest number of queries that wait for a reply.
-const MAX_WAITING: usize = 1 << 17;
+const MAX_WAITING: usize = 1 << 20;
 /// Largest time between a query and its reply.
 const MAX_WAIT: Nanos = Nanos::from_secs(10);
 
@@ -33,7 +33,7 @@ impl Unanswered {
     #[inline]
     pub(super) fn add(&mut self, at: Nanos, ends: &Ends, is_response: bool) {
         while self.order.front().is_some_and(|(since, _)| {
-            self.order.len() >= MAX_WAITING || at.since(*since) >= MAX_WAIT
+            self.waiting.len() >= MAX_WAITING || at.since(*since) >= MAX_WAIT
         }) {
             self.give_up_oldest();
         }

@@ -51,6 +51,12 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let rows = export.written;
     failed.map_or_else(|| export.finish(), Err).map_err(unwritable)?;
     eprintln!("{rows} transactions are in {}", args.parquet.display());
+    if transactions.without_room() > 0 {
+        eprintln!(
+            "{} queries are without their replies: more than a million waited at once",
+            transactions.without_room()
+        );
+    }
     if headless > 0 {
         eprintln!("{headless} messages were left out: shorter than a header");
     }
