@@ -151,23 +151,9 @@ fn main() {
         Row {
             name: "probabilistic bisection, 2 s, 3 searches",
             rule: RuleName::Probabilistic,
-            goal: zero.clone(),
+            goal: zero,
             duration: Nanos::from_secs(2),
             repeats: 3,
-        },
-        Row {
-            name: "clean windows, 2 s",
-            rule: RuleName::CleanWindows,
-            goal: zero.clone(),
-            duration: Nanos::from_secs(2),
-            repeats: 1,
-        },
-        Row {
-            name: "clean windows, 60 s",
-            rule: RuleName::CleanWindows,
-            goal: zero,
-            duration: Nanos::from_secs(60),
-            repeats: 5,
         },
     ];
     println!(

@@ -175,7 +175,7 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchSettings {
-    /// Rule that decides on a rate: `rfc8219`, `mlrsearch`, `clean-windows` or `probabilistic-bisection`. If absent, `rfc8219`, and
+    /// Rule that decides on a rate: `rfc8219`, `mlrsearch` or `probabilistic-bisection`. If absent, `rfc8219`, and
     /// `probabilistic-bisection` for the method `clients`.
     #[serde(deserialize_with = "some_text", default)]
     pub rule: Option<RuleName>,

@@ -293,7 +293,7 @@ fn clients(s: &Settings) -> Result<(), Invalid> {
     must(
         search.rule != Some(RuleName::Mlrsearch),
         "search.rule",
-        "`mlrsearch` adds up queries a second: over clients use `probabilistic-bisection`, `rfc8219` or `clean-windows`",
+        "`mlrsearch` adds up queries a second: over clients use `probabilistic-bisection` or `rfc8219`",
     )?;
     must(
         s.tester.clients.is_none(),

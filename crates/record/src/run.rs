@@ -103,7 +103,7 @@ pub struct CellRecord {
     pub limiter: Limiter,
     /// Goal of the search; empty without one.
     pub goal: String,
-    /// Rule by which the search decides on a rate: `rfc8219`, `mlrsearch`, `clean-windows` or `probabilistic-bisection`; empty without a search, and
+    /// Rule by which the search decides on a rate: `rfc8219`, `mlrsearch` or `probabilistic-bisection`; empty without a search, and
     /// in older records.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub rule: String,

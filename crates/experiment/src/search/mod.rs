@@ -4,7 +4,6 @@
 //! |---|---|---|
 //! | [`Rule::Rfc8219`] | one trial; doubling or halving to a bracket, then bisection | the conforming form |
 //! | [`Rule::Mlrsearch`] | as many short trials as it takes until no further one can change the verdict | quick forms |
-//! | [`Rule::CleanWindows`] | the share of one-second windows without loss, bracket and bisection | hosts that stall |
 //! | [`Rule::Probabilistic`] | no rate by itself: what all trials say together, each at the speed of its cores | clients, and hosts with neighbours |
 //!
 //! A void trial is run again and never counts as a failure: a rate at which the Tester stays void is followed by lower ones,
@@ -21,7 +20,6 @@ mod probabilistic;
 mod rule;
 mod spec;
 mod trials;
-mod windows;
 
 use record::{Capacity, TrialRecord};
 
@@ -67,7 +65,6 @@ impl Search {
         let capacity = match &self.rule {
             Rule::Rfc8219 => binary::run(&mut trials, &mut binary::by_trial)?,
             Rule::Mlrsearch { also, duration_sum } => mlr::run(&mut trials, also, *duration_sum)?,
-            Rule::CleanWindows => windows::run(&mut trials)?,
             Rule::Probabilistic => probabilistic::run(&mut trials)?,
         };
         Ok(SearchTrace { capacity, trials: trials.run })

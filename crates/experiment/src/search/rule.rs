@@ -17,8 +17,6 @@ pub enum Rule {
         /// Sum of the durations of the trials that decide a rate, in nanoseconds.
         duration_sum: Nanos,
     },
-    /// A rate passes if at least 90 % of the one-second windows of its trials are free of loss.
-    CleanWindows,
     /// Probabilistic bisection (Horstein 1963): all trials together tell what the capacity may be, each by the speed that the server's
     /// cores had.
     Probabilistic,
@@ -30,7 +28,6 @@ impl Rule {
         match self {
             Rule::Rfc8219 => RuleName::Rfc8219,
             Rule::Mlrsearch { .. } => RuleName::Mlrsearch,
-            Rule::CleanWindows => RuleName::CleanWindows,
             Rule::Probabilistic => RuleName::Probabilistic,
         }
     }
@@ -44,16 +41,13 @@ pub enum RuleName {
     Rfc8219,
     /// [`Rule::Mlrsearch`].
     Mlrsearch,
-    /// [`Rule::CleanWindows`].
-    CleanWindows,
     /// [`Rule::Probabilistic`].
     Probabilistic,
 }
 
 impl RuleName {
     /// All names.
-    const ALL: [RuleName; 4] =
-        [RuleName::Rfc8219, RuleName::Mlrsearch, RuleName::CleanWindows, RuleName::Probabilistic];
+    const ALL: [RuleName; 3] = [RuleName::Rfc8219, RuleName::Mlrsearch, RuleName::Probabilistic];
 
     /// Returns the rule with its settings; without a `duration_sum` five trials of `duration` decide a rate.
     ///
@@ -67,7 +61,6 @@ impl RuleName {
     ) -> Result<Rule, RuleError> {
         let rule = match self {
             RuleName::Rfc8219 => Rule::Rfc8219,
-            RuleName::CleanWindows => Rule::CleanWindows,
             RuleName::Probabilistic => Rule::Probabilistic,
             RuleName::Mlrsearch => {
                 let duration_sum = duration_sum.unwrap_or(Nanos(duration.0.saturating_mul(5)));
@@ -85,7 +78,6 @@ impl RuleName {
         match self {
             RuleName::Rfc8219 => "rfc8219",
             RuleName::Mlrsearch => "mlrsearch",
-            RuleName::CleanWindows => "clean-windows",
             RuleName::Probabilistic => "probabilistic-bisection",
         }
     }

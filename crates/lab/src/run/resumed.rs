@@ -88,9 +88,9 @@ mod tests {
         let load = load.replace("\"search\"", "\"load\"");
         let load = format!("{load}load = {{ rates = [\"1k\"], duration = \"1s\" }}\n");
         assert_eq!(said(&load, ""), "");
-        let other = said(SEARCH, "clean-windows");
+        let other = said(SEARCH, "mlrsearch");
         assert!(
-            other.contains("by the rule `clean-windows`") && other.contains("`rfc8219`"),
+            other.contains("by the rule `mlrsearch`") && other.contains("`rfc8219`"),
             "{other}"
         );
         // That rule is newer than records without one.
