@@ -325,7 +325,7 @@ impl Warning {
                 return Some(format!("as root, sysctl net.core.rmem_max={wanted}"));
             }
             Warning::WindowHeld { .. } => {
-                "the server's receive buffer takes no more; others are lost"
+                "more overflow the server's receive queue: enlarge its buffer, or take a smaller window"
             }
             Warning::NotSustained { .. } => "it does not answer this rate for long",
             Warning::Segmented => "that costs it less than packets of real clients: use --gso off",
