@@ -86,6 +86,11 @@ fn the_table_and_the_certificate_have_every_truth() {
             let has = |name: &&str| name.contains(what) && name.contains(way);
             assert!(names.iter().any(has), "{what} over {way}: {names:?}");
         }
+        // Little's law needs the middle of a loop: what it found is a time.
+        let one = format!("round trip, one query, {way}");
+        let has = |check: &&Check| check.name.starts_with(&one);
+        let one = checks.iter().find(has).expect("a round trip");
+        assert!(one.found.is_some_and(f64::is_finite), "{one:?}");
     }
     assert!(wanted.iter().all(|name| !names.contains(name) || out.contains(name)), "{out}");
     assert!(out.contains("certificate of the Tester: for ") && err.contains("verify: path wire"));

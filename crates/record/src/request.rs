@@ -256,12 +256,13 @@ impl TrialRequest {
         if self.pacing.is_open_loop() { 1 } else { 1 + self.also.len() }
     }
 
-    /// Copies everything from `spec` except the names, whose range is counted in different ways.
+    /// Copies everything from `spec` except the names, whose range is counted in different ways. Steps stay where it has none.
     pub fn set_trial(&mut self, spec: &TrialSpec) {
         self.pacing = spec.pacing;
         (self.duration, self.timeout) = (spec.duration, spec.timeout);
         self.goal.clone_from(&spec.goal);
-        (self.early_stop, self.step) = (spec.early_stop, spec.step);
+        self.early_stop = spec.early_stop;
+        self.step = spec.step.or(self.step);
     }
 
     /// Returns how many clients open connections before the trial.
