@@ -154,6 +154,13 @@ impl Transactions {
             let has_room = now.since(since) >= KEPT || self.waiting.len() == waited;
             self.without_room += u64::from(!has_room);
         }
+        // Answered ones take no more room than those that wait.
+        if self.order.len() >= 2 * MAX_WAITING {
+            let waits = |(_, number, key): &(Nanos, u64, u64)| {
+                self.waiting.get(key).is_some_and(|(own, _)| own == number)
+            };
+            self.order.retain(waits);
+        }
     }
 
     /// Calls `visit` with the oldest query if it still waits; returns whether the queue had an entry.

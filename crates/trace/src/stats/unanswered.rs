@@ -37,6 +37,11 @@ impl Unanswered {
         }) {
             self.give_up_oldest();
         }
+        // Answered ones take no more room than those that wait.
+        if self.order.len() >= 2 * MAX_WAITING {
+            let waiting = &self.waiting;
+            self.order.retain(|(since, key)| waiting.get(key) == Some(since));
+        }
         let key = self.hashes.hash_one(ends);
         if is_response {
             self.waiting.remove(&key);
