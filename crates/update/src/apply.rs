@@ -12,7 +12,7 @@ use zone::{Reader, Written, ZoneFileError, ZoneWriter, fold_names};
 
 use crate::Update;
 use crate::generate::MAX_UPDATES;
-use crate::message::{Operation, Prerequisite};
+use crate::message::{Operation, Prerequisite, is_kept_at_apex};
 use crate::stream::{StreamError, UpdateReader};
 
 /// The reason why the updates were not applied.
@@ -47,7 +47,7 @@ pub enum ApplyError {
 /// The type SOA.
 const SOA: u16 = 6;
 
-/// The records of one name: TTL and data, by type.
+/// The records of one name: TTL and data, by type; no set is empty.
 type Records = BTreeMap<u16, Vec<(u32, Box<[u8]>)>>;
 
 /// The updates of a stream, with the names that they read or change.
@@ -157,15 +157,10 @@ fn folded(rtype: u16, data: &[u8]) -> Vec<u8> {
 fn required(update: &Update, names: &BTreeMap<Box<[u8]>, Records>) -> bool {
     // Records that are required make up the whole set of their name and type.
     let mut sets = BTreeMap::<(Vec<u8>, u16), BTreeSet<Vec<u8>>>::new();
-    let rrset = |name: &[u8], rtype: u16| {
-        let rrset = names.get(name).and_then(|records| records.get(&rtype));
-        rrset.filter(|rrset| !rrset.is_empty())
-    };
+    let rrset = |name: &[u8], rtype: u16| names.get(name).and_then(|records| records.get(&rtype));
     let hold = update.prerequisites().all(|(name, what)| {
         let name = name.to_ascii_lowercase();
-        let exists = || {
-            names.get(&name[..]).is_some_and(|records| records.values().any(|set| !set.is_empty()))
-        };
+        let exists = || names.get(&name[..]).is_some_and(|records| !records.is_empty());
         match what {
             Prerequisite::NameExists => exists(),
             Prerequisite::NameAbsent => !exists(),
@@ -185,8 +180,7 @@ fn required(update: &Update, names: &BTreeMap<Box<[u8]>, Records>) -> bool {
 
 /// Applies one operation to the records of a name (RFC 2136 section 3.4.2).
 fn change(records: &mut Records, operation: &Operation<'_>, at_apex: bool) {
-    let kept_at_apex =
-        |rtype: u16| at_apex && matches!(Rtype::from_int(rtype), Rtype::SOA | Rtype::NS);
+    let kept_at_apex = |rtype: u16| at_apex && is_kept_at_apex(rtype);
     match *operation {
         Operation::DeleteName => records.retain(|rtype, _| kept_at_apex(*rtype)),
         Operation::DeleteRrset { rtype } if kept_at_apex(rtype) => {}
@@ -196,6 +190,9 @@ fn change(records: &mut Records, operation: &Operation<'_>, at_apex: bool) {
             if let Some(rrset) = records.get_mut(&rtype) {
                 let last = kept_at_apex(rtype) && rrset.len() == 1;
                 rrset.retain(|(_, other)| last || folded(rtype, other) != deleted);
+                if rrset.is_empty() {
+                    records.remove(&rtype);
+                }
             }
         }
         Operation::Add { rtype, ttl, data } => add(records, rtype, ttl, data),
@@ -211,8 +208,7 @@ fn add(records: &mut Records, rtype: u16, ttl: u32, data: &[u8]) {
         matches!(Rtype::from_int(rtype), Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG)
     };
     let has_other = |is: &dyn Fn(Rtype) -> bool| {
-        let mut all = records.iter().filter(|(_, rrset)| !rrset.is_empty());
-        all.any(|(other, _)| !beside_any(*other) && is(Rtype::from_int(*other)))
+        records.keys().any(|other| !beside_any(*other) && is(Rtype::from_int(*other)))
     };
     let ignored = match number {
         _ if beside_any(rtype) => false,

@@ -11,6 +11,7 @@ use measure::{Histogram, Nanos};
 use wire::Name;
 
 use crate::connection::Connection;
+use crate::message::is_kept_at_apex;
 use crate::{Operation, StreamError, Update, UpdateReader};
 
 /// Time to wait for the reply to a query.
@@ -27,9 +28,8 @@ pub(crate) const PENDING: usize = 1_024;
 /// Interval between the looks at all secondaries: each of many is queried more rarely, so that a host with many of
 /// them has no more work.
 pub(crate) const LOOK_ALL: Duration = Duration::from_millis(2);
-/// Types of records.
+/// The type NS.
 const NS: u16 = 2;
-const SOA: u16 = 6;
 
 /// Error while updates are looked up.
 #[derive(Debug, thiserror::Error)]
@@ -230,7 +230,7 @@ impl Changed {
         for (name, operation) in update.operations() {
             let name = name.to_ascii_lowercase();
             let at_apex = name.eq_ignore_ascii_case(update.zone().as_wire());
-            let is_kept = |rtype: u16| at_apex && matches!(rtype, SOA | NS);
+            let is_kept = |rtype: u16| at_apex && is_kept_at_apex(rtype);
             match operation {
                 Operation::Add { rtype, data, .. } => {
                     let set = self.0.entry((name, rtype)).or_default();
@@ -262,11 +262,11 @@ impl Changed {
     ) -> impl Iterator<Item = ((Vec<u8>, u16), ChangedSet)> + 'a {
         self.0.into_iter().filter_map(|(key, mut set)| {
             let after = last.0.get(&key)?;
-            set.records.retain(|data, is_there| after.records.get(data) == Some(is_there));
-            if std::mem::take(&mut set.cleared) && after.cleared {
+            if set.cleared {
                 // Records of later updates are there too.
-                set = after.clone();
+                return Some((key, after.clone()));
             }
+            set.records.retain(|data, is_there| after.records.get(data) == Some(is_there));
             Some((key, set))
         })
     }

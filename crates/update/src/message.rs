@@ -108,6 +108,14 @@ pub enum MessageError {
     TooLong,
 }
 
+/// Returns whether records of this type stay at the zone's own name where a whole set or name is deleted (RFC 2136 section 3.4.2.3).
+pub(crate) fn is_kept_at_apex(rtype: u16) -> bool {
+    matches!(
+        domain::base::Rtype::from_int(rtype),
+        domain::base::Rtype::SOA | domain::base::Rtype::NS
+    )
+}
+
 impl Update {
     /// Returns an update of `zone` without operations.
     pub fn new(zone: Name) -> Self {

@@ -70,15 +70,16 @@ pub fn parse_start(line: &[u8]) -> Result<Option<QueryLine<'_>>, BadLine> {
 
 /// Parses a name in which octets that are not ASCII stand for themselves, as in UTF-8 or Latin-1.
 fn name(word: &[u8]) -> Result<Name, NameError> {
-    let mut text = String::with_capacity(word.len());
-    for &octet in word {
-        if octet.is_ascii() {
-            text.push(char::from(octet));
-        } else {
-            text.push_str(&format!("\\{octet:03}"));
-        }
+    if let Ok(text) = std::str::from_utf8(word)
+        && text.is_ascii()
+    {
+        return text.parse();
     }
-    text.parse()
+    let octet = |&octet: &u8| match octet {
+        0x80.. => format!("\\{octet}"),
+        ascii => char::from(ascii).to_string(),
+    };
+    word.iter().map(octet).collect::<String>().parse()
 }
 
 #[cfg(test)]

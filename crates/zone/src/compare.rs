@@ -162,8 +162,7 @@ fn for_each<R: Read>(
     compared: Compared,
     mut visit: impl FnMut(&Canonical<'_>),
 ) -> Result<u64, ZoneFileError> {
-    let (mut owner, mut data, mut recorded) = (Vec::new(), Vec::new(), Recorded::default());
-    let (mut soas, mut other_ttls) = (0, 0);
+    let (mut recorded, mut soas, mut other_ttls) = (Recorded::default(), 0, 0);
     while let Some(record) = zone.next_record()? {
         let rtype = record.rtype();
         // A zone transfer starts and ends with the same SOA record (RFC 5936 section 2.2).
@@ -176,12 +175,8 @@ fn for_each<R: Read>(
         }
         let ttl = recorded.set_ttl(record);
         other_ttls += u64::from(ttl != record.ttl());
-        owner.clear();
-        owner.extend(record.owner().iter().map(u8::to_ascii_lowercase));
-        data.clear();
-        data.extend_from_slice(record.data());
-        fold_names(rtype, &mut data);
-        visit(&Canonical { owner: &owner, rtype, ttl, data: &data });
+        let (owner, data) = recorded.last();
+        visit(&Canonical { owner, rtype, ttl, data });
     }
     Ok(other_ttls)
 }

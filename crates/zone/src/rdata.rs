@@ -173,7 +173,7 @@ fn is_opaque(rtype: Rtype, data: &[u8]) -> bool {
     match rtype.to_int() {
         KEYDATA => true,
         AMTRELAY => gateway::is_unknown_relay(data),
-        other => fields(Rtype::from_int(other)).is_none(),
+        _ => fields(rtype).is_none(),
     }
 }
 

@@ -39,6 +39,11 @@ impl Recorded {
         self.records.insert(self.by.hash_one((&self.owner, record.rtype().to_int(), &self.data)))
     }
 
+    /// Returns owner and data of the record that was added last, with names in lower case.
+    pub(crate) fn last(&self) -> (&[u8], &[u8]) {
+        (&self.owner, &self.data)
+    }
+
     /// Returns the TTL of the set of the record that was added last. Signatures of each type are a set of their own.
     pub(crate) fn set_ttl(&mut self, record: &Record) -> u32 {
         let covered = self.data.first_chunk::<2>().filter(|_| record.rtype() == Rtype::RRSIG);
