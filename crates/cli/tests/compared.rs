@@ -58,11 +58,8 @@ fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines[1].starts_with("server") && lines[1].contains("x old"), "{table}");
     assert!(lines[2].starts_with("old ") && lines[3].starts_with("new "), "{table}");
-    let round_of = |line: &'static str| {
-        Some(line.split_once(": round ").or(line.split_once(": a round is void"))?.0)
-    };
-    let told: &'static str = told.leak();
-    let rounds: Vec<&str> = told.lines().filter_map(round_of).collect();
+    let name_of = |line: &str| line.find(": round ").or_else(|| line.find(": a round is void"));
+    let rounds: Vec<&str> = told.lines().filter_map(|line| Some(&line[..name_of(line)?])).collect();
     assert_eq!(rounds.len(), 8, "{told}");
     // A B B A, or B A A B.
     for two in rounds.chunks(4) {
