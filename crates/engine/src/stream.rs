@@ -70,6 +70,9 @@ pub trait StreamRole {
     fn message(&mut self, now: Nanos, conn: ConnId, message: &[u8]);
     /// The query whose message began with `tag` has ended without a reply; the others of the connection go on.
     fn failed(&mut self, now: Nanos, conn: ConnId, tag: [u8; 2], why: QueryFailure);
+    /// The query whose message began with `tag` has ended without a stream of its own: it never left, although
+    /// [`sent`](Self::sent) was called. The role may have given it up before.
+    fn never_left(&mut self, _now: Nanos, _conn: ConnId, _tag: [u8; 2]) {}
     /// The peer has not processed this message and takes no more on the connection: the role may send it again
     /// on the next connection with this number. Called before or after [`closed`](Self::closed).
     fn turned_away(&mut self, now: Nanos, conn: ConnId, message: &[u8]);

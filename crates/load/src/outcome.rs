@@ -139,6 +139,24 @@ impl Outcomes {
         self.tally.latency.record_many(self.timeout, count);
     }
 
+    /// Counts a query that was taken to have left as one that no connection took, at `at`.
+    pub(crate) fn record_never_left(&mut self, query: &Found, at: Nanos) {
+        let tally = &mut self.tally;
+        tally.sent -= 1;
+        tally.second(query.sent).sent -= 1;
+        if let Some(step) = tally.steps.as_mut().and_then(|steps| steps.at(query.sent)) {
+            step.sent -= 1;
+        }
+        let lost = query.state == State::Expired;
+        tally.lost -= u64::from(lost);
+        tally.unserved += 1;
+        tally.second(at).unserved += 1;
+        // One that was lost may be among the latencies already.
+        if !lost || self.patience.is_some() {
+            tally.latency.record_many(self.timeout, 1);
+        }
+    }
+
     /// Handles a message that arrived `at` on `socket` (or connection), which has `table` (`None` for an
     /// unknown one); returns the outstanding query that it ended.
     #[inline]

@@ -149,6 +149,16 @@ impl Pipeline {
         true
     }
 
+    /// Frees the place of a query that never left, which is outstanding or expired; returns what it was.
+    pub(crate) fn withdraw(&mut self, id: u16) -> Option<Found> {
+        let found = self.find(id);
+        if !matches!(found.state, State::Outstanding | State::Expired) {
+            return None;
+        }
+        self.mark_answered(id);
+        Some(found)
+    }
+
     /// Takes an outstanding query off its connection; returns whether there was one with this id.
     pub(crate) fn turn_away(&mut self, id: u16) -> bool {
         self.outstanding_slot(id).map(|slot| slot.connection = 0).is_some()

@@ -7,6 +7,7 @@ use measure::Nanos;
 
 use super::{Client, Clients, ConnectionState, Phase, RECONNECT_DELAY};
 use crate::connections::ConnectionTally;
+use crate::flight::State;
 
 /// Highest number of clients that one sweep looks at: about 0.1 ms of work.
 const SWEPT: usize = 2_048;
@@ -73,6 +74,16 @@ impl StreamRole for Clients {
             tally.lost_with_connection += u64::from(matches!(why, QueryFailure::Connection(_)));
             self.after_query_ended(conn);
         }
+    }
+
+    fn never_left(&mut self, now: Nanos, conn: ConnId, tag: [u8; 2]) {
+        let at = self.clock(now);
+        let client = &mut self.clients[conn as usize];
+        let Some(query) = client.pipeline.withdraw(u16::from_be_bytes(tag)) else { return };
+        self.in_flight -= u64::from(query.state == State::Outstanding);
+        self.outcomes.record_never_left(&query, at);
+        self.connections[self.plan.mix.kind(conn)].unserved += 1;
+        self.after_query_ended(conn);
     }
 
     fn turned_away(&mut self, _now: Nanos, conn: ConnId, message: &[u8]) {

@@ -148,10 +148,11 @@ impl Dialer {
             let made = self.datagrams(conn, meter).map_err(|error| failure::of(&error));
             return Ok(Dialed::Framed(Stream::Udp(made?)));
         }
-        let stream = self.dial_tcp(conn, meter, deadline).await?;
+        let stream = self.dial_tcp(conn, meter.clone(), deadline).await?;
         Ok(match &self.carriage {
             Carriage::Http2(resource) => {
-                let http = timeout_at(deadline, Http2::new(stream, resource.clone(), most)).await;
+                let http = Http2::new(stream, resource.clone(), most, meter);
+                let http = timeout_at(deadline, http).await;
                 Dialed::Exchange(Box::new(http.map_err(|_| Failure::HandshakeStalled)??))
             }
             _ => Dialed::Framed(stream),

@@ -12,6 +12,7 @@
 //! connection lost                         the end of the connection
 //! ```
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -21,7 +22,7 @@ use bytes::Bytes;
 use engine::clock;
 use engine::stream::{ConnId, End, Failure, Opened, QueryFailure, StreamRole, first_message};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::meter::Meter;
 use super::shared::{Caller, Shared};
@@ -50,14 +51,13 @@ pub(super) enum NoReply {
 /// A pending query, which returns its reply. It does nothing before it is polled.
 pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Vec<u8>, NoReply>>>>;
 
+/// Whether a query has a stream of its own, which the peer permits.
+pub(super) type HasStream = Rc<Cell<bool>>;
+
 /// A connection for queries with their own streams.
 pub(super) trait Exchange {
-    /// Sends the query `message`.
-    fn send_query(&mut self, message: Bytes) -> PendingReply;
-    /// Returns how many streams the peer takes at a time, where the library tells.
-    fn stream_limit(&self) -> usize {
-        usize::MAX
-    }
+    /// Sends the query `message`; sets `has_stream` when its stream is open.
+    fn send_query(&mut self, message: Bytes, has_stream: HasStream) -> PendingReply;
     /// Does the work of the connection itself; ready when it has ended. `GoingAway` means that the peer has not processed
     /// the pending queries.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End>;
@@ -119,15 +119,17 @@ impl Query {
 /// A pending query with its stream.
 struct Pending {
     query: Option<Query>,
+    has_stream: HasStream,
     reply: PendingReply,
 }
 
 impl Future for Pending {
-    type Output = (Query, Result<Vec<u8>, NoReply>);
+    type Output = (Query, HasStream, Result<Vec<u8>, NoReply>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let reply = std::task::ready!(self.reply.as_mut().poll(cx));
-        Poll::Ready((self.query.take().expect("a query ends once"), reply))
+        let query = self.query.take().expect("a query ends once");
+        Poll::Ready((query, self.has_stream.clone(), reply))
     }
 }
 
@@ -172,6 +174,7 @@ impl Exchanged {
             let rest = self.send_queries(shared, cx);
             news |= self.receive(shared, cx);
             if rest == Rest::Aborted || rest == Rest::Closing && self.pending.is_empty() {
+                self.report_without_stream(shared);
                 return Poll::Ready(End::Ordered);
             }
             // The queries leave here.
@@ -182,6 +185,9 @@ impl Exchanged {
             if let Some(end) = end {
                 if !matches!(end, End::Failed(_)) {
                     shared.return_unwritten(self.conn, self.taken);
+                }
+                if end != End::GoingAway {
+                    self.report_without_stream(shared);
                 }
                 return Poll::Ready(end);
             }
@@ -247,6 +253,15 @@ impl Exchanged {
         self.over.or(self.lost)
     }
 
+    /// Tells the role which pending queries end with the connection without having left.
+    fn report_without_stream<R: StreamRole>(&self, shared: &Shared<R>) {
+        let (now, mut role) = (clock::monotonic(), shared.role.borrow_mut());
+        let without = self.pending.iter().filter(|pending| !pending.has_stream.get());
+        for query in without.filter_map(|pending| pending.query.as_ref()) {
+            role.never_left(now, self.conn, query.tag);
+        }
+    }
+
     fn announce<R: StreamRole>(&mut self, shared: &Shared<R>) -> bool {
         if self.announced {
             return false;
@@ -273,9 +288,6 @@ impl Exchanged {
             self.taken += 2 + message.len();
             let Some((&tag, rest)) = message.split_first_chunk() else { continue };
             let message = [&[0, 0], rest].concat().into();
-            if self.pending.len() >= self.exchange.stream_limit() {
-                self.meter.count_streams(|streams| streams.waited += 1);
-            }
             self.send_query(Query { tag, message, refusals: 0, deadline });
             if each && self.taken < slot.output.len() {
                 return Rest::Messages;
@@ -290,7 +302,9 @@ impl Exchanged {
 
     /// Sends a query, after a pause if the peer refused it before.
     fn send_query(&mut self, query: Query) {
-        let reply = self.exchange.send_query(query.message.clone());
+        // One that the peer refused had a stream before.
+        let has_stream = Rc::new(Cell::new(query.refusals > 0));
+        let reply = self.exchange.send_query(query.message.clone(), has_stream.clone());
         let pause = (query.refusals > 0).then(|| FIRST_PAUSE * (1 << (query.refusals - 1)));
         let deadline = query.deadline;
         let reply: PendingReply = match (pause, deadline) {
@@ -304,19 +318,22 @@ impl Exchanged {
                 };
                 match deadline {
                     None => whole.await,
-                    Some(deadline) => {
-                        timeout_at(deadline, whole).await.unwrap_or(Err(NoReply::Overdue))
-                    }
+                    // The deadline first: a place that others leave at the same time is not taken any more.
+                    Some(deadline) => tokio::select! {
+                        biased;
+                        () = sleep_until(deadline) => Err(NoReply::Overdue),
+                        reply = whole => reply,
+                    },
                 }
             }),
         };
-        self.pending.push(Pending { query: Some(query), reply });
+        self.pending.push(Pending { query: Some(query), has_stream, reply });
     }
 
     /// Passes the available replies to the role; returns whether there were any.
     fn receive<R: StreamRole>(&mut self, shared: &Shared<R>, cx: &mut Context<'_>) -> bool {
         let mut any = false;
-        while let Poll::Ready(Some((query, reply))) = self.pending.poll_next_unpin(cx) {
+        while let Poll::Ready(Some((query, has_stream, reply))) = self.pending.poll_next_unpin(cx) {
             // A 0-RTT reply arrives with the end of the handshake.
             self.announce(shared);
             let now = clock::monotonic();
@@ -347,9 +364,10 @@ impl Exchanged {
                     self.lost.get_or_insert(end);
                     // It ends with its connection.
                     let reply = Box::pin(std::future::pending());
-                    self.pending.push(Pending { query: Some(query), reply });
+                    self.pending.push(Pending { query: Some(query), has_stream, reply });
                 }
-                Err(NoReply::Overdue) => {}
+                Err(NoReply::Overdue) if has_stream.get() => {}
+                Err(NoReply::Overdue) => role.never_left(now, self.conn, query.tag),
             }
         }
         any

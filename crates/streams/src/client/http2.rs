@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,10 +12,12 @@ use bytes::{Bytes, BytesMut};
 use engine::stream::{End, Failure, Opened, QueryFailure, StreamCode};
 use h2::client::{Connection, SendRequest};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::exchange::{Exchange, NoReply, PendingReply};
+use super::exchange::{Exchange, HasStream, NoReply, PendingReply};
 use super::failure;
+use super::meter::Meter;
 use super::stream::Stream;
 use crate::http::{Resource, is_message};
 
@@ -23,6 +26,8 @@ const WINDOW: u32 = 16 << 20;
 /// Highest number of requests until the peer has announced its limit: the least that it should allow (RFC
 /// 9113 section 6.5.2).
 const FIRST_STREAMS: usize = 100;
+/// Highest number of streams at a time, if the peer sets none.
+const MAX_STREAMS: usize = 1 << 20;
 /// Longest wait for a peer when a connection is closed.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
@@ -79,6 +84,11 @@ pub(super) struct Http2 {
     opened: Rc<Cell<Option<Opened>>>,
     resource: Rc<Resource>,
     max_message: usize,
+    /// The streams that the peer takes now. The library's own queue sends even those that were given up in it.
+    streams: Arc<Semaphore>,
+    /// Number of streams that the peer takes at a time.
+    stream_limit: usize,
+    meter: Meter,
 }
 
 impl Http2 {
@@ -87,6 +97,7 @@ impl Http2 {
         stream: Stream,
         resource: Resource,
         max_message: usize,
+        meter: Meter,
     ) -> Result<Self, Failure> {
         let opened = Rc::new(Cell::new(stream.opened()));
         let watched = Watched { stream, opened: opened.clone() };
@@ -98,26 +109,46 @@ impl Http2 {
             .handshake(watched)
             .await
             .map_err(|error| failure(&error))?;
-        Ok(Http2 { connection, requests, opened, resource: Rc::new(resource), max_message })
+        let (resource, streams) = (Rc::new(resource), Arc::new(Semaphore::new(FIRST_STREAMS)));
+        let stream_limit = FIRST_STREAMS;
+        Ok(Http2 {
+            connection,
+            requests,
+            opened,
+            resource,
+            max_message,
+            streams,
+            stream_limit,
+            meter,
+        })
+    }
+
+    /// Follows the peer's limit of streams.
+    fn follow_limit(&mut self) {
+        let limit = self.requests.current_max_send_streams().min(MAX_STREAMS);
+        self.streams.add_permits(limit.saturating_sub(self.stream_limit));
+        self.stream_limit = self.stream_limit.max(limit);
+        self.stream_limit -= self.streams.forget_permits(self.stream_limit - limit);
     }
 }
 
 impl Exchange for Http2 {
-    fn send_query(&mut self, message: Bytes) -> PendingReply {
+    fn send_query(&mut self, message: Bytes, has_stream: HasStream) -> PendingReply {
         let (requests, most) = (self.requests.clone(), self.max_message);
-        let resource = self.resource.clone();
+        let (resource, streams) = (self.resource.clone(), self.streams.clone());
+        let meter = self.meter.clone();
         Box::pin(async move {
+            let _stream = meter.count_wait(streams.acquire()).await;
+            has_stream.set(true);
             let reply = send_query(requests, &resource, message, most).await;
             reply.unwrap_or_else(|error| Err(no_reply(&error)))
         })
     }
 
-    fn stream_limit(&self) -> usize {
-        self.requests.current_max_send_streams()
-    }
-
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        Pin::new(&mut self.connection).poll(cx).map(|over| match over {
+        let over = Pin::new(&mut self.connection).poll(cx);
+        self.follow_limit();
+        over.map(|over| match over {
             Ok(()) => End::ByPeer,
             Err(error) => end(&error),
         })

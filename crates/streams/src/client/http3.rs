@@ -14,7 +14,7 @@ use h3::client::{Connection, SendRequest};
 use h3::error::{Code, ConnectionError, StreamError};
 use tokio::sync::Notify;
 
-use super::exchange::{Exchange, NoReply, PendingReply};
+use super::exchange::{Exchange, HasStream, NoReply, PendingReply};
 use super::quic::{self, Quic};
 use crate::http::{Resource, is_message};
 
@@ -49,7 +49,7 @@ impl Http3 {
 }
 
 impl Exchange for Http3 {
-    fn send_query(&mut self, message: Bytes) -> PendingReply {
+    fn send_query(&mut self, message: Bytes, has_stream: HasStream) -> PendingReply {
         let (mut requests, most) = (self.requests.clone(), self.max_message);
         let (request, connection) = (self.resource.request(&message), self.quic.connection.clone());
         let (meter, going_away) = (self.quic.meter.clone(), self.going_away.clone());
@@ -58,11 +58,12 @@ impl Exchange for Http3 {
             let Some((request, body)) = request else { return failed(QueryFailure::Other) };
             let stream = tokio::select! {
                 biased;
-                stream = quic::count_wait(&meter, requests.send_request(request)) => stream,
+                stream = meter.count_wait(requests.send_request(request)) => stream,
                 () = going_away.notified() => return Err(NoReply::TurnedAway),
             };
             let ended = |error| no_reply(&connection, &requests, &error);
             let mut stream = stream.map_err(ended)?;
+            has_stream.set(true);
             // A peer that stops reading may respond all the same (RFC 9114 section 4.1); the response says more
             // than an error of the request.
             if let Some(body) = body {

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -85,6 +86,18 @@ impl Meter {
     /// Returns the stream counts so far.
     pub(super) fn streams(&self) -> StreamCounts {
         self.streams.get()
+    }
+
+    /// Waits for a stream that the peer takes; counts the query if there is none at once.
+    pub(super) async fn count_wait<T>(&self, opening: impl Future<Output = T>) -> T {
+        let mut opening = std::pin::pin!(opening);
+        match opening.as_mut().now_or_never() {
+            Some(opened) => opened,
+            None => {
+                self.count_streams(|streams| streams.waited += 1);
+                opening.await
+            }
+        }
     }
 
     /// Changes the stream counts.

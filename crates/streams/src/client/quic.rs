@@ -11,7 +11,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::clock;
 use engine::stream::{ConnId, End, Failure, Opened, QueryFailure, StreamCode};
-use futures_util::FutureExt;
 use measure::Nanos;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{
@@ -22,7 +21,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::TlsDialer;
-use super::exchange::{Exchange, NoReply, PendingReply};
+use super::exchange::{Exchange, HasStream, NoReply, PendingReply};
 use super::http3::Http3;
 use super::meter::{Bytes as Counts, Meter};
 use super::{Carriage, failure};
@@ -249,12 +248,13 @@ struct Doq {
 }
 
 impl Exchange for Doq {
-    fn send_query(&mut self, message: Bytes) -> PendingReply {
+    fn send_query(&mut self, message: Bytes, has_stream: HasStream) -> PendingReply {
         let (connection, most) = (self.quic.connection.clone(), self.max_message);
         let meter = self.quic.meter.clone();
         Box::pin(async move {
             let (mut send, mut receive) =
-                count_wait(&meter, connection.open_bi()).await.map_err(over)?;
+                meter.count_wait(connection.open_bi()).await.map_err(over)?;
+            has_stream.set(true);
             let length = (message.len() as u16).to_be_bytes();
             let framed = [&length[..], &message].concat();
             // The reply says more than an error of the query.
@@ -282,18 +282,6 @@ impl Exchange for Doq {
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
         // The endpoint closes the connection.
         Box::pin(std::future::ready(()))
-    }
-}
-
-/// Waits for a stream of the peer's; counts the query if there is none at once.
-pub(super) async fn count_wait<T>(meter: &Meter, opening: impl Future<Output = T>) -> T {
-    let mut opening = std::pin::pin!(opening);
-    match opening.as_mut().now_or_never() {
-        Some(opened) => opened,
-        None => {
-            meter.count_streams(|streams| streams.waited += 1);
-            opening.await
-        }
     }
 }
 

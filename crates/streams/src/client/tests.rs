@@ -31,6 +31,10 @@ struct Client {
     replies: Vec<Vec<u8>>,
     failed: Vec<(u8, QueryFailure)>,
     turned_away: Vec<Vec<u8>>,
+    /// Tags of the queries that never left.
+    never_left: Vec<u8>,
+    /// Number of queries that leave and get no reply.
+    silent: usize,
     end: Option<End>,
     sent: u32,
     /// Time at which it gives up: a query of a broken engine may have no end.
@@ -59,6 +63,10 @@ impl StreamRole for Client {
         self.failed.push((tag[0], why));
     }
 
+    fn never_left(&mut self, _now: Nanos, _conn: ConnId, tag: [u8; 2]) {
+        self.never_left.push(tag[0]);
+    }
+
     fn turned_away(&mut self, _now: Nanos, _conn: ConnId, message: &[u8]) {
         self.turned_away.push(message.to_vec());
     }
@@ -80,6 +88,7 @@ impl StreamRole for Client {
             }
         }
         let ended = self.replies.len() + self.failed.len() + self.turned_away.len();
+        let ended = ended + self.never_left.len() + self.silent;
         let over =
             self.end.is_some_and(|end| end != End::GoingAway || ended == self.messages.len());
         if over || now >= limit {
@@ -102,7 +111,10 @@ fn run(dialer: Dialer, messages: Vec<Vec<u8>>) -> Client {
 
 /// Runs a client of `dialer`; returns also what became of its streams.
 fn run_counted(dialer: Dialer, messages: Vec<Vec<u8>>) -> (Client, StreamCounts) {
-    let client = Client { messages, ..Client::default() };
+    run_client(dialer, Client { messages, ..Client::default() })
+}
+
+fn run_client(dialer: Dialer, client: Client) -> (Client, StreamCounts) {
     let mut engine = StreamEngine::new(vec![dialer], Mix::one(), 1, client).unwrap();
     engine.drive(WaitMode::Sleep, &AtomicBool::new(false)).unwrap();
     let streams = engine.streams();
@@ -120,6 +132,9 @@ fn with_server<T>(tls: Option<ServerTls>, client: impl FnOnce(SocketAddr) -> T) 
     with_listener(listener, None, || client(address))
 }
 
+/// Length of a message that the server never answers.
+const SILENT: usize = 41;
+
 /// Runs `client` while a server reverses the messages of `listener`.
 ///
 /// The server fails as `plan` says.
@@ -129,7 +144,7 @@ fn with_listener<T>(listener: Listener, plan: Option<FaultPlan>, client: impl Fn
     let server = std::thread::spawn(move || {
         let reverse = |message: &[u8], _: Carried, reply: &mut Vec<u8>| {
             reply.extend(message.iter().rev());
-            Leaves::AtOnce
+            if message.len() == SILENT { Leaves::Never } else { Leaves::AtOnce }
         };
         let stop = || flag.load(Ordering::Relaxed);
         tcp::serve(vec![listener], TcpLimits::default(), reverse, Faults::new(plan), stop)

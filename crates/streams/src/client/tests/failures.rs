@@ -78,6 +78,26 @@ fn queries_beyond_the_streams_of_the_peer_wait_and_are_counted() {
 }
 
 #[test]
+fn a_query_that_gets_no_stream_in_time_never_left() {
+    for carriage in carriages() {
+        let name = format!("{carriage:?}");
+        let messages: Vec<_> = (0..150).map(|tag| palindrome(tag, SILENT)).collect();
+        // The server takes 100 streams at a time.
+        let client = Client { messages, silent: 100, ..Client::default() };
+        let (client, streams) = with_carriage(carriage, None, |dialer, tls| {
+            let tls = Some(tls(&ClientTls::default()));
+            let query_timeout = Some(Duration::from_secs(2));
+            let write = WriteMode::Together;
+            run_client(Dialer { tls, query_timeout, write, ..dialer }, client)
+        });
+        assert_eq!((client.end, client.replies.len()), (Some(End::Ordered), 0), "{name}");
+        let mut never_left = client.never_left;
+        never_left.sort_unstable();
+        assert_eq!(never_left, (100..150).collect::<Vec<u8>>(), "{name}: {streams:?}");
+    }
+}
+
+#[test]
 fn the_end_of_tls_without_a_notice_is_a_close_by_the_peer() {
     let identity = Authority::new().unwrap().identity(&["localhost"]).unwrap();
     let server = ServerTls::new(identity, &[ALPN_DOT], false).unwrap();

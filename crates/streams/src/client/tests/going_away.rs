@@ -11,7 +11,7 @@ use engine::stream::StreamCode;
 
 use super::exchanges::{carriages, palindrome, resource, with_carriage};
 use super::*;
-use crate::client::exchange::{Exchange, Exchanged, NoReply, PendingReply};
+use crate::client::exchange::{Exchange, Exchanged, HasStream, NoReply, PendingReply};
 use crate::client::meter::Meter;
 use crate::client::shared::{Caller, Shared};
 use crate::http::Method;
@@ -24,7 +24,7 @@ struct Ending {
 }
 
 impl Exchange for Ending {
-    fn send_query(&mut self, _message: Bytes) -> PendingReply {
+    fn send_query(&mut self, _message: Bytes, _has_stream: HasStream) -> PendingReply {
         match self.outcome {
             Some(outcome) => Box::pin(std::future::ready(Err(outcome))),
             None => Box::pin(std::future::pending()),
