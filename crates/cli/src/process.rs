@@ -1,18 +1,29 @@
 //! The process that a command runs in: its command line, and the signals that end it.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use signal_hook::consts::SIGUSR1;
 
 use crate::failure::Failure;
 
 /// Returns a flag that SIGINT, SIGTERM and SIGHUP set, without those that the caller of this process ignores (nohup); commands
-/// then end cleanly and report what they have.
+/// then end cleanly and report what they have. From here on SIGUSR1 ends nothing either.
 pub(crate) fn interruption() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in lab::ending_signals() {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::run)?;
     }
+    signal_hook::flag::register(SIGUSR1, FIGURES_WANTED.clone()).map_err(Failure::run)?;
     Ok(stop)
+}
+
+/// Set by SIGUSR1.
+static FIGURES_WANTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Returns whether SIGUSR1 has come since the last call: it asks for the figures so far, as with kxdpgun.
+pub(crate) fn figures_wanted() -> bool {
+    FIGURES_WANTED.swap(false, Ordering::Relaxed)
 }
 
 /// Returns what became of the process in the lab, from its exit code. One that was killed could not say so itself.

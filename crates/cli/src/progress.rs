@@ -1,5 +1,5 @@
 //! Counters of a running trial: on one line of a terminal, at most twice a second, for trials of over two seconds; or a line at each
-//! interval that the user sets, also off a terminal.
+//! interval that the user sets, also off a terminal; or when SIGUSR1 asks for them.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use measure::Nanos;
 use record::Snapshot;
 use report::view::{short_time_us, span};
 use tester::{Background, snapshot};
+
+use crate::process::figures_wanted;
 
 /// A line of standard error that the next text overwrites on a terminal; elsewhere each text is a line.
 #[derive(Debug)]
@@ -40,49 +42,92 @@ impl Drop for Line {
 }
 
 /// Returns counters and shows them behind `label`, at each `interval` or if standard error is a terminal, until the second value is
-/// dropped.
+/// dropped; also at each SIGUSR1.
 ///
 /// `planned` is the duration of the trial, if it is known.
 pub(crate) fn show(
     label: String,
     planned: Option<Nanos>,
     interval: Option<Nanos>,
-) -> (Arc<Live>, Option<Background<()>>) {
+) -> (Arc<Live>, Background<()>) {
     let live = Arc::new(Live { watched: true, ..Live::default() });
-    let shown = live.clone();
-    if let Some(every) = interval.filter(|every| *every > Nanos::ZERO) {
-        return (live, Some(Background::start(move |done| lines(every.into(), &shown, done))));
-    }
-    let terminal = std::io::stderr().is_terminal();
-    let thread =
-        terminal.then(|| Background::start(move |done| draw(&label, planned, &shown, done)));
+    let view = match interval.filter(|every| *every > Nanos::ZERO) {
+        Some(every) => View::Lines(every.into()),
+        None if std::io::stderr().is_terminal() => View::Line { label, planned },
+        None => View::Nothing,
+    };
+    let thread = view.start(&live);
     (live, thread)
 }
 
-/// Prints a line with the rates of each interval.
-fn lines(every: Duration, live: &Live, done: &AtomicBool) {
-    let began = Instant::now();
-    let (mut next, mut before) = (began + every, Snapshot::default());
-    while !done.load(Ordering::Relaxed) {
-        let left = next.saturating_duration_since(Instant::now());
-        if !left.is_zero() {
-            std::thread::park_timeout(left);
-            continue;
-        }
-        let now = snapshot(live, began);
-        let of = now.since(&before);
-        let rate = |count: u64| count as f64 / of.at_s.max(1e-9);
-        eprintln!(
-            "{:.1} s: sent {:.0}/s, valid {:.0}/s, invalid {}, lost {}{}",
-            now.at_s,
-            rate(of.sent),
-            rate(of.valid),
-            now.bad.saturating_sub(now.lost),
-            now.lost,
-            latency(&of, ", ")
-        );
-        (next, before) = (next + every, now);
+/// Where the counters of a trial are shown while it runs.
+pub(crate) enum View {
+    /// On a line of the terminal.
+    Line { label: String, planned: Option<Nanos> },
+    /// On a line of their own after each such time.
+    Lines(Duration),
+    /// Only when SIGUSR1 asks for them.
+    Nothing,
+}
+
+/// Longest time until SIGUSR1 is seen.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time after which a trial has a line on the terminal, and between two changes of it.
+const LINE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
+
+impl View {
+    /// Starts the thread that shows the counters.
+    pub(crate) fn start(self, live: &Arc<Live>) -> Background<()> {
+        let live = live.clone();
+        Background::start(move |done| self.show(&live, done))
     }
+
+    fn show(&self, live: &Live, done: &AtomicBool) {
+        let began = Instant::now();
+        let (first, every) = match self {
+            View::Line { .. } => LINE,
+            View::Lines(every) => (*every, *every),
+            View::Nothing => (Duration::MAX, Duration::MAX),
+        };
+        let (mut next, mut before) = (began.checked_add(first), Snapshot::default());
+        while !done.load(Ordering::Relaxed) {
+            if figures_wanted() {
+                let now = snapshot(live, began);
+                eprintln!("so far, {:.1} s: {}", now.at_s, figures(&now, ", "));
+            }
+            let left = next.map_or(LOOK, |next| next.saturating_duration_since(Instant::now()));
+            if !left.is_zero() {
+                std::thread::park_timeout(left.min(LOOK));
+                continue;
+            }
+            let now = snapshot(live, began);
+            let of = now.since(&before);
+            match self {
+                View::Line { label, planned } => {
+                    let course = course(now.at_s, *planned);
+                    eprint!("\r\x1b[K{label}  {course}  {}", figures(&of, "  "));
+                }
+                _ => eprintln!("{:.1} s: {}", now.at_s, figures(&of, ", ")),
+            }
+            (next, before) = (next.map(|next| next + every), now);
+        }
+        if matches!(self, View::Line { .. }) && before.at_s > 0.0 {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// Returns the figures of a span of a trial: rates, counts, and bounds of its latencies.
+fn figures(of: &Snapshot, gap: &str) -> String {
+    let rate = |count: u64| count as f64 / of.at_s.max(1e-9);
+    format!(
+        "sent {:.0}/s{gap}valid {:.0}/s{gap}invalid {}{gap}lost {}{}",
+        rate(of.sent),
+        rate(of.valid),
+        of.bad.saturating_sub(of.lost),
+        of.lost,
+        latency(of, gap)
+    )
 }
 
 /// Returns bounds of the median and the 99th percentile of the latency, each behind `gap`; empty without replies.
@@ -102,33 +147,6 @@ fn course(at_s: f64, planned: Option<Nanos>) -> String {
         }
         Some(_) => format!("{at_s:>5.1} s, waiting for the last replies"),
         None => format!("{at_s:>5.1} s"),
-    }
-}
-
-fn draw(label: &str, planned: Option<Nanos>, live: &Live, done: &AtomicBool) {
-    let began = Instant::now();
-    let (mut last, mut before, mut drawn) = (began, Snapshot::default(), false);
-    while !done.load(Ordering::Relaxed) {
-        std::thread::park_timeout(Duration::from_millis(100));
-        if began.elapsed() < Duration::from_secs(2) || last.elapsed() < Duration::from_millis(500) {
-            continue;
-        }
-        let now = snapshot(live, began);
-        let of = now.since(&before);
-        let rate = |count: u64| count as f64 / of.at_s.max(1e-9);
-        eprint!(
-            "\r\x1b[K{label}  {}  sent {:.0}/s  valid {:.0}/s{}  invalid {}  lost {}",
-            course(now.at_s, planned),
-            rate(of.sent),
-            rate(of.valid),
-            latency(&of, "  "),
-            now.bad.saturating_sub(now.lost),
-            now.lost,
-        );
-        (last, before, drawn) = (Instant::now(), now, true);
-    }
-    if drawn {
-        eprint!("\r\x1b[K");
     }
 }
 

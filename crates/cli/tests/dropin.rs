@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use kit::AuthDns;
@@ -377,6 +378,43 @@ fn kxdpgun_reports_what_kxdpgun_reports() {
         serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|e| panic!("{e}: {line}"));
     }
     assert!(json.contains("stats_sum") && json.contains("kxdpgun"), "{json}");
+}
+
+#[test]
+fn sigusr1_prints_the_figures_so_far() {
+    let bench = Bench::start();
+    let load =
+        ["load", bench.auth.plain(), "--queries", "q.txt", "--rate", "400", "--duration", "2s"];
+    let kxdpgun = ["kxdpgun", "-t2", "-Q400", "-iq.txt", "-p", bench.port(), "127.0.0.1"];
+    for args in [&load[..], &kxdpgun] {
+        let child = Command::new(cargo_bin("dnsdyno"))
+            .args(args)
+            .current_dir(bench.dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        // Bit 9 of the signals that the process catches is that of SIGUSR1.
+        let caught = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
+            let mask = value(&status.expect("it runs"), "SigCgt").to_owned();
+            u64::from_str_radix(&mask, 16).expect("a mask") >> 9 & 1 == 1
+        };
+        let tries = (0..1_000).find(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            caught()
+        });
+        assert!(tries.is_some(), "{args:?} catches no SIGUSR1");
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-USR1", &pid]).status().expect("kill").success());
+        let done = child.wait_with_output().expect("ends");
+        let [out, err] =
+            [done.stdout, done.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
+        // A load on a busy machine may be void.
+        assert!(done.status.code().is_some(), "killed: {out}{err}");
+        assert!(err.contains("so far, ") && err.contains("sent "), "{out}{err}");
+        assert!(out.contains("800"), "all queries of the two seconds: {out}{err}");
+    }
 }
 
 /// Two hosts in namespaces of their own with a link between them, an AuthDNS on one, and both tools on the other, one after the

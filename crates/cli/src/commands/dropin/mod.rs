@@ -36,6 +36,7 @@ use self::verbose::Texts;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::process::{self, command_line, interruption};
+use crate::progress::View;
 
 /// Names of the tools, which are commands of this program and names by which it may be called.
 const TOOLS: [&str; 3] = ["dnsperf", "resperf", "kxdpgun"];
@@ -109,7 +110,7 @@ fn run(
     data: Option<&Path>,
 ) -> Result<(Trial, bool), Failure> {
     let journal = meanwhile.each.map(|_| Journal::default());
-    let live = Arc::new(Live { journal, ..Live::default() });
+    let live = Arc::new(Live { journal, watched: true, ..Live::default() });
     let texts = meanwhile.each.map(|form| Texts::read(messages, form));
     let texts = texts.transpose().map_err(Failure::run)?;
     let stop = interruption()?;
@@ -121,8 +122,9 @@ fn run(
         let live = live.clone();
         Background::start(move |done| print_each(&texts, &live, done))
     });
+    let asked = View::Nothing.start(&live);
     let mut trial = setup.run(&live, &stop)?.trial;
-    drop((rates, each));
+    drop((rates, each, asked));
     let data = data.map_or_else(|| "the standard input".into(), |path| path.display().to_string());
     let workload = &mut trial.conditions.workload;
     *workload = workload.replace(&messages.display().to_string(), &data);
