@@ -5,14 +5,14 @@
 
 use engine::TxBatch;
 use measure::Nanos;
-use wire::Qtype;
+use wire::{Name, Qtype};
 
 use super::Dns64;
 use super::lookup::Outcome;
 use crate::extended_error::ExtendedError;
-use crate::policy::NameRule;
+use crate::policy::{NameRule, View};
 use crate::question::Key;
-use crate::reply::{MAX_CHAIN, Reading, Reply};
+use crate::reply::{Found, MAX_CHAIN, Reading, Reply};
 use crate::transaction::Phase;
 
 impl Dns64 {
@@ -43,30 +43,41 @@ impl Dns64 {
         true
     }
 
-    /// Returns whether the client of a question gets none of its A records if the name has addresses of IPv6: one of them is mapped,
-    /// and synthesis is not forbidden for the name.
-    pub(super) fn drops_some(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
+    /// Returns the blocks whose clients get no A records for a question whose aliases end at `end`: none if synthesis is forbidden for
+    /// one of both names.
+    pub(super) fn dropping(&self, t: u32, end: &Name) -> View {
         let Key { view, flags, name, .. } = &self.transactions[t].key;
         let view = self.settings.policy.dropping(*view, *flags);
-        let rules = [name, &reading.name].map(|name| self.settings.rule_of_target(name));
-        reading.wanted > 0 && !rules.contains(&Some(NameRule::Never)) && self.maps_any(view, reply)
+        let is_never = |name| self.settings.rule_of_target(name) == Some(NameRule::Never);
+        if view.is_empty() || is_never(name) || is_never(end) { View::default() } else { view }
     }
 
-    /// Removes the mapped A records from what was found for a question of another type (ANY); returns whether there were some.
-    pub(super) fn drops_found(&mut self, t: u32, reply: &Reply<'_>) -> bool {
-        let policy = self.settings.policy.clone();
-        let Key { view, flags, qtype, .. } = self.transactions[t].key;
-        let view = policy.dropping(view, flags);
-        if view.is_empty() || qtype != Qtype::ANY {
+    /// Returns whether the client of a question gets none of its A records if the name has addresses of IPv6: one of them is mapped.
+    pub(super) fn drops_some(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
+        reading.wanted > 0 && self.maps_any(self.dropping(t, &reading.name), reply)
+    }
+
+    /// Removes the mapped A records, and then the signatures of A, from what was found for a question of another type (ANY); returns
+    /// whether there were some.
+    pub(super) fn drops_found(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
+        let view = self.dropping(t, &reading.name);
+        if view.is_empty() || self.transactions[t].key.qtype != Qtype::ANY {
             return false;
         }
-        let before = self.scratch.found.len();
-        self.scratch.found.retain(|found| {
+        let policy = &self.settings.policy;
+        let is_dropped = |found: &Found| {
             let address = <[u8; 4]>::try_from(reply.data(found)).ok();
-            found.rtype != Qtype::A
-                || address.is_none_or(|a| policy.mapping(view, a.into()).is_empty())
-        });
-        self.scratch.found.len() < before
+            let is_mapped = address.is_some_and(|a| !policy.mapping(view, a.into()).is_empty());
+            found.rtype == Qtype::A && is_mapped
+        };
+        let drops = self.scratch.found.iter().any(is_dropped);
+        if drops {
+            let signs_a = |found: &Found| {
+                found.rtype == Qtype::RRSIG && reply.data(found).starts_with(&Qtype::A.0.to_be_bytes())
+            };
+            self.scratch.found.retain(|found| !is_dropped(found) && !signs_a(found));
+        }
+        drops
     }
 
     /// Queries AAAA for the name at which the A reply ends: only a name with addresses of IPv6, or one that gets them, loses the others.

@@ -436,8 +436,8 @@ impl Dns64 {
         self.counters.upstream_scrubbed += u64::from(!own);
         let stands = self.supplied(t, reply);
         let changes = reading.mended
-            || self.strips_hints(t, reply)
-            || self.drops_found(t, reply)
+            || self.strips_hints(t, reply, reading)
+            || self.drops_found(t, reply, reading)
             || !reply.additional().all(|record| stands(&record));
         if own && reply.is_plain() && !changes && self.is_unmoved(t) {
             if !reply.is_readable() {
@@ -476,7 +476,7 @@ impl Dns64 {
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) {
         self.question_of(t);
         // Signatures fit the records as long as none of them is missing or changed.
-        let strips = self.strips_hints(t, reply);
+        let strips = self.strips_hints(t, reply, reading);
         let whole = self.scratch.found.len() == reading.wanted as usize && !strips;
         let transaction = &self.transactions[t];
         let dnssec = transaction.key.flags.dnssec;
@@ -529,13 +529,13 @@ impl Dns64 {
 
     /// Returns whether IPv4 hints of services are removed from the answer to a question. A client that asks for
     /// signatures gets the signed data.
-    fn strips_hints(&self, t: u32, reply: &Reply<'_>) -> bool {
+    fn strips_hints(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
         let key = &self.transactions[t].key;
         matches!(key.qtype, Qtype::HTTPS | Qtype::SVCB)
             && !key.view.is_empty()
             && !key.flags.dnssec
             && (self.settings.policy.synthesis.ipv4hint == HintMode::Strip
-                || !self.settings.policy.dropping(key.view, key.flags).is_empty())
+                || !self.dropping(t, &reading.name).is_empty())
             && self.scratch.found.iter().any(|found| without_hint(reply.data(found)).is_some())
     }
 

@@ -5,6 +5,7 @@
 //! out.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use engine::TxBatch;
 use measure::Nanos;
@@ -18,6 +19,7 @@ use crate::answer::{Answer, MAX_MESSAGE};
 use crate::policy::NameRule;
 use crate::record::push;
 use crate::reply::{Found, MAX_CHAIN, Reading, Reply, covered};
+use crate::settings::Settings;
 use crate::transaction::{Phase, Service, Target, Transaction};
 
 /// Highest number of targets of an answer that are looked up, those of its aliases too.
@@ -69,7 +71,7 @@ impl Dns64 {
         let view = self.settings.policy.changing(key.view, key.flags, true);
         let settings = (is_service(key.qtype) && !view.is_empty()).then(|| self.settings.clone());
         let dropping = self.settings.policy.dropping(key.view, key.flags);
-        let policy = (!dropping.is_empty()).then(|| self.settings.policy.clone());
+        let drops = (!dropping.is_empty()).then(|| self.settings.clone());
         let bytes = reply.bytes();
         let excludes = move |policy: &crate::policy::Policy, record: &Record<'_>| {
             let address = <[u8; 16]>::try_from(record.rdata).ok();
@@ -80,10 +82,15 @@ impl Dns64 {
             reply.additional().any(|record| excludes(&settings.policy, &record))
         });
         move |record| {
-            let is_mapped = |a: [u8; 4]| {
-                policy.as_ref().is_some_and(|policy| !policy.mapping(dropping, a.into()).is_empty())
+            let rule = |settings: &Settings| {
+                name_at(bytes, record.owner).map(|owner| settings.rule_of_target(&owner))
             };
-            if record.rtype == Qtype::A && record.rdata.try_into().is_ok_and(is_mapped) {
+            let is_dropped = |settings: &Arc<Settings>| {
+                let address = <[u8; 4]>::try_from(record.rdata).ok();
+                address.is_some_and(|a| !settings.policy.mapping(dropping, a.into()).is_empty())
+                    && rule(settings) != Some(Some(NameRule::Never))
+            };
+            if record.rtype == Qtype::A && drops.as_ref().is_some_and(is_dropped) {
                 return false;
             }
             let Some(settings) = &settings else { return true };
@@ -91,8 +98,7 @@ impl Dns64 {
             if record.rtype != Qtype::AAAA && !is_signature {
                 return true;
             }
-            let rule = name_at(bytes, record.owner).map(|owner| settings.rule_of_target(&owner));
-            matches!(rule, Some(Some(NameRule::Usual | NameRule::Never)))
+            matches!(rule(settings), Some(Some(NameRule::Usual | NameRule::Never)))
                 && !excludes(&settings.policy, record)
                 && !(is_partial && (is_signature || key.flags.dnssec))
         }
