@@ -225,6 +225,9 @@ pub struct SynthesisConfig {
     /// Domains that are synthesised even when they have AAAA records.
     #[serde(deserialize_with = "texts")]
     pub always: Vec<Name>,
+    /// Domains for whose names NXDOMAIN to AAAA counts as empty (against section 5.1.2).
+    #[serde(deserialize_with = "texts")]
+    pub ignore_nxdomain: Vec<Name>,
     /// Next step after an error of the AAAA query (section 5.1.2).
     pub on_error: OnError,
     /// Next step after a timeout of the AAAA query (section 5.1.3).
@@ -402,6 +405,9 @@ pub struct ForwardConfig {
     /// Whether names in the zones are synthesised.
     #[serde(default = "yes")]
     pub dns64: bool,
+    /// Whether NXDOMAIN to AAAA counts as empty for their names.
+    #[serde(default)]
+    pub ignore_nxdomain: bool,
     /// Whether their answers are cached.
     #[serde(default = "yes")]
     pub cache: bool,

@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn names_with_rules_are_apart() {
         let config = Config::parse(
-            "[synthesis]\nnever = [\"Never.test\"]\nalways = [\"always.test\"]\n\
+            "[synthesis]\nnever = [\"Never.test\"]\nalways = [\"always.test\"]\nignore-nxdomain = [\"Broken.test\"]\n\
              [[forward]]\nzones = [\"Corp.test\"]\nservers = [\"192.0.2.1\"]",
         );
         let mut rules = Rules::default();
@@ -95,6 +95,7 @@ mod tests {
             "onion",
             "never.test",
             "always.test",
+            "broken.test",
             "corp.test",
             "a.test",
             "b.test",

@@ -65,6 +65,8 @@ pub struct Policy {
     domains: Vec<(Name, NameRule)>,
     /// Zones with servers of their own.
     zones: Vec<Name>,
+    /// Domains for whose names NXDOMAIN to AAAA says nothing about A.
+    doubted: Vec<Name>,
     /// What clients are told of the encrypted transports of this server.
     pub(crate) designation: Option<Designation>,
     /// The embeddings of all blocks and that of the well-known prefix, for reverse names.
@@ -118,6 +120,8 @@ impl Policy {
         let always = config.synthesis.always.iter().map(rule(NameRule::Always));
         let elsewhere = config.forward.iter().filter(|forward| !forward.dns64);
         let unchanged = elsewhere.flat_map(|forward| &forward.zones).map(rule(NameRule::Never));
+        let doubted = config.forward.iter().filter(|forward| forward.ignore_nxdomain);
+        let doubted = doubted.flat_map(|forward| &forward.zones);
         // A block keeps its place whatever is learned; its further prefixes are behind all blocks.
         let first = nat64s.blocks.iter().map(|(block, known)| (block, known.first()));
         let more = nat64s
@@ -140,6 +144,10 @@ impl Policy {
                 .iter()
                 .flat_map(|f| &f.zones)
                 .map(|zone| zone.to_lowercase())
+                .collect(),
+            doubted: doubted
+                .chain(&config.synthesis.ignore_nxdomain)
+                .map(|name| name.to_lowercase())
                 .collect(),
             designation: Designation::of(config),
         }
@@ -212,6 +220,11 @@ impl Policy {
             }
         }
         found.1
+    }
+
+    /// Returns whether NXDOMAIN to AAAA counts as empty for a name in lower case.
+    pub(crate) fn ignores_nxdomain(&self, name: &[u8]) -> bool {
+        self.doubted.iter().any(|domain| wire::name::strip_suffix(name, domain.as_wire()).is_some())
     }
 
     /// Returns whether a zone with servers of its own that is at or below `domain` contains a name; all are in lower case.

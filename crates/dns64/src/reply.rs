@@ -520,6 +520,11 @@ fn negative_ttl(soa: &Record<'_>) -> Option<u32> {
 /// Longest chain over several replies, in octets: [`MAX_HOPS`] aliases with two long names each, and their signatures.
 pub(crate) const MAX_CHAIN: usize = MAX_HOPS as usize * (530 + 1_100);
 
+/// Returns whether a message, as received, says that its data is authentic: also one of a server whose word is not believed.
+pub(crate) fn claims_authentic(message: &[u8]) -> bool {
+    Header::read(message).is_some_and(|header| header.flags & flag::AD != 0)
+}
+
 /// Returns the type of the records that a signature covers; `None` for other records.
 #[inline]
 pub(crate) fn covered(record: &Record<'_>) -> Option<Qtype> {

@@ -121,6 +121,8 @@ pub(crate) struct Lookup {
     pub(crate) refused_cookie: bool,
     /// A server has sent a truncated reply.
     pub(crate) truncated: bool,
+    /// The last reply claimed to be authentic, whether or not that is believed.
+    pub(crate) claims_authentic: bool,
     /// Time at which it ends without a reply.
     pub(crate) until: Nanos,
 }
@@ -136,6 +138,7 @@ impl Lookup {
         plain: false,
         refused_cookie: false,
         truncated: false,
+        claims_authentic: false,
         until: Nanos::ZERO,
     };
 

@@ -68,6 +68,7 @@ impl Default for SynthesisConfig {
         SynthesisConfig {
             exclude: vec![IpNet::V6(Ipv6Net::new_assert(mapped, 96))],
             never: Vec::new(),
+            ignore_nxdomain: Vec::new(),
             always: Vec::new(),
             on_error: OnError::AskA,
             on_timeout: OnTimeout::AskA,

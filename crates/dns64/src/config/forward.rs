@@ -52,6 +52,7 @@ impl Config {
             tls_name: upstream.tls_name.clone(),
             tls_authorities: upstream.tls_authorities.clone(),
             dns64: true,
+            ignore_nxdomain: false,
             cache: true,
         };
         let lower = |pool: &ForwardConfig| {

@@ -54,9 +54,9 @@ impl Policy {
         block.plain(number).map(|plain| plain.block)
     }
 
-    /// Returns the domains with a rule of their own.
+    /// Returns the domains whose names are not resolved as usual.
     pub(crate) fn domains(&self) -> impl Iterator<Item = &Name> {
-        self.domains.iter().map(|(domain, _)| domain)
+        self.domains.iter().map(|(domain, _)| domain).chain(&self.doubted)
     }
 }
 

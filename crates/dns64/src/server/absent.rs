@@ -73,7 +73,8 @@ impl Dns64 {
         let drops = self.scratch.found.iter().any(is_dropped);
         if drops {
             let signs_a = |found: &Found| {
-                found.rtype == Qtype::RRSIG && reply.data(found).starts_with(&Qtype::A.0.to_be_bytes())
+                found.rtype == Qtype::RRSIG
+                    && reply.data(found).starts_with(&Qtype::A.0.to_be_bytes())
             };
             self.scratch.found.retain(|found| !is_dropped(found) && !signs_a(found));
         }
@@ -109,7 +110,10 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         match outcome {
-            Outcome::Reply(reply) if reply.rcode == 0 => {
+            Outcome::Reply(reply)
+                if reply.rcode == 0
+                    || self.doubts_nxdomain(t, &reply, self.transactions[t].name()) =>
+            {
                 let mut soa = Vec::new();
                 if reply.push_soa(self.transactions[t].name(), &mut soa).is_some() {
                     return self.proceed_soa(t, outcome, now, tx);

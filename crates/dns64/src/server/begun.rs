@@ -25,6 +25,7 @@ impl Dns64 {
     pub(super) fn use_begun(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) -> bool {
         let Some((address, mut message)) = self.begun.take() else { return false };
         let Some(server) = self.upstreams.number_of(address) else { return false };
+        let claims_authentic = reply::claims_authentic(&message);
         reply::normalise(&mut message, self.upstreams.trusts(server));
         let name = *self.transactions[t].name();
         let Some(reply) = Reply::parse(&message)
@@ -36,7 +37,8 @@ impl Dns64 {
         let until = now + self.settings.config.upstream.give_up_after;
         let last =
             Attempt { path: Path::Unsent, server, case_seed: 0, has_cookie: false, sent: now };
-        self.transactions[t].lookups[0] = Lookup::begun(Qtype::AAAA, last, until);
+        let lookup = Lookup::begun(Qtype::AAAA, last, until);
+        self.transactions[t].lookups[0] = Lookup { claims_authentic, ..lookup };
         if reply.is_truncated() {
             self.on_truncated(t, 0, now);
         } else {

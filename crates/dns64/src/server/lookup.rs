@@ -13,7 +13,7 @@ use crate::config::OnTimeout;
 use crate::extended_error::ExtendedError;
 use crate::policy::View;
 use crate::question::{Case, Key, KeyFlags};
-use crate::reply::{self, Reply};
+use crate::reply::{self, Reply, claims_authentic};
 use crate::streams::ToStreams;
 use crate::subnet::{MAX_SUBNET, Subnet};
 use crate::transaction::{Attempt, Path, Phase, Transaction};
@@ -177,6 +177,7 @@ impl Dns64 {
         message.extend_from_slice(received.bytes);
         reply::normalise(&mut message, self.upstreams.trusts(server));
         let (t, slot) = (lookup / 2, lookup as usize % 2);
+        self.transactions[t].lookups[slot].claims_authentic = claims_authentic(received.bytes);
         let attempt = *self.transactions[t].lookups[slot].attempt_on(received.socket, header.id);
         match Reply::parse(&message) {
             Some(reply) => self.on_parsed(&attempt, lookup, &reply, received.bytes, now, tx),
@@ -298,6 +299,8 @@ impl Dns64 {
             self.counters.upstream_unexpected += 1;
             return;
         }
+        let claims = message.as_deref().is_some_and(claims_authentic);
+        self.transactions[t].lookups[slot].claims_authentic = claims;
         let trust_ad = self.upstreams.trusts(server);
         message.iter_mut().for_each(|message| reply::normalise(message, trust_ad));
         let reply = message.as_deref().and_then(Reply::parse);

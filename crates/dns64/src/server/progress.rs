@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | any | truncated, and no whole reply over a stream | TC, or SERVFAIL over a stream: never an absence | RFC 2181 9 |
 //! | AAAA | NXDOMAIN; YXDOMAIN | pass it on | 5.1.2; RFC 6672 2.2 |
+//! | AAAA | NXDOMAIN without proof or AD, for a name in `ignore-nxdomain` | as for no AAAA records | against 5.1.2 |
 //! | AAAA | SERVFAIL because of DNSSEC | pass it on | 5.5 |
 //! | AAAA | SERVFAIL | query AAAA with CD: an answer means bogus data and SERVFAIL | 5.5 |
 //! | AAAA | another error | query A, or pass the error on | 5.1.2 |
@@ -158,6 +159,7 @@ impl Dns64 {
         }
         match reply.rcode {
             0 => {}
+            3 if self.doubts_nxdomain(t, &reply, &reading.name) => {}
             3 | 6 => return self.pass_on(t, &reply, &reading, now, tx),
             _ if settings.on_error == OnError::Pass || reply.is_bogus() => {
                 return self.pass_on(t, &reply, &reading, now, tx);
@@ -177,6 +179,15 @@ impl Dns64 {
             return self.query_a(t, now, tx);
         }
         self.use_aaaa(t, &reply, &reading, now, tx);
+    }
+
+    /// Returns whether a reply is an NXDOMAIN to AAAA of a name whose servers are wrong in this (RFC 4074 section 4.2), and not a proven one.
+    pub(super) fn doubts_nxdomain(&self, t: u32, reply: &Reply<'_>, name: &Name) -> bool {
+        let is_proven = self.transactions[t].lookups[0].claims_authentic || reply.is_signed;
+        reply.rcode == 3
+            && reply.qtype() == Qtype::AAAA
+            && !is_proven
+            && self.settings.policy.ignores_nxdomain(name.as_wire())
     }
 
     /// Answers with the found AAAA records that are not excluded; without any A is queried.

@@ -35,10 +35,17 @@ fn asked(script: &Script, name: &str) -> (usize, bool) {
 #[test]
 fn zones_have_servers_and_rules_of_their_own() {
     let (public, corp, plain) = (ipv4_only(), internal(), internal());
-    let config =
-        block("\"corp.example\", \"10.in-addr.arpa\"", &corp, "transport = \"tcp\"\ncache = false")
-            + &block("\"v4only.corp.example\"", &plain, "dns64 = false");
+    let config = block(
+        "\"corp.example\", \"10.in-addr.arpa\"",
+        &corp,
+        "transport = \"tcp\"\ncache = false\nignore-nxdomain = true",
+    ) + &block("\"v4only.corp.example\"", &plain, "dns64 = false");
     let server = dns64d(&[&public], &config);
+    for (script, name) in [(&corp, "broken.corp.example"), (&public, "broken.example")] {
+        script.on(&format!("{name} AAAA"), "NXDOMAIN");
+    }
+    assert!(has(&server.ask("broken.corp.example AAAA"), INTERNAL));
+    assert_eq!(server.ask("broken.example AAAA").rcode, "NXDOMAIN");
     assert!(is_right(&server.ask("www.example AAAA")));
     for n in 1..=2 {
         let reply = server.ask("www.CORP.example AAAA");

@@ -14,6 +14,9 @@ const AS_IS: Peer = With("# as it is");
 const SYNTHESISED: &[(&str, &str)] =
     &[("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221")];
 
+const SIGNED_NXDOMAIN: &str = "NXDOMAIN; authority; example 60 SOA ns.example host.example 1 7200 3600 86400 60; \
+    example 60 RRSIG SOA 13 1 60 20300101000000 20200101000000 1 example AAAA";
+
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "NXDOMAIN passes, A is not queried",
@@ -24,6 +27,48 @@ pub(crate) const ROWS: &[Row] = &[
             Kind::Unbound,
             "it takes NXDOMAIN to AAAA as empty: it queries A and returns NOERROR",
         )],
+        ..Row::NONE
+    },
+    Row {
+        name: "ignore-nxdomain: NXDOMAIN to AAAA counts as empty for listed names, unless it is proven",
+        rfc: "against RFC 6147 5.1.2 for RFC 4074 4.2",
+        config: "upstream.trust-ad = \"never\"\n\
+            synthesis = { ignore-nxdomain = [\"V4.example\", \"gone.example\", \"ad.example\", \"signed.example\", \"never.example\"], \
+            never = [\"never.example\"] }",
+        unbound: Cannot("it takes every NXDOMAIN to AAAA as empty"),
+        bind: Cannot("no such setting"),
+        upstream: &[
+            A,
+            ("v4.example AAAA", "NXDOMAIN"),
+            ("v4.example MX", "NXDOMAIN"),
+            ("www.example AAAA", "NXDOMAIN; www.example 60 CNAME v4.example"),
+            ("www.example A", "www.example 60 CNAME v4.example; v4.example 60 A 192.0.2.33"),
+            ("usual.example A", "usual.example 60 A 192.0.2.33"),
+            ("usual.example AAAA", "NXDOMAIN"),
+            ("gone.example A", "NXDOMAIN"),
+            ("gone.example AAAA", "NXDOMAIN"),
+            ("ad.example A", "ad.example 60 A 192.0.2.33"),
+            ("ad.example AAAA", "NXDOMAIN; ad"),
+            ("signed.example A", "signed.example 60 A 192.0.2.33"),
+            ("signed.example AAAA", SIGNED_NXDOMAIN),
+            ("never.example A", "never.example 60 A 192.0.2.33"),
+            ("never.example AAAA", "NXDOMAIN"),
+            ("svc.example HTTPS", "svc.example 60 TYPE65 \\# 14 0001 02 7634 07 6578616d706c65 00"),
+        ],
+        queries: &[
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221; ede 29"),
+            ("v4.example MX", "NXDOMAIN; none"),
+            (
+                "www.example AAAA",
+                "NOERROR; www.example CNAME v4.example; v4.example AAAA 2001:db8:64::c000:221",
+            ),
+            ("usual.example AAAA", "NXDOMAIN; none; soa 1; unasked usual.example A"),
+            ("gone.example AAAA", "NXDOMAIN; none; soa 1; asked gone.example A"),
+            ("ad.example AAAA", "NXDOMAIN; none; unasked ad.example A"),
+            ("signed.example AAAA +do", "NXDOMAIN; none; unasked signed.example A"),
+            ("never.example AAAA", "NXDOMAIN; none; unasked never.example A"),
+            ("svc.example HTTPS", "NOERROR; additional v4.example 60 AAAA 2001:db8:64::c000:221"),
+        ],
         ..Row::NONE
     },
     Row {

@@ -297,7 +297,10 @@ pub(crate) const ROWS: &[Row] = &[
             ("six.example ANY +tcp", "NOERROR; six.example AAAA 2001:db8::1"),
             ("never.example A", "NOERROR; never.example A 192.0.2.33"),
             ("never.example ANY +tcp", "NOERROR; never.example A 192.0.2.33"),
-            ("never.example HTTPS", "NOERROR; never.example TYPE65 \\# 11 000100 0004 0004 c0000221"),
+            (
+                "never.example HTTPS",
+                "NOERROR; never.example TYPE65 \\# 11 000100 0004 0004 c0000221",
+            ),
             ("private.example A", "NOERROR; private.example A 10.1.2.3"),
             ("bogus.example A", "NOERROR; bogus.example A 192.0.2.33"),
             ("v4.example A +do", "NOERROR; v4.example A 192.0.2.33"),
