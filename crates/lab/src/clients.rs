@@ -221,7 +221,7 @@ fn read(path: &Path) -> Result<Population, String> {
         Input::Capture(mut capture) => {
             let mut collector = Collector::default();
             collector.read(&mut capture, &PORTS).map_err(|e| e.to_string())?;
-            Ok(collector.finish())
+            Ok(collector.finish().0)
         }
     }
 }

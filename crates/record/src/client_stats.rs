@@ -18,11 +18,11 @@ pub struct ClientStats {
     pub clients: u64,
     /// Number of their queries.
     pub queries: u64,
-    /// Number of queries that were left out: cut, without a header, or beyond a limit.
+    /// Number of queries that were left out: cut, without a header, a year or more from the others, or beyond a limit.
     pub left_out: u64,
     /// Time that the queries cover, in seconds.
     pub period_s: f64,
-    /// Queries a second of all clients, the mean over that time.
+    /// Queries a second of all clients, the mean over that time; 0 if all have the same time.
     pub qps: f64,
     /// Queries of each client.
     pub queries_per_client: Quantiles,

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Quantiles;
+
 /// Statistics of a capture (ISC-TN-2008-1 section 5.1, with sizes and clients).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceStats {
@@ -25,6 +27,13 @@ pub struct TraceStats {
     /// Number of queries to which the capture contains no reply.
     #[serde(default)]
     pub unanswered: u64,
+    /// Times from a query to its reply, in seconds.
+    #[serde(default)]
+    pub latency_s: Quantiles,
+    /// Messages whose times are a year or more from those of most, which `start`, `duration_s`, `rates` and `series` are of: the first
+    /// time of each group (RFC 3339), and its number of messages.
+    #[serde(default)]
+    pub other_times: Vec<(String, u64)>,
     /// Requests a second.
     pub rates: TraceRates,
     /// Number of requests with opcode QUERY.
@@ -126,6 +135,9 @@ pub struct TracePackets {
     pub unknown_link: u64,
     /// Number of messages shorter than a header.
     pub messages_headless: u64,
+    /// Number of messages of whose header the capture has only a part.
+    #[serde(default)]
+    pub messages_cut_headers: u64,
     /// Number of messages that are shorter or longer than their header announces.
     pub messages_malformed: u64,
     /// Number of messages that the capture cut off.

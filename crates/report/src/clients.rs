@@ -18,14 +18,16 @@ pub fn clients(stats: &ClientStats) -> String {
     }
     let _ = writeln!(
         out,
-        "{} with {} in {}: {} queries a second",
+        "{} with {} {}",
         counted(stats.clients as usize, "client", "clients"),
         counted(stats.queries as usize, "query", "queries"),
-        seconds(stats.period_s),
-        significant(stats.qps)
+        match stats.qps {
+            0.0 => "at one time".to_owned(),
+            qps => format!("in {}: {} queries a second", seconds(stats.period_s), significant(qps)),
+        }
     );
     if stats.left_out > 0 {
-        let why = "cut, without a header, or beyond a limit";
+        let why = "cut, without a header, a year or more from the others, or beyond a limit";
         let left_out = counted(stats.left_out as usize, "query was", "queries were");
         let _ = writeln!(out, "{left_out} left out: {why}");
     }
@@ -105,11 +107,14 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
-        let one = ClientStats { clients: 1, queries: 1, connections: 1, left_out: 1, ..stats };
+        let one =
+            ClientStats { clients: 1, queries: 1, connections: 1, left_out: 1, qps: 0.0, ..stats };
         let text = clients(&one);
-        for line in
-            ["1 client with 1 query in ", ": 1 connection, 2 open", "1 query was left out: "]
-        {
+        for line in [
+            "1 client with 1 query at one time\n",
+            ": 1 connection, 2 open",
+            "1 query was left out: ",
+        ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
     }

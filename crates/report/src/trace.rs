@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use record::{TraceDirection, TraceStats, TraceType};
 
-use crate::view::number;
+use crate::view::number::counted;
+use crate::view::{number, time_us};
 
 /// Largest number of types of class IN in the table; the JSON has all.
 const TYPES: usize = 24;
@@ -31,6 +32,13 @@ fn head(out: &mut String, s: &TraceStats) {
         let _ = writeln!(out, "INCOMPLETE: {why}");
     }
     let _ = writeln!(out, "Start: {}, duration: {:.2} seconds.", s.start, s.duration_s);
+    for (at, count) in &s.other_times {
+        let messages = counted(*count as usize, "message has a time", "messages have times");
+        let _ = writeln!(
+            out,
+            "{messages} far from the others, from {at} on: not in duration, rates and plots"
+        );
+    }
     let _ = writeln!(
         out,
         "{} requests ({} failed){}\n",
@@ -61,6 +69,15 @@ fn head(out: &mut String, s: &TraceStats) {
     if s.unanswered > 0 {
         let share = percent(s.unanswered, s.queries.messages);
         let _ = writeln!(out, "{} queries have no reply in the capture ({share})", s.unanswered);
+    }
+    if s.latency_s.count > 0 {
+        let q = &s.latency_s;
+        let [p50, p90, p99] = [q.p50, q.p90, q.p99].map(|seconds| time_us(seconds * 1e6));
+        let _ = writeln!(
+            out,
+            "{} pairs of query and reply: latency p50 {p50}, p90 {p90}, p99 {p99}",
+            q.count
+        );
     }
     let p = &s.packets;
     let _ = writeln!(
@@ -148,6 +165,7 @@ fn oddities(out: &mut String, s: &TraceStats) {
         (p.unfinished, "packets whose fragments did not all come"),
         (p.tcp_gaps, "gaps in TCP streams"),
         (p.messages_cut, "messages of which the capture holds the beginning only"),
+        (p.messages_cut_headers, "messages of whose header the capture holds a part only"),
         (p.messages_headless, "messages shorter than a header"),
         (p.messages_malformed, "messages that do not hold what their header announces, or more"),
     ];

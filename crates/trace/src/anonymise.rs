@@ -125,6 +125,8 @@ impl Anonymiser {
         bytes.clear();
         bytes.extend_from_slice(message.bytes);
         let read = self.records(&mut bytes);
+        // A question that is cut stays cut.
+        bytes.truncate(if message.cut { read } else { message.bytes.len() });
         bytes[read..].fill(0);
         let source = SocketAddr::new(self.address(message.source.ip()), message.source.port());
         let destination =
@@ -231,8 +233,13 @@ mod tests {
         query
     }
 
-    /// Anonymises a message from 128.11.68.132.
+    /// Anonymises a whole message from 128.11.68.132.
     fn hidden(bytes: &[u8]) -> Vec<u8> {
+        hidden_part(bytes, false)
+    }
+
+    /// Anonymises a message from 128.11.68.132.
+    fn hidden_part(bytes: &[u8], cut: bool) -> Vec<u8> {
         let message = Message {
             frame: 1,
             at: measure::Nanos::ZERO,
@@ -240,11 +247,20 @@ mod tests {
             destination: SocketAddr::from(([128, 11, 68, 132], 53)),
             transport: crate::messages::Transport::Udp,
             fragmented: false,
-            cut: false,
+            cut,
             len: bytes.len(),
             bytes,
         };
         Anonymiser::new(&SAMPLE).message(&message, |hidden| hidden.bytes.to_vec())
+    }
+
+    #[test]
+    fn a_cut_question_stays_cut() {
+        let whole = query(&[]);
+        for len in HEADER..27 {
+            assert_eq!(hidden_part(&whole[..len], true), &whole[..HEADER], "{len}");
+        }
+        assert_eq!(hidden_part(&whole[..30], true), &whole[..27]);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Queries of a capture with the octets of their replies, in the order of the queries.
 //!
-//! A reply belongs to the last query with its addresses and ports, transport, id and question, at most 10 s before it. A query that is
-//! sent again before its reply is one query, at the time of its last copy. At most
+//! A reply belongs to the last query with its addresses and ports, transport, id and question, at most 10 s before it; it may come before
+//! its query in the capture. A query that is sent again before its reply is one query, at the time of its last copy. At most
 //! 65,536 queries and 64 MiB wait for replies and for the queries before them; the oldest then goes without one.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
 use measure::Nanos;
@@ -12,12 +13,11 @@ use wire::{Name, Opcode, Qclass, Qtype};
 
 use crate::dns::Dns;
 use crate::messages::{Message, Transport};
+use crate::pairs::{self, Clock, MAX_WAIT};
 
 /// Largest number of queries, and of octets of queries and replies, that wait.
 const MAX_WAITING: usize = 1 << 16;
 const MAX_OCTETS: usize = 64 << 20;
-/// Largest time between a query and its reply.
-const MAX_WAIT: Nanos = Nanos::from_secs(10);
 
 /// A query with its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,8 +67,11 @@ enum State {
 }
 
 /// A matcher of queries and replies.
-#[derive(Default)]
 pub struct Exchanges {
+    clock: Clock,
+    hashes: RandomState,
+    /// Replies without a query so far: octets, whether truncated.
+    early: pairs::Waiting<(Vec<u8>, bool)>,
     waiting: VecDeque<Waiting>,
     /// Numbers of the queries without a reply.
     open: HashMap<Key, u64>,
@@ -78,17 +81,30 @@ pub struct Exchanges {
     left_out: LeftOut,
 }
 
+impl Default for Exchanges {
+    fn default() -> Self {
+        Exchanges {
+            clock: Clock::default(),
+            hashes: RandomState::new(),
+            early: pairs::Waiting::of_replies(),
+            waiting: VecDeque::new(),
+            open: HashMap::new(),
+            first: 0,
+            octets: 0,
+            left_out: LeftOut::default(),
+        }
+    }
+}
+
 impl Exchanges {
     /// Adds a message; calls `visit` with each query that is answered or has waited too long, in their order.
     pub fn add(&mut self, message: &Message<'_>, visit: &mut impl FnMut(Exchange)) {
         let Some(dns) = Dns::read(message.bytes) else { return };
-        self.expire(message.at, visit);
+        let now = self.clock.tick(message.at);
+        self.early.expire(now, drop);
+        self.expire(now, visit);
         let tcp = message.transport != Transport::Udp;
-        let (client, server) = if dns.is_response() {
-            (message.destination, message.source)
-        } else {
-            (message.source, message.destination)
-        };
+        let (client, server) = message.ends(dns.is_response());
         let key = dns.question.map(|question| {
             let id = dns.header.id;
             (client, server, tcp, id, question.name.to_lowercase(), question.qtype, question.qclass)
@@ -101,7 +117,7 @@ impl Exchanges {
                 _ => self.left_out.malformed += 1,
             }
         } else if let Some(key) = usable {
-            self.reply(&key, message.bytes, !tcp && dns.header.is_truncated());
+            self.reply(&key, message, !tcp && dns.header.is_truncated());
         }
         self.release(visit);
     }
@@ -113,23 +129,42 @@ impl Exchanges {
     }
 
     fn query(&mut self, key: Key, message: &Message<'_>) {
-        let before = self.open.insert(key, self.first + self.waiting.len() as u64);
-        if let Some(query) =
-            before.and_then(|number| self.waiting.get_mut((number - self.first) as usize))
-        {
-            query.state = State::Repeated;
-        }
+        let number = self.first + self.waiting.len() as u64;
+        let before = self.open_query(&key, message.at);
+        before.inspect(|&query| self.waiting[query].state = State::Repeated);
+        self.open.insert(key, number);
         self.octets += message.bytes.len();
         let exchange = Exchange { at: message.at, query: message.bytes.to_vec(), reply: None };
         self.waiting.push_back(Waiting { key, exchange, state: State::Open });
+        let fits = |reply| pairs::belongs(message.at, reply);
+        if let Some((bytes, truncated)) = self.early.take(self.hashes.hash_one(key), fits) {
+            self.answer(&key, self.waiting.len() - 1, bytes, truncated);
+        }
     }
 
-    fn reply(&mut self, key: &Key, bytes: &[u8], truncated: bool) {
-        let Some(number) = self.open.remove(key) else { return };
-        let Some(query) = self.waiting.get_mut((number - self.first) as usize) else { return };
+    /// Returns the place of the query with this key that waits for a reply of the time `at`.
+    fn open_query(&self, key: &Key, at: Nanos) -> Option<usize> {
+        let place = self.open.get(key).map(|number| (number - self.first) as usize)?;
+        self.waiting.get(place).is_some_and(|q| at.since(q.exchange.at) < MAX_WAIT).then_some(place)
+    }
+
+    fn reply(&mut self, key: &Key, message: &Message<'_>, truncated: bool) {
+        let (at, bytes) = (message.at, message.bytes.to_vec());
+        match self.open_query(key, at) {
+            Some(place) => self.answer(key, place, bytes, truncated),
+            None => {
+                self.early.insert(at, self.hashes.hash_one(key), (bytes, truncated));
+            }
+        }
+    }
+
+    /// Adds the reply to the waiting query at this place.
+    fn answer(&mut self, key: &Key, place: usize, bytes: Vec<u8>, truncated: bool) {
+        self.open.remove(key);
+        let query = &mut self.waiting[place];
         query.state = if truncated { State::Truncated } else { State::Answered };
-        query.exchange.reply = Some(bytes.to_vec());
         self.octets += bytes.len();
+        query.exchange.reply = Some(bytes);
     }
 
     /// Calls `visit` with queries that have waited too long, and with the oldest if there are too many.
@@ -218,6 +253,9 @@ mod tests {
             (6, 1, bytes(9, b'c', 1)),
             (16, 1, bytes(9, b'c', 1)),
             (17, 1, bytes(9, b'c', 0x81)),
+            // The reply comes first in the capture.
+            (19, 1, bytes(9, b'd', 0x81)),
+            (18, 1, bytes(9, b'd', 1)),
         ]);
         let shown: Vec<_> = found
             .iter()
@@ -229,6 +267,7 @@ mod tests {
             (4.0, 'c', Some(0x81)),
             (6.0, 'c', None),
             (16.0, 'c', Some(0x81)),
+            (18.0, 'd', Some(0x81)),
         ];
         assert_eq!(shown, wanted);
         assert_eq!(left_out, LeftOut { repeated: 1, ..LeftOut::default() });

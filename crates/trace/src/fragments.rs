@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use measure::Nanos;
 
 use crate::packet::{Ends, Fragment};
+use crate::pairs::Clock;
 
 /// Largest number of incomplete packets.
 const MAX_PACKETS: usize = 1_024;
@@ -20,6 +21,7 @@ pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(60);
 #[derive(Default)]
 pub(crate) struct Fragments {
     packets: HashMap<Key, Partial>,
+    clock: Clock,
     /// Packets in the order of their first fragments; may contain complete packets.
     order: VecDeque<(Key, Nanos)>,
     /// Number of packets that were dropped incomplete.
@@ -68,7 +70,7 @@ impl Fragments {
         frame: u64,
         at: Nanos,
     ) -> Option<Joined> {
-        self.expire(at);
+        self.drop_old(Nanos::ZERO);
         let key = (ends, part.id, part.protocol);
         let partial = self.packets.entry(key).or_insert_with(|| {
             self.order.push_back((key, at));
@@ -76,8 +78,7 @@ impl Fragments {
             Partial { since: at, frame, bytes, parts, len: None, cut: false }
         });
         if !partial.add(part) {
-            self.packets.remove(&key);
-            self.abandoned += 1;
+            self.abandon(&key);
             return None;
         }
         if !partial.is_whole() {
@@ -98,8 +99,14 @@ impl Fragments {
         !self.order.is_empty()
     }
 
+    /// Drops packets that are too old after a frame of the time `at`.
+    pub(crate) fn expire(&mut self, at: Nanos) {
+        let now = self.clock.tick(at);
+        self.drop_old(now);
+    }
+
     /// Drops packets that are too old, and the oldest if there are too many.
-    pub(crate) fn expire(&mut self, now: Nanos) {
+    fn drop_old(&mut self, now: Nanos) {
         while let Some(&(key, since)) = self.order.front() {
             let full = self.order.len() >= MAX_PACKETS;
             if !full && now.since(since) < MAX_WAIT {
@@ -233,8 +240,13 @@ mod tests {
         assert!(fragments.packets.len() <= MAX_PACKETS && fragments.order.len() <= MAX_PACKETS);
         assert_eq!(fragments.unfinished(), 5_000);
         let late = MAX_WAIT + Nanos::from_secs(1);
-        fragments.add(ends(), &part(9_999, 0, true, b"01234567"), 0, late);
-        assert_eq!(fragments.packets.len(), 1);
+        // One packet with a wrong time is no reason.
+        fragments.expire(late);
+        fragments.expire(Nanos::ZERO);
+        assert!(fragments.packets.len() > 1_000);
+        fragments.expire(late);
+        fragments.expire(late);
+        assert_eq!(fragments.packets.len(), 0);
     }
 
     #[test]
@@ -262,5 +274,11 @@ mod tests {
             fragments.add(ends(), &part(2, 65_528, false, b"01234567"), 0, Nanos::ZERO).is_none()
         );
         assert_eq!(fragments.unfinished(), 2);
+        // The octets before a gap, and before what contradicts, are a beginning.
+        assert!(fragments.add(ends(), &part(3, 0, true, b"01234567"), 7, Nanos::ZERO).is_none());
+        assert!(fragments.add(ends(), &part(3, 16, false, b"end"), 8, Nanos::ZERO).is_none());
+        assert!(fragments.add(ends(), &part(3, 24, false, b"end"), 9, Nanos::ZERO).is_none());
+        let beginning = fragments.next_beginning().expect("the first fragment of packet 3");
+        assert_eq!((beginning.frame, &beginning.joined.payload[..]), (7, &b"01234567"[..]));
     }
 }

@@ -22,6 +22,7 @@ mod fragments;
 mod messages;
 pub mod options;
 mod packet;
+mod pairs;
 pub mod population;
 mod select;
 mod served;

@@ -54,6 +54,14 @@ pub struct Message<'a> {
     pub bytes: &'a [u8],
 }
 
+impl Message<'_> {
+    /// Returns the client and the server of a query, or of a reply.
+    pub(crate) fn ends(&self, is_reply: bool) -> (SocketAddr, SocketAddr) {
+        let (source, destination) = (self.source, self.destination);
+        if is_reply { (destination, source) } else { (source, destination) }
+    }
+}
+
 /// Counts of a capture, without those of its messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

@@ -137,7 +137,9 @@ fn content<'a>(sliced: &LaxSlicedPacket<'a>) -> Content<'a> {
         return Content::Fragment(ends, part);
     }
     match &sliced.transport {
-        Some(TransportSlice::Udp(udp)) => Content::Packet(ends, udp_body(udp, cut)),
+        Some(TransportSlice::Udp(udp)) => {
+            udp_body(udp, cut).map_or(Content::Malformed, |body| Content::Packet(ends, body))
+        }
         Some(TransportSlice::Tcp(tcp)) => {
             Content::Packet(ends, Body::Tcp { segment: tcp.clone(), cut })
         }
@@ -171,7 +173,7 @@ fn fragment_header(mut next: IpNumber, mut headers: &[u8]) -> Option<(u32, usize
 /// Returns the payload of a reassembled packet; `None` if its header is malformed.
 pub(crate) fn joined(protocol: u8, payload: &[u8], cut: bool) -> Option<Body<'_>> {
     Some(match IpNumber(protocol) {
-        IpNumber::UDP => udp_body(&UdpSlice::from_slice_lax(payload).ok()?, cut),
+        IpNumber::UDP => udp_body(&UdpSlice::from_slice_lax(payload).ok()?, cut)?,
         IpNumber::TCP => Body::Tcp { segment: TcpSlice::from_slice(payload).ok()?, cut },
         // UDP-Lite (RFC 3828) has the header of UDP, but for its length.
         IpNumber(136) => {
@@ -184,12 +186,13 @@ pub(crate) fn joined(protocol: u8, payload: &[u8], cut: bool) -> Option<Body<'_>
     })
 }
 
-/// Returns the payload of a datagram; it counts as cut short too if its length field exceeds the packet.
+/// Returns the payload of a datagram; it counts as cut short too if its length field exceeds the packet. `None` if that is shorter
+/// than its header.
 #[inline]
-fn udp_body<'a>(udp: &UdpSlice<'a>, cut: bool) -> Body<'a> {
+fn udp_body<'a>(udp: &UdpSlice<'a>, cut: bool) -> Option<Body<'a>> {
     let payload = udp.payload();
-    let len = payload.len().max(usize::from(udp.length()).saturating_sub(8));
+    let len = payload.len().max(usize::from(udp.length()).checked_sub(8)?);
     let cut = cut || len > payload.len();
     let (source, destination) = (udp.source_port(), udp.destination_port());
-    Body::Udp { source, destination, len, payload, cut }
+    Some(Body::Udp { source, destination, len, payload, cut })
 }

@@ -24,6 +24,7 @@ use wire::Header;
 use crate::capture::{Capture, CaptureError};
 use crate::messages::{Message, Messages, Transport};
 use crate::source;
+use crate::stats::eras::FAR;
 
 pub use self::synthetic::{QUERIES_PER_VISIT, Synthetic};
 
@@ -129,7 +130,7 @@ pub struct Collector {
     /// The different messages with their numbers.
     messages: HashMap<Box<[u8]>, u32>,
     octets: usize,
-    /// Number of queries that were left out: cut, without a header, or beyond a limit.
+    /// Number of queries that were left out: cut, without a header, a year or more from the others, or beyond a limit.
     pub left_out: u64,
     /// Whether a limit was reached.
     pub full: bool,
@@ -191,21 +192,22 @@ impl Collector {
         Some(())
     }
 
-    /// Returns the population; times count from the first query.
-    pub fn finish(self) -> Population {
-        let mut population = self.population;
+    /// Returns the population, and how many queries were left out; times count from the first query.
+    pub fn finish(self) -> (Population, u64) {
+        let (mut population, mut left_out) = (self.population, self.left_out);
         population.messages.resize_with(self.messages.len(), Box::default);
         for (octets, number) in self.messages {
             population.messages[number as usize] = octets;
         }
         // Frames of several cores, or of a server's threads, may be out of order.
         population.queries.sort_by_key(|entry| entry.at);
+        left_out += population.keep_main_era();
         let first = population.queries.first().map_or(Nanos::ZERO, |entry| entry.at);
         population.queries.iter_mut().for_each(|entry| entry.at = entry.at.since(first));
         let span = population.span();
         let gaps = population.queries.len().saturating_sub(1).max(1) as u64;
         population.period = span + Nanos((span.0 / gaps).max(1));
-        population.renumbered()
+        (population.renumbered(), left_out)
     }
 }
 
@@ -246,6 +248,20 @@ impl Population {
                 bytes: query.message,
             });
         }
+    }
+
+    /// Drops queries whose times are far from those of most; returns their number.
+    fn keep_main_era(&mut self) -> u64 {
+        let (all, mut start, mut kept) = (self.queries.len(), 0, 0..0);
+        for era in self.queries.chunk_by(|one, next| next.at.since(one.at) < FAR) {
+            if era.len() >= kept.len() {
+                kept = start..start + era.len();
+            }
+            start += era.len();
+        }
+        self.queries.truncate(kept.end);
+        self.queries.drain(..kept.start);
+        (all - self.queries.len()) as u64
     }
 
     /// Returns the time of the last query.

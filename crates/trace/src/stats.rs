@@ -2,28 +2,30 @@
 //! clients.
 //!
 //! Memory is constant: types and sizes are counted in arrays, rates in a histogram and in a series whose bins double in
-//! length when it is full, clients exactly up to [`clients::MAX_CLIENTS`].
+//! length when it is full, clients exactly up to [`clients::MAX_CLIENTS`]. A query and its reply are paired by their two addresses and
+//! ports, transport and id, within 10 s; the questions are not compared, as [`Transactions`](crate::transactions::Transactions) do.
 //!
 //! A *request* is a query. If the capture has only replies, as that of ISC-TN-2008-1, each reply counts as its query.
 //! *Failed* is a reply of another opcode than QUERY or another return code than NOERROR.
 
 use std::collections::HashMap;
 
-use measure::Nanos;
+use measure::{Histogram, Nanos};
 use wire::message::flag;
 use wire::{Opcode, Qclass, Qtype, Rcode};
 
 use crate::dns::Dns;
 use crate::messages::{Message, Transport};
+use crate::pairs::{Pair, Pairs};
 
 pub mod clients;
+pub(crate) mod eras;
 pub mod rates;
 mod summary;
-mod unanswered;
 
 use clients::Clients;
-use rates::{Bin, Rates};
-use unanswered::Unanswered;
+pub use eras::Era;
+use eras::Eras;
 
 /// Largest number of counted pairs of class and type outside class IN.
 const MAX_OTHER_TYPES: usize = 4_096;
@@ -75,12 +77,10 @@ pub struct Direction {
     pub opcodes: [u64; 16],
     /// Number of messages by length in octets.
     pub sizes: Box<[u64]>,
-    /// Number of messages over time.
-    pub rates: Rates,
 }
 
 impl Direction {
-    fn new(window: Nanos) -> Self {
+    fn new() -> Self {
         Direction {
             messages: 0,
             tcp: 0,
@@ -90,7 +90,6 @@ impl Direction {
             dnssec_ok: 0,
             opcodes: [0; 16],
             sizes: vec![0; SIZES].into_boxed_slice(),
-            rates: Rates::new(window),
         }
     }
 
@@ -105,7 +104,6 @@ impl Direction {
         self.dnssec_ok += u64::from(dns.opt.is_some_and(|opt| opt.dnssec_ok));
         self.opcodes[usize::from(dns.header.opcode().0 & 15)] += 1;
         self.sizes[message.len.min(SIZES - 1)] += 1;
-        self.rates.add(message.at);
     }
 
     /// Returns the length in octets that this share of the messages does not exceed; 0 without messages.
@@ -129,14 +127,12 @@ impl Direction {
 /// Statistics of a stream of messages.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// Time of the earliest message, since 1970.
-    pub first: Nanos,
-    /// Time of the latest message, since 1970.
-    pub last: Nanos,
     /// Number of messages.
     pub messages: u64,
     /// Number of messages shorter than a header.
     pub headless: u64,
+    /// Number of messages of whose header the capture has only a part.
+    pub cut_headers: u64,
     /// Number of messages that do not match the counts in their header.
     pub malformed: u64,
     /// Counts of queries.
@@ -163,8 +159,14 @@ pub struct Stats {
     pub no_question: TypeCount,
     /// Requests by client.
     pub clients: Clients,
-    /// Queries to which the stream contains no reply.
-    unanswered: Unanswered,
+    /// Times from queries to their replies.
+    pub latency: Histogram,
+    /// Messages over time.
+    eras: Eras,
+    /// Times of queries and replies that wait.
+    pairs: Pairs<Nanos>,
+    /// Number of queries whose reply is waited for no longer.
+    unanswered: u64,
     /// Counts of types of class IN, by number.
     types: Box<[TypeCount]>,
     /// Counts of types of other classes.
@@ -177,13 +179,12 @@ impl Stats {
     /// Returns empty statistics; bursts are counted in windows of this length.
     pub fn new(window: Nanos) -> Self {
         Stats {
-            first: Nanos::MAX,
-            last: Nanos::ZERO,
             messages: 0,
             headless: 0,
+            cut_headers: 0,
             malformed: 0,
-            queries: Direction::new(window),
-            replies: Direction::new(window),
+            queries: Direction::new(),
+            replies: Direction::new(),
             failed: 0,
             failed_queries: 0,
             recursion_desired: 0,
@@ -194,7 +195,10 @@ impl Stats {
             rcodes: vec![0; RCODES].into_boxed_slice(),
             no_question: TypeCount::default(),
             clients: Clients::default(),
-            unanswered: Unanswered::default(),
+            latency: Histogram::new(),
+            eras: Eras::new(window),
+            pairs: Pairs::default(),
+            unanswered: 0,
             types: vec![TypeCount::default(); 1 << 16].into_boxed_slice(),
             other_types: HashMap::new(),
             further_types: TypeCount::default(),
@@ -205,15 +209,17 @@ impl Stats {
     #[inline]
     pub fn add(&mut self, message: &Message<'_>) {
         self.messages += 1;
-        self.first = self.first.min(message.at);
-        self.last = self.last.max(message.at);
+        let era = self.eras.add(message.at);
         let Some(dns) = Dns::read(message.bytes) else {
-            self.headless += 1;
+            self.headless += u64::from(!message.cut);
+            self.cut_headers += u64::from(message.cut);
             return;
         };
+        let is_reply = dns.is_response();
+        if is_reply { &mut era.replies } else { &mut era.queries }.add(message.at);
         self.malformed += u64::from(!dns.whole && !message.cut);
         let set = |bit| dns.header.flags & bit != 0;
-        let client = if dns.is_response() {
+        if is_reply {
             self.replies.add(message, &dns);
             self.authoritative += u64::from(set(flag::AA));
             self.truncated += u64::from(set(flag::TC));
@@ -226,16 +232,19 @@ impl Stats {
             let recursive = plain && set(flag::RD);
             self.recursive_replies += u64::from(recursive);
             self.recursive_failed += u64::from(recursive && bad);
-            message.destination
         } else {
             self.queries.add(message, &dns);
             self.recursion_desired += u64::from(set(flag::RD));
-            message.source
+        }
+        let (client, server) = message.ends(is_reply);
+        self.clients.add(client.ip(), is_reply);
+        let key = (client, server, message.transport != Transport::Udp, dns.header.id);
+        let (latency, unanswered) = (&mut self.latency, &mut self.unanswered);
+        let mut visit = |pair: Pair<Nanos>| match pair {
+            (Some(query), Some(reply)) => latency.record(reply.since(query)),
+            (query, _) => *unanswered += u64::from(query.is_some()),
         };
-        self.clients.add(client.ip(), dns.is_response());
-        let server = if dns.is_response() { message.source } else { message.destination };
-        let ends = (client, server, message.transport != Transport::Udp, dns.header.id);
-        self.unanswered.add(message.at, &ends, dns.is_response());
+        self.pairs.add(message.at, &key, is_reply, message.at, &mut visit);
         if dns.header.opcode() == Opcode::QUERY {
             self.type_of(&dns).add(&dns);
         }
@@ -243,7 +252,7 @@ impl Stats {
 
     /// Returns the number of queries to which the stream contains no reply.
     pub fn unanswered(&self) -> u64 {
-        self.unanswered.count()
+        self.unanswered + self.pairs.waiting() as u64
     }
 
     /// Returns the counts for the question of a message.
@@ -270,9 +279,9 @@ impl Stats {
         if self.by_replies() { &self.replies } else { &self.queries }
     }
 
-    /// Returns the time from the first message to the last.
-    pub fn duration(&self) -> Nanos {
-        self.last.since(self.first.min(self.last))
+    /// Returns the messages over time, without those whose times are far from most.
+    pub fn era(&self) -> Era {
+        self.eras.main()
     }
 
     /// Returns class, type and counts, most requests first. Types beyond the limit have no class and type.
@@ -289,10 +298,5 @@ impl Stats {
             (std::cmp::Reverse((requests, count.replies)), kind.map(|(class, t)| (class.0, t.0)))
         });
         all
-    }
-
-    /// Returns queries and replies over time: the length of a bin, the start of the first bin, and the bins.
-    pub fn series(&self) -> (Nanos, Nanos, Vec<Bin>) {
-        rates::series(&self.queries.rates, &self.replies.rates)
     }
 }

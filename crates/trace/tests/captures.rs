@@ -190,7 +190,104 @@ fn statistics_match_the_messages_sent() {
     assert_eq!(stats.no_question.queries, 1);
     let tcp = messages.counts().tcp;
     assert_eq!((tcp.packets, tcp.sessions, tcp.closed, tcp.gaps), (3, 1, 1, 0));
-    assert_eq!(stats.clients.spread(false, 1).clients, 4);
+    assert_eq!(stats.clients.spread(1).clients, 4);
+    // Queries and replies are a frame, a millisecond, apart.
+    assert_eq!((stats.latency.count(), stats.unanswered()), (3, 1));
+    assert_eq!(stats.latency.max().0 / 1_000_000, 1);
+}
+
+/// Returns the statistics of a capture in microseconds since 1970; a frame is cut after `snap` octets.
+fn stats_of(frames: &[(u64, Vec<u8>)], snap: usize) -> (record::TraceStats, trace::Counts) {
+    let words =
+        |words: &[u64]| words.iter().flat_map(|w| (*w as u32).to_le_bytes()).collect::<Vec<_>>();
+    let mut bytes = words(&[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 101]);
+    for (at, frame) in frames {
+        let (len, caught) = (frame.len() as u64, frame.len().min(snap));
+        bytes.extend(words(&[at / 1_000_000, at % 1_000_000, caught as u64, len]));
+        bytes.extend(&frame[..caught]);
+    }
+    let mut capture =
+        Capture::new(Box::new(std::io::Cursor::new(bytes)), "x".as_ref()).expect("a capture");
+    let mut stats = Stats::new(Nanos::from_secs(1));
+    let mut messages = trace::Messages::new(vec![53]);
+    messages.read(&mut capture, |message| stats.add(message)).expect("whole");
+    let counts = messages.counts();
+    (stats.summary(&counts, Nanos::from_secs(1)), counts)
+}
+
+#[test]
+fn packets_of_other_years_are_named_and_not_in_rates() {
+    let start = START * 1_000_000;
+    let packet = |number, back| {
+        let query = query(number, Qtype::A);
+        udp(false, 1, back, &if back { reply(query, 0) } else { query })
+    };
+    for (wrong, named) in [(2_147_483_000, "2038-01-19T03:03:20"), (0, "1970-01-01T00:00:00")] {
+        let wrong = wrong * 1_000_000;
+        // 20 queries in 2 s, each with its reply 4 ms later; those of the 5th have a wrong time.
+        let mut frames: Vec<_> = (0..20)
+            .flat_map(|n: u32| {
+                let at =
+                    |after| if n == 5 { wrong } else { start + u64::from(n) * 100_000 + after };
+                [(at(0), packet(n, false)), (at(4_000), packet(n, true))]
+            })
+            .collect();
+        let (stats, _) = stats_of(&frames, usize::MAX);
+        assert_eq!((stats.requests, stats.unanswered), (20, 0));
+        assert!((stats.duration_s - 1.904).abs() < 1e-9, "{}", stats.duration_s);
+        assert!((stats.rates.average - 19.0 / 1.904).abs() < 1e-9, "{}", stats.rates.average);
+        assert_eq!(stats.series.queries.iter().sum::<u64>(), 19);
+        assert_eq!(stats.other_times.len(), 1);
+        assert!(stats.other_times[0].0.starts_with(named) && stats.other_times[0].1 == 2);
+        // Where half are of either time, the later is taken.
+        frames.retain(|(at, _)| *at == wrong || *at < start + 50_000);
+        assert_eq!(stats_of(&frames, usize::MAX).0.other_times.len(), 1);
+    }
+}
+
+#[test]
+fn receivers_of_replies_are_clients() {
+    let replied = |client| udp(false, client, true, &reply(query(7, Qtype::A), 0));
+    let frames = [(0, udp(false, 1, false, &query(1, Qtype::A))), (1, replied(2)), (2, replied(3))];
+    let (stats, _) = stats_of(&frames, usize::MAX);
+    assert_eq!((stats.requests, stats.clients.distinct), (1, 3));
+    assert_eq!(stats_of(&frames[1..], usize::MAX).0.clients.distinct, 2);
+}
+
+#[test]
+fn cut_headers_and_short_datagrams_have_names() {
+    let query = udp(false, 1, false, &query(1, Qtype::A));
+    for snap in 28..40 {
+        let (stats, counts) = stats_of(&[(0, query.clone())], snap);
+        let packets = &stats.packets;
+        assert_eq!((packets.messages_cut_headers, packets.messages_headless), (1, 0), "{snap}");
+        assert_eq!(counts.cut_messages, 1);
+    }
+    // A datagram has eight octets of its own.
+    for len in 0..8 {
+        let mut short = query.clone();
+        short[25] = len;
+        let (stats, counts) = stats_of(&[(0, short)], usize::MAX);
+        assert_eq!((stats.requests, counts.malformed_packets), (0, 1), "{len}");
+    }
+}
+
+#[test]
+fn contradicting_fragments_leave_the_beginning_of_a_message() {
+    let mut message = reply(query(1, Qtype::A), 0);
+    message.resize(64, 0);
+    let whole = udp(false, 1, true, &message);
+    // Offsets in units of eight octets of the payload of IP; whether more follow.
+    let part = |from: usize, to: usize, more: bool, at: usize| {
+        let mut part = [&whole[..20], &whole[20 + from..20 + to]].concat();
+        part[2..4].copy_from_slice(&((20 + to - from) as u16).to_be_bytes());
+        part[6..8].copy_from_slice(&((at / 8) as u16 | u16::from(more) << 13).to_be_bytes());
+        part
+    };
+    let parts = [part(0, 40, true, 0), part(56, 72, false, 56), part(56, 72, false, 80)];
+    let frames: Vec<_> = (0..).zip(parts).collect();
+    let (stats, counts) = stats_of(&frames, usize::MAX);
+    assert_eq!((stats.replies.messages, counts.cut_messages, counts.fragments), (1, 1, 3));
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn changed_captures_do_not_panic() {
         if let Some(stats) = stats {
             let headed = stats.queries.messages + stats.replies.messages;
             assert_eq!(headed + stats.headless, stats.messages, "{name} {round}");
-            let _ = (stats.series(), stats.types(), stats.clients.spread(false, 3));
+            let _ = (stats.era().series(), stats.types(), stats.clients.spread(3));
         }
         // The written capture is valid, and not larger than expected.
         let (again, _, error) = common::read(writer.finish().expect("in memory"));

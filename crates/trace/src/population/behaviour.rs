@@ -36,7 +36,9 @@ impl Population {
         think.sort_unstable();
         let first_idle = think.partition_point(|time| *time < idle.0);
         let period_s = self.period().as_secs_f64();
-        let per_second = if period_s > 0.0 { 1.0 / period_s } else { 0.0 };
+        // Queries of one time have no rate.
+        let has_rate = self.span() > Nanos::ZERO;
+        let per_second = if has_rate { 1.0 / period_s } else { 0.0 };
         ClientStats {
             schema: SCHEMA,
             captures: Vec::new(),
@@ -47,7 +49,7 @@ impl Population {
             period_s,
             qps: self.len() as f64 * per_second,
             queries_per_client: Quantiles::of_sorted(&counts, 1.0),
-            qps_per_client: Quantiles::of_sorted(&counts, per_second),
+            qps_per_client: Quantiles::of_sorted(if has_rate { &counts } else { &[] }, per_second),
             think_s: Quantiles::of_sorted(&think, NANO),
             idle_after_s: idle.as_secs_f64(),
             idle_s: Quantiles::of_sorted(&think[first_idle..], NANO),

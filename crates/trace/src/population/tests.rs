@@ -40,7 +40,7 @@ fn collect(queries: &[(u8, u64, u64)]) -> Population {
         });
     }
     assert_eq!((collector.left_out, collector.full), (0, false));
-    collector.finish()
+    collector.finish().0
 }
 
 /// Returns the queries of each client: address, time in milliseconds, message.
@@ -180,4 +180,32 @@ proptest! {
             prop_assert_eq!(reread(&gunzipped(&population)).expect("written by us"), population);
         }
     }
+}
+
+#[test]
+fn queries_of_other_years_are_left_out() {
+    let collect = |seconds: &[u64]| {
+        let mut collector = Collector::default();
+        for &at_s in seconds {
+            let bytes = &query(at_s)[..];
+            collector.add(&Message {
+                frame: 1,
+                at: Nanos::from_secs(at_s),
+                source: SocketAddr::from(([10, 0, 0, 1], 4_000)),
+                destination: SocketAddr::from(([192, 0, 2, 53], 53)),
+                transport: Transport::Udp,
+                fragmented: false,
+                cut: false,
+                len: bytes.len(),
+                bytes,
+            });
+        }
+        let (population, left_out) = collector.finish();
+        (population.span(), left_out)
+    };
+    assert_eq!(collect(&[START, 2_147_483_000, START + 9]), (Nanos::from_secs(9), 1));
+    assert_eq!(collect(&[0, START, START + 9]), (Nanos::from_secs(9), 1));
+    assert_eq!(collect(&[1, 5, 9]), (Nanos::from_secs(8), 0));
+    let (one, _) = (collect(&[START]), collect(&[]));
+    assert_eq!(one, (Nanos::ZERO, 0));
 }

@@ -1,4 +1,6 @@
 //! Requests by client, and their distribution.
+//!
+//! The requests of a client are its queries. A client of whom the stream has only replies counts with these, each as its query.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -47,16 +49,16 @@ impl Clients {
         }
     }
 
-    /// Returns the distribution of queries or replies, with the `most` busiest clients.
-    pub fn spread(&self, replies: bool, most: usize) -> Spread {
-        let which = usize::from(replies);
-        let active = self.by_address.iter().filter(|(_, counts)| counts[which] > 0);
-        let mut all: Vec<_> = active.map(|(address, counts)| (*address, counts[which])).collect();
+    /// Returns the distribution of requests, with the `most` busiest clients.
+    pub fn spread(&self, most: usize) -> Spread {
+        let requests = |counts: [u64; 2]| if counts[0] > 0 { counts[0] } else { counts[1] };
+        let all = self.by_address.iter().map(|(address, counts)| (*address, requests(*counts)));
+        let mut all: Vec<_> = all.collect();
         all.sort_unstable_by_key(|&(address, count)| (std::cmp::Reverse(count), address));
         let total: u64 = all.iter().map(|(_, count)| count).sum();
         let mut spread = Spread {
             clients: all.len() as u64,
-            beyond: self.beyond[which],
+            beyond: requests(self.beyond),
             busiest: all.iter().take(most).copied().collect(),
             ..Spread::default()
         };
@@ -85,14 +87,15 @@ mod tests {
     #[test]
     fn shares_of_the_busiest_clients() {
         let mut clients = Clients::default();
-        for (last, requests) in [(1u8, 60), (2, 25), (3, 10), (4, 5)] {
+        for (last, requests) in [(1u8, 54), (2, 25), (3, 10), (4, 5)] {
             (0..requests).for_each(|_| clients.add([192, 0, 2, last].into(), false));
         }
-        clients.add([192, 0, 2, 9].into(), true);
-        let spread = clients.spread(false, 2);
-        assert_eq!((spread.clients, spread.half, spread.nine_tenths), (4, 1, 3));
-        assert_eq!(spread.busiest, [([192, 0, 2, 1].into(), 60), ([192, 0, 2, 2].into(), 25)]);
-        assert_eq!(spread.curve, [(1, 0.6), (2, 0.85), (4, 1.0)]);
-        assert_eq!(clients.spread(true, 0).clients, 1);
+        // Replies count where there is no query.
+        (0..6).for_each(|_| clients.add([192, 0, 2, 9].into(), true));
+        clients.add([192, 0, 2, 1].into(), true);
+        let spread = clients.spread(2);
+        assert_eq!((spread.clients, spread.half, spread.nine_tenths), (5, 1, 3));
+        assert_eq!(spread.busiest, [([192, 0, 2, 1].into(), 54), ([192, 0, 2, 2].into(), 25)]);
+        assert_eq!(spread.curve, [(1, 0.54), (2, 0.79), (4, 0.95), (5, 1.0)]);
     }
 }

@@ -101,6 +101,11 @@ impl Rates {
             .map_or(0.0, |bucket| count_of(bucket).min(all.most) as f64 / self.window.as_secs_f64())
     }
 
+    /// Returns the number of messages.
+    pub fn messages(&self) -> u64 {
+        self.series.bins.iter().sum()
+    }
+
     /// Returns the messages per second of the fullest window.
     pub fn max(&self) -> f64 {
         let current = self.current.map_or(0, |(_, count)| count);

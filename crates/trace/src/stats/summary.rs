@@ -2,10 +2,10 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use measure::Nanos;
+use measure::{Histogram, Nanos};
 use record::{
-    SCHEMA, TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates, TraceSeries,
-    TraceStats, TraceType,
+    Quantiles, SCHEMA, TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates,
+    TraceSeries, TraceStats, TraceType,
 };
 use wire::{Opcode, Rcode};
 
@@ -27,21 +27,25 @@ impl Stats {
 
 fn summary(stats: &Stats, counts: &Counts, window: Nanos) -> TraceStats {
     let requests = stats.requests();
-    let duration_s = stats.duration().as_secs_f64();
-    let (bin, first, bins) = stats.series();
+    let era = stats.era();
+    let duration_s = era.duration().as_secs_f64();
+    let (bin, first, bins) = era.series();
+    let rates = if stats.by_replies() { &era.replies } else { &era.queries };
     let query = usize::from(Opcode::QUERY.0);
     TraceStats {
         schema: SCHEMA,
-        start: if stats.messages == 0 { String::new() } else { time(stats.first) },
+        start: if stats.messages == 0 { String::new() } else { time(era.first) },
         duration_s,
         requests_are: if stats.by_replies() { "replies" } else { "queries" }.to_owned(),
         requests: requests.messages,
         failed: stats.failed,
         unanswered: stats.unanswered(),
+        latency_s: latency(&stats.latency),
+        other_times: stats.eras.others().into_iter().map(|(at, count)| (time(at), count)).collect(),
         rates: TraceRates {
-            average: if duration_s > 0.0 { requests.messages as f64 / duration_s } else { 0.0 },
-            p95_burst: requests.rates.quantile(0.95),
-            max_burst: requests.rates.max(),
+            average: if duration_s > 0.0 { rates.messages() as f64 / duration_s } else { 0.0 },
+            p95_burst: rates.quantile(0.95),
+            max_burst: rates.max(),
             window_s: window.as_secs_f64(),
         },
         query_requests: requests.opcodes[query],
@@ -71,6 +75,24 @@ fn summary(stats: &Stats, counts: &Counts, window: Nanos) -> TraceStats {
             replies: bins.iter().map(|bin| bin.replies).collect(),
         },
         ..TraceStats::default()
+    }
+}
+
+/// Returns the distribution of times, in seconds.
+fn latency(times: &Histogram) -> Quantiles {
+    let at = |quantile| times.quantile(quantile).as_secs_f64();
+    let (count, mean) = (times.count(), times.mean_ns() / 1e9);
+    match count {
+        0 => Quantiles::default(),
+        _ => Quantiles {
+            count,
+            mean,
+            p10: at(0.1),
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            max: at(1.0),
+        },
     }
 }
 
@@ -105,6 +127,7 @@ fn packets(stats: &Stats, counts: &Counts) -> TracePackets {
         malformed: counts.malformed_packets,
         unknown_link: counts.unknown_link,
         messages_headless: stats.headless,
+        messages_cut_headers: stats.cut_headers,
         messages_malformed: stats.malformed,
         messages_cut: counts.cut_messages,
         others: counts
@@ -139,7 +162,7 @@ fn types(stats: &Stats) -> Vec<TraceType> {
 }
 
 fn clients(stats: &Stats) -> TraceClients {
-    let spread = stats.clients.spread(stats.by_replies(), BUSIEST);
+    let spread = stats.clients.spread(BUSIEST);
     TraceClients {
         distinct: spread.clients,
         beyond: spread.beyond,

@@ -137,6 +137,6 @@ fn collect(
             "more than {clients} clients, {queries} queries or 1 GiB of different messages: what was beyond it was left out"
         );
     }
-    let left_out = collector.left_out;
-    Ok((collector.finish(), left_out, error))
+    let (population, left_out) = collector.finish();
+    Ok((population, left_out, error))
 }

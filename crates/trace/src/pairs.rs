@@ -1,0 +1,220 @@
+//! Pairs of queries and replies with the same key, by their times.
+//!
+//! A reply belongs to the last query with its key, up to `MAX_WAIT` before it. It may come before its query in the capture, as in those of
+//! several interfaces or queues: the last `MAX_EARLY` replies without a query are kept for `EARLY`. At most `MAX_WAITING` queries wait; the
+//! oldest then goes without a reply, and is counted.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hash, RandomState};
+
+use measure::Nanos;
+
+use crate::fragments;
+
+/// Largest number of queries that wait for a reply.
+const MAX_WAITING: usize = 1 << 20;
+/// Largest number of replies that wait for a query.
+const MAX_EARLY: usize = 1 << 12;
+/// Largest time between a query and its reply.
+pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(10);
+/// Time for which a query is kept: its reply may be told that much later than it came.
+const KEPT: Nanos = Nanos(MAX_WAIT.0 + fragments::MAX_WAIT.0);
+/// Time for which a reply without a query is kept.
+const EARLY: Nanos = Nanos::from_secs(1);
+
+/// A clock that a single packet with a wrong time does not move.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clock(Nanos);
+
+impl Clock {
+    /// Returns the time after a packet of the time `at`: the earlier one of the last two packets.
+    pub(crate) fn tick(&mut self, at: Nanos) -> Nanos {
+        at.min(std::mem::replace(&mut self.0, at))
+    }
+}
+
+/// Messages of one direction that wait for their counterparts.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting<T> {
+    /// Number, time and content of messages, by the hash of their keys.
+    by_key: HashMap<u64, (u64, Nanos, T)>,
+    /// Time, number and hash in the order of arrival; may contain messages that were taken.
+    order: VecDeque<(Nanos, u64, u64)>,
+    number: u64,
+    /// Largest number of messages, and the time for which each is kept.
+    most: usize,
+    kept: Nanos,
+    /// Number of messages that were dropped before their time.
+    without_room: u64,
+}
+
+impl<T> Waiting<T> {
+    fn new(most: usize, kept: Nanos) -> Self {
+        let (by_key, order) = (HashMap::new(), VecDeque::new());
+        Waiting { by_key, order, number: 0, most, kept, without_room: 0 }
+    }
+
+    /// Returns an empty set of replies that came before their queries.
+    pub(crate) fn of_replies() -> Self {
+        Self::new(MAX_EARLY, EARLY)
+    }
+
+    /// Adds a message; returns the one before it with the same key.
+    pub(crate) fn insert(&mut self, at: Nanos, key: u64, message: T) -> Option<T> {
+        self.number += 1;
+        self.order.push_back((at, self.number, key));
+        self.by_key.insert(key, (self.number, at, message)).map(|(.., before)| before)
+    }
+
+    /// Removes the message with this key if its time fits.
+    pub(crate) fn take(&mut self, key: u64, fits: impl Fn(Nanos) -> bool) -> Option<T> {
+        self.by_key.get(&key).filter(|(_, at, _)| fits(*at))?;
+        self.by_key.remove(&key).map(|(.., message)| message)
+    }
+
+    /// Calls `visit` with the messages that have waited too long, and with the oldest if there are too many.
+    pub(crate) fn expire(&mut self, now: Nanos, mut visit: impl FnMut(T)) {
+        while let Some(&(since, ..)) = self.order.front()
+            && (self.by_key.len() >= self.most || now.0.abs_diff(since.0) >= self.kept.0)
+        {
+            let dropped = self.pop();
+            let in_time = now.0.abs_diff(since.0) < self.kept.0;
+            self.without_room += u64::from(in_time && dropped.is_some());
+            dropped.map(&mut visit);
+        }
+        // Those that were taken need no more room than those that wait.
+        if self.order.len() >= 2 * self.most {
+            let waits = |(_, number, key): &(Nanos, u64, u64)| {
+                self.by_key.get(key).is_some_and(|(own, ..)| own == number)
+            };
+            self.order.retain(waits);
+        }
+    }
+
+    /// Calls `visit` with all messages.
+    fn drain(&mut self, mut visit: impl FnMut(T)) {
+        while !self.order.is_empty() {
+            self.pop().into_iter().for_each(&mut visit);
+        }
+    }
+
+    /// Removes the oldest entry; returns its message if it still waits.
+    fn pop(&mut self) -> Option<T> {
+        let (_, number, key) = self.order.pop_front()?;
+        self.by_key.get(&key).filter(|(own, ..)| *own == number)?;
+        self.by_key.remove(&key).map(|(.., message)| message)
+    }
+}
+
+/// A query, a reply, or both.
+pub(crate) type Pair<T> = (Option<T>, Option<T>);
+
+/// A matcher of queries and replies.
+#[derive(Clone, Debug)]
+pub(crate) struct Pairs<T> {
+    hashes: RandomState,
+    clock: Clock,
+    queries: Waiting<T>,
+    replies: Waiting<T>,
+}
+
+impl<T> Default for Pairs<T> {
+    fn default() -> Self {
+        let queries = Waiting::new(MAX_WAITING, KEPT);
+        let (hashes, clock) = (RandomState::new(), Clock::default());
+        Pairs { hashes, clock, queries, replies: Waiting::of_replies() }
+    }
+}
+
+impl<T> Pairs<T> {
+    /// Adds a query or a reply; calls `visit` with each pair that is complete, and with messages that wait no longer.
+    pub(crate) fn add(
+        &mut self,
+        at: Nanos,
+        key: &impl Hash,
+        is_reply: bool,
+        message: T,
+        visit: &mut impl FnMut(Pair<T>),
+    ) {
+        let now = self.clock.tick(at);
+        self.queries.expire(now, |query| visit((Some(query), None)));
+        self.replies.expire(now, |reply| visit((None, Some(reply))));
+        let key = self.hashes.hash_one(key);
+        if is_reply {
+            match self.queries.take(key, |query| at.since(query) < MAX_WAIT) {
+                Some(query) => visit((Some(query), Some(message))),
+                None => {
+                    if let Some(before) = self.replies.insert(at, key, message) {
+                        visit((None, Some(before)));
+                    }
+                }
+            }
+        } else if let Some(reply) = self.replies.take(key, |reply| belongs(at, reply)) {
+            visit((Some(message), Some(reply)));
+        } else if let Some(before) = self.queries.insert(at, key, message) {
+            // The same query was sent again before the reply, which then belongs to the later query.
+            visit((Some(before), None));
+        }
+    }
+
+    /// Returns the number of queries that were given up before their time.
+    pub(crate) fn without_room(&self) -> u64 {
+        self.queries.without_room
+    }
+
+    /// Returns the number of queries that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queries.by_key.len()
+    }
+
+    /// Calls `visit` with the messages that still wait.
+    pub(crate) fn finish(&mut self, visit: &mut impl FnMut(Pair<T>)) {
+        self.queries.drain(|query| visit((Some(query), None)));
+        self.replies.drain(|reply| visit((None, Some(reply))));
+    }
+}
+
+/// Returns whether a reply that came first in the capture belongs to a query of the time `query`.
+pub(crate) fn belongs(query: Nanos, reply: Nanos) -> bool {
+    reply >= query && reply.since(query) < MAX_WAIT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds, key and whether it is a reply; then the times of queries and replies that belong together.
+    type Case<'a> = (&'a [(u64, u16, bool)], &'a [(Option<u64>, Option<u64>)]);
+
+    #[test]
+    fn queries_and_replies_are_paired_by_their_times() {
+        let table: [Case<'_>; 9] = [
+            (&[(1, 7, false), (1, 7, true)], &[(Some(1), Some(1))]),
+            (&[(1, 7, false), (1, 8, true)], &[(Some(1), None), (None, Some(1))]),
+            (&[(1, 7, false), (2, 7, false), (2, 7, true)], &[(Some(1), None), (Some(2), Some(2))]),
+            (&[(1, 7, false), (11, 7, true)], &[(Some(1), None), (None, Some(11))]),
+            (&[(1, 7, false), (1, 7, true), (1, 7, true)], &[(Some(1), Some(1)), (None, Some(1))]),
+            // The reply comes first in the capture, but not in time.
+            (&[(2, 7, true), (1, 7, false)], &[(Some(1), Some(2))]),
+            (&[(1, 7, true), (2, 7, false)], &[(Some(2), None), (None, Some(1))]),
+            // A later time than all others, and none at all.
+            (
+                &[(1, 7, false), (9_999, 8, false), (1, 7, true)],
+                &[(Some(1), Some(1)), (Some(9_999), None)],
+            ),
+            (
+                &[(99, 7, false), (0, 8, false), (99, 7, true)],
+                &[(Some(99), Some(99)), (Some(0), None)],
+            ),
+        ];
+        for (messages, wanted) in table {
+            let (mut pairs, mut found) = (Pairs::default(), Vec::new());
+            for &(at, key, is_reply) in messages {
+                let time = Nanos::from_secs(at);
+                pairs.add(time, &key, is_reply, at, &mut |pair| found.push(pair));
+            }
+            pairs.finish(&mut |pair| found.push(pair));
+            assert_eq!(found, wanted, "{messages:?}");
+        }
+    }
+}
