@@ -8,6 +8,8 @@
 
 use std::fmt::Write as _;
 
+use crate::words::Words;
+
 /// Largest width of a number, in characters.
 const MAX_WIDTH: usize = 255;
 /// Largest number and offset; the limit of BIND too.
@@ -45,7 +47,10 @@ impl Expansion {
         })?;
         let end = at + range.len();
         let blank = entry[end..].iter().take_while(|octet| octet.is_ascii_whitespace()).count();
-        let parts = template(entry, end + blank)?;
+        let parts = match without_quotes(entry) {
+            Some(entry) => template(&entry, end + blank)?,
+            None => template(entry, end + blank)?,
+        };
         Ok(Expansion { parts, next, stop, step })
     }
 
@@ -66,6 +71,25 @@ impl Expansion {
         }
         self.next += self.step;
     }
+}
+
+/// Returns the entry without the quotes around its data, which may have several words then, as for named; `None` if the data is
+/// not a single quoted word.
+fn without_quotes(entry: &[u8]) -> Option<Vec<u8>> {
+    let (mut words, mut kind, mut data) = (Words::new(entry), None, None);
+    while let Some(word) = words.next() {
+        kind = data.replace(word);
+    }
+    kind.filter(|kind| !kind.quoted && kind.rtype().is_some())?;
+    let data = data.filter(|data| data.quoted)?;
+    let mut out = entry[..data.at].to_vec();
+    let mut text = data.text;
+    while let Some((&octet, rest)) = text.split_first() {
+        let is_quote = octet == b'\\' && rest.first() == Some(&b'"');
+        out.push(if is_quote { b'"' } else { octet });
+        text = if is_quote { &rest[1..] } else { rest };
+    }
+    Some(out)
 }
 
 /// Returns the words of an entry and their offsets.
@@ -210,6 +234,8 @@ mod tests {
             ("$GENERATE 255-255 ${0,4,x}${1,0,X}${0,0,o} A 1.2.3.4", "00ff100377 A 1.2.3.4\n"),
             ("$GENERATE 18-18 ${0,0,n}.${0,5,N} A 1.2.3.4", "2.1.2.1.0 A 1.2.3.4\n"),
             ("$GENERATE 1-1 \\000\\a$ A 1.2.3.4", "\\000\\a1 A 1.2.3.4\n"),
+            ("$GENERATE 1-1 a$ 5 TXT \"x y $\"\n", "a1 5 TXT x y 1\n"),
+            ("$GENERATE 1-1 a$ IN TXT \"\\\"x y\\\" $\" ; c", "a1 IN TXT \"x y\" 1\n"),
         ] {
             assert_eq!(lines(entry).as_deref(), Ok(expected));
         }

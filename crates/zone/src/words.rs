@@ -27,7 +27,7 @@ pub(crate) struct Word<'a> {
     pub(crate) text: &'a [u8],
     pub(crate) quoted: bool,
     /// The octet in the entry where the word starts, from 0.
-    at: usize,
+    pub(crate) at: usize,
 }
 
 /// The words of an entry.

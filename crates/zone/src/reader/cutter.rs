@@ -1,4 +1,5 @@
-//! Finds where entries of a zone file end: at a line break outside of parentheses, quotes and comments.
+//! Finds where entries of a zone file end: at a line break outside of parentheses, quotes and comments. A line break is LF or CR LF; CR
+//! alone is one outside of quotes and comments, as for named.
 
 /// The state between two searches for the end of an entry.
 #[derive(Debug, Default)]
@@ -7,6 +8,8 @@ pub(super) struct Cutter {
     quoted: bool,
     comment: bool,
     escaped: bool,
+    /// Whether the last octet was a CR that is a line break, unless LF follows.
+    returned: bool,
     /// The first line of the last complete entry, from 1.
     pub(super) line: u64,
     /// Number of lines up to the end of the last complete entry.
@@ -20,6 +23,13 @@ impl Cutter {
     /// of the last call.
     pub(super) fn find_end(&mut self, text: &[u8]) -> Option<usize> {
         for (at, &octet) in text.iter().enumerate() {
+            if std::mem::take(&mut self.returned) && octet != b'\n' {
+                self.open_lines += 1;
+                if self.parens == 0 {
+                    self.end_entry();
+                    return Some(at);
+                }
+            }
             if octet == b'\n' {
                 self.comment = false;
                 self.open_lines += 1;
@@ -34,6 +44,7 @@ impl Cutter {
             } else {
                 match octet {
                     b'\\' => self.escaped = true,
+                    b'\r' => self.returned = !self.quoted,
                     b'"' => self.quoted = !self.quoted,
                     b';' if !self.quoted => self.comment = true,
                     b'(' if !self.quoted => self.parens += 1,

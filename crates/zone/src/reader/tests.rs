@@ -158,6 +158,25 @@ fn pipes_are_refused_at_once() {
 }
 
 #[test]
+fn lines_may_end_in_cr_alone() {
+    let lines: Vec<_> = ZONE.lines().skip(5).filter(|line| !line.contains(';')).collect();
+    let with = |end: &str| {
+        format!("$ORIGIN example.{end}$TTL 60{end}@ IN SOA a b 1 2 3 4 5{end}{}", lines.join(end))
+    };
+    let records = read(&with("\n"), 99).expect("a zone");
+    for end in ["\r", "\r\n", "\r\r"] {
+        for step in [1, 7, usize::MAX] {
+            assert_eq!(read(&with(end), step).as_ref(), Ok(&records), "{end:?}");
+        }
+    }
+    // In quotes it is text, as for named.
+    assert_eq!(
+        read("$ORIGIN e.\r@ 5 IN SOA . . 1 2 3 4 5\ra TXT \"x\ry\"", 99).expect("a zone")[1].3,
+        b"\x03x\ry"
+    );
+}
+
+#[test]
 fn generate_lines_equal_written_lines() {
     let soa = "$ORIGIN example.\n$TTL 60\n@ IN SOA ns1 h (1 2\n3 4 5)\n";
     let short =
