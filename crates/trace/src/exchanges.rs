@@ -100,9 +100,9 @@ impl Exchanges {
     /// Adds a message; calls `visit` with each query that is answered or has waited too long, in their order.
     pub fn add(&mut self, message: &Message<'_>, visit: &mut impl FnMut(Exchange)) {
         let Some(dns) = Dns::read(message.bytes) else { return };
-        let now = self.clock.tick(message.at);
-        self.early.expire(now, drop);
-        self.expire(now, visit);
+        self.clock.tick(message.at);
+        self.early.expire(self.clock, drop);
+        self.expire(visit);
         let tcp = message.transport != Transport::Udp;
         let (client, server) = message.ends(dns.is_response());
         let key = dns.question.map(|question| {
@@ -168,11 +168,11 @@ impl Exchanges {
     }
 
     /// Calls `visit` with queries that have waited too long, and with the oldest if there are too many.
-    fn expire(&mut self, now: Nanos, visit: &mut impl FnMut(Exchange)) {
+    fn expire(&mut self, visit: &mut impl FnMut(Exchange)) {
         while let Some(query) = self.waiting.front()
             && (self.waiting.len() >= MAX_WAITING
                 || self.octets >= MAX_OCTETS
-                || now.since(query.exchange.at) >= MAX_WAIT)
+                || self.clock.is_over(query.exchange.at, MAX_WAIT))
         {
             self.pop(visit);
         }

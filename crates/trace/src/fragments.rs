@@ -70,7 +70,7 @@ impl Fragments {
         frame: u64,
         at: Nanos,
     ) -> Option<Joined> {
-        self.drop_old(Nanos::ZERO);
+        self.make_room();
         let key = (ends, part.id, part.protocol);
         let partial = self.packets.entry(key).or_insert_with(|| {
             self.order.push_back((key, at));
@@ -101,15 +101,15 @@ impl Fragments {
 
     /// Drops packets that are too old after a frame of the time `at`.
     pub(crate) fn expire(&mut self, at: Nanos) {
-        let now = self.clock.tick(at);
-        self.drop_old(now);
+        self.clock.tick(at);
+        self.make_room();
     }
 
     /// Drops packets that are too old, and the oldest if there are too many.
-    fn drop_old(&mut self, now: Nanos) {
+    fn make_room(&mut self) {
         while let Some(&(key, since)) = self.order.front() {
             let full = self.order.len() >= MAX_PACKETS;
-            if !full && now.since(since) < MAX_WAIT {
+            if !full && !self.clock.is_over(since, MAX_WAIT) {
                 return;
             }
             self.order.pop_front();

@@ -1,7 +1,7 @@
 //! Pairs of queries and replies with the same key, by their times.
 //!
 //! A reply belongs to the last query with its key, up to `MAX_WAIT` before it. It may come before its query in the capture, as in those of
-//! several interfaces or queues: the last `MAX_EARLY` replies without a query are kept for `EARLY`. At most `MAX_WAITING` queries wait; the
+//! several interfaces or queues: the last `MAX_EARLY` replies without a query are kept. At most `MAX_WAITING` queries wait; the
 //! oldest then goes without a reply, and is counted.
 
 use std::collections::{HashMap, VecDeque};
@@ -19,17 +19,24 @@ const MAX_EARLY: usize = 1 << 12;
 pub(crate) const MAX_WAIT: Nanos = Nanos::from_secs(10);
 /// Time for which a query is kept: its reply may be told that much later than it came.
 const KEPT: Nanos = Nanos(MAX_WAIT.0 + fragments::MAX_WAIT.0);
-/// Time for which a reply without a query is kept.
-const EARLY: Nanos = Nanos::from_secs(1);
 
-/// A clock that a single packet with a wrong time does not move.
+/// The times of the last two packets. One with a wrong time does not move this clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Clock(Nanos);
+pub(crate) struct Clock {
+    before: Nanos,
+    last: Nanos,
+}
 
 impl Clock {
-    /// Returns the time after a packet of the time `at`: the earlier one of the last two packets.
-    pub(crate) fn tick(&mut self, at: Nanos) -> Nanos {
-        at.min(std::mem::replace(&mut self.0, at))
+    /// Takes the time of a packet.
+    pub(crate) fn tick(&mut self, at: Nanos) {
+        (self.before, self.last) = (self.last, at);
+    }
+
+    /// Returns whether a message of the time `since` has waited for `time`, or is so much later than both packets.
+    pub(crate) fn is_over(self, since: Nanos, time: Nanos) -> bool {
+        let (first, last) = (self.before.min(self.last), self.before.max(self.last));
+        first.since(since) >= time || since.since(last) >= time
     }
 }
 
@@ -56,7 +63,7 @@ impl<T> Waiting<T> {
 
     /// Returns an empty set of replies that came before their queries.
     pub(crate) fn of_replies() -> Self {
-        Self::new(MAX_EARLY, EARLY)
+        Self::new(MAX_EARLY, MAX_WAIT)
     }
 
     /// Adds a message; returns the one before it with the same key.
@@ -73,12 +80,12 @@ impl<T> Waiting<T> {
     }
 
     /// Calls `visit` with the messages that have waited too long, and with the oldest if there are too many.
-    pub(crate) fn expire(&mut self, now: Nanos, mut visit: impl FnMut(T)) {
+    pub(crate) fn expire(&mut self, clock: Clock, mut visit: impl FnMut(T)) {
         while let Some(&(since, ..)) = self.order.front()
-            && (self.by_key.len() >= self.most || now.0.abs_diff(since.0) >= self.kept.0)
+            && (self.by_key.len() >= self.most || clock.is_over(since, self.kept))
         {
             let dropped = self.pop();
-            let in_time = now.0.abs_diff(since.0) < self.kept.0;
+            let in_time = !clock.is_over(since, self.kept);
             self.without_room += u64::from(in_time && dropped.is_some());
             dropped.map(&mut visit);
         }
@@ -136,9 +143,9 @@ impl<T> Pairs<T> {
         message: T,
         visit: &mut impl FnMut(Pair<T>),
     ) {
-        let now = self.clock.tick(at);
-        self.queries.expire(now, |query| visit((Some(query), None)));
-        self.replies.expire(now, |reply| visit((None, Some(reply))));
+        self.clock.tick(at);
+        self.queries.expire(self.clock, |query| visit((Some(query), None)));
+        self.replies.expire(self.clock, |reply| visit((None, Some(reply))));
         let key = self.hashes.hash_one(key);
         if is_reply {
             match self.queries.take(key, |query| at.since(query) < MAX_WAIT) {
