@@ -43,6 +43,24 @@ fn load(target: &str, args: &str) -> Value {
 }
 
 #[test]
+fn a_server_may_be_a_uri() {
+    let auth = start();
+    for (scheme, path) in [
+        ("udp", ""),
+        ("tcp", ""),
+        ("tls", ""),
+        ("quic", ""),
+        ("https", "/dns-query"),
+        ("http3", "/dns-query"),
+    ] {
+        let uri = format!("{scheme}://{}{path}", auth.address(scheme));
+        let trial = load(&uri, "--rate 200 --duration 500ms --timeout 30s");
+        assert_eq!(trial["valid"], 100, "{uri}: {trial}");
+        assert_eq!(trial["conditions"]["transport"], scheme, "{uri}: {trial}");
+    }
+}
+
+#[test]
 fn every_query_is_answered_over_few_connections_and_over_one_for_each() {
     let auth = start();
     for (transport, target) in transports(&auth) {

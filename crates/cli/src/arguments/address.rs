@@ -12,15 +12,15 @@ use wire::{Ipv4Prefix, Pref64};
 /// A server: an address or the name of a host, with or without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    host: String,
-    port: Option<u16>,
+    pub(crate) host: String,
+    pub(crate) port: Option<u16>,
 }
 
 /// A server with the name that it has in results; without one that is its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedTarget {
     pub(crate) name: Option<String>,
-    pub(crate) target: Target,
+    pub(crate) target: ServerArg,
 }
 
 /// Family of the addresses that a server may have.
@@ -138,12 +138,67 @@ impl FromStr for Target {
     }
 }
 
+/// A server with the transport of its queries, if it has one of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerArg {
+    pub(crate) transport: Option<Transport>,
+    pub(crate) target: Target,
+    /// Path of HTTP requests, if it has one of its own.
+    pub(crate) path: Option<String>,
+}
+
+impl FromStr for ServerArg {
+    type Err = String;
+
+    /// Reads what [`Target`] reads, also as `tls://192.0.2.1` or `https://dns.example/dns-query`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((word, rest)) = text.split_once("://") else {
+            if text.contains('/') {
+                return Err(format!("`{text}`: a path goes with a transport: https://{text}"));
+            }
+            return Ok(ServerArg { transport: None, target: text.parse()?, path: None });
+        };
+        let transport: Transport = word.parse().map_err(|_| {
+            let words = Transport::words(|_| true);
+            format!("`{word}` in `{text}` is not a transport: {words}")
+        })?;
+        let (server, path) = match rest.find('/') {
+            Some(slash) if transport.uses_http() => {
+                (&rest[..slash], Some(rest[slash..].to_owned()))
+            }
+            Some(_) => {
+                let wanted = Transport::words(Transport::uses_http);
+                return Err(format!("`{text}`: a path goes with {wanted}"));
+            }
+            None => (rest, None),
+        };
+        Ok(ServerArg { transport: Some(transport), target: server.parse()?, path })
+    }
+}
+
+impl ServerArg {
+    /// Returns the name of the server in results: as it was given, with its transport unless that is UDP.
+    pub(crate) fn over(&self, transport: Transport) -> String {
+        let path = self.path.as_deref().unwrap_or_default();
+        let scheme =
+            if transport.is_datagram() { String::new() } else { format!("{transport}://") };
+        format!("{scheme}{}{path}", self.target)
+    }
+}
+
+impl From<Target> for ServerArg {
+    fn from(target: Target) -> Self {
+        ServerArg { transport: None, target, path: None }
+    }
+}
+
 impl FromStr for NamedTarget {
     type Err = String;
 
-    /// Reads a [`Target`], or `NAME=TARGET`.
+    /// Reads a [`ServerArg`], or `NAME=TARGET`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, target) = match text.split_once('=') {
+        // An `=` within a path names nothing.
+        let (name, target) = match text.split_once('=').filter(|(name, _)| !name.contains('/')) {
             Some(("", _)) => return Err(format!("`{text}` has no name before `=`")),
             Some((name, target)) => (Some(name.to_owned()), target),
             None => (None, text),
@@ -258,6 +313,32 @@ mod tests {
         }
         for bad in ["x", "10.9.0.0/33", "10.9.0.0/x"] {
             assert!(parse_source(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn servers_may_have_a_transport_and_a_path() {
+        for (text, usual, name) in [
+            ("192.0.2.1", Transport::Udp, "192.0.2.1"),
+            ("192.0.2.1:5300", Transport::Tcp, "tcp://192.0.2.1:5300"),
+            ("udp://[2001:db8::1]:53", Transport::Tls, "[2001:db8::1]:53"),
+            ("tls://2001:db8::1", Transport::Udp, "tls://2001:db8::1"),
+            ("https://dns.example/q/r", Transport::Udp, "https://dns.example/q/r"),
+            ("http3://[::1]:8443", Transport::Udp, "http3://[::1]:8443"),
+        ] {
+            let server: ServerArg = text.parse().expect(text);
+            let transport = server.transport.unwrap_or(usual);
+            assert_eq!(server.over(transport), name);
+        }
+        for (text, why) in [
+            ("dot://192.0.2.1", "`dot` in `dot://192.0.2.1` is not a transport: udp, tcp"),
+            ("tls://192.0.2.1/dns-query", "a path goes with https or http3"),
+            ("192.0.2.1/dns-query", "https://192.0.2.1/dns-query"),
+            ("https:///dns-query", "neither an address nor a name"),
+            ("tls://192.0.2.1:0", "a port is 1 to 65535"),
+        ] {
+            let error = text.parse::<ServerArg>().expect_err(text);
+            assert!(error.contains(why), "{error}");
         }
     }
 }

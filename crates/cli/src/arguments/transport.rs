@@ -13,7 +13,7 @@ use record::request::{
     Write,
 };
 
-use crate::arguments::address::parse_source;
+use crate::arguments::address::{ServerArg, parse_source};
 use crate::arguments::choice::{Choice, choice};
 
 /// Transports, clients and their connections.
@@ -216,6 +216,30 @@ impl StreamArgs {
         )
     }
 
+    /// Returns the arguments with what the server says of itself (`https://dns.example/dns-query`).
+    ///
+    /// # Errors
+    /// If both say it, and not the same.
+    pub(crate) fn of_server(&self, server: &ServerArg) -> anyhow::Result<Self> {
+        let mut all = self.clone();
+        let Some(transport) = server.transport else { return Ok(all) };
+        let other = self.transport != Transport::Udp && self.transport != transport;
+        if other || self.transports.is_some() {
+            bail!("--transport or --transports, or {transport}:// before the server: not both");
+        }
+        all.transport = transport;
+        if let Some(path) = &server.path {
+            if self.secure.http_path.as_ref().is_some_and(|other| other != path) {
+                bail!("--http-path, or {path} behind the server: not both");
+            }
+            all.secure.http_path = Some(path.clone());
+        }
+        if transport.uses_tls() && all.secure.tls_name.is_none() {
+            all.secure.tls_name = server.target.host_name().map(str::to_owned);
+        }
+        Ok(all)
+    }
+
     /// Returns the port of a target without one.
     pub(crate) fn port(&self) -> u16 {
         if self.transports.is_some() { Transport::Udp } else { self.transport }.default_port()
@@ -339,5 +363,46 @@ impl StreamArgs {
 
     fn tls(&self) -> Tls {
         Tls { resume: self.resume, early_data: self.early_data, ..self.secure.tls() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// The arguments alone.
+    #[derive(Parser)]
+    struct Line {
+        server: ServerArg,
+        #[command(flatten)]
+        streams: StreamArgs,
+    }
+
+    #[test]
+    fn a_server_says_its_transport_path_and_name() {
+        let read = |line: &str| {
+            let line = Line::try_parse_from(format!("load {line}").split(' ')).expect(line);
+            line.streams.of_server(&line.server)
+        };
+        for (line, transport, path, name) in [
+            ("https://dns.example:4430/q", Transport::Https, Some("/q"), Some("dns.example")),
+            ("tls://192.0.2.1 --tls-name x.test", Transport::Tls, None, Some("x.test")),
+            ("quic://192.0.2.1 --transport quic", Transport::Quic, None, None),
+            ("192.0.2.1 --transport tcp", Transport::Tcp, None, None),
+        ] {
+            let streams = read(line).expect(line);
+            let SecureArgs { http_path, tls_name, .. } = &streams.secure;
+            assert_eq!(streams.transport, transport, "{line}");
+            assert_eq!((http_path.as_deref(), tls_name.as_deref()), (path, name), "{line}");
+        }
+        for line in [
+            "tls://192.0.2.1 --transport tcp",
+            "tls://192.0.2.1 --transports tls=1,udp=1",
+            "https://192.0.2.1/q --http-path /other",
+        ] {
+            assert!(read(line).is_err_and(|why| why.to_string().contains("not both")), "{line}");
+        }
     }
 }

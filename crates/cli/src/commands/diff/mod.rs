@@ -15,8 +15,9 @@ use measure::{Nanos, Qps};
 
 use self::comparison::{Comparison, Outputs};
 use self::queries::Queries;
-use self::servers::{Contact, ServerArg, TransportArgs, Transports};
+use self::servers::{Contact, TransportArgs, Transports};
 use super::load::{LoadArgs, Speed};
+use crate::arguments::address::ServerArg;
 use crate::failure::Failure;
 use crate::process::interruption;
 
@@ -184,7 +185,7 @@ fn usual_window(sides: &[Side]) -> u16 {
 pub(crate) fn replay(args: &LoadArgs, capture: PathBuf) -> Result<(), Failure> {
     let terms = &args.replay.terms;
     let (usual, secure) = (args.streams.transport, &args.streams.secure);
-    let servers = [ServerArg::from(args.target.clone())];
+    let servers = [args.target.clone()];
     let contacts = Transports { usual, secure }.sides(&servers, true, args.timeout)?;
     let known = terms.known()?;
     let outputs = Outputs { json: &args.json, lines: &terms.lines, page: &terms.page };

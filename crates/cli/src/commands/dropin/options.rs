@@ -15,7 +15,7 @@ use wire::Edns;
 
 use super::data::{self, Data, Form};
 use super::{connecting, cores, source};
-use crate::arguments::address::{Family, Target, parse_source};
+use crate::arguments::address::{Family, ServerArg, Target, parse_source};
 use crate::arguments::choice::{Choice, choice};
 use crate::failure::Failure;
 
@@ -94,9 +94,9 @@ pub(super) const MODE: [Choice<Transport>; 5] = [
 /// A long option and its value.
 #[derive(Clone, Debug, PartialEq)]
 enum LongOption {
-    /// Name of the server and path of the requests.
+    /// Name of the server, perhaps with its port, and path of the requests.
     DohUri {
-        host: String,
+        target: Target,
         path: String,
     },
     DohMethod(HttpMethod),
@@ -130,24 +130,13 @@ impl FromStr for LongOption {
             |wanted: &str| Err(format!("invalid long option: `{text}`: write {name}={wanted}"));
         let ignored = |why| Ok(LongOption::Ignored { name: name.to_owned(), why });
         match name {
-            "doh-uri" => {
-                let Some((authority, path)) = value
-                    .strip_prefix("https://")
-                    .map(|rest| rest.find('/').map_or((rest, "/"), |slash| rest.split_at(slash)))
-                else {
-                    return bad("https://NAME/PATH");
-                };
-                let host = match authority.strip_prefix('[') {
-                    Some(rest) => rest.split(']').next(),
-                    None => authority.split(':').next(),
-                };
-                let host = host.unwrap_or_default().to_owned();
-                if host.is_empty() {
-                    bad("https://NAME/PATH")
-                } else {
-                    Ok(LongOption::DohUri { host, path: path.to_owned() })
+            "doh-uri" => match value.parse() {
+                Ok(ServerArg { transport: Some(Transport::Https), target, path }) => {
+                    let path = path.unwrap_or_else(|| "/".to_owned());
+                    Ok(LongOption::DohUri { target, path })
                 }
-            }
+                _ => bad("https://NAME/PATH"),
+            },
             "doh-method" => match value {
                 "GET" => Ok(LongOption::DohMethod(HttpMethod::Get)),
                 "POST" => Ok(LongOption::DohMethod(HttpMethod::Post)),
@@ -210,7 +199,11 @@ impl Common {
 
     /// Returns address and port of the server.
     pub(super) fn target(&self, transport: Transport) -> Result<SocketAddr, Failure> {
-        let port = self.port.unwrap_or(transport.default_port());
+        let of_uri = self.long.iter().rev().find_map(|option| match option {
+            LongOption::DohUri { target, .. } if transport.uses_http() => target.port,
+            _ => None,
+        });
+        let port = self.port.or(of_uri).unwrap_or(transport.default_port());
         Target::of_host(&self.server).resolve(port, self.family).map_err(Failure::BadInput)
     }
 
@@ -230,9 +223,9 @@ impl Common {
         }
         for option in &self.long {
             match (option, &mut connecting.http, &mut connecting.tls) {
-                (LongOption::DohUri { host, path }, Some(http), Some(tls)) => {
+                (LongOption::DohUri { target, path }, Some(http), Some(tls)) => {
                     *http = Http { path: Some(path.clone()), ..http.clone() };
-                    tls.name = Some(host.clone());
+                    tls.name = Some(target.host.clone());
                 }
                 (LongOption::DohMethod(method), Some(http), _) => http.method = *method,
                 (LongOption::TlsSni(name), _, Some(tls)) => tls.name = Some(name.clone()),
@@ -318,12 +311,14 @@ mod tests {
 
     #[test]
     fn long_options() {
-        let uri =
-            |host: &str, path: &str| LongOption::DohUri { host: host.into(), path: path.into() };
+        let uri = |target: &str, path: &str| LongOption::DohUri {
+            target: target.parse().expect("a target"),
+            path: path.into(),
+        };
         for (text, wanted) in [
             ("doh-uri=https://dns.example/q", uri("dns.example", "/q")),
-            ("doh-uri=https://dns.example:8443/dns-query", uri("dns.example", "/dns-query")),
-            ("doh-uri=https://[::1]:8443/q", uri("::1", "/q")),
+            ("doh-uri=https://dns.example:8443/dns-query", uri("dns.example:8443", "/dns-query")),
+            ("doh-uri=https://[::1]:8443/q", uri("[::1]:8443", "/q")),
             ("doh-uri=https://dns.example", uri("dns.example", "/")),
             ("doh-method=POST", LongOption::DohMethod(HttpMethod::Post)),
             ("num-queries-per-conn=7", LongOption::QueriesPerConnection(7)),

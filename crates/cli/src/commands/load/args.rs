@@ -13,7 +13,7 @@ use super::dut;
 use super::pacing::{PacingArg, PacingKind, PacingParser};
 use super::part::PartArgs;
 use super::replay::ReplayArgs;
-use crate::arguments::address::{Family, Target};
+use crate::arguments::address::{Family, ServerArg};
 use crate::arguments::certificate::CertificateArgs;
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::dut::DutArgs;
@@ -43,9 +43,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
 /// `dnsdyno load`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LoadArgs {
-    /// The server: an address or a name, with or without :PORT, IPv6 as `[ADDRESS]:PORT`; a name is looked up once
-    /// [default port: the transport's]
-    pub(crate) target: Target,
+    /// The server: an address or a name, with or without :PORT, IPv6 as `[ADDRESS]:PORT`, also `tls://SERVER` or
+    /// `https://SERVER/PATH`; a name is looked up once [default port: the transport's]
+    pub(crate) target: ServerArg,
     /// When queries leave: a word, with its numbers in further arguments, or all in one: 'constant 20k', 'poisson 20k',
     /// 'ramp 1k..20k', 'window 256', 'lockstep 4x256'
     #[arg(long, value_parser = PacingParser, value_name = "PACING", default_value = "constant")]
@@ -191,11 +191,12 @@ impl LoadArgs {
         self.part.check()?;
         dut::check(&self.dut, pacing)?;
         let duration = self.duration();
-        let engine = self.engine.apply(self.streams.engine(self.replay.own_ports)?)?;
+        let streams = self.streams.of_server(&self.target)?;
+        let engine = self.engine.apply(streams.engine(self.replay.own_ports)?)?;
         self.sockets.check_engine(&engine)?;
         Ok(TrialRequest {
             version: request::VERSION,
-            target: self.target.resolve(self.streams.port(), Family::Any)?,
+            target: self.target.target.resolve(streams.port(), Family::Any)?,
             also: Vec::new(),
             engine,
             workload,

@@ -27,6 +27,7 @@ use self::servers::{Server, Servers};
 use self::tell::Teller;
 use crate::arguments::address::Family;
 use crate::arguments::certificate::{shortened, tested};
+use crate::arguments::transport::StreamArgs;
 use crate::bench::OwnBench;
 use crate::failure::Failure;
 use crate::output;
@@ -166,38 +167,46 @@ fn requests(args: &SearchArgs, search: &Search) -> Result<Vec<TrialRequest>, Fai
         // How many names a trial needs does not follow from the number that is searched.
         names.reuse = true;
     }
-    let mut streams = args.streams.clone();
+    args.targets
+        .iter()
+        .map(|named| {
+            let streams = streams(args, &args.streams.of_server(&named.target)?, search)?;
+            let engine = args.engine.apply(streams.engine(false)?)?;
+            args.sockets.check_engine(&engine)?;
+            let target = named.target.target.resolve(streams.port(), Family::Any)?;
+            let pacing = search.pacing.at(search.start);
+            Ok(TrialRequest {
+                engine,
+                duration: search.duration,
+                timeout: search.timeout,
+                goal: Some(search.goal.clone()),
+                sockets: args.sockets.request(),
+                seed: args.workload.seed,
+                ..TrialRequest::new(target, workload.clone(), pacing)
+            })
+        })
+        .collect::<anyhow::Result<_>>()
+        .map_err(Failure::BadInput)
+}
+
+/// Returns the connections to a server that a search begins with.
+fn streams(args: &SearchArgs, given: &StreamArgs, search: &Search) -> anyhow::Result<StreamArgs> {
+    let mut streams = given.clone();
     match args.over() {
         Over::Rate => {}
-        Over::Clients if streams.clients.is_some() => {
-            let why = "--clients: a search over clients chooses their number; --start, --min and --max bound it";
-            return Err(Failure::input(anyhow::anyhow!(why)));
-        }
+        Over::Clients if streams.clients.is_some() => anyhow::bail!(
+            "--clients: a search over clients chooses their number; --start, --min and --max bound it"
+        ),
         Over::Clients => streams.clients = Some(search.start.get() as u32),
         Over::Connections if streams.transport.is_datagram() && streams.transports.is_none() => {
             let wanted = Transport::words(|transport| !transport.is_datagram());
-            let why = format!("--over connections goes with --transport {wanted}");
-            return Err(Failure::input(anyhow::anyhow!(why)));
+            anyhow::bail!("--over connections goes with --transport {wanted}");
         }
         Over::Connections => {
             streams.queries_per_connection = Some(streams.queries_per_connection.unwrap_or(1));
         }
     }
-    let engine = streams.engine(false).and_then(|engine| args.engine.apply(engine));
-    let engine = engine.map_err(Failure::BadInput)?;
-    args.sockets.check_engine(&engine).map_err(Failure::BadInput)?;
-    let request = |target| TrialRequest {
-        engine: engine.clone(),
-        duration: search.duration,
-        timeout: search.timeout,
-        goal: Some(search.goal.clone()),
-        sockets: args.sockets.request(),
-        seed: args.workload.seed,
-        ..TrialRequest::new(target, workload.clone(), search.pacing.at(search.start))
-    };
-    let targets =
-        args.targets.iter().map(|named| named.target.resolve(streams.port(), Family::Any));
-    targets.map(|target| target.map(request)).collect::<Result<_, _>>().map_err(Failure::BadInput)
+    Ok(streams)
 }
 
 /// Returns the circumstances of a search; its server is at an address of this host if it is `local`.
