@@ -6,6 +6,7 @@
 delay        seconds from each query to its reply
 lose, twice  every n-th query gets no reply, or two
 late         [n, seconds]: every n-th reply comes after that time instead
+rcode        [n, code]: from the n-th query on every reply has this return code
 bucket       [rate, burst]: a token bucket; queries beyond it get no reply
 certificate, key   files for TLS
 
@@ -48,7 +49,9 @@ class Known:
         # The question, and one A record for its name.
         end = query.index(0, 12) + 5
         answer = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\xc0\0\2\1"
-        reply = query[:2] + b"\x85\0\0\1\0\1\0\0\0\0" + query[12:end] + answer
+        first, code = self.options.get("rcode", [number + 1, 0])
+        code = code if number >= first else 0
+        reply = query[:2] + bytes([0x85, code]) + b"\0\1\0\1\0\0\0\0" + query[12:end] + answer
         times = 2 if every("twice") else 1
 
         def leave():

@@ -246,3 +246,28 @@ fn a_token_bucket_of_another_is_found() {
         }
     });
 }
+
+/// Sends the queries of a file with these lines to the server over UDP, for half a second.
+fn load_lines(server: &Known, lines: &str, args: &str) -> Value {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), lines).expect("writes");
+    let args = format!("--queries {} --rate 200 --duration 500ms {args}", file.path().display());
+    load(&server.address("udp"), &args)
+}
+
+#[test]
+fn any_answer_may_be_the_expected_one() {
+    let Some(server) = Known::start(json!({ "rcode": [1, 2] })) else { return };
+    for (lines, args, valid) in [
+        ("a.example A\n", "--expect servfail", 100),
+        ("a.example A\n", "--expect REFUSED,servfail", 100),
+        ("a.example A\n", "--expect refused,nxdomain", 0),
+        ("a.example A\n", "", 0),
+        ("a.example A servfail\nb.example A nxdomain\n", "--expect file", 50),
+    ] {
+        let trial = load_lines(&server, lines, args);
+        assert_eq!(count(&trial, "valid"), valid, "{args}: {trial}");
+        assert_eq!(count(&trial["rcodes"], "SERVFAIL"), 100, "{args}: {trial}");
+    }
+    server.end("udp");
+}

@@ -51,7 +51,7 @@ impl Workload for ByHash {
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
         match (key, Header::read(message)) {
             (0, Some(header)) if header.is_response() => Ok(header.rcode()),
-            _ => check_by_hash(key, message, &Expect::Answered),
+            _ => check_by_hash(key, u32::MAX, message, &Expect::Answered),
         }
     }
 }

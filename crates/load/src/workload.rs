@@ -11,6 +11,7 @@
 //! The flight slot of a query stores a 32-bit key with which the workload validates the reply: an address or
 //! a hash of the question.
 
+pub mod expected;
 pub mod file;
 pub mod generated;
 mod messages;

@@ -117,20 +117,20 @@ impl Line {
                 self.option("--queries", path.display());
                 self.maybe("--runs", *runs);
                 self.maybe("--probability", *probability);
-                self.query(None, *expect, query);
+                self.query(None, expect, query);
             }
             Workload::Messages { path, expect, runs } => {
                 self.option("--messages", path.display());
                 self.maybe("--runs", *runs);
-                self.unless(Expect::Answered.word(), "--expect", expect.word());
+                self.unless("answered", "--expect", expect.word());
             }
             Workload::Name { name, qtype, expect, query } => {
                 self.option("--name", name);
-                self.query(Some(qtype), *expect, query);
+                self.query(Some(qtype), expect, query);
             }
             Workload::RandomSubdomain { zone, qtype, expect, query } => {
                 self.option("--random-subdomain", zone);
-                self.query(Some(qtype), *expect, query);
+                self.query(Some(qtype), expect, query);
             }
             Workload::Mix { zone, names, exponent, repeats, missing, qtype, expect, query } => {
                 self.option("--mix", zone);
@@ -138,7 +138,7 @@ impl Line {
                 self.option("--mix-exponent", exponent);
                 self.option("--mix-repeats", repeats);
                 self.option("--mix-missing", missing);
-                self.query(Some(qtype), *expect, query);
+                self.query(Some(qtype), expect, query);
             }
             Workload::Replay { capture, speed, ports, loops } => {
                 self.option("--replay", capture.display());
@@ -155,7 +155,7 @@ impl Line {
         self.unless("dns64perf.test", "--zone", names.zone.trim_end_matches('.'));
         self.flag(names.unpadded, "--unpadded");
         self.option("--type", &names.qtype);
-        match names.expect {
+        match &names.expect {
             NamespaceExpect::Embedded(prefix) => self.option("--expect-pref64", prefix),
             NamespaceExpect::AnyPrefix => {}
             NamespaceExpect::Same(Expect::NoError)
@@ -177,9 +177,9 @@ impl Line {
         self.composed(&names.query);
     }
 
-    fn query(&mut self, qtype: Option<&String>, expect: Expect, query: &Query) {
+    fn query(&mut self, qtype: Option<&String>, expect: &Expect, query: &Query) {
         self.maybe("--type", qtype);
-        self.unless(Expect::Answered.word(), "--expect", expect.word());
+        self.unless("answered", "--expect", expect.word());
         self.composed(query);
     }
 

@@ -24,6 +24,7 @@ use measure::stall::LateSpan;
 use measure::{Nanos, Pacing};
 use record::TrialRequest;
 use udp::{UdpFacts, sys};
+use wire::reply::Rcodes;
 use wire::{Expect, Qtype};
 
 use crate::agreed::Agreed;
@@ -67,7 +68,7 @@ fn any_records(expect: Expect) -> PlainReply {
     match expect {
         Expect::Answered => PlainReply::Rcodes(NOERROR | NXDOMAIN),
         Expect::NoError => PlainReply::Rcodes(NOERROR),
-        Expect::NxDomain => PlainReply::Rcodes(NXDOMAIN),
+        Expect::Rcodes(Rcodes::NXDOMAIN) => PlainReply::Rcodes(NXDOMAIN),
         _ => PlainReply::Never,
     }
 }

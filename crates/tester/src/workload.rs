@@ -44,7 +44,7 @@ impl WorkloadPlan {
         seed: u64,
         sequential: bool,
     ) -> Result<Self, TesterError> {
-        let generated = |spec, qtype: &str, expect, query: &Query| {
+        let generated = |spec, qtype: &str, expect: &request::Expect, query: &Query| {
             let qtypes = qtype.split(',').map(|qtype| read("workload.qtype", qtype));
             let class = query.class.as_deref().map(|class| read("workload.query.class", class));
             let questions = Questions {
@@ -67,23 +67,23 @@ impl WorkloadPlan {
                     let why = "it is a share above 0 and up to 1";
                     return Err(Invalid::value("workload.probability", why).into());
                 }
-                let options = QueryOptions { runs: *runs, sample, ..options(query, *expect)? };
-                let file = QueryFile::compile_from(open(path)?, path)?;
+                let (file, options) = query_file(path, query, expect)?;
+                let options = QueryOptions { runs: *runs, sample, ..options };
                 Ok(WorkloadPlan::File(file, options, path.display().to_string()))
             }
             Workload::Messages { path, expect, runs } => {
                 let query = Query::plain(false);
-                let options = QueryOptions { runs: *runs, ..options(&query, *expect)? };
+                let options = QueryOptions { runs: *runs, ..options(&query, expect)? };
                 let file = QueryFile::compile_messages(open(path)?, path)?;
                 Ok(WorkloadPlan::File(file, options, path.display().to_string()))
             }
             Workload::Name { name, qtype, expect, query } => {
                 let spec = GeneratedSpec::Single { name: read("workload.name", name)? };
-                generated(spec, qtype, *expect, query)
+                generated(spec, qtype, expect, query)
             }
             Workload::RandomSubdomain { zone, qtype, expect, query } => {
                 let spec = GeneratedSpec::RandomSubdomain { zone: read("workload.zone", zone)? };
-                generated(spec, qtype, *expect, query)
+                generated(spec, qtype, expect, query)
             }
             Workload::Mix { zone, names, exponent, repeats, missing, qtype, expect, query } => {
                 for (field, share) in
@@ -101,7 +101,7 @@ impl WorkloadPlan {
                     repeats: *repeats,
                     missing: *missing,
                 };
-                generated(spec, qtype, *expect, query)
+                generated(spec, qtype, expect, query)
             }
             Workload::Replay { .. } => {
                 let why = "a replay has its own pace and its own clients";
@@ -299,7 +299,7 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
         Namespace::new(prefix, zone).map_err(|why| Invalid::value("workload.zone", why))?;
     let namespace = namespace.with_padding(!asked.unpadded);
     let qtype: Qtype = read("workload.qtype", qtype)?;
-    let expect = match *expect {
+    let expect = match expect {
         request::NamespaceExpect::Address => NamespaceExpect::Address,
         request::NamespaceExpect::AnyPrefix => NamespaceExpect::AnyPrefix,
         request::NamespaceExpect::Embedded(_) if qtype != Qtype::AAAA => {
@@ -312,7 +312,7 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
                 pref64.map_err(|why| Invalid::value("workload.namespace.expect.embedded", why))?,
             )
         }
-        request::NamespaceExpect::Same(expect) => NamespaceExpect::Same(expectation(expect)),
+        request::NamespaceExpect::Same(expect) => NamespaceExpect::Same(expectation(expect)?),
     };
     Ok(NamespaceSpec {
         names: asked.names.unwrap_or_else(|| namespace.size().saturating_sub(asked.first)),
@@ -328,9 +328,23 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
     })
 }
 
+/// Compiles a query file; returns it with the options of its queries.
+fn query_file(
+    path: &Path,
+    query: &Query,
+    expect: &request::Expect,
+) -> Result<(QueryFile, QueryOptions), TesterError> {
+    let input = open(path)?;
+    if *expect == request::Expect::EachLine {
+        let options = options(query, &request::Expect::Answered)?;
+        return Ok((QueryFile::compile_expecting(input, path)?, options));
+    }
+    Ok((QueryFile::compile_from(input, path)?, options(query, expect)?))
+}
+
 /// Makes the options of the queries of a file, or of generated ones: their form and the expected replies.
-fn options(query: &Query, expect: request::Expect) -> Result<QueryOptions, Invalid> {
-    let (expect, edns) = (expectation(expect), edns(query)?);
+fn options(query: &Query, expect: &request::Expect) -> Result<QueryOptions, Invalid> {
+    let (expect, edns) = (expectation(expect)?, edns(query)?);
     Ok(QueryOptions { expect, recursion_desired: query.recursion, edns, runs: None, sample: None })
 }
 
@@ -356,13 +370,16 @@ fn edns(query: &Query) -> Result<Option<Edns>, Invalid> {
     Ok(Some(edns))
 }
 
-fn expectation(expect: request::Expect) -> Expect {
-    match expect {
+fn expectation(expect: &request::Expect) -> Result<Expect, Invalid> {
+    Ok(match expect {
         request::Expect::Answered => Expect::Answered,
         request::Expect::NoError => Expect::NoError,
         request::Expect::AnyAaaa => Expect::AnyAaaa,
         request::Expect::NoData => Expect::NoData,
-        request::Expect::NxDomain => Expect::NxDomain,
-        request::Expect::Refused => Expect::Refused,
-    }
+        request::Expect::Rcodes(names) => Expect::Rcodes(read("workload.expect", names)?),
+        request::Expect::EachLine => {
+            let why = "`file` is about the lines of a query file: use it with --queries";
+            return Err(Invalid::value("workload.expect", why));
+        }
+    })
 }

@@ -29,18 +29,44 @@ pub struct QueryLine<'a> {
     pub rest: &'a str,
 }
 
+impl QueryLine<'_> {
+    /// Refuses what stands behind the type on `line`.
+    ///
+    /// # Errors
+    /// [`BadLine`], if anything does.
+    pub fn without_rest(&self, line: &[u8]) -> Result<(), BadLine> {
+        match self.rest.split_ascii_whitespace().next() {
+            None => Ok(()),
+            Some(third) => {
+                Err(self.bad_rest(line, format!("unexpected `{third}` after name and type")))
+            }
+        }
+    }
+
+    /// Returns the error of what stands behind the type on `line`.
+    pub fn bad_rest(&self, line: &[u8], why: String) -> BadLine {
+        let column = (self.rest.as_ptr() as usize).wrapping_sub(line.as_ptr() as usize) + 1;
+        BadLine { column, why }
+    }
+}
+
 /// Parses a line; `None` for blank lines and comments.
 ///
 /// # Errors
 /// [`BadLine`], if it is not a name and a type.
 pub fn parse(line: &[u8]) -> Result<Option<(Name, Qtype)>, BadLine> {
-    if line.trim_ascii_start().starts_with(b"#") {
-        return Ok(None);
-    }
-    let Some(QueryLine { name, qtype, rest }) = parse_start(line)? else { return Ok(None) };
-    let Some(third) = rest.split_ascii_whitespace().next() else { return Ok(Some((name, qtype))) };
-    let column = third.as_ptr() as usize - line.as_ptr() as usize + 1;
-    Err(BadLine { column, why: format!("unexpected `{third}` after name and type") })
+    let Some(found) = parse_with_rest(line)? else { return Ok(None) };
+    found.without_rest(line)?;
+    Ok(Some((found.name, found.qtype)))
+}
+
+/// Parses a line that may say more behind the type; `None` for blank lines and comments.
+///
+/// # Errors
+/// [`BadLine`], if it does not begin with a name and a type.
+pub fn parse_with_rest(line: &[u8]) -> Result<Option<QueryLine<'_>>, BadLine> {
+    let comment = line.trim_ascii_start().starts_with(b"#");
+    if comment { Ok(None) } else { parse_start(line) }
 }
 
 /// Parses the name and the type at the start of a line; `None` for blank lines and comments. As for dnsperf, `#` begins none.

@@ -16,10 +16,13 @@
 //! "0x20" trick). Octets after the last record make a reply malformed.
 
 pub mod chain;
+mod rcodes;
 pub mod readable;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use self::rcodes::NAMES;
+pub use self::rcodes::Rcodes;
 use crate::edns::EdnsSeen;
 use crate::message::{HEADER, Header, OPT_FIXED, RECORD_FIXED, Record, question_end};
 use crate::pref64;
@@ -43,10 +46,19 @@ pub enum Expect {
     AnyAaaa,
     /// NOERROR and no record of the query type at the end of the chain of aliases.
     NoData,
-    /// NXDOMAIN.
-    NxDomain,
-    /// REFUSED.
-    Refused,
+    /// One of these return codes, with any answer.
+    Rcodes(Rcodes),
+}
+
+impl Expect {
+    /// Returns whether a reply of which only the return code can be read says what is expected.
+    pub fn accepts(&self, rcode: u8) -> bool {
+        match self {
+            Expect::Rcodes(set) => set.contains(rcode),
+            Expect::NoError => rcode == 0,
+            _ => matches!(rcode, 0 | 3),
+        }
+    }
 }
 
 /// The reason why a reply is not valid.
@@ -87,38 +99,9 @@ const PLAIN: [(Invalid, &str); 9] = [
     (Invalid::UnexpectedAnswer, "unexpected-answer"),
 ];
 
-/// Names of the response codes by number, in lower case; the last one stands for all higher codes.
-const RCODES: [&str; 25] = [
-    "noerror",
-    "formerr",
-    "servfail",
-    "nxdomain",
-    "notimp",
-    "refused",
-    "yxdomain",
-    "yxrrset",
-    "nxrrset",
-    "notauth",
-    "notzone",
-    "dsotypeni",
-    "rcode-12",
-    "rcode-13",
-    "rcode-14",
-    "rcode-15",
-    "badvers",
-    "badkey",
-    "badtime",
-    "badmode",
-    "badname",
-    "badalg",
-    "badtrunc",
-    "badcookie",
-    "rcode-other",
-];
-
 impl Invalid {
     /// Number of different [`index`](Self::index) values: the length of an array of counters.
-    pub const COUNT: usize = PLAIN.len() + RCODES.len();
+    pub const COUNT: usize = PLAIN.len() + NAMES.len();
 
     /// Returns a number below [`COUNT`](Self::COUNT), the same for all response codes above 23.
     #[inline]
@@ -133,7 +116,7 @@ impl Invalid {
             Self::WrongAddress => 6,
             Self::WrongType => 7,
             Self::UnexpectedAnswer => 8,
-            Self::Rcode(code) => PLAIN.len() + usize::from(code).min(RCODES.len() - 1),
+            Self::Rcode(code) => PLAIN.len() + usize::from(code).min(NAMES.len() - 1),
         }
     }
 
@@ -141,7 +124,7 @@ impl Invalid {
     pub fn from_index(index: usize) -> Option<Self> {
         match index.checked_sub(PLAIN.len()) {
             None => Some(PLAIN[index].0),
-            Some(code) => (code < RCODES.len()).then_some(Self::Rcode(code as u8)),
+            Some(code) => (code < NAMES.len()).then_some(Self::Rcode(code as u8)),
         }
     }
 
@@ -149,7 +132,7 @@ impl Invalid {
     pub fn reason(self) -> &'static str {
         match self.index().checked_sub(PLAIN.len()) {
             None => PLAIN[self.index()].1,
-            Some(code) => RCODES[code],
+            Some(code) => NAMES[code],
         }
     }
 }
@@ -288,7 +271,7 @@ fn check_fully(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Inv
         return Err(Invalid::NotResponse);
     }
     match header.counts[0] {
-        0 => return Err(without_question(&header)),
+        0 => return without_question(&header, expect),
         1 => {}
         _ => return Err(Invalid::Malformed),
     }
@@ -302,10 +285,9 @@ fn check_fully(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Inv
     let rcode = extended_rcode(reply, answers_at, &header).ok_or(Invalid::Malformed)?;
     let answers = chain::Answers { reply, at: answers_at, count: header.counts[1], question };
     match (expect, rcode) {
-        (Expect::Answered, 0 | 3)
-        | (Expect::NoError, 0)
-        | (Expect::NxDomain, 3)
-        | (Expect::Refused, 5) => Ok(rcode),
+        (Expect::Answered | Expect::NoError | Expect::Rcodes(_), _) if expect.accepts(rcode) => {
+            Ok(rcode)
+        }
         (Expect::A(address), 0) => answers.check_all(Qtype::A, 4, |data| data == address.octets()),
         (Expect::Aaaa(address), 0) => {
             answers.check_all(Qtype::AAAA, 16, |data| data == address.octets())
@@ -322,10 +304,11 @@ fn check_fully(reply: &[u8], question: &[u8], expect: &Expect) -> Result<u8, Inv
 
 /// Returns the verdict on a reply without a question: a server that could not read or refused the query may leave it
 /// out.
-fn without_question(header: &Header) -> Invalid {
-    match header.rcode() {
-        0 | 3 => Invalid::WrongQuestion,
-        rcode => Invalid::Rcode(rcode),
+fn without_question(header: &Header, expect: &Expect) -> Result<u8, Invalid> {
+    match (header.rcode(), expect) {
+        (0 | 3, _) => Err(Invalid::WrongQuestion),
+        (rcode, Expect::Rcodes(set)) if set.contains(rcode) => Ok(rcode),
+        (rcode, _) => Err(Invalid::Rcode(rcode)),
     }
 }
 

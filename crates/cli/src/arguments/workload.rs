@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::{ArgAction, Args};
 use record::request::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
+use wire::reply::Rcodes;
 use wire::{Ipv4Prefix, Name, Pref64, Qclass, Qtype};
 
 use crate::arguments::address::{ipv4_net, ipv6_net};
-use crate::arguments::choice::{Choice, choice};
 use crate::arguments::number::parse_share;
 
 /// Queries, and the replies that they must get.
@@ -68,8 +68,10 @@ pub(crate) struct WorkloadArgs {
     /// Replies must hold the IPv4 address of the name embedded in this prefix [default: in any prefix]
     #[arg(long, value_name = "PREF64")]
     pub(crate) expect_pref64: Option<Pref64>,
-    /// What all other replies must be [default: for A and AAAA of a namespace the name's address, else answered]
-    #[arg(long, value_parser = choice(&EXPECT), value_name = "WHAT", conflicts_with = "expect_pref64")]
+    /// What all other replies must be: answered (NOERROR or NXDOMAIN), noerror, aaaa (any such record), nodata (NOERROR without an answer), return
+    /// codes (servfail,refused), or file: what stands behind the type on each line of --queries, as in `www.test A servfail`
+    /// [default: for A and AAAA of a namespace the name's address, else answered]
+    #[arg(long, value_parser = parse_expect, value_name = "WHAT", conflicts_with = "expect_pref64")]
     pub(crate) expect: Option<Expect>,
     /// The first name of the namespace to use
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -103,20 +105,22 @@ pub(crate) struct WorkloadArgs {
     pub(crate) seed: u64,
 }
 
-/// What a reply must be.
-const EXPECT: [Choice<Expect>; 6] = [
-    (Expect::Answered.word(), "NOERROR or NXDOMAIN", Expect::Answered),
-    (Expect::NoError.word(), "NOERROR", Expect::NoError),
-    (Expect::AnyAaaa.word(), "Any AAAA record", Expect::AnyAaaa),
-    (Expect::NoData.word(), "NOERROR without an answer", Expect::NoData),
-    (Expect::NxDomain.word(), "NXDOMAIN", Expect::NxDomain),
-    (Expect::Refused.word(), "REFUSED", Expect::Refused),
-];
+/// Reads what a reply must be.
+fn parse_expect(text: &str) -> Result<Expect, String> {
+    let words =
+        [Expect::Answered, Expect::NoError, Expect::AnyAaaa, Expect::NoData, Expect::EachLine];
+    if let Some(known) = words.into_iter().find(|known| known.word() == text) {
+        return Ok(known);
+    }
+    let words = "write answered, noerror, aaaa, nodata, file, or return codes";
+    text.parse::<Rcodes>().map_err(|why| format!("{why}: {words}"))?;
+    Ok(Expect::Rcodes(text.to_ascii_lowercase()))
+}
 
 impl WorkloadArgs {
     /// Returns the workload of a request.
     pub(crate) fn request(&self) -> anyhow::Result<Workload> {
-        let expect = self.expect.unwrap_or(Expect::Answered);
+        let expect = self.expect.clone().unwrap_or(Expect::Answered);
         let types: Vec<String> = self.qtype.iter().map(ToString::to_string).collect();
         let qtype = if types.is_empty() { Qtype::AAAA.to_string() } else { types.join(",") };
         let query = self.query();
@@ -180,7 +184,7 @@ impl WorkloadArgs {
 
     fn names(&self, qtype: String, query: Query) -> Names {
         let prefix = self.namespace.unwrap_or_else(|| "10.0.0.0/8".parse().expect("a prefix"));
-        let expect = match (self.expect_pref64, self.expect, self.qtype.first().copied()) {
+        let expect = match (self.expect_pref64, self.expect.clone(), self.qtype.first().copied()) {
             (Some(pref64), _, _) => NamespaceExpect::Embedded(ipv6_net(pref64)),
             (None, Some(expect), _) => NamespaceExpect::Same(expect),
             (None, None, Some(Qtype::A)) => NamespaceExpect::Address,

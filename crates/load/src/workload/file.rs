@@ -19,7 +19,7 @@ use measure::Rng;
 use wire::query_line::{self, BadLine, MAX_LINE};
 use wire::{Edns, Expect, Invalid, Name, Qclass, Qtype, compose, reply};
 
-use super::{Composed, Workload, opt_record};
+use super::{Composed, Workload, expected, opt_record};
 
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
@@ -85,6 +85,8 @@ pub struct QueryFile {
     queries: u64,
     /// Whether the records are whole messages instead of questions.
     whole: bool,
+    /// Whether the keys of the records say what is expected ([`expected`]).
+    expecting: bool,
 }
 
 /// Writer of the records of a query file.
@@ -120,7 +122,13 @@ impl Records {
             return Err(QueryFileError::Empty { path: path.to_owned() });
         }
         let records = self.out.into_inner().map_err(|e| no_room(e.into_error()))?;
-        Ok(QueryFile { records: Arc::new(records), len: self.len, queries: self.queries, whole })
+        Ok(QueryFile {
+            records: Arc::new(records),
+            len: self.len,
+            queries: self.queries,
+            whole,
+            expecting: false,
+        })
     }
 }
 
@@ -143,7 +151,23 @@ impl QueryFile {
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
-    pub fn compile_from(mut input: impl BufRead, path: &Path) -> Result<Self, QueryFileError> {
+    pub fn compile_from(input: impl BufRead, path: &Path) -> Result<Self, QueryFileError> {
+        Self::compile_lines(input, path, false)
+    }
+
+    /// Compiles lines that also say what reply is expected, as [`expected::key`] reads it.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub fn compile_expecting(input: impl BufRead, path: &Path) -> Result<Self, QueryFileError> {
+        Self::compile_lines(input, path, true)
+    }
+
+    fn compile_lines(
+        mut input: impl BufRead,
+        path: &Path,
+        expecting: bool,
+    ) -> Result<Self, QueryFileError> {
         let mut records = Records::new()?;
         let (mut line, mut number) = (Vec::new(), 0);
         loop {
@@ -162,12 +186,17 @@ impl QueryFile {
                 column,
                 why,
             };
-            if let Some((name, qtype)) = query_line::parse(&line).map_err(bad)? {
-                let question = question(&name, qtype);
-                records.push(reply::question_hash(&question), &question)?;
-            }
+            let Some(found) = query_line::parse_with_rest(&line).map_err(bad)? else { continue };
+            let question = question(&found.name, found.qtype);
+            let hash = reply::question_hash(&question);
+            let key = if expecting {
+                expected::key(hash, found.rest).map_err(|why| found.bad_rest(&line, why))
+            } else {
+                found.without_rest(&line).map(|()| hash)
+            };
+            records.push(key.map_err(bad)?, &question)?;
         }
-        records.finish(path, false)
+        Ok(QueryFile { expecting, ..records.finish(path, false)? })
     }
 
     /// Returns the number of queries.
@@ -354,17 +383,24 @@ impl Workload for FileWorkload {
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
         if self.file.whole {
             super::messages::check(key, message, &self.expect)
+        } else if self.file.expecting {
+            check_by_hash(key, expected::HASH, message, &expected::of(key))
         } else {
-            check_by_hash(key, message, &self.expect)
+            check_by_hash(key, u32::MAX, message, &self.expect)
         }
     }
 }
 
-/// Validates a reply whose question must have the hash `key`.
+/// Validates a reply whose question must have the hash `key`, of which the bits of `mask` are compared.
 #[inline]
-pub(crate) fn check_by_hash(key: u32, message: &[u8], expect: &Expect) -> Result<u8, Invalid> {
+pub(crate) fn check_by_hash(
+    key: u32,
+    mask: u32,
+    message: &[u8],
+    expect: &Expect,
+) -> Result<u8, Invalid> {
     match reply::question(message) {
-        Some(question) if reply::question_hash(question) == key => {
+        Some(question) if (reply::question_hash(question) ^ key) & mask == 0 => {
             reply::check(message, question, expect)
         }
         Some(_) => Err(Invalid::WrongQuestion),

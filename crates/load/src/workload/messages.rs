@@ -70,14 +70,14 @@ pub fn key(message: &[u8]) -> u32 {
 /// Validates a reply to a message with `key`.
 pub(super) fn check(key: u32, message: &[u8], expect: &Expect) -> Result<u8, Invalid> {
     if key != ANY_QUESTION {
-        return check_by_hash(key, message, expect);
+        return check_by_hash(key, u32::MAX, message, expect);
     }
     let header = Header::read(message).ok_or(Invalid::Malformed)?;
     if message.len() < HEADER || header.flags & QR == 0 {
         return Err(Invalid::NotResponse);
     }
     match (header.flags & 15) as u8 {
-        rcode @ (0 | 3) => Ok(rcode),
+        rcode if expect.accepts(rcode) => Ok(rcode),
         rcode => Err(Invalid::Rcode(rcode)),
     }
 }

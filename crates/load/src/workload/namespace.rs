@@ -9,6 +9,7 @@
 use std::net::Ipv4Addr;
 
 use wire::namespace::LABEL;
+use wire::reply::Rcodes;
 use wire::{Edns, Expect, Invalid, Namespace, Pref64, Qtype, QueryTemplate, reply};
 
 use super::mix::{Mix, MixError, Pick, Picker};
@@ -297,7 +298,7 @@ impl Workload for NamespaceWorkload {
         self.write_question(address);
         let missing = self.picker.is_some() && !self.spec.namespace.contains(address);
         let expect = match self.spec.expect {
-            _ if missing => Expect::NxDomain,
+            _ if missing => Expect::Rcodes(Rcodes::NXDOMAIN),
             NamespaceExpect::Address => Expect::A(address),
             NamespaceExpect::Embedded(pref64) => Expect::Aaaa(pref64.embed(address)),
             NamespaceExpect::AnyPrefix => Expect::Embeds(address),

@@ -40,8 +40,15 @@ fn queries() -> impl Strategy<Value = Query> {
 fn workloads() -> impl Strategy<Value = Workload> {
     let text = || "[a-z0-9.\"\\\\]{1,20}";
     let expects = || {
-        let (one, other) = (Expect::Answered, Expect::NxDomain);
-        sample::select(vec![one, Expect::NoError, Expect::AnyAaaa, Expect::NoData, other])
+        let (one, other) = (Expect::Answered, Expect::Rcodes("nxdomain,refused".to_owned()));
+        sample::select(vec![
+            one,
+            Expect::NoError,
+            Expect::AnyAaaa,
+            Expect::NoData,
+            Expect::EachLine,
+            other,
+        ])
     };
     let embedded = "2001:db8:64::/96".parse().expect("a prefix");
     let of_names = prop_oneof![

@@ -58,7 +58,7 @@ fn slices_send_at_the_times_and_for_the_names_of_one_tester() {
         Workload::Namespace(names()),
         Workload::QueryFile {
             path: file.path().to_owned(),
-            expect,
+            expect: expect.clone(),
             query: query.clone(),
             runs: None,
             probability: None,

@@ -259,6 +259,8 @@ mod tests {
             "dnsdyno load 127.0.0.1 --queries q.txt --runs 3 --pacing 'window 5 at most 2k' --source-port 2000 --step 100ms",
             "dnsdyno load 127.0.0.1 --queries q.txt --probability 0.25 -n 2",
             "dnsdyno load 127.0.0.1 --name x.test --type A,AAAA,MX",
+            "dnsdyno load 127.0.0.1 --queries q.txt --expect file",
+            "dnsdyno load tcp://127.0.0.1 --type A --expect servfail,refused",
             "dnsdyno load 127.0.0.1 --messages m.bin --runs 1 --pacing 'ramp 0..2k then 3s' --stop-outstanding 500 --expect noerror",
             "dnsdyno load 127.0.0.1 --pacing lockstep --threads 4 --experiments 2 --dut-cpus 0-2 --auth-cpus 3",
             "dnsdyno load 127.0.0.1 --cpus 0,2 --ports-per-thread 7",
