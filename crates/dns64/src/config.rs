@@ -318,6 +318,8 @@ pub struct UpstreamConfig {
     pub servers: Vec<SocketAddr>,
     /// Share of the queries of each server; empty: the fastest gets them.
     pub weights: Vec<u32>,
+    /// Whether servers with IPv4 addresses are reached through the NAT64.
+    pub via_prefix: bool,
     /// Source addresses of the queries, one of each family at most.
     #[serde(deserialize_with = "hosts")]
     pub source: Vec<IpAddr>,

@@ -275,6 +275,20 @@ impl Policy {
         blocks.peek().is_some() && blocks.all(excludes)
     }
 
+    /// Returns the address by which this host itself reaches an IPv4 address: through the first NAT64 that works and maps it, or, if no
+    /// block maps it, the address itself; `None` while a block that may do so has no prefix.
+    pub(crate) fn address_through_nat64(&self, address: Ipv4Addr) -> Option<IpAddr> {
+        let mapping = || self.blocks.iter().enumerate().filter(|(_, block)| block.maps(address));
+        let known =
+            || mapping().filter_map(|(i, block)| Some((i, block.embedding?.embed(address))));
+        let working = known().find(|(i, _)| self.pools.works(*i)).or_else(|| known().next());
+        match working {
+            Some((_, through)) => Some(through.into()),
+            None if mapping().next().is_some() => None,
+            None => Some(address.into()),
+        }
+    }
+
     /// Returns the IPv6 addresses for an IPv4 address in a view.
     pub fn map(&self, view: View, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
         let serving = self.served(view).filter(move |block| block.maps(address));

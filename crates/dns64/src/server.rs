@@ -153,7 +153,9 @@ impl Dns64 {
         let outstanding = settings.outstanding();
         Dns64 {
             admission: Admission::new(&settings.config, settings.policy.clone(), outstanding),
-            upstreams: Upstreams::new(&settings.config, settings.cookie_secret),
+            upstreams: Upstreams::new(&settings.config, settings.cookie_secret, &|server| {
+                settings.way_to(server)
+            }),
             transactions: Slab::new(outstanding),
             waiters: Slab::new(outstanding),
             // Two lookups, each with two attempts.
@@ -193,7 +195,7 @@ impl Dns64 {
     pub fn reload(&mut self, settings: Arc<Settings>) {
         let outstanding = self.settings.outstanding();
         self.admission.reload(&settings.config, settings.policy.clone(), outstanding);
-        self.upstreams.reload(&settings.config);
+        self.upstreams.reload(&settings.config, &|server| settings.way_to(server));
         self.statistics.set_prefixes(settings.policy.prefixes());
         self.tap = Tap::new(&settings.config);
         if settings.has_same_answers(&self.settings) {

@@ -102,6 +102,17 @@ impl Settings {
         }
     }
 
+    /// Returns the address at which an upstream server is reached; `None` while the prefix of its NAT64 is not known.
+    pub fn way_to(&self, server: SocketAddr) -> Option<SocketAddr> {
+        match server {
+            SocketAddr::V4(v4) if self.config.upstream.via_prefix && !v4.ip().is_loopback() => {
+                let ip = self.policy.address_through_nat64(*v4.ip())?;
+                Some(SocketAddr::new(ip, v4.port()))
+            }
+            _ => Some(server),
+        }
+    }
+
     /// Returns the rule of synthesis for a name that a client would query next; `None` if it gets an answer of this server.
     pub(crate) fn rule_of_target(&self, name: &Name) -> Option<NameRule> {
         let name = name.to_lowercase();

@@ -64,9 +64,13 @@ pub(crate) struct Upstreams {
     renewing: Option<SocketId>,
 }
 
+/// Returns the address at which a server is reached; `None` while there is none.
+type WayTo<'a> = &'a dyn Fn(SocketAddr) -> Option<SocketAddr>;
+
 impl Upstreams {
-    /// Makes the servers of a configuration, without sockets; cookies are made with this secret.
-    pub(crate) fn new(config: &Config, secret: [u8; 16]) -> Self {
+    /// Makes the servers of a configuration, without sockets; cookies are made with this secret. `way_to` returns the address at which a
+    /// server is reached.
+    pub(crate) fn new(config: &Config, secret: [u8; 16], way_to: WayTo<'_>) -> Self {
         let mut upstreams = Upstreams {
             servers: Vec::new(),
             sockets: Vec::new(),
@@ -76,13 +80,13 @@ impl Upstreams {
             renew_at: Nanos::ZERO,
             renewing: None,
         };
-        upstreams.set_servers();
+        upstreams.set_servers(way_to);
         upstreams
     }
 
     /// Applies another configuration. Servers in both keep their state; servers that were removed may answer
     /// pending queries but get no new ones.
-    pub(crate) fn reload(&mut self, config: &Config) {
+    pub(crate) fn reload(&mut self, config: &Config, way_to: WayTo<'_>) {
         self.config = config.upstream.clone();
         let old = std::mem::replace(&mut self.pools, config.pools());
         // Pools may have other numbers now; a server is the same if it is for the same zones.
@@ -91,13 +95,15 @@ impl Upstreams {
             let same = self.pools.iter().position(|pool| Some(&pool.zones) == zones);
             server.pool = same.unwrap_or(usize::MAX);
         }
-        self.set_servers();
+        self.set_servers(way_to);
     }
 
-    fn set_servers(&mut self) {
+    fn set_servers(&mut self, way_to: WayTo<'_>) {
         for server in &mut self.servers {
             let pool = self.pools.get(server.pool);
-            let retired = !pool.is_some_and(|pool| pool.servers.contains(&server.address));
+            // A server that is reached elsewhere is another one, whose sockets are its own.
+            let retired = !pool.is_some_and(|pool| pool.servers.contains(&server.address))
+                || way_to(server.address) != server.way;
             if std::mem::replace(&mut server.retired, retired) && !retired {
                 // Nobody has queried or probed it meanwhile.
                 (server.dead, server.suspected, server.timeouts) = (false, None, 0);
@@ -109,10 +115,12 @@ impl Upstreams {
                 let is_it = |s: &Server| !s.retired && s.pool == number && s.address == address;
                 let unused = |s: &Server| s.retired && s.sockets.is_empty();
                 let known = self.servers.iter().position(is_it);
-                let source = pool.source.iter().find(|s| s.is_ipv4() == address.is_ipv4()).copied();
-                let cookie = UpstreamCookie::new(&self.secret, address, source);
+                let way = way_to(address);
+                let at = way.unwrap_or(address);
+                let source = pool.source.iter().find(|s| s.is_ipv4() == at.is_ipv4()).copied();
+                let cookie = UpstreamCookie::new(&self.secret, at, source);
                 let id = known.unwrap_or_else(|| {
-                    let server = Server::new(address, number, cookie, self.config.probe_after);
+                    let server = Server::new(address, way, number, cookie, self.config.probe_after);
                     let id = self.servers.iter().position(unused).unwrap_or(self.servers.len());
                     match self.servers.get_mut(id) {
                         Some(old) => *old = server,
@@ -393,7 +401,7 @@ mod tests {
         let servers = servers.iter().map(|s| s.parse().expect("an address")).collect();
         let upstream = UpstreamConfig { servers, source_ports: ports, ..UpstreamConfig::default() };
         let config = Config { upstream, ..Config::default() };
-        let mut upstreams = Upstreams::new(&config, [7; 16]);
+        let mut upstreams = Upstreams::new(&config, [7; 16], &Some);
         let mut rng = ChaCha12Rng::seed_from_u64(1);
         let mut next = 2;
         open(&mut upstreams, &mut rng, &mut next);
@@ -442,7 +450,7 @@ mod tests {
         for server in ["192.0.2.2:53", "192.0.2.1:53"] {
             let servers = vec![server.parse().expect("an address")];
             let upstream = UpstreamConfig { servers, ..up.config.clone() };
-            up.reload(&Config { upstream, ..Config::default() });
+            up.reload(&Config { upstream, ..Config::default() }, &Some);
         }
         assert_eq!(up.servers[0].share, ALL);
         assert!(!up.timed_out(0, false, Nanos::from_secs(9)), "one timeout makes no server dead");
@@ -455,7 +463,7 @@ mod tests {
             [[forward]]\nzones = [\"Corp.example\", \"test\"]\nservers = [\"192.0.2.3\"]\n\
             [[forward]]\nzones = [\"eu.corp.example\"]\nservers = [\"192.0.2.4\", \"192.0.2.1\"]\ncache = false";
         let config = Config::parse(file).expect(file);
-        let mut up = Upstreams::new(&config, [7; 16]);
+        let mut up = Upstreams::new(&config, [7; 16], &Some);
         let mut rng = ChaCha12Rng::seed_from_u64(1);
         open(&mut up, &mut rng, &mut 2);
         let pool = |up: &Upstreams, name: &str| up.pool_for(&name.parse().expect("a name"));
@@ -487,7 +495,7 @@ mod tests {
         // Without the first block the second one keeps its servers and what is known of them.
         up.answered(3, Nanos::ZERO, Nanos::from_millis(5));
         let second = config.forward[1].clone();
-        up.reload(&Config { forward: vec![second], ..config });
+        up.reload(&Config { forward: vec![second], ..config }, &Some);
         assert_eq!((pool(&up, "corp.example"), pool(&up, "eu.corp.example")), (0, 1));
         assert_eq!((up.server(3).pool, up.server(3).rtt), (1, Nanos::from_millis(5)));
         assert_eq!(up.servers().count(), 4);

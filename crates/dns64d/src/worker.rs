@@ -457,7 +457,7 @@ fn bind(
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let config = &role.settings().clone().config;
-    let any = config.source_of(change.target).unwrap_or(any);
+    let any = config.source_of(change.address, change.target).unwrap_or(any);
     let prepare = |socket: BorrowedFd<'_>| route::prepare(&config.upstream.route, socket);
     let mut last = None;
     for _ in 0..PORT_TRIES {

@@ -90,6 +90,7 @@ impl Default for UpstreamConfig {
     fn default() -> Self {
         UpstreamConfig {
             servers: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 5353))],
+            via_prefix: false,
             weights: Vec::new(),
             source: Vec::new(),
             route: RouteConfig::default(),

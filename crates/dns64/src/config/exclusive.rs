@@ -79,6 +79,7 @@ impl Config {
             ("kernel.after-death", answers, "write \"detach\", since nobody would take replies"),
             ("upstream.transport", upstream.transport != Transport::Udp, "write \"udp\""),
             ("upstream.weights", !upstream.weights.is_empty(), "write []"),
+            ("upstream.via-prefix", upstream.via_prefix, "write false"),
             (
                 "upstream.route.device",
                 !(device.is_empty() || self.kernel.device.contains(device)),
@@ -117,6 +118,7 @@ mod tests {
         let all = on.replace("cache", "all");
         for (setting, key) in [
             ("upstream.transport = \"tcp\"", "upstream.transport"),
+            ("upstream.via-prefix = true", "upstream.via-prefix"),
             ("upstream.servers = [\"192.0.2.1\"]\nupstream.weights = [1]", "upstream.weights"),
             ("upstream.route.device = \"lan1\"", "upstream.route.device"),
         ] {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use wire::Name;
 
-use super::{Config, ConfigError, ForwardConfig, MAX_UPSTREAMS, Transport};
+use super::{BlockConfig, Config, ConfigError, Follow, ForwardConfig, MAX_UPSTREAMS, Transport};
 
 /// Highest number of zones of all blocks together: they are compared one by one with each name.
 const MAX_ZONES: usize = 256;
@@ -62,14 +62,14 @@ impl Config {
         std::iter::once(first).chain(self.forward.iter().map(lower)).collect()
     }
 
-    /// Returns the source address of queries to a server; `None`: the kernel chooses.
-    pub fn source_of(&self, server: SocketAddr) -> Option<IpAddr> {
+    /// Returns the source address of queries to a server that is reached at `way`; `None`: the kernel chooses.
+    pub fn source_of(&self, server: SocketAddr, way: SocketAddr) -> Option<IpAddr> {
         let own = self.forward.iter().find(|forward| forward.servers.contains(&server));
         let source = match own {
             Some(forward) if !self.upstream.servers.contains(&server) => &forward.source,
             _ => &self.upstream.source,
         };
-        source.iter().copied().find(|source| source.is_ipv4() == server.is_ipv4())
+        source.iter().copied().find(|source| source.is_ipv4() == way.is_ipv4())
     }
 
     /// Validates the ways of packets, and that there is at most one source address of a family.
@@ -80,6 +80,18 @@ impl Config {
             if let Some((key, problem)) = route.problem() {
                 return bad(&format!("{place}.{key}"), problem);
             }
+        }
+        let can_learn =
+            |block: &BlockConfig| block.prefix.is_some() || block.follow == Follow::Router;
+        let mut servers =
+            self.forward.iter().flat_map(|f| &f.servers).chain(&self.upstream.servers);
+        let blocks = self.blocks();
+        if self.upstream.via_prefix
+            && !(blocks.iter().any(can_learn) || servers.any(|s| s.is_ipv6()))
+        {
+            let problem =
+                "no server can be asked for the prefix: write a `prefix`, or a server with IPv6";
+            return bad("upstream.via-prefix", problem.into());
         }
         let forward = self.forward.iter().enumerate();
         let forward = forward.map(|(i, f)| (format!("forward[{i}].source"), &f.source));
@@ -199,7 +211,7 @@ mod tests {
         let config = config.expect("it is right");
         let source = |server: &str| {
             let server = SocketAddr::new(server.parse().expect("an address"), 53);
-            config.source_of(server).map(|source| source.to_string()).unwrap_or_default()
+            config.source_of(server, server).map(|source| source.to_string()).unwrap_or_default()
         };
         let seen = ["192.0.2.1", "2001:db8::1", "192.0.2.2", "2001:db8::2"].map(source);
         assert_eq!(seen, ["192.0.2.9", "2001:db8::9", "192.0.2.8", ""]);
@@ -212,6 +224,10 @@ mod tests {
             ("server.route.device = \"0123456789012345\"", "at most 15"),
             ("upstream.route.dscp = 64", "upstream.route.dscp: 64 is out of bounds: write 0 to 63"),
             ("upstream.source = [\"::1\", \"::2\"]", "upstream.source: write at most one"),
+            (
+                "upstream = { servers = [\"192.0.2.1\"], via-prefix = true }\n[[dns64]]\nfollow = \"upstream\"",
+                "upstream.via-prefix: no server can be asked",
+            ),
             ("upstream.source = [\"x\"]", "`x` is not an address: write 192.0.2.1"),
         ] {
             let error = Config::parse(file).expect_err(file).to_string();

@@ -15,6 +15,8 @@ pub(super) const ALL: u32 = 1 << 16;
 /// One upstream server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    /// Address at which it is reached; `None` while there is none.
+    pub(super) way: Option<SocketAddr>,
     /// Number of its pool, its weight in it (0: none has one), and whether it is queried over streams only.
     pub(super) pool: usize,
     pub(super) weight: u32,
@@ -62,12 +64,14 @@ pub(super) enum CaseTrust {
 impl Server {
     pub(super) fn new(
         address: SocketAddr,
+        way: Option<SocketAddr>,
         pool: usize,
         cookie: UpstreamCookie,
         probe_wait: Nanos,
     ) -> Self {
         Server {
             address,
+            way,
             pool,
             weight: 0,
             by_stream: false,

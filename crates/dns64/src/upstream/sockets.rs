@@ -34,6 +34,8 @@ pub struct SocketChange {
     pub socket: Option<SocketId>,
     /// Address to connect to.
     pub target: SocketAddr,
+    /// Address of the server in the configuration.
+    pub address: SocketAddr,
     server: ServerId,
 }
 
@@ -97,8 +99,7 @@ impl Upstreams {
     ) -> Option<SocketChange> {
         let wanting = |s: &Server| s.has_ports() && s.sockets.len() < self.config.source_ports;
         if let Some(server) = self.servers.iter().position(wanting) {
-            let target = self.servers[server].address;
-            return Some(SocketChange { socket: self.spare(), target, server: server as ServerId });
+            return self.change(self.spare(), server as ServerId);
         }
         if self.renewing.is_none() && now >= self.renew_at {
             self.renew_at = now + self.config.port_lifetime;
@@ -117,8 +118,13 @@ impl Upstreams {
         }
         let socket = self.renewing?;
         let Socket { server, waiting, .. } = self.sockets[usize::from(socket.0)]?;
-        let target = self.servers[usize::from(server)].address;
-        (waiting == 0).then_some(SocketChange { socket: Some(socket), target, server })
+        if waiting == 0 { self.change(Some(socket), server) } else { None }
+    }
+
+    /// Makes the request to connect a socket to a server; `None` if the server has no address.
+    fn change(&self, socket: Option<SocketId>, server: ServerId) -> Option<SocketChange> {
+        let Server { address, way, .. } = self.servers[usize::from(server)];
+        Some(SocketChange { socket, target: way?, address, server })
     }
 
     /// Returns a socket of a removed server without pending queries.
@@ -162,7 +168,7 @@ impl Upstreams {
 impl Server {
     /// Returns whether it needs source ports.
     fn has_ports(&self) -> bool {
-        !self.retired && !self.by_stream
+        !self.retired && !self.by_stream && self.way.is_some()
     }
 
     /// Draws another socket.
@@ -237,7 +243,7 @@ pub(super) mod tests {
         let waiting = up.take_socket(0, &mut rng).expect("one");
         let servers = ["192.0.2.3:53", "192.0.2.2:53"].map(|s| s.parse().expect("an address"));
         let upstream = UpstreamConfig { servers: servers.to_vec(), ..up.config.clone() };
-        up.reload(&Config { upstream, ..Config::default() });
+        up.reload(&Config { upstream, ..Config::default() }, &Some);
         let mut next = 100;
         assert_eq!(open(&mut up, &mut rng, &mut next), 1, "one still waits");
         assert_eq!(up.server(1).rtt, Nanos::from_millis(5));
@@ -252,7 +258,7 @@ pub(super) mod tests {
         let reload = |up: &mut Upstreams, server: &str, source_ports: usize| {
             let servers = vec![server.parse().expect("an address")];
             let upstream = UpstreamConfig { servers, source_ports, ..up.config.clone() };
-            up.reload(&Config { upstream, ..Config::default() });
+            up.reload(&Config { upstream, ..Config::default() }, &Some);
         };
         // The first four go to the other server, so that the index 7 is past the end.
         up.servers[0].current = 7;

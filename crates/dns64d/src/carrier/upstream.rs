@@ -143,10 +143,10 @@ async fn connection(
 type Ways = (Box<dyn AsyncRead + Unpin>, Box<dyn AsyncWrite + Unpin>);
 
 /// Opens a socket for a connection to a server, bound as configured.
-fn open(server: SocketAddr, config: &Config) -> io::Result<TcpSocket> {
-    let socket = if server.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+fn open(server: SocketAddr, way: SocketAddr, config: &Config) -> io::Result<TcpSocket> {
+    let socket = if way.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     route::prepare(&config.upstream.route, socket.as_fd())?;
-    if let Some(source) = config.source_of(server) {
+    if let Some(source) = config.source_of(server, way) {
         socket.bind(SocketAddr::new(source, 0))?;
     }
     Ok(socket)
@@ -155,7 +155,9 @@ fn open(server: SocketAddr, config: &Config) -> io::Result<TcpSocket> {
 /// Connects to a server, with TLS where that is what upstream is asked by.
 async fn connect(server: SocketAddr, carrier: &Carrier) -> io::Result<Ways> {
     let active = carrier.active();
-    let stream = open(server, &active.settings.config)?.connect(server).await?;
+    let no_prefix = || io::Error::other("the prefix of its NAT64 is not known");
+    let way = active.settings.way_to(server).ok_or_else(no_prefix)?;
+    let stream = open(server, way, &active.settings.config)?.connect(way).await?;
     stream.set_nodelay(true)?;
     let Some(tls) = active.upstream_tls.get(&server) else {
         let (reader, writer) = stream.into_split();

@@ -281,7 +281,8 @@ fn way(settings: &Settings, server: Option<SocketAddr>) -> Result<Way, String> {
     let config = &settings.config;
     let server = server.ok_or("there is no server upstream")?;
     let device = Some(&config.upstream.route.device).filter(|device| !device.is_empty());
-    let via = Via { device: device.cloned(), source: config.source_of(server), neighbour: None };
+    let via =
+        Via { device: device.cloned(), source: config.source_of(server, server), neighbour: None };
     let route = Route::find(server, &via).map_err(|error| error.to_string())?;
     if !config.kernel.device.contains(&route.device) {
         let device = route.device;

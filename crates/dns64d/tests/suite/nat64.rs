@@ -93,6 +93,56 @@ fn real_dns64_servers_tell_their_prefixes_of_all_lengths() {
 }
 
 #[test]
+fn upstreams_with_ipv4_are_reached_through_a_prefix_that_is_learned() {
+    let setup = [
+        "ip addr add 2001:db8:a::c000:235/128 dev lo",
+        "ip addr add 2001:db8:b::c000:235/128 dev lo",
+        "ip addr add 2001:db8::9/128 dev lo",
+    ];
+    in_namespace(&setup, || {
+        let at = |address: &str| address.parse::<std::net::IpAddr>().expect("an address");
+        let start = |address| Script::start_at(at(address), &[]).expect("it is there");
+        let (mut upstream, mut by_tcp) =
+            (start("2001:db8:a::c000:235"), start("2001:db8:a::c000:235"));
+        let router = start("::1");
+        for script in [&upstream, &by_tcp] {
+            script.others(domain::base::iana::Rtype::A, crate::faults::A);
+        }
+        let v4 = |script: &Script| format!("192.0.2.53:{}", script.address().port());
+        let config = format!(
+            "[upstream]\nvia-prefix = true\nfirst-timeout = \"200ms\"\nsource = [\"2001:db8::9\"]\n[[dns64]]\nfollow = \"upstream\"\n\
+             [[forward]]\nzones = [\"ipv4only.arpa\"]\nservers = [\"{}\"]\n\
+             [[forward]]\nzones = [\"tcp.example\"]\nservers = [\"{}\"]\ntransport = \"tcp\"",
+            router.address(),
+            v4(&by_tcp),
+        );
+        let servers = [v4(&upstream).parse().expect("an address")];
+        announce(&router, "2001:db8:a::", 2);
+        let server = Server::start(Kind::Dns64d, &servers, &config).expect("it starts");
+        for prefix in ["2001:db8:a::", "2001:db8:b::"] {
+            let here = at(&format!("{prefix}c000:235"));
+            if upstream.address().ip() != here {
+                upstream.move_to(here);
+                by_tcp.move_to(here);
+            }
+            announce(&router, prefix, 2);
+            let label = prefix.replace(':', "");
+            for name in ["www", "tcp"] {
+                let mut n = 0;
+                wait_for("an answer", || {
+                    n += 1;
+                    let found = address(&server, &format!("n{n}-{label}.{name}.example"));
+                    found.is_some_and(|(address, _)| address == format!("{prefix}c000:221"))
+                });
+            }
+        }
+        let from = |asked: &crate::kit::script::Asked| asked.from.ip() == at("2001:db8::9");
+        assert!(upstream.asked().iter().all(from) && !upstream.asked().is_empty());
+        assert!(by_tcp.asked().iter().all(|asked| asked.tcp) && !by_tcp.asked().is_empty());
+    });
+}
+
+#[test]
 fn a_reload_keeps_what_was_learned_unless_something_else_is_followed() {
     let upstream = ipv4_only();
     announce(&upstream, "2001:db8:a::", 600);

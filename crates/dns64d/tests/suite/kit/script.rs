@@ -392,6 +392,13 @@ impl Script {
         self.threads.drain(..).for_each(|thread| thread.join().expect("no panic"));
     }
 
+    /// Moves to another address with the same port.
+    pub(crate) fn move_to(&mut self, ip: IpAddr) {
+        self.die();
+        self.address.set_ip(ip);
+        self.come_back();
+    }
+
     /// Opens the sockets again on the same port.
     pub(crate) fn come_back(&mut self) {
         self.end = Arc::default();
