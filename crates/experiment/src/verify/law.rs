@@ -51,13 +51,16 @@ struct Steady {
 impl Verifying<'_> {
     /// Holds windows over each way against the law.
     pub(super) fn windows(&mut self) -> Result<(), BenchError> {
-        let Some(most) = self.plan.windows.iter().max().copied() else { return Ok(()) };
+        let windows = self.plan.windows.clone();
+        let Some(most) = windows.iter().flat_map(|(_, windows)| windows).max() else {
+            return Ok(());
+        };
         self.bench.serve(&Behaviour::default())?;
         let mut abilities = Vec::new();
         for way in self.plan.ways.clone() {
             self.bench.travel(way)?;
             let one = self.one(way)?;
-            let many = self.closed(most.min(100), self.plan.way_duration)?;
+            let many = self.closed(*most.min(&100), self.plan.way_duration)?;
             let many = Steady::of(&many);
             abilities.extend(one.zip(many).map(|(one, many)| Ability {
                 way,
@@ -65,11 +68,12 @@ impl Verifying<'_> {
                 rate: many.rate,
             }));
         }
-        for delay in self.plan.delays.clone() {
+        for (delay, windows) in &windows {
+            let delay = *delay;
             self.bench.serve(&Behaviour { delay, ..Behaviour::default() })?;
             for ability in &abilities {
                 self.bench.travel(ability.way)?;
-                for window in self.plan.windows.clone() {
+                for &window in windows {
                     let asked =
                         f64::from(window) / (delay.as_secs_f64() + ability.round_trip_us / 1e6);
                     if asked <= HALF * ability.rate {

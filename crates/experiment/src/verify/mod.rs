@@ -65,10 +65,8 @@ pub struct VerifyPlan {
     pub way_rate: Qps,
     /// Duration of the trials over them, without a capture.
     pub way_duration: Nanos,
-    /// Windows that are held against Little's law.
-    pub windows: Vec<u32>,
-    /// Delays of the servers for them.
-    pub delays: Vec<Nanos>,
+    /// Delays of servers, each with the windows that are held against Little's law.
+    pub windows: Vec<(Nanos, Vec<u32>)>,
     /// Connections a second that servers accept, each searched over TCP and over TLS.
     pub accept_rates: Vec<Qps>,
     /// Share by which the known values are wrong on purpose; 0 for right ones.
@@ -92,8 +90,9 @@ impl VerifyPlan {
             behaviour_clients: 8,
             way_rate: rate(2e3),
             way_duration: Nanos::from_millis(300),
-            windows: vec![1, 8, 100, 1_000],
-            delays: [100, 1_000, 10_000].map(Nanos::from_micros).to_vec(),
+            windows: [100, 1_000, 10_000]
+                .map(|us| (Nanos::from_micros(us), vec![1, 8, 100, 1_000]))
+                .to_vec(),
             accept_rates: vec![rate(300.0)],
             wrong: 0.0,
             beside_sockets: false,
@@ -102,16 +101,17 @@ impl VerifyPlan {
 
     /// Returns the short plan: about half a minute.
     pub fn quick() -> Self {
-        let some = [5e3, 20e3].map(rate).to_vec();
         VerifyPlan {
-            capacities: some,
+            capacities: vec![rate(20e3)],
             search: search(Nanos::from_millis(250), Nanos::from_millis(100), 0.005, 50e3),
             rates: vec![rate(20e3)],
             behaviour_rate: rate(5e3),
+            duration: Nanos::from_millis(500),
             ways: VerifyPlan::all_ways(&[8]),
             way_duration: Nanos::from_millis(200),
-            windows: vec![8, 100],
-            delays: [1, 10].map(Nanos::from_millis).to_vec(),
+            windows: [(1, 8), (10, 100)]
+                .map(|(ms, window)| (Nanos::from_millis(ms), vec![window]))
+                .to_vec(),
             accept_rates: Vec::new(),
             ..VerifyPlan::full()
         }

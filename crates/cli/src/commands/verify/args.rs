@@ -42,7 +42,7 @@ pub(crate) struct VerifyArgs {
     /// The short form: fewer rates and shorter trials
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Capacities of the servers that are searched [default: 5k,20k,50k,100k; 5k,20k in the short form]
+    /// Capacities of the servers that are searched [default: 5k,20k,50k,100k; 20k in the short form]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) capacities: Vec<Qps>,
     /// Number of searches for each capacity
