@@ -63,15 +63,16 @@ impl Askers {
         }
     }
 
-    /// Sends a query to each server, and returns what comes of each within the timeout.
-    pub(crate) fn ask(&mut self, query: &[u8]) -> Vec<Raw> {
+    /// Sends a query to each server, and returns what comes of each within the timeout. With `tcp` it goes over TCP instead of
+    /// UDP.
+    pub(crate) fn ask(&mut self, query: &[u8], tcp: bool) -> Vec<Raw> {
         self.id = self.id.wrapping_add(STEP);
         let mut query = query.to_vec();
         query[..2].copy_from_slice(&self.id.to_be_bytes());
         let until = Instant::now() + self.timeout;
         let connections_until = clock::monotonic() + Nanos::from(self.timeout);
-        let sent: Vec<io::Result<()>> =
-            self.servers.iter_mut().map(|server| server.send(&query)).collect();
+        let over_udp = self.servers.iter_mut().filter(|_| !tcp);
+        let sent: Vec<io::Result<()>> = over_udp.map(|server| server.send(&query)).collect();
         // What comes over UDP meanwhile waits in its socket.
         let mut over_connections = self.connections.ask(&query, connections_until).into_iter();
         let mut over_udp = Vec::with_capacity(sent.len());
@@ -84,14 +85,12 @@ impl Askers {
             over_udp.push(received.map(|len| self.buffer[..len].to_vec()));
         }
         // A server that is asked again does not keep those after it waiting beyond their time.
-        let servers = self.servers.iter().map(|server| server.server);
-        let mut over_udp =
-            over_udp.into_iter().zip(servers).map(|(received, server)| match received {
-                Ok(message) if is_truncated(&message) => {
-                    outcome(over_tcp(server, &query, self.timeout), true)
-                }
-                received => outcome(received, false),
-            });
+        let mut received = over_udp.into_iter();
+        let mut over_udp = self.servers.iter().map(|server| match received.next() {
+            Some(Err(error)) => outcome(Err(error), false),
+            Some(Ok(message)) if !is_truncated(&message) => outcome(Ok(message), false),
+            _ => outcome(over_tcp(server.server, &query, self.timeout), true),
+        });
         let reply = |connected: &bool| match connected {
             true => over_connections.next(),
             false => over_udp.next(),
@@ -254,7 +253,7 @@ mod tests {
             server(|reply| reply[3] = 3),
         ];
         let mut askers = Askers::new(&over_udp(&servers), Duration::from_secs(2), 1);
-        let came = askers.ask(QUERY);
+        let came = askers.ask(QUERY, false);
         assert!(
             matches!(&came[0], Raw::Message { bytes, tcp: false } if bytes[3] == 0),
             "{came:?}"
@@ -281,7 +280,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             stream.write_all(&query[5..]).expect("written");
         });
-        let came = Askers::new(&over_udp(&[address]), Duration::from_secs(5), 1).ask(QUERY);
+        let came = Askers::new(&over_udp(&[address]), Duration::from_secs(5), 1).ask(QUERY, false);
         assert!(
             matches!(&came[0], Raw::Message { bytes, tcp: true } if bytes.len() == QUERY.len()),
             "{came:?}"
@@ -311,7 +310,7 @@ mod tests {
             query[4] |= 0x80;
             stream.write_all(&query).expect("written");
         });
-        let came = Askers::new(&over_udp(&[first, address]), timeout, 1).ask(QUERY);
+        let came = Askers::new(&over_udp(&[first, address]), timeout, 1).ask(QUERY, false);
         assert!(matches!(&came[0], Raw::Message { tcp: true, .. }), "{came:?}");
         assert_eq!(came[1], Raw::Timeout);
     }

@@ -265,12 +265,12 @@ impl Shared<'_> {
     }
 
     /// Returns the answers of all sides: the captured one first, if there is one.
-    fn ask(&self, askers: &mut Askers, query: &[u8], captured: Option<&Raw>) -> Vec<Raw> {
+    fn ask(&self, askers: &mut Askers, entry: &Entry) -> Vec<Raw> {
         let captured = match self.diff.sides.first() {
-            Some(Side::Captured) => Some(captured.cloned().unwrap_or(Raw::Timeout)),
+            Some(Side::Captured) => Some(entry.replies.first().cloned().unwrap_or(Raw::Timeout)),
             _ => None,
         };
-        captured.into_iter().chain(askers.ask(query)).collect()
+        captured.into_iter().chain(askers.ask(&entry.query, entry.tcp)).collect()
     }
 
     /// Asks the first time.
@@ -280,7 +280,7 @@ impl Shared<'_> {
         entry: Entry,
         unlike: &Mutex<SpoolWriter>,
     ) -> io::Result<()> {
-        let raw = self.ask(askers, &entry.query, entry.replies.first());
+        let raw = self.ask(askers, &entry);
         let seen: Vec<Seen> = raw.iter().map(Seen::of).collect();
         let equal = Pairs::of(&seen, &self.diff.terms).all().is_empty();
         let mut tally = lock(&self.tally);
@@ -309,7 +309,7 @@ impl Shared<'_> {
         entry: Entry,
         lines: &Mutex<&mut Lines<'_>>,
     ) -> io::Result<()> {
-        let again = self.ask(askers, &entry.query, entry.replies.first());
+        let again = self.ask(askers, &entry);
         let aged = Nanos::from(self.began.elapsed()).since(entry.at);
         // TTLs are whole seconds, and the server counts them down at its own moments.
         let aged_s = aged.as_secs_f64().ceil() as u32 + 1;

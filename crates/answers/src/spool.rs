@@ -16,7 +16,7 @@ pub enum Raw {
     Message {
         /// The message.
         bytes: Vec<u8>,
-        /// Whether it came over TCP, after a truncated reply over UDP.
+        /// Whether it came over TCP: after a truncated reply over UDP, or since the query went so.
         tcp: bool,
     },
     /// No reply in time.
@@ -34,6 +34,8 @@ pub(crate) struct Entry {
     pub(crate) at: Nanos,
     /// The query.
     pub(crate) query: Vec<u8>,
+    /// Whether servers that are asked over UDP are asked this over TCP.
+    pub(crate) tcp: bool,
     /// Replies.
     pub(crate) replies: Vec<Raw>,
 }
@@ -54,20 +56,26 @@ impl SpoolWriter {
         Ok(SpoolWriter { out, count: 0 })
     }
 
-    /// Adds a query that is asked `at` after the first one, with the reply to it that was captured.
+    /// Adds a query that is asked `at` after the first one, over TCP if `tcp`, with the reply to it that was captured.
     ///
     /// # Errors
     /// If the temporary file cannot be written.
-    pub fn push(&mut self, at: Nanos, query: &[u8], captured: Option<Raw>) -> io::Result<()> {
+    pub fn push(
+        &mut self,
+        at: Nanos,
+        query: &[u8],
+        tcp: bool,
+        captured: Option<Raw>,
+    ) -> io::Result<()> {
         let replies = captured.into_iter().collect();
-        self.add(&Entry { number: self.count, at, query: query.to_vec(), replies })
+        self.add(&Entry { number: self.count, at, query: query.to_vec(), tcp, replies })
     }
 
     pub(crate) fn add(&mut self, entry: &Entry) -> io::Result<()> {
         self.count += 1;
         self.out.write_all(&entry.number.to_le_bytes())?;
         self.out.write_all(&entry.at.0.to_le_bytes())?;
-        self.put(entry.replies.len() as u8, &entry.query)?;
+        self.put(entry.replies.len() as u8 | u8::from(entry.tcp) << 7, &entry.query)?;
         entry.replies.iter().try_for_each(|reply| match reply {
             Raw::Message { bytes, tcp } => self.put(u8::from(*tcp), bytes),
             Raw::Timeout => self.put(2, &[]),
@@ -129,7 +137,7 @@ impl SpoolReader {
         }
         let [number, at] = words.map(u64::from_le_bytes);
         let (count, query) = self.take()?;
-        let replies = (0..count).map(|_| {
+        let replies = (0..count & 0x7f).map(|_| {
             Ok(match self.take()? {
                 (2, _) => Raw::Timeout,
                 (3, why) => Raw::Failed(String::from_utf8_lossy(&why).into_owned()),
@@ -137,7 +145,7 @@ impl SpoolReader {
             })
         });
         let replies = replies.collect::<io::Result<_>>()?;
-        Ok(Some(Entry { number, at: Nanos(at), query, replies }))
+        Ok(Some(Entry { number, at: Nanos(at), query, tcp: count >> 7 == 1, replies }))
     }
 
     /// Reads a tag and octets.
@@ -158,11 +166,12 @@ mod tests {
     #[test]
     fn what_is_written_reads_back_more_than_once() {
         let entries = [
-            Entry { number: 0, at: Nanos(5), query: vec![1, 2], replies: vec![] },
+            Entry { number: 0, at: Nanos(5), query: vec![1, 2], tcp: false, replies: vec![] },
             Entry {
                 number: 7,
                 at: Nanos::ZERO,
                 query: vec![],
+                tcp: true,
                 replies: vec![
                     Raw::Message { bytes: vec![3; 70_000], tcp: true },
                     Raw::Timeout,

@@ -7,7 +7,8 @@ mod kit;
 mod serve;
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -351,6 +352,80 @@ fn replies_are_held_against_those_of_a_capture() {
         code == 1 && out.contains("incomplete: ") && err.contains("is cut short"),
         "{out}{err}"
     );
+}
+
+/// A query that came over TCP is asked so: what a server says over UDP instead is no difference of servers.
+#[test]
+fn captured_queries_keep_their_transport() {
+    // The server answers REFUSED over UDP, and NOTAUTH over TCP.
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let server = tcp.local_addr().expect("an address");
+    let udp = UdpSocket::bind(server).expect("the same port");
+    let reply = |mut message: Vec<u8>, rcode: u8| {
+        (message[2], message[3]) = (message[2] | 0x80, rcode);
+        message
+    };
+    std::thread::spawn(move || {
+        let mut bytes = [0; 512];
+        while let Ok((len, peer)) = udp.recv_from(&mut bytes) {
+            let _ = udp.send_to(&reply(bytes[..len].to_vec(), 5), peer);
+        }
+    });
+    std::thread::spawn(move || {
+        for mut stream in tcp.incoming().flatten() {
+            let mut length = [0; 2];
+            while stream.read_exact(&mut length).is_ok() {
+                let mut bytes = vec![0; u16::from_be_bytes(length).into()];
+                let _ = stream.read_exact(&mut bytes);
+                let _ = stream.write_all(&[&length[..], &reply(bytes, 9)].concat());
+            }
+        }
+    });
+    let mut out = Writer::new(Vec::new()).expect("in memory");
+    let to: SocketAddr = "192.0.2.53:53".parse().expect("an address");
+    let refused = [(Qtype::AXFR, true), (Qtype::IXFR, true), (Qtype::A, true), (Qtype::A, false)];
+    for (number, (qtype, over_tcp)) in
+        (0u16..).zip(refused.into_iter().chain([(Qtype::AXFR, true)]))
+    {
+        let from = SocketAddr::from(([10, 0, 0, 1], 1_000 + number));
+        let question = query("example.test", qtype, number);
+        let mut answer = reply(question.clone(), if over_tcp { 9 } else { 5 });
+        if number == 4 {
+            // The beginning of a transfer; it is not asked.
+            (answer[3], answer[7]) = (0, 1);
+            answer.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04\x7f\0\0\x01");
+        }
+        let transport = if over_tcp { Transport::Tcp { sequence: 1 } } else { Transport::Udp };
+        for (source, destination, bytes) in [(from, to, &question), (to, from, &answer)] {
+            let at = Nanos(1_700_000_000_000_000_000 + u64::from(number) * 1_000_000);
+            let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
+            out.write(&Message {
+                frame,
+                at,
+                source,
+                destination,
+                transport,
+                fragmented,
+                cut,
+                len,
+                bytes,
+            });
+        }
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let capture = dir.path().join("capture.pcap");
+    std::fs::write(&capture, out.finish().expect("in memory")).expect("written");
+    let (server, capture) = (server.to_string(), capture.display().to_string());
+    for args in [
+        &["diff", &server, "--capture", &capture][..],
+        &["load", &server, "--replay", &capture, "--compare"],
+    ] {
+        let (code, out, err) = dnsdyno(&[args, &["--timeout", "30s", "--json", "-"]].concat());
+        let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
+        assert_eq!((code, &record["asked"], &record["equal"]), (0, &4.into(), &4.into()), "{out}");
+        assert_eq!(record["servers"][1]["over_tcp"], 3);
+        assert!(err.contains("transfers of zones that were not refused: 1"), "{err}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
 use measure::Nanos;
-use wire::{Name, Opcode, Qclass, Qtype};
+use wire::{Header, Name, Opcode, Qclass, Qtype};
 
 use crate::dns::Dns;
 use crate::messages::{Message, Transport};
@@ -26,6 +26,8 @@ pub struct Exchange {
     pub at: Nanos,
     /// The query.
     pub query: Vec<u8>,
+    /// Whether it came over TCP.
+    pub tcp: bool,
     /// The reply, if there is one.
     pub reply: Option<Vec<u8>>,
 }
@@ -41,6 +43,8 @@ pub struct LeftOut {
     pub truncated: u64,
     /// Number of queries that the client sent again before their reply.
     pub repeated: u64,
+    /// Number of transfers of zones (AXFR, IXFR) that were not refused: their replies are many messages.
+    pub transfers: u64,
 }
 
 /// The fields that a query and its reply share: client, server, whether TCP, id, question with the name in lower case.
@@ -134,7 +138,8 @@ impl Exchanges {
         before.inspect(|&query| self.waiting[query].state = State::Repeated);
         self.open.insert(key, number);
         self.octets += message.bytes.len();
-        let exchange = Exchange { at: message.at, query: message.bytes.to_vec(), reply: None };
+        let exchange =
+            Exchange { at: message.at, query: message.bytes.to_vec(), tcp: key.2, reply: None };
         self.waiting.push_back(Waiting { key, exchange, state: State::Open });
         let fits = |reply| pairs::belongs(message.at, reply);
         if let Some((bytes, truncated)) = self.early.take(self.hashes.hash_one(key), fits) {
@@ -194,7 +199,10 @@ impl Exchanges {
         self.first += 1;
         let reply = query.exchange.reply.as_ref().map_or(0, Vec::len);
         self.octets -= query.exchange.query.len() + reply;
+        let answers = query.exchange.reply.as_deref().and_then(Header::read).map(|h| h.counts[1]);
+        let transfer = matches!(query.key.5, Qtype::AXFR | Qtype::IXFR) && answers != Some(0);
         match query.state {
+            State::Open | State::Answered if transfer => self.left_out.transfers += 1,
             State::Open | State::Answered => visit(query.exchange),
             State::Truncated => self.left_out.truncated += 1,
             State::Repeated => self.left_out.repeated += 1,
@@ -285,7 +293,10 @@ mod tests {
             (12, 1, vec![1, 2]),
         ]);
         assert_eq!((found.len(), &found[0].reply), (1, &None));
-        assert_eq!(left_out, LeftOut { other_opcodes: 1, malformed: 1, truncated: 1, repeated: 0 });
+        assert_eq!(
+            left_out,
+            LeftOut { other_opcodes: 1, malformed: 1, truncated: 1, ..LeftOut::default() }
+        );
     }
 
     proptest! {

@@ -83,7 +83,7 @@ impl QueryArgs {
                 continue;
             };
             let query = QueryTemplate::new(&name, qtype, !self.no_recursion, false, edns.as_ref());
-            out.push(Nanos::ZERO, query.bytes(), None).map_err(no_room)?;
+            out.push(Nanos::ZERO, query.bytes(), false, None).map_err(no_room)?;
             queries += 1;
         }
         Queries::of(out, vec![shown.to_string()], None)
@@ -136,12 +136,13 @@ impl Queries {
                 return;
             }
             let start = *first.get_or_insert(exchange.at);
+            let tcp = exchange.tcp;
             let reply = match exchange.reply {
-                Some(bytes) => Raw::Message { bytes, tcp: false },
+                Some(bytes) => Raw::Message { bytes, tcp },
                 None => Raw::Timeout,
             };
             let reply = captured.then_some(reply);
-            failed = out.push(exchange.at.since(start), &exchange.query, reply).err();
+            failed = out.push(exchange.at.since(start), &exchange.query, tcp, reply).err();
             queries += 1;
         };
         let mut exchanges = Exchanges::default();
@@ -154,6 +155,7 @@ impl Queries {
             (left_out.other_opcodes, "of another opcode than QUERY"),
             (left_out.malformed, "malformed, cut short or without a question"),
             (left_out.truncated, "with a truncated reply"),
+            (left_out.transfers, "transfers of zones that were not refused"),
             (left_out.repeated, "sent again before their reply, of which the last is asked"),
         ] {
             if number > 0 {
