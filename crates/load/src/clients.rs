@@ -34,7 +34,7 @@ use crate::plan::Plan;
 use crate::population::Population;
 use crate::stall_watch::StallWatch;
 use crate::tally::Tally;
-use crate::workload::{MAX_QUERY, Workload};
+use crate::workload::Workload;
 
 pub use self::replayed::ClientReplay;
 use self::replayed::Script;
@@ -477,9 +477,11 @@ impl Clients {
         }
         let (client, population) = (&mut self.clients[conn as usize], &self.plan.population);
         let changes = population.changes_queries();
-        let room = MAX_QUERY + if changes { MAX_OPTIONS } else { 0 };
+        let own = self.outcomes.room();
+        // A message with a length of 16 bits has no room for all options.
+        let room = (own + if changes { MAX_OPTIONS } else { 0 }).min(usize::from(u16::MAX));
         orders.send(conn, room, |out| {
-            let len = self.outcomes.compose(&mut client.pipeline, due, &mut out[..MAX_QUERY]);
+            let len = self.outcomes.compose(&mut client.pipeline, due, &mut out[..own]);
             if !changes || len == 0 {
                 return len;
             }

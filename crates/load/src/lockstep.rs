@@ -23,7 +23,7 @@ use crate::flight::Ring;
 use crate::live::{Live, Publisher};
 use crate::outcome::Outcomes;
 use crate::tally::Tally;
-use crate::workload::{MAX_QUERY, Workload};
+use crate::workload::Workload;
 
 /// Longest series of per-second counts. A lock-step load has no fixed duration: it lasts until the server has
 /// answered.
@@ -209,8 +209,9 @@ impl LockStep {
                 continue;
             }
             let to = Destination::Connected(SocketId(index as u16));
-            let pushed =
-                tx.push(to, MAX_QUERY, |out| self.outcomes.compose(&mut lane.ring, now, out));
+            let pushed = tx.push(to, self.outcomes.room(), |out| {
+                self.outcomes.compose(&mut lane.ring, now, out)
+            });
             if !pushed || self.outcomes.tally.exhausted {
                 return;
             }

@@ -23,7 +23,7 @@ use crate::plan::Plan;
 use crate::rings::Rings;
 use crate::stall_watch::StallWatch;
 use crate::tally::Tally;
-use crate::workload::{MAX_QUERY, Workload};
+use crate::workload::Workload;
 
 /// Highest number of queries composed in one call; then the batch leaves and replies are received.
 const MAX_BURST: u32 = 512;
@@ -128,7 +128,8 @@ impl Measurer {
 
     /// Composes one query that was due at `due`.
     fn launch(&mut self, due: Nanos, tx: &mut TxBatch) -> Launch {
-        if tx.is_full(MAX_QUERY) {
+        let room = self.outcomes.room();
+        if tx.is_full(room) {
             return Launch::Full;
         }
         let Some(socket) = self.free_socket() else {
@@ -137,7 +138,7 @@ impl Measurer {
         };
         let ring = self.rings.ring(socket);
         let sequence = ring.next_sequence();
-        tx.push(Destination::Connected(SocketId(socket as u16)), MAX_QUERY, |out| {
+        tx.push(Destination::Connected(SocketId(socket as u16)), room, |out| {
             self.outcomes.compose(ring, due, out)
         });
         if self.outcomes.tally.exhausted {

@@ -22,7 +22,7 @@ use crate::flight::{Found, OutstandingTable, State};
 use crate::live::{Entry, Live};
 use crate::patience::Patience;
 use crate::tally::Tally;
-use crate::workload::{MAX_QUERY, Workload};
+use crate::workload::Workload;
 
 /// Return codes of an answer: NOERROR and NXDOMAIN.
 const ANSWERED: [usize; 2] = [0, 3];
@@ -86,6 +86,12 @@ impl Outcomes {
         }
     }
 
+    /// Returns the number of bytes that every query fits in.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.workload.room()
+    }
+
     /// Writes the workload's next query, due at `due` and with its id of `table`, into `out`; returns its length.
     /// Without a next query it returns 0, and the names are exhausted.
     #[inline]
@@ -107,7 +113,7 @@ impl Outcomes {
 
     /// Passes over `queries` queries of the workload; without enough of them the names are exhausted.
     pub(crate) fn skip(&mut self, queries: u32) {
-        let mut unsent = [0; MAX_QUERY];
+        let mut unsent = vec![0; self.room()];
         let short = (0..queries).any(|_| self.workload.next(&mut unsent).is_none());
         self.tally.exhausted |= short;
     }

@@ -25,7 +25,7 @@ use wire::{Edns, Invalid};
 
 pub use self::messages::key as message_key;
 
-/// Longest query of a workload, in bytes: a header, a name of 255 bytes, type and class, and an OPT record
+/// Longest query that a workload makes, in bytes: a header, a name of 255 bytes, type and class, and an OPT record
 /// with options.
 pub const MAX_QUERY: usize = 512;
 
@@ -59,7 +59,12 @@ pub struct Composed {
 
 /// A stream of queries that also validates their replies.
 pub trait Workload: Send {
-    /// Composes the next query at the start of `out`, which has [`MAX_QUERY`] bytes; `None` at the end of the
+    /// Returns the number of bytes that every query fits in.
+    fn room(&self) -> usize {
+        MAX_QUERY
+    }
+
+    /// Composes the next query at the start of `out`, which has [`room`](Self::room) bytes; `None` at the end of the
     /// stream.
     fn next(&mut self, out: &mut [u8]) -> Option<Composed>;
 

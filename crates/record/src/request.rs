@@ -148,6 +148,20 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// Returns the length in octets of the longest message that every transport takes to `target`.
+    pub fn longest_message(&self, target: SocketAddr) -> usize {
+        let streams_only = match self {
+            Engine::Udp | Engine::Kernel(_) => false,
+            Engine::Streams(c) => c.transports.iter().all(|t| t.transport != Transport::Udp),
+        };
+        match (streams_only, target.is_ipv4()) {
+            (true, _) => usize::from(u16::MAX),
+            // A datagram less the headers of UDP, and of IPv4.
+            (false, true) => 65_507,
+            (false, false) => 65_527,
+        }
+    }
+
     /// Returns its kind.
     pub fn kind(&self) -> EngineKind {
         match self {

@@ -67,7 +67,7 @@ impl Setup {
                 let terms = ReplayTerms { speed: *speed, loops: *loops, timeout: request.timeout };
                 WorkloadPlan::Replay(Replay::new(capture, ports, terms)?)
             }
-            workload => WorkloadPlan::new(workload, request.seed, sequential)?,
+            _ => WorkloadPlan::new(&request, sequential)?,
         };
         if let WorkloadPlan::Replay(replay) = &workload {
             (request.pacing, request.duration) = (replay.mean(), replay.duration());

@@ -7,6 +7,7 @@ use load::workload::file::{QueryFile, QueryFileError, QueryOptions, Sample};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
+use record::TrialRequest;
 use record::request::{self, Names, Query, Repeats, Workload};
 use wire::{Edns, Expect, Ipv4Prefix, Name, Namespace, Pref64, Qclass, Qtype};
 
@@ -39,11 +40,8 @@ pub(crate) enum WorkloadPlan {
 impl WorkloadPlan {
     /// Parses the texts of a workload that is not a replay; compiles the query file. Names of a namespace are sent in
     /// their own order if `sequential`.
-    pub(crate) fn new(
-        workload: &Workload,
-        seed: u64,
-        sequential: bool,
-    ) -> Result<Self, TesterError> {
+    pub(crate) fn new(request: &TrialRequest, sequential: bool) -> Result<Self, TesterError> {
+        let (workload, seed) = (&request.workload, request.seed);
         let generated = |spec, qtype: &str, expect: &request::Expect, query: &Query| {
             let qtypes = qtype.split(',').map(|qtype| read("workload.qtype", qtype));
             let class = query.class.as_deref().map(|class| read("workload.query.class", class));
@@ -73,8 +71,9 @@ impl WorkloadPlan {
             }
             Workload::Messages { path, expect, runs } => {
                 let query = Query::plain(false);
+                let most = request.engine.longest_message(request.target);
                 let options = QueryOptions { runs: *runs, ..options(&query, expect)? };
-                let file = QueryFile::compile_messages(open(path)?, path)?;
+                let file = QueryFile::compile_messages(open(path)?, path, most)?;
                 Ok(WorkloadPlan::File(file, options, path.display().to_string()))
             }
             Workload::Name { name, qtype, expect, query } => {

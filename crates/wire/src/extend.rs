@@ -24,8 +24,8 @@ pub const KEEPALIVE: u16 = 11;
 /// `block` octets (RFC 8467 section 4.1 recommends 128; 0 means no padding). Returns the new length, or `None` if there
 /// is no room or the message is not a query with one question and at most an OPT record.
 pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Option<usize> {
-    let (opt, mut len) = match opt_at(place.get(..len)?)? {
-        Some(at) => (at, len),
+    let (opt, mut len, added) = match opt_at(place.get(..len)?)? {
+        Some(at) => (at, len, 0),
         None => {
             place.get_mut(len..len + OPT_FIXED)?.copy_from_slice(&opt_fixed(
                 DEFAULT_UDP_SIZE,
@@ -33,8 +33,7 @@ pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Opt
                 false,
                 0,
             ));
-            place[11] = 1;
-            (len, len + OPT_FIXED)
+            (len, len + OPT_FIXED, 1)
         }
     };
     place.get_mut(len..len + options.len())?.copy_from_slice(options);
@@ -43,6 +42,7 @@ pub fn extend(place: &mut [u8], len: usize, options: &[u8], block: usize) -> Opt
         len = pad(place, len, (len + 4).next_multiple_of(block))?;
     }
     set_rdata(place, opt, len)?;
+    place[11] += added;
     Some(len)
 }
 

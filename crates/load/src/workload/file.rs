@@ -19,7 +19,7 @@ use measure::Rng;
 use wire::query_line::{self, BadLine, MAX_LINE};
 use wire::{Edns, Expect, Invalid, Name, Qclass, Qtype, compose, reply};
 
-use super::{Composed, Workload, expected, opt_record};
+use super::{Composed, MAX_QUERY, Workload, expected, opt_record};
 
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
@@ -83,6 +83,8 @@ pub struct QueryFile {
     records: Arc<File>,
     len: u64,
     queries: u64,
+    /// Length of the longest record in bytes.
+    longest: usize,
     /// Whether the records are whole messages instead of questions.
     whole: bool,
     /// Whether the keys of the records say what is expected ([`expected`]).
@@ -94,13 +96,14 @@ pub(super) struct Records {
     out: BufWriter<File>,
     len: u64,
     queries: u64,
+    longest: usize,
 }
 
 impl Records {
     /// Makes a temporary file for records.
     pub(super) fn new() -> Result<Self, QueryFileError> {
         let out = BufWriter::with_capacity(CHUNK, tempfile::tempfile().map_err(no_room)?);
-        Ok(Records { out, len: 0, queries: 0 })
+        Ok(Records { out, len: 0, queries: 0, longest: 0 })
     }
 
     /// Adds a question or a message of at most 64 KiB, with the hash of its question.
@@ -113,6 +116,7 @@ impl Records {
         write().map_err(no_room)?;
         self.len += (HEAD + bytes.len()) as u64;
         self.queries += 1;
+        self.longest = self.longest.max(bytes.len());
         Ok(())
     }
 
@@ -121,14 +125,9 @@ impl Records {
         if self.queries == 0 {
             return Err(QueryFileError::Empty { path: path.to_owned() });
         }
-        let records = self.out.into_inner().map_err(|e| no_room(e.into_error()))?;
-        Ok(QueryFile {
-            records: Arc::new(records),
-            len: self.len,
-            queries: self.queries,
-            whole,
-            expecting: false,
-        })
+        let Records { out, len, queries, longest } = self;
+        let records = Arc::new(out.into_inner().map_err(|e| no_room(e.into_error()))?);
+        Ok(QueryFile { records, len, queries, longest, whole, expecting: false })
     }
 }
 
@@ -358,6 +357,11 @@ impl FileWorkload {
 }
 
 impl Workload for FileWorkload {
+    #[inline]
+    fn room(&self) -> usize {
+        self.file.longest.max(MAX_QUERY)
+    }
+
     #[inline]
     fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
         self.left = self.left.checked_sub(1)?;

@@ -14,7 +14,6 @@ use std::path::Path;
 use wire::message::{HEADER, Header};
 use wire::{Expect, Invalid, reply};
 
-use super::MAX_QUERY;
 use super::file::{QueryFile, QueryFileError, Records, check_by_hash};
 
 /// Key of messages whose replies need no question.
@@ -24,13 +23,17 @@ const OPCODE: u16 = 0x7800;
 const QR: u16 = 0x8000;
 
 impl QueryFile {
-    /// Compiles the messages of `input`; `path` is named in errors.
+    /// Compiles the messages of `input` of at most `most` octets; `path` is named in errors.
     ///
     /// # Errors
     /// [`QueryFileError`], with the number and the position of a message that is cut short or too long.
-    pub fn compile_messages(mut input: impl Read, path: &Path) -> Result<Self, QueryFileError> {
+    pub fn compile_messages(
+        mut input: impl Read,
+        path: &Path,
+        most: usize,
+    ) -> Result<Self, QueryFileError> {
         let mut records = Records::new()?;
-        let (mut number, mut offset, mut message) = (0, 0, [0; MAX_QUERY]);
+        let (mut number, mut offset, mut message) = (0, 0, vec![0; most]);
         loop {
             number += 1;
             let bad = |why: String| QueryFileError::BadMessage {
@@ -51,7 +54,7 @@ impl QueryFile {
             let length = usize::from(u16::from_be_bytes(length));
             let Some(message) = message.get_mut(..length).filter(|message| message.len() >= 2)
             else {
-                return Err(bad(format!("it has {length} octets, not 2 to {MAX_QUERY}")));
+                return Err(bad(format!("it has {length} octets, not 2 to {most}")));
             };
             input.read_exact(message).map_err(unreadable)?;
             records.push(key(message), message)?;
@@ -86,8 +89,8 @@ pub(super) fn check(key: u32, message: &[u8], expect: &Expect) -> Result<u8, Inv
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Workload;
     use super::super::file::QueryOptions;
+    use super::super::{MAX_QUERY, Workload};
     use super::*;
 
     const QUERY: &[u8] = b"\x12\x34\x01\x00\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
@@ -99,7 +102,7 @@ mod tests {
     }
 
     fn compile(bytes: &[u8]) -> Result<QueryFile, QueryFileError> {
-        QueryFile::compile_messages(bytes, Path::new("m.bin"))
+        QueryFile::compile_messages(bytes, Path::new("m.bin"), 512)
     }
 
     fn options() -> QueryOptions {

@@ -12,7 +12,6 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use load::workload::MAX_QUERY;
 use tempfile::NamedTempFile;
 use tester::unix_now;
 use update::{AheadKey, UpdateReader};
@@ -47,6 +46,8 @@ pub(super) struct Data<'a> {
     pub(super) recursion: bool,
     pub(super) edns: Option<Edns>,
     pub(super) key: Option<AheadKey>,
+    /// Length of the longest message that can be sent, in octets.
+    pub(super) most: usize,
     /// Prints a warning.
     pub(super) warn: &'a mut dyn FnMut(String),
 }
@@ -57,6 +58,7 @@ struct Messages<'a> {
     out: BufWriter<NamedTempFile>,
     written: u64,
     warned: u64,
+    most: usize,
     warn: &'a mut dyn FnMut(String),
 }
 
@@ -68,12 +70,12 @@ impl Messages<'_> {
         }
     }
 
-    /// Adds a message of `line`; one that no datagram of ours holds is skipped.
+    /// Adds a message of `line`; one that is too long for the transport is skipped.
     fn push(&mut self, line: u64, message: &[u8]) -> Result<(), Failure> {
-        let (path, len) = (self.path.display().to_string(), message.len());
-        if !(2..=MAX_QUERY).contains(&len) {
+        let (path, len, most) = (self.path.display().to_string(), message.len(), self.most);
+        if !(2..=most).contains(&len) {
             let why = format!(
-                "{path}:{line}: the message has {len} octets, not 2 to {MAX_QUERY}: it is skipped"
+                "{path}:{line}: the message has {len} octets, not 2 to {most}: it is skipped"
             );
             self.warning(|| why);
             return Ok(());
@@ -113,8 +115,8 @@ pub(super) fn messages(path: Option<&Path>, data: Data<'_>) -> Result<NamedTempF
     let input = trace::source::open(named).map_err(|e| unreadable(named, e))?;
     let out = BufWriter::new(NamedTempFile::new().map_err(Failure::run)?);
     let shown = path.unwrap_or(Path::new("standard input")).to_owned();
-    let Data { form, recursion, edns, key, warn } = data;
-    let mut messages = Messages { path: shown, out, written: 0, warned: 0, warn };
+    let Data { form, recursion, edns, key, most, warn } = data;
+    let mut messages = Messages { path: shown, out, written: 0, warned: 0, most, warn };
     let mut input = BufReader::new(input);
     let maker =
         Maker { recursion, opt: edns.as_ref().map(Edns::to_opt), key, now_s: unix_now() as u64 };
@@ -312,7 +314,7 @@ fn script(block: &[String]) -> Result<String, String> {
     Ok(script + "send\n")
 }
 
-/// Copies messages with their lengths; those that no datagram of ours holds are skipped.
+/// Copies messages with their lengths; those that are too long for the transport are skipped.
 fn binary(input: &mut impl Read, messages: &mut Messages<'_>) -> Result<(), ReadError> {
     for number in 1.. {
         let mut length = [0; 2];
@@ -339,7 +341,8 @@ mod tests {
         file.write_all(text).expect("writes");
         let mut warnings = Vec::new();
         let mut warn = |text| warnings.push(text);
-        let data = Data { form, recursion: true, edns: None, key: None, warn: &mut warn };
+        let data =
+            Data { form, recursion: true, edns: None, key: None, most: 512, warn: &mut warn };
         let out = messages(Some(file.path()), data);
         let read = out.map_err(|e| format!("{e:?}")).map(|out| {
             let bytes = std::fs::read(out.path()).expect("reads");

@@ -108,7 +108,8 @@ pub(crate) fn run(args: &KxdpgunArgs) -> Result<(), Failure> {
     let target = sending.target;
     let flagged_size = args.edns_size.unwrap_or(wire::Edns::default().udp_size);
     let form = if args.binary { Form::Binary } else { Form::Flagged { size: flagged_size } };
-    let data = Data { form, recursion: true, edns: None, key: None, warn: &mut say };
+    let most = sending.longest_message();
+    let data = Data { form, recursion: true, edns: None, key: None, most, warn: &mut say };
     let messages = data::messages(Some(&args.infile), data)?;
     let setup = sending.setup(messages.path())?;
     if !args.json {

@@ -69,6 +69,11 @@ struct Sending {
 }
 
 impl Sending {
+    /// Returns the length in octets of the longest message that can be sent.
+    fn longest_message(&self) -> usize {
+        self.engine.longest_message(self.target)
+    }
+
     /// Returns the setup of the trial that sends the messages of a file.
     fn setup(self, messages: &Path) -> Result<Setup, Failure> {
         let workload = Workload::Messages {

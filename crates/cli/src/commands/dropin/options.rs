@@ -276,6 +276,7 @@ impl Common {
     pub(super) fn messages(
         &self,
         form: Form,
+        most: usize,
         warn: &mut dyn FnMut(String),
     ) -> Result<NamedTempFile, Failure> {
         let edns = self.edns()?;
@@ -285,7 +286,7 @@ impl Common {
                 "-B sends messages as they are: it does not go with -D, -e, -E and -y"
             )));
         }
-        data::messages(self.data.as_deref(), Data { form, recursion: true, edns, key, warn })
+        data::messages(self.data.as_deref(), Data { form, recursion: true, edns, key, most, warn })
     }
 
     fn edns(&self) -> Result<Option<Edns>, Failure> {
