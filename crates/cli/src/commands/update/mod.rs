@@ -175,6 +175,9 @@ struct SendArgs {
     /// Measure the lag of this secondary, from the acknowledgement of an update to the first right answer
     #[arg(long, value_name = "SERVER", value_parser = parse_target)]
     watch: Vec<SocketAddr>,
+    /// End with exit code 0 also if updates were refused or lost
+    #[arg(long)]
+    allow_failed: bool,
     /// Write the outcome of each update: its number from 0, RCODE or LOST, microseconds
     #[arg(long, value_name = "FILE")]
     outcomes: Option<PathBuf>,
@@ -342,7 +345,14 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         // The user wanted the primary killed.
         (None, Some(_)) if sent.killed => Ok(()),
         (None, Some(why)) => Err(ended(args, &why, sent.bad_input, result.acknowledged)),
-        (None, None) => Ok(()),
+        (None, None) if args.allow_failed || result.acknowledged == result.sent => Ok(()),
+        (None, None) => {
+            let failed = result.sent - result.acknowledged;
+            Err(Failure::run(anyhow!(
+                "{failed} of {} updates were not done (--allow-failed accepts that)",
+                result.sent
+            )))
+        }
     }
 }
 
