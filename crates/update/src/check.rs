@@ -8,7 +8,8 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use measure::{Histogram, Nanos};
-use wire::Name;
+use wire::message::{Record, name_at, question_end};
+use wire::{Header, Name};
 
 use crate::connection::Connection;
 use crate::message::is_kept_at_apex;
@@ -270,6 +271,27 @@ impl Changed {
             Some((key, set))
         })
     }
+}
+
+/// Returns the zone that a name is in: the owner of the SOA record in what the server says of it, as for nsupdate.
+pub(crate) fn zone_of(server: SocketAddr, name: &Name) -> Result<Name, String> {
+    const SOA: u16 = 6;
+    let asked = Connection::to(server, false, PATIENCE)
+        .and_then(|mut connection| ask(&mut connection, name.as_wire(), SOA));
+    let reply = asked.map_err(|e| format!("cannot ask {server} for the zone of {name}: {e}"))?;
+    let owner = || {
+        let header = Header::read(&reply)?;
+        let mut at = question_end(&reply)?;
+        for _ in 0..u32::from(header.counts[1]) + u32::from(header.counts[2]) {
+            let (record, end) = Record::read(&reply, at)?;
+            if record.rtype.0 == SOA {
+                return name_at(&reply, at);
+            }
+            at = end;
+        }
+        None
+    };
+    owner().ok_or_else(|| format!("{server} does not say which zone {name} is in"))
 }
 
 /// Returns a server's records of a name and type, in lower case, also those of a referral.

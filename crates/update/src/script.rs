@@ -9,11 +9,12 @@
 //!
 //! The reader accepts `zone`, `ttl`, `class IN`, `prereq`, `update` (the words after these two also alone), `send` and
 //! empty lines, in any case. As in nsupdate, `;` begins a comment only where it is the first thing of a line, an empty line
-//! sends, and what is not sent before `quit` or the end is dropped. `server`, `local`, `debug`, `show` and `answer`, which
+//! sends, and what is not sent before `quit` or the end is dropped. Without `zone` the server is asked for the zone of the
+//! first name. `server`, `local`, `debug`, `show` and `answer`, which
 //! do not change the updates, are ignored.
 
 use std::io::{self, BufRead, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,7 @@ use wire::Name;
 use zone::Reader;
 
 use crate::Update;
+use crate::check::zone_of;
 use crate::message::{Operation, Prerequisite};
 use crate::stream::StreamError;
 
@@ -107,6 +109,8 @@ fn text_of(rtype: u16, data: &[u8]) -> String {
 pub(crate) struct Script {
     line: u64,
     zone: Option<Name>,
+    /// The server that says which zone a name is in, if the script does not.
+    pub(crate) server: Option<SocketAddr>,
     ttl: Option<u32>,
     /// Whether `quit` was read.
     has_quit: bool,
@@ -206,13 +210,22 @@ impl Script {
         }
     }
 
-    /// Returns the current update, and starts one if there is none.
-    fn update<'u>(&self, update: &'u mut Option<Update>) -> Result<&'u mut Update, Mistake> {
-        let zone = self.zone.ok_or((
-            1,
-            "the zone is not known yet: write `zone NAME` before this line".to_owned(),
-        ))?;
-        Ok(update.get_or_insert_with(|| Update::new(zone)))
+    /// Returns the current update, and starts one if there is none: for the zone of the script, or the one that `name` is in.
+    fn update<'u>(
+        &self,
+        name: &Name,
+        update: &'u mut Option<Update>,
+    ) -> Result<&'u mut Update, Mistake> {
+        if let Some(update) = update {
+            return Ok(update);
+        }
+        let unknown = |why: String| (1, format!("{why}: write `zone NAME` before this line"));
+        let zone = match (self.zone, self.server) {
+            (Some(zone), _) => zone,
+            (None, Some(server)) => zone_of(server, name).map_err(unknown)?,
+            (None, None) => return Err(unknown("the zone is not known yet".to_owned())),
+        };
+        Ok(update.insert(Update::new(zone)))
     }
 
     /// Reads the rest of a line with a prerequisite of this `kind`, which is at `column`.
@@ -250,7 +263,7 @@ impl Script {
             return Err((column, why));
         }
         let too_long = |e: crate::message::MessageError| (1, e.to_string());
-        self.update(update)?.require(name.as_wire(), what).map_err(too_long)
+        self.update(&name, update)?.require(name.as_wire(), what).map_err(too_long)
     }
 
     /// Reads a line that adds a record.
@@ -269,7 +282,7 @@ impl Script {
         let data = words.data(rtype)?;
         let operation = Operation::Add { rtype, ttl, data: &data };
         let too_long = |e: crate::message::MessageError| (1, e.to_string());
-        self.update(update)?.push(name.as_wire(), operation).map_err(too_long)
+        self.update(&name, update)?.push(name.as_wire(), operation).map_err(too_long)
     }
 
     /// Reads a line that deletes records.
@@ -293,7 +306,7 @@ impl Script {
             }
         };
         let too_long = |e: crate::message::MessageError| (1, e.to_string());
-        self.update(update)?.push(name.as_wire(), operation).map_err(too_long)
+        self.update(&name, update)?.push(name.as_wire(), operation).map_err(too_long)
     }
 }
 

@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -134,6 +135,14 @@ impl<R: BufRead> UpdateReader<R> {
             Form::Script(Box::default())
         };
         Ok(UpdateReader { input, path, form })
+    }
+
+    /// Lets a script without `zone` ask `server` which zone its names are in.
+    pub fn asking(mut self, server: SocketAddr) -> Self {
+        if let Form::Script(script) = &mut self.form {
+            script.server = Some(server);
+        }
+        self
     }
 
     /// Returns what tells, after the last update, what is not sent.

@@ -309,8 +309,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         watch: args.watch.clone(),
         run_delay: udp::sys::thread_run_delay,
     };
-    let open = || UpdateReader::open(&args.updates).map_err(Failure::input);
-    let updates = open()?;
+    let updates = UpdateReader::open(&args.updates).map_err(Failure::input)?.asking(args.server);
     let unsent = updates.unsent();
     // The look-up after a restart needs the outcomes.
     let (path, _temporary) = match &args.outcomes {
@@ -379,7 +378,7 @@ fn survivors(
     command: &str,
     outcomes: &Path,
 ) -> anyhow::Result<record::Durability> {
-    let open = || UpdateReader::open(&args.updates);
+    let open = || UpdateReader::open(&args.updates).map(|updates| updates.asking(args.server));
     let first = open()?.next_update()?.ok_or_else(|| anyhow!("there are no updates"))?;
     let mut started = lab::durability::start_again(command)?;
     wait_ready(args.server, first.zone(), RESTART, || match started.try_wait() {
@@ -429,7 +428,7 @@ fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
 }
 
 fn look_up(args: &CheckArgs) -> Result<(), Failure> {
-    let open = || UpdateReader::open(&args.updates);
+    let open = || UpdateReader::open(&args.updates).map(|updates| updates.asking(args.server));
     let acknowledged = args.outcomes.as_deref().map(acknowledged).transpose();
     let acknowledged = acknowledged.map_err(Failure::input)?;
     let wanted = |number| acknowledged.as_ref().is_none_or(|numbers| numbers.contains(&number));
