@@ -478,14 +478,13 @@ impl Clients {
         let (client, population) = (&mut self.clients[conn as usize], &self.plan.population);
         let changes = population.changes_queries();
         let own = self.outcomes.room();
-        // A message with a length of 16 bits has no room for all options.
         let room = (own + if changes { MAX_OPTIONS } else { 0 }).min(usize::from(u16::MAX));
         orders.send(conn, room, |out| {
             let len = self.outcomes.compose(&mut client.pipeline, due, &mut out[..own]);
             if !changes || len == 0 {
                 return len;
             }
-            // The buffer has room for all options; a message of an unexpected form is sent unchanged.
+            // A message of an unexpected form, or without room for its options, is sent unchanged.
             wire::extend::extend(out, len, &client.options, population.padding.into())
                 .unwrap_or(len)
         });

@@ -273,25 +273,37 @@ impl Changed {
     }
 }
 
-/// Returns the zone that a name is in: the owner of the SOA record in what the server says of it, as for nsupdate.
+/// The type SOA.
+const SOA: u16 = 6;
+
+/// Returns the zone that a name is in: the owner of the SOA record in what the server says of it, or of the names above, as for
+/// nsupdate.
 pub(crate) fn zone_of(server: SocketAddr, name: &Name) -> Result<Name, String> {
-    const SOA: u16 = 6;
-    let asked = Connection::to(server, false, PATIENCE)
-        .and_then(|mut connection| ask(&mut connection, name.as_wire(), SOA));
-    let reply = asked.map_err(|e| format!("cannot ask {server} for the zone of {name}: {e}"))?;
-    let owner = || {
-        let header = Header::read(&reply)?;
-        let mut at = question_end(&reply)?;
-        for _ in 0..u32::from(header.counts[1]) + u32::from(header.counts[2]) {
-            let (record, end) = Record::read(&reply, at)?;
-            if record.rtype.0 == SOA {
-                return name_at(&reply, at);
-            }
-            at = end;
+    let unreachable = |e| format!("cannot ask {server} for the zone of {name}: {e}");
+    let mut connection = Connection::to(server, false, PATIENCE).map_err(unreachable)?;
+    let mut above = name.as_wire();
+    // A referral has no SOA record.
+    while let Some(&label) = above.first() {
+        let reply = ask(&mut connection, above, SOA).map_err(unreachable)?;
+        if let Some(zone) = soa_owner(&reply) {
+            return Ok(zone);
         }
-        None
-    };
-    owner().ok_or_else(|| format!("{server} does not say which zone {name} is in"))
+        above = if label == 0 { &[] } else { &above[usize::from(label) + 1..] };
+    }
+    Err(format!("{server} does not say which zone {name} is in"))
+}
+
+/// Returns the owner of the first SOA record in the answer or the authority section.
+fn soa_owner(reply: &[u8]) -> Option<Name> {
+    let (header, mut at) = (Header::read(reply)?, question_end(reply)?);
+    for _ in 0..u32::from(header.counts[1]) + u32::from(header.counts[2]) {
+        let (record, end) = Record::read(reply, at)?;
+        if record.rtype.0 == SOA {
+            return name_at(reply, at);
+        }
+        at = end;
+    }
+    None
 }
 
 /// Returns a server's records of a name and type, in lower case, also those of a referral.
