@@ -202,6 +202,18 @@ fn a_tester_that_ends_first_is_said() {
 }
 
 #[test]
+fn a_plateau_that_others_lowered_is_a_lower_bound() {
+    let polls = Simulated { idle: 0.4, ..Simulated::new() };
+    let (found, cell) = one(Simulated { foreign: 0.8, ..polls.clone() });
+    assert!(found.exceeded && found.high_qps < 24_000.0, "{found:?}");
+    assert!(found.seen.iter().any(|seen| matches!(seen, Seen::Others(_))), "{found:?}");
+    assert_eq!(cell.limiter, Limiter::Unknown);
+    // Where half of the rounds or more were left alone, they say it.
+    let (found, _) = one(Simulated { foreign: 0.05, ..polls });
+    near(&found, 25_000.0, Basis::Plateau);
+}
+
+#[test]
 fn ratios_are_paired_with_the_baseline() {
     let slower = Simulated { demand_s: 42e-6, rng: Rng::new(2), ..Simulated::new() };
     let same = Simulated { rng: Rng::new(3), ..Simulated::new() };

@@ -84,6 +84,8 @@ pub enum Seen {
     InKernel,
     /// Valid answers a second that an open loop got, which the closed loops did not.
     OpenLoop(f64),
+    /// Share (0 to 1) of the server's cores that other processes used, which its CPU time cannot make good.
+    Others(f64),
 }
 
 impl Seen {
@@ -119,6 +121,11 @@ impl fmt::Display for Seen {
                 percent(share)
             ),
             Seen::SharedCore => f.write_str("the server shares its core with the Tester"),
+            Seen::Others(share) => write!(
+                f,
+                "other processes used {:.0} % of the server's cores: without them it may answer more",
+                percent(share)
+            ),
             Seen::NoCpu => f.write_str("the server's CPU time is not visible"),
             Seen::InKernel => {
                 f.write_str("programs in the kernel answer, whose time is not counted")

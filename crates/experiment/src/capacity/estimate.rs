@@ -16,6 +16,8 @@ const SATURATED: f64 = 0.9;
 const NEAR: f64 = 0.8;
 /// Share of queries without a valid answer from which on it is said.
 const UNANSWERED: f64 = 0.01;
+/// Share of the server's cores from which on it matters that others used it.
+const OTHERS: f64 = 0.03;
 /// Share of a rate that counts as the whole rate, and of late departures that a schedule allows.
 const REACHED: f64 = 0.98;
 const LATE: f64 = 0.01;
@@ -44,6 +46,14 @@ fn limit_of(round: &Round) -> Option<f64> {
     Some(by_demand.min(by_thread.max(round.qps)))
 }
 
+/// Returns from which rounds a plateau is taken where the CPU time is not known: those in which others left the server its cores,
+/// if half of them are so. Else it is all of them, and the share that others used in the middle one.
+fn calm_rounds(cell: &CellRecord) -> (impl Fn(&Round) -> bool, Option<f64>) {
+    let share = |round: &Round| round.foreign.unwrap_or(0.0);
+    let others = middle(cell, |round| Some(share(round))).filter(|middle| *middle > OTHERS);
+    (move |round: &Round| others.is_some() || share(round) <= OTHERS, others)
+}
+
 impl Figures {
     fn of(cell: &CellRecord) -> Self {
         let mut seen = cell.hidden.clone();
@@ -68,7 +78,13 @@ impl Figures {
         let closed = middle(cell, |round| Some(round.qps)).unwrap_or(0.0);
         let open = cell.loads.iter().filter_map(|load| load.answered_qps).fold(0.0, f64::max);
         let open = (basis == Basis::Plateau && open > MORE * closed).then_some(open);
+        // A server that left CPU unused lacks nothing that others took; of one whose CPU time is not known it may be so.
+        let hidden = busy.is_none();
+        let (calm, others) = calm_rounds(cell);
+        let others = others.filter(|_| hidden);
         let exceeded = basis == Basis::Plateau && (tester_ends || open.is_some());
+        let exceeded = exceeded || others.is_some();
+        seen.extend(others.map(Seen::Others));
         seen.extend(open.map(Seen::OpenLoop));
         match (basis, busy) {
             (Basis::Plateau, Some(busy)) => seen.push(Seen::CpuLeft((1.0 - busy).max(0.0))),
@@ -85,7 +101,8 @@ impl Figures {
             Basis::Plateau => round.qps,
             Basis::Saturated | Basis::Demand => limit_of(round).unwrap_or(round.qps),
         };
-        let by_round = cell.rounds.iter().map(|round| (round.round, figure(round)));
+        let rounds = cell.rounds.iter().filter(|round| !hidden || calm(round));
+        let by_round = rounds.map(|round| (round.round, figure(round)));
         Figures { basis, exceeded, seen, by_round: by_round.collect() }
     }
 

@@ -1,7 +1,7 @@
 //! Limiters in words, and what proves those of searches.
 
 use measure::Limiter;
-use record::{Capacity, CellRecord, TrialRecord};
+use record::{Capacity, CellRecord, Seen, TrialRecord};
 
 /// Largest number of different proofs that are listed; the record has all.
 const MAX_PROOFS: usize = 3;
@@ -26,11 +26,19 @@ pub(crate) fn limiter_name(limiter: Limiter) -> &'static str {
 /// Returns the limiter of every repeat of a cell, or how many each limiter limited, in words: "the server", "1 of 2 searches: the server,
 /// 1 of 2: a link".
 pub(crate) fn limiter_names(cell: &CellRecord) -> String {
+    if found_less(cell, |seen| matches!(seen, Seen::Others(_))) {
+        return "other processes".to_owned();
+    }
     let limiters = cell.limiters();
     match limiters.common() {
         Some(limiter) => limiter_name(limiter).to_owned(),
         None => limiters.words(|limiter| limiter_name(limiter).to_owned()),
     }
+}
+
+/// Returns whether a capacity is a lower bound and what was seen of it `is` so.
+pub(crate) fn found_less(cell: &CellRecord, is: impl Fn(&Seen) -> bool) -> bool {
+    cell.capacity.as_ref().is_some_and(|found| found.exceeded && found.seen.iter().any(is))
 }
 
 /// Returns what proves the limiters of a cell's searches, each sentence once; what an unknown limiter lacks too.
