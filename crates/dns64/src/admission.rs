@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use measure::Nanos;
 
-use crate::config::{Config, LimitsConfig, ServerConfig};
+use crate::config::{Config, Group, LimitsConfig, ServerConfig};
 use crate::policy::{Policy, View};
 
 /// Number of clients that are remembered, by a hash of their address.
@@ -21,6 +21,8 @@ const ANSWERS: usize = 1 << 16;
 pub(crate) struct ClientFacts {
     /// Whether it may send queries.
     pub(crate) allowed: bool,
+    /// Its `[[view]]`.
+    pub(crate) group: Group,
     /// Blocks that serve it.
     pub(crate) view: View,
     /// Its network.
@@ -117,6 +119,7 @@ impl Admission {
         let network = self.limits.network_of(address);
         ClientFacts {
             allowed: self.server.permits(address),
+            group: self.policy.group(address),
             view: self.policy.view(address),
             network: (self.hasher.hash_one((network, 1u8)) as usize % NETWORKS) as u16,
         }

@@ -15,6 +15,7 @@ use wire::name::strip_suffix;
 use wire::{Name, Pref64, Qtype, Rcode};
 
 use crate::answer::{Age, Answer, AnswerRef, apply_age};
+use crate::config::Group;
 use crate::mirror::{Facts, LastCopy, Mirror};
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
@@ -33,6 +34,7 @@ struct Entry {
     qtype: Qtype,
     view: View,
     flags: KeyFlags,
+    group: Group,
     subnet: u64,
     message_len: u16,
     question_end: u16,
@@ -210,6 +212,7 @@ impl Cache {
             qtype: key.qtype,
             view: key.view,
             flags: key.flags,
+            group: key.group,
             subnet: key.subnet,
             message_len: message.len() as u16,
             question_end: answer.question_end as u16,
@@ -384,7 +387,7 @@ impl Entry {
     fn is_for(&self, key: &Key, hash: u64) -> bool {
         self.hash == hash
             && (self.qtype, self.view, self.flags) == (key.qtype, key.view, key.flags)
-            && self.subnet == key.subnet
+            && (self.group, self.subnet) == (key.group, key.subnet)
             && self.name() == key.name.as_wire()
     }
 
@@ -416,7 +419,14 @@ impl Entry {
         let name = Name::from_wire(self.name()).ok()?;
         Some(Stored {
             worker,
-            key: Key { name, qtype: self.qtype, view: self.view, flags, subnet: 0 },
+            key: Key {
+                name,
+                qtype: self.qtype,
+                view: self.view,
+                flags,
+                group: self.group,
+                subnet: 0,
+            },
             rcode: self.rcode,
             optional_at: self.optional_at,
             age: seconds(now.since(self.stored)),
@@ -446,7 +456,8 @@ mod tests {
 
     fn key(name: &str) -> Key {
         let name: Name = name.parse().expect("a name");
-        Key { name, qtype: Qtype::AAAA, view: View(1), flags: KeyFlags::default(), subnet: 0 }
+        let (group, flags) = (Group::ALL, KeyFlags::default());
+        Key { name, qtype: Qtype::AAAA, view: View(1), flags, group, subnet: 0 }
     }
 
     fn hash(key: &Key) -> u64 {
@@ -539,6 +550,7 @@ mod tests {
             Key { view: View(2), ..k },
             Key { flags, ..k },
             Key { subnet: 1, ..k },
+            Key { group: Group(1), ..k },
         ] {
             assert!(cache.get(&other, hash(&other), Nanos::ZERO, None).is_none());
             // Also with the same hash.

@@ -16,6 +16,7 @@ pub(crate) mod ports;
 mod route;
 mod text;
 mod validate;
+mod view;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -26,7 +27,6 @@ use serde::Deserialize;
 use thiserror::Error;
 use wire::{Name, Pref64};
 
-use defaults::{authorities, udp, yes};
 use text::{
     address_or_none, addresses, doh_addresses, dot_addresses, hosts, networks, text, text_or_none,
     texts, udp_size, udp_size_or_none,
@@ -40,6 +40,7 @@ pub use operator::{ControlConfig, DNSTAP_QUEUE, DnstapConfig, LogFormat, LogLeve
 pub use ports::PortRange;
 pub use route::RouteConfig;
 pub use text::Bytes;
+pub use view::{ForwardConfig, Group, Transport, ViewConfig};
 
 /// All settings with their defaults and explanations, as a configuration file.
 pub const DEFAULTS: &str = include_str!("config/defaults.toml");
@@ -69,6 +70,8 @@ pub struct Config {
     pub upstream: UpstreamConfig,
     /// Zones with servers of their own.
     pub forward: Vec<ForwardConfig>,
+    /// What some clients get otherwise.
+    pub view: Vec<ViewConfig>,
     /// Cache.
     pub cache: CacheConfig,
     /// Limits.
@@ -198,18 +201,6 @@ impl TlsConfig {
     pub fn listens(&self) -> bool {
         !(self.dot.is_empty() && self.doh.is_empty() && self.doq.is_empty())
     }
-}
-
-/// Transport of queries to upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Transport {
-    /// UDP, and TCP after a truncated reply.
-    Udp,
-    /// TCP.
-    Tcp,
-    /// TLS (RFC 7858).
-    Tls,
 }
 
 /// Rules of synthesis.
@@ -377,42 +368,6 @@ pub struct UpstreamConfig {
     /// Timeout of a query over TCP or TLS.
     #[serde(deserialize_with = "text")]
     pub tcp_timeout: Nanos,
-}
-
-/// Zones whose names are queried at servers of their own; also the pool of these servers.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ForwardConfig {
-    /// The zones; of several that contain a name the longest decides.
-    #[serde(deserialize_with = "texts")]
-    pub zones: Vec<Name>,
-    /// Addresses of the servers; the default port is 53.
-    #[serde(deserialize_with = "addresses")]
-    pub servers: Vec<SocketAddr>,
-    /// Share of the queries of each server; empty: the fastest gets them.
-    #[serde(default)]
-    pub weights: Vec<u32>,
-    /// Source addresses of the queries, one of each family at most.
-    #[serde(default, deserialize_with = "hosts")]
-    pub source: Vec<IpAddr>,
-    /// Transport of the queries.
-    #[serde(default = "udp")]
-    pub transport: Transport,
-    /// Name in their certificates for TLS; empty for their addresses.
-    #[serde(default)]
-    pub tls_name: String,
-    /// PEM file of the certificate authorities; empty to accept any certificate.
-    #[serde(default = "authorities")]
-    pub tls_authorities: PathBuf,
-    /// Whether names in the zones are synthesised.
-    #[serde(default = "yes")]
-    pub dns64: bool,
-    /// Whether NXDOMAIN to AAAA counts as empty for their names.
-    #[serde(default)]
-    pub ignore_nxdomain: bool,
-    /// Whether their answers are cached.
-    #[serde(default = "yes")]
-    pub cache: bool,
 }
 
 /// Handling of the client subnet option (RFC 7871).

@@ -66,7 +66,7 @@ pub use config::{Config, ConfigError};
 pub use counters::Counters;
 pub use mirror::{Mirrored, MirroredAnswer};
 pub use nat64::{Lifetime, Nat64, Nat64s};
-pub use rules::Rules;
+pub use rules::{RuleSets, Rules};
 pub use server::{Dns64, Gauges, ServerHealth};
 pub use settings::Settings;
 pub use snapshot::{Snapshot, SnapshotError, SnapshotWriter};

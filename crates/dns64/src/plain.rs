@@ -55,7 +55,7 @@ impl Settings {
         if apart.len() + self.rules.len() > most || networks > most {
             return None;
         }
-        apart.extend(self.rules.names());
+        apart.extend(self.rules.common.names());
         let mut options = Vec::new();
         ExtendedError::Synthesized.push(&mut options);
         Some(PlainRules { blocks, apart, options })
@@ -76,7 +76,7 @@ impl UpstreamConfig {
 
 #[cfg(test)]
 mod tests {
-    use crate::rules::{Rules, RulesFormat};
+    use crate::rules::{RuleSets, RulesFormat};
     use crate::{Config, Settings};
 
     #[test]
@@ -85,8 +85,11 @@ mod tests {
             "[synthesis]\nnever = [\"Never.test\"]\nalways = [\"always.test\"]\nignore-nxdomain = [\"Broken.test\"]\n\
              [[forward]]\nzones = [\"Corp.test\"]\nservers = [\"192.0.2.1\"]",
         );
-        let mut rules = Rules::default();
-        rules.add(RulesFormat::List, "a.test nxdomain\n*.b.test never\n").expect("two rules");
+        let mut rules = RuleSets::default();
+        rules
+            .common
+            .add(RulesFormat::List, "a.test nxdomain\n*.b.test never\n")
+            .expect("two rules");
         let settings = Settings::new(config.expect("it is right"), 1, [0; 16]).with_rules(rules);
         let plain = settings.plain_rules(100).expect("few names");
         for name in [

@@ -16,7 +16,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Nanos;
 use wire::{Name, Pref64};
 
-use crate::config::{BlockConfig, Config, Ipv4, LeaveAlone, MAX_BLOCKS, SynthesisConfig};
+use crate::config::{BlockConfig, Config, Group, Ipv4, LeaveAlone, MAX_BLOCKS, SynthesisConfig};
 use crate::designation::Designation;
 use crate::nat64::{Lifetime, Nat64, Nat64s};
 use crate::question::KeyFlags;
@@ -62,11 +62,13 @@ pub struct Policy {
     blocks: Vec<Block>,
     pools: Pools,
     /// Domains with their own rule.
-    domains: Vec<(Name, NameRule)>,
+    domains: Vec<(Group, Name, NameRule)>,
+    /// Clients of the views.
+    groups: Vec<Vec<IpNet>>,
     /// Zones with servers of their own.
-    zones: Vec<Name>,
+    zones: Vec<(Group, Name)>,
     /// Domains for whose names NXDOMAIN to AAAA says nothing about A.
-    doubted: Vec<Name>,
+    doubted: Vec<(Group, Name)>,
     /// What clients are told of the encrypted transports of this server.
     pub(crate) designation: Option<Designation>,
     /// The embeddings of all blocks and that of the well-known prefix, for reverse names.
@@ -115,13 +117,28 @@ struct Embedding {
 impl Policy {
     /// Makes the rules of a configuration with these prefixes.
     pub fn new(config: &Config, nat64s: &Nat64s) -> Self {
-        let rule = |rule| move |name: &Name| (name.to_lowercase(), rule);
-        let never = config.synthesis.never.iter().map(rule(NameRule::Never));
-        let always = config.synthesis.always.iter().map(rule(NameRule::Always));
-        let elsewhere = config.forward.iter().filter(|forward| !forward.dns64);
-        let unchanged = elsewhere.flat_map(|forward| &forward.zones).map(rule(NameRule::Never));
-        let doubted = config.forward.iter().filter(|forward| forward.ignore_nxdomain);
-        let doubted = doubted.flat_map(|forward| &forward.zones);
+        let synthesis = &config.synthesis;
+        let (mut domains, mut zones, mut doubted) = (Vec::new(), Vec::new(), Vec::new());
+        let views = config.view.iter().enumerate();
+        let views = views.map(|(v, view)| (Group::of_view(v), &view.never, &view.always));
+        // Of equal domains those of a view, and then those that are never synthesised, come first.
+        for (group, never, always) in
+            views.chain([(Group::ALL, &synthesis.never, &synthesis.always)])
+        {
+            let unchanged =
+                config.forwards().filter(|(_, of, forward)| *of == group && !forward.dns64);
+            let unchanged = unchanged.flat_map(|(.., forward)| &forward.zones);
+            let rule = |rule| move |name: &Name| (group, name.to_lowercase(), rule);
+            domains.extend(never.iter().chain(unchanged).map(rule(NameRule::Never)));
+            domains.extend(always.iter().map(rule(NameRule::Always)));
+        }
+        doubted
+            .extend(synthesis.ignore_nxdomain.iter().map(|name| (Group::ALL, name.to_lowercase())));
+        for (_, group, forward) in config.forwards() {
+            let own = forward.zones.iter().map(|zone| (group, zone.to_lowercase()));
+            zones.extend(own.clone());
+            doubted.extend(own.filter(|_| forward.ignore_nxdomain));
+        }
         // A block keeps its place whatever is learned; its further prefixes are behind all blocks.
         let first = nat64s.blocks.iter().map(|(block, known)| (block, known.first()));
         let more = nat64s
@@ -138,19 +155,29 @@ impl Policy {
             embeddings: known.chain([well_known]).collect(),
             pools: Pools::new(&all, &config.limits),
             blocks,
-            domains: never.chain(unchanged).chain(always).collect(),
-            zones: config
-                .forward
-                .iter()
-                .flat_map(|f| &f.zones)
-                .map(|zone| zone.to_lowercase())
-                .collect(),
-            doubted: doubted
-                .chain(&config.synthesis.ignore_nxdomain)
-                .map(|name| name.to_lowercase())
-                .collect(),
+            domains,
+            groups: config.view.iter().map(|view| view.clients.clone()).collect(),
+            zones,
+            doubted,
             designation: Designation::of(config),
         }
+    }
+
+    /// Returns the group of a client.
+    pub(crate) fn group(&self, client: IpAddr) -> Group {
+        let is_within = |clients: &Vec<IpNet>| clients.iter().any(|n| n.contains(&client));
+        match self.groups.iter().position(is_within) {
+            _ if self.groups.is_empty() => Group::ALL,
+            None => Group::OTHERS,
+            Some(view) => Group::of_view(view),
+        }
+    }
+
+    /// Returns whether a view has a rule or a zone of its own that contains a name in lower case.
+    pub(crate) fn is_apart(&self, name: &[u8]) -> bool {
+        let lists = self.zones.iter().map(|(group, name)| (group, name));
+        let mut lists = lists.chain(self.domains.iter().map(|(group, name, _)| (group, name)));
+        lists.any(|(group, domain)| *group != Group::ALL && is_within(name, domain))
     }
 
     /// Returns the blocks that serve a client.
@@ -209,13 +236,13 @@ impl Policy {
         (View(bits), [missing(new, old), missing(old, new)].concat())
     }
 
-    /// Returns the rule for a name in lower case. Of several domains that contain the name the longest
-    /// decides, `never` before `always`.
-    pub fn rule(&self, name: &[u8]) -> NameRule {
+    /// Returns the rule for a name in lower case and a group of clients. Of several domains that contain the name the longest
+    /// decides, that of the group's view before that of all clients, `never` before `always`.
+    pub fn rule(&self, group: Group, name: &[u8]) -> NameRule {
         let mut found = (0, NameRule::Usual);
-        for (domain, rule) in &self.domains {
+        for (own, domain, rule) in &self.domains {
             let len = domain.wire_len();
-            if len > found.0 && wire::name::strip_suffix(name, domain.as_wire()).is_some() {
+            if len > found.0 && own.includes(group) && is_within(name, domain) {
                 found = (len, *rule);
             }
         }
@@ -223,15 +250,17 @@ impl Policy {
     }
 
     /// Returns whether NXDOMAIN to AAAA counts as empty for a name in lower case.
-    pub(crate) fn ignores_nxdomain(&self, name: &[u8]) -> bool {
-        self.doubted.iter().any(|domain| wire::name::strip_suffix(name, domain.as_wire()).is_some())
+    pub(crate) fn ignores_nxdomain(&self, group: Group, name: &[u8]) -> bool {
+        self.doubted.iter().any(|(own, domain)| own.includes(group) && is_within(name, domain))
     }
 
     /// Returns whether a zone with servers of its own that is at or below `domain` contains a name; all are in lower case.
-    pub(crate) fn forwards_below(&self, name: &[u8], domain: &[u8]) -> bool {
-        let within = |name: &[u8], zone: &[u8]| wire::name::strip_suffix(name, zone).is_some();
-        let own = |zone: &&Name| within(name, zone.as_wire()) && within(zone.as_wire(), domain);
-        self.zones.iter().any(|zone| own(&zone))
+    pub(crate) fn forwards_below(&self, group: Group, name: &[u8], domain: &[u8]) -> bool {
+        self.zones.iter().any(|(own, zone)| {
+            own.includes(group)
+                && is_within(name, zone)
+                && wire::name::strip_suffix(zone.as_wire(), domain).is_some()
+        })
     }
 
     /// Returns the blocks of a view that serve a query with these bits: a validator (DO and CD) gets unchanged data (RFC
@@ -390,6 +419,11 @@ impl Embedding {
     }
 }
 
+/// Returns whether a domain contains a name; both are in lower case.
+fn is_within(name: &[u8], domain: &Name) -> bool {
+    wire::name::strip_suffix(name, domain.as_wire()).is_some()
+}
+
 /// Returns whether an address is global: not in the registry of special-purpose addresses (RFC 6890), nor in section 3 of
 /// RFC 5735, to which RFC 6052 section 3.1 refers and which also lists the anycast addresses of 6to4 relays.
 fn is_global(address: Ipv4Addr) -> bool {
@@ -503,13 +537,14 @@ mod tests {
         let policy = policy(
             "[synthesis]\nnever = [\"example\", \"a.b.test\"]\nalways = [\".\", \"b.test\", \"Example\"]",
         );
-        let rule = |name: &str| policy.rule(name.parse::<Name>().expect("a name").as_wire());
+        let rule =
+            |name: &str| policy.rule(Group::ALL, name.parse::<Name>().expect("a name").as_wire());
         assert_eq!(rule("www.example"), NameRule::Never);
         assert_eq!(rule("example"), NameRule::Never);
         assert_eq!(rule("anexample"), NameRule::Always);
         assert_eq!(rule("b.test"), NameRule::Always);
         assert_eq!(rule("x.a.b.test"), NameRule::Never);
-        assert_eq!(super::tests::policy("").rule(b"\x01a\0"), NameRule::Usual);
+        assert_eq!(super::tests::policy("").rule(Group::ALL, b"\x01a\0"), NameRule::Usual);
     }
 
     #[test]

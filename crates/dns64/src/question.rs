@@ -2,6 +2,7 @@
 
 use wire::{Name, Qclass, Qtype, Query};
 
+use crate::config::Group;
 use crate::policy::View;
 
 /// A question with everything that its answer depends on.
@@ -13,6 +14,8 @@ pub(crate) struct Key {
     /// Blocks of the client; empty if the answer does not depend on them.
     pub(crate) view: View,
     pub(crate) flags: KeyFlags,
+    /// Clients whom the answer is for.
+    pub(crate) group: Group,
     /// Hash of the client subnet that is sent upstream; 0 for none.
     pub(crate) subnet: u64,
 }
@@ -38,14 +41,15 @@ impl KeyFlags {
 }
 
 impl Key {
-    /// Makes the key of a query of class IN from a client of `view`; `drops` says whether its A records are left out of all answers.
-    pub(crate) fn new(query: &Query<'_>, view: View, drops: bool) -> Option<Self> {
+    /// Makes the key of a query of class IN from a client of `group` and `view`; `drops` says whether its A records are left out of all answers.
+    pub(crate) fn new(query: &Query<'_>, group: Group, view: View, drops: bool) -> Option<Self> {
         let depends = drops || matches!(query.qtype, Qtype::AAAA | Qtype::HTTPS | Qtype::SVCB);
         Some(Key {
             name: Name::from_wire(query.qname).ok()?.to_lowercase(),
             qtype: query.qtype,
             view: if depends { view } else { View::default() },
             flags: KeyFlags::of(query),
+            group,
             subnet: 0,
         })
     }
@@ -64,6 +68,7 @@ impl std::hash::Hash for Key {
         state.write(self.name.as_wire());
         let flags = self.flags;
         let bits = u64::from(flags.rd) | u64::from(flags.cd) << 1 | u64::from(flags.dnssec) << 2;
+        let bits = bits | u64::from(self.group.0) << 8;
         let rest = u64::from(self.qtype.0) << 48 | bits << 32 | u64::from(self.view.0);
         state.write_u64(rest ^ self.subnet);
     }

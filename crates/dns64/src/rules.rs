@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 
+use crate::config::Group;
 use siphasher::sip::SipHasher13;
 use thiserror::Error;
 use wire::name::Labels;
@@ -86,6 +87,15 @@ pub struct Rules {
     skipped: usize,
 }
 
+/// The rules of all clients, and those of each view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleSets {
+    /// Rules of all clients.
+    pub common: Rules,
+    /// Rules of each view, which come first.
+    pub views: Vec<Rules>,
+}
+
 impl Rules {
     /// Adds the rules of a file to those of earlier files.
     ///
@@ -107,7 +117,7 @@ impl Rules {
     }
 
     /// Returns the number of rules.
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.names.len() + self.wildcards.len()
     }
 
@@ -117,18 +127,8 @@ impl Rules {
         all.filter_map(|name| Name::from_wire(name).ok())
     }
 
-    /// Returns whether there are no rules.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns how many records of response policy zones were left out, since their triggers are not supported.
-    pub fn skipped(&self) -> usize {
-        self.skipped
-    }
-
-    /// Returns the rule for a name in lower case.
-    pub(crate) fn find(&self, name: &Name) -> Option<&Rule> {
+    /// Returns the rule for a name in lower case, which may be an exception.
+    fn entry(&self, name: &Name) -> Option<&Rule> {
         let wildcard = || {
             let mut rest = name.as_wire();
             while let [len, after @ ..] = rest
@@ -141,15 +141,13 @@ impl Rules {
             }
             None
         };
-        let found = self
-            .names
+        self.names
             .get(name.as_wire())
-            .or_else(|| if self.wildcards.is_empty() { None } else { wildcard() });
-        found.filter(|rule| **rule != Rule::Exception)
+            .or_else(|| if self.wildcards.is_empty() { None } else { wildcard() })
     }
 
     /// Returns whether names are synthesised as under other rules.
-    pub(crate) fn synthesises_like(&self, other: &Rules) -> bool {
+    fn synthesises_like(&self, other: &Rules) -> bool {
         let alike = |own: &Map, other: &Map| {
             let count = |all: &Map| all.values().filter(|rule| rule.synthesises()).count();
             let mut some = own.iter().filter(|(_, rule)| rule.synthesises());
@@ -160,7 +158,7 @@ impl Rules {
     }
 
     /// Returns a number for the names that are synthesised otherwise; 0 if there are none.
-    pub(crate) fn synthesis_hash(&self) -> u64 {
+    fn synthesis_hash(&self) -> u64 {
         let sum = |all: &Map, kind: &str| {
             let some = all.iter().filter(|(_, rule)| rule.synthesises());
             let text = some.map(|(name, rule)| format!("{kind} {name:?} {rule:?}"));
@@ -192,6 +190,52 @@ impl Rules {
             },
         }
         Ok(())
+    }
+}
+
+impl RuleSets {
+    /// Returns the rule for a name in lower case and a group of clients: that of its view, or else of all.
+    pub(crate) fn find(&self, group: Group, name: &Name) -> Option<&Rule> {
+        let own = group.view().and_then(|view| self.views.get(view)?.entry(name));
+        own.or_else(|| self.common.entry(name)).filter(|rule| **rule != Rule::Exception)
+    }
+
+    /// Returns whether a view has a rule for a name in lower case.
+    pub(crate) fn is_apart(&self, name: &Name) -> bool {
+        self.views.iter().any(|view| view.entry(name).is_some())
+    }
+
+    /// Returns all of them.
+    fn all(&self) -> impl Iterator<Item = &Rules> {
+        std::iter::once(&self.common).chain(&self.views)
+    }
+
+    /// Returns the number of rules.
+    pub fn len(&self) -> usize {
+        self.all().map(Rules::len).sum()
+    }
+
+    /// Returns whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns how many records of response policy zones were left out, since their triggers are not supported.
+    pub fn skipped(&self) -> usize {
+        self.all().map(|rules| rules.skipped).sum()
+    }
+
+    /// Returns whether names are synthesised as under other rules.
+    pub(crate) fn synthesises_like(&self, other: &RuleSets) -> bool {
+        let mut pairs = self.all().zip(other.all());
+        self.views.len() == other.views.len()
+            && pairs.all(|(own, other)| own.synthesises_like(other))
+    }
+
+    /// Returns a number for the names that are synthesised otherwise; 0 if there are none.
+    pub(crate) fn synthesis_hash(&self) -> u64 {
+        let numbers = self.all().enumerate();
+        numbers.fold(0, |all, (i, rules)| all ^ rules.synthesis_hash().rotate_left(i as u32))
     }
 }
 
@@ -233,7 +277,7 @@ mod tests {
     }
 
     fn shown(rules: &Rules, text: &str) -> String {
-        match rules.find(&name(text)) {
+        match rules.entry(&name(text)).filter(|rule| **rule != Rule::Exception) {
             None => "none".into(),
             Some(Rule::Alias(target)) => format!("alias {target}"),
             Some(Rule::Records(records)) => {
@@ -260,7 +304,7 @@ mod tests {
     fn both_formats_say_the_same() {
         let mut zone = Rules::default();
         zone.add(RulesFormat::Zone, ZONE).expect("a zone");
-        assert_eq!(zone.skipped(), 3);
+        assert_eq!(zone.skipped, 3);
         for (rules, printer) in [(list(LIST), "300 A, 300 AAAA"), (zone, "60 A, 300 AAAA")] {
             assert_eq!(rules.len(), 8);
             for (name, rule) in [

@@ -39,7 +39,7 @@ use wire::Name;
 use crate::admission::Admission;
 use crate::answer::Answer;
 use crate::cache::{Cache, Domain, Dump};
-use crate::config::ports;
+use crate::config::{Group, ports};
 use crate::cookie::Cookies;
 use crate::counters::Counters;
 use crate::mirror::{Mirror, Mirrored};
@@ -224,7 +224,8 @@ impl Dns64 {
         let Some(mirror) = &mut self.mirror else { return };
         let (rules, prefetch) = (&self.settings.rules, self.settings.config.cache.prefetch);
         let is_plain = |name: &[u8]| {
-            rules.is_empty() || Name::from_wire(name).is_ok_and(|name| rules.find(&name).is_none())
+            rules.is_empty()
+                || Name::from_wire(name).is_ok_and(|name| rules.find(Group::ALL, &name).is_none())
         };
         self.cache.mirror(number, mirror, now, prefetch, is_plain);
     }

@@ -8,11 +8,12 @@ use siphasher::sip::SipHasher13;
 use wire::Name;
 
 use crate::config::{
-    BlockConfig, CacheConfig, Config, DNSTAP_QUEUE, ForwardConfig, SynthesisConfig, ports,
+    BlockConfig, CacheConfig, Config, DNSTAP_QUEUE, ForwardConfig, Group, SynthesisConfig,
+    ViewConfig, ports,
 };
 use crate::nat64::Nat64s;
 use crate::policy::{NameRule, Policy};
-use crate::rules::{Rule, Rules};
+use crate::rules::{Rule, RuleSets};
 use crate::special;
 use crate::transaction::{Transaction, Waiter};
 
@@ -43,6 +44,14 @@ impl Config {
     }
 }
 
+/// What answers are made from.
+type Sources<'a> = (
+    &'a SynthesisConfig,
+    &'a [BlockConfig],
+    (&'a [SocketAddr], &'a [ForwardConfig]),
+    &'a [ViewConfig],
+);
+
 /// Settings of all workers; a reload replaces them.
 #[derive(Debug)]
 pub struct Settings {
@@ -51,7 +60,7 @@ pub struct Settings {
     /// Its rules of synthesis.
     pub policy: Arc<Policy>,
     /// Rules for single names, from the files that the configuration names.
-    pub rules: Arc<Rules>,
+    pub rules: Arc<RuleSets>,
     /// Number of workers that share its limits.
     pub workers: usize,
     /// Secret of the cookies of all workers.
@@ -85,7 +94,7 @@ impl Settings {
     }
 
     /// Returns the settings with rules for single names.
-    pub fn with_rules(self, rules: Rules) -> Self {
+    pub fn with_rules(self, rules: RuleSets) -> Self {
         Settings { rules: Arc::new(rules), ..self }
     }
 
@@ -113,15 +122,20 @@ impl Settings {
         }
     }
 
+    /// Returns whether the clients of some view may get another answer for a name in lower case.
+    pub(crate) fn is_apart(&self, name: &Name) -> bool {
+        self.policy.is_apart(name.as_wire()) || self.rules.is_apart(name)
+    }
+
     /// Returns the rule of synthesis for a name that a client would query next; `None` if it gets an answer of this server.
-    pub(crate) fn rule_of_target(&self, name: &Name) -> Option<NameRule> {
+    pub(crate) fn rule_of_target(&self, group: Group, name: &Name) -> Option<NameRule> {
         let name = name.to_lowercase();
-        match self.rules.find(&name) {
+        match self.rules.find(group, &name) {
             Some(Rule::Never) => Some(NameRule::Never),
             Some(Rule::Always) => Some(NameRule::Always),
             Some(_) => None,
             None if special::is_local(&name) => None,
-            None => Some(self.policy.rule(name.as_wire())),
+            None => Some(self.policy.rule(group, name.as_wire())),
         }
     }
 
@@ -144,9 +158,10 @@ impl Settings {
     }
 
     /// Returns what answers are made from: the rules and the upstream servers.
-    fn sources(&self) -> (&SynthesisConfig, &[BlockConfig], &[SocketAddr], &[ForwardConfig]) {
+    fn sources(&self) -> Sources<'_> {
         let config = &self.config;
-        (&config.synthesis, &config.dns64, &config.upstream.servers, &config.forward)
+        let upstream = (&config.upstream.servers[..], &config.forward[..]);
+        (&config.synthesis, &config.dns64, upstream, &config.view)
     }
 
     /// Returns a number for what answers are made from, with which a snapshot of the cache is marked.

@@ -17,6 +17,7 @@ use thiserror::Error;
 use wire::message::{HEADER, Header, Record};
 use wire::{Name, Qtype};
 
+use crate::config::Group;
 use crate::policy::View;
 use crate::question::{Key, KeyFlags};
 
@@ -98,7 +99,7 @@ impl<W: Write> SnapshotWriter<W> {
         fixed.extend_from_slice(&left.to_be_bytes());
         fixed.extend_from_slice(&[flags, name.len() as u8]);
         fixed.extend_from_slice(&(message.len() as u16).to_be_bytes());
-        fixed.extend_from_slice(&[0, 0]);
+        fixed.extend_from_slice(&[key.group.0, 0]);
         [&fixed, name, message, options].into_iter().try_for_each(|part| self.write(part))
     }
 
@@ -192,6 +193,7 @@ impl<'a> Stored<'a> {
                 qtype: Qtype(two(2)),
                 view: View(four(4)),
                 flags: KeyFlags { rd: bit(0), cd: bit(1), dnssec: bit(2) },
+                group: Group(fixed[24]),
                 subnet: 0,
             },
             rcode: two(8),
@@ -245,7 +247,7 @@ mod tests {
     fn key(name: &str) -> Key {
         let name: Name = name.parse().expect("a name");
         let flags = KeyFlags { rd: true, cd: false, dnssec: true };
-        Key { name, qtype: Qtype::AAAA, view: View(5), flags, subnet: 0 }
+        Key { name, qtype: Qtype::AAAA, view: View(5), flags, group: Group(3), subnet: 0 }
     }
 
     /// Returns a snapshot of answers that live for these numbers of seconds.

@@ -105,7 +105,7 @@ pub(crate) fn answer(
     if let Some((domain, what)) = local(name)
         && !(asks_parent && name == RESOLVER)
     {
-        if policy.forwards_below(name, domain) {
+        if policy.forwards_below(key.group, name, domain) {
             return Special::No;
         }
         answer_local(policy, what, domain, key.qtype, question, answer);
@@ -192,7 +192,7 @@ fn reverse(
     let settings = &policy.synthesis;
     let apex = apex(found.prefix);
     let zone = Zone { apex: &apex, ttl: REVERSE_TTL };
-    if policy.forwards_below(key.name.as_wire(), &apex) {
+    if policy.forwards_below(key.group, key.name.as_wire(), &apex) {
         return Special::No;
     }
     match (found.inner, settings.ptr, key.qtype) {
@@ -387,6 +387,7 @@ fn reverse_name(address: Ipv4Addr) -> Name {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::config::Group;
     use crate::nat64::Nat64s;
     use crate::question::KeyFlags;
     use domain::base::Message;
@@ -396,7 +397,8 @@ mod tests {
         let policy = Policy::new(&config, &Nat64s::of(&config));
         let name: Name = name.parse().expect("a name");
         let view = View(u32::MAX);
-        let key = Key { name, qtype, view, flags: KeyFlags::default(), subnet: 0 };
+        let (group, flags) = (Group::ALL, KeyFlags::default());
+        let key = Key { name, qtype, view, flags, group, subnet: 0 };
         let mut question = Vec::new();
         Key::question(&name, qtype, &mut question);
         let mut out = Answer::new();

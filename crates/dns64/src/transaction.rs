@@ -189,6 +189,8 @@ pub(crate) struct Transaction {
     pub(crate) shared: bool,
     /// Whether all names that it queried are of pools whose answers are cached.
     pub(crate) cached: bool,
+    /// Whether it has come to a name for which other clients may get another answer (`[[view]]`).
+    pub(crate) is_apart: bool,
     pub(crate) phase: Phase,
     /// First client; `None` for a query of the server itself.
     pub(crate) client: Option<Client>,
@@ -227,6 +229,7 @@ impl Transaction {
             hash,
             shared: false,
             cached: true,
+            is_apart: false,
             phase: Phase::Pass,
             client,
             waiters: NONE,

@@ -28,7 +28,7 @@ pub(crate) use self::server::Server;
 use self::server::{ALL, CaseTrust, MAX_REPEATS};
 use self::sockets::Socket;
 pub use self::sockets::SocketChange;
-use crate::config::{Config, ForwardConfig, UpstreamConfig};
+use crate::config::{Config, ForwardConfig, Group, UpstreamConfig};
 
 mod cookie;
 mod server;
@@ -91,8 +91,9 @@ impl Upstreams {
         let old = std::mem::replace(&mut self.pools, config.pools());
         // Pools may have other numbers now; a server is the same if it is for the same zones.
         for server in &mut self.servers {
-            let zones = old.get(server.pool).map(|pool| &pool.zones);
-            let same = self.pools.iter().position(|pool| Some(&pool.zones) == zones);
+            let key = |pool: &ForwardConfig| (pool.group, pool.zones.clone());
+            let zones = old.get(server.pool).map(key);
+            let same = self.pools.iter().position(|pool| Some(key(pool)) == zones);
             server.pool = same.unwrap_or(usize::MAX);
         }
         self.set_servers(way_to);
@@ -156,17 +157,20 @@ impl Upstreams {
         self.pools.len() > 1
     }
 
-    /// Returns the number of the pool for a name in lower case: that of the longest zone that contains it.
+    /// Returns the number of the pool for a name in lower case and a group of clients: that of the longest zone that contains it, of
+    /// two equal ones that of the group's view.
     #[inline]
-    pub(crate) fn pool_for(&self, name: &Name) -> usize {
+    pub(crate) fn pool_for(&self, group: Group, name: &Name) -> usize {
         if self.pools.len() == 1 {
             return 0;
         }
+        let own = |(_, pool): &(usize, &ForwardConfig)| pool.group.includes(group);
         let mut found = (0, 0);
-        for (number, pool) in self.pools.iter().enumerate() {
+        for (number, pool) in self.pools.iter().enumerate().filter(own) {
             for zone in &pool.zones {
                 let (len, within) = (zone.wire_len(), strip_suffix(name.as_wire(), zone.as_wire()));
-                if len > found.0 && within.is_some() {
+                let is_longer = len > found.0 || len == found.0 && pool.group != Group::ALL;
+                if is_longer && within.is_some() {
                     found = (len, number);
                 }
             }
@@ -466,7 +470,8 @@ mod tests {
         let mut up = Upstreams::new(&config, [7; 16], &Some);
         let mut rng = ChaCha12Rng::seed_from_u64(1);
         open(&mut up, &mut rng, &mut 2);
-        let pool = |up: &Upstreams, name: &str| up.pool_for(&name.parse().expect("a name"));
+        let pool =
+            |up: &Upstreams, name: &str| up.pool_for(Group::ALL, &name.parse().expect("a name"));
         for (name, expected) in [
             (".", 0),
             ("example", 0),

@@ -146,14 +146,16 @@ fn check_kernel(config: &Config) -> anyhow::Result<Option<String>> {
 }
 
 /// Returns the files that a reload reads, with their settings.
-fn read_again(config: &Config) -> Vec<(&'static str, &PathBuf)> {
+fn read_again(config: &Config) -> Vec<(String, &PathBuf)> {
     let mut all = Vec::new();
     if config.tls.listens() {
-        all.push(("tls.certificate", &config.tls.certificate));
-        all.push(("tls.key", &config.tls.key));
+        all.push(("tls.certificate".into(), &config.tls.certificate));
+        all.push(("tls.key".into(), &config.tls.key));
     }
-    all.extend(config.rules.lists.iter().map(|path| ("rules.lists", path)));
-    all.extend(config.rules.zones.iter().map(|path| ("rules.zones", path)));
+    for (place, files) in config.rules_files() {
+        all.extend(files.lists.iter().map(|path| (format!("{place}.lists"), path)));
+        all.extend(files.zones.iter().map(|path| (format!("{place}.zones"), path)));
+    }
     all
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use dns64::config::{Change, changes};
-use dns64::{Config, Nat64s, Rules, Settings};
+use dns64::{Config, Nat64s, RuleSets, Settings};
 use rand_chacha::rand_core::{OsRng, TryRngCore};
 use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -45,7 +45,7 @@ const EVENTS: usize = 16;
 ///
 /// # Errors
 /// When an address cannot be bound, the user cannot be changed, or a worker failed.
-pub(crate) fn run(args: &Args, text: &str, config: Config, rules: Rules) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> anyhow::Result<()> {
     log::start(&config.server).context("cannot start the log")?;
     sys::raise_open_files();
     let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT]).context("cannot handle signals")?;

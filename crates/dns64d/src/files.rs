@@ -6,8 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use dns64::config::RulesConfig;
 use dns64::rules::RulesFormat;
-use dns64::{Config, Rules};
+use dns64::{Config, RuleSets, Rules};
 use nix::fcntl::OFlag;
 
 /// Largest file with rules, and largest configuration file, in octets.
@@ -26,14 +27,20 @@ pub(crate) fn config(path: &Path) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// The first file that cannot be read, or its first line.
-pub(crate) fn rules(config: &Config) -> anyhow::Result<Rules> {
+pub(crate) fn rules(config: &Config) -> anyhow::Result<RuleSets> {
+    let mut sets = config.rules_files().map(|(place, files)| rules_of(&place, files));
+    let common = sets.next().transpose()?.unwrap_or_default();
+    Ok(RuleSets { common, views: sets.collect::<anyhow::Result<_>>()? })
+}
+
+/// Reads rules that the setting at `place` names.
+fn rules_of(place: &str, files: &RulesConfig) -> anyhow::Result<Rules> {
     let mut rules = Rules::default();
-    for (key, format, paths) in [
-        ("rules.lists", RulesFormat::List, &config.rules.lists),
-        ("rules.zones", RulesFormat::Zone, &config.rules.zones),
-    ] {
+    for (key, format, paths) in
+        [("lists", RulesFormat::List, &files.lists), ("zones", RulesFormat::Zone, &files.zones)]
+    {
         for path in paths {
-            let place = || format!("{key}: {}", path.display());
+            let place = || format!("{place}.{key}: {}", path.display());
             let text = read(path, MAX_RULES).with_context(place)?;
             rules.add(format, &text).with_context(place)?;
         }
@@ -67,7 +74,7 @@ fn unreadable(path: &Path) -> String {
 }
 
 /// Logs how many rules there are.
-pub(crate) fn log_rules(rules: &Rules) {
+pub(crate) fn log_rules(rules: &RuleSets) {
     if !rules.is_empty() {
         tracing::info!(rules = rules.len(), "rules for single names read");
     }

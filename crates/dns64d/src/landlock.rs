@@ -49,7 +49,7 @@ fn read_folders(path: &Path, config: &Config) -> Vec<PathBuf> {
     let tls = [&config.tls.certificate, &config.tls.key];
     let pools = config.pools();
     let authorities = pools.iter().map(|pool| &pool.tls_authorities);
-    let rules = config.rules.lists.iter().chain(&config.rules.zones);
+    let rules = config.rules_files().flat_map(|(_, files)| files.lists.iter().chain(&files.zones));
     let files = tls.into_iter().chain(authorities).chain(rules).map(PathBuf::as_path);
     let files = files.chain([path]);
     let mut folders = Vec::new();

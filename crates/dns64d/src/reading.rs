@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use dns64::config::Change;
-use dns64::{Config, Rules};
+use dns64::{Config, RuleSets};
 use rustls::ServerConfig;
 use streams::tls::ServerTls;
 use tokio::sync::oneshot;
@@ -41,7 +41,7 @@ pub(crate) struct Read {
     pub(crate) text: String,
     pub(crate) config: Config,
     pub(crate) upstream_tls: UpstreamTlsMap,
-    pub(crate) rules: Rules,
+    pub(crate) rules: RuleSets,
     /// Certificates for clients, and those that they replace.
     pub(crate) certificates: Vec<(ServerTls, Arc<ServerConfig>)>,
 }

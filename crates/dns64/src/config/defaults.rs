@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Nanos;
 
+use super::view::authorities;
 use super::*;
 
 impl Default for ServerConfig {
@@ -96,7 +97,7 @@ impl Default for UpstreamConfig {
             route: RouteConfig::default(),
             transport: Transport::Udp,
             tls_name: String::new(),
-            tls_authorities: PathBuf::from("/etc/ssl/certs/ca-certificates.crt"),
+            tls_authorities: authorities(),
             first_timeout: Nanos::from_millis(400),
             min_timeout: Nanos::from_millis(30),
             attempts: 8,
@@ -164,19 +165,4 @@ impl Default for MetricsConfig {
             allow: super::text::all_networks(),
         }
     }
-}
-
-/// Returns UDP.
-pub(super) fn udp() -> Transport {
-    Transport::Udp
-}
-
-/// Returns the system's certificate authorities.
-pub(super) fn authorities() -> PathBuf {
-    UpstreamConfig::default().tls_authorities
-}
-
-/// Returns that something is done.
-pub(super) fn yes() -> bool {
-    true
 }

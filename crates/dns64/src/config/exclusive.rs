@@ -65,6 +65,7 @@ impl Config {
             ("cache.size", self.cache.size.0 == 0, "write a size"),
             ("dns64.ipv4", drops, "write \"keep\""),
             ("dns64.pool", pooled, "write blocks without a pool"),
+            ("view", !self.view.is_empty(), "remove the blocks"),
         ];
         let checks = checks.into_iter().chain(self.not_resolved_in_kernel());
         checks.into_iter().find(|(_, is_set, _)| *is_set).map(|(key, _, remedy)| (key, remedy))
@@ -109,6 +110,7 @@ mod tests {
             ("upstream.client-subnet = \"add\"", "upstream.client-subnet"),
             ("cache.size = 0", "cache.size"),
             ("[[dns64]]\nprefix = \"64:ff9b::/96\"\npool = \"p\"", "dns64.pool"),
+            ("[[view]]\nclients = [\"any\"]", "view"),
             ("[[dns64]]\nprefix = \"64:ff9b::/96\"\nipv4 = \"drop\"", "dns64.ipv4"),
         ] {
             let error = Config::parse(&format!("{on}{file}")).expect_err(file).to_string();

@@ -4,10 +4,15 @@ use std::net::{IpAddr, SocketAddr};
 
 use wire::Name;
 
-use super::{BlockConfig, Config, ConfigError, Follow, ForwardConfig, MAX_UPSTREAMS, Transport};
+use super::{
+    BlockConfig, Config, ConfigError, Follow, ForwardConfig, Group, MAX_UPSTREAMS, RulesConfig,
+    Transport,
+};
 
 /// Highest number of zones of all blocks together: they are compared one by one with each name.
 const MAX_ZONES: usize = 256;
+/// Highest number of views.
+const MAX_VIEWS: usize = 64;
 /// Highest weight of a server.
 const MAX_WEIGHT: u32 = 1_000;
 
@@ -40,10 +45,41 @@ impl ForwardConfig {
 }
 
 impl Config {
+    /// Returns the `[[forward]]` blocks of all clients, and then those of each view, with their places in the file.
+    pub(crate) fn forwards(&self) -> impl Iterator<Item = (String, Group, &ForwardConfig)> {
+        let own = self.forward.iter().enumerate();
+        let own = own.map(|(i, forward)| (format!("forward[{i}]"), Group::ALL, forward));
+        own.chain(self.view.iter().enumerate().flat_map(|(v, view)| {
+            let place = move |i| format!("view[{v}].forward[{i}]");
+            let forward = view.forward.iter().enumerate();
+            forward.map(move |(i, forward)| (place(i), Group::of_view(v), forward))
+        }))
+    }
+
+    /// Returns the files with rules for all clients, and then for those of each view, with their places in the file.
+    pub fn rules_files(&self) -> impl Iterator<Item = (String, &RulesConfig)> {
+        let views = self.view.iter().enumerate();
+        let views = views.map(|(v, view)| (format!("view[{v}].rules"), &view.rules));
+        std::iter::once(("rules".to_owned(), &self.rules)).chain(views)
+    }
+
+    /// Validates the views.
+    pub(super) fn check_views(&self) -> Result<(), ConfigError> {
+        let bad = |key: String, problem: String| Err(ConfigError::Value { key, problem });
+        if self.view.len() > MAX_VIEWS {
+            return bad("view".into(), format!("write at most {MAX_VIEWS} blocks"));
+        }
+        match self.view.iter().position(|view| view.clients.is_empty()) {
+            Some(v) => bad(format!("view[{v}].clients"), "write at least one network".into()),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the pools of servers: the first one is for all names that no other one is for. All zones are in lower case.
     pub fn pools(&self) -> Vec<ForwardConfig> {
         let upstream = &self.upstream;
         let first = ForwardConfig {
+            group: Group::ALL,
             zones: vec![Name::ROOT],
             servers: upstream.servers.clone(),
             weights: upstream.weights.clone(),
@@ -55,18 +91,18 @@ impl Config {
             ignore_nxdomain: false,
             cache: true,
         };
-        let lower = |pool: &ForwardConfig| {
+        let lower = |(_, group, pool): (String, Group, &ForwardConfig)| {
             let zones = pool.zones.iter().map(|zone| zone.to_lowercase()).collect();
-            ForwardConfig { zones, ..pool.clone() }
+            ForwardConfig { zones, group, ..pool.clone() }
         };
-        std::iter::once(first).chain(self.forward.iter().map(lower)).collect()
+        std::iter::once(first).chain(self.forwards().map(lower)).collect()
     }
 
     /// Returns the source address of queries to a server that is reached at `way`; `None`: the kernel chooses.
     pub fn source_of(&self, server: SocketAddr, way: SocketAddr) -> Option<IpAddr> {
-        let own = self.forward.iter().find(|forward| forward.servers.contains(&server));
+        let own = self.forwards().find(|(.., forward)| forward.servers.contains(&server));
         let source = match own {
-            Some(forward) if !self.upstream.servers.contains(&server) => &forward.source,
+            Some((.., forward)) if !self.upstream.servers.contains(&server) => &forward.source,
             _ => &self.upstream.source,
         };
         source.iter().copied().find(|source| source.is_ipv4() == way.is_ipv4())
@@ -84,7 +120,7 @@ impl Config {
         let can_learn =
             |block: &BlockConfig| block.prefix.is_some() || block.follow == Follow::Router;
         let mut servers =
-            self.forward.iter().flat_map(|f| &f.servers).chain(&self.upstream.servers);
+            self.forwards().flat_map(|(.., f)| &f.servers).chain(&self.upstream.servers);
         let blocks = self.blocks();
         if self.upstream.via_prefix
             && !(blocks.iter().any(can_learn) || servers.any(|s| s.is_ipv6()))
@@ -93,8 +129,7 @@ impl Config {
                 "no server can be asked for the prefix: write a `prefix`, or a server with IPv6";
             return bad("upstream.via-prefix", problem.into());
         }
-        let forward = self.forward.iter().enumerate();
-        let forward = forward.map(|(i, f)| (format!("forward[{i}].source"), &f.source));
+        let forward = self.forwards().map(|(place, _, f)| (format!("{place}.source"), &f.source));
         let all = std::iter::once(("upstream.source".to_owned(), &self.upstream.source));
         for (key, source) in all.chain(forward) {
             let v4 = source.iter().filter(|source| source.is_ipv4()).count();
@@ -108,27 +143,25 @@ impl Config {
 
     /// Returns the number of servers in all pools.
     pub(crate) fn upstream_servers(&self) -> usize {
-        self.upstream.servers.len() + self.forward.iter().map(|f| f.servers.len()).sum::<usize>()
+        self.upstream.servers.len() + self.forwards().map(|(.., f)| f.servers.len()).sum::<usize>()
     }
 
     /// Validates the pools against each other.
     pub(super) fn check_pools(&self) -> Result<(), ConfigError> {
         let pools = self.pools();
-        let mut zones: Vec<&Name> = Vec::new();
-        for (number, pool) in pools.iter().enumerate() {
-            let place = match number {
-                0 => "upstream".to_owned(),
-                number => format!("forward[{}]", number - 1),
-            };
+        let mut zones: Vec<(Group, &Name)> = Vec::new();
+        let places = std::iter::once("upstream".to_owned());
+        let places = places.chain(self.forwards().map(|(place, ..)| place));
+        for (number, (pool, place)) in pools.iter().zip(places).enumerate() {
             pool.validate(&place)?;
             for zone in pool.zones.iter().skip(usize::from(number == 0)) {
-                if zones.contains(&zone) {
+                if zones.contains(&(pool.group, zone)) {
                     return bad(
                         &format!("{place}.zones"),
                         format!("{zone} is there twice: remove one"),
                     );
                 }
-                zones.push(zone);
+                zones.push((pool.group, zone));
             }
             if pool.zones.is_empty() || zones.len() > MAX_ZONES {
                 let problem =
@@ -183,6 +216,15 @@ mod tests {
             (block.replace("192.0.2.1", "127.0.0.1"), "forward[0].servers", "itself"),
             (format!("{block}weights = [1, 2]"), "forward[0].weights", "one weight from 1 to 1000"),
             (format!("{block}weights = [0]"), "forward[0].weights", "one weight"),
+            ("[[view]]\nclients = []".into(), "view[0].clients", "at least one network"),
+            (
+                format!(
+                    "{block}[[view]]\nclients = [\"::1\"]\n{}",
+                    [&*block, &again].concat().replace("forward", "view.forward")
+                ),
+                "view[0].forward[1].zones",
+                "corp.example is there twice",
+            ),
             (
                 format!("upstream.servers = [\"192.0.2.1\"]\n{block}transport = \"tcp\""),
                 "upstream.transport",

@@ -25,6 +25,7 @@ impl Config {
         if self.upstream.servers.is_empty() || self.upstream.servers.len() > MAX_UPSTREAMS {
             return bad("upstream.servers", format!("write 1 to {MAX_UPSTREAMS} addresses"));
         }
+        self.check_views()?;
         self.check_pools()?;
         self.check_routes()?;
         self.check_bounds()?;

@@ -56,7 +56,8 @@ impl Policy {
 
     /// Returns the domains whose names are not resolved as usual.
     pub(crate) fn domains(&self) -> impl Iterator<Item = &Name> {
-        self.domains.iter().map(|(domain, _)| domain).chain(&self.doubted)
+        let doubted = self.doubted.iter().map(|(_, domain)| domain);
+        self.domains.iter().map(|(_, domain, _)| domain).chain(doubted)
     }
 }
 

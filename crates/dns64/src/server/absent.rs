@@ -46,9 +46,9 @@ impl Dns64 {
     /// Returns the blocks whose clients get no A records for a question whose aliases end at `end`: none if synthesis is forbidden for
     /// one of both names.
     pub(super) fn dropping(&self, t: u32, end: &Name) -> View {
-        let Key { view, flags, name, .. } = &self.transactions[t].key;
+        let Key { view, flags, group, name, .. } = &self.transactions[t].key;
         let view = self.settings.policy.dropping(*view, *flags);
-        let is_never = |name| self.settings.rule_of_target(name) == Some(NameRule::Never);
+        let is_never = |name| self.settings.rule_of_target(*group, name) == Some(NameRule::Never);
         if view.is_empty() || is_never(name) || is_never(end) { View::default() } else { view }
     }
 

@@ -4,6 +4,7 @@ use wire::message::Record;
 use wire::{Name, Qtype};
 
 use super::Dns64;
+use crate::config::Group;
 use crate::reply::{Reading, Reply};
 
 impl Dns64 {
@@ -14,17 +15,29 @@ impl Dns64 {
             reply.read(qtype, dnssec, &mut self.scratch.chain, &mut self.scratch.found)?;
         match reading.hops > 0 && self.upstreams.has_zones() {
             true => Some(self.cut(t, reading)),
-            false => Some(reading),
+            false => {
+                self.note_name(t, reading.name);
+                Some(reading)
+            }
+        }
+    }
+
+    /// Notes a name to which a question has come: where other clients may get another answer for it, the answer is for the group of the
+    /// client only.
+    pub(super) fn note_name(&mut self, t: u32, name: Name) {
+        let transaction = &mut self.transactions[t];
+        if transaction.key.group != Group::ALL && !transaction.is_apart {
+            transaction.is_apart = self.settings.is_apart(&name);
         }
     }
 
     /// Ends the chain of a reply at its first name for which other servers than those that were queried are asked: only these know
     /// what follows.
     fn cut(&mut self, t: u32, reading: Reading) -> Reading {
-        let pool = self.upstreams.pool_for(self.transactions[t].name());
-        let chain = &self.scratch.chain;
+        let group = self.transactions[t].key.group;
+        let pool = self.upstreams.pool_for(group, self.transactions[t].name());
         let (mut at, mut hops) = (0, 0);
-        while let Some((record, end)) = Record::read(chain, at) {
+        while let Some((record, end)) = Record::read(&self.scratch.chain, at) {
             at = end;
             if record.rtype != Qtype::CNAME {
                 continue;
@@ -32,8 +45,9 @@ impl Dns64 {
             let Ok(name) = Name::from_wire(record.rdata) else { break };
             let name = name.to_lowercase();
             hops += 1;
-            if self.upstreams.pool_for(&name) != pool {
-                while let Some((signature, end)) = Record::read(chain, at)
+            self.note_name(t, name);
+            if self.upstreams.pool_for(group, &name) != pool {
+                while let Some((signature, end)) = Record::read(&self.scratch.chain, at)
                     && signature.rtype == Qtype::RRSIG
                 {
                     at = end;

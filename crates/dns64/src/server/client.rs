@@ -11,7 +11,7 @@ use super::Dns64;
 use super::ruled::{ALIAS_TTL, Ruled};
 use crate::admission::ClientFacts;
 use crate::answer::{Age, Wants};
-use crate::config::{Denied, Overload, PtrMode};
+use crate::config::{Denied, Group, Overload, PtrMode};
 use crate::cookie::Shown;
 use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
@@ -189,7 +189,7 @@ impl Dns64 {
         let (policy, flags) = (&self.settings.policy, KeyFlags::of(query));
         let view = policy.permitted(facts.view, flags);
         let drops = !policy.dropping(view, flags).is_empty();
-        let Some(mut key) = Key::new(query, view, drops) else { return };
+        let Some(mut key) = Key::new(query, facts.group, view, drops) else { return };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
         let ruled = match self.apply_rule(&client, facts.view, &key, now, tx) {
             Ruled::Done => return,
@@ -244,8 +244,7 @@ impl Dns64 {
             None => Some(client),
         };
         let Some(t) = self.open(asked, key, hash, now, tx) else { return };
-        self.transactions[t].subnet = subnet;
-        self.share(t);
+        self.share(t, subnet);
         self.start(t, special, now, tx);
     }
 
@@ -261,7 +260,8 @@ impl Dns64 {
         if self.cache.is_off() {
             return None;
         }
-        let hit = self.cache.get(key, hash, now, None)?;
+        let (key, hash) = self.cached_as(key, hash, now, None);
+        let hit = self.cache.get(&key, hash, now, None)?;
         self.counters.cache_hits += 1;
         let refresh = hit.refresh && self.settings.config.cache.prefetch;
         let number = hit.number;
@@ -279,6 +279,24 @@ impl Dns64 {
         );
         self.mirror(number, now);
         Some(refresh)
+    }
+
+    /// Returns the key under which the cache has the answer to a question, and its hash: for all clients, or for the group of one.
+    pub(super) fn cached_as(
+        &mut self,
+        key: &Key,
+        hash: u64,
+        now: Nanos,
+        stale: Option<(Nanos, u32)>,
+    ) -> (Key, u64) {
+        let of_all = Key { group: Group::ALL, ..*key };
+        if *key != of_all {
+            let hash = self.hasher.hash_one(of_all);
+            if self.cache.get(&of_all, hash, now, stale).is_some() {
+                return (of_all, hash);
+            }
+        }
+        (*key, hash)
     }
 
     /// Adds a client to a pending question; returns whether there is one.
@@ -383,10 +401,14 @@ impl Dns64 {
         self.deliver(client, Age::Fresh, now, tx);
     }
 
-    /// Lets other clients join a question from now on.
-    fn share(&mut self, t: u32) {
-        let hash = self.transactions[t].hash;
-        self.transactions[t].shared = true;
+    /// Lets other clients of the same subnet join a question from now on.
+    fn share(&mut self, t: u32, subnet: Option<Subnet>) {
+        let transaction = &mut self.transactions[t];
+        let (Key { name, qtype, view, .. }, hash) = (transaction.key, transaction.hash);
+        (transaction.shared, transaction.subnet) = (true, subnet);
+        // Additional records may be of names with rules.
+        transaction.is_apart = !view.is_empty() && !matches!(qtype, Qtype::A | Qtype::AAAA);
+        self.note_name(t, name);
         let transactions = &self.transactions;
         self.joinable.insert_unique(hash, t, |&t| transactions[t].hash);
     }
@@ -424,10 +446,10 @@ impl Dns64 {
             transaction.phase = Phase::Pass;
             return self.start_lookup(t, 0, qtype, now, tx);
         }
-        let rule = match self.settings.rules.find(&key.name) {
+        let rule = match self.settings.rules.find(key.group, &key.name) {
             Some(Rule::Never) => NameRule::Never,
             Some(Rule::Always) => NameRule::Always,
-            _ => policy.rule(transaction.name().as_wire()),
+            _ => policy.rule(key.group, transaction.name().as_wire()),
         };
         match rule {
             NameRule::Never => {

@@ -1,5 +1,7 @@
 //! Delivers answers to all clients that wait for them, and stores them in the cache.
 
+use std::hash::BuildHasher;
+
 use engine::TxBatch;
 use measure::Nanos;
 use wire::Rcode;
@@ -9,6 +11,7 @@ use wire::message::OPT_FIXED;
 use super::Dns64;
 use crate::admission::{Admission, Verdict};
 use crate::answer::{Age, AnswerRef, MAX_MESSAGE};
+use crate::config::Group;
 use crate::counters::Counters;
 use crate::extended_error::ExtendedError;
 use crate::statistics::Statistics;
@@ -136,12 +139,13 @@ impl Dns64 {
     ) -> bool {
         let config = &self.settings.config.cache;
         let transaction = &self.transactions[t];
-        let (key, hash) = (transaction.key, transaction.hash);
         let stale = (config.serve_stale, (config.stale_ttl.0 / 1_000_000_000) as u32);
-        if stale.0 > Nanos::ZERO
-            && transaction.shared
-            && transaction.cached
-            && let Some(hit) = self.cache.get(&key, hash, now, Some(stale))
+        if stale.0 == Nanos::ZERO || !transaction.shared || !transaction.cached {
+            return false;
+        }
+        let (key, hash) = (transaction.key, transaction.hash);
+        let (key, hash) = self.cached_as(&key, hash, now, Some(stale));
+        if let Some(hit) = self.cache.get(&key, hash, now, Some(stale))
             && wanted(&hit.answer)
         {
             self.counters.cache_stale += 1;
@@ -191,11 +195,15 @@ impl Dns64 {
         if !transaction.shared || !transaction.cached || self.cache.is_off() {
             return;
         }
+        let (mut key, mut hash) = (transaction.key, transaction.hash);
+        if key.group != Group::ALL && !transaction.is_apart {
+            key.group = Group::ALL;
+            hash = self.hasher.hash_one(key);
+        }
         let config = &self.settings.config.cache;
         let answer = &mut self.scratch.answer;
         let failed = answer.failure || !matches!(answer.rcode, 0 | 3);
-        let (key, hash) = (&transaction.key, transaction.hash);
-        if failed && self.cache.get(key, hash, now, Some((config.serve_stale, 0))).is_some() {
+        if failed && self.cache.get(&key, hash, now, Some((config.serve_stale, 0))).is_some() {
             // A failed refresh must not replace a valid answer.
             return;
         }
@@ -211,7 +219,7 @@ impl Dns64 {
         } else {
             ttl.max(config.min_ttl).min(config.max_ttl)
         };
-        if let Some(number) = self.cache.put(key, hash, answer, now, life) {
+        if let Some(number) = self.cache.put(&key, hash, answer, now, life) {
             self.mirror(number, now);
         }
     }

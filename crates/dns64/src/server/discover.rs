@@ -9,6 +9,7 @@ use wire::Query;
 
 use super::Dns64;
 use crate::answer::Wants;
+use crate::config::Group;
 use crate::follow::discovery;
 use crate::policy::View;
 use crate::question::Key;
@@ -22,7 +23,7 @@ impl Dns64 {
     pub(super) fn discover(&mut self, now: Nanos, tx: &mut TxBatch) {
         let template = discovery::query();
         let Ok(query) = Query::parse(template.bytes()) else { return };
-        let Some(key) = Key::new(&query, View::default(), false) else { return };
+        let Some(key) = Key::new(&query, Group::ALL, View::default(), false) else { return };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
         let address = Ipv4Addr::LOCALHOST.into();
         let client = Client {

@@ -9,7 +9,7 @@ use wire::{Name, Opcode, Qclass, Qtype, Rcode};
 
 use super::Dns64;
 use super::credible::Belief;
-use crate::config::OnTimeout;
+use crate::config::{Group, OnTimeout};
 use crate::extended_error::ExtendedError;
 use crate::policy::View;
 use crate::question::{Case, Key, KeyFlags};
@@ -76,6 +76,7 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) {
+        self.note_name(t, *self.transactions[t].name());
         let lookup = &mut self.transactions[t].lookups[slot];
         (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);
         (lookup.plain, lookup.refused_cookie, lookup.truncated) = (false, false, false);
@@ -87,7 +88,8 @@ impl Dns64 {
     fn send(&mut self, t: u32, slot: usize, not: Option<ServerId>, now: Nanos, tx: &mut TxBatch) {
         let only = self.transactions[t].only_server;
         let server = only.unwrap_or_else(|| {
-            let pool = self.upstreams.pool_for(self.transactions[t].name());
+            let transaction = &self.transactions[t];
+            let pool = self.upstreams.pool_for(transaction.key.group, transaction.name());
             self.transactions[t].cached &= self.upstreams.caches(pool);
             self.upstreams.choose(pool, not, &mut self.rng)
         });
@@ -482,8 +484,14 @@ impl Dns64 {
     pub(super) fn probe(&mut self, now: Nanos, tx: &mut TxBatch) {
         let Some(server) = self.upstreams.probe(now) else { return };
         let flags = KeyFlags { rd: true, ..KeyFlags::default() };
-        let key =
-            Key { name: Name::ROOT, qtype: Qtype::NS, view: View::default(), flags, subnet: 0 };
+        let key = Key {
+            name: Name::ROOT,
+            qtype: Qtype::NS,
+            view: View::default(),
+            flags,
+            group: Group::ALL,
+            subnet: 0,
+        };
         // When all places are taken, ordinary queries probe the server too.
         if self.transactions.is_full() {
             return;

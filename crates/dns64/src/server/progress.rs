@@ -187,7 +187,7 @@ impl Dns64 {
         reply.rcode == 3
             && reply.qtype() == Qtype::AAAA
             && !is_proven
-            && self.settings.policy.ignores_nxdomain(name.as_wire())
+            && self.settings.policy.ignores_nxdomain(self.transactions[t].key.group, name.as_wire())
     }
 
     /// Answers with the found AAAA records that are not excluded; without any A is queried.
@@ -341,7 +341,8 @@ impl Dns64 {
     /// Returns whether a chain has led to a name that is never synthesised.
     pub(super) fn is_never(&self, t: u32, reading: &Reading) -> bool {
         let moved = reading.hops > 0 || self.transactions[t].name.is_some();
-        moved && self.settings.policy.rule(reading.name.as_wire()) == NameRule::Never
+        let group = self.transactions[t].key.group;
+        moved && self.settings.policy.rule(group, reading.name.as_wire()) == NameRule::Never
     }
 
     /// Returns whether an address of the found A records is mapped in a view.

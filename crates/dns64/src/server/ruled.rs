@@ -43,7 +43,7 @@ impl Dns64 {
             return Ruled::No;
         }
         let rules = self.settings.rules.clone();
-        let Some(rule) = rules.find(&key.name) else { return Ruled::No };
+        let Some(rule) = rules.find(key.group, &key.name) else { return Ruled::No };
         self.counters.ruled += 1;
         match rule {
             Rule::Exception | Rule::Never | Rule::Always => return Ruled::No,
@@ -86,7 +86,7 @@ impl Dns64 {
             octets.filter(|_| record.rtype == Qtype::A).map(Ipv4Addr::from)
         };
         let view = policy.permitted(view, key.flags);
-        let rule = policy.rule(key.name.as_wire());
+        let rule = policy.rule(key.group, key.name.as_wire());
         let dropping = policy.dropping(view, key.flags);
         let is_dropped = |record: &LocalRecord| {
             let is_mapped = |a| !policy.mapping(dropping, a).is_empty();

@@ -83,7 +83,7 @@ impl Dns64 {
         });
         move |record| {
             let rule = |settings: &Settings| {
-                name_at(bytes, record.owner).map(|owner| settings.rule_of_target(&owner))
+                name_at(bytes, record.owner).map(|owner| settings.rule_of_target(key.group, &owner))
             };
             let is_dropped = |settings: &Arc<Settings>| {
                 let address = <[u8; 4]>::try_from(record.rdata).ok();
@@ -107,7 +107,8 @@ impl Dns64 {
     /// Looks up the next target.
     fn query_target(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
         while let Some(target) = self.target(t) {
-            let first = match self.settings.rule_of_target(&target.name) {
+            let group = self.transactions[t].key.group;
+            let first = match self.settings.rule_of_target(group, &target.name) {
                 _ if target.qtype != Qtype::AAAA => target.qtype,
                 Some(NameRule::Always) => Qtype::A,
                 Some(_) => Qtype::AAAA,
@@ -183,7 +184,8 @@ impl Dns64 {
             Outcome::Reply(_) | Outcome::Truncated => {}
             Outcome::Refused | Outcome::Nothing => is_missing = true,
         }
-        let other = match (qtype, self.settings.rule_of_target(&target.name)) {
+        let group = self.transactions[t].key.group;
+        let other = match (qtype, self.settings.rule_of_target(group, &target.name)) {
             (Qtype::AAAA, Some(NameRule::Usual)) => Some(Qtype::A),
             (Qtype::A, Some(NameRule::Always)) => Some(Qtype::AAAA),
             _ => None,

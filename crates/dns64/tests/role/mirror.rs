@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dns64::rules::RulesFormat;
-use dns64::{Config, MirroredAnswer, Rules, Settings};
+use dns64::{Config, MirroredAnswer, RuleSets, Settings};
 use measure::Nanos;
 use wire::{Qtype, Rcode};
 
@@ -98,8 +98,8 @@ fn what_depends_on_more_than_the_question_is_not_copied() {
     }
     // A name with a rule, which each query has to meet.
     let mut bench = Bench::new("");
-    let mut rules = Rules::default();
-    rules.add(RulesFormat::List, "www.test never\n").expect("it is right");
+    let mut rules = RuleSets::default();
+    rules.common.add(RulesFormat::List, "www.test never\n").expect("it is right");
     bench.role.mirror_as(1);
     let config = Config::parse("upstream.source-ports = 4").expect("it is right");
     let settings = Settings::new(config, 1, [7; 16]).with_rules(rules);

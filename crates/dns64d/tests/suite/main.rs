@@ -33,6 +33,7 @@ mod rules;
 mod strangers;
 mod table;
 mod validators;
+mod views;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -259,6 +259,30 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "Views: names that are never synthesised for some clients, with a common cache for all others",
+        rfc: "an operator's rule",
+        config: "view = [{ clients = [\"::1\"], never = [\"v4.example\"] }]",
+        unbound: Cannot("its views have local data, and no rules of synthesis"),
+        bind: Cannot("a cache for each view, and rules for clients and addresses only"),
+        upstream: &[
+            V4[0],
+            V4[1],
+            ("usual.example A", "usual.example 60 A 192.0.2.33"),
+            ("usual.example AAAA", ""),
+        ],
+        queries: &[
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
+            ("v4.example AAAA +v6", "NOERROR; none; soa 1; asked v4.example AAAA 2"),
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
+            ("usual.example AAAA +v6", "NOERROR; usual.example AAAA 2001:db8:64::c000:221"),
+            (
+                "usual.example AAAA",
+                "NOERROR; usual.example AAAA 2001:db8:64::c000:221; asked usual.example AAAA 1",
+            ),
+        ],
+        ..Row::NONE
+    },
+    Row {
         name: "AAAA only: no A records for clients of a block, if the name has or gets AAAA",
         rfc: "against RFC 6147 5.3.3",
         config: "synthesis.never = [\"never.example\"]\n\

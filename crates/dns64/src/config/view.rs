@@ -1,0 +1,125 @@
+//! `[[forward]]` and `[[view]]`: zones with servers of their own, and what some clients get otherwise than all others.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use wire::Name;
+
+use super::operator::RulesConfig;
+use super::text::{addresses, hosts, networks, texts};
+
+/// Rules and zones of some clients, beside those of all.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ViewConfig {
+    /// The clients; of several views that contain one the first is its view.
+    #[serde(deserialize_with = "networks")]
+    pub clients: Vec<IpNet>,
+    /// Domains that are never synthesised.
+    #[serde(default, deserialize_with = "texts")]
+    pub never: Vec<Name>,
+    /// Domains that are synthesised even when they have AAAA records.
+    #[serde(default, deserialize_with = "texts")]
+    pub always: Vec<Name>,
+    /// Rules for single names, before those of all.
+    #[serde(default)]
+    pub rules: RulesConfig,
+    /// Zones with servers of their own.
+    #[serde(default)]
+    pub forward: Vec<ForwardConfig>,
+}
+
+/// Transport of queries to upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// UDP, and TCP after a truncated reply.
+    Udp,
+    /// TCP.
+    Tcp,
+    /// TLS (RFC 7858).
+    Tls,
+}
+
+/// Zones whose names are queried at servers of their own; also the pool of these servers.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ForwardConfig {
+    /// The clients whose queries go there.
+    #[serde(skip)]
+    pub group: Group,
+    /// The zones; of several that contain a name the longest decides.
+    #[serde(deserialize_with = "texts")]
+    pub zones: Vec<Name>,
+    /// Addresses of the servers; the default port is 53.
+    #[serde(deserialize_with = "addresses")]
+    pub servers: Vec<SocketAddr>,
+    /// Share of the queries of each server; empty: the fastest gets them.
+    #[serde(default)]
+    pub weights: Vec<u32>,
+    /// Source addresses of the queries, one of each family at most.
+    #[serde(default, deserialize_with = "hosts")]
+    pub source: Vec<IpAddr>,
+    /// Transport of the queries.
+    #[serde(default = "udp")]
+    pub transport: Transport,
+    /// Name in their certificates for TLS; empty for their addresses.
+    #[serde(default)]
+    pub tls_name: String,
+    /// PEM file of the certificate authorities; empty to accept any certificate.
+    #[serde(default = "authorities")]
+    pub tls_authorities: PathBuf,
+    /// Whether names in the zones are synthesised.
+    #[serde(default = "yes")]
+    pub dns64: bool,
+    /// Whether NXDOMAIN to AAAA counts as empty for their names.
+    #[serde(default)]
+    pub ignore_nxdomain: bool,
+    /// Whether their answers are cached.
+    #[serde(default = "yes")]
+    pub cache: bool,
+}
+
+/// Clients by the `[[view]]` to which they belong; answers of one group are not those of another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Group(pub u8);
+
+impl Group {
+    /// All clients: also the group of each if there are no views.
+    pub const ALL: Group = Group(0);
+    /// Clients without a view, where there are views.
+    pub(crate) const OTHERS: Group = Group(1);
+
+    /// Returns the clients of the view with this number.
+    pub(crate) fn of_view(number: usize) -> Self {
+        Group(number as u8 + 2)
+    }
+
+    /// Returns the number of its view.
+    pub(crate) fn view(self) -> Option<usize> {
+        usize::from(self.0).checked_sub(2)
+    }
+
+    /// Returns whether what is for this group is for the clients of another one.
+    #[inline]
+    pub(crate) fn includes(self, other: Group) -> bool {
+        self == Group::ALL || self == other
+    }
+}
+
+/// Returns UDP.
+pub(super) fn udp() -> Transport {
+    Transport::Udp
+}
+
+/// Returns that something is done.
+pub(super) fn yes() -> bool {
+    true
+}
+
+/// Returns the system's certificate authorities.
+pub(super) fn authorities() -> PathBuf {
+    "/etc/ssl/certs/ca-certificates.crt".into()
+}
