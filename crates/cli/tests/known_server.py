@@ -7,13 +7,17 @@ delay        seconds from each query to its reply
 lose, twice  every n-th query gets no reply, or two
 late         [n, seconds]: every n-th reply comes after that time instead
 rcode        [n, code]: from the n-th query on every reply has this return code
+truncate     every n-th query over UDP gets an empty reply with TC
+cookies      a query without the server's cookie gets BADCOOKIE, with the cookie
+close_after  a connection is closed after n replies
 bucket       [rate, burst]: a token bucket; queries beyond it get no reply
 certificate, key   files for TLS
 
-It prints its ports as JSON, and when its standard input ends what it counted: queries, replies, the sum of the times that it kept queries, the
+TCP has the port of UDP. It prints its ports as JSON, and when its standard input ends what it counted: queries, replies, those cut short, connections closed, the sum of the times that it kept queries, the
 share of the time in which it waited for a core, and the number of queries of each connection (over UDP: of each port).
 """
 import asyncio
+import hashlib
 import json
 import ssl
 import sys
@@ -25,10 +29,10 @@ class Known:
 
     def __init__(self, options):
         self.options, self.queries, self.replies, self.kept = options, 0, 0, 0.0
-        self.sources = {}
+        self.sources, self.cut, self.closed = {}, 0, 0
         self.tokens, self.filled = options.get("bucket", [0, 0])[1], time.monotonic()
 
-    def take(self, source, query, send):
+    def take(self, source, query, send, datagram=False):
         came, loop = time.monotonic(), asyncio.get_running_loop()
         self.queries += 1
         self.sources[source] = self.sources.get(source, 0) + 1
@@ -49,9 +53,16 @@ class Known:
         # The question, and one A record for its name.
         end = query.index(0, 12) + 5
         answer = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\xc0\0\2\1"
+        if datagram and every("truncate"):
+            self.cut += 1
+            return send(query[:2] + b"\x87\0\0\1\0\0\0\0\0\0" + query[12:end])
         first, code = self.options.get("rcode", [number + 1, 0])
         code = code if number >= first else 0
-        reply = query[:2] + bytes([0x85, code]) + b"\0\1\0\1\0\0\0\0" + query[12:end] + answer
+        opt = b""
+        if "cookies" in self.options:
+            code, opt = with_cookie(query[end:])
+        counts = b"\0\1\0\1\0\0" + bytes([0, 1 if opt else 0])
+        reply = query[:2] + bytes([0x85, code]) + counts + query[12:end] + answer + opt
         times = 2 if every("twice") else 1
 
         def leave():
@@ -64,7 +75,16 @@ class Known:
 
     def counts(self, waited):
         sources = sorted(self.sources.values())
-        return dict(queries=self.queries, replies=self.replies, kept=self.kept, waited=waited, sources=sources)
+        counts = dict(queries=self.queries, replies=self.replies, cut=self.cut, closed=self.closed)
+        return dict(counts, kept=self.kept, waited=waited, sources=sources)
+
+
+def with_cookie(opt):
+    """Return code and OPT record of the reply to a query with this OPT record, whose first option is a cookie."""
+    cookie = opt[15 : 15 + opt[14]]
+    right = cookie[:8] + hashlib.sha256(cookie[:8]).digest()[:8]
+    code = 0 if cookie == right else 23
+    return code & 15, b"\0\0\x29\4\xd0" + bytes([code >> 4]) + b"\0\0\0\0\x14\0\x0a\0\x10" + right
 
 
 def waited_s():
@@ -81,12 +101,12 @@ class Datagrams(asyncio.DatagramProtocol):
         self.transport = transport
 
     def datagram_received(self, data, address):
-        self.known.take(address, data, lambda reply: self.transport.sendto(reply, address))
+        self.known.take(address, data, lambda reply: self.transport.sendto(reply, address), True)
 
 
 class Frames(asyncio.Protocol):
     def __init__(self, known):
-        self.known, self.input = known, b""
+        self.known, self.input, self.replies = known, b"", 0
 
     def connection_made(self, transport):
         self.transport = transport
@@ -96,21 +116,35 @@ class Frames(asyncio.Protocol):
         while len(self.input) >= 2 and len(self.input) >= 2 + int.from_bytes(self.input[:2], "big"):
             end = 2 + int.from_bytes(self.input[:2], "big")
             query, self.input = self.input[2:end], self.input[end:]
-            self.known.take(self, query, lambda reply: self.transport.write(len(reply).to_bytes(2, "big") + reply))
+            self.known.take(self, query, self.send)
+
+    def send(self, reply):
+        if self.transport.is_closing():
+            return
+        self.transport.write(len(reply).to_bytes(2, "big") + reply)
+        self.replies += 1
+        if self.replies == self.known.options.get("close_after"):
+            self.known.closed += 1
+            self.transport.close()
 
 
 async def main():
     options, loop = json.loads(sys.argv[1]), asyncio.get_running_loop()
     known = {name: Known(options) for name in ("udp", "tcp", "tls")}
     host, ports = "127.0.0.1", {}
-    datagrams, _ = await loop.create_datagram_endpoint(lambda: Datagrams(known["udp"]), (host, 0))
+    while "tcp" not in ports:
+        datagrams, _ = await loop.create_datagram_endpoint(lambda: Datagrams(known["udp"]), (host, 0))
+        ports["udp"] = datagrams.get_extra_info("sockname")[1]
+        try:
+            await loop.create_server(lambda: Frames(known["tcp"]), host, ports["udp"], backlog=1024)
+            ports["tcp"] = ports["udp"]
+        except OSError:
+            datagrams.close()
     datagrams.get_extra_info("socket").setsockopt(1, 8, 4 << 20)  # SOL_SOCKET, SO_RCVBUF
-    ports["udp"] = datagrams.get_extra_info("sockname")[1]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(options["certificate"], options["key"])
-    for name, tls in (("tcp", None), ("tls", context)):
-        server = await loop.create_server(lambda name=name: Frames(known[name]), host, 0, ssl=tls, backlog=1024)
-        ports[name] = server.sockets[0].getsockname()[1]
+    tls = await loop.create_server(lambda: Frames(known["tls"]), host, 0, ssl=context, backlog=1024)
+    ports["tls"] = tls.sockets[0].getsockname()[1]
     print(json.dumps(ports), flush=True)
     began, waited = time.monotonic(), waited_s()
     await loop.run_in_executor(None, sys.stdin.read)

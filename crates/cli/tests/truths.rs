@@ -139,11 +139,16 @@ impl Known {
     }
 
     /// Ends it; returns what it counted over the transport of a way.
-    fn end(mut self, way: &str) -> Value {
+    fn end(self, way: &str) -> Value {
+        self.end_all()[way.split(' ').next().expect("a word")].clone()
+    }
+
+    /// Ends it; returns what it counted over each transport.
+    fn end_all(mut self) -> Value {
         drop(self.child.stdin.take());
         let counts = line(&mut self.output);
         self.child.wait().expect("ends");
-        counts[way.split(' ').next().expect("a word")].clone()
+        counts
     }
 }
 
@@ -253,6 +258,60 @@ fn load_lines(server: &Known, lines: &str, args: &str) -> Value {
     std::fs::write(file.path(), lines).expect("writes");
     let args = format!("--queries {} --rate 200 --duration 500ms {args}", file.path().display());
     load(&server.address("udp"), &args)
+}
+
+#[test]
+fn server_cookies_are_returned() {
+    let Some(server) = Known::start(json!({ "cookies": true })) else { return };
+    // Each client has one query outstanding, and knows the cookie after the first reply.
+    let args = "--cookies --clients 4 --outstanding 1 --pacing window --window 4 --keep-places --timeout 5s";
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "a.example A\n").expect("writes");
+    let args = format!("{args} --queries {} --duration 500ms", file.path().display());
+    let trial = load(&server.address("udp"), &args);
+    assert_eq!(count(&trial["rcodes"], "BADCOOKIE"), 4, "{trial}");
+    assert_eq!(count(&trial, "valid") + 4, count(&trial, "sent"), "{trial}");
+    assert_eq!(server.end("udp")["queries"], trial["sent"]);
+}
+
+#[test]
+fn what_is_cut_short_is_asked_over_tcp() {
+    let options = json!({ "truncate": 5, "delay": 0.02 });
+    let Some(server) = Known::start(options) else { return };
+    let trial = load_lines(&server, "a.example A\n", "--tcp-fallback --timeout 5s");
+    assert_eq!([count(&trial, "sent"), count(&trial, "valid")], [100; 2], "{trial}");
+    assert_eq!(count(&trial["connections"], "asked_over_tcp"), 20, "{trial}");
+    let times = &trial["latency_from_send_us"];
+    // One wait of the server at least: that over TCP comes after an immediate reply over UDP.
+    assert!(times["min"].as_f64() >= Some(20_000.0), "{times}");
+    let counts = server.end_all();
+    assert_eq!((&counts["udp"]["queries"], &counts["udp"]["cut"]), (&json!(100), &json!(20)));
+    assert_eq!(counts["tcp"]["queries"], 20, "{counts}");
+}
+
+#[test]
+fn queries_of_closed_connections_are_sent_again() {
+    for close_after in [1, 2, 50] {
+        let options = json!({ "close_after": close_after, "delay": 0.002 });
+        for transport in ["tcp", "tls"] {
+            let Some(server) = Known::start(options.clone()) else { return };
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            std::fs::write(file.path(), "a.example A\n").expect("writes");
+            let args = format!(
+                "--transport {transport} --clients 2 --rate 400 --duration 500ms --timeout 10s --resend 100 --queries {}",
+                file.path().display()
+            );
+            let trial = load(&server.address(transport), &args);
+            let counts = server.end(transport);
+            assert_eq!([count(&trial, "sent"), count(&trial, "valid")], [200; 2], "{trial}");
+            let asked = counts["queries"].as_u64().expect("a count");
+            let resent = trial["connections"]["resent"].as_u64().unwrap_or(0);
+            // Some of those that were sent again did not reach the server before it closed.
+            assert!((200..=200 + resent).contains(&asked), "{resent}: {counts}");
+            // Two connections may be open at the end.
+            assert!(counts["closed"].as_u64() >= Some(200 / close_after - 2), "{counts}");
+        }
+    }
 }
 
 #[test]

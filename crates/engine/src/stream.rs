@@ -120,6 +120,12 @@ impl Mix {
         Mix { turns: vec![0] }
     }
 
+    /// Returns the mix of `count` connections, and of as many of `kind` behind them.
+    pub fn with_companions(&self, count: u32, kind: usize) -> Self {
+        let own = (0..count).map(|conn| self.kind(conn) as u8);
+        Mix { turns: own.chain((0..count).map(|_| kind as u8)).collect() }
+    }
+
     /// Returns the kind of a connection.
     #[inline]
     pub fn kind(&self, conn: ConnId) -> usize {

@@ -14,6 +14,7 @@
 //! A query for a connection that is still being opened waits in it, so that the wait of the client counts from
 //! the due time of the query. The queries that a client gets at the same time leave in one write.
 
+mod again;
 mod events;
 mod replayed;
 
@@ -25,6 +26,7 @@ use engine::stream::{ConnId, Failure, Mix, Orders};
 use measure::{Nanos, Qps};
 
 use crate::connections::ConnectionTally;
+use crate::kept::Kept;
 use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
 use crate::pace::{Due, Pace};
@@ -128,6 +130,8 @@ struct Client {
     options: Box<[u8]>,
     /// Queries that were turned away and that wait for the next connection.
     turned_away: Vec<Box<[u8]>>,
+    /// Outstanding queries, if they may be sent again.
+    kept: Kept,
     /// Time before which no connection is opened for them.
     rests_until: Nanos,
     /// Number of replayed queries that wait until the client may send.
@@ -139,7 +143,11 @@ impl Client {
     fn new(plan: &ClientPlan, k: u32, pipeline: Pipeline) -> Self {
         let no_keepalive = plan.no_keepalive.get(plan.mix.kind(k)) == Some(&true);
         let keepalive = plan.population.keepalive && !no_keepalive;
-        let options = plan.population.options(plan.first_client + k, plan.plan.seed, keepalive);
+        let options = plan.population.options(
+            plan.first_client + k % plan.clients,
+            plan.plan.seed,
+            keepalive,
+        );
         Client {
             state: ConnectionState::Closed,
             pipeline,
@@ -151,6 +159,7 @@ impl Client {
             last_activity: Nanos::ZERO,
             options: options.into(),
             turned_away: Vec::new(),
+            kept: Kept::default(),
             rests_until: Nanos::ZERO,
             held: 0,
         }
@@ -242,10 +251,12 @@ impl Clients {
         let patience = Patience::of(&plan.plan).filter(|_| stays);
         let remembered = patience.as_ref().map_or(0, |_| REMEMBERED / plan.clients);
         let client = |k| {
-            let pipeline = Pipeline::new(outstanding(k), remembered, rng.next_u64() as u16);
+            let most = outstanding(k % plan.clients);
+            let pipeline = Pipeline::new(most, remembered, rng.next_u64() as u16);
             Client::new(&plan, k, pipeline)
         };
-        let clients: Vec<Client> = (0..plan.clients).map(client).collect();
+        let companions = if plan.population.tcp_fallback { plan.clients } else { 0 };
+        let clients: Vec<Client> = (0..plan.clients + companions).map(client).collect();
         Clients {
             sweep_every: events::interval(plan.plan.timeout, clients.len(), patience.is_some()),
             outcomes: Outcomes::new(workload, Tally::of(&plan.plan), plan.plan.timeout)
@@ -279,9 +290,14 @@ impl Clients {
         }
     }
 
-    /// Returns the number of clients.
+    /// Returns the number of connections that may be open at once.
     pub fn count(&self) -> usize {
         self.clients.len()
+    }
+
+    /// Returns the kinds of the connections.
+    pub fn mix(&self) -> &Mix {
+        &self.plan.mix
     }
 
     /// Returns the number of a client among those of all workers.
@@ -289,7 +305,7 @@ impl Clients {
         let plan = &self.plan;
         match &self.script {
             Some(_) => conn * plan.plan.workers + plan.plan.worker,
-            None => plan.first_client + conn,
+            None => plan.first_client + conn % plan.clients,
         }
     }
 
@@ -344,7 +360,8 @@ impl Clients {
 
     /// Puts a client with room for a query into the queue unless it is already there.
     fn enqueue_if_room(&mut self, conn: ConnId) {
-        if !self.clients[conn as usize].queued && self.room(conn) > 0 {
+        let own = !self.is_companion(conn);
+        if own && !self.clients[conn as usize].queued && self.room(conn) > 0 {
             self.clients[conn as usize].queued = true;
             self.ready.push_back(conn);
         }
@@ -386,43 +403,6 @@ impl Clients {
         self.opening += 1;
         self.connections[self.plan.mix.kind(conn)].attempts += 1;
         orders.open(conn);
-    }
-
-    /// Sends the queries that were turned away on their clients' next connections; returns when the next of these
-    /// may be opened.
-    fn send_turned_away(&mut self, now: Nanos, orders: &mut Orders) -> Nanos {
-        let mut next = Nanos::MAX;
-        for _ in 0..self.turned_away.len() {
-            let Some(conn) = self.turned_away.pop_front() else { break };
-            let client = &self.clients[conn as usize];
-            if client.state == ConnectionState::Closed {
-                let opens = self.earliest_open().max(client.rests_until);
-                if opens <= now {
-                    self.open(conn, now, orders);
-                } else {
-                    next = next.min(opens);
-                }
-            }
-            let client = &mut self.clients[conn as usize];
-            if !matches!(client.state, ConnectionState::Opening | ConnectionState::Open) {
-                self.turned_away.push_back(conn);
-                continue;
-            }
-            for message in std::mem::take(&mut client.turned_away) {
-                let id = u16::from_be_bytes([message[0], message[1]]);
-                if let Some(first) = client.pipeline.send_again(id, now) {
-                    if first {
-                        self.outcomes.record_sent(now);
-                    }
-                    client.queries_sent += 1;
-                    orders.send(conn, message.len(), |out| {
-                        out.copy_from_slice(&message);
-                        message.len()
-                    });
-                }
-            }
-        }
-        next
     }
 
     /// Picks a random client that may send; after some that may not, the next in the queue. `None` if none can.
@@ -481,12 +461,16 @@ impl Clients {
         let room = (own + if changes { MAX_OPTIONS } else { 0 }).min(usize::from(u16::MAX));
         orders.send(conn, room, |out| {
             let len = self.outcomes.compose(&mut client.pipeline, due, &mut out[..own]);
-            if !changes || len == 0 {
-                return len;
+            let mut whole = len;
+            if changes && len > 0 {
+                // A message of an unexpected form, or without room for its options, is sent unchanged.
+                let padding = population.padding.into();
+                whole = wire::extend::extend(out, len, &client.options, padding).unwrap_or(len);
             }
-            // A message of an unexpected form, or without room for its options, is sent unchanged.
-            wire::extend::extend(out, len, &client.options, population.padding.into())
-                .unwrap_or(len)
+            if population.keeps_queries() {
+                client.kept.keep(&out[..whole]);
+            }
+            whole
         });
         if self.outcomes.tally.exhausted {
             return Launch::Exhausted;

@@ -42,6 +42,10 @@ pub struct ConnectionTally {
     /// Queries that the peer turned away unprocessed when it ended their connection, and that were sent again on
     /// another.
     pub turned_away: u64,
+    /// Times that a query was sent again since the peer closed its connection before the reply.
+    pub resent: u64,
+    /// Queries that were asked again over TCP since their reply was cut short.
+    pub asked_over_tcp: u64,
     /// Queries that found no connection within their timeout.
     pub unserved: u64,
     /// Highest number of connections open at the same time, summed over the workers.
@@ -79,6 +83,8 @@ impl Default for ConnectionTally {
             lost_with_connection: 0,
             queries_failed: BTreeMap::new(),
             turned_away: 0,
+            resent: 0,
+            asked_over_tcp: 0,
             unserved: 0,
             peak: 0,
             open_at_end: 0,
@@ -123,6 +129,8 @@ impl ConnectionTally {
         self.lost_with_connection += other.lost_with_connection;
         other.queries_failed.iter().for_each(|(&why, &count)| self.count_failed(why, count));
         self.turned_away += other.turned_away;
+        self.resent += other.resent;
+        self.asked_over_tcp += other.asked_over_tcp;
         self.unserved += other.unserved;
         self.peak += other.peak;
         self.unanswered += other.unanswered;

@@ -12,6 +12,7 @@ mod clients;
 mod collector;
 mod connections;
 mod flight;
+mod kept;
 mod live;
 pub mod lockstep;
 mod measurer;

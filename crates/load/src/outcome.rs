@@ -236,7 +236,10 @@ impl Outcomes {
         // From the time it was due: a query that waits for its connection stands in the queue, too.
         tally.outstanding.add(found.due, at);
         tally.reply_bytes += message.len() as u64;
-        let rcode = usize::from(message.get(3).map_or(0, |flags| flags & 15));
+        let rcode = match outcome {
+            Ok(code) | Err(wire::Invalid::Rcode(code)) => usize::from(code),
+            Err(_) => usize::from(message.get(3).map_or(0, |flags| flags & 15)),
+        };
         tally.rcodes[rcode] += 1;
         if let Some(steps) = &mut tally.steps {
             steps.add_reply(found.sent, at, !ANSWERED.contains(&rcode));

@@ -164,6 +164,22 @@ impl Pipeline {
         self.outstanding_slot(id).map(|slot| slot.connection = 0).is_some()
     }
 
+    /// Returns whether a query is outstanding on the present connection.
+    pub(crate) fn is_on_connection(&mut self, id: u16) -> bool {
+        let connection = self.connection;
+        self.outstanding_slot(id).is_some_and(|slot| slot.connection == connection)
+    }
+
+    /// Adds a query that left elsewhere and is on no connection here; returns its id.
+    pub(crate) fn adopt(&mut self, query: &Found) -> u16 {
+        let id = self.launch(query.due, query.key);
+        if let Some(slot) = self.outstanding_slot(id) {
+            (slot.sent, slot.connection) = (query.sent, 0);
+        }
+        self.oldest = self.oldest.min(query.sent);
+        id
+    }
+
     /// Sends a query that was turned away on the present connection. Returns whether it leaves for the first time; `None`
     /// if it is not outstanding any more.
     pub(crate) fn send_again(&mut self, id: u16, now: Nanos) -> Option<bool> {

@@ -49,8 +49,12 @@ pub struct Population {
     pub random_order: bool,
     /// Time without a query after which a connection is closed; `None` for never.
     pub close_idle: Option<Nanos>,
-    /// Each client sends its own cookie.
+    /// Each client sends its own cookie, with the server's part once it has one.
     pub cookies: bool,
+    /// Each client asks again over TCP what the server cut short over UDP.
+    pub tcp_fallback: bool,
+    /// Number of times that a query is sent again on a new connection after the server has closed its connection.
+    pub resends: u32,
     /// Each client sends one of these networks as its client subnet.
     pub subnets: Option<Networks>,
     /// Clients send the keepalive option (RFC 7828), which asks how long an idle connection may stay open.
@@ -63,6 +67,11 @@ impl Population {
     /// Returns whether queries are changed for each client.
     pub(crate) fn changes_queries(&self) -> bool {
         self.cookies || self.subnets.is_some() || self.keepalive || self.padding > 0
+    }
+
+    /// Returns whether clients keep their queries, to send them again.
+    pub(crate) fn keeps_queries(&self) -> bool {
+        self.tcp_fallback || self.resends > 0
     }
 
     /// Encodes the EDNS options of client `k` (counted over all workers), with the keepalive option if

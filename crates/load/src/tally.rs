@@ -47,8 +47,8 @@ pub struct Tally {
     pub until: Nanos,
     /// Invalid replies in time, by reason ([`Invalid::index`]).
     pub invalid: [u64; Invalid::COUNT],
-    /// Replies in time, by return code (the header's four bits).
-    pub rcodes: [u64; 16],
+    /// Replies in time, by return code: with its extension where the workload read it, else the header's four bits.
+    pub rcodes: [u64; 256],
     /// Replies to queries whose timeout had passed.
     pub late: u64,
     /// Queries that left and got no reply in time.
@@ -112,7 +112,7 @@ impl Tally {
             valid_while_sending: 0,
             until: duration,
             invalid: [0; Invalid::COUNT],
-            rcodes: [0; 16],
+            rcodes: [0; 256],
             late: 0,
             lost: 0,
             unserved: 0,

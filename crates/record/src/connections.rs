@@ -49,6 +49,12 @@ pub struct Connections {
     /// Queries that the server had not processed when it ended their connection, and that were sent again on another.
     #[serde(default)]
     pub turned_away: u64,
+    /// Times that a query was sent again since the server closed its connection before the reply.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub resent: u64,
+    /// Queries that were asked again over TCP since their reply over UDP was cut short.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub asked_over_tcp: u64,
     /// Streams that the server refused, and that were opened again after a pause.
     #[serde(default)]
     pub streams_refused: u64,

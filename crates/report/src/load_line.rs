@@ -247,6 +247,8 @@ impl Line {
         self.unless(Pick::Turn.word(), "--pick", c.pick.word());
         self.maybe("--close-idle", c.close_idle);
         self.flag(c.cookies, "--cookies");
+        self.flag(c.tcp_fallback, "--tcp-fallback");
+        self.unless(0, "--resend", c.resends);
         self.maybe("--subnets", c.subnets);
         self.flag(c.keepalive, "--keepalive");
         self.unless(0, "--pad", c.padding);

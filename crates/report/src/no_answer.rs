@@ -30,6 +30,7 @@ fn invalid(t: &Trial, target: &str) -> String {
             }
             "NXDOMAIN" => "does it serve these names, and is --expect what it should answer?",
             "SERVFAIL" => "its log says more",
+            "BADCOOKIE" => "it wants a cookie that it has made: try --cookies",
             "NOTIMP" | "FORMERR" => "does it know this type and these options of queries?",
             _ => "does it serve these names?",
         };

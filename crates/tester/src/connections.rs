@@ -59,6 +59,8 @@ pub(crate) struct ConnectionSetup {
     connection_rate: Option<Qps>,
     open_first: bool,
     population: Population,
+    /// The kind of connections over TCP for what is cut short over UDP.
+    fallback: Option<usize>,
 }
 
 /// Results of the connections of one worker, or of all.
@@ -93,7 +95,8 @@ impl ConnectionSetup {
     /// With the field that needs another transport, has a number out of range, or names an unreadable file.
     pub(crate) fn new(request: &TrialRequest, connecting: &Connecting) -> Result<Self, Invalid> {
         check(connecting)?;
-        let (transports, clients) = (connecting.transports.clone(), connecting.clients);
+        let clients = connecting.clients;
+        let (transports, fallback) = with_fallback(connecting);
         let workers = workers(&request.sockets).len() as u32;
         let sources = request.sockets.source.map_or(1, |from| addresses(from, usize::MAX).len());
         check_numbers(connecting, workers, sources)?;
@@ -113,7 +116,7 @@ impl ConnectionSetup {
             }
             (None, None) => (OUTSTANDING / clients).clamp(32, 1_024),
         };
-        let shares: Vec<u32> = transports.iter().map(|part| part.share).collect();
+        let shares: Vec<u32> = connecting.transports.iter().map(|part| part.share).collect();
         let mix = Mix::new(&shares).ok_or_else(|| {
             let why = format!("each share is at least 1, their sum at most {MAX_SHARES}");
             Invalid::value("engine.streams.transports", why)
@@ -132,6 +135,7 @@ impl ConnectionSetup {
                 && !connecting.on_demand
                 && !replayed,
             population: population(connecting),
+            fallback,
         })
     }
 
@@ -151,7 +155,8 @@ impl ConnectionSetup {
             return 1;
         }
         let each = open_files.saturating_sub(OTHER_FILES).max(1);
-        u64::from(self.clients).div_ceil(each).min(u64::from(self.clients)) as usize
+        let files = u64::from(self.clients) * if self.fallback.is_some() { 2 } else { 1 };
+        files.div_ceil(each).min(u64::from(self.clients)) as usize
     }
 
     /// Returns the share of `worker` among `workers`.
@@ -168,7 +173,10 @@ impl ConnectionSetup {
             connection_rate: rate.and_then(Qps::new),
             population: self.population.clone(),
             first_client: own.start,
-            mix: self.mix.clone(),
+            mix: match self.fallback {
+                Some(kind) => self.mix.with_companions(own.len() as u32, kind),
+                None => self.mix.clone(),
+            },
             no_keepalive: self.transports.iter().map(|part| !part.transport.is_framed()).collect(),
             plan,
         }
@@ -213,9 +221,11 @@ impl ConnectionSetup {
     /// Describes the transport, or all of a mix with their shares.
     pub(crate) fn describe(&self) -> String {
         let share = |part: &TransportShare| format!("{}={}", part.transport.word(), part.share);
-        match &self.transports[..] {
+        // TCP for what is cut short has no share.
+        let parts: Vec<_> = self.transports.iter().filter(|part| part.share > 0).collect();
+        match &parts[..] {
             [one] => one.transport.word().to_owned(),
-            more => more.iter().map(share).collect::<Vec<_>>().join(","),
+            more => more.iter().map(|part| share(part)).collect::<Vec<_>>().join(","),
         }
     }
 
@@ -239,7 +249,10 @@ impl ConnectionSetup {
         if self.transports.len() == 1 {
             return all;
         }
-        let clients = |kind| own.iter().filter(|&&k| self.mix.kind(k) == kind).count() as u32;
+        let clients = |kind| match own.iter().filter(|&&k| self.mix.kind(k) == kind).count() {
+            0 => own.len() as u32,
+            some => some as u32,
+        };
         let parts = self.transports.iter().zip(&report.tallies).enumerate();
         let by_transport = parts.map(|(kind, (part, tally))| {
             let record = self.record_of(clients(kind), tally, &Bytes::default());
@@ -270,6 +283,8 @@ impl ConnectionSetup {
                 .map(|(why, &count)| (why.reason().into_owned(), count))
                 .collect(),
             turned_away: t.turned_away,
+            resent: t.resent,
+            asked_over_tcp: t.asked_over_tcp,
             streams_refused: 0,
             streams_waited: 0,
             unserved: t.unserved,
@@ -304,12 +319,30 @@ impl ConnectionSetup {
     }
 }
 
+/// Returns the transports, with TCP for what is cut short over UDP if that is asked for, and the kind of its connections.
+fn with_fallback(connecting: &Connecting) -> (Vec<TransportShare>, Option<usize>) {
+    let mut transports = connecting.transports.clone();
+    if !connecting.tcp_fallback {
+        return (transports, None);
+    }
+    let tcp = transports.iter().position(|part| part.transport == Transport::Tcp);
+    let kind = tcp.unwrap_or(transports.len());
+    if tcp.is_none() {
+        let udp = transports.iter().find(|part| part.transport == Transport::Udp);
+        let port = udp.and_then(|part| part.port);
+        transports.push(TransportShare { transport: Transport::Tcp, port, share: 0 });
+    }
+    (transports, Some(kind))
+}
+
 /// Makes the population of clients.
 fn population(connecting: &Connecting) -> Population {
     Population {
         random_order: connecting.pick == Pick::Chance,
         close_idle: connecting.close_idle,
         cookies: connecting.cookies,
+        tcp_fallback: connecting.tcp_fallback,
+        resends: connecting.resends,
         subnets: connecting.subnets.map(networks),
         keepalive: connecting.keepalive,
         padding: connecting.padding,
@@ -358,6 +391,9 @@ fn check(connecting: &Connecting) -> Result<(), Invalid> {
     }
     if connecting.http.is_some() && !any(Transport::uses_http) {
         return wrong("engine.streams.http", Transport::uses_http, "");
+    }
+    if connecting.tcp_fallback && !any(Transport::is_datagram) {
+        return wrong("engine.streams.tcp_fallback", Transport::is_datagram, "");
     }
     if connecting.fast_open && !any(Transport::uses_tcp) {
         return wrong("engine.streams.fast_open", Transport::uses_tcp, "");
@@ -548,8 +584,8 @@ fn prepare(
         sys::own_open_files().map_err(TesterError::io("a worker's own table of open files"))?;
     }
     let dialers = streams.dialers.iter().map(|dialer| own_addresses(dialer.clone(), &clients));
-    let (dialers, connections) = (dialers.collect(), clients.count());
-    let mut engine = StreamEngine::new(dialers, streams.mix.clone(), connections, clients)?;
+    let (dialers, connections, mix) = (dialers.collect(), clients.count(), clients.mix().clone());
+    let mut engine = StreamEngine::new(dialers, mix, connections, clients)?;
     if streams.open_first {
         engine.drive(WaitMode::Sleep, stop)?;
     }

@@ -8,7 +8,7 @@
 //! The OPT record, if there is one, is the last record of the message, so options can be appended in place.
 
 use crate::edns::{DEFAULT_UDP_SIZE, EdnsSeen, opt_fixed};
-use crate::message::{HEADER, OPT_FIXED};
+use crate::message::{HEADER, Header, OPT_FIXED, Record, question_end};
 use crate::rr::Qtype;
 
 /// The code of the padding option (RFC 7830).
@@ -66,6 +66,21 @@ fn set_rdata(place: &mut [u8], opt: usize, end: usize) -> Option<()> {
 
 /// A cookie of a reply (RFC 7873): the client's part and that of the server (RFC 9018), in octets.
 pub type Cookie = [u8; 24];
+
+/// Returns the cookie in the OPT record of a reply, both parts of it; `None` without one, or if a record is malformed.
+pub fn cookie(reply: &[u8]) -> Option<&[u8]> {
+    let header = Header::read(reply)?;
+    let mut at = question_end(reply).filter(|_| header.counts[0] == 1)?;
+    for _ in 0..header.counts[1..].iter().map(|count| u32::from(*count)).sum() {
+        let (record, end) = Record::read(reply, at)?;
+        if record.rtype == Qtype::OPT {
+            let mut options = EdnsSeen::from_record(&record)?.options().flatten();
+            return options.find_map(|(code, data)| (code == COOKIE).then_some(data));
+        }
+        at = end;
+    }
+    None
+}
 
 /// Block size to which replies are padded, in octets (RFC 8467 section 4.1).
 pub const REPLY_BLOCK: usize = 468;

@@ -69,9 +69,15 @@ pub(crate) struct StreamArgs {
     /// Close a connection without a query for this time; its client opens another one for its next query
     #[arg(long, value_name = "TIME")]
     pub(crate) close_idle: Option<Nanos>,
-    /// Send a DNS cookie (RFC 7873), another one for each client
+    /// Send a DNS cookie (RFC 7873), another one for each client, and return the server's part of it
     #[arg(long)]
     pub(crate) cookies: bool,
+    /// Ask again over TCP what the server cut short over UDP (TC), as stubs do: one query, timed to the reply over TCP
+    #[arg(long)]
+    pub(crate) tcp_fallback: bool,
+    /// Send a query again on a new connection if the server closes its connection before the reply, N times at most
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3")]
+    pub(crate) resend: Option<u32>,
     /// Send an EDNS client subnet, another network for each client, from this prefix on: /24 or /56
     #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
     pub(crate) subnets: Option<IpNet>,
@@ -202,6 +208,8 @@ impl StreamArgs {
             || self.pick.is_some()
             || self.close_idle.is_some()
             || self.cookies
+            || self.tcp_fallback
+            || self.resend.is_some()
             || self.subnets.is_some()
             || self.keepalive
             || self.pad.is_some()
@@ -352,6 +360,8 @@ impl StreamArgs {
             pick: self.pick.unwrap_or_default(),
             close_idle: self.close_idle,
             cookies: self.cookies,
+            tcp_fallback: self.tcp_fallback,
+            resends: self.resend.unwrap_or(0),
             subnets: self.subnets,
             keepalive: self.keepalive,
             padding: self.pad.unwrap_or(0),

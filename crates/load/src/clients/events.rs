@@ -47,6 +47,14 @@ impl StreamRole for Clients {
         let at = self.clock(now);
         let client = &mut self.clients[conn as usize];
         client.last_activity = at;
+        if self.plan.population.cookies {
+            client.learn_cookie(message);
+        }
+        if self.ask_over_tcp(at, conn, message) {
+            return;
+        }
+        let client = &mut self.clients[conn as usize];
+        client.kept.forget(message);
         let ended =
             self.outcomes.record_reply(place(conn), Some(&mut client.pipeline), at, message);
         if let Some(found) = ended {
@@ -63,6 +71,13 @@ impl StreamRole for Clients {
         let at = self.clock(now);
         let client = &mut self.clients[conn as usize];
         client.last_activity = at;
+        if matches!(why, QueryFailure::Connection(_)) {
+            let resent = self.resend(conn, Some(u16::from_be_bytes(tag)));
+            if resent > 0 {
+                return;
+            }
+        }
+        let client = &mut self.clients[conn as usize];
         if client.pipeline.fail(u16::from_be_bytes(tag)) {
             self.in_flight -= 1;
             self.outcomes.record_lost(1);
@@ -90,16 +105,18 @@ impl StreamRole for Clients {
         let client = &mut self.clients[conn as usize];
         let Some(&tag) = message.first_chunk() else { return };
         if client.pipeline.turn_away(u16::from_be_bytes(tag)) {
-            if client.turned_away.is_empty() {
-                self.turned_away.push_back(conn);
-            }
-            client.turned_away.push(message.into());
+            self.await_connection(conn, message.into());
             self.connections[self.plan.mix.kind(conn)].turned_away += 1;
         }
     }
 
     fn closed(&mut self, now: Nanos, conn: ConnId, end: End) {
         let now = self.clock(now);
+        if !matches!(self.clients[conn as usize].state, ConnectionState::Opening)
+            && !matches!(end, End::Ordered | End::GoingAway)
+        {
+            self.resend(conn, None);
+        }
         let client = &mut self.clients[conn as usize];
         let tally = &mut self.connections[self.plan.mix.kind(conn)];
         match client.state {
@@ -146,7 +163,7 @@ impl StreamRole for Clients {
         self.notice_room(conn);
         self.notice_opening();
         match pause {
-            _ if self.plan.population.random_order => {}
+            _ if self.plan.population.random_order || self.is_companion(conn) => {}
             false => self.closed.push_back(conn),
             true => self.waiting.push_back((now + RECONNECT_DELAY, conn)),
         }
@@ -269,6 +286,7 @@ impl Clients {
                 }
                 continue;
             }
+            client.kept.forget_expired(&client.pipeline);
             self.in_flight -= lost;
             if client.last_activity + timeout <= now && client.state == ConnectionState::Open {
                 client.state = ConnectionState::Ending(Some(Failure::Stalled));

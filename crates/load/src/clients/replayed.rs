@@ -235,6 +235,9 @@ impl Clients {
                 sent = wire::extend::extend(out, query.len(), &client.options, padding)
                     .unwrap_or(query.len());
             }
+            if population.keeps_queries() {
+                client.kept.keep(&out[..sent]);
+            }
             sent
         });
         client.queries_sent += 1;

@@ -225,6 +225,8 @@ fn sum_of_connections(all: &[OfPart<'_>]) -> Result<Connections, MergeError> {
         lost_with_connection: sum(|c| c.lost_with_connection),
         queries_failed: counts(each().map(|c| &c.queries_failed)),
         turned_away: sum(|c| c.turned_away),
+        resent: sum(|c| c.resent),
+        asked_over_tcp: sum(|c| c.asked_over_tcp),
         streams_refused: sum(|c| c.streams_refused),
         streams_waited: sum(|c| c.streams_waited),
         unserved: sum(|c| c.unserved),

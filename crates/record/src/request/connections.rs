@@ -48,8 +48,12 @@ pub struct Connecting {
     /// Idle time after which a connection is closed, in nanoseconds.
     #[serde(with = "text::option")]
     pub close_idle: Option<Nanos>,
-    /// Whether each client sends a DNS cookie of its own (RFC 7873).
+    /// Whether each client sends a DNS cookie of its own (RFC 7873), with the server's part once it has one.
     pub cookies: bool,
+    /// Whether clients ask again over TCP what was cut short over UDP.
+    pub tcp_fallback: bool,
+    /// Number of times that a query is sent again on a new connection after the server has closed its connection.
+    pub resends: u32,
     /// First of the networks that clients send as EDNS client subnet, /24 or /56 each (RFC 7871).
     pub subnets: Option<IpNet>,
     /// Whether clients request the time that an idle connection may stay open (RFC 7828).
@@ -80,6 +84,8 @@ impl Default for Connecting {
             pick: Pick::Turn,
             close_idle: None,
             cookies: false,
+            tcp_fallback: false,
+            resends: 0,
             subnets: None,
             keepalive: false,
             padding: 0,

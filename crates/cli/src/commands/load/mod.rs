@@ -270,7 +270,7 @@ mod tests {
              --no-timestamps --buffer 4096 --shared-core --seed 5",
             "dnsdyno load 127.0.0.1 --transport tls --clients 3 --queries-per-connection 5 --resume --alpn dot,x \
              --tls-version 1.3 --tls-name x.test --ca ca.pem --close reset --write together --connection-rate 7 --opening 2 --on-demand",
-            "dnsdyno load 127.0.0.1 --transports udp=6,tcp=1,tls:8853=3 --pick chance --close-idle 3s --cookies \
+            "dnsdyno load 127.0.0.1 --transports udp=6,tcp=1,tls:8853=3 --pick chance --close-idle 3s --cookies --tcp-fallback --resend 2 \
              --subnets 198.51.100.0/24 --keepalive --pad --proxy 10.0.0.0/8 --proxy-within-tls --max-reply 512",
             "dnsdyno load 127.0.0.1:443 --transport https --http-method get --http-path /q --early-data --fast-open \
              --connect-timeout 2s --outstanding 9 --alpn ''",

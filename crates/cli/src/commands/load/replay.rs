@@ -50,7 +50,7 @@ pub(crate) struct ReplayArgs {
             "format", "keep", "store", "slice", "start_at", "clock_bound", "dut", "clients", "transports", "engine", "source",
             "source_port", "cpus", "sockets", "ports_per_thread", "own_ports", "loops", "hosts", "queries_per_connection",
             "outstanding", "connection_rate", "opening", "connect_timeout", "close", "write", "max_reply", "fast_open", "close_idle",
-            "cookies", "subnets", "keepalive", "pad", "proxy", "resume", "early_data"]
+            "cookies", "tcp_fallback", "resend", "subnets", "keepalive", "pad", "proxy", "resume", "early_data"]
     )]
     compare: bool,
     #[command(flatten)]

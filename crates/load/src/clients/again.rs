@@ -1,0 +1,134 @@
+//! Queries that leave again, as those of stubs do.
+//!
+//! ```text
+//! turned away by the server                 on the client's next connection
+//! its connection closed before the reply    on the next one, `Population::resends` times at most
+//! reply cut short over UDP                  over TCP, on the connection of the client's companion
+//! ```
+//!
+//! Each stays one query: it was due and sent once, and has one outcome. Its latencies and its timeout count from its first sending. The
+//! companion of client `k` of `n` is connection `n + k`. It sends nothing else.
+
+use engine::stream::{ConnId, Orders};
+use measure::Nanos;
+use wire::Invalid;
+use wire::edns::push_option;
+use wire::extend::COOKIE;
+
+use super::{Client, Clients, ConnectionState};
+use crate::flight::{OutstandingTable, State};
+
+/// Lengths of a cookie with the server's part, in octets (RFC 7873).
+const COOKIES: std::ops::RangeInclusive<usize> = 16..=40;
+/// Octets of an option in front of its data.
+const OPTION: usize = 4;
+
+impl Client {
+    /// Takes the server's part of the client's cookie from a reply. The cookie is the first option.
+    pub(super) fn learn_cookie(&mut self, reply: &[u8]) {
+        let Some(cookie) = wire::extend::cookie(reply) else { return };
+        let end = OPTION + usize::from(self.options[3]);
+        let own = &self.options[OPTION..end];
+        if COOKIES.contains(&cookie.len()) && cookie[..8] == own[..8] && cookie != own {
+            let mut options = Vec::new();
+            push_option(&mut options, COOKIE, cookie);
+            options.extend_from_slice(&self.options[end..]);
+            self.options = options.into();
+        }
+    }
+}
+
+impl Clients {
+    /// Returns whether a connection is that of a client's companion.
+    pub(super) fn is_companion(&self, conn: ConnId) -> bool {
+        conn >= self.plan.clients
+    }
+
+    /// Lets a query wait for the next connection of `conn`.
+    pub(super) fn await_connection(&mut self, conn: ConnId, message: Box<[u8]>) {
+        let client = &mut self.clients[conn as usize];
+        if client.turned_away.is_empty() {
+            self.turned_away.push_back(conn);
+        }
+        client.turned_away.push(message);
+    }
+
+    /// Takes the outstanding queries off a connection that the server has closed, or only the one with `id`, to send them again;
+    /// returns their number.
+    pub(super) fn resend(&mut self, conn: ConnId, id: Option<u16>) -> usize {
+        let Client { kept, pipeline, .. } = &mut self.clients[conn as usize];
+        let again = kept.take_for_resend(pipeline, id, self.plan.population.resends);
+        let resent = again.len();
+        self.connections[self.plan.mix.kind(conn)].resent += resent as u64;
+        again.into_iter().for_each(|message| self.await_connection(conn, message));
+        resent
+    }
+
+    /// Asks again over TCP if this is the reply in time to a query and was cut short; returns whether it does.
+    pub(super) fn ask_over_tcp(&mut self, at: Nanos, conn: ConnId, reply: &[u8]) -> bool {
+        const TC: u8 = 2;
+        let cut = reply.get(2).is_some_and(|flags| flags & TC != 0);
+        if !self.plan.population.tcp_fallback || self.is_companion(conn) || !cut {
+            return false;
+        }
+        let Some(id) = wire::reply::id(reply) else { return false };
+        let found = self.clients[conn as usize].pipeline.find(id);
+        let in_time =
+            found.state == State::Outstanding && at.since(found.sent) <= self.plan.plan.timeout;
+        let companion = conn + self.plan.clients;
+        let to = &self.clients[companion as usize].pipeline;
+        if !in_time
+            || to.outstanding() == to.capacity()
+            || self.outcomes.workload.check(found.key, reply) != Err(Invalid::Truncated)
+        {
+            return false;
+        }
+        let client = &mut self.clients[conn as usize];
+        let Some(mut message) = client.kept.take(id) else { return false };
+        client.pipeline.mark_answered(id);
+        let to = &mut self.clients[companion as usize];
+        message[..2].copy_from_slice(&to.pipeline.adopt(&found).to_be_bytes());
+        to.kept.keep(&message);
+        self.connections[self.plan.mix.kind(conn)].asked_over_tcp += 1;
+        self.await_connection(companion, message);
+        self.after_query_ended(conn);
+        true
+    }
+
+    /// Sends the queries that were turned away on their clients' next connections; returns when the next of these
+    /// may be opened.
+    pub(super) fn send_turned_away(&mut self, now: Nanos, orders: &mut Orders) -> Nanos {
+        let mut next = Nanos::MAX;
+        for _ in 0..self.turned_away.len() {
+            let Some(conn) = self.turned_away.pop_front() else { break };
+            let client = &self.clients[conn as usize];
+            if client.state == ConnectionState::Closed {
+                let opens = self.earliest_open().max(client.rests_until);
+                if opens <= now {
+                    self.open(conn, now, orders);
+                } else {
+                    next = next.min(opens);
+                }
+            }
+            let client = &mut self.clients[conn as usize];
+            if !matches!(client.state, ConnectionState::Opening | ConnectionState::Open) {
+                self.turned_away.push_back(conn);
+                continue;
+            }
+            for message in std::mem::take(&mut client.turned_away) {
+                let id = u16::from_be_bytes([message[0], message[1]]);
+                if let Some(first) = client.pipeline.send_again(id, now) {
+                    if first {
+                        self.outcomes.record_sent(now);
+                    }
+                    client.queries_sent += 1;
+                    orders.send(conn, message.len(), |out| {
+                        out.copy_from_slice(&message);
+                        message.len()
+                    });
+                }
+            }
+        }
+        next
+    }
+}

@@ -1,0 +1,56 @@
+//! The outstanding queries of a client, if they may be sent again.
+
+use std::collections::HashMap;
+
+use crate::flight::{OutstandingTable, State};
+use crate::pipeline::Pipeline;
+
+/// The outstanding queries of a client by id, each with how often it was sent again; at most one for each id.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(HashMap<u16, (Box<[u8]>, u32)>);
+
+impl Kept {
+    /// Keeps a query that leaves for the first time.
+    pub(crate) fn keep(&mut self, message: &[u8]) {
+        if let Some(id) = wire::reply::id(message) {
+            self.0.insert(id, (message.into(), 0));
+        }
+    }
+
+    /// Takes the query with an id.
+    pub(crate) fn take(&mut self, id: u16) -> Option<Box<[u8]>> {
+        self.0.remove(&id).map(|(message, _)| message)
+    }
+
+    /// Forgets the query of a reply.
+    pub(crate) fn forget(&mut self, reply: &[u8]) {
+        if let (false, Some(id)) = (self.0.is_empty(), wire::reply::id(reply)) {
+            self.0.remove(&id);
+        }
+    }
+
+    /// Forgets the queries that are overdue.
+    pub(crate) fn forget_expired(&mut self, pipeline: &Pipeline) {
+        self.0
+            .retain(|id, _| !matches!(pipeline.find(*id).state, State::Expired | State::Forgotten));
+    }
+
+    /// Takes the queries on the present connection off it, or only the one with `id`, unless they were sent again `most` times;
+    /// returns them.
+    pub(crate) fn take_for_resend(
+        &mut self,
+        pipeline: &mut Pipeline,
+        id: Option<u16>,
+        most: u32,
+    ) -> Vec<Box<[u8]>> {
+        let mut again = Vec::new();
+        for (of, (message, resends)) in &mut self.0 {
+            let ends = id.map_or_else(|| pipeline.is_on_connection(*of), |id| id == *of);
+            if ends && *resends < most && pipeline.turn_away(*of) {
+                *resends += 1;
+                again.push(message.clone());
+            }
+        }
+        again
+    }
+}
