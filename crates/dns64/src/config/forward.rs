@@ -220,7 +220,7 @@ mod tests {
             (
                 format!(
                     "{block}[[view]]\nclients = [\"::1\"]\n{}",
-                    [&*block, &again].concat().replace("forward", "view.forward")
+                    [block, &again].concat().replace("forward", "view.forward")
                 ),
                 "view[0].forward[1].zones",
                 "corp.example is there twice",
