@@ -24,7 +24,7 @@ fn dnsdyno(args: &[&str]) -> (i32, String, String) {
 }
 
 /// Misuses: a command line, and the parts of its message.
-const MISUSES: [(&str, &[&str]); 57] = [
+const MISUSES: [(&str, &[&str]); 58] = [
     // The server.
     ("load", &["<TARGET>"]),
     ("load 192.0.2.256", &["`192.0.2.256`", "neither an address nor a name"]),
@@ -71,6 +71,10 @@ const MISUSES: [(&str, &[&str]); 57] = [
     (
         "load ::1 --transport tcp --clients 2 --cpus 0 --pacing window --window 200000",
         &["--pacing: a window of 200000", "needs 4 clients", "65536"],
+    ),
+    (
+        "load ::1 --transport tcp --clients 8 --outstanding 10 --pacing window --window 1000",
+        &["--outstanding: a window of 1000 on 8 clients needs 125"],
     ),
     ("load ::1 --type A,AAAA", &["--type", "queried for one type"]),
     ("load ::1 --probability 0.5", &["--queries"]),

@@ -108,6 +108,11 @@ impl ConnectionSetup {
         };
         let replayed = matches!(request.workload, Workload::Replay { .. });
         let outstanding = match (connecting.outstanding, request.pacing.outstanding()) {
+            (Some(n), Some(window)) if n < window.div_ceil(clients) => {
+                let needed = window.div_ceil(clients);
+                let why = format!("a window of {window} on {clients} clients needs {needed}");
+                return Err(Invalid::value("engine.streams.outstanding", why));
+            }
             (Some(n), _) => n,
             // Each client has room for what it sends.
             (None, None) if replayed => OUTSTANDING_OF_CLIENT,
