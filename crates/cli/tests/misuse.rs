@@ -24,7 +24,7 @@ fn dnsdyno(args: &[&str]) -> (i32, String, String) {
 }
 
 /// Misuses: a command line, and the parts of its message.
-const MISUSES: [(&str, &[&str]); 58] = [
+const MISUSES: [(&str, &[&str]); 59] = [
     // The server.
     ("load", &["<TARGET>"]),
     ("load 192.0.2.256", &["`192.0.2.256`", "neither an address nor a name"]),
@@ -76,6 +76,7 @@ const MISUSES: [(&str, &[&str]); 58] = [
         "load ::1 --transport tcp --clients 8 --outstanding 10 --pacing window --window 1000",
         &["--outstanding: a window of 1000 on 8 clients needs 125"],
     ),
+    ("dnsperf -s ::1 -m tcp -q 200000", &["-q 200000: -c 1 clients have 65536 ids"]),
     ("load ::1 --type A,AAAA", &["--type", "queried for one type"]),
     ("load ::1 --probability 0.5", &["--queries"]),
     ("load ::1 --queries q.txt --probability 2", &["--probability", "a share from 0 to 1"]),

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use anyhow::anyhow;
 use clap::Args;
+use load::pipeline::MAX_OUTSTANDING;
 use measure::{Nanos, Pacing, Qps, Transport};
 use record::{Connections, Times, Trial};
 
@@ -99,6 +100,12 @@ impl DnsperfArgs {
     fn sending(&self, say: &mut dyn FnMut(String)) -> Result<Sending, Failure> {
         if self.timeout == Nanos::ZERO {
             return Err(Failure::input(anyhow!("-t 0: a query needs time for its reply")));
+        }
+        let most = MAX_OUTSTANDING.saturating_mul(self.clients.max(1));
+        if self.outstanding > most {
+            let why =
+                format!("-q {}: -c {} clients have {most} ids", self.outstanding, self.clients);
+            return Err(Failure::input(anyhow!("{why}: take more clients")));
         }
         let target = self.common.target(self.mode)?;
         let rate = self.max_qps.filter(|qps| *qps > 0).and_then(|qps| Qps::new(qps.into()));
