@@ -25,7 +25,7 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    agent, attack, auth, compare, diff, host, load, man, merge, report, run, runs, search,
+    agent, attack, auth, compare, diff, doctor, host, load, man, merge, report, run, runs, search,
     selftest, servers, site, trace, update, verify, zone,
 };
 use failure::Failure;
@@ -67,6 +67,9 @@ enum Command {
     /// List the servers that the lab can drive, and which are installed; write the configuration of one
     #[command(after_help = servers::EXAMPLES)]
     Servers(servers::ServersArgs),
+    /// Say what this host is good for: facts, a self-test, verify
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::DoctorArgs),
     /// Show facts of this host, the speed of its parts, and what disturbs measurements on it
     #[command(after_help = host::EXAMPLES)]
     Host(host::HostArgs),
@@ -184,6 +187,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Zone(args) => zone::run(*args),
         Command::Trace(args) => trace::run(*args),
         Command::Host(args) => host::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Servers(args) => servers::run(&args),
         Command::Runs(args) => runs::list(&args),
         Command::Show(args) => runs::show(&args),

@@ -97,6 +97,20 @@ fn bad_input_gets_one_message_with_its_place() {
 }
 
 #[test]
+fn the_doctor_says_what_this_host_is_good_for() {
+    let (code, out, err) =
+        dnsdyno(&["doctor", "--no-verify", "--rate", "2k", "--duration", "300ms"]);
+    assert_eq!(code, 0, "{out}{err}");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for row in ["processor ", "kernel ", "root ", "open files ", "servers "] {
+        assert!(out.lines().any(|line| line.starts_with(row)), "{row}: {out}");
+    }
+    // Whether it is sure depends on what else the machine does.
+    assert!(out.contains("\nIts Tester is sure of "), "{out}");
+    assert!(out.contains(&format!("\nWith {cores} core")), "{out}");
+}
+
+#[test]
 fn an_occupied_port_is_named() {
     let auth = AuthDns::start(&[]);
     let (code, _, err) = dnsdyno(&["auth", "--listen", auth.plain()]);

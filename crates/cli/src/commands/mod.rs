@@ -5,6 +5,7 @@ pub(crate) mod attack;
 pub(crate) mod auth;
 pub(crate) mod compare;
 pub(crate) mod diff;
+pub(crate) mod doctor;
 pub(crate) mod dropin;
 pub(crate) mod host;
 pub(crate) mod load;

@@ -34,14 +34,32 @@ use crate::process::interruption;
 use crate::progress;
 
 pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
+    output::try_writing([&args.certificate, &args.json])?;
+    let Certified { certificate, request, network } = certify(&mut args)?;
+    let kept = keep(&args, &certificate, &request, network);
+    kept.and(tell(&args, &certificate))?;
+    if certificate.passed { Ok(()) } else { Err(Failure::Silent) }
+}
+
+/// A self-test, with its request and the network between Measurer and AuthDNS; `None` for that of the machine.
+pub(crate) struct Certified {
+    pub(crate) certificate: Certificate,
+    request: TrialRequest,
+    network: Option<(Network, Option<Link>)>,
+}
+
+/// Makes the self-test.
+///
+/// # Errors
+/// If the trial cannot run.
+pub(crate) fn certify(args: &mut SelftestArgs) -> Result<Certified, Failure> {
     let shortened = shortened()?;
     args.sockets.check().map_err(Failure::BadInput)?;
     let namespace = Namespace::with_default_zone(args.namespace);
     let names = namespace.size();
     let planned = args.rate.queries_in(args.duration);
-    output::try_writing([&args.certificate, &args.json])?;
     let stop = interruption()?;
-    let other_end = OtherEnd::start(&mut args, &namespace)?;
+    let other_end = OtherEnd::start(args, &namespace)?;
     let (prefix, zone) = (ipv4_net(args.namespace), namespace.zone().to_string());
     // An authoritative server has no cache, so names may repeat.
     let names =
@@ -57,7 +75,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
     };
     let (live, progress) =
         progress::show(format!("self-test at {}", args.rate), Some(args.duration), None);
-    let Tried { request, network, outcome } = other_end.run(&args, request, &live, &stop)?;
+    let Tried { request, network, outcome } = other_end.run(args, request, &live, &stop)?;
     drop(progress);
     let passed = outcome.trial.passed == Some(true) && !outcome.trial.void.is_void();
     let certificate = Certificate {
@@ -71,9 +89,7 @@ pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
         checks: Vec::new(),
         trials: vec![TrialRecord { repeat: 0, rate_qps: args.rate.get(), trial: outcome.trial }],
     };
-    let kept = keep(&args, &certificate, &request, network);
-    kept.and(tell(&args, &certificate))?;
-    if passed { Ok(()) } else { Err(Failure::Silent) }
+    Ok(Certified { certificate, request, network })
 }
 
 /// What the Measurer asks.

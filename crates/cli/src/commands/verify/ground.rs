@@ -30,8 +30,8 @@ const NAMES: &str = "0.0.0.0/2";
 const STEP: Nanos = Nanos::from_micros(7_300);
 
 /// The bench: the hosts, the server that runs, and the Tester against it.
-pub(super) struct Ground {
-    pub(super) pair: Pair,
+pub(crate) struct Ground {
+    pub(crate) pair: Pair,
     stop: Arc<AtomicBool>,
     running: Option<Running>,
     /// Way of the queries that programs in the kernel send; `None` where they do not.
@@ -63,7 +63,7 @@ impl Ground {
     ///
     /// # Errors
     /// If the kernel does not let them.
-    pub(super) fn use_kernel(&mut self) -> Result<(), anyhow::Error> {
+    pub(crate) fn use_kernel(&mut self) -> Result<(), anyhow::Error> {
         let way = self.pair.receive_frames().map_err(anyhow::Error::msg)?;
         self.engine = Engine::Kernel(way.clone());
         self.way = Some(way);
@@ -82,7 +82,7 @@ impl Ground {
     }
 
     /// Stops the server.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if let Some(running) = self.running.take() {
             // The Measurer has seen what a worker could not do.
             let _ = running.server.stop();

@@ -17,7 +17,8 @@ use tester::unix_now;
 use trace::Capture;
 
 pub(crate) use self::args::{EXAMPLES, VerifyArgs};
-use self::ground::{Ground, summary};
+pub(crate) use self::ground::Ground;
+use self::ground::summary;
 use crate::commands::host;
 use crate::failure::Failure;
 use crate::output;
@@ -29,6 +30,14 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     }
     let plan = plan(args)?;
     output::try_writing([&args.certificate, &args.json])?;
+    on_ground(args, |ground| conduct(args, &plan, ground))
+}
+
+/// Calls `then` with the bench that the arguments want.
+pub(crate) fn on_ground(
+    args: &VerifyArgs,
+    then: impl FnOnce(Ground) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let cores = PairCores::choose();
     let _reserved = args.wait.reserve(&cores.all())?;
     match enter(args)? {
@@ -38,7 +47,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
                 return Err(Failure::input(anyhow!("--engine kernel needs namespaces: {why}")));
             }
             eprintln!("verify: on the loopback of this host: {why}");
-            conduct(args, &plan, Ground::new(Pair::on_loopback(cores), interruption()?))
+            then(Ground::new(Pair::on_loopback(cores), interruption()?))
         }
         Entry::Inside(lab) => {
             let dir = RunDir::create().map_err(Failure::run)?;
@@ -53,7 +62,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
                 }
                 ground.use_kernel().map_err(Failure::input)?;
             }
-            conduct(args, &plan, ground)
+            then(ground)
         }
     }
 }
@@ -82,7 +91,7 @@ fn enter(args: &VerifyArgs) -> Result<Entry, Failure> {
 }
 
 /// Returns the plan that the arguments want.
-fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
+pub(crate) fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
     let mut plan = if args.quick { VerifyPlan::quick() } else { VerifyPlan::full() };
     let (min, max) = (plan.search.min.get(), 4.0 * plan.search.max.get());
     if let Some(bad) = args.capacities.iter().find(|qps| !(min..=max).contains(&qps.get())) {
