@@ -36,7 +36,10 @@ pub use block::{BlockConfig, Follow, Ipv4, Probe};
 pub(crate) use block::{fits, is_usable};
 pub use changes::{Change, NEED_RESTART, changes};
 pub use kernel::{AfterDeath, KernelConfig, KernelMode, XdpKind};
-pub use operator::{ControlConfig, DNSTAP_QUEUE, DnstapConfig, LogFormat, LogLevel, RulesConfig};
+pub use operator::{
+    ControlConfig, DNSTAP_QUEUE, DnstapConfig, HostsConfig, LeaseFormat, LeasesConfig, LogFormat,
+    LogLevel, RulesConfig,
+};
 pub use ports::PortRange;
 pub use route::RouteConfig;
 pub use text::Bytes;
@@ -64,6 +67,8 @@ pub struct Config {
     pub synthesis: SynthesisConfig,
     /// Rules for single names.
     pub rules: RulesConfig,
+    /// Names of hosts.
+    pub hosts: HostsConfig,
     /// The prefixes; empty for the well-known prefix for all clients.
     pub dns64: Vec<BlockConfig>,
     /// Upstream servers.

@@ -55,7 +55,7 @@ impl Settings {
         if apart.len() + self.rules.len() > most || networks > most {
             return None;
         }
-        apart.extend(self.rules.common.names());
+        apart.extend(self.rules.common.names().chain(self.rules.hosts.names()));
         let mut options = Vec::new();
         ExtendedError::Synthesized.push(&mut options);
         Some(PlainRules { blocks, apart, options })
@@ -76,6 +76,8 @@ impl UpstreamConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use crate::rules::{RuleSets, RulesFormat};
     use crate::{Config, Settings};
 
@@ -86,8 +88,7 @@ mod tests {
              [[forward]]\nzones = [\"Corp.test\"]\nservers = [\"192.0.2.1\"]",
         );
         let mut rules = RuleSets::default();
-        rules
-            .common
+        Arc::make_mut(&mut rules.common)
             .add(RulesFormat::List, "a.test nxdomain\n*.b.test never\n")
             .expect("two rules");
         let settings = Settings::new(config.expect("it is right"), 1, [0; 16]).with_rules(rules);

@@ -6,14 +6,17 @@
 //! ```
 //!
 //! Rules are for the names that clients query; targets of aliases have none. `*.NAME` is for all names below NAME. The files are
-//! lists (`list`) or response policy zones (`zone`); of several rules for a name the first one holds.
+//! lists (`list`) or response policy zones (`zone`), then hosts files and leases (`hosts`); of several rules for a name the first one
+//! holds.
 
+mod hosts;
 mod list;
 mod zone;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::config::Group;
 use siphasher::sip::SipHasher13;
@@ -91,9 +94,11 @@ pub struct Rules {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSets {
     /// Rules of all clients.
-    pub common: Rules,
+    pub common: Arc<Rules>,
     /// Rules of each view, which come first.
-    pub views: Vec<Rules>,
+    pub views: Vec<Arc<Rules>>,
+    /// Names of hosts, which come last.
+    pub hosts: Arc<Rules>,
 }
 
 impl Rules {
@@ -197,7 +202,8 @@ impl RuleSets {
     /// Returns the rule for a name in lower case and a group of clients: that of its view, or else of all.
     pub(crate) fn find(&self, group: Group, name: &Name) -> Option<&Rule> {
         let own = group.view().and_then(|view| self.views.get(view)?.entry(name));
-        own.or_else(|| self.common.entry(name)).filter(|rule| **rule != Rule::Exception)
+        let usual = || self.common.entry(name).or_else(|| self.hosts.entry(name));
+        own.or_else(usual).filter(|rule| **rule != Rule::Exception)
     }
 
     /// Returns whether a view has a rule for a name in lower case.
@@ -207,7 +213,7 @@ impl RuleSets {
 
     /// Returns all of them.
     fn all(&self) -> impl Iterator<Item = &Rules> {
-        std::iter::once(&self.common).chain(&self.views)
+        [&self.common, &self.hosts].into_iter().chain(&self.views).map(|rules| &**rules)
     }
 
     /// Returns the number of rules.
@@ -264,6 +270,7 @@ fn label_count(name: &Name) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::LeaseFormat;
     use proptest::prelude::*;
 
     fn name(text: &str) -> Name {
@@ -371,6 +378,12 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "([a-c.*]{0,6} (never|drop|cname b|::1|\\PC{0,5})\n){0,4}\\PC{0,40}") {
+            let mut hosts = Rules::default();
+            hosts.add_hosts(&text);
+            for format in [LeaseFormat::Dnsmasq, LeaseFormat::Kea] {
+                hosts.add_leases(format, &[text.replace(',', "\n"), text.clone()], &name("lan"), 7);
+            }
+            prop_assert!(hosts.len() <= 8 * text.len());
             for format in [RulesFormat::List, RulesFormat::Zone] {
                 let mut rules = Rules::default();
                 match rules.add(format, &text) {

@@ -13,7 +13,7 @@ use crate::config::{
 };
 use crate::nat64::Nat64s;
 use crate::policy::{NameRule, Policy};
-use crate::rules::{Rule, RuleSets};
+use crate::rules::{Rule, RuleSets, Rules};
 use crate::special;
 use crate::transaction::{Transaction, Waiter};
 
@@ -96,6 +96,13 @@ impl Settings {
     /// Returns the settings with rules for single names.
     pub fn with_rules(self, rules: RuleSets) -> Self {
         Settings { rules: Arc::new(rules), ..self }
+    }
+
+    /// Returns the same settings with other names of hosts.
+    pub fn with_hosts(&self, hosts: Rules) -> Self {
+        let rules = RuleSets { hosts: Arc::new(hosts), ..(*self.rules).clone() };
+        let (config, policy) = (self.config.clone(), self.policy.clone());
+        Settings { config, policy, rules: Arc::new(rules), ..*self }
     }
 
     /// Returns the same settings with other prefixes; they must be for this configuration.

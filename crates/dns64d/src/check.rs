@@ -152,6 +152,9 @@ fn read_again(config: &Config) -> Vec<(String, &PathBuf)> {
         all.push(("tls.certificate".into(), &config.tls.certificate));
         all.push(("tls.key".into(), &config.tls.key));
     }
+    all.extend(config.hosts.files.iter().map(|path| ("hosts.files".into(), path)));
+    let leases = config.hosts.leases.iter().filter(|leases| leases.file.exists());
+    all.extend(leases.map(|leases| ("hosts.leases".into(), &leases.file)));
     for (place, files) in config.rules_files() {
         all.extend(files.lists.iter().map(|path| (format!("{place}.lists"), path)));
         all.extend(files.zones.iter().map(|path| (format!("{place}.zones"), path)));

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use dns64::config::{Change, changes};
-use dns64::{Config, Nat64s, RuleSets, Settings};
+use dns64::config::{Change, HostsConfig, changes};
+use dns64::{Config, Nat64s, RuleSets, Rules, Settings};
 use rand_chacha::rand_core::{OsRng, TryRngCore};
 use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -34,8 +34,8 @@ use crate::saver::{self, Saver};
 use crate::upstream_tls::{UpstreamTlsMap, upstream_tls};
 use crate::worker::{Worker, WorkerHandle};
 use crate::{
-    beat, carrier, control, dnstap, files, in_kernel, landlock, log, metrics, nat64, privileges,
-    reading,
+    beat, carrier, control, dnstap, files, hosts, in_kernel, landlock, log, metrics, nat64,
+    privileges, reading,
 };
 
 /// Events for the main thread that may wait.
@@ -60,6 +60,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
     if running.settings.config.kernel.is_on() {
         running.renew();
     }
+    hosts::follow(running.shared.clone(), events.clone())?;
     let on_signals = signals.handle();
     let to_main = events.clone();
     let mut reader = Reader::default();
@@ -96,6 +97,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
                 }
             }
             Event::Nat64s(nat64s) => running.use_nat64s(nat64s),
+            Event::Hosts(config, hosts) => running.use_hosts(&config, hosts),
             Event::End => break,
         }
     }
@@ -263,6 +265,14 @@ impl Running {
         if nat64s.are_for(&self.settings.config) {
             self.apply(self.settings.with_nat64s(&nat64s), None);
             self.following.replace(nat64s);
+        }
+    }
+
+    /// Uses other names of hosts, unless other files were configured meanwhile.
+    fn use_hosts(&mut self, config: &HostsConfig, hosts: Rules) {
+        if *config == self.settings.config.hosts {
+            self.apply(self.settings.with_hosts(hosts), None);
+            tracing::info!("names of hosts read again");
         }
     }
 

@@ -1,6 +1,7 @@
 //! What other threads want of the main thread.
 
-use dns64::Nat64s;
+use dns64::config::HostsConfig;
+use dns64::{Nat64s, Rules};
 
 use crate::reading::{Read, Request};
 
@@ -12,6 +13,8 @@ pub(crate) enum Event {
     Read { number: u64, result: Box<anyhow::Result<Read>> },
     /// Uses other prefixes.
     Nat64s(Nat64s),
+    /// Uses other names of hosts, of these files.
+    Hosts(HostsConfig, Rules),
     /// Ends the server.
     End,
 }

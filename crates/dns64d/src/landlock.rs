@@ -51,7 +51,8 @@ fn read_folders(path: &Path, config: &Config) -> Vec<PathBuf> {
     let authorities = pools.iter().map(|pool| &pool.tls_authorities);
     let rules = config.rules_files().flat_map(|(_, files)| files.lists.iter().chain(&files.zones));
     let files = tls.into_iter().chain(authorities).chain(rules).map(PathBuf::as_path);
-    let files = files.chain([path]);
+    let hosts: Vec<PathBuf> = crate::files::paths_of_hosts(&config.hosts).collect();
+    let files = files.chain(hosts.iter().map(PathBuf::as_path)).chain([path]);
     let mut folders = Vec::new();
     for file in files.filter(|file| !file.as_os_str().is_empty()) {
         folders.push(folder(file));

@@ -74,6 +74,7 @@ mod daemon;
 mod dnstap;
 mod event;
 mod files;
+mod hosts;
 mod in_kernel;
 mod kept;
 mod landlock;

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use wire::Name;
+
+use super::text::text;
 
 /// Control by an operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -44,6 +47,50 @@ pub struct RulesConfig {
     pub lists: Vec<PathBuf>,
     /// Files of response policy zones.
     pub zones: Vec<PathBuf>,
+}
+
+/// Names of hosts, from files that other programs write; they are followed.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct HostsConfig {
+    /// Hosts files.
+    pub files: Vec<PathBuf>,
+    /// Leases of DHCP servers.
+    pub leases: Vec<LeasesConfig>,
+}
+
+/// A file of leases.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LeasesConfig {
+    /// The file.
+    pub file: PathBuf,
+    /// Its format.
+    pub format: LeaseFormat,
+    /// Domain below which the names of the hosts stand.
+    #[serde(deserialize_with = "text")]
+    pub domain: Name,
+}
+
+/// Format of a file of leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeaseFormat {
+    /// That of dnsmasq.
+    Dnsmasq,
+    /// The memfile of Kea, with the files of its clean-up.
+    Kea,
+}
+
+impl LeasesConfig {
+    /// Returns the files to read in this order, those of Kea's clean-up before its current one: there need not be all of them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let with = |end: &str| PathBuf::from(format!("{}{end}", self.file.display()));
+        match self.format {
+            LeaseFormat::Dnsmasq => vec![self.file.clone()],
+            LeaseFormat::Kea => [".2", ".1", ".completed", ""].map(with).into(),
+        }
+    }
 }
 
 /// Level of the log.

@@ -99,7 +99,9 @@ fn what_depends_on_more_than_the_question_is_not_copied() {
     // A name with a rule, which each query has to meet.
     let mut bench = Bench::new("");
     let mut rules = RuleSets::default();
-    rules.common.add(RulesFormat::List, "www.test never\n").expect("it is right");
+    Arc::make_mut(&mut rules.common)
+        .add(RulesFormat::List, "www.test never\n")
+        .expect("it is right");
     bench.role.mirror_as(1);
     let config = Config::parse("upstream.source-ports = 4").expect("it is right");
     let settings = Settings::new(config, 1, [7; 16]).with_rules(rules);

@@ -14,6 +14,7 @@ mod cookies;
 mod early;
 mod faults;
 mod forward;
+mod hosts;
 mod http;
 mod in_kernel;
 mod kit;

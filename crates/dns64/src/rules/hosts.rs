@@ -1,0 +1,155 @@
+//! Rules from files that other programs write: names and addresses of hosts files, and of the leases of DHCP servers.
+//!
+//! Such a file changes by itself: a line that cannot be read is counted and left out. A host that has a lease chose its name, so that
+//! this stands below a domain of the operator, and is one label.
+
+use std::net::IpAddr;
+
+use wire::name::Labels;
+use wire::{Name, Qtype};
+
+use super::{LocalRecord, Rule, Rules};
+use crate::config::LeaseFormat;
+
+/// TTL of the records, in seconds: so long a client may use them after the file has changed.
+const TTL: u32 = 30;
+/// Labels by which hosts find services, and which no host may take.
+const TAKEN: [&[u8]; 3] = [b"wpad", b"isatap", b"localhost"];
+
+/// A lease.
+struct Lease<'a> {
+    address: IpAddr,
+    host: &'a str,
+    /// Unix time in seconds at which it ends; `None` for one that has ended before.
+    until: Option<u64>,
+}
+
+impl Rules {
+    /// Adds the names of a hosts file: an address and its names on each line.
+    pub fn add_hosts(&mut self, text: &str) {
+        for line in text.lines() {
+            let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
+            let Some(address) = words.next() else { continue };
+            match address.parse() {
+                Ok(address) => {
+                    let names = words.map(|word| word.parse::<Name>().ok());
+                    names.for_each(|name| self.add_host(name, address));
+                }
+                Err(_) => self.skipped += 1,
+            }
+        }
+    }
+
+    /// Adds the leases of files that follow each other, of which the last one about an address holds, at a Unix time in seconds;
+    /// returns when the next one ends.
+    pub fn add_leases(
+        &mut self,
+        format: LeaseFormat,
+        texts: &[String],
+        domain: &Name,
+        now: u64,
+    ) -> Option<u64> {
+        let mut last = std::collections::BTreeMap::new();
+        for text in texts {
+            let leases = match format {
+                LeaseFormat::Dnsmasq => text.lines().map(dnsmasq).collect::<Vec<_>>(),
+                LeaseFormat::Kea => kea(text),
+            };
+            self.skipped += leases.iter().filter(|lease| lease.is_none()).count();
+            last.extend(leases.into_iter().flatten().map(|lease| (lease.address, lease)));
+        }
+        let mut next: Option<u64> = None;
+        for (address, Lease { host, until, .. }) in last {
+            let Some(until) = until.filter(|until| *until > now) else { continue };
+            next = Some(next.unwrap_or(until).min(until));
+            if !matches!(host, "" | "*") {
+                self.add_host(below(host, domain), address);
+            }
+        }
+        next.filter(|until| *until < u64::MAX)
+    }
+
+    /// Adds an address of a name, and the name of that address unless it has one.
+    fn add_host(&mut self, name: Option<Name>, address: IpAddr) {
+        let Some(name) = name.filter(|name| !name.is_root()) else {
+            self.skipped += 1;
+            return;
+        };
+        // Both fail only beyond the highest number of rules.
+        let rule = Rule::Records(vec![LocalRecord::address(address, TTL)]);
+        self.skipped += usize::from(self.insert(&name, rule).is_err());
+        let reverse = reverse(address);
+        if self.entry(&reverse).is_none() {
+            let data = name.to_lowercase().as_wire().into();
+            let record = LocalRecord { rtype: Qtype::PTR, ttl: TTL, data };
+            self.skipped +=
+                usize::from(self.insert(&reverse, Rule::Records(vec![record])).is_err());
+        }
+    }
+}
+
+/// Returns the name of a host that chose it, below a domain; `None` if it may not have it.
+fn below(host: &str, domain: &Name) -> Option<Name> {
+    let domain = domain.to_lowercase();
+    let name: Name = host.parse::<Name>().ok()?.to_lowercase();
+    let front = wire::name::strip_suffix(name.as_wire(), domain.as_wire());
+    let front = front
+        .filter(|_| !domain.is_root())
+        .or_else(|| name.as_wire().split_last().map(|(_, front)| front))?;
+    let labels: Vec<&[u8]> = Labels::of(front).collect();
+    let fits = |label: &&[u8]| {
+        let plain = |octet: &u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
+        label.iter().all(plain) && !TAKEN.contains(label)
+    };
+    match &labels[..] {
+        [label] if fits(label) => Name::from_wire(&[front, domain.as_wire()].concat()).ok(),
+        _ => None,
+    }
+}
+
+/// Reads a line of dnsmasq: end, hardware address or identity association, address, name, client. `None` if it is no lease.
+fn dnsmasq(line: &str) -> Option<Lease<'_>> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [until, _, address, host, ..] = words[..] else { return None };
+    let until = until.parse().ok()?;
+    let until = if until == 0 { u64::MAX } else { until };
+    Some(Lease { address: address.parse().ok()?, host, until: Some(until) })
+}
+
+/// Reads the rows of a memfile of Kea, whose first line names the columns; `None` for one that is no lease of an address.
+fn kea(text: &str) -> Vec<Option<Lease<'_>>> {
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    let column = |name| head.iter().position(|column| *column == name);
+    let [address, lifetime, expire, host, state, kind] =
+        ["address", "valid_lifetime", "expire", "hostname", "state", "lease_type"].map(column);
+    lines
+        .map(|line| {
+            let cells: Vec<&str> = line.split(',').collect();
+            let cell = |column: Option<usize>| column.and_then(|column| cells.get(column).copied());
+            let number = |column| cell(column)?.parse::<u64>().ok();
+            let (lifetime, expire) = (number(lifetime)?, number(expire)?);
+            // A prefix is no address of a host.
+            let is_prefix = cell(kind) == Some("2");
+            let is_valid = lifetime > 0 && number(state)? == 0 && !is_prefix;
+            let until = if lifetime == u64::from(u32::MAX) { u64::MAX } else { expire };
+            let address = cell(address)?.parse().ok()?;
+            Some(Lease { address, host: cell(host)?, until: is_valid.then_some(until) })
+        })
+        .collect()
+}
+
+/// Returns the reverse name of an address.
+fn reverse(address: IpAddr) -> Name {
+    let text = match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(v6) => {
+            let nibbles = v6.octets().into_iter().rev().flat_map(|o| [o & 15, o >> 4]);
+            nibbles.map(|nibble| format!("{nibble:x}.")).collect::<String>() + "ip6.arpa"
+        }
+    };
+    text.parse().expect("it is a name")
+}
