@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use kit::AuthDns;
+use serde_json::Value;
 
 /// Returns whether a program can be started here; says so if not.
 fn installed(tool: &str) -> bool {
@@ -582,6 +583,49 @@ fn dnsperf_reads_the_standard_input() {
     let done = child.wait_with_output().expect("ends");
     let out = String::from_utf8(done.stdout).expect("UTF-8");
     assert_eq!(number(&out, "Queries sent"), 1.0, "{out}");
+}
+
+/// Runs a command whose standard input has a line each `pause`, until nobody reads it; returns its output.
+fn fed(args: &[&str], pause: Duration) -> String {
+    let mut child = Command::new(cargo_bin("dnsdyno"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut input = child.stdin.take().expect("piped");
+    let lines = if pause.is_zero() { 1_000 } else { 1 };
+    let text = "010-000-000-001.dns64perf.test A\n".repeat(lines);
+    while input.write_all(text.as_bytes()).is_ok() {
+        std::thread::sleep(pause);
+    }
+    let done = child.wait_with_output().expect("ends");
+    String::from_utf8(done.stdout).expect("UTF-8")
+}
+
+/// A pipe that never ends is sent from its first line on, and one that is slower than the load is named.
+#[test]
+fn endless_pipes_are_sent_as_they_come() {
+    let bench = Bench::start();
+    let target = format!("127.0.0.1:{}", bench.port());
+    let out = fed(&["dnsperf", "-p", bench.port(), "-l", "2", "-Q", "100"], Duration::ZERO);
+    assert_eq!(number(&out, "Queries sent"), 200.0, "{out}");
+    for transport in ["udp", "tcp"] {
+        let load = ["load", &target, "--queries", "-", "--transport", transport, "--json", "-"];
+        let all = [&load[..], &["--rate", "100", "--duration", "2s"]].concat();
+        let trial: Value = serde_json::from_str(&fed(&all, Duration::ZERO)).expect("JSON");
+        assert_eq!(trial["sent"], 200, "{trial}");
+        let all = [&load[..], &["--rate", "1000", "--duration", "1s"]].concat();
+        let trial: Value =
+            serde_json::from_str(&fed(&all, Duration::from_millis(50))).expect("JSON");
+        let sent = trial["sent"].as_u64().expect("a number");
+        assert!((1..500).contains(&sent), "{trial}");
+        assert_eq!(trial["planned"], sent, "{trial}");
+        // A busy machine may make it void.
+        if trial["void"].is_null() {
+            assert_eq!(trial["limiter"], "tester-input", "{trial}");
+        }
+    }
 }
 
 /// Answers messages over UDP and TCP at a port of its own with their headers; returns it and the lengths of the messages.

@@ -100,6 +100,8 @@ pub(crate) fn evidence(trial: &Trial, observed: &Observed, known: &Known<'_>) ->
         dut_waited: server_waited(dut, known.cpu_limit).filter(|_| known.has_server),
         dut_slow: None,
         unanswered: unanswered(trial),
+        // The queries of a lab are in files.
+        input_waited: 0.0,
         unserved: trial.without_room(),
         dut_drops: drops(Host::Dut),
         dut_not_taken: observed.connections_not_taken(Host::Dut),

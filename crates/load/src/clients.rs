@@ -28,7 +28,7 @@ use measure::{Nanos, Qps};
 use crate::connections::ConnectionTally;
 use crate::kept::Kept;
 use crate::live::{GoalWatch, Live};
-use crate::outcome::Outcomes;
+use crate::outcome::{Outcomes, STARVED_LOOK};
 use crate::pace::{Due, Pace};
 use crate::patience::Patience;
 use crate::pipeline::Pipeline;
@@ -167,7 +167,6 @@ impl Client {
 }
 
 /// Result of an attempt to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Launch {
     Sent,
     /// No client has room for a query; there may be one from this time on.
@@ -202,8 +201,7 @@ pub struct Clients {
     /// Earliest time at which the next connection may be opened.
     next_open: Nanos,
     in_flight: u64,
-    /// Time since which a client has had room. A query that was due earlier had to wait for that, so that its
-    /// schedule error counts from this time only.
+    /// Time since which a client has had room: the schedule error of a query that was due earlier counts from it.
     room_since: Nanos,
     /// Time at which the query before was due.
     last_due: Nanos,
@@ -504,6 +502,9 @@ impl Clients {
                 self.outcomes.tally.stopped_early = true;
                 return self.drain(now);
             }
+            let Some(due) = self.outcomes.there_since(due, now) else {
+                return self.wake(now + STARVED_LOOK);
+            };
             match self.launch(due, now, orders) {
                 Launch::Sent => self.pace.advance(),
                 Launch::Blocked(until) if self.closed_loop => {

@@ -16,7 +16,7 @@ use engine::{Destination, Next, Role, RxBatch, SocketId, TxBatch};
 use measure::Nanos;
 
 use crate::live::{GoalWatch, Live};
-use crate::outcome::Outcomes;
+use crate::outcome::{Outcomes, STARVED_LOOK};
 use crate::pace::{Due, Pace};
 use crate::patience::Patience;
 use crate::plan::Plan;
@@ -194,6 +194,9 @@ impl Measurer {
             if burst == 0 || !self.segmented {
                 self.turn();
             }
+            let Some(due) = self.outcomes.there_since(due, now) else {
+                return self.rings.wake(now + STARVED_LOOK);
+            };
             match self.launch(due, tx) {
                 Launch::Sent => self.pace.advance(),
                 Launch::Full => return Next::Now,

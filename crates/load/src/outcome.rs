@@ -24,6 +24,8 @@ use crate::patience::Patience;
 use crate::tally::Tally;
 use crate::workload::Workload;
 
+/// Time between two looks whether a pipe has a query.
+pub(crate) const STARVED_LOOK: Nanos = Nanos::from_millis(1);
 /// Return codes of an answer: NOERROR and NXDOMAIN.
 const ANSWERED: [usize; 2] = [0, 3];
 
@@ -36,11 +38,16 @@ pub(crate) struct Outcomes {
     patience: Option<Patience>,
     /// Where each outcome is written, if somebody reads them.
     live: Option<Arc<Live>>,
+    /// Since when the workload has no query yet, although one is due.
+    starved_since: Option<Nanos>,
+    /// When the workload had one again: queries of before were not there, so that they are due then.
+    fed_at: Nanos,
 }
 
 impl Outcomes {
     pub(crate) fn new(workload: Box<dyn Workload>, tally: Tally, timeout: Nanos) -> Self {
-        Outcomes { workload, tally, timeout, patience: None, live: None }
+        let (starved_since, fed_at) = (None, Nanos::ZERO);
+        Outcomes { workload, tally, timeout, patience: None, live: None, starved_since, fed_at }
     }
 
     /// Lets a query of a closed loop lose its place before its timeout.
@@ -84,6 +91,21 @@ impl Outcomes {
         if let Some(journal) = self.live.as_ref().and_then(|live| live.journal.as_ref()) {
             journal.add(Entry { key, rcode, latency });
         }
+    }
+
+    /// Returns from when on the next query, which was due at `due`, could leave; `None` if it has to be waited for until
+    /// [`STARVED_LOOK`] later. After the end of the sending no query is waited for: the workload is exhausted without one.
+    #[inline]
+    pub(crate) fn there_since(&mut self, due: Nanos, now: Nanos) -> Option<Nanos> {
+        if self.workload.is_ready() || now >= self.tally.until {
+            if let Some(since) = self.starved_since.take() {
+                self.tally.starved += now.since(since);
+                self.fed_at = now;
+            }
+            return Some(due.max(self.fed_at));
+        }
+        self.starved_since.get_or_insert(now);
+        None
     }
 
     /// Returns the number of bytes that every query fits in.

@@ -63,6 +63,8 @@ pub struct Tally {
     pub unresolved: u64,
     /// Number of times that a due query found no free id.
     pub blocked: u64,
+    /// Time for which a query was due and the workload had none yet.
+    pub starved: Nanos,
     /// Octets of the queries, as the workload composed them.
     pub query_bytes: u64,
     /// Octets of the replies in time.
@@ -120,6 +122,7 @@ impl Tally {
             unexpected: 0,
             unresolved: 0,
             blocked: 0,
+            starved: Nanos::ZERO,
             query_bytes: 0,
             reply_bytes: 0,
             latency: Histogram::new(),
@@ -155,6 +158,12 @@ impl Tally {
         tolerance.verdict(planned, self.wanted(), &self.schedule_error)
     }
 
+    /// Returns the share of the time of sending in which a query was due and the workload had none yet.
+    pub fn starved_share(&self) -> f64 {
+        let sending = self.last_sent.since(self.started).max(self.starved);
+        self.starved.as_secs_f64() / sending.as_secs_f64().max(1e-9)
+    }
+
     /// Returns how many queries were outstanding in the middle and at the end of a trial that sent for
     /// `duration` at `rate`.
     pub fn outstanding(&self, duration: Nanos, rate: Qps) -> Option<Outstanding> {
@@ -181,6 +190,7 @@ impl Tally {
         self.unexpected += other.unexpected;
         self.unresolved += other.unresolved;
         self.blocked += other.blocked;
+        self.starved = self.starved.max(other.starved);
         self.planned += other.planned;
         self.query_bytes += other.query_bytes;
         self.reply_bytes += other.reply_bytes;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! namespace   each name of an IPv4 prefix once, in a seeded order; the answer is computed from the name
+//! feed        queries of a pipe, read while they are sent
 //! file        the text format of dnsperf and queryperf, compiled once, read in chunks
 //! messages    whole messages, each with its length in front
 //! generated   one query; random subdomains of a zone; a mix of names under a zone
@@ -12,6 +13,7 @@
 //! a hash of the question.
 
 pub mod expected;
+pub mod feed;
 pub mod file;
 pub mod generated;
 mod messages;
@@ -59,6 +61,11 @@ pub struct Composed {
 
 /// A stream of queries that also validates their replies.
 pub trait Workload: Send {
+    /// Returns whether the next query, or the end of the stream, is known: queries of a pipe may not be there yet.
+    fn is_ready(&mut self) -> bool {
+        true
+    }
+
     /// Returns the number of bytes that every query fits in.
     fn room(&self) -> usize {
         MAX_QUERY

@@ -31,6 +31,8 @@ pub enum Limiter {
     TesterDrops,
     /// The load's own clients: too few connections for its queries.
     TesterClients,
+    /// The pipe from which the queries come.
+    TesterInput,
     /// The AuthDNS.
     AuthDns,
     /// Drops on a link.
@@ -46,13 +48,14 @@ pub enum Limiter {
 
 impl Limiter {
     /// Every limiter.
-    pub const ALL: [Limiter; 11] = [
+    pub const ALL: [Limiter; 12] = [
         Limiter::Dut,
         Limiter::Target,
         Limiter::TesterCpu,
         Limiter::TesterSchedule,
         Limiter::TesterDrops,
         Limiter::TesterClients,
+        Limiter::TesterInput,
         Limiter::AuthDns,
         Limiter::Link,
         Limiter::Offered,
@@ -69,6 +72,7 @@ impl Limiter {
             Limiter::TesterSchedule => "tester-schedule",
             Limiter::TesterDrops => "tester-drops",
             Limiter::TesterClients => "tester-clients",
+            Limiter::TesterInput => "tester-input",
             Limiter::AuthDns => "authdns",
             Limiter::Link => "link",
             Limiter::Offered => "offered",
@@ -161,6 +165,8 @@ pub struct Evidence {
     pub unanswered: f64,
     /// Queries that no connection took in time although none failed, and the number of clients that they were for.
     pub unserved: (u64, u32),
+    /// Share of the trial in which queries were due that had not come from their pipe yet.
+    pub input_waited: f64,
     /// Datagrams dropped in the DUT's receive queues.
     pub dut_drops: u64,
     /// Connections that the DUT's listening sockets did not take.
@@ -203,6 +209,8 @@ impl Places {
 
 /// Share of time from which on a Measurer that waits for its CPU lacks CPU.
 pub const MAX_RUN_DELAY: f64 = 0.10;
+/// Share of time from which on a pipe that has no query limits the load.
+const MAX_INPUT_WAITED: f64 = 0.05;
 /// Share of foreign load on the Tester's cores from which on it lacks CPU.
 const MAX_FOREIGN: f64 = 0.25;
 /// Share of the server's cores that others may use, and of the time that it may wait for them, in a trial that did not pass. A
@@ -258,7 +266,7 @@ impl Evidence {
     /// Returns what limited this trial, the first that applies:
     ///
     /// 1. the Tester starved: `tester-cpu`;
-    /// 2. everything was answered: `offered`;
+    /// 2. queries were due that had not come from their pipe yet: `tester-input`; everything was answered: `offered`;
     /// 3. the Measurer's receive queue dropped: `tester-drops`; a link dropped: `link`;
     /// 4. the AuthDNS dropped, or had no time left while the DUT had: `authdns`;
     /// 5. the DUT's cores, or its busiest thread, were saturated: `dut`;
@@ -282,6 +290,8 @@ impl Evidence {
         let dut_busy = saturated(self.dut_busy);
         if let Some(Void::Starved { run_delay, foreign }) = self.starved() {
             (Limiter::TesterCpu, Some(LimiterProof::Waited { run_delay, foreign }))
+        } else if self.input_waited > MAX_INPUT_WAITED {
+            (Limiter::TesterInput, Some(LimiterProof::InputWaited { share: self.input_waited }))
         } else if self.complete {
             (Limiter::Offered, None)
         } else if self.tester_drops > 0 {
@@ -418,6 +428,8 @@ mod tests {
             ),
             (Evidence { tester_busy: Some(0.99), ..clean.clone() }, Limiter::TesterCpu),
             (Evidence { unserved: (7, 2), ..clean.clone() }, Limiter::TesterClients),
+            (Evidence { input_waited: 0.9, complete: true, ..clean.clone() }, Limiter::TesterInput),
+            (Evidence { input_waited: 0.04, complete: true, ..clean.clone() }, Limiter::Offered),
             (Evidence { unserved: (7, 2), ..Evidence::default() }, Limiter::TesterClients),
             (Evidence { unserved: (7, 2), dut_busy: Some(0.99), ..clean.clone() }, Limiter::Dut),
             (clean, Limiter::Unknown),

@@ -39,6 +39,11 @@ pub enum LimiterProof {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         busy: Option<f64>,
     },
+    /// Queries were due that had not come from their pipe yet.
+    InputWaited {
+        /// Share (0 to 1) of the trial.
+        share: f64,
+    },
     /// Queries found no room on the clients' connections, of which none failed.
     Unserved {
         /// Number of queries that never left.
@@ -104,6 +109,9 @@ impl fmt::Display for LimiterProof {
                 write!(f, ": its queue of those to accept was full")?;
                 let Some(busy) = busy else { return Ok(()) };
                 write!(f, ", its cores busy {:.0} % of the time", busy * 100.0)
+            }
+            LimiterProof::InputWaited { share } => {
+                write!(f, "no query had come from the pipe for {:.1} % of the time", share * 100.0)
             }
             LimiterProof::Unserved { queries, clients } => {
                 let s = if *clients == 1 { "" } else { "s" };

@@ -176,7 +176,7 @@ impl Setup {
             trial.warnings.extend(evidence.places.too_few().into_iter().chain(warnings));
             trial.connections = Some(record);
         }
-        evidence.unserved = trial.without_room();
+        (evidence.unserved, evidence.input_waited) = (trial.without_room(), tally.starved_share());
         (trial.limiter, trial.limiter_proof) = match &void {
             Some(void) => (void.limiter(), None),
             None => evidence.accuse(),

@@ -156,6 +156,9 @@ impl Setup {
         let spans: Vec<_> = reports.iter_mut().map(|r| std::mem::take(&mut r.spans)).collect();
         let times = experiment_times(&spans);
         let targets = self.of_each_target(&reports);
+        if let Some(error) = self.workload.take_error() {
+            return Err(error.into());
+        }
         let trial = Trial { targets, ..self.conclude(reports, &seen) };
         Ok((TrialResult::new(trial), times))
     }

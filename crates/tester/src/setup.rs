@@ -243,7 +243,7 @@ impl Setup {
             Engine::Streams(connecting) => Some(ConnectionSetup::new(&request, connecting)?),
             _ => None,
         };
-        let (workload, command) = (self.workload.clone(), self.command.clone());
+        let (workload, command) = (self.workload.for_asking(), self.command.clone());
         let mut asking = Setup { request, workload, connections, kernel: None, command };
         asking.use_names(self.names().unwrap_or(0).saturating_sub(queries), queries);
         Ok(asking)

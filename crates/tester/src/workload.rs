@@ -1,25 +1,33 @@
 //! Workload of a request: its texts become specifications of `load`, which make each worker's workload.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use load::workload::feed::{Content, Feed};
 use load::workload::file::{QueryFile, QueryFileError, QueryOptions, Sample};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
 use record::TrialRequest;
-use record::request::{self, Names, Query, Repeats, Workload};
+use record::request::{self, Engine, Names, Query, Repeats, Workload};
 use wire::{Edns, Expect, Ipv4Prefix, Name, Namespace, Pref64, Qclass, Qtype};
 
 use crate::error::{Invalid, TesterError};
 use crate::replay::Replay;
 
 /// Opens a file of queries or the standard input (`-`); one that gzip, xz or zstd compressed is decompressed.
-fn open(path: &Path) -> Result<impl BufRead, QueryFileError> {
+fn open(path: &Path) -> Result<trace::source::Source, QueryFileError> {
     let source = trace::source::open(path);
-    let source =
-        source.map_err(|source| QueryFileError::Unreadable { path: path.to_owned(), source });
-    Ok(BufReader::new(source?))
+    source.map_err(|source| QueryFileError::Unreadable { path: path.to_owned(), source })
+}
+
+/// Returns whether the queries are read while they are sent: those of a pipe. The kernel, slices, and dns64perf's load need all of
+/// them before.
+fn is_fed(request: &TrialRequest, path: &Path) -> bool {
+    let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
+    std::fs::metadata(path).is_ok_and(|found| !found.is_file())
+        && request.pacing.is_timed()
+        && request.slice.of() == 1
+        && !matches!(request.engine, Engine::Kernel(_))
 }
 
 /// Specification of the queries.
@@ -29,6 +37,8 @@ pub(crate) enum WorkloadPlan {
     Namespace(NamespaceSpec),
     /// Names of an IPv4 prefix, with a share of repeated names.
     Repeating(NamespaceSpec, Mix),
+    /// Queries of a pipe, and its path.
+    Feed(Feed, QueryOptions, String),
     /// A query file, and its path.
     File(QueryFile, QueryOptions, String),
     /// Generated queries, with their types and class and a seed.
@@ -65,16 +75,16 @@ impl WorkloadPlan {
                     let why = "it is a share above 0 and up to 1";
                     return Err(Invalid::value("workload.probability", why).into());
                 }
-                let (file, options) = query_file(path, query, expect)?;
-                let options = QueryOptions { runs: *runs, sample, ..options };
-                Ok(WorkloadPlan::File(file, options, path.display().to_string()))
+                let expecting = *expect == request::Expect::EachLine;
+                let expect = if expecting { &request::Expect::Answered } else { expect };
+                let options = QueryOptions { runs: *runs, sample, ..options(query, expect)? };
+                Self::of_input(request, path, Content::Lines { expecting }, options)
             }
             Workload::Messages { path, expect, runs } => {
                 let query = Query::plain(false);
                 let most = request.engine.longest_message(request.target);
                 let options = QueryOptions { runs: *runs, ..options(&query, expect)? };
-                let file = QueryFile::compile_messages(open(path)?, path, most)?;
-                Ok(WorkloadPlan::File(file, options, path.display().to_string()))
+                Self::of_input(request, path, Content::Messages { most }, options)
             }
             Workload::Name { name, qtype, expect, query } => {
                 let spec = GeneratedSpec::Single { name: read("workload.name", name)? };
@@ -106,6 +116,47 @@ impl WorkloadPlan {
                 let why = "a replay has its own pace and its own clients";
                 Err(Invalid::value("workload.replay", why).into())
             }
+        }
+    }
+
+    /// Compiles a file, or starts to read a pipe.
+    fn of_input(
+        request: &TrialRequest,
+        path: &Path,
+        content: Content,
+        options: QueryOptions,
+    ) -> Result<Self, TesterError> {
+        let (input, text) = (open(path)?, path.display().to_string());
+        if is_fed(request, path) && options.sample.is_none() {
+            // The number of a descriptor says nothing.
+            let shown = if path.starts_with("/dev/fd") { Path::new("the pipe") } else { path };
+            let feed = Feed::start(input, shown, content, options.runs);
+            feed.wait();
+            return Ok(WorkloadPlan::Feed(feed, options, text));
+        }
+        let file = match content {
+            Content::Lines { expecting: false } => QueryFile::compile_from(input, path)?,
+            Content::Lines { expecting: true } => QueryFile::compile_expecting(input, path)?,
+            Content::Messages { most } => QueryFile::compile_messages(input, path, most)?,
+        };
+        Ok(WorkloadPlan::File(file, options, text))
+    }
+
+    /// Returns the same queries for a trial before the load, which leaves them all to it.
+    pub(crate) fn for_asking(&self) -> Self {
+        match self {
+            WorkloadPlan::Feed(feed, options, path) => {
+                WorkloadPlan::Feed(feed.for_asking(), options.clone(), path.clone())
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Returns the error of the pipe that the queries come from, once.
+    pub(crate) fn take_error(&self) -> Option<QueryFileError> {
+        match self {
+            WorkloadPlan::Feed(feed, ..) => feed.take_error(),
+            _ => None,
         }
     }
 
@@ -141,6 +192,7 @@ impl WorkloadPlan {
                     .map_err(|why| Invalid::value("workload.namespace.repeats", why))?,
             ),
             WorkloadPlan::Namespace(spec) => Box::new(names(spec)?),
+            WorkloadPlan::Feed(feed, options, _) => Box::new(feed.workload(options)),
             WorkloadPlan::File(file, options, _) => {
                 Box::new(file.workload(worker, workers, options.clone()))
             }
@@ -185,6 +237,7 @@ impl WorkloadPlan {
     /// the schedule does.
     pub(crate) fn most_queries(&self) -> u64 {
         match self {
+            WorkloadPlan::Feed(feed, ..) => feed.taken_if_short().unwrap_or(u64::MAX),
             WorkloadPlan::File(file, QueryOptions { runs: Some(runs), .. }, _) => {
                 file.queries().saturating_mul(*runs)
             }
@@ -242,6 +295,7 @@ impl WorkloadPlan {
                 )
             }
             WorkloadPlan::Replay(replay) => replay.describe(),
+            WorkloadPlan::Feed(_, _, path) => format!("queries of {path} as they come"),
             WorkloadPlan::File(file, _, path) => format!("{} queries of {path}", file.queries()),
             WorkloadPlan::Generated(GeneratedSpec::Single { name }, questions, ..) => {
                 format!("{name} {} each time", types(questions))
@@ -325,20 +379,6 @@ fn namespace(asked: &Names, seed: u64, sequential: bool) -> Result<NamespaceSpec
         recursion_desired: query.recursion,
         edns: edns(query)?,
     })
-}
-
-/// Compiles a query file; returns it with the options of its queries.
-fn query_file(
-    path: &Path,
-    query: &Query,
-    expect: &request::Expect,
-) -> Result<(QueryFile, QueryOptions), TesterError> {
-    let input = open(path)?;
-    if *expect == request::Expect::EachLine {
-        let options = options(query, &request::Expect::Answered)?;
-        return Ok((QueryFile::compile_expecting(input, path)?, options));
-    }
-    Ok((QueryFile::compile_from(input, path)?, options(query, expect)?))
 }
 
 /// Makes the options of the queries of a file, or of generated ones: their form and the expected replies.

@@ -175,6 +175,8 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
         // Not known: the agent looks before and after the sending, too, when the core is idle and may be slower.
         dut_slow: None,
         unanswered: unanswered(trial),
+        // The queries of a lab are in files.
+        input_waited: 0.0,
         unserved: trial.without_room(),
         dut_drops: dut.map_or(0, |seen| seen.receive_drops),
         dut_not_taken: dut.map_or(0, |seen| seen.not_taken),

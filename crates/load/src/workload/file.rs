@@ -10,7 +10,7 @@
 //! file is to be used. Whole messages are compiled to records of the same form.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,24 @@ use super::{Composed, MAX_QUERY, Workload, expected, opt_record};
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
 /// Bytes in front of each question or message: length (2), hash (4).
-const HEAD: usize = 6;
+pub(super) const HEAD: usize = 6;
+
+/// What takes the records of an input.
+pub(super) trait Take {
+    /// Adds a question or a message of at most 64 KiB, with the hash of its question.
+    fn push(&mut self, hash: u32, bytes: &[u8]) -> Result<(), QueryFileError>;
+
+    /// Passes on what was added: the next read may wait.
+    fn pause(&mut self) -> Result<(), QueryFileError> {
+        Ok(())
+    }
+}
+
+/// Returns the bytes in front of a question or message.
+pub(super) fn head(hash: u32, bytes: &[u8]) -> [u8; HEAD] {
+    let ([a, b], [c, d, e, f]) = ((bytes.len() as u16).to_le_bytes(), hash.to_le_bytes());
+    [a, b, c, d, e, f]
+}
 
 /// Error of a query file.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +84,9 @@ pub enum QueryFileError {
         /// Reason why it is not accepted.
         why: String,
     },
+    /// Nobody takes the queries of a pipe any more, since the trial is over.
+    #[error("the trial is over")]
+    Over,
     /// The compiled queries cannot be stored.
     #[error("cannot store the compiled queries in {}: {source}; set TMPDIR to a folder with enough space", place.display())]
     NoRoom {
@@ -106,20 +126,6 @@ impl Records {
         Ok(Records { out, len: 0, queries: 0, longest: 0 })
     }
 
-    /// Adds a question or a message of at most 64 KiB, with the hash of its question.
-    pub(super) fn push(&mut self, hash: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
-        let mut write = || {
-            self.out.write_all(&(bytes.len() as u16).to_le_bytes())?;
-            self.out.write_all(&hash.to_le_bytes())?;
-            self.out.write_all(bytes)
-        };
-        write().map_err(no_room)?;
-        self.len += (HEAD + bytes.len()) as u64;
-        self.queries += 1;
-        self.longest = self.longest.max(bytes.len());
-        Ok(())
-    }
-
     /// Returns the file of these records, `whole` messages or questions, which were read from `path`.
     pub(super) fn finish(self, path: &Path, whole: bool) -> Result<QueryFile, QueryFileError> {
         if self.queries == 0 {
@@ -128,6 +134,55 @@ impl Records {
         let Records { out, len, queries, longest } = self;
         let records = Arc::new(out.into_inner().map_err(|e| no_room(e.into_error()))?);
         Ok(QueryFile { records, len, queries, longest, whole, expecting: false })
+    }
+}
+
+impl Take for Records {
+    fn push(&mut self, hash: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
+        self.out.write_all(&head(hash, bytes)).map_err(no_room)?;
+        self.out.write_all(bytes).map_err(no_room)?;
+        self.len += (HEAD + bytes.len()) as u64;
+        self.queries += 1;
+        self.longest = self.longest.max(bytes.len());
+        Ok(())
+    }
+}
+
+/// Reads the lines of `input` into `records`; `expecting` ones also say what reply is expected.
+pub(super) fn read_lines(
+    input: impl Read,
+    path: &Path,
+    expecting: bool,
+    records: &mut impl Take,
+) -> Result<(), QueryFileError> {
+    let mut input = BufReader::with_capacity(CHUNK, input);
+    let (mut line, mut number) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        if input.buffer().is_empty() {
+            records.pause()?;
+        }
+        let read = Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
+        let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
+        if read.map_err(unreadable)? == 0 {
+            return Ok(());
+        }
+        number += 1;
+        let bad = |BadLine { column, why }| QueryFileError::BadLine {
+            path: path.to_owned(),
+            line: number,
+            column,
+            why,
+        };
+        let Some(found) = query_line::parse_with_rest(&line).map_err(bad)? else { continue };
+        let question = question(&found.name, found.qtype);
+        let hash = reply::question_hash(&question);
+        let key = if expecting {
+            expected::key(hash, found.rest).map_err(|why| found.bad_rest(&line, why))
+        } else {
+            found.without_rest(&line).map(|()| hash)
+        };
+        records.push(key.map_err(bad)?, &question)?;
     }
 }
 
@@ -143,14 +198,14 @@ impl QueryFile {
     pub fn compile(path: &Path) -> Result<Self, QueryFileError> {
         let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
-        Self::compile_from(BufReader::with_capacity(CHUNK, file), path)
+        Self::compile_from(file, path)
     }
 
     /// Compiles the lines of `input`; `path` is named in errors.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
-    pub fn compile_from(input: impl BufRead, path: &Path) -> Result<Self, QueryFileError> {
+    pub fn compile_from(input: impl Read, path: &Path) -> Result<Self, QueryFileError> {
         Self::compile_lines(input, path, false)
     }
 
@@ -158,43 +213,17 @@ impl QueryFile {
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
-    pub fn compile_expecting(input: impl BufRead, path: &Path) -> Result<Self, QueryFileError> {
+    pub fn compile_expecting(input: impl Read, path: &Path) -> Result<Self, QueryFileError> {
         Self::compile_lines(input, path, true)
     }
 
     fn compile_lines(
-        mut input: impl BufRead,
+        input: impl Read,
         path: &Path,
         expecting: bool,
     ) -> Result<Self, QueryFileError> {
         let mut records = Records::new()?;
-        let (mut line, mut number) = (Vec::new(), 0);
-        loop {
-            line.clear();
-            let read = io::Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
-            if read
-                .map_err(|source| QueryFileError::Unreadable { path: path.to_owned(), source })?
-                == 0
-            {
-                break;
-            }
-            number += 1;
-            let bad = |BadLine { column, why }| QueryFileError::BadLine {
-                path: path.to_owned(),
-                line: number,
-                column,
-                why,
-            };
-            let Some(found) = query_line::parse_with_rest(&line).map_err(bad)? else { continue };
-            let question = question(&found.name, found.qtype);
-            let hash = reply::question_hash(&question);
-            let key = if expecting {
-                expected::key(hash, found.rest).map_err(|why| found.bad_rest(&line, why))
-            } else {
-                found.without_rest(&line).map(|()| hash)
-            };
-            records.push(key.map_err(bad)?, &question)?;
-        }
+        read_lines(input, path, expecting, &mut records)?;
         Ok(QueryFile { expecting, ..records.finish(path, false)? })
     }
 
@@ -235,8 +264,6 @@ impl QueryFile {
     /// # Panics
     /// When the EDNS options are too long for a query.
     pub fn workload(&self, worker: u32, workers: u32, options: QueryOptions) -> FileWorkload {
-        let opt =
-            opt_record(options.edns.as_ref()).expect("options are validated when they are read");
         let mut stream = FileWorkload {
             file: self.clone(),
             chunk: Vec::with_capacity(CHUNK),
@@ -251,9 +278,7 @@ impl QueryFile {
                 share: sample.share,
                 rng: Rng::part(sample.seed, u64::from(worker)),
             }),
-            expect: options.expect,
-            recursion_desired: options.recursion_desired,
-            opt,
+            form: Form::new(self.whole, self.expecting, &options),
         };
         for _ in 0..worker {
             stream.skip_record();
@@ -308,9 +333,49 @@ pub struct FileWorkload {
     /// Number of queries that this worker still sends.
     left: u64,
     sample: Option<Chance>,
+    form: Form,
+}
+
+/// How records become queries, and how replies are validated.
+#[derive(Debug)]
+pub(super) struct Form {
+    whole: bool,
+    expecting: bool,
     expect: Expect,
     recursion_desired: bool,
     opt: Option<Vec<u8>>,
+}
+
+impl Form {
+    /// Makes the form of `whole` messages or of questions, whose keys may say what is expected.
+    pub(super) fn new(whole: bool, expecting: bool, options: &QueryOptions) -> Self {
+        let opt =
+            opt_record(options.edns.as_ref()).expect("options are validated when they are read");
+        let (expect, recursion_desired) = (options.expect, options.recursion_desired);
+        Form { whole, expecting, expect, recursion_desired, opt }
+    }
+
+    /// Writes the query of a record; returns its length.
+    #[inline]
+    pub(super) fn compose(&self, record: &[u8], out: &mut [u8]) -> usize {
+        if self.whole {
+            out[..record.len()].copy_from_slice(record);
+            return record.len();
+        }
+        compose(out, 0, record, self.recursion_desired, self.opt.as_deref())
+    }
+
+    /// Validates a reply to the query with `key`.
+    #[inline]
+    pub(super) fn check(&self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
+        if self.whole {
+            super::messages::check(key, message, &self.expect)
+        } else if self.expecting {
+            check_by_hash(key, expected::HASH, message, &expected::of(key))
+        } else {
+            check_by_hash(key, u32::MAX, message, &self.expect)
+        }
+    }
 }
 
 /// The choice of the queries that are used.
@@ -370,13 +435,7 @@ impl Workload for FileWorkload {
             (0..=self.skip).for_each(|_| self.skip_record());
         }
         let (key, record) = self.record();
-        let record = &self.chunk[record];
-        let len = if self.file.whole {
-            out[..record.len()].copy_from_slice(record);
-            record.len()
-        } else {
-            compose(out, 0, record, self.recursion_desired, self.opt.as_deref())
-        };
+        let len = self.form.compose(&self.chunk[record], out);
         for _ in 0..=self.skip {
             self.skip_record();
         }
@@ -385,13 +444,7 @@ impl Workload for FileWorkload {
 
     #[inline]
     fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
-        if self.file.whole {
-            super::messages::check(key, message, &self.expect)
-        } else if self.file.expecting {
-            check_by_hash(key, expected::HASH, message, &expected::of(key))
-        } else {
-            check_by_hash(key, u32::MAX, message, &self.expect)
-        }
+        self.form.check(key, message)
     }
 }
 

@@ -8,13 +8,13 @@
 //! return code; a message without a readable question, or of another opcode than QUERY, only needs a response with an expected
 //! return code.
 
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use wire::message::{HEADER, Header};
 use wire::{Expect, Invalid, reply};
 
-use super::file::{QueryFile, QueryFileError, Records, check_by_hash};
+use super::file::{QueryFile, QueryFileError, Records, Take, check_by_hash};
 
 /// Key of messages whose replies need no question.
 const ANY_QUESTION: u32 = 0;
@@ -28,38 +28,48 @@ impl QueryFile {
     /// # Errors
     /// [`QueryFileError`], with the number and the position of a message that is cut short or too long.
     pub fn compile_messages(
-        mut input: impl Read,
+        input: impl Read,
         path: &Path,
         most: usize,
     ) -> Result<Self, QueryFileError> {
         let mut records = Records::new()?;
-        let (mut number, mut offset, mut message) = (0, 0, vec![0; most]);
-        loop {
-            number += 1;
-            let bad = |why: String| QueryFileError::BadMessage {
-                path: path.to_owned(),
-                number,
-                offset,
-                why,
-            };
-            let unreadable = |source: io::Error| match source.kind() {
-                io::ErrorKind::UnexpectedEof => bad("the file ends within it".to_owned()),
-                _ => QueryFileError::Unreadable { path: path.to_owned(), source },
-            };
-            let mut length = [0; 2];
-            match input.read(&mut length[..1]).map_err(unreadable)? {
-                0 => return records.finish(path, true),
-                _ => input.read_exact(&mut length[1..]).map_err(unreadable)?,
-            }
-            let length = usize::from(u16::from_be_bytes(length));
-            let Some(message) = message.get_mut(..length).filter(|message| message.len() >= 2)
-            else {
-                return Err(bad(format!("it has {length} octets, not 2 to {most}")));
-            };
-            input.read_exact(message).map_err(unreadable)?;
-            records.push(key(message), message)?;
-            offset += 2 + length as u64;
+        read_messages(input, path, most, &mut records)?;
+        records.finish(path, true)
+    }
+}
+
+/// Reads the messages of `input` of at most `most` octets into `records`.
+pub(super) fn read_messages(
+    input: impl Read,
+    path: &Path,
+    most: usize,
+    records: &mut impl Take,
+) -> Result<(), QueryFileError> {
+    let mut input = BufReader::with_capacity(256 << 10, input);
+    let (mut number, mut offset, mut message) = (0, 0, vec![0; most]);
+    loop {
+        number += 1;
+        let bad =
+            |why: String| QueryFileError::BadMessage { path: path.to_owned(), number, offset, why };
+        let unreadable = |source: io::Error| match source.kind() {
+            io::ErrorKind::UnexpectedEof => bad("the file ends within it".to_owned()),
+            _ => QueryFileError::Unreadable { path: path.to_owned(), source },
+        };
+        if input.buffer().is_empty() {
+            records.pause()?;
         }
+        let mut length = [0; 2];
+        match input.read(&mut length[..1]).map_err(unreadable)? {
+            0 => return Ok(()),
+            _ => input.read_exact(&mut length[1..]).map_err(unreadable)?,
+        }
+        let length = usize::from(u16::from_be_bytes(length));
+        let Some(message) = message.get_mut(..length).filter(|message| message.len() >= 2) else {
+            return Err(bad(format!("it has {length} octets, not 2 to {most}")));
+        };
+        input.read_exact(message).map_err(unreadable)?;
+        records.push(key(message), message)?;
+        offset += 2 + length as u64;
     }
 }
 

@@ -18,11 +18,12 @@ const RATE_ERROR: f64 = 0.01;
 const ROUND_TRIP: f64 = 0.05;
 
 /// Limiters of a part that are limiters of the whole, in the order in which they are looked for.
-const OF_A_PART: [Limiter; 7] = [
+const OF_A_PART: [Limiter; 8] = [
     Limiter::TesterCpu,
     Limiter::TesterSchedule,
     Limiter::TesterDrops,
     Limiter::TesterClients,
+    Limiter::TesterInput,
     Limiter::Link,
     Limiter::AuthDns,
     Limiter::Dut,

@@ -15,6 +15,7 @@ pub(crate) fn limiter_name(limiter: Limiter) -> &'static str {
         Limiter::TesterSchedule => "the Tester’s schedule",
         Limiter::TesterDrops => "the Tester’s receive queue",
         Limiter::TesterClients => "the load’s own number of clients",
+        Limiter::TesterInput => "the pipe of the queries",
         Limiter::AuthDns => "the AuthDNS",
         Limiter::Link => "a link",
         Limiter::Offered => "nothing: all was answered",

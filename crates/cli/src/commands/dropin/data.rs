@@ -6,14 +6,17 @@
 //! binary    length (2) | message                  dnsperf -B, kxdpgun -B
 //! ```
 //!
-//! Lines that are no queries are skipped with a warning, as by dnsperf; the first of them are named.
+//! Lines that are no queries are skipped with a warning, as by dnsperf; the first of them are named. The messages of a pipe, such as the
+//! standard input, are made while they are sent.
 
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, PipeReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use tempfile::NamedTempFile;
 use tester::unix_now;
+use trace::source::Source;
 use update::{AheadKey, UpdateReader};
 use wire::query_line::{self, BadLine, MAX_LINE, QueryLine};
 use wire::{Edns, Qclass, compose};
@@ -49,20 +52,44 @@ pub(super) struct Data<'a> {
     /// Length of the longest message that can be sent, in octets.
     pub(super) most: usize,
     /// Prints a warning.
-    pub(super) warn: &'a mut dyn FnMut(String),
+    pub(super) warn: Box<dyn FnMut(String) + Send + 'a>,
 }
 
-/// Writer of a file of messages, with the number of warnings so far.
-struct Messages<'a> {
+/// Where the Tester reads the messages.
+pub(super) struct MessageFile {
     path: PathBuf,
-    out: BufWriter<NamedTempFile>,
+    /// The file, or the end of the pipe, which exists as long.
+    _held: Held,
+}
+
+enum Held {
+    File { _file: NamedTempFile },
+    Pipe { _end: PipeReader },
+}
+
+impl MessageFile {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Writer of messages, with the number of warnings so far.
+struct Messages<'a, W: Write> {
+    path: PathBuf,
+    out: BufWriter<W>,
     written: u64,
     warned: u64,
     most: usize,
-    warn: &'a mut dyn FnMut(String),
+    warn: Box<dyn FnMut(String) + Send + 'a>,
 }
 
-impl Messages<'_> {
+impl<W: Write> Messages<'_, W> {
+    /// Passes on what was made, if the next read of the input may wait.
+    fn pause(&mut self, input: &BufReader<Source>) -> Result<(), ReadError> {
+        let flushed = if input.buffer().is_empty() { self.out.flush() } else { Ok(()) };
+        flushed.map_err(|e| Failure::run(e).into())
+    }
+
     fn warning(&mut self, text: impl FnOnce() -> String) {
         self.warned += 1;
         if self.warned <= WARNINGS {
@@ -89,7 +116,7 @@ impl Messages<'_> {
     }
 
     /// Ends the file; an empty one is bad input.
-    fn finish(self) -> Result<NamedTempFile, Failure> {
+    fn finish(mut self) -> Result<W, Failure> {
         if self.warned > WARNINGS {
             (self.warn)(format!(
                 "{}: {} more of these",
@@ -107,13 +134,38 @@ impl Messages<'_> {
     }
 }
 
-/// Makes the file of messages of a data file; `None` is the standard input.
-pub(super) fn messages(path: Option<&Path>, data: Data<'_>) -> Result<NamedTempFile, Failure> {
+/// Makes the messages of a data file; `None` is the standard input. Those of a pipe are made while they are sent, unless
+/// `whole`.
+pub(super) fn messages(
+    path: Option<&Path>,
+    data: Data<'static>,
+    whole: bool,
+) -> Result<MessageFile, Failure> {
+    let found = std::fs::metadata(path.unwrap_or(Path::new("/dev/stdin")));
+    if whole || found.is_ok_and(|found| found.is_file() || found.is_dir()) {
+        let file = NamedTempFile::new().map_err(Failure::run)?;
+        let file = write_messages(path, data, file)?;
+        return Ok(MessageFile { path: file.path().to_owned(), _held: Held::File { _file: file } });
+    }
+    let (end, out) = std::io::pipe().map_err(Failure::run)?;
+    let path = path.map(Path::to_owned);
+    std::thread::spawn(move || {
+        // An error of the output is the end of the Tester.
+        if let Err(Failure::BadInput(error)) = write_messages(path.as_deref(), data, out) {
+            eprintln!("dnsdyno: {error}");
+        }
+    });
+    let path = format!("/dev/fd/{}", end.as_raw_fd()).into();
+    Ok(MessageFile { path, _held: Held::Pipe { _end: end } })
+}
+
+/// Writes the messages of a data file to `out`, and returns it.
+fn write_messages<W: Write>(path: Option<&Path>, data: Data<'_>, out: W) -> Result<W, Failure> {
     let unreadable =
         |path: &Path, e| Failure::input(anyhow!("cannot read {}: {e}", path.display()));
     let named = path.unwrap_or(Path::new("-"));
     let input = trace::source::open(named).map_err(|e| unreadable(named, e))?;
-    let out = BufWriter::new(NamedTempFile::new().map_err(Failure::run)?);
+    let out = BufWriter::new(out);
     let shown = path.unwrap_or(Path::new("standard input")).to_owned();
     let Data { form, recursion, edns, key, most, warn } = data;
     let mut messages = Messages { path: shown, out, written: 0, warned: 0, most, warn };
@@ -159,14 +211,14 @@ struct Maker {
 }
 
 impl Maker {
-    fn queries(
+    fn queries<W: Write>(
         &self,
-        input: &mut impl BufRead,
+        input: &mut BufReader<Source>,
         form: Form,
-        messages: &mut Messages<'_>,
+        messages: &mut Messages<'_, W>,
     ) -> Result<(), ReadError> {
         let (mut line, mut number) = (Vec::new(), 0);
-        while read_line(input, &mut line)? {
+        while read_line(input, &mut line, messages)? {
             number += 1;
             match query_line::parse_start(&line) {
                 Ok(None) => {}
@@ -213,13 +265,13 @@ impl Maker {
         })
     }
 
-    fn updates(
+    fn updates<W: Write>(
         &self,
-        input: &mut impl BufRead,
-        messages: &mut Messages<'_>,
+        input: &mut BufReader<Source>,
+        messages: &mut Messages<'_, W>,
     ) -> Result<(), ReadError> {
         let (mut line, mut number, mut block) = (Vec::new(), 0, Vec::<String>::new());
-        while read_line(input, &mut line)? {
+        while read_line(input, &mut line, messages)? {
             number += 1;
             let text = String::from_utf8_lossy(&line).trim().to_owned();
             if text.is_empty() || text.starts_with(';') {
@@ -261,8 +313,13 @@ impl Maker {
 }
 
 /// Reads a line of at most [`MAX_LINE`] octets and one more; returns whether there was one.
-fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
+fn read_line<W: Write>(
+    input: &mut BufReader<Source>,
+    line: &mut Vec<u8>,
+    messages: &mut Messages<'_, W>,
+) -> Result<bool, ReadError> {
     line.clear();
+    messages.pause(input)?;
     Ok(Read::take(input, MAX_LINE as u64 + 1).read_until(b'\n', line)? > 0)
 }
 
@@ -315,8 +372,12 @@ fn script(block: &[String]) -> Result<String, String> {
 }
 
 /// Copies messages with their lengths; those that are too long for the transport are skipped.
-fn binary(input: &mut impl Read, messages: &mut Messages<'_>) -> Result<(), ReadError> {
+fn binary<W: Write>(
+    input: &mut BufReader<Source>,
+    messages: &mut Messages<'_, W>,
+) -> Result<(), ReadError> {
     for number in 1.. {
+        messages.pause(input)?;
         let mut length = [0; 2];
         if input.read(&mut length[..1])? == 0 {
             break;
@@ -340,10 +401,9 @@ mod tests {
         let mut file = NamedTempFile::new().expect("a file");
         file.write_all(text).expect("writes");
         let mut warnings = Vec::new();
-        let mut warn = |text| warnings.push(text);
-        let data =
-            Data { form, recursion: true, edns: None, key: None, most: 512, warn: &mut warn };
-        let out = messages(Some(file.path()), data);
+        let warn = Box::new(|text| warnings.push(text));
+        let data = Data { form, recursion: true, edns: None, key: None, most: 512, warn };
+        let out = write_messages(Some(file.path()), data, NamedTempFile::new().expect("a file"));
         let read = out.map_err(|e| format!("{e:?}")).map(|out| {
             let bytes = std::fs::read(out.path()).expect("reads");
             let (mut at, mut all) = (0, Vec::new());

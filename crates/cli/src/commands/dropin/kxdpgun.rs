@@ -102,15 +102,16 @@ pub(crate) struct KxdpgunArgs {
 }
 
 pub(crate) fn run(args: &KxdpgunArgs) -> Result<(), Failure> {
-    let mut say = |text: String| eprintln!("Warning: kxdpgun: {text}");
+    let say = |text: String| eprintln!("Warning: kxdpgun: {text}");
     args.ignored().into_iter().for_each(|text| say(text.to_owned()));
     let sending = args.sending()?;
     let target = sending.target;
     let flagged_size = args.edns_size.unwrap_or(wire::Edns::default().udp_size);
     let form = if args.binary { Form::Binary } else { Form::Flagged { size: flagged_size } };
     let most = sending.longest_message();
-    let data = Data { form, recursion: true, edns: None, key: None, most, warn: &mut say };
-    let messages = data::messages(Some(&args.infile), data)?;
+    let warn = Box::new(say);
+    let data = Data { form, recursion: true, edns: None, key: None, most, warn };
+    let messages = data::messages(Some(&args.infile), data, false)?;
     let setup = sending.setup(messages.path())?;
     if !args.json {
         let over = args.transport().word().to_uppercase();

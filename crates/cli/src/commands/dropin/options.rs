@@ -9,11 +9,10 @@ use clap::{ArgAction, Args};
 use ipnet::IpNet;
 use measure::{Nanos, Transport};
 use record::request::{Engine, Http, HttpMethod, Sockets};
-use tempfile::NamedTempFile;
 use update::AheadKey;
 use wire::Edns;
 
-use super::data::{self, Data, Form};
+use super::data::{self, Data, Form, MessageFile};
 use super::{connecting, cores, source};
 use crate::arguments::address::{Family, ServerArg, Target, parse_source};
 use crate::arguments::choice::{Choice, choice};
@@ -277,8 +276,8 @@ impl Common {
         &self,
         form: Form,
         most: usize,
-        warn: &mut dyn FnMut(String),
-    ) -> Result<NamedTempFile, Failure> {
+        tool: &'static str,
+    ) -> Result<MessageFile, Failure> {
         let edns = self.edns()?;
         let key = self.key.as_deref().map(key).transpose()?;
         if form == Form::Binary && (edns.is_some() || key.is_some()) {
@@ -286,7 +285,11 @@ impl Common {
                 "-B sends messages as they are: it does not go with -D, -e, -E and -y"
             )));
         }
-        data::messages(self.data.as_deref(), Data { form, recursion: true, edns, key, most, warn })
+        let common = self.clone();
+        let warn = Box::new(move |text: String| common.say(tool, &text));
+        let data = Data { form, recursion: true, edns, key, most, warn };
+        // Each query is printed from the file of all.
+        data::messages(self.data.as_deref(), data, self.verbose)
     }
 
     fn edns(&self) -> Result<Option<Edns>, Failure> {

@@ -1,0 +1,335 @@
+//! Queries that are read while they are sent: from the standard input or a pipe, which may never end.
+//!
+//! ```text
+//! pipe ──lines or messages──> chunks of records ──a bounded channel──> workers, a chunk each
+//! ```
+//!
+//! At most `AHEAD` chunks of `CHUNK` octets, 4 MiB, are read ahead; a chunk is passed on when it is full or the next read may wait.
+//! A pipe that ends within its first `KEPT` octets of records is used again like a file; a longer one is used once.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wire::Invalid;
+
+use super::file::{Form, HEAD, QueryFileError, QueryOptions, Take, head, read_lines};
+use super::messages::read_messages;
+use super::{Composed, MAX_QUERY, Workload};
+
+/// Largest number of chunks that are read ahead.
+const AHEAD: usize = 64;
+/// Size of a chunk in octets, but for its last record.
+const CHUNK: usize = 64 << 10;
+/// Largest size of records that are used again, in octets.
+const KEPT: usize = 16 << 20;
+
+/// What a pipe contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Names and types.
+    Lines {
+        /// Whether a line also says what reply is expected.
+        expecting: bool,
+    },
+    /// Whole messages.
+    Messages {
+        /// Length of the longest one in octets.
+        most: usize,
+    },
+}
+
+/// Queries that come while they are sent.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    shared: Arc<Shared>,
+    /// Whether workers give back what they took.
+    returns: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    content: Content,
+    chunks: Mutex<Receiver<Vec<u8>>>,
+    /// Records that a worker gave back.
+    returned: Mutex<Vec<Vec<u8>>>,
+    /// Number of queries that workers have taken.
+    taken: AtomicU64,
+    /// Whether workers had to wait for queries, or there are no more.
+    short: AtomicBool,
+    error: Mutex<Option<QueryFileError>>,
+}
+
+impl Feed {
+    /// Starts to read `input`, which is used `runs` times; `path` is named in errors.
+    pub fn start(
+        input: impl Read + Send + 'static,
+        path: &Path,
+        content: Content,
+        runs: Option<u64>,
+    ) -> Self {
+        let (sender, receiver) = sync_channel(AHEAD);
+        let shared = Arc::new(Shared {
+            content,
+            chunks: Mutex::new(receiver),
+            returned: Mutex::new(Vec::new()),
+            taken: AtomicU64::new(0),
+            short: AtomicBool::new(false),
+            error: Mutex::new(None),
+        });
+        let (weak, path) = (Arc::downgrade(&shared), path.to_owned());
+        std::thread::spawn(move || {
+            let mut chunks =
+                Chunks { sender, chunk: Vec::new(), kept: Some(Vec::new()), octets: 0 };
+            let read = match content {
+                Content::Lines { expecting } => read_lines(input, &path, expecting, &mut chunks),
+                Content::Messages { most } => read_messages(input, &path, most, &mut chunks),
+            };
+            let error = read.and_then(|()| chunks.again(&path, runs)).err();
+            if let (Some(error), Some(shared)) = (error, weak.upgrade()) {
+                *lock(&shared.error) = Some(error);
+            }
+        });
+        Feed { shared, returns: false }
+    }
+
+    /// Waits for the first queries, or for the end.
+    pub fn wait(&self) {
+        let first = lock(&self.shared.chunks).recv();
+        lock(&self.shared.returned).extend(first);
+    }
+
+    /// Returns the same queries for a trial before the load, which leaves them all to it.
+    pub fn for_asking(&self) -> Self {
+        Feed { shared: self.shared.clone(), returns: true }
+    }
+
+    /// Returns the number of queries that workers have taken, if they had to wait for them or took all.
+    pub fn taken_if_short(&self) -> Option<u64> {
+        let short = self.shared.short.load(Ordering::Relaxed);
+        short.then(|| self.shared.taken.load(Ordering::Relaxed))
+    }
+
+    /// Returns the error that ended the reading, once.
+    pub fn take_error(&self) -> Option<QueryFileError> {
+        let error = lock(&self.shared.error).take();
+        error.filter(|error| !matches!(error, QueryFileError::Over))
+    }
+
+    /// Makes the stream of a worker.
+    ///
+    /// # Panics
+    /// When the EDNS options are too long for a query.
+    pub fn workload(&self, options: &QueryOptions) -> FeedWorkload {
+        let (whole, expecting) = match self.shared.content {
+            Content::Lines { expecting } => (false, expecting),
+            Content::Messages { .. } => (true, false),
+        };
+        let form = Form::new(whole, expecting, options);
+        FeedWorkload { feed: self.clone(), form, chunk: Vec::new(), at: 0 }
+    }
+}
+
+/// Locks a mutex also after a panic of its holder: what it guards is always valid.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writer of the chunks.
+struct Chunks {
+    sender: SyncSender<Vec<u8>>,
+    chunk: Vec<u8>,
+    /// All chunks so far, if they are few enough to be used again.
+    kept: Option<Vec<Vec<u8>>>,
+    octets: usize,
+}
+
+impl Chunks {
+    fn send(&self, chunk: Vec<u8>) -> Result<(), QueryFileError> {
+        self.sender.send(chunk).map_err(|_| QueryFileError::Over)
+    }
+
+    /// Passes the rest on, and then all again until it was used `runs` times.
+    fn again(mut self, path: &Path, runs: Option<u64>) -> Result<(), QueryFileError> {
+        self.pause()?;
+        if self.octets == 0 {
+            return Err(QueryFileError::Empty { path: PathBuf::from(path) });
+        }
+        let kept = self.kept.take().unwrap_or_default();
+        let chunks = (1..runs.unwrap_or(u64::MAX)).flat_map(|_| &kept);
+        // One that was too long is not there, however often it is wanted.
+        if kept.is_empty() { Ok(()) } else { chunks.cloned().try_for_each(|c| self.send(c)) }
+    }
+}
+
+impl Take for Chunks {
+    fn push(&mut self, hash: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
+        self.chunk.extend(head(hash, bytes));
+        self.chunk.extend_from_slice(bytes);
+        if self.chunk.len() < CHUNK { Ok(()) } else { self.pause() }
+    }
+
+    fn pause(&mut self) -> Result<(), QueryFileError> {
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        let chunk = std::mem::take(&mut self.chunk);
+        self.octets += chunk.len();
+        self.kept = self.kept.take().filter(|_| self.octets <= KEPT);
+        if let Some(kept) = &mut self.kept {
+            kept.push(chunk.clone());
+        }
+        self.send(chunk)
+    }
+}
+
+/// The stream of queries of one worker.
+#[derive(Debug)]
+pub struct FeedWorkload {
+    feed: Feed,
+    form: Form,
+    chunk: Vec<u8>,
+    /// Position of the next record in the chunk.
+    at: usize,
+}
+
+impl Workload for FeedWorkload {
+    fn room(&self) -> usize {
+        match self.feed.shared.content {
+            Content::Lines { .. } => MAX_QUERY,
+            Content::Messages { most } => most.max(MAX_QUERY),
+        }
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        if self.at < self.chunk.len() {
+            return true;
+        }
+        let shared = &self.feed.shared;
+        let next = lock(&shared.returned).pop().map_or_else(|| lock(&shared.chunks).try_recv(), Ok);
+        match next {
+            Ok(chunk) => {
+                (self.chunk, self.at) = (chunk, 0);
+                true
+            }
+            Err(why) => {
+                shared.short.store(!self.feed.returns, Ordering::Relaxed);
+                // At the end there is nothing to wait for.
+                why == TryRecvError::Disconnected
+            }
+        }
+    }
+
+    #[inline]
+    fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
+        let bytes = self.chunk.get(self.at..self.at + HEAD)?;
+        let len = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+        let key = u32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]);
+        let start = self.at + HEAD;
+        self.at = start + len;
+        self.feed.shared.taken.fetch_add(u64::from(!self.feed.returns), Ordering::Relaxed);
+        Some(Composed { len: self.form.compose(&self.chunk[start..self.at], out), key })
+    }
+
+    #[inline]
+    fn check(&mut self, key: u32, message: &[u8]) -> Result<u8, Invalid> {
+        self.form.check(key, message)
+    }
+}
+
+impl Drop for FeedWorkload {
+    fn drop(&mut self) {
+        if self.feed.returns && !self.chunk.is_empty() {
+            lock(&self.feed.shared.returned).push(std::mem::take(&mut self.chunk));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Write, pipe};
+
+    use wire::Expect;
+
+    use super::*;
+
+    const OPTIONS: QueryOptions = QueryOptions {
+        expect: Expect::Answered,
+        recursion_desired: false,
+        edns: None,
+        runs: None,
+        sample: None,
+    };
+    const LINES: Content = Content::Lines { expecting: false };
+
+    /// The first octet of the name of the next query, waited for; `None` at the end.
+    fn next(workload: &mut FeedWorkload) -> Option<u8> {
+        while !workload.is_ready() {
+            std::thread::yield_now();
+        }
+        let mut out = [0; MAX_QUERY];
+        workload.next(&mut out).map(|_| out[13])
+    }
+
+    fn feed(text: &'static str, runs: Option<u64>) -> Feed {
+        Feed::start(text.as_bytes(), Path::new("-"), LINES, runs)
+    }
+
+    #[test]
+    fn a_short_pipe_is_used_again() {
+        let mut workload = feed("a.x A\nb.x A\n", Some(3)).workload(&OPTIONS);
+        let all: Vec<u8> = std::iter::from_fn(|| next(&mut workload)).collect();
+        assert_eq!(all, b"ababab");
+        let mut workload = feed("a.x A\nb.x A\n", None).workload(&OPTIONS);
+        let many: Vec<u8> = (0..1_000).filter_map(|_| next(&mut workload)).collect();
+        assert_eq!(many, b"ab".repeat(500));
+    }
+
+    #[test]
+    fn queries_come_one_by_one_and_those_asked_first_come_again() {
+        let (input, mut output) = pipe().expect("a pipe");
+        let feed = Feed::start(input, Path::new("-"), LINES, Some(1));
+        output.write_all(b"a.x A\n").expect("written");
+        assert_eq!(next(&mut feed.for_asking().workload(&OPTIONS)), Some(b'a'));
+        let mut workload = feed.workload(&OPTIONS);
+        assert_eq!((next(&mut workload), feed.taken_if_short()), (Some(b'a'), None));
+        assert!(!workload.is_ready());
+        assert_eq!(feed.taken_if_short(), Some(1));
+        output.write_all(b"b.x A\n").expect("written");
+        assert_eq!(next(&mut workload), Some(b'b'));
+        drop(output);
+        assert_eq!((next(&mut workload), feed.taken_if_short()), (None, Some(2)));
+    }
+
+    #[test]
+    fn reading_ahead_has_a_bound() {
+        // More than the channel and the pipe hold: the writer waits for the workers.
+        let (input, mut output) = pipe().expect("a pipe");
+        let feed = Feed::start(input, Path::new("-"), LINES, Some(1));
+        let writer = std::thread::spawn(move || {
+            let lines = "a.x A\n".repeat(1_000);
+            (0..1_000_000).find(|_| output.write_all(lines.as_bytes()).is_err())
+        });
+        let mut workload = feed.workload(&OPTIONS);
+        (0..100_000).for_each(|_| assert_eq!(next(&mut workload), Some(b'a')));
+        drop((workload, feed));
+        assert!(writer.join().expect("it ends").is_some_and(|written| written < 2_000));
+    }
+
+    #[test]
+    fn errors_end_the_stream_and_are_told_once() {
+        for (text, why) in
+            [("a.x A\nb.x AX\n", "-:2:5: `AX`"), ("; c\n", "-: the file has no query")]
+        {
+            let feed = feed(text, Some(1));
+            let mut workload = feed.workload(&OPTIONS);
+            while next(&mut workload).is_some() {}
+            let error = std::iter::repeat_with(|| feed.take_error()).flatten().next();
+            assert!(error.is_some_and(|error| error.to_string().starts_with(why)), "{text}");
+            assert!(feed.take_error().is_none());
+        }
+    }
+}
