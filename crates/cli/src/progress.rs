@@ -120,8 +120,11 @@ impl View {
 /// Returns the figures of a span of a trial: rates, counts, and bounds of its latencies.
 fn figures(of: &Snapshot, gap: &str) -> String {
     let rate = |count: u64| count as f64 / of.at_s.max(1e-9);
+    let reasons = of.invalid.iter().map(|(reason, count)| format!("{reason} {count}"));
+    let reasons = reasons.collect::<Vec<_>>().join(", ");
+    let reasons = if reasons.is_empty() { reasons } else { format!(" ({reasons})") };
     format!(
-        "sent {:.0}/s{gap}valid {:.0}/s{gap}invalid {}{gap}lost {}{}",
+        "sent {:.0}/s{gap}valid {:.0}/s{gap}invalid {}{reasons}{gap}lost {}{}",
         rate(of.sent),
         rate(of.valid),
         of.bad.saturating_sub(of.lost),

@@ -315,6 +315,41 @@ fn queries_of_closed_connections_are_sent_again() {
 }
 
 #[test]
+fn the_second_in_which_a_server_turned_bad_is_named() {
+    // 200 queries a second: the 501st is that of 2.5 s.
+    let Some(server) = Known::start(json!({ "rcode": [501, 2] })) else { return };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "a.example A\n").expect("writes");
+    let json = tempfile::NamedTempFile::new().expect("a file");
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .args(["load", &server.address("udp"), "--no-check", "--rate", "200", "--duration", "4s"])
+        .args(["--interval", "1s", "--json"])
+        .arg(json.path())
+        .arg("--queries")
+        .arg(file.path())
+        .output()
+        .expect("starts");
+    let [out, err] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"));
+    assert!(out.contains("servfail from 2.5 s on"), "{out}");
+    // Each line is about its interval: none has all 300 of them.
+    let invalid = |line: &str| line.split("(servfail ").nth(1)?.split(')').next()?.parse().ok();
+    let counts: Vec<u64> = err.lines().filter_map(invalid).collect();
+    assert!(!counts.is_empty() && counts.iter().all(|count| *count <= 250), "{err}");
+    let trial = std::fs::read_to_string(json.path()).expect("written");
+    let trial: Value = serde_json::from_str(&trial).expect("JSON");
+    let series = trial["series"].as_array().expect("seconds");
+    let of = |second: usize, code: &str| series[second]["rcodes"][code].as_u64().unwrap_or(0);
+    assert_eq!([of(1, "SERVFAIL"), of(2, "SERVFAIL"), of(3, "SERVFAIL")], [0, 100, 200], "{trial}");
+    assert_eq!(
+        (of(2, "NOERROR"), &series[3]["invalid"]["servfail"]),
+        (100, &json!(200)),
+        "{trial}"
+    );
+    server.end("udp");
+}
+
+#[test]
 fn any_answer_may_be_the_expected_one() {
     let Some(server) = Known::start(json!({ "rcode": [1, 2] })) else { return };
     for (lines, args, valid) in [

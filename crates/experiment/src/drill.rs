@@ -142,7 +142,7 @@ mod tests {
         for (before, during) in [(4, 1), (2, 2), (2, 1)] {
             assert_eq!(Goodput::of(&series, before, during), None, "{before} {during}");
         }
-        assert_eq!(Goodput::of(&[Second::default(); 5], 2, 2), None, "nothing was asked");
+        assert_eq!(Goodput::of(&vec![Second::default(); 5], 2, 2), None, "nothing was asked");
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use measure::{Goal, Histogram, Nanos};
+use wire::Invalid;
 
 use crate::plan::Plan;
 use crate::tally::Tally;
@@ -25,7 +26,7 @@ pub const LATENCY_BOUNDS: [Nanos; 25] = {
 };
 
 /// Counters of a running trial. All workers add to the same counters about every millisecond.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Live {
     /// Start that several Testers have agreed on, in nanoseconds since 1970; 0 without one, or before it is known.
     pub agreed_ns: AtomicU64,
@@ -40,6 +41,8 @@ pub struct Live {
     /// Queries without a valid reply in time. This is a separate counter, since a difference of counters that
     /// are read one after the other may be too large.
     pub bad: AtomicU64,
+    /// Invalid replies by reason ([`Invalid::index`]).
+    pub invalid: [AtomicU64; Invalid::COUNT],
     /// Replies by the smallest of [`LATENCY_BOUNDS`] that is at least their latency; counted only if
     /// [`Live::watched`].
     pub latency: [AtomicU64; LATENCY_BOUNDS.len()],
@@ -51,6 +54,25 @@ pub struct Live {
     pub testers: Mutex<Vec<(String, u64, u64)>>,
     /// Outcome of each query, if somebody reads them.
     pub journal: Option<Journal>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Live {
+            agreed_ns: AtomicU64::default(),
+            sent: AtomicU64::default(),
+            answered: AtomicU64::default(),
+            valid: AtomicU64::default(),
+            lost: AtomicU64::default(),
+            bad: AtomicU64::default(),
+            invalid: [const { AtomicU64::new(0) }; Invalid::COUNT],
+            latency: Default::default(),
+            watched: false,
+            failed: AtomicBool::default(),
+            testers: Mutex::default(),
+            journal: None,
+        }
+    }
 }
 
 /// Largest number of outcomes that wait to be read.
@@ -101,6 +123,7 @@ impl Journal {
 pub(crate) struct Publisher {
     live: Arc<Live>,
     published: [u64; 5],
+    invalid: [u64; Invalid::COUNT],
     latency: [u64; LATENCY_BOUNDS.len()],
     /// Time at which the latencies are published again.
     next: Nanos,
@@ -108,7 +131,13 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(live: Arc<Live>) -> Self {
-        Publisher { live, published: [0; 5], latency: Default::default(), next: Nanos::ZERO }
+        Publisher {
+            live,
+            published: [0; 5],
+            invalid: [0; Invalid::COUNT],
+            latency: Default::default(),
+            next: Nanos::ZERO,
+        }
     }
 
     /// Adds what `tally` counted since the last call.
@@ -116,14 +145,8 @@ impl Publisher {
         let live = &*self.live;
         let counters = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
         let counts = [tally.sent, tally.answered, tally.valid, tally.lost, tally.bad()];
-        for ((counter, published), count) in
-            counters.into_iter().zip(&mut self.published).zip(counts)
-        {
-            if count > *published {
-                counter.fetch_add(count - *published, Relaxed);
-                *published = count;
-            }
-        }
+        add(counters, &mut self.published, counts);
+        add(&live.invalid, &mut self.invalid, tally.invalid);
         live
     }
 
@@ -133,14 +156,20 @@ impl Publisher {
             return;
         }
         self.next = now + LATENCY_INTERVAL;
-        let counts = count_by_bounds(latency);
-        for ((counter, published), count) in
-            self.live.latency.iter().zip(&mut self.latency).zip(counts)
-        {
-            if count > *published {
-                counter.fetch_add(count - *published, Relaxed);
-                *published = count;
-            }
+        add(&self.live.latency, &mut self.latency, count_by_bounds(latency));
+    }
+}
+
+/// Adds to each counter what its count grew by since it was published.
+fn add<'a>(
+    counters: impl IntoIterator<Item = &'a AtomicU64>,
+    published: &mut [u64],
+    counts: impl IntoIterator<Item = u64>,
+) {
+    for ((counter, published), count) in counters.into_iter().zip(published).zip(counts) {
+        if count > *published {
+            counter.fetch_add(count - *published, Relaxed);
+            *published = count;
         }
     }
 }

@@ -273,9 +273,7 @@ impl Outcomes {
             }
             Err(reason) => tally.invalid[reason.index()] += 1,
         }
-        let second = tally.second(found.sent);
-        second.answered += 1;
-        second.valid += u64::from(outcome.is_ok());
+        tally.second(found.sent).add_reply(rcode, outcome.err());
         self.note(found.key, Some(rcode as u8), at.since(found.sent));
     }
 

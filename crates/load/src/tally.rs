@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::steps::Steps;
 
 /// Counts of one second of a trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Second {
     /// Queries that left in this second.
     pub sent: u64,
@@ -27,6 +27,55 @@ pub struct Second {
     pub answered: u64,
     /// Valid replies among them.
     pub valid: u64,
+    /// Connections that were established in this second.
+    pub connections: u64,
+    /// The replies other than NOERROR and the invalid ones; none yet if absent.
+    pub codes: Option<Box<Codes>>,
+}
+
+/// Replies of one second that are not NOERROR or not valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Codes {
+    /// Replies by return code; those above 30 are the last.
+    pub rcodes: [u32; 32],
+    /// Invalid replies by reason ([`Invalid::index`]).
+    pub invalid: [u32; Invalid::COUNT],
+}
+
+impl Default for Codes {
+    fn default() -> Self {
+        Codes { rcodes: [0; 32], invalid: [0; Invalid::COUNT] }
+    }
+}
+
+impl Second {
+    /// Counts a reply in time, which is invalid for a reason or valid.
+    #[inline]
+    pub(crate) fn add_reply(&mut self, rcode: usize, invalid: Option<Invalid>) {
+        self.answered += 1;
+        self.valid += u64::from(invalid.is_none());
+        if rcode == 0 && invalid.is_none() {
+            return;
+        }
+        let codes = self.codes.get_or_insert_default();
+        codes.rcodes[rcode.min(codes.rcodes.len() - 1)] += 1;
+        if let Some(reason) = invalid {
+            codes.invalid[reason.index()] += 1;
+        }
+    }
+
+    fn merge(&mut self, other: &Second) {
+        self.sent += other.sent;
+        self.unserved += other.unserved;
+        self.answered += other.answered;
+        self.valid += other.valid;
+        self.connections += other.connections;
+        let Some(others) = &other.codes else { return };
+        let codes = self.codes.get_or_insert_default();
+        let add = |to: &mut [u32], from: &[u32]| to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
+        add(&mut codes.rcodes, &others.rcodes);
+        add(&mut codes.invalid, &others.invalid);
+    }
 }
 
 /// Longest series of seconds; later events count in its last second.
@@ -218,10 +267,7 @@ impl Tally {
             self.series.resize(other.series.len(), Second::default());
         }
         for (a, b) in self.series.iter_mut().zip(&other.series) {
-            a.sent += b.sent;
-            a.unserved += b.unserved;
-            a.answered += b.answered;
-            a.valid += b.valid;
+            a.merge(b);
         }
     }
 }

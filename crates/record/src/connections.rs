@@ -6,8 +6,8 @@ use measure::Places;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::series::is_zero;
 use crate::times::Times;
-use crate::trial::is_zero;
 
 /// Counts, times and bytes of the connections of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

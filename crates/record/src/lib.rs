@@ -77,7 +77,7 @@ pub use run::{
     Capacity, CellRecord, Certificate, Estimate, GoalCapacity, Run, Secondary, SelfTest, Skipped,
     TrialRecord, VoidRepeat,
 };
-pub use series::{Figure, Series};
+pub use series::{Figure, Second, Series};
 pub use snapshot::{Snapshot, TesterCount};
 pub use source::{of_repeats, of_trial, read_repeats, read_run};
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
@@ -91,8 +91,8 @@ pub use trace::{
 };
 pub use transfers::{TransferCount, TransferCounts, Transfers};
 pub use trial::{
-    AgreedStart, AuthDnsShare, Conditions, Cpu, Drops, Octets, Second, Step, Steps, TargetOutcome,
-    Trial, Voidness,
+    AgreedStart, AuthDnsShare, Conditions, Cpu, Drops, Octets, Step, Steps, TargetOutcome, Trial,
+    Voidness,
 };
 pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 

@@ -1,4 +1,6 @@
-//! Figures of several repeats, and samples over time.
+//! Figures of several repeats, samples over time, and the seconds of a trial.
+
+use std::collections::BTreeMap;
 
 use measure::stats;
 use schemars::JsonSchema;
@@ -34,4 +36,33 @@ pub struct Series {
     pub unit: String,
     /// Samples: seconds since the start of the trial or load they belong to, and the value.
     pub samples: Vec<(f64, f64)>,
+}
+
+/// Counts of one second of a trial.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Second {
+    /// Number of queries that left in this second.
+    pub sent: u64,
+    /// Number of queries given up in this second since no connection took them.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub unserved: u64,
+    /// Number of valid answers to queries that left in this second.
+    pub valid: u64,
+    /// Number of queries that left in this second and had no reply in time.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub lost: u64,
+    /// Number of connections that were established in this second.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub connections: u64,
+    /// Replies to queries that left in this second, by return code; absent if all were valid and NOERROR.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub rcodes: BTreeMap<String, u64>,
+    /// Invalid replies among them, by reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub invalid: BTreeMap<String, u64>,
+}
+
+/// Whether a count is left out of a record.
+pub(crate) fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

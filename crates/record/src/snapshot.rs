@@ -1,5 +1,7 @@
 //! Counters of a running trial, for live views.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Counters that the Measurer writes to the `live` file of its request four times a second. They are not kept: the
@@ -23,6 +25,9 @@ pub struct Snapshot {
     /// Replies by latency: upper bounds in rising order, in microseconds, and the number of replies between each
     /// bound and the one before.
     pub latency_us: Vec<(f64, u64)>,
+    /// Invalid replies by reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub invalid: BTreeMap<String, u64>,
     /// Counters of each Tester, if several send together.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub testers: Vec<TesterCount>,
@@ -62,6 +67,10 @@ impl Snapshot {
         };
         let latency =
             self.latency_us.iter().map(|(b, count)| (*b, count.saturating_sub(earlier(*b))));
+        let invalid = self.invalid.iter().map(|(reason, count)| {
+            let earlier = before.invalid.get(reason).copied().unwrap_or(0);
+            (reason.clone(), count.saturating_sub(earlier))
+        });
         Snapshot {
             schema: self.schema,
             at_s: self.at_s - before.at_s,
@@ -71,6 +80,7 @@ impl Snapshot {
             bad: self.bad.saturating_sub(before.bad),
             lost: self.lost.saturating_sub(before.lost),
             latency_us: latency.collect(),
+            invalid: invalid.filter(|(_, count)| *count > 0).collect(),
             testers: self.testers.clone(),
         }
     }

@@ -18,7 +18,7 @@ use crate::engine_kind::EngineKind;
 use crate::parts::Merged;
 use crate::request::text;
 use crate::samples;
-use crate::series::Series;
+use crate::series::{Second, Series, is_zero};
 use crate::times::Times;
 use crate::words;
 
@@ -263,18 +263,6 @@ impl Trial {
     }
 }
 
-/// Counts of one second of a trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Second {
-    /// Number of queries that left in this second.
-    pub sent: u64,
-    /// Number of queries given up in this second since no connection took them.
-    #[serde(skip_serializing_if = "is_zero", default)]
-    pub unserved: u64,
-    /// Number of valid answers to queries that left in this second.
-    pub valid: u64,
-}
-
 /// A start that several Testers have agreed on, as one of them kept it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgreedStart {
@@ -287,11 +275,6 @@ pub struct AgreedStart {
     /// Largest error of this host's clock before the trial, in microseconds; absent if it was not looked at.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clock_error_us: Option<f64>,
-}
-
-/// Whether a count is left out of a record.
-pub(crate) fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// Octets of the DNS messages of a trial.

@@ -29,6 +29,7 @@ mod trace;
 mod trace_picture;
 mod trace_plots;
 mod trial;
+mod turned;
 mod updates;
 pub mod view;
 

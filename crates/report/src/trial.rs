@@ -9,6 +9,7 @@ use record::{Connections, EngineKind, Times, Trial, TrialRecord};
 
 use crate::auth_hosts;
 use crate::merged;
+use crate::turned::turned_bad;
 use crate::view::goal::missed;
 use crate::view::histogram::rows;
 use crate::view::{thousands, time_us};
@@ -138,6 +139,9 @@ fn queries(t: &Trial, line: &mut impl FnMut(&str, String)) {
             thousands(t.late as f64)
         ),
     );
+    if let Some(when) = turned_bad(t) {
+        line("turned bad", when);
+    }
     if t.dropped_here() > 0 {
         let (count, share) = (t.dropped_here(), t.percent_of_sent(t.dropped_here()));
         let count = thousands(count as f64);

@@ -325,11 +325,7 @@ impl Setup {
             sent: tally.sent,
             answered: tally.answered,
             valid: tally.valid,
-            invalid: reasons
-                .map(|(i, n)| {
-                    (Invalid::from_index(i).map_or("unknown", Invalid::reason).to_owned(), *n)
-                })
-                .collect(),
+            invalid: reasons.map(|(i, n)| (reason(i), *n)).collect(),
             valid_while_sending: (whole && self.kernel.is_none())
                 .then_some(tally.valid_while_sending),
             late: tally.late,
@@ -357,12 +353,7 @@ impl Setup {
             drops: Drops::default(),
             connections: None,
             disturbances: tally.disturbances.clone(),
-            series: tally
-                .series
-                .iter()
-                .take(duration_s.ceil() as usize)
-                .map(|s| Second { sent: s.sent, unserved: s.unserved, valid: s.valid })
-                .collect(),
+            series: tally.series.iter().take(duration_s.ceil() as usize).map(second).collect(),
             steps: tally.steps.as_ref().map(|steps| self.steps(steps, duration)),
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
@@ -451,6 +442,32 @@ impl Setup {
             path: self.target_is_local().then(|| self.local_path(facts)),
         }
     }
+}
+
+/// Makes the record of a second. Of a trial that was stopped, the queries without an outcome are among the lost ones.
+fn second(s: &load::tally::Second) -> Second {
+    let mut of = Second {
+        sent: s.sent,
+        unserved: s.unserved,
+        valid: s.valid,
+        lost: s.sent.saturating_sub(s.answered),
+        connections: s.connections,
+        ..Second::default()
+    };
+    let Some(codes) = &s.codes else { return of };
+    let others = codes.rcodes[1..].iter().map(|n| u64::from(*n)).sum::<u64>();
+    let noerror = [s.answered.saturating_sub(others)];
+    let all = noerror.into_iter().chain(codes.rcodes[1..].iter().map(|n| u64::from(*n)));
+    let rcodes = all.enumerate().filter(|(_, n)| *n > 0);
+    of.rcodes = rcodes.map(|(code, n)| (Rcode(code as u16).to_string(), n)).collect();
+    let invalid = codes.invalid.iter().enumerate().filter(|(_, n)| **n > 0);
+    of.invalid = invalid.map(|(i, n)| (reason(i), u64::from(*n))).collect();
+    of
+}
+
+/// Returns the word of the reason with an index.
+fn reason(index: usize) -> String {
+    Invalid::from_index(index).map_or("unknown", Invalid::reason).to_owned()
 }
 
 #[cfg(test)]

@@ -342,9 +342,9 @@ fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, Test
     let times = tester.times()?;
     let second = |s: &kernel::tester::TesterSecond| Second {
         sent: s.sent,
-        unserved: 0,
         answered: s.valid,
         valid: s.valid,
+        ..Second::default()
     };
     Ok(collector.finish(&CountedTimes {
         schedule_error: times.schedule_error,

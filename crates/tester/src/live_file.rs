@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use load::{LATENCY_BOUNDS, Live};
 use record::{SCHEMA, Snapshot};
+use wire::Invalid;
 
 use crate::background::Background;
 
@@ -35,6 +36,10 @@ pub fn snapshot(live: &Live, began: Instant) -> Snapshot {
     let counts = live.latency.iter().map(|counter| counter.load(Ordering::Relaxed));
     let bounds = LATENCY_BOUNDS.iter().map(|bound| bound.as_secs_f64() * 1e6);
     let latency_us = bounds.zip(counts).filter(|(_, count)| *count > 0).collect();
+    let invalid = live.invalid.iter().enumerate().filter_map(|(index, count)| {
+        let count = count.load(Ordering::Relaxed);
+        Some((Invalid::from_index(index)?.reason().to_owned(), count)).filter(|_| count > 0)
+    });
     let at_s = began.elapsed().as_secs_f64();
     Snapshot {
         schema: SCHEMA,
@@ -45,6 +50,7 @@ pub fn snapshot(live: &Live, began: Instant) -> Snapshot {
         bad,
         lost,
         latency_us,
+        invalid: invalid.collect(),
         testers: Vec::new(),
     }
 }

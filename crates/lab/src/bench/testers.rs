@@ -78,7 +78,18 @@ impl Shown<'_> {
         let at_s = self.began.elapsed().as_secs_f64();
         let latency_us = Vec::new();
         let schema = SCHEMA;
-        let now = Snapshot { schema, at_s, sent, answered, valid, bad, lost, latency_us, testers };
+        let now = Snapshot {
+            schema,
+            at_s,
+            sent,
+            answered,
+            valid,
+            bad,
+            lost,
+            latency_us,
+            testers,
+            ..Snapshot::default()
+        };
         watcher.notify(LiveUpdate::Load(now));
     }
 }

@@ -37,6 +37,9 @@ impl StreamRole for Clients {
         // Datagrams have no handshake.
         if how.handshake > Nanos::ZERO {
             tally.handshake.record(how.handshake);
+            if self.start.is_some() {
+                self.outcomes.tally.second(last_activity).connections += 1;
+            }
         }
         self.notice_opening();
         // Replies to early data may be here already.

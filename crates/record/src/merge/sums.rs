@@ -6,7 +6,8 @@ use measure::{Histogram, Limiter, Slice, Warning};
 
 use super::part::{MergeError, Part};
 use crate::connections::Connections;
-use crate::trial::{Conditions, Cpu, Drops, Octets, Second, Step, Steps, Trial, Voidness};
+use crate::series::Second;
+use crate::trial::{Conditions, Cpu, Drops, Octets, Step, Steps, Trial, Voidness};
 use crate::{SCHEMA, Times};
 
 /// Adds up the parts; the verdicts (void, goal, limiter) are left open.
@@ -154,6 +155,13 @@ fn series(parts: &[Part]) -> Vec<Second> {
             sum.sent += second.sent;
             sum.unserved += second.unserved;
             sum.valid += second.valid;
+            sum.lost += second.lost;
+            sum.connections += second.connections;
+            for (to, from) in
+                [(&mut sum.rcodes, &second.rcodes), (&mut sum.invalid, &second.invalid)]
+            {
+                from.iter().for_each(|(word, n)| *to.entry(word.clone()).or_default() += n);
+            }
         }
     }
     sum

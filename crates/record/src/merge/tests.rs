@@ -5,7 +5,8 @@ use measure::stall::{LossSpan, Side, Stall};
 use measure::{Disturbances, Histogram, Limiter, Nanos, Outstanding, Rng, Warning};
 
 use super::*;
-use crate::trial::{AgreedStart, Conditions, Cpu, Drops, Octets, Second, Voidness};
+use crate::series::Second;
+use crate::trial::{AgreedStart, Conditions, Cpu, Drops, Octets, Voidness};
 use crate::{Connections, SCHEMA, Times};
 
 /// Histograms of one part: latency, latency from sending, schedule error.

@@ -2,7 +2,7 @@
 //! samples.
 
 use maud::{Markup, html};
-use record::{Series, TrialRecord};
+use record::{Second, Series, TrialRecord};
 
 use super::cells::{Cell, Cells};
 use super::curves::{grouped, part};
@@ -55,7 +55,16 @@ pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
     for (part, group) in grouped(&shown, |(cell, _)| &cell.record.server) {
         let group = group.as_slice();
         let named = |title: &str| format!("{title}{part}");
-        all.extend(rates(group, named("Valid answers over time")));
+        all.extend(rates(group, named("Valid answers over time"), "valid", |s| s.valid));
+        if group.iter().any(|(_, t)| t.trial.bad() > 0) {
+            let bad = |s: &Second| (s.sent + s.unserved).saturating_sub(s.valid);
+            all.extend(rates(
+                group,
+                named("Queries without a valid answer over time"),
+                "not valid",
+                bad,
+            ));
+        }
         for (name, title) in LATENCIES {
             all.extend(over(group, named(title), &|s| s.name == name));
         }
@@ -77,22 +86,41 @@ fn at_rate((cell, t): &Shown<'_, '_>) -> String {
     format!("{}, at {}/s", cell.name, thousands(t.trial.offered_qps))
 }
 
-/// Plots valid answers to the queries of each whole second.
-fn rates(shown: &[&Shown<'_, '_>], title: String) -> Option<Picture> {
+/// Plots a count of the queries of each whole second; its tips name what was not valid.
+fn rates(
+    shown: &[&Shown<'_, '_>],
+    title: String,
+    what: &str,
+    count: impl Fn(&Second) -> u64,
+) -> Option<Picture> {
     let line = |(style, of): (usize, &&Shown<'_, '_>)| {
         let (cell, t) = of;
         let whole = (t.trial.duration_s + 0.01).floor() as usize;
         let points = t.trial.series.iter().take(whole).enumerate().map(|(i, s)| Point {
             x: i as f64,
-            y: s.valid as f64,
-            tip: format!("{}, second {i}: {} sent, {} valid", cell.name, s.sent, s.valid),
+            y: count(s) as f64,
+            tip: format!(
+                "{}, second {i}: {} sent, {} valid{}",
+                cell.name,
+                s.sent,
+                s.valid,
+                not_valid(s)
+            ),
             ..Point::default()
         });
         line(at_rate(of), style, points.collect())
     };
     let lines: Vec<Line> = shown.iter().enumerate().map(line).collect();
     let lines = lines.into_iter().filter(|l| l.points.len() > 1).collect();
-    plot(title, "valid, by time of sending", lines, Unit::Qps)
+    plot(title, &format!("{what}, by time of sending"), lines, Unit::Qps)
+}
+
+/// Names what was not valid in a second, each behind a comma.
+fn not_valid(s: &Second) -> String {
+    let reasons = s.invalid.iter().map(|(reason, n)| (reason.as_str(), *n));
+    let others = [("lost", s.lost), ("unserved", s.unserved)];
+    let all = reasons.chain(others).filter(|(_, n)| *n > 0);
+    all.map(|(what, n)| format!(", {n} {what}")).collect()
 }
 
 /// Plots samples of some series, one line for each cell; several series of a cell are added.
