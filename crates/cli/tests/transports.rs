@@ -478,3 +478,36 @@ fn dnsdist_believes_the_header_of_the_proxy_protocol() {
     }
     drop(dnsdist);
 }
+
+/// A link between two link-local addresses of one namespace, an AuthDNS on one of them, and a load over each transport.
+const LINK: &str = r#"
+ip link add va type veth peer name vb && ip link set va addrgenmode none up && ip link set vb addrgenmode none up || exit 9
+ip link set lo up; ip addr add fe80::1/64 dev va nodad || exit 9
+at="[fe80::1%va]"
+"$DNSDYNO" auth --listen "$at:53" --tls "$at:853" --https "$at:443" --quic "$at:853" --duration 50s > auth.txt & auth=$!
+trap 'kill $auth' EXIT
+until grep -q fe80 auth.txt; do kill -0 $auth || exit 6; sleep 0.1; done
+for transport in "udp --source fe80::1%va" tcp "tcp --source fe80::1" tls https quic "quic --source fe80::1" http3; do
+    "$DNSDYNO" load fe80::1%va --type A --rate 200 --duration 200ms --timeout 30s --json - --transport $transport
+done
+"#;
+
+#[test]
+fn link_local_servers_are_asked_over_every_transport() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let done = Command::new("unshare")
+        .args(["-rn", "bash", "-c", LINK])
+        .env("DNSDYNO", cargo_bin("dnsdyno"))
+        .current_dir(dir.path())
+        .output()
+        .expect("starts");
+    let [out, told] =
+        [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    if told.contains("unshare") || done.status.code() == Some(9) {
+        return skip::because(format_args!("no namespace of its own: {told}"));
+    }
+    let trials = serde_json::Deserializer::from_str(&out).into_iter::<Value>();
+    let valid: Vec<u64> =
+        trials.map(|trial| trial.expect("a trial")["valid"].as_u64().expect("a count")).collect();
+    assert_eq!(valid, [40; 8], "{told}");
+}

@@ -17,6 +17,7 @@ pub mod batch;
 pub mod clock;
 mod drive;
 mod engine;
+mod link_local;
 pub mod sim;
 pub mod stream;
 
@@ -24,4 +25,5 @@ pub use address_error::named;
 pub use batch::{Destination, Received, RxBatch, SocketId, TxBatch};
 pub use drive::{HookResult, Next, Role, UNSEEN, WaitMode, drive, drive_with_hook};
 pub use engine::{Engine, EngineCounters, Wait};
+pub use link_local::on_link_of;
 pub use stream::StreamRole;

@@ -34,6 +34,7 @@ impl UdpSocket {
         source: SocketAddr,
         prepare: Prepare<'_>,
     ) -> io::Result<Self> {
+        let source = engine::on_link_of(target, source.ip(), source.port());
         let socket = open(target)?;
         prepare(socket.as_fd()).map_err(|e| named(e, "cannot send to", target))?;
         if !source.ip().is_unspecified() {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use anyhow::{anyhow, bail};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Transport;
+use nix::net::if_::if_nametoindex;
 use wire::{Ipv4Prefix, Pref64};
 
 /// A server: an address or the name of a host, with or without a port.
@@ -215,18 +216,42 @@ pub(crate) fn parse_target(text: &str) -> Result<SocketAddr, String> {
 
 /// Reads an address to listen at; port 0 is a free port, and without a port it is that of DNS.
 pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    let alone = |ip: IpAddr| SocketAddr::new(ip, Transport::Udp.default_port());
-    text.parse()
-        .or_else(|_| bare.parse().map(alone))
+    let numbered = with_scope_number(text)?;
+    let bare = numbered.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let bare = bare.unwrap_or(&numbered);
+    let port = Transport::Udp.default_port();
+    numbered
+        .parse()
+        .or_else(|_| format!("[{bare}]:{port}").parse())
+        .or_else(|_| format!("{bare}:{port}").parse())
         .map_err(|_| format!("`{text}` is not an address such as 192.0.2.1:53 or [2001:db8::1]:53"))
 }
 
-/// Reads a source address, or a prefix of source addresses.
+/// Reads an address with its port to listen at.
+pub(crate) fn parse_listen_at_port(text: &str) -> Result<SocketAddr, String> {
+    with_scope_number(text)?.parse().map_err(|e| format!("`{text}`: {e}, as in 192.0.2.1:853"))
+}
+
+/// Returns an address with the number of the interface that it names (`fe80::1%eth0`).
+fn with_scope_number(text: &str) -> Result<String, String> {
+    let Some((address, rest)) = text.split_once('%') else { return Ok(text.to_owned()) };
+    let (name, rest) = rest.split_at(rest.find([']', '/']).unwrap_or(rest.len()));
+    let number = name.parse::<u32>().or_else(|_| if_nametoindex(name));
+    let number = number.map_err(|e| format!("`{text}`: the interface {name}: {}", e.desc()))?;
+    Ok(format!("{address}%{number}{rest}"))
+}
+
+/// Reads a source address, or a prefix of source addresses. A link-local one may name its interface, which is that of the server.
 pub(crate) fn parse_source(text: &str) -> Result<IpNet, String> {
     let one = |address: IpAddr| IpNet::from(address);
-    text.parse()
-        .or_else(|_| text.parse().map(one))
+    let numbered = with_scope_number(text)?;
+    let plain = numbered.split_once('%').map(|(address, rest)| {
+        format!("{address}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
+    });
+    let plain = plain.unwrap_or(numbered);
+    plain
+        .parse()
+        .or_else(|_| plain.parse().map(one))
         .map_err(|_| format!("`{text}` is not a source such as 10.9.0.1, 10.9.0.0/24 or fd00::/64"))
 }
 
@@ -308,10 +333,21 @@ mod tests {
             ("10.9.0.1", "10.9.0.1/32"),
             ("10.9.0.5/24", "10.9.0.5/24"),
             ("fd00::/64", "fd00::/64"),
+            ("fe80::1%lo", "fe80::1/128"),
+            ("fe80::1%1/64", "fe80::1/64"),
         ] {
             assert_eq!(parse_source(text).expect(text).to_string(), read);
         }
-        for bad in ["x", "10.9.0.0/33", "10.9.0.0/x"] {
+        for (text, address) in [
+            ("192.0.2.1", "192.0.2.1:53"),
+            ("[::1]:0", "[::1]:0"),
+            ("fe80::1%lo", "[fe80::1%1]:53"),
+            ("[fe80::1%lo]:5300", "[fe80::1%1]:5300"),
+        ] {
+            assert_eq!(parse_listen(text).expect(text), address.parse().expect(address));
+        }
+        assert!(parse_listen("[fe80::1%nowhere]:53").is_err_and(|why| why.contains("nowhere")));
+        for bad in ["x", "10.9.0.0/33", "10.9.0.0/x", "fe80::1%nowhere"] {
             assert!(parse_source(bad).is_err(), "{bad}");
         }
     }

@@ -245,7 +245,7 @@ impl Dialer {
                 socket.set_freebind_v6(true)
             };
             setsockopt(&socket, sockopt::IpBindAddressNoPort, &true)?;
-            socket.bind(&SocketAddr::new(source, 0).into())?;
+            socket.bind(&engine::on_link_of(self.target, source, 0).into())?;
         }
         Ok(socket)
     }

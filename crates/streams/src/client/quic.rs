@@ -75,7 +75,7 @@ impl Endpoints {
             None if self.target.is_ipv4() => Ipv4Addr::UNSPECIFIED.into(),
             None => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let socket = port(source)?;
+        let socket = port(engine::on_link_of(self.target, source, 0))?;
         let endpoint =
             Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))?;
         open[place] = Some(endpoint.clone());
@@ -157,12 +157,12 @@ impl Endpoints {
 }
 
 /// Opens a socket with a free port of `source`.
-fn port(source: IpAddr) -> io::Result<std::net::UdpSocket> {
-    let socket = Socket::new(Domain::for_address(SocketAddr::new(source, 0)), Type::DGRAM, None)?;
+fn port(source: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let socket = Socket::new(Domain::for_address(source), Type::DGRAM, None)?;
     // As for TCP, addresses of a routed prefix need not be on an interface.
     let _ =
         if source.is_ipv4() { socket.set_freebind_v4(true) } else { socket.set_freebind_v6(true) };
-    socket.bind(&SocketAddr::new(source, 0).into())?;
+    socket.bind(&source.into())?;
     // A smaller buffer is no error: the kernel gives what it permits.
     let _ = socket.set_recv_buffer_size(BUFFER);
     let _ = socket.set_send_buffer_size(BUFFER);

@@ -13,7 +13,7 @@ use streams::serve::FaultPlan;
 use udp::UdpOptions;
 use wire::{Ipv4Prefix, Name, Pref64};
 
-use crate::arguments::address::parse_listen;
+use crate::arguments::address::{parse_listen, parse_listen_at_port};
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::sockets::WAIT;
 
@@ -50,13 +50,13 @@ pub(crate) struct AuthArgs {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen, default_value = "[::1]:5353")]
     pub(crate) listen: Vec<SocketAddr>,
     /// Address of DNS over TLS: ADDRESS:PORT; may be repeated
-    #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen_at_port, group = "private")]
     pub(crate) tls: Vec<SocketAddr>,
     /// Address of DNS over HTTPS, HTTP/2 over TCP and HTTP/3 over UDP: ADDRESS:PORT; may be repeated
-    #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen_at_port, group = "private")]
     pub(crate) https: Vec<SocketAddr>,
     /// Address of DNS over QUIC: ADDRESS:PORT; may be repeated
-    #[arg(long, value_name = "ADDRESS:PORT", group = "private")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_listen_at_port, group = "private")]
     pub(crate) quic: Vec<SocketAddr>,
     /// The certificate (chain) that is shown, PEM [default: one of an authority that is generated at the start]
     #[arg(long, value_name = "FILE", requires = "private", requires = "tls_key")]
