@@ -19,6 +19,8 @@ pub enum TtlTolerance {
     Seconds(u32),
     /// This share (0 to 1) of the larger TTL.
     Share(f64),
+    /// So many seconds, and any number where the server of the lower TTL counts down between two askings: it has a cache.
+    Cached(u32),
 }
 
 impl TtlTolerance {
@@ -29,7 +31,7 @@ impl TtlTolerance {
         let apart = if later > earlier { later - earlier } else { least.saturating_sub(later) };
         match self {
             TtlTolerance::Any => true,
-            TtlTolerance::Seconds(seconds) => apart <= seconds,
+            TtlTolerance::Seconds(seconds) | TtlTolerance::Cached(seconds) => apart <= seconds,
             TtlTolerance::Share(share) => f64::from(apart) <= share * f64::from(earlier.max(later)),
         }
     }
@@ -39,7 +41,9 @@ impl fmt::Display for TtlTolerance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TtlTolerance::Any => f.pad("any"),
-            TtlTolerance::Seconds(seconds) => write!(f, "{seconds}s"),
+            TtlTolerance::Seconds(seconds) | TtlTolerance::Cached(seconds) => {
+                write!(f, "{seconds}s")
+            }
             TtlTolerance::Share(share) => write!(f, "{}%", share * 100.0),
         }
     }
@@ -109,8 +113,34 @@ impl Seen {
 /// Returns the kinds of the differences of two answers, the second of which came `aged_s` seconds later: a cache's TTLs may
 /// have gone down by that.
 pub fn compare(first: &Seen, second: &Seen, terms: &Terms, aged_s: u32) -> Kinds {
+    compare_by(first, second, terms, |one, other| terms.ttl.allows(one, other, aged_s))
+}
+
+/// Returns the kinds of the differences of two answers that were given at the same time; a TTL below the other one is none
+/// where its server counts down.
+pub(crate) fn compare_aging(answers: [&Seen; 2], count_down: [bool; 2], terms: &Terms) -> Kinds {
+    let aging = matches!(terms.ttl, TtlTolerance::Cached(_));
+    compare_by(answers[0], answers[1], terms, |one, other| {
+        let lower = if one < other { count_down[0] } else { count_down[1] };
+        terms.ttl.allows(one, other, 0) || aging && lower
+    })
+}
+
+/// Returns whether a server's second answer has the records of its first one, each with a lower TTL.
+pub(crate) fn counts_down(first: &Seen, second: &Seen) -> bool {
+    let (Seen::Answer(first), Seen::Answer(second)) = (first, second) else { return false };
+    let lower = |earlier, later| later < earlier || earlier == 0;
+    answers(first, second, lower).is_empty()
+}
+
+fn compare_by(
+    first: &Seen,
+    second: &Seen,
+    terms: &Terms,
+    same_ttl: impl Fn(u32, u32) -> bool,
+) -> Kinds {
     let kinds = match (first, second) {
-        (Seen::Answer(first), Seen::Answer(second)) => answers(first, second, terms.ttl, aged_s),
+        (Seen::Answer(first), Seen::Answer(second)) => answers(first, second, same_ttl),
         (first, second) if first == second => Kinds::NONE,
         (Seen::Timeout, _) | (_, Seen::Timeout) => Kind::Timeout.into(),
         (Seen::Failed, _) | (_, Seen::Failed) => Kind::Error.into(),
@@ -119,12 +149,11 @@ pub fn compare(first: &Seen, second: &Seen, terms: &Terms, aged_s: u32) -> Kinds
     kinds.without(terms.ignored)
 }
 
-fn answers(first: &Answer, second: &Answer, ttl: TtlTolerance, aged_s: u32) -> Kinds {
+fn answers(first: &Answer, second: &Answer, same_ttl: impl Fn(u32, u32) -> bool) -> Kinds {
     let mut of_records = Kinds::NONE;
     let sections = first.sections.iter().zip(&second.sections);
     for ((one, other), kind) in sections.zip([Kind::Answer, Kind::Authority, Kind::Additional]) {
-        let same_ttl = |one, other| ttl.allows(one, other, aged_s);
-        of_records = of_records | records(one, other, kind, same_ttl);
+        of_records = of_records | records(one, other, kind, &same_ttl);
     }
     let fields = [
         (Kind::Question, first.question != second.question),

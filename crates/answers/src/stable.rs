@@ -1,6 +1,6 @@
 //! What two askings of the same query say: which differences of which servers are there both times.
 
-use crate::compare::{Seen, Terms, compare};
+use crate::compare::{Seen, Terms, compare, compare_aging, counts_down};
 use crate::kind::{Kind, Kinds};
 
 /// Differences of every two of some servers.
@@ -23,9 +23,12 @@ impl Pairs {
     pub(crate) fn stable(first: &[Seen], second: &[Seen], terms: &Terms, aged_s: u32) -> Self {
         let own = first.iter().zip(second).map(|(one, other)| compare(one, other, terms, aged_s));
         let own: Vec<Kinds> = own.collect();
-        let [one, other] = [Pairs::of(first, terms), Pairs::of(second, terms)];
-        let kinds = both(first.len()).zip(one.kinds.iter().zip(other.kinds));
-        let kinds = kinds.map(|([i, j], (one, other))| one.both(other).without(own[i] | own[j]));
+        let down: Vec<bool> =
+            first.iter().zip(second).map(|(one, two)| counts_down(one, two)).collect();
+        let kinds = both(first.len()).zip(Pairs::of(first, terms).kinds).map(|([i, j], one)| {
+            let other = compare_aging([&second[i], &second[j]], [down[i], down[j]], terms);
+            one.both(other).without(own[i] | own[j])
+        });
         Pairs { servers: first.len(), kinds: kinds.collect() }
     }
 
@@ -97,6 +100,23 @@ mod tests {
         assert_eq!(stable([&a, &answer(3, 2, 60)], [&b, &answer(3, 1, 60)]), "rcode");
         // Both caches count down.
         assert_eq!(stable([&a, &answer(0, 1, 30)], [&answer(0, 1, 59), &answer(0, 1, 28)]), "ttl");
+    }
+
+    #[test]
+    fn a_cache_that_counts_down_is_no_difference() {
+        let terms = Terms { ttl: TtlTolerance::Cached(5), ignored: Kinds::NONE };
+        let found = |first: [u8; 2], second: [u8; 2]| {
+            let [first, second] = [first, second].map(|ttls| ttls.map(|ttl| answer(0, 1, ttl)));
+            words(&Pairs::stable(&first, &second, &terms, 2))
+        };
+        // Two caches, a cache and its authoritative server.
+        assert_eq!(found([60, 30], [58, 28]), "");
+        assert_eq!(found([60, 30], [60, 28]), "");
+        // Two servers that do not count, a cache that remembers for longer than its server says.
+        assert_eq!(found([60, 30], [60, 30]), "ttl");
+        assert_eq!(found([60, 30], [58, 30]), "ttl");
+        let exact = |ttl| [answer(0, 1, ttl), answer(0, 1, ttl - 30)];
+        assert_eq!(words(&Pairs::stable(&exact(60), &exact(58), &TERMS, 2)), "ttl");
     }
 
     #[test]

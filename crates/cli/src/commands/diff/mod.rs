@@ -102,7 +102,8 @@ pub(crate) struct TermArgs {
     /// Write the result to this file as an HTML page
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// Difference that TTLs may have: exact, a time (5s), a share (10%), any [default: 5s; any of a capture]
+    /// Difference that TTLs may have: exact, a time (5s), a share (10%), any [default: 5s, and what a cache counts down;
+    /// any of a capture]
     #[arg(long, value_name = "DIFFERENCE")]
     ttl: Option<TtlTolerance>,
     /// Kinds of differences that are not compared: timeout, error, malformed, question, rcode, flags, answer, signatures,
@@ -122,7 +123,7 @@ impl TermArgs {
     }
 
     fn terms(&self, captured: bool) -> Terms {
-        let usual = if captured { TtlTolerance::Any } else { TtlTolerance::Seconds(USUAL_TTL_S) };
+        let usual = if captured { TtlTolerance::Any } else { TtlTolerance::Cached(USUAL_TTL_S) };
         Terms { ttl: self.ttl.unwrap_or(usual), ignored: self.ignore.iter().copied().collect() }
     }
 
