@@ -9,6 +9,7 @@
 //! position, so that workers share them. Each worker takes every n-th record and starts again at the end, as often as the
 //! file is to be used. Whole messages are compiled to records of the same form.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -30,6 +31,11 @@ pub(super) const HEAD: usize = 6;
 pub(super) trait Take {
     /// Adds a question or a message of at most 64 KiB, with the hash of its question.
     fn push(&mut self, hash: u32, bytes: &[u8]) -> Result<(), QueryFileError>;
+
+    /// Takes the error of a line that is not a query; returns it if that ends the reading.
+    fn bad_line(&mut self, error: QueryFileError) -> Result<(), QueryFileError> {
+        Err(error)
+    }
 
     /// Passes on what was added: the next read may wait.
     fn pause(&mut self) -> Result<(), QueryFileError> {
@@ -55,7 +61,7 @@ pub enum QueryFileError {
         source: io::Error,
     },
     /// A line is not a query.
-    #[error("{}:{line}:{column}: {why}; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
+    #[error("{}:{line}:{column}: {why}; a line is a name and a type, such as `www.example.com AAAA`{others}", path.display())]
     BadLine {
         /// Path of the file.
         path: PathBuf,
@@ -65,6 +71,8 @@ pub enum QueryFileError {
         column: usize,
         /// Reason why it is not accepted.
         why: String,
+        /// Further lines that are not queries.
+        others: OtherLines,
     },
     /// The file has no query.
     #[error("{}: the file has no query; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
@@ -97,6 +105,38 @@ pub enum QueryFileError {
     },
 }
 
+/// Further lines of a file that are not queries.
+#[derive(Debug, Default)]
+pub struct OtherLines {
+    count: u64,
+    /// Numbers of the first ones.
+    first: Vec<u64>,
+}
+
+impl OtherLines {
+    /// Number of lines that an error names.
+    const NAMED: usize = 20;
+
+    fn add(&mut self, line: u64) {
+        self.count += 1;
+        if self.first.len() < Self::NAMED {
+            self.first.push(line);
+        }
+    }
+}
+
+impl fmt::Display for OtherLines {
+    /// Writes nothing without further lines, else `; 3 more lines are no queries: 7, 9, 12`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((first, rest)) = self.first.split_first() else { return Ok(()) };
+        let what =
+            if self.count == 1 { "more line is no query" } else { "more lines are no queries" };
+        write!(f, "; {} {what}: {first}", self.count)?;
+        rest.iter().try_for_each(|line| write!(f, ", {line}"))?;
+        if self.count > self.first.len() as u64 { f.write_str(", ...") } else { Ok(()) }
+    }
+}
+
 /// A compiled query file.
 #[derive(Clone, Debug)]
 pub struct QueryFile {
@@ -117,21 +157,26 @@ pub(super) struct Records {
     len: u64,
     queries: u64,
     longest: usize,
+    /// The first line that is not a query.
+    bad: Option<QueryFileError>,
 }
 
 impl Records {
     /// Makes a temporary file for records.
     pub(super) fn new() -> Result<Self, QueryFileError> {
         let out = BufWriter::with_capacity(CHUNK, tempfile::tempfile().map_err(no_room)?);
-        Ok(Records { out, len: 0, queries: 0, longest: 0 })
+        Ok(Records { out, len: 0, queries: 0, longest: 0, bad: None })
     }
 
     /// Returns the file of these records, `whole` messages or questions, which were read from `path`.
     pub(super) fn finish(self, path: &Path, whole: bool) -> Result<QueryFile, QueryFileError> {
+        if let Some(bad) = self.bad {
+            return Err(bad);
+        }
         if self.queries == 0 {
             return Err(QueryFileError::Empty { path: path.to_owned() });
         }
-        let Records { out, len, queries, longest } = self;
+        let Records { out, len, queries, longest, .. } = self;
         let records = Arc::new(out.into_inner().map_err(|e| no_room(e.into_error()))?);
         Ok(QueryFile { records, len, queries, longest, whole, expecting: false })
     }
@@ -144,6 +189,20 @@ impl Take for Records {
         self.len += (HEAD + bytes.len()) as u64;
         self.queries += 1;
         self.longest = self.longest.max(bytes.len());
+        Ok(())
+    }
+
+    /// The first one is returned at the end, with the numbers of the others.
+    fn bad_line(&mut self, error: QueryFileError) -> Result<(), QueryFileError> {
+        match (&mut self.bad, &error) {
+            (
+                Some(QueryFileError::BadLine { others, .. }),
+                QueryFileError::BadLine { line, .. },
+            ) => {
+                others.add(*line);
+            }
+            _ => self.bad = Some(error),
+        }
         Ok(())
     }
 }
@@ -173,17 +232,33 @@ pub(super) fn read_lines(
             line: number,
             column,
             why,
+            others: OtherLines::default(),
         };
-        let Some(found) = query_line::parse_with_rest(&line).map_err(bad)? else { continue };
-        let question = question(&found.name, found.qtype);
-        let hash = reply::question_hash(&question);
-        let key = if expecting {
-            expected::key(hash, found.rest).map_err(|why| found.bad_rest(&line, why))
-        } else {
-            found.without_rest(&line).map(|()| hash)
-        };
-        records.push(key.map_err(bad)?, &question)?;
+        match keyed_question(&line, expecting) {
+            Ok(Some((key, question))) => records.push(key, &question)?,
+            Ok(None) => {}
+            Err(error) => {
+                records.bad_line(bad(error))?;
+                // The rest of a longer line would be taken for another one.
+                if line.len() > MAX_LINE {
+                    return Ok(());
+                }
+            }
+        }
     }
+}
+
+/// Returns the key and the question of a line; `None` for an empty one or a comment.
+fn keyed_question(line: &[u8], expecting: bool) -> Result<Option<(u32, Vec<u8>)>, BadLine> {
+    let Some(found) = query_line::parse_with_rest(line)? else { return Ok(None) };
+    let question = question(&found.name, found.qtype);
+    let hash = reply::question_hash(&question);
+    let key = if expecting {
+        expected::key(hash, found.rest).map_err(|why| found.bad_rest(line, why))?
+    } else {
+        found.without_rest(line).map(|()| hash)?
+    };
+    Ok(Some((key, question)))
 }
 
 fn no_room(source: io::Error) -> QueryFileError {
@@ -569,12 +644,14 @@ mod tests {
             ("a.example A\nb.example AX\n", "q.txt:2:11: "),
             ("a.example\n", "q.txt:1:10: the type is missing"),
             ("a..example A\n", "q.txt:1:1: "),
+            ("a A\nb\nc A\nd\n#\ne A\nf\n", "; 2 more lines are no queries: 4, 7"),
+            ("b\nc A\nd\n", "AAAA`; 1 more line is no query: 3"),
             ("a.example A +dnssec\n", "q.txt:1:13: unexpected `+dnssec`"),
             ("", "q.txt: the file has no query"),
             ("; only a comment\n", "q.txt: the file has no query"),
         ] {
             let error = compile(text).expect_err(text).to_string();
-            assert!(error.starts_with(place), "{error}");
+            assert!(error.contains(place), "{error}");
         }
         assert!(
             compile(&"a".repeat(10_000))
