@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use crate::flight::{OutstandingTable, State};
 use crate::pipeline::Pipeline;
 
 /// The outstanding queries of a client by id, each with how often it was sent again; at most one for each id.
@@ -29,10 +28,14 @@ impl Kept {
         }
     }
 
-    /// Forgets the queries that are overdue.
-    pub(crate) fn forget_expired(&mut self, pipeline: &Pipeline) {
-        self.0
-            .retain(|id, _| !matches!(pipeline.find(*id).state, State::Expired | State::Forgotten));
+    /// Forgets the queries that have ended.
+    pub(crate) fn forget_ended(&mut self, pipeline: &Pipeline) {
+        self.0.retain(|id, _| pipeline.is_outstanding(*id));
+    }
+
+    /// Returns whether the query with an id was sent again.
+    pub(crate) fn was_resent(&self, id: u16) -> bool {
+        self.0.get(&id).is_some_and(|(_, resends)| *resends > 0)
     }
 
     /// Takes the queries on the present connection off it, or only the one with `id`, unless they were sent again `most` times;

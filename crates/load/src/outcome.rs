@@ -57,7 +57,10 @@ impl Outcomes {
 
     /// Returns `next`, but instead of its end a time as long as a query that lost its place may still be answered. Nobody waits for
     /// those where a highest rate bounds the queries: there the server is known to drop them.
-    pub(crate) fn outlast(&self, next: Next, now: Nanos) -> Next {
+    pub(crate) fn outlast(&mut self, next: Next, now: Nanos) -> Next {
+        // An input that stayed empty until the end of the sending.
+        let since = self.starved_since.take();
+        self.tally.starved += since.map_or(Nanos::ZERO, |since| now.since(since));
         let awaits = self.patience.as_ref().is_some_and(|patience| !patience.is_capped());
         let end = self.tally.last_sent.since(self.tally.started) + self.timeout;
         match next {

@@ -164,6 +164,13 @@ impl Pipeline {
         self.outstanding_slot(id).map(|slot| slot.connection = 0).is_some()
     }
 
+    /// Returns whether a query has not ended.
+    pub(crate) fn is_outstanding(&self, id: u16) -> bool {
+        let at = u32::from(id ^ self.salt) & (self.slots.len() as u32 - 1);
+        let slot = &self.slots[at as usize];
+        slot.state == State::Outstanding && self.id(at, slot.generation) == id
+    }
+
     /// Returns whether a query is outstanding on the present connection.
     pub(crate) fn is_on_connection(&mut self, id: u16) -> bool {
         let connection = self.connection;
@@ -202,9 +209,7 @@ impl Pipeline {
 
     fn outstanding_slot(&mut self, id: u16) -> Option<&mut Slot> {
         let at = u32::from(id ^ self.salt) & (self.slots.len() as u32 - 1);
-        let is_its = self.id(at, self.slots[at as usize].generation) == id;
-        let slot = &mut self.slots[at as usize];
-        (is_its && slot.state == State::Outstanding).then_some(slot)
+        self.is_outstanding(id).then(|| &mut self.slots[at as usize])
     }
 }
 

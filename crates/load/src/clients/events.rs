@@ -7,7 +7,7 @@ use measure::Nanos;
 
 use super::{Client, Clients, ConnectionState, Phase, RECONNECT_DELAY};
 use crate::connections::ConnectionTally;
-use crate::flight::State;
+use crate::flight::{OutstandingTable, State};
 
 /// Highest number of clients that one sweep looks at: about 0.1 ms of work.
 const SWEPT: usize = 2_048;
@@ -82,6 +82,7 @@ impl StreamRole for Clients {
         }
         let client = &mut self.clients[conn as usize];
         if client.pipeline.fail(u16::from_be_bytes(tag)) {
+            client.kept.take(u16::from_be_bytes(tag));
             self.in_flight -= 1;
             self.outcomes.record_lost(1);
             let tally = &mut self.connections[self.plan.mix.kind(conn)];
@@ -96,8 +97,19 @@ impl StreamRole for Clients {
 
     fn never_left(&mut self, now: Nanos, conn: ConnId, tag: [u8; 2]) {
         let at = self.clock(now);
+        let (id, timeout) = (u16::from_be_bytes(tag), self.plan.plan.timeout);
         let client = &mut self.clients[conn as usize];
-        let Some(query) = client.pipeline.withdraw(u16::from_be_bytes(tag)) else { return };
+        // The server has seen a query that is sent again.
+        if client.kept.was_resent(id) {
+            return;
+        }
+        let sent = client.pipeline.find(id).sent;
+        if at.since(sent) < timeout && self.resend(conn, Some(id)) > 0 {
+            return;
+        }
+        let client = &mut self.clients[conn as usize];
+        let Some(query) = client.pipeline.withdraw(id) else { return };
+        client.kept.take(id);
         self.in_flight -= u64::from(query.state == State::Outstanding);
         self.outcomes.record_never_left(&query, at);
         self.connections[self.plan.mix.kind(conn)].unserved += 1;
@@ -132,6 +144,7 @@ impl StreamRole for Clients {
         tally.served -= u64::from(client.answered);
         // Those of a connection that is going away end later.
         let (lost, unsent) = if end == End::GoingAway { (0, 0) } else { client.pipeline.reset() };
+        client.kept.forget_ended(&client.pipeline);
         let failure = match (client.state, end) {
             (ConnectionState::Ending(failure), _) => failure,
             // Many servers close with a reset; with nothing due it is a close like another.
@@ -289,7 +302,7 @@ impl Clients {
                 }
                 continue;
             }
-            client.kept.forget_expired(&client.pipeline);
+            client.kept.forget_ended(&client.pipeline);
             self.in_flight -= lost;
             if client.last_activity + timeout <= now && client.state == ConnectionState::Open {
                 client.state = ConnectionState::Ending(Some(Failure::Stalled));
