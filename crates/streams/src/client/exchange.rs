@@ -213,10 +213,15 @@ impl Exchanged {
             let over = self.poll_over(shared, cx);
             if let Some(end) = over {
                 let (now, mut role) = (clock::monotonic(), shared.role.borrow_mut());
-                for query in self.pending.iter().filter_map(|pending| pending.query.as_ref()) {
+                for pending in &self.pending {
+                    let Some(query) = &pending.query else { continue };
                     let why = match end {
                         End::GoingAway => {
                             role.turned_away(now, self.conn, &query.ordered());
+                            continue;
+                        }
+                        _ if !pending.has_stream.get() => {
+                            role.never_left(now, self.conn, query.tag);
                             continue;
                         }
                         End::Failed(failure) => failure,

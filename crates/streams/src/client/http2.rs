@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use engine::stream::{End, Failure, Opened, QueryFailure, StreamCode};
 use h2::client::{Connection, SendRequest};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::exchange::{Exchange, HasStream, NoReply, PendingReply};
@@ -84,10 +83,7 @@ pub(super) struct Http2 {
     opened: Rc<Cell<Option<Opened>>>,
     resource: Rc<Resource>,
     max_message: usize,
-    /// The streams that the peer takes now. The library's own queue sends even those that were given up in it.
-    streams: Arc<Semaphore>,
-    /// Number of streams that the peer takes at a time.
-    stream_limit: usize,
+    streams: Rc<Streams>,
     meter: Meter,
 }
 
@@ -109,26 +105,54 @@ impl Http2 {
             .handshake(watched)
             .await
             .map_err(|error| failure(&error))?;
-        let (resource, streams) = (Rc::new(resource), Arc::new(Semaphore::new(FIRST_STREAMS)));
-        let stream_limit = FIRST_STREAMS;
-        Ok(Http2 {
-            connection,
-            requests,
-            opened,
-            resource,
-            max_message,
-            streams,
-            stream_limit,
-            meter,
-        })
+        let (resource, streams) = (Rc::new(resource), Rc::new(Streams::new()));
+        Ok(Http2 { connection, requests, opened, resource, max_message, streams, meter })
+    }
+}
+
+/// The streams that the peer takes now. The library's own queue sends even those that were given up in it.
+struct Streams {
+    permits: Semaphore,
+    /// Number of permits, taken and idle.
+    given: Cell<usize>,
+    /// Number of streams that the peer takes at a time.
+    limit: Cell<usize>,
+}
+
+/// The permit for a stream; it is not given to the next query where the peer takes fewer than before.
+struct Permit<'a> {
+    of: &'a Streams,
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Streams {
+    fn new() -> Self {
+        let permits = Semaphore::new(FIRST_STREAMS);
+        Streams { permits, given: Cell::new(FIRST_STREAMS), limit: Cell::new(FIRST_STREAMS) }
     }
 
-    /// Follows the peer's limit of streams.
-    fn follow_limit(&mut self) {
-        let limit = self.requests.current_max_send_streams().min(MAX_STREAMS);
-        self.streams.add_permits(limit.saturating_sub(self.stream_limit));
-        self.stream_limit = self.stream_limit.max(limit);
-        self.stream_limit -= self.streams.forget_permits(self.stream_limit - limit);
+    async fn take(&self) -> Permit<'_> {
+        Permit { of: self, permit: self.permits.acquire().await.ok() }
+    }
+
+    fn follow(&self, limit: usize) {
+        let given = self.given.get();
+        self.limit.set(limit);
+        self.permits.add_permits(limit.saturating_sub(given));
+        let forgotten = self.permits.forget_permits(given.saturating_sub(limit));
+        self.given.set(given.max(limit) - forgotten);
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        let (given, limit) = (self.of.given.get(), self.of.limit.get());
+        if given > limit
+            && let Some(permit) = self.permit.take()
+        {
+            permit.forget();
+            self.of.given.set(given - 1);
+        }
     }
 }
 
@@ -138,16 +162,15 @@ impl Exchange for Http2 {
         let (resource, streams) = (self.resource.clone(), self.streams.clone());
         let meter = self.meter.clone();
         Box::pin(async move {
-            let _stream = meter.count_wait(streams.acquire()).await;
-            has_stream.set(true);
-            let reply = send_query(requests, &resource, message, most).await;
+            let _stream = meter.count_wait(streams.take()).await;
+            let reply = send_query(requests, &resource, message, &has_stream, most).await;
             reply.unwrap_or_else(|error| Err(no_reply(&error)))
         })
     }
 
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let over = Pin::new(&mut self.connection).poll(cx);
-        self.follow_limit();
+        self.streams.follow(self.requests.current_max_send_streams().min(MAX_STREAMS));
         over.map(|over| match over {
             Ok(()) => End::ByPeer,
             Err(error) => end(&error),
@@ -174,6 +197,7 @@ async fn send_query(
     requests: SendRequest<Bytes>,
     resource: &Resource,
     message: Bytes,
+    has_stream: &HasStream,
     most: usize,
 ) -> Result<Result<Vec<u8>, NoReply>, h2::Error> {
     let failed = |why| Ok(Err(NoReply::Failed(why)));
@@ -183,6 +207,7 @@ async fn send_query(
     let mut requests = requests.ready().await?;
     let (response, mut stream) = requests.send_request(request, body.is_none())?;
     drop(requests);
+    has_stream.set(true);
     if let Some(body) = body {
         // The response says more than an error of the request.
         let _ = stream.send_data(body, true);
