@@ -54,7 +54,8 @@ pub struct Second {
     /// Number of connections that were established in this second.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub connections: u64,
-    /// Replies to queries that left in this second, by return code; absent if all were valid and NOERROR.
+    /// Replies to queries that left in this second, by return code; absent if all were valid and NOERROR, and of the
+    /// kernel engine.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub rcodes: BTreeMap<String, u64>,
     /// Invalid replies among them, by reason.

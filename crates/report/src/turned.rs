@@ -6,13 +6,17 @@ use record::{Second, Trial};
 /// Share of a second's queries that makes it a bad one, and share below which it is a good one.
 const BAD: f64 = 0.5;
 const GOOD: f64 = 0.1;
+/// Smallest number of queries that say something about a second.
+const FEW: u64 = 20;
 
 /// Returns when a trial turned bad and for which reason, such as `servfail from 3.0 s on`; `None` if it did not.
 pub(crate) fn turned_bad(t: &Trial) -> Option<String> {
     let lost = |second: &Second| second.lost;
     let reasons = t.invalid.keys().map(String::as_str);
     let spans = reasons.map(|reason| (reason, span(t, |second| count(second, reason))));
-    let all = spans.chain(std::iter::once(("no reply", span(t, lost))));
+    // Of a trial that was stopped, queries without an outcome are among the lost ones.
+    let lost = (t.unresolved == 0).then(|| ("no reply", span(t, lost)));
+    let all = spans.chain(lost);
     let told = all.filter_map(|(reason, span)| Some(format!("{reason} {}", span?)));
     let told = told.collect::<Vec<_>>().join(", ");
     (!told.is_empty()).then_some(told)
@@ -24,7 +28,11 @@ fn count(second: &Second, reason: &str) -> u64 {
 
 /// Returns the first span of bad seconds. Those at its edges tell by their shares when it began and ended.
 fn span(t: &Trial, bad: impl Fn(&Second) -> u64) -> Option<String> {
-    let share = |second: &Second| bad(second) as f64 / second.sent.max(1) as f64;
+    // A single lost query is no turn.
+    let share = |second: &Second| match second.sent {
+        0..FEW => 0.0,
+        sent => bad(second) as f64 / sent as f64,
+    };
     let sent = t.series.iter().rposition(|second| second.sent > 0).map_or(0, |last| last + 1);
     let shares: Vec<f64> = t.series[..sent].iter().map(share).collect();
     let first = shares.iter().position(|share| *share >= BAD)?;

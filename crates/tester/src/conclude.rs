@@ -353,7 +353,8 @@ impl Setup {
             drops: Drops::default(),
             connections: None,
             disturbances: tally.disturbances.clone(),
-            series: tally.series.iter().take(duration_s.ceil() as usize).map(second).collect(),
+            series: self
+                .series(&tally.series[..tally.series.len().min(duration_s.ceil() as usize)]),
             steps: tally.steps.as_ref().map(|steps| self.steps(steps, duration)),
             experiment_times_ms: Vec::new(),
             probes: Vec::new(),
@@ -363,6 +364,15 @@ impl Setup {
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),
         }
+    }
+
+    /// Makes the records of seconds. The programs in the kernel count return codes of the whole trial alone.
+    fn series(&self, seconds: &[load::tally::Second]) -> Vec<Second> {
+        let mut series: Vec<Second> = seconds.iter().map(second).collect();
+        if self.kernel.is_some() {
+            series.iter_mut().for_each(|second| second.rcodes.clear());
+        }
+        series
     }
 
     /// Returns the steps that began while queries were sent, for `duration`; a last step that is not whole is left out unless it
