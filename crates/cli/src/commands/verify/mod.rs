@@ -108,6 +108,10 @@ pub(crate) fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
         plan.search.max = highest;
     }
     (plan.repeats, plan.wrong) = (args.repeats, args.wrong_truth);
+    if plan.wrong > 0.0 {
+        // One way shows that wrong values are noticed.
+        (plan.ways, plan.windows) = (Vec::new(), Vec::new());
+    }
     if args.engine == EngineKind::Kernel {
         // Programs in the kernel know neither connections nor closed loops.
         (plan.beside_sockets, plan.ways, plan.windows) = (true, Vec::new(), Vec::new());
