@@ -68,7 +68,7 @@ fn bad_input_gets_one_message_with_its_place() {
         (&["load", "127.0.0.1:1", "--namespace", "10.0.0.1/24"], "10.0.0.0/24"),
         (&["load", "nowhere.invalid"], "cannot look up nowhere.invalid"),
         (&["load", "127.0.0.1:1", "--rate", "fast"], "`fast` is not a rate"),
-        (&["load", "127.0.0.1:1", "--duration", "5"], "is not a duration such as 5s"),
+        (&["load", "127.0.0.1:1", "--duration", "5x"], "is not a duration such as 5s"),
         (&["load", "127.0.0.1:1", "--pacing", "ramp"], "a ramp needs --from and --to"),
         (&["load", "127.0.0.1:1", "--pacing", "lockstep", "--threads", "257"], "take 1 to 256"),
         (&["load", "127.0.0.1:1", "--times", "-"], "--times is about the experiments"),

@@ -1,4 +1,6 @@
-//! Counts and shares.
+//! Counts, shares and times.
+
+use measure::Nanos;
 
 /// Reads a count such as `500`, `10k` or `50M`.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
@@ -21,9 +23,37 @@ pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("`{text}` is not a share from 0 to 1"))
 }
 
+/// Reads a time in seconds, such as `5` or `0.5`.
+pub(crate) fn seconds(text: &str) -> Result<Nanos, String> {
+    let number = text.parse::<f64>().ok().filter(|s| (0.0..=1e9).contains(s));
+    number
+        .map(Nanos::from_secs_f64)
+        .ok_or_else(|| format!("`{text}` is not a time in seconds such as 5 or 0.5"))
+}
+
+/// Reads a duration such as `5s` or `250ms`; a number alone has seconds.
+pub(crate) fn parse_duration(text: &str) -> Result<Nanos, String> {
+    seconds(text).or_else(|_| text.parse::<Nanos>().map_err(|e| e.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations() {
+        let ms = Nanos::from_millis;
+        for (text, time) in
+            [("5", ms(5_000)), ("0.5", ms(500)), ("250ms", ms(250)), ("1m", ms(60_000))]
+        {
+            assert_eq!(parse_duration(text), Ok(time), "{text}");
+        }
+        assert!(seconds("5s").is_err());
+        for text in ["", "-1", "inf", "nan", "5 x"] {
+            let why = parse_duration(text).unwrap_err();
+            assert!(why.contains("is not a duration such as"), "{text}: {why}");
+        }
+    }
 
     #[test]
     fn counts() {

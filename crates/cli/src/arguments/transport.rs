@@ -227,7 +227,7 @@ impl StreamArgs {
     /// Returns the arguments with what the server says of itself (`https://dns.example/dns-query`).
     ///
     /// # Errors
-    /// If both say it, and not the same.
+    /// If they contradict each other.
     pub(crate) fn of_server(&self, server: &ServerArg) -> anyhow::Result<Self> {
         let mut all = self.clone();
         let Some(transport) = server.transport else { return Ok(all) };

@@ -18,6 +18,7 @@ use nix::unistd::Uid;
 use record::{Check, CheckVerdict, HostFacts};
 use report::view::{Align, align};
 
+use crate::arguments::number::parse_duration;
 use crate::commands::verify::{VerifyArgs, on_ground, plan};
 use crate::commands::{host, selftest};
 use crate::failure::Failure;
@@ -29,7 +30,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "RATE")]
     rate: Option<Qps>,
     /// How long the self-test sends
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
     duration: Nanos,
     /// Leave out verify, which takes half a minute
     #[arg(long)]

@@ -15,6 +15,7 @@ use wire::{Ipv4Prefix, Name, Pref64};
 
 use crate::arguments::address::{parse_listen, parse_listen_at_port};
 use crate::arguments::choice::{Choice, choice};
+use crate::arguments::number::parse_duration;
 use crate::arguments::sockets::WAIT;
 
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -170,7 +171,7 @@ pub(crate) struct AuthArgs {
     #[arg(long, value_name = "BYTES", default_value_t = UdpOptions::default().buffer)]
     pub(crate) buffer: usize,
     /// End after this time [default: on SIGINT or SIGTERM]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Nanos>,
     #[command(flatten)]
     pub(crate) internet: super::internet::InternetArgs,

@@ -12,9 +12,9 @@ use record::request::{Engine, Sockets};
 use record::{Trial, of_trial, write_dns_metrics};
 
 use super::data::{self, Data, Form};
-use super::options::seconds;
 use super::{Meanwhile, Sending, connecting, finish, percent, rcodes, source};
 use crate::arguments::address::{Family, Target, parse_source};
+use crate::arguments::number::seconds;
 use crate::failure::Failure;
 use crate::output::print;
 

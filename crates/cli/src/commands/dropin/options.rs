@@ -7,7 +7,7 @@ use std::str::FromStr;
 use anyhow::anyhow;
 use clap::{ArgAction, Args};
 use ipnet::IpNet;
-use measure::{Nanos, Transport};
+use measure::Transport;
 use record::request::{Engine, Http, HttpMethod, Sockets};
 use update::AheadKey;
 use wire::Edns;
@@ -154,14 +154,6 @@ impl FromStr for LongOption {
             _ => Err(format!("invalid long option: `{text}`; -H lists them")),
         }
     }
-}
-
-/// Reads a time in seconds, such as `5` or `0.5`.
-pub(super) fn seconds(text: &str) -> Result<Nanos, String> {
-    let number = text.parse::<f64>().ok().filter(|s| (0.0..=1e9).contains(s));
-    number
-        .map(Nanos::from_secs_f64)
-        .ok_or_else(|| format!("`{text}` is not a time in seconds such as 5 or 0.5"))
 }
 
 impl Common {
@@ -339,14 +331,6 @@ mod tests {
             "x=1",
         ] {
             assert!(text.parse::<LongOption>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn times() {
-        assert_eq!(seconds("0.25"), Ok(Nanos::from_millis(250)));
-        for bad in ["", "-1", "5s", "nan", "inf"] {
-            assert!(seconds(bad).is_err(), "{bad}");
         }
     }
 }

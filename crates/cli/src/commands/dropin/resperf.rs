@@ -9,9 +9,10 @@ use measure::{Nanos, Pacing, Qps, Transport};
 use record::{Steps, Trial};
 
 use super::data::Form;
-use super::options::{Common, LONG_OPTIONS, MODE, seconds};
+use super::options::{Common, LONG_OPTIONS, MODE};
 use super::{Meanwhile, Sending, finish, response_codes, words_of};
 use crate::arguments::choice::choice;
+use crate::arguments::number::seconds;
 use crate::failure::Failure;
 use crate::output::print;
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args};
 use lab::CpuList;
 use measure::{Goal, Nanos, OpenPacing, Pacing, Qps};
@@ -20,7 +21,7 @@ use crate::arguments::dut::DutArgs;
 use crate::arguments::engine::EngineArgs;
 use crate::arguments::hosts::HostsArgs;
 use crate::arguments::keep::KeepArgs;
-use crate::arguments::number::parse_count;
+use crate::arguments::number::{parse_count, parse_duration};
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
@@ -47,8 +48,8 @@ pub(crate) struct LoadArgs {
     /// `https://SERVER/PATH`; a name is looked up once [default port: the transport's]
     pub(crate) target: ServerArg,
     /// When queries leave: a word, with its numbers in further arguments, or all in one: 'constant 20k', 'poisson 20k',
-    /// 'ramp 1k..20k', 'window 256', 'lockstep 4x256'
-    #[arg(long, value_parser = PacingParser, value_name = "PACING", default_value = "constant")]
+    /// 'ramp 1k..20k', 'window 256', 'lockstep 4x256'; --window says the word already
+    #[arg(long, value_parser = PacingParser, value_name = "PACING", default_value_if("window", ArgPredicate::IsPresent, "window"), default_value = "constant")]
     pub(crate) pacing: PacingArg,
     /// Rate of constant and poisson pacing, in queries per second (500, 100k, 1.5M) [default: 1k]
     #[arg(long, value_name = "RATE")]
@@ -80,7 +81,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "LIST")]
     pub(crate) auth_cpus: Option<CpuList>,
     /// How long to send (5s, 250ms, 1m) [default: 10s; with --runs until the passes are done]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Nanos>,
     /// Timeout of a query: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "1s")]

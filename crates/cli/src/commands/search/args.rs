@@ -16,6 +16,7 @@ use crate::arguments::engine::EngineArgs;
 use crate::arguments::gate::GateArgs;
 use crate::arguments::hosts::HostsArgs;
 use crate::arguments::keep::KeepArgs;
+use crate::arguments::number::parse_duration;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
@@ -98,7 +99,7 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "SHARE")]
     pub(crate) resolution: Option<f64>,
     /// How long a trial sends [default: 10s; a round of a capacity 500ms]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Nanos>,
     /// Timeout of a query: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "1s")]

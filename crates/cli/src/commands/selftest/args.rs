@@ -10,6 +10,7 @@ use wire::{Ipv4Prefix, Pref64};
 
 use crate::arguments::address::parse_target;
 use crate::arguments::engine::EngineArgs;
+use crate::arguments::number::parse_duration;
 use crate::arguments::sockets::SocketArgs;
 use crate::preflight::CheckArgs;
 
@@ -30,7 +31,7 @@ pub(crate) struct SelftestArgs {
     #[arg(long, value_name = "RATE", default_value = "100k")]
     pub(crate) rate: Qps,
     /// How long to send
-    #[arg(long, value_name = "TIME", default_value = "60s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60s")]
     pub(crate) duration: Nanos,
     /// Timeout of a query, a quarter of that of the servers to be measured: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "250ms")]

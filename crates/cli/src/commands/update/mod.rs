@@ -21,7 +21,7 @@ use zone::stats::Stats;
 
 use crate::arguments::address::parse_target;
 use crate::arguments::choice::{Choice, choice};
-use crate::arguments::number::parse_count;
+use crate::arguments::number::{parse_count, parse_duration};
 use crate::arguments::zone_file::ZoneFile;
 use crate::failure::Failure;
 use crate::output::{create, output};
@@ -94,7 +94,7 @@ struct GenerateArgs {
     #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "duration", conflicts_with = "count")]
     rate: Option<UpdateRate>,
     /// Duration of the updates at the rate
-    #[arg(long, value_name = "TIME", requires = "rate")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "rate")]
     duration: Option<Nanos>,
     /// Proportions of changes of name servers, additions and deletions
     #[arg(long, value_name = "C,A,D", value_parser = parse_mix, default_value = "1,1,1")]
