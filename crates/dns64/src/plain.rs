@@ -47,9 +47,7 @@ impl Settings {
         // Reverse names, and those that are answered locally.
         let mut apart: Vec<Name> = vec!["arpa".parse().expect("a constant name")];
         apart.extend(special::local_domains());
-        apart.extend(self.policy.domains().copied());
-        let zones = self.config.forward.iter().flat_map(|forward| &forward.zones);
-        apart.extend(zones.map(|zone| zone.to_lowercase()));
+        apart.extend(self.policy.domains());
         let blocks: Vec<PlainBlock> = self.policy.plain_blocks().collect();
         let networks: usize = blocks.iter().map(|block| block.networks.len()).sum();
         if apart.len() + self.rules.len() > most || networks > most {

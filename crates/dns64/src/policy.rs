@@ -16,7 +16,9 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Nanos;
 use wire::{Name, Pref64};
 
-use crate::config::{BlockConfig, Config, Group, Ipv4, LeaveAlone, MAX_BLOCKS, SynthesisConfig};
+use crate::config::{
+    BlockConfig, Config, ForwardConfig, Group, Ipv4, LeaveAlone, MAX_BLOCKS, SynthesisConfig,
+};
 use crate::designation::Designation;
 use crate::nat64::{Lifetime, Nat64, Nat64s};
 use crate::question::KeyFlags;
@@ -65,10 +67,8 @@ pub struct Policy {
     domains: Vec<(Group, Name, NameRule)>,
     /// Clients of the views.
     groups: Vec<Vec<IpNet>>,
-    /// Zones with servers of their own.
-    zones: Vec<(Group, Name)>,
-    /// Domains for whose names NXDOMAIN to AAAA says nothing about A.
-    doubted: Vec<(Group, Name)>,
+    /// Servers of all names, and then those of zones of their own, as they are queried.
+    forwards: Vec<ForwardConfig>,
     /// What clients are told of the encrypted transports of this server.
     pub(crate) designation: Option<Designation>,
     /// The embeddings of all blocks and that of the well-known prefix, for reverse names.
@@ -118,26 +118,16 @@ impl Policy {
     /// Makes the rules of a configuration with these prefixes.
     pub fn new(config: &Config, nat64s: &Nat64s) -> Self {
         let synthesis = &config.synthesis;
-        let (mut domains, mut zones, mut doubted) = (Vec::new(), Vec::new(), Vec::new());
+        let mut domains = Vec::new();
         let views = config.view.iter().enumerate();
         let views = views.map(|(v, view)| (Group::of_view(v), &view.never, &view.always));
         // Of equal domains those of a view, and then those that are never synthesised, come first.
         for (group, never, always) in
             views.chain([(Group::ALL, &synthesis.never, &synthesis.always)])
         {
-            let unchanged =
-                config.forwards().filter(|(_, of, forward)| *of == group && !forward.dns64);
-            let unchanged = unchanged.flat_map(|(.., forward)| &forward.zones);
             let rule = |rule| move |name: &Name| (group, name.to_lowercase(), rule);
-            domains.extend(never.iter().chain(unchanged).map(rule(NameRule::Never)));
+            domains.extend(never.iter().map(rule(NameRule::Never)));
             domains.extend(always.iter().map(rule(NameRule::Always)));
-        }
-        doubted
-            .extend(synthesis.ignore_nxdomain.iter().map(|name| (Group::ALL, name.to_lowercase())));
-        for (_, group, forward) in config.forwards() {
-            let own = forward.zones.iter().map(|zone| (group, zone.to_lowercase()));
-            zones.extend(own.clone());
-            doubted.extend(own.filter(|_| forward.ignore_nxdomain));
         }
         // A block keeps its place whatever is learned; its further prefixes are behind all blocks.
         let first = nat64s.blocks.iter().map(|(block, known)| (block, known.first()));
@@ -157,8 +147,7 @@ impl Policy {
             blocks,
             domains,
             groups: config.view.iter().map(|view| view.clients.clone()).collect(),
-            zones,
-            doubted,
+            forwards: config.pools(),
             designation: Designation::of(config),
         }
     }
@@ -175,9 +164,10 @@ impl Policy {
 
     /// Returns whether a view has a rule or a zone of its own that contains a name in lower case.
     pub(crate) fn is_apart(&self, name: &[u8]) -> bool {
-        let lists = self.zones.iter().map(|(group, name)| (group, name));
-        let mut lists = lists.chain(self.domains.iter().map(|(group, name, _)| (group, name)));
-        lists.any(|(group, domain)| *group != Group::ALL && is_within(name, domain))
+        let zones =
+            self.forwards.iter().flat_map(|f| f.zones.iter().map(move |zone| (f.group, zone)));
+        let mut all = zones.chain(self.domains.iter().map(|(group, name, _)| (*group, name)));
+        all.any(|(group, domain)| group != Group::ALL && is_within(name, domain))
     }
 
     /// Returns the blocks that serve a client.
@@ -237,29 +227,34 @@ impl Policy {
     }
 
     /// Returns the rule for a name in lower case and a group of clients. Of several domains that contain the name the longest
-    /// decides, that of the group's view before that of all clients, `never` before `always`.
+    /// decides, that of the group's view before that of all clients, `never` before `always`. Of the zones with servers of their own
+    /// only the one whose servers are queried counts.
     pub fn rule(&self, group: Group, name: &[u8]) -> NameRule {
-        let mut found = (0, NameRule::Usual);
+        let mut found = ((0, Group::ALL.0), NameRule::Usual);
         for (own, domain, rule) in &self.domains {
             let len = domain.wire_len();
-            if len > found.0 && own.includes(group) && is_within(name, domain) {
-                found = (len, *rule);
+            if len > found.0.0 && own.includes(group) && is_within(name, domain) {
+                found = ((len, own.0), *rule);
             }
         }
-        found.1
+        let place = ForwardConfig::find(&self.forwards, group, name);
+        let forward = &self.forwards[place.number];
+        let decides = (place.len, forward.group.0) >= found.0;
+        if decides && !forward.dns64 { NameRule::Never } else { found.1 }
     }
 
     /// Returns whether NXDOMAIN to AAAA counts as empty for a name in lower case.
     pub(crate) fn ignores_nxdomain(&self, group: Group, name: &[u8]) -> bool {
-        self.doubted.iter().any(|(own, domain)| own.includes(group) && is_within(name, domain))
+        let place = ForwardConfig::find(&self.forwards, group, name);
+        self.forwards[place.number].ignore_nxdomain
+            || self.synthesis.ignore_nxdomain.iter().any(|domain| is_within(name, domain))
     }
 
     /// Returns whether a zone with servers of its own that is at or below `domain` contains a name; all are in lower case.
     pub(crate) fn forwards_below(&self, group: Group, name: &[u8], domain: &[u8]) -> bool {
-        self.zones.iter().any(|(own, zone)| {
-            own.includes(group)
-                && is_within(name, zone)
-                && wire::name::strip_suffix(zone.as_wire(), domain).is_some()
+        let own = self.forwards.iter().skip(1).filter(|forward| forward.group.includes(group));
+        own.flat_map(|forward| &forward.zones).any(|zone| {
+            is_within(name, zone) && wire::name::strip_suffix(zone.as_wire(), domain).is_some()
         })
     }
 
@@ -545,6 +540,37 @@ mod tests {
         assert_eq!(rule("b.test"), NameRule::Always);
         assert_eq!(rule("x.a.b.test"), NameRule::Never);
         assert_eq!(super::tests::policy("").rule(Group::ALL, b"\x01a\0"), NameRule::Usual);
+    }
+
+    #[test]
+    fn the_zone_whose_servers_are_queried_decides() {
+        let block = |key: &str, zone: &str, more: &str| {
+            format!("[[{key}]]\nzones = [\"{zone}\"]\nservers = [\"192.0.2.1\"]\n{more}\n")
+        };
+        const OWN: &str = "dns64 = false\nignore-nxdomain = true";
+        let policy = policy(&format!(
+            "[synthesis]\nalways = [\"always.test\"]\nignore-nxdomain = [\"Broken.test\"]\n{}{}{}\
+             [[view]]\nclients = [\"::1\"]\nalways = [\"b.test\"]\n{}{}",
+            block("forward", "a.test", OWN),
+            block("forward", "b.test", OWN),
+            block("forward", "Sub.a.test", ""),
+            block("view.forward", "a.test", ""),
+            block("view.forward", "always.test", "dns64 = false"),
+        ));
+        use NameRule::{Always, Never, Usual};
+        for (name, others, own) in [
+            ("www.a.test", (Never, true), (Usual, false)),
+            ("www.b.test", (Never, true), (Always, true)),
+            ("www.sub.a.test", (Usual, false), (Usual, false)),
+            ("www.always.test", (Always, false), (Never, false)),
+            ("broken.test", (Usual, true), (Usual, true)),
+        ] {
+            let name: Name = name.parse().expect("a name");
+            for (group, expected) in [(Group::OTHERS, others), (Group::of_view(0), own)] {
+                let doubts = policy.ignores_nxdomain(group, name.as_wire());
+                assert_eq!((policy.rule(group, name.as_wire()), doubts), expected, "{name}");
+            }
+        }
     }
 
     #[test]

@@ -21,7 +21,6 @@ use measure::Nanos;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::RngCore;
 use wire::Name;
-use wire::name::strip_suffix;
 
 pub(crate) use self::cookie::{Credibility, MAX_COOKIE, UpstreamCookie};
 pub(crate) use self::server::Server;
@@ -157,25 +156,10 @@ impl Upstreams {
         self.pools.len() > 1
     }
 
-    /// Returns the number of the pool for a name in lower case and a group of clients: that of the longest zone that contains it, of
-    /// two equal ones that of the group's view.
+    /// Returns the number of the pool for a name in lower case and a group of clients.
     #[inline]
     pub(crate) fn pool_for(&self, group: Group, name: &Name) -> usize {
-        if self.pools.len() == 1 {
-            return 0;
-        }
-        let own = |(_, pool): &(usize, &ForwardConfig)| pool.group.includes(group);
-        let mut found = (0, 0);
-        for (number, pool) in self.pools.iter().enumerate().filter(own) {
-            for zone in &pool.zones {
-                let (len, within) = (zone.wire_len(), strip_suffix(name.as_wire(), zone.as_wire()));
-                let is_longer = len > found.0 || len == found.0 && pool.group != Group::ALL;
-                if is_longer && within.is_some() {
-                    found = (len, number);
-                }
-            }
-        }
-        found.1
+        ForwardConfig::find(&self.pools, group, name.as_wire()).number
     }
 
     /// Returns whether answers about names of a pool are cached.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use wire::Name;
+use wire::name::strip_suffix;
 
 use super::{
     BlockConfig, Config, ConfigError, Follow, ForwardConfig, Group, MAX_UPSTREAMS, RulesConfig,
@@ -16,7 +17,32 @@ const MAX_VIEWS: usize = 64;
 /// Highest weight of a server.
 const MAX_WEIGHT: u32 = 1_000;
 
+/// Number of the pool for a name, and the length of its zone in octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) len: usize,
+    pub(crate) number: usize,
+}
+
 impl ForwardConfig {
+    /// Returns the number of the pool for a name in lower case and a group of clients, and the length of its zone: the longest zone that
+    /// contains the name, of two equal ones that of the group's view.
+    #[inline]
+    pub(crate) fn find(pools: &[Self], group: Group, name: &[u8]) -> Place {
+        let mut found = Place { len: Name::ROOT.wire_len(), number: 0 };
+        let own = |(_, pool): &(usize, &Self)| pool.group.includes(group);
+        for (number, pool) in pools.iter().enumerate().skip(1).filter(own) {
+            for zone in &pool.zones {
+                let len = zone.wire_len();
+                let is_longer = len > found.len || len == found.len && pool.group != Group::ALL;
+                if is_longer && strip_suffix(name, zone.as_wire()).is_some() {
+                    found = Place { len, number };
+                }
+            }
+        }
+        found
+    }
+
     /// Returns whether queries use streams only.
     pub(crate) fn uses_streams_only(&self) -> bool {
         self.transport != Transport::Udp

@@ -55,9 +55,10 @@ impl Policy {
     }
 
     /// Returns the domains whose names are not resolved as usual.
-    pub(crate) fn domains(&self) -> impl Iterator<Item = &Name> {
-        let doubted = self.doubted.iter().map(|(_, domain)| domain);
-        self.domains.iter().map(|(_, domain, _)| domain).chain(doubted)
+    pub(crate) fn domains(&self) -> impl Iterator<Item = Name> {
+        let zones = self.forwards.iter().skip(1).flat_map(|forward| &forward.zones);
+        let domains = self.domains.iter().map(|(_, domain, _)| domain);
+        domains.chain(zones).chain(&self.synthesis.ignore_nxdomain).map(|name| name.to_lowercase())
     }
 }
 
