@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::Ipv4Net;
 use wire::Name;
 use wire::name::strip_suffix;
 
@@ -143,14 +144,7 @@ impl Config {
                 return bad(&format!("{place}.{key}"), problem);
             }
         }
-        let can_learn =
-            |block: &BlockConfig| block.prefix.is_some() || block.follow == Follow::Router;
-        let mut servers =
-            self.forwards().flat_map(|(.., f)| &f.servers).chain(&self.upstream.servers);
-        let blocks = self.blocks();
-        if self.upstream.via_prefix
-            && !(blocks.iter().any(can_learn) || servers.any(|s| s.is_ipv6()))
-        {
+        if self.upstream.via_prefix && !self.can_learn_prefixes() {
             let problem =
                 "no server can be asked for the prefix: write a `prefix`, or a server with IPv6";
             return bad("upstream.via-prefix", problem.into());
@@ -165,6 +159,23 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether all prefixes can be learned if servers are reached through prefixes: upstream's need a server that is asked for them
+    /// without one, or through another one.
+    fn can_learn_prefixes(&self) -> bool {
+        let (pools, blocks) = (self.pools(), self.blocks());
+        let is_known =
+            |block: &BlockConfig| block.prefix.is_some() || block.follow == Follow::Router;
+        let asked: Name = "ipv4only.arpa".parse().expect("a constant name");
+        let pool = ForwardConfig::find(&pools, Group::ALL, asked.as_wire()).number;
+        let is_reached = |server: &SocketAddr| {
+            let IpAddr::V4(v4) = server.ip() else { return true };
+            let maps = |networks: &[Ipv4Net]| networks.iter().any(|network| network.contains(&v4));
+            let mut mapping = blocks.iter().filter(|b| maps(&b.mapped) && !maps(&b.not_mapped));
+            v4.is_loopback() || mapping.clone().next().is_none() || mapping.any(is_known)
+        };
+        blocks.iter().all(is_known) || pools[pool].servers.iter().any(is_reached)
     }
 
     /// Returns the number of servers in all pools.
@@ -286,6 +297,20 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_reached_is_asked_for_the_prefix() {
+        for more in [
+            "[[dns64]]\nprefix = \"2001:db8::/96\"\nmapped = [\"192.0.2.0/24\"]",
+            "[[forward]]\nzones = [\"arpa\"]\nservers = [\"2001:db8::1\"]",
+            "[[forward]]\nzones = [\"arpa\"]\nservers = [\"127.0.0.9\"]",
+        ] {
+            let file = format!(
+                "upstream = {{ servers = [\"192.0.2.1\"], via-prefix = true }}\n[[dns64]]\nfollow = \"upstream\"\n{more}"
+            );
+            assert!(Config::parse(&file).is_ok(), "{more}");
+        }
+    }
+
+    #[test]
     fn what_no_socket_accepts_is_refused() {
         for (file, part) in [
             ("server.route.device = \"a b\"", "server.route.device"),
@@ -294,6 +319,13 @@ mod tests {
             ("upstream.source = [\"::1\", \"::2\"]", "upstream.source: write at most one"),
             (
                 "upstream = { servers = [\"192.0.2.1\"], via-prefix = true }\n[[dns64]]\nfollow = \"upstream\"",
+                "upstream.via-prefix: no server can be asked",
+            ),
+            // No other server is asked, and the prefix leads to others.
+            (
+                "upstream = { servers = [\"192.0.2.1\"], via-prefix = true }\n[[dns64]]\nfollow = \"upstream\"\n\
+                 [[dns64]]\nprefix = \"2001:db8::/96\"\nmapped = [\"198.51.100.0/24\"]\n\
+                 [[forward]]\nzones = [\"test\"]\nservers = [\"2001:db8::1\"]",
                 "upstream.via-prefix: no server can be asked",
             ),
             ("upstream.source = [\"x\"]", "`x` is not an address: write 192.0.2.1"),
