@@ -164,23 +164,46 @@ impl Cache {
         now: Nanos,
         stale: Option<(Nanos, u32)>,
     ) -> Option<Hit<'_>> {
-        let entries = &self.entries;
-        let number = *self.index.find(hash, |&n| entries[n].is_for(key, hash))?;
+        let (number, age) = self.find(key, hash, now, stale)?;
         let entry = &mut self.entries[number];
-        let age = if now < entry.expires {
-            Age::Seconds((now.since(entry.stored).0 / 1_000_000_000) as u32)
-        } else {
-            let (longest, ttl) = stale?;
-            if now > entry.expires + longest {
-                return None;
-            }
-            Age::Stale(ttl)
-        };
         entry.used = true;
         let life = entry.expires.since(entry.stored);
         let refresh = !entry.refreshed && entry.expires.since(now).0 < life.0 / 10;
         entry.refreshed |= refresh;
         Some(Hit { number, answer: entry.answer(), age, refresh })
+    }
+
+    /// Returns whether [`get`](Self::get) would return an answer, without the use of it.
+    #[inline]
+    pub(crate) fn has(
+        &self,
+        key: &Key,
+        hash: u64,
+        now: Nanos,
+        stale: Option<(Nanos, u32)>,
+    ) -> bool {
+        self.find(key, hash, now, stale).is_some()
+    }
+
+    /// Returns the number of the entry for a question, and its age.
+    #[inline]
+    fn find(
+        &self,
+        key: &Key,
+        hash: u64,
+        now: Nanos,
+        stale: Option<(Nanos, u32)>,
+    ) -> Option<(u32, Age)> {
+        let number = *self.index.find(hash, |&n| self.entries[n].is_for(key, hash))?;
+        let entry = &self.entries[number];
+        if now < entry.expires {
+            return Some((
+                number,
+                Age::Seconds((now.since(entry.stored).0 / 1_000_000_000) as u32),
+            ));
+        }
+        let (longest, ttl) = stale?;
+        (now <= entry.expires + longest).then_some((number, Age::Stale(ttl)))
     }
 
     /// Stores an answer for `life`, replacing an older one; returns the number of its entry, `None` if it is not stored.

@@ -283,7 +283,7 @@ impl Dns64 {
 
     /// Returns the key under which the cache has the answer to a question, and its hash: for all clients, or for the group of one.
     pub(super) fn cached_as(
-        &mut self,
+        &self,
         key: &Key,
         hash: u64,
         now: Nanos,
@@ -292,7 +292,7 @@ impl Dns64 {
         let of_all = Key { group: Group::ALL, ..*key };
         if *key != of_all {
             let hash = self.hasher.hash_one(of_all);
-            if self.cache.get(&of_all, hash, now, stale).is_some() {
+            if self.cache.has(&of_all, hash, now, stale) {
                 return (of_all, hash);
             }
         }

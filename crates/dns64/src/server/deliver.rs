@@ -203,7 +203,7 @@ impl Dns64 {
         let config = &self.settings.config.cache;
         let answer = &mut self.scratch.answer;
         let failed = answer.failure || !matches!(answer.rcode, 0 | 3);
-        if failed && self.cache.get(&key, hash, now, Some((config.serve_stale, 0))).is_some() {
+        if failed && self.cache.has(&key, hash, now, Some((config.serve_stale, 0))) {
             // A failed refresh must not replace a valid answer.
             return;
         }

@@ -493,6 +493,16 @@ fn a_failed_refresh_keeps_the_old_answer() {
 }
 
 #[test]
+fn what_all_views_share_is_refreshed_too() {
+    let mut bench = Bench::new("cache.prefetch = true\n[[view]]\nclients = [\"::1\"]");
+    let sent = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
+    bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    bench.now += Nanos::from_secs(240);
+    let out = bench.ask(2, &query("www.test", Qtype::A, 2));
+    assert_eq!((out.clients.len(), out.upstream.len()), (1, 1));
+}
+
+#[test]
 fn a_refreshed_reverse_name_gets_the_same_lookup() {
     let mut bench = Bench::new("cache.prefetch = true");
     let name = "4.0.4.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
