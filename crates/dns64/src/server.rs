@@ -203,8 +203,25 @@ impl Dns64 {
             self.cache.forget(view, &prefixes);
         } else {
             self.cache = Cache::new(settings.cache_size());
+            self.set_apart(&settings);
         }
         self.settings = settings;
+    }
+
+    /// Keeps pending questions from other clients and the cache, since their answers may be those of the rules before; the rest of
+    /// each is resolved for the group that its client has now.
+    fn set_apart(&mut self, settings: &Settings) {
+        self.joinable.clear();
+        let mut t = self.oldest;
+        while t != NONE {
+            let transaction = &mut self.transactions[t];
+            transaction.shared = false;
+            // The server's own query is in no view.
+            let client = transaction.client.filter(|client| !client.is_discovery());
+            let group = client.map(|client| settings.policy.group(client.address));
+            transaction.key.group = group.unwrap_or(transaction.key.group);
+            t = transaction.newer;
+        }
     }
 
     /// Copies answers as those of a generation from now on, for a second cache; the generation 0 ends it. A caller that changes

@@ -15,7 +15,6 @@ use crate::config::Group;
 use crate::counters::Counters;
 use crate::extended_error::ExtendedError;
 use crate::statistics::Statistics;
-use crate::streams::DISCOVERY;
 use crate::streams::Outbox;
 use crate::table::slab::NONE;
 use crate::tap::Tap;
@@ -293,7 +292,7 @@ pub(super) fn deliver(
                 let len;
                 (len, truncated) = answer.deliver(&client.wants, age, out);
                 // The server's own query is nobody's.
-                let tap = tap.iter_mut().filter(|_| stream != DISCOVERY);
+                let tap = tap.iter_mut().filter(|_| !client.is_discovery());
                 tap.for_each(|tap| tap.answer(client, now, &out[..len]));
                 len
             });

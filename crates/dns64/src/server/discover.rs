@@ -17,6 +17,13 @@ use crate::special::Special;
 use crate::streams::DISCOVERY;
 use crate::transaction::{Client, ReplyTo};
 
+impl Client {
+    /// Returns whether it is this server itself.
+    pub(super) fn is_discovery(&self) -> bool {
+        matches!(self.to, ReplyTo::Stream { stream: DISCOVERY, .. })
+    }
+}
+
 impl Dns64 {
     /// Queries AAAA of `ipv4only.arpa` as a client that no block serves; the answer goes to the stream [`DISCOVERY`] and
     /// not into the cache.

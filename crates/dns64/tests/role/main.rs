@@ -537,6 +537,34 @@ fn a_reload_keeps_pending_questions() {
 }
 
 #[test]
+fn a_reload_keeps_pending_questions_from_other_views() {
+    const OWN: &str = "[[view]]\nclients = [\"127.0.0.1\"]\nnever = [\"www.test\"]\n";
+    const SIX: &str = "[[view]]\nclients = [\"::1\"]\n";
+    let mut bench = Bench::new(&format!("{OWN}{SIX}"));
+    let pending = bench.ask(1, &query("www.test", Qtype::AAAA, 1)).upstream.remove(0);
+    let alias = bench.ask(1, &query("alias.test", Qtype::AAAA, 2)).upstream.remove(0);
+    let file = format!("upstream.source-ports = 4\n{SIX}{OWN}");
+    let settings = Settings::new(Config::parse(&file).expect(&file), 1, [7; 16]);
+    bench.role.reload(Arc::new(settings));
+    // The place of the view in the file is now that of another one.
+    let six = "[::1]:2".parse().expect("an address");
+    let again = query("www.test", Qtype::AAAA, 3);
+    let aaaa = bench.step(&[(LISTENING, six, &again)]).upstream.remove(0);
+    let out = bench.reply(&pending, &reply(&pending.bytes, Rcode::NOERROR, &[]));
+    assert_eq!((out.clients.len(), out.upstream.len()), (1, 0), "it is never synthesised");
+    let a = bench.reply(&aaaa, &reply(&aaaa.bytes, Rcode::NOERROR, &[])).upstream.remove(0);
+    let out = bench.reply(&a, &reply(&a.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    assert_eq!(address(&out.clients[0].1).0, "64:ff9b::808:404");
+    let out = bench.step(&[(LISTENING, six, &again)]);
+    assert_eq!(address(&out.clients[0].1).0, "64:ff9b::808:404");
+    // The rest of a pending question is of the view that its client has now.
+    let www = reply(&alias.bytes, Rcode::NOERROR, &[(Qtype::CNAME, b"\x03www\x04test\0")]);
+    let aaaa = bench.reply(&alias, &www).upstream.remove(0);
+    let out = bench.reply(&aaaa, &reply(&aaaa.bytes, Rcode::NOERROR, &[]));
+    assert_eq!((out.clients.len(), out.upstream.len()), (1, 0));
+}
+
+#[test]
 fn a_reload_keeps_the_cache_unless_the_rules_change() {
     let base = "upstream.source-ports = 4\n";
     for (change, kept) in [
