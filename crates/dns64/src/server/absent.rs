@@ -13,6 +13,7 @@ use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::reply::{Found, MAX_CHAIN, Reading, Reply};
+use crate::settings::Settings;
 use crate::transaction::Phase;
 
 impl Dns64 {
@@ -46,10 +47,9 @@ impl Dns64 {
     /// Returns the blocks whose clients get no A records for a question whose aliases end at `end`: none if synthesis is forbidden for
     /// one of both names.
     pub(super) fn dropping(&self, t: u32, end: &Name) -> View {
-        let Key { view, flags, group, name, .. } = &self.transactions[t].key;
-        let view = self.settings.policy.dropping(*view, *flags);
-        let is_never = |name| self.settings.rule_of_target(*group, name) == Some(NameRule::Never);
-        if view.is_empty() || is_never(name) || is_never(end) { View::default() } else { view }
+        let key = &self.transactions[t].key;
+        let end = dropping_at(&self.settings, key, end);
+        if end.is_empty() { end } else { dropping_at(&self.settings, key, &key.name) }
     }
 
     /// Returns whether the client of a question gets none of its A records if the name has addresses of IPv6: one of them is mapped.
@@ -164,4 +164,11 @@ impl Dns64 {
         ExtendedError::Filtered.push(&mut self.scratch.answer.options);
         self.finish(t, now, tx);
     }
+}
+
+/// Returns the blocks whose clients get no A records of a name: none if synthesis is forbidden for it.
+pub(super) fn dropping_at(settings: &Settings, key: &Key, name: &Name) -> View {
+    let view = settings.policy.dropping(key.view, key.flags);
+    let is_never = || settings.rule_of_target(key.group, name) == Some(NameRule::Never);
+    if view.is_empty() || is_never() { View::default() } else { view }
 }

@@ -27,9 +27,8 @@ use wire::{Name, Qtype, Rcode};
 
 use super::Dns64;
 use super::lookup::Outcome;
-use super::target::without_hint;
 use crate::compose::Composer;
-use crate::config::{HintMode, OnError, OnTimeout};
+use crate::config::{OnError, OnTimeout};
 use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};
 use crate::question::Key;
@@ -447,9 +446,11 @@ impl Dns64 {
         let own = !reading.foreign && reply.has_own_records(&reading.name, dnssec);
         self.counters.upstream_scrubbed += u64::from(!own);
         let stands = self.supplied(t, reply);
+        // It removes what it finds.
+        let drops = self.drops_found(t, reply, reading);
         let changes = reading.mended
+            || drops
             || self.strips_hints(t, reply, reading)
-            || self.drops_found(t, reply, reading)
             || !reply.additional().all(|record| stands(&record));
         if own && reply.is_plain() && !changes && self.is_unmoved(t) {
             if !reply.is_readable() {
@@ -488,8 +489,9 @@ impl Dns64 {
     fn rebuild(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) {
         self.question_of(t);
         // Signatures fit the records as long as none of them is missing or changed.
-        let strips = self.strips_hints(t, reply, reading);
-        let whole = self.scratch.found.len() == reading.wanted as usize && !strips;
+        let strips = self.hint_stripper(t, &reading.name);
+        let whole = self.scratch.found.len() == reading.wanted as usize
+            && !self.strips_hints(t, reply, reading);
         let transaction = &self.transactions[t];
         let dnssec = transaction.key.flags.dnssec;
         let same_question = self.is_unmoved(t) && reply.qtype() == transaction.key.qtype;
@@ -506,7 +508,7 @@ impl Dns64 {
             for found in found {
                 record.clear();
                 if reply.push_data(record, found).is_some() {
-                    let stripped = strips.then(|| without_hint(record)).flatten();
+                    let stripped = strips(record);
                     let data = stripped.as_deref().unwrap_or(record);
                     c.at_end(reading.name.as_wire(), found.rtype, found.ttl, data);
                 }
@@ -539,16 +541,10 @@ impl Dns64 {
         reply.copy_options(&mut scratch.answer);
     }
 
-    /// Returns whether IPv4 hints of services are removed from the answer to a question. A client that asks for
-    /// signatures gets the signed data.
+    /// Returns whether IPv4 hints of services are removed from the answer to a question.
     fn strips_hints(&self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
-        let key = &self.transactions[t].key;
-        matches!(key.qtype, Qtype::HTTPS | Qtype::SVCB)
-            && !key.view.is_empty()
-            && !key.flags.dnssec
-            && (self.settings.policy.synthesis.ipv4hint == HintMode::Strip
-                || !self.dropping(t, &reading.name).is_empty())
-            && self.scratch.found.iter().any(|found| without_hint(reply.data(found)).is_some())
+        let strips = self.hint_stripper(t, &reading.name);
+        self.scratch.found.iter().any(|found| strips(reply.data(found)).is_some())
     }
 
     /// Writes the clients' question into the scratch buffer.

@@ -14,8 +14,10 @@ use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype};
 
 use super::Dns64;
+use super::absent::dropping_at;
 use super::lookup::Outcome;
 use crate::answer::{Answer, MAX_MESSAGE};
+use crate::config::HintMode;
 use crate::policy::NameRule;
 use crate::record::push;
 use crate::reply::{Found, MAX_CHAIN, Reading, Reply, covered};
@@ -101,6 +103,30 @@ impl Dns64 {
             matches!(rule(settings), Some(Some(NameRule::Usual | NameRule::Never)))
                 && !excludes(&settings.policy, record)
                 && !(is_partial && (is_signature || key.flags.dnssec))
+        }
+    }
+
+    /// Returns what removes the IPv4 hint from the data of a service of `owner`, if its client gets no addresses of IPv4 of the target,
+    /// whose hint it is (RFC 9460 section 7.3). A client that asks for signatures gets the signed data.
+    pub(super) fn hint_stripper(
+        &self,
+        t: u32,
+        owner: &Name,
+    ) -> impl Fn(&[u8]) -> Option<Vec<u8>> + use<> {
+        let key = self.transactions[t].key;
+        let applies = is_service(key.qtype) && !key.view.is_empty() && !key.flags.dnssec;
+        let settings = applies.then(|| self.settings.clone());
+        let drops_own = applies && !self.dropping(t, owner).is_empty();
+        move |data| {
+            let settings = settings.as_ref()?;
+            let stripped = without_hint(data)?;
+            let target = Name::from_wire(&data[2..][..wire::name::wire_len(&data[2..]).ok()?]);
+            let drops = match target.ok()? {
+                target if target.is_root() => drops_own,
+                target => !dropping_at(settings, &key, &target).is_empty(),
+            };
+            let strips_all = settings.policy.synthesis.ipv4hint == HintMode::Strip;
+            (strips_all || drops).then_some(stripped)
         }
     }
 
@@ -361,7 +387,7 @@ fn is_service(qtype: Qtype) -> bool {
 
 /// Returns the data of a service record without its IPv4 hint, which also leaves the list of mandatory keys (RFC 9460
 /// section 8); `None` if it has none or cannot be parsed.
-pub(super) fn without_hint(data: &[u8]) -> Option<Vec<u8>> {
+fn without_hint(data: &[u8]) -> Option<Vec<u8>> {
     let target = data.get(2..)?;
     let params = 2 + wire::name::wire_len(target).ok()?;
     let mut out = data[..params].to_vec();

@@ -300,6 +300,19 @@ pub(crate) const ROWS: &[Row] = &[
             ("never.example AAAA", ""),
             ("never.example ANY", "never.example 60 A 192.0.2.33"),
             ("never.example HTTPS", "never.example 60 TYPE65 \\# 11 0001 00 0004 0004 c0000221"),
+            // For never.example and hint.example, each with a hint.
+            (
+                "svc.example HTTPS",
+                "svc.example 60 TYPE65 \\# 25 0001 05 6e65766572 07 6578616d706c65 00 0004 0004 c0000221",
+            ),
+            (
+                "never.example SVCB",
+                "never.example 60 TYPE64 \\# 24 0001 04 68696e74 07 6578616d706c65 00 0004 0004 c0000221",
+            ),
+            (
+                "x.old.example ANY",
+                "old.example 60 DNAME new.example; x.new.example 60 A 192.0.2.33; x.new.example 60 AAAA 2001:db8::1",
+            ),
             ("private.example A", "private.example 60 A 10.1.2.3"),
             ("private.example AAAA", ""),
             ("bogus.example A", "bogus.example 60 A 192.0.2.33"),
@@ -324,6 +337,18 @@ pub(crate) const ROWS: &[Row] = &[
             (
                 "never.example HTTPS",
                 "NOERROR; never.example TYPE65 \\# 11 000100 0004 0004 c0000221",
+            ),
+            (
+                "svc.example HTTPS",
+                "NOERROR; svc.example TYPE65 \\# 25 0001 05 6e65766572 07 6578616d706c65 00 0004 0004 c0000221",
+            ),
+            (
+                "never.example SVCB",
+                "NOERROR; never.example TYPE64 \\# 16 0001 04 68696e74 07 6578616d706c65 00",
+            ),
+            (
+                "x.old.example ANY +tcp",
+                "NOERROR; old.example DNAME new.example; x.old.example CNAME x.new.example; x.new.example AAAA 2001:db8::1",
             ),
             ("private.example A", "NOERROR; private.example A 10.1.2.3"),
             ("bogus.example A", "NOERROR; bogus.example A 192.0.2.33"),
