@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use dns64::config::LeaseFormat;
 use dns64::{RuleSets, Rules};
-use dns64::rules::RulesFormat;
+use dns64::rules::{Leases, RulesFormat};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let (mut hosts, domain) = (Rules::default(), "lan".parse().expect("a name"));
     hosts.add_hosts(text);
-    for format in [LeaseFormat::Dnsmasq, LeaseFormat::Kea] {
-        hosts.add_leases(format, &[text.to_owned()], &domain, 7);
-    }
+    let leases = [LeaseFormat::Dnsmasq, LeaseFormat::Kea];
+    hosts.add_leases(&leases.map(|format| Leases { format, texts: vec![text], domain: &domain }), 7);
     for format in [RulesFormat::List, RulesFormat::Zone] {
         let mut rules = RuleSets::default();
         match Arc::make_mut(&mut rules.common).add(format, text) {

@@ -13,6 +13,8 @@ mod hosts;
 mod list;
 mod zone;
 
+pub use hosts::Leases;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
@@ -86,7 +88,7 @@ pub struct Rules {
     names: Map,
     /// Rules for all names below these.
     wildcards: Map,
-    /// Records of response policy zones with triggers that are not supported.
+    /// Records of response policy zones with triggers that are not supported; lines and names of hosts that cannot be used.
     skipped: usize,
 }
 
@@ -119,6 +121,11 @@ impl Rules {
         }
         self.skipped += own.skipped;
         Ok(())
+    }
+
+    /// Returns how much of the files was left out.
+    pub fn skipped(&self) -> usize {
+        self.skipped
     }
 
     /// Returns the number of rules.
@@ -174,7 +181,7 @@ impl Rules {
         sum(&self.names, "name").wrapping_add(sum(&self.wildcards, "below"))
     }
 
-    /// Adds a rule for a name, which may begin with `*`; records of the same name come together.
+    /// Adds a rule for a name, which may begin with `*`; records of the same name come together, equal ones once (RFC 2181 section 5).
     fn insert(&mut self, name: &Name, rule: Rule) -> Result<(), String> {
         if self.len() >= MAX_RULES {
             return Err(format!("there are more than {MAX_RULES} rules: remove some"));
@@ -189,7 +196,16 @@ impl Rules {
                 place.insert(rule);
             }
             Entry::Occupied(mut place) => match (place.get_mut(), rule) {
-                (Rule::Records(known), Rule::Records(more)) => known.extend(more),
+                (Rule::Records(known), Rule::Records(more)) => {
+                    for record in more {
+                        let is_it = |own: &LocalRecord| {
+                            (own.rtype, &own.data) == (record.rtype, &record.data)
+                        };
+                        if !known.iter().any(is_it) {
+                            known.push(record);
+                        }
+                    }
+                }
                 (known, rule) if *known == rule => {}
                 _ => return Err(format!("{name} has another rule already: remove one")),
             },
@@ -228,7 +244,7 @@ impl RuleSets {
 
     /// Returns how many records of response policy zones were left out, since their triggers are not supported.
     pub fn skipped(&self) -> usize {
-        self.all().map(|rules| rules.skipped).sum()
+        [&self.common].into_iter().chain(&self.views).map(|rules| rules.skipped()).sum()
     }
 
     /// Returns whether names are synthesised as under other rules.
@@ -375,14 +391,44 @@ mod tests {
         assert!(!rules.synthesises_like(&Rules::default()));
     }
 
+    #[test]
+    fn a_lease_takes_no_name_of_another_host() {
+        let mut hosts = Rules::default();
+        hosts.add_hosts(
+            "192.0.2.10 nas.lan nas.lan\n192.0.2.10 nas.lan\n127.0.1.1 own.lan\n::1 own.lan\n",
+        );
+        let domain = name("lan");
+        let leases = |texts| Leases { format: LeaseFormat::Dnsmasq, texts, domain: &domain };
+        let old = "50 1 192.0.2.20 tv 1\n90 2 192.0.2.21 tv 2\n60 3 2001:db8::3 nas 3\nduid 0\n";
+        let other = "80 4 2001:db8::4 tv 4\n80 5 2001:db8::5 tv 5\n0 6 192.0.2.22 own 6\n";
+        let next = hosts.add_leases(&[leases(vec![old]), leases(vec![other])], 7);
+        assert_eq!((next, hosts.skipped()), (Some(50), 0));
+        let data = |text: &str| match hosts.entry(&name(text)) {
+            Some(Rule::Records(records)) => records.iter().map(|r| r.data.to_vec()).collect(),
+            _ => Vec::new(),
+        };
+        let six: std::net::Ipv6Addr = "2001:db8::4".parse().expect("an address");
+        for (host, expected) in [
+            ("nas.lan", vec![vec![192, 0, 2, 10]]),
+            ("tv.lan", vec![vec![192, 0, 2, 21], six.octets().to_vec()]),
+            ("own.lan", vec![vec![192, 0, 2, 22]]),
+            ("21.2.0.192.in-addr.arpa", vec![b"\x02tv\x03lan\0".to_vec()]),
+            ("20.2.0.192.in-addr.arpa", Vec::new()),
+        ] {
+            assert_eq!(data(host), expected, "{host}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "([a-c.*]{0,6} (never|drop|cname b|::1|\\PC{0,5})\n){0,4}\\PC{0,40}") {
             let mut hosts = Rules::default();
             hosts.add_hosts(&text);
-            for format in [LeaseFormat::Dnsmasq, LeaseFormat::Kea] {
-                hosts.add_leases(format, &[text.replace(',', "\n"), text.clone()], &name("lan"), 7);
-            }
+            let (domain, other) = (name("lan"), text.replace(',', "\n"));
+            let leases = [LeaseFormat::Dnsmasq, LeaseFormat::Kea];
+            let leases =
+                leases.map(|format| Leases { format, texts: vec![other.as_str(), text.as_str()], domain: &domain });
+            hosts.add_leases(&leases, 7);
             prop_assert!(hosts.len() <= 8 * text.len());
             for format in [RulesFormat::List, RulesFormat::Zone] {
                 let mut rules = Rules::default();

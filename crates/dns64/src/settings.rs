@@ -99,8 +99,8 @@ impl Settings {
     }
 
     /// Returns the same settings with other names of hosts.
-    pub fn with_hosts(&self, hosts: Rules) -> Self {
-        let rules = RuleSets { hosts: Arc::new(hosts), ..(*self.rules).clone() };
+    pub fn with_hosts(&self, hosts: Arc<Rules>) -> Self {
+        let rules = RuleSets { hosts, ..(*self.rules).clone() };
         let (config, policy) = (self.config.clone(), self.policy.clone());
         Settings { config, policy, rules: Arc::new(rules), ..*self }
     }

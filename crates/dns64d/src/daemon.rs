@@ -269,10 +269,11 @@ impl Running {
     }
 
     /// Uses other names of hosts, unless other files were configured meanwhile.
-    fn use_hosts(&mut self, config: &HostsConfig, hosts: Rules) {
+    fn use_hosts(&mut self, config: &HostsConfig, hosts: Arc<Rules>) {
         if *config == self.settings.config.hosts {
+            let skipped = hosts.skipped();
             self.apply(self.settings.with_hosts(hosts), None);
-            tracing::info!("names of hosts read again");
+            tracing::info!(skipped, "names of hosts read again");
         }
     }
 

@@ -1,5 +1,7 @@
 //! What other threads want of the main thread.
 
+use std::sync::Arc;
+
 use dns64::config::HostsConfig;
 use dns64::{Nat64s, Rules};
 
@@ -14,7 +16,7 @@ pub(crate) enum Event {
     /// Uses other prefixes.
     Nat64s(Nat64s),
     /// Uses other names of hosts, of these files.
-    Hosts(HostsConfig, Rules),
+    Hosts(HostsConfig, Arc<Rules>),
     /// Ends the server.
     End,
 }

@@ -1,5 +1,6 @@
 //! The configuration file, and files with rules and with names of hosts.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
-use dns64::config::{HostsConfig, RulesConfig};
-use dns64::rules::RulesFormat;
+use dns64::config::{HostsConfig, LeasesConfig, RulesConfig};
+use dns64::rules::{Leases, RulesFormat};
 use dns64::{Config, RuleSets, Rules};
 use nix::fcntl::OFlag;
 
@@ -24,7 +25,7 @@ const MAX_HOSTS: u64 = 64 << 20;
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn config(path: &Path) -> anyhow::Result<String> {
-    read(path, MAX_CONFIG)
+    read_text(path, MAX_CONFIG)
 }
 
 /// Reads all rules of a configuration.
@@ -36,7 +37,7 @@ pub(crate) fn rules(config: &Config) -> anyhow::Result<RuleSets> {
     let common = sets.next().transpose()?.unwrap_or_default();
     let common = Arc::new(common);
     let views = sets.map(|set| set.map(Arc::new)).collect::<anyhow::Result<_>>()?;
-    Ok(RuleSets { common, views, hosts: Arc::new(hosts(&config.hosts)?.0) })
+    Ok(RuleSets { common, views, hosts: Arc::new(hosts(&config.hosts)?) })
 }
 
 /// Reads rules that the setting at `place` names.
@@ -47,34 +48,67 @@ fn rules_of(place: &str, files: &RulesConfig) -> anyhow::Result<Rules> {
     {
         for path in paths {
             let place = || format!("{place}.{key}: {}", path.display());
-            let text = read(path, MAX_RULES).with_context(place)?;
+            let text = read_text(path, MAX_RULES).with_context(place)?;
             rules.add(format, &text).with_context(place)?;
         }
     }
     Ok(rules)
 }
 
-/// Reads all names of hosts; returns them and the Unix time at which the next lease ends.
+/// Reads all names of hosts.
 ///
 /// # Errors
 /// The first file that cannot be read; leases may be missing, before the first one.
-pub(crate) fn hosts(config: &HostsConfig) -> anyhow::Result<(Rules, Option<u64>)> {
-    let (mut rules, mut next) = (Rules::default(), None::<u64>);
-    for path in &config.files {
-        let place = || format!("hosts.files: {}", path.display());
-        let missing = || anyhow!("there is no such file: write it, or remove the setting");
-        let text = hosts_file(path).and_then(|text| text.ok_or_else(missing));
-        rules.add_hosts(&text.with_context(place)?);
+fn hosts(config: &HostsConfig) -> anyhow::Result<Rules> {
+    let mut texts = HostsTexts::default();
+    match texts.read(config).into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(texts.rules(config).unwrap_or_default().0),
     }
-    for leases in &config.leases {
-        let texts =
-            leases.files().iter().map(|path| hosts_file(path)).collect::<Result<Vec<_>, _>>();
-        let texts = texts.with_context(|| format!("hosts.leases: {}", leases.file.display()))?;
-        let texts: Vec<String> = texts.into_iter().flatten().collect();
-        let end = rules.add_leases(leases.format, &texts, &leases.domain, unix());
-        next = next.into_iter().chain(end).min();
+}
+
+/// Texts of files with names of hosts, each as it was when it could last be read.
+#[derive(Default)]
+pub(crate) struct HostsTexts(HashMap<PathBuf, String>);
+
+impl HostsTexts {
+    /// Reads all files again; returns the errors of those that keep their last text.
+    pub(crate) fn read(&mut self, config: &HostsConfig) -> Vec<anyhow::Error> {
+        let mut before = std::mem::take(&mut self.0);
+        let mut errors = Vec::new();
+        for (number, path) in paths_of_hosts(config).enumerate() {
+            let is_leases = number >= config.files.len();
+            let missing = || anyhow!("there is no such file: write it, or remove the setting");
+            let text = hosts_file(&path)
+                .and_then(|text| text.or(is_leases.then(String::new)).ok_or_else(missing));
+            let key = if is_leases { "hosts.leases" } else { "hosts.files" };
+            let text = text.with_context(|| format!("{key}: {}", path.display()));
+            let text = text.or_else(|error| {
+                errors.push(error);
+                before.remove(&path).ok_or(())
+            });
+            if let Ok(text) = text {
+                self.0.insert(path, text);
+            }
+        }
+        errors
     }
-    Ok((rules, next))
+
+    /// Returns all names, and the Unix time at which the next lease ends; `None` if a file could never be read.
+    pub(crate) fn rules(&self, config: &HostsConfig) -> Option<(Rules, Option<u64>)> {
+        let mut rules = Rules::default();
+        for path in &config.files {
+            rules.add_hosts(self.0.get(path)?);
+        }
+        let leases = config.leases.iter().map(|leases| {
+            let files = leases.files();
+            let texts = files.iter().map(|path| self.0.get(path).map(String::as_str));
+            let LeasesConfig { format, ref domain, .. } = *leases;
+            Some(Leases { format, texts: texts.collect::<Option<_>>()?, domain })
+        });
+        let next = rules.add_leases(&leases.collect::<Option<Vec<_>>>()?, unix());
+        Some((rules, next))
+    }
 }
 
 /// Returns all files with names of hosts.
@@ -95,13 +129,25 @@ pub(crate) fn unix() -> u64 {
 fn hosts_file(path: &Path) -> anyhow::Result<Option<String>> {
     // A folder that may not be entered is no reason to forget all names.
     match path.try_exists().with_context(|| unreadable(path))? {
-        true => read(path, MAX_HOSTS).map(Some),
+        true => {
+            let octets = read(path, MAX_HOSTS)?;
+            // One octet of another encoding is no reason either.
+            Ok(Some(String::from_utf8_lossy(&octets).into_owned()))
+        }
         false => Ok(None),
     }
 }
 
-/// Reads a text file of at most so many octets. What is no file, such as a pipe, could take for ever.
-fn read(path: &Path, most: u64) -> anyhow::Result<String> {
+/// Reads a text file of at most so many octets.
+///
+/// # Errors
+/// If it cannot be read.
+fn read_text(path: &Path, most: u64) -> anyhow::Result<String> {
+    String::from_utf8(read(path, most)?).with_context(|| unreadable(path))
+}
+
+/// Reads a file of at most so many octets. What is no file, such as a pipe, could take for ever.
+fn read(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
     // Without the flag to open a pipe waits for a writer.
     let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
     let file = file.with_context(|| unreadable(path))?;
@@ -109,12 +155,12 @@ fn read(path: &Path, most: u64) -> anyhow::Result<String> {
     if !facts.is_file() {
         bail!("it is no regular file: write the path of one");
     }
-    let mut text = String::new();
-    file.take(most + 1).read_to_string(&mut text).with_context(|| unreadable(path))?;
-    if text.len() as u64 > most {
+    let mut octets = Vec::new();
+    file.take(most + 1).read_to_end(&mut octets).with_context(|| unreadable(path))?;
+    if octets.len() as u64 > most {
         bail!("it has more than {most} octets: write less");
     }
-    Ok(text)
+    Ok(octets)
 }
 
 /// Returns the remedy for a file that cannot be read.
@@ -136,5 +182,9 @@ pub(crate) fn log_rules(rules: &RuleSets) {
             skipped,
             "records of response policy zones are left out: their triggers or actions are not supported"
         );
+    }
+    if rules.hosts.skipped() > 0 {
+        let skipped = rules.hosts.skipped();
+        tracing::info!(skipped, "lines and names of hosts files and leases are left out");
     }
 }

@@ -48,6 +48,10 @@ fn errors_name_the_place_and_a_solution() {
             &["dns64[0].suffix", "bits 64 to 71"],
         ),
         ("[[dns64]]\nprefix = \"64:ff9b::/96\"\nsuffix = \"::1\"", &["dns64[0].suffix"]),
+        (
+            "hosts.leases = [{ file = \"x\", format = \"kea\", domain = \".\" }]",
+            &["hosts.leases[0].domain", "\"lan\""],
+        ),
         ("[synthesis]\nnever = [\"a..b\"]", &["line 2", "empty label"]),
         ("[synthesis]\nleave-alone = \"do\"", &["line 2", "cd", "signed"]),
         ("[synthesis]\non-error = \"x\"", &["line 2", "ask-a", "pass"]),

@@ -25,6 +25,7 @@ impl Config {
         if self.upstream.servers.is_empty() || self.upstream.servers.len() > MAX_UPSTREAMS {
             return bad("upstream.servers", format!("write 1 to {MAX_UPSTREAMS} addresses"));
         }
+        self.check_hosts()?;
         self.check_views()?;
         self.check_pools()?;
         self.check_routes()?;
@@ -75,6 +76,17 @@ impl Config {
         }
         self.check_designation()?;
         self.dns64.iter().enumerate().try_for_each(|(i, block)| block.validate(i))
+    }
+
+    /// Validates that hosts cannot take the names of others: those of leases stand below a domain of the operator.
+    fn check_hosts(&self) -> Result<(), ConfigError> {
+        match self.hosts.leases.iter().position(|leases| leases.domain.is_root()) {
+            Some(i) => Err(ConfigError::Value {
+                key: format!("hosts.leases[{i}].domain"),
+                problem: "write a domain of your hosts, for example \"lan\"".into(),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Validates that what clients are told of encrypted transports can be found.

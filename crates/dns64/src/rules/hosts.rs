@@ -3,6 +3,8 @@
 //! Such a file changes by itself: a line that cannot be read is counted and left out. A host that has a lease chose its name, so that
 //! this stands below a domain of the operator, and is one label.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use wire::name::Labels;
@@ -16,6 +18,17 @@ const TTL: u32 = 30;
 /// Labels by which hosts find services, and which no host may take.
 const TAKEN: [&[u8]; 3] = [b"wpad", b"isatap", b"localhost"];
 
+/// The leases of a DHCP server.
+#[derive(Clone, Debug)]
+pub struct Leases<'a> {
+    /// Format of the texts.
+    pub format: LeaseFormat,
+    /// Texts of its files, which follow each other: the last lease of an address holds.
+    pub texts: Vec<&'a str>,
+    /// Domain below which the names of the hosts stand.
+    pub domain: &'a Name,
+}
+
 /// A lease.
 struct Lease<'a> {
     address: IpAddr,
@@ -25,59 +38,75 @@ struct Lease<'a> {
 }
 
 impl Rules {
-    /// Adds the names of a hosts file: an address and its names on each line.
+    /// Adds the names of a hosts file: an address and its names on each line. An address that each host has itself, such as 127.0.1.1,
+    /// says nothing to other hosts.
     pub fn add_hosts(&mut self, text: &str) {
         for line in text.lines() {
             let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
             let Some(address) = words.next() else { continue };
-            match address.parse() {
-                Ok(address) => {
-                    let names = words.map(|word| word.parse::<Name>().ok());
-                    names.for_each(|name| self.add_host(name, address));
+            let Ok(address) = address.parse::<IpAddr>() else {
+                self.skipped += 1;
+                continue;
+            };
+            for word in words.filter(|_| !address.to_canonical().is_loopback()) {
+                match word.parse::<Name>() {
+                    Ok(name) if !name.is_root() => self.add_host(&name, address),
+                    _ => self.skipped += 1,
                 }
-                Err(_) => self.skipped += 1,
             }
         }
     }
 
-    /// Adds the leases of files that follow each other, of which the last one about an address holds, at a Unix time in seconds;
-    /// returns when the next one ends.
-    pub fn add_leases(
+    /// Adds the leases of all DHCP servers, after all hosts files, at a Unix time in seconds; returns when the next one ends. A host
+    /// chooses its name: it gets none of a hosts file, and of several with one name the lease that ends last holds, for each
+    /// family of addresses.
+    pub fn add_leases(&mut self, servers: &[Leases<'_>], now: u64) -> Option<u64> {
+        let (mut next, mut named) = (u64::MAX, Vec::new());
+        for Leases { format, texts, domain } in servers {
+            for (address, Lease { host, until, .. }) in self.last_leases(*format, texts) {
+                let Some(until) = until.filter(|until| *until > now) else { continue };
+                next = next.min(until);
+                match below(host, domain) {
+                    _ if matches!(host, "" | "*") => {}
+                    Some(name) if self.names.contains_key(name.as_wire()) => {}
+                    Some(name) => named.push((until, name, address)),
+                    None => self.skipped += 1,
+                }
+            }
+        }
+        named.sort_by_key(|(until, ..)| Reverse(*until));
+        let mut known = HashSet::new();
+        for (_, name, address) in named {
+            if known.insert((name, address.is_ipv4())) {
+                self.add_host(&name, address);
+            }
+        }
+        Some(next).filter(|until| *until < u64::MAX)
+    }
+
+    /// Returns the last lease of each address.
+    fn last_leases<'a>(
         &mut self,
         format: LeaseFormat,
-        texts: &[String],
-        domain: &Name,
-        now: u64,
-    ) -> Option<u64> {
-        let mut last = std::collections::BTreeMap::new();
+        texts: &[&'a str],
+    ) -> BTreeMap<IpAddr, Lease<'a>> {
+        let mut last = BTreeMap::new();
         for text in texts {
             let leases = match format {
-                LeaseFormat::Dnsmasq => text.lines().map(dnsmasq).collect::<Vec<_>>(),
+                LeaseFormat::Dnsmasq => dnsmasq(text),
                 LeaseFormat::Kea => kea(text),
             };
             self.skipped += leases.iter().filter(|lease| lease.is_none()).count();
             last.extend(leases.into_iter().flatten().map(|lease| (lease.address, lease)));
         }
-        let mut next: Option<u64> = None;
-        for (address, Lease { host, until, .. }) in last {
-            let Some(until) = until.filter(|until| *until > now) else { continue };
-            next = Some(next.unwrap_or(until).min(until));
-            if !matches!(host, "" | "*") {
-                self.add_host(below(host, domain), address);
-            }
-        }
-        next.filter(|until| *until < u64::MAX)
+        last
     }
 
     /// Adds an address of a name, and the name of that address unless it has one.
-    fn add_host(&mut self, name: Option<Name>, address: IpAddr) {
-        let Some(name) = name.filter(|name| !name.is_root()) else {
-            self.skipped += 1;
-            return;
-        };
+    fn add_host(&mut self, name: &Name, address: IpAddr) {
         // Both fail only beyond the highest number of rules.
         let rule = Rule::Records(vec![LocalRecord::address(address, TTL)]);
-        self.skipped += usize::from(self.insert(&name, rule).is_err());
+        self.skipped += usize::from(self.insert(name, rule).is_err());
         let reverse = reverse(address);
         if self.entry(&reverse).is_none() {
             let data = name.to_lowercase().as_wire().into();
@@ -93,9 +122,7 @@ fn below(host: &str, domain: &Name) -> Option<Name> {
     let domain = domain.to_lowercase();
     let name: Name = host.parse::<Name>().ok()?.to_lowercase();
     let front = wire::name::strip_suffix(name.as_wire(), domain.as_wire());
-    let front = front
-        .filter(|_| !domain.is_root())
-        .or_else(|| name.as_wire().split_last().map(|(_, front)| front))?;
+    let front = front.or_else(|| name.as_wire().split_last().map(|(_, front)| front))?;
     let labels: Vec<&[u8]> = Labels::of(front).collect();
     let fits = |label: &&[u8]| {
         let plain = |octet: &u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
@@ -107,13 +134,19 @@ fn below(host: &str, domain: &Name) -> Option<Name> {
     }
 }
 
-/// Reads a line of dnsmasq: end, hardware address or identity association, address, name, client. `None` if it is no lease.
-fn dnsmasq(line: &str) -> Option<Lease<'_>> {
-    let words: Vec<&str> = line.split(' ').collect();
-    let [until, _, address, host, ..] = words[..] else { return None };
-    let until = until.parse().ok()?;
-    let until = if until == 0 { u64::MAX } else { until };
-    Some(Lease { address: address.parse().ok()?, host, until: Some(until) })
+/// Reads the lines of dnsmasq: end, hardware address or identity association, address, name, client. `None` for one that is no lease;
+/// `duid` says who the server is.
+fn dnsmasq(text: &str) -> Vec<Option<Lease<'_>>> {
+    let lines = text.lines().filter(|line| !line.starts_with("duid "));
+    lines
+        .map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [until, _, address, host, ..] = words[..] else { return None };
+            let until = until.parse().ok()?;
+            let until = if until == 0 { u64::MAX } else { until };
+            Some(Lease { address: address.parse().ok()?, host, until: Some(until) })
+        })
+        .collect()
 }
 
 /// Reads the rows of a memfile of Kea, whose first line names the columns; `None` for one that is no lease of an address.

@@ -112,10 +112,18 @@ fn hosts_files_and_leases_are_followed() {
     wait_for("the new name", || shown(&server, "moved.kea.lan A") == "NOERROR 192.0.2.50");
     replace(&hosts, "192.0.2.60 printer.lan\n");
     wait_for("the new address", || shown(&server, "printer.lan A") == "NOERROR 192.0.2.60");
-    // Names that are there stay while the file cannot be read.
+    fs::write(&hosts, b"192.0.2.61 printer.lan # caf\xe9\n").expect("writes");
+    wait_for("the next address", || shown(&server, "printer.lan A") == "NOERROR 192.0.2.61");
+    // Names of a file that cannot be read stay, and those of others change and end.
     fs::remove_file(&hosts).expect("removes");
-    wait_for("a warning", || server.log().contains("the names of hosts stay"));
-    assert_eq!(shown(&server, "printer.lan A"), "NOERROR 192.0.2.60");
+    wait_for("a warning", || server.log().contains("its last names stay"));
+    let lease = |until| format!("{until} 02:00:00:00:00:0a 192.0.2.41 last *\n");
+    replace(&leases, &lease(later));
+    wait_for("the last lease", || shown(&server, "last.dhcp.lan A") == "NOERROR 192.0.2.41");
+    replace(&leases, &lease(now() + 4));
+    wait_for("its end", || shown(&server, "last.dhcp.lan A") == upstream);
+    assert_eq!(shown(&server, "printer.lan A"), "NOERROR 192.0.2.61");
+    assert_eq!(server.log().matches("its last names stay").count(), 1);
     let said =
         Server::start(Kind::Dns64d, &[script.address()], &config).err().expect("a file is missing");
     assert!(said.contains("hosts.files") && said.contains("there is no such file"), "{said}");
