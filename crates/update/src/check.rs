@@ -277,20 +277,19 @@ impl Changed {
 const SOA: u16 = 6;
 
 /// Returns the zone that a name is in: the owner of the SOA record in what the server says of it, or of the names above, as for
-/// nsupdate.
-pub(crate) fn zone_of(server: SocketAddr, name: &Name) -> Result<Name, String> {
-    let unreachable = |e| format!("cannot ask {server} for the zone of {name}: {e}");
-    let mut connection = Connection::to(server, false, PATIENCE).map_err(unreachable)?;
+/// nsupdate; `None` if it does not say.
+pub(crate) fn zone_of(server: SocketAddr, name: &Name) -> io::Result<Option<Name>> {
+    let mut connection = Connection::to(server, false, PATIENCE)?;
     let mut above = name.as_wire();
     // A referral has no SOA record.
     while let Some(&label) = above.first() {
-        let reply = ask(&mut connection, above, SOA).map_err(unreachable)?;
+        let reply = ask(&mut connection, above, SOA)?;
         if let Some(zone) = soa_owner(&reply) {
-            return Ok(zone);
+            return Ok(Some(zone));
         }
         above = if label == 0 { &[] } else { &above[usize::from(label) + 1..] };
     }
-    Err(format!("{server} does not say which zone {name} is in"))
+    Ok(None)
 }
 
 /// Returns the owner of the first SOA record in the answer or the authority section.

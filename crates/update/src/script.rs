@@ -10,25 +10,28 @@
 //! The reader accepts `zone`, `ttl`, `class IN`, `prereq`, `update` (the words after these two also alone), `send` and
 //! empty lines, in any case. As in nsupdate, `;` begins a comment only where it is the first thing of a line, an empty line
 //! sends, and what is not sent before `quit` or the end is dropped. Without `zone` the server is asked for the zone of the
-//! first name. `server`, `local`, `debug`, `show` and `answer`, which
+//! first name, once for all names with the same parent. `server`, `local`, `debug`, `show` and `answer`, which
 //! do not change the updates, are ignored.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use wire::Name;
 use zone::Reader;
 
 use crate::Update;
 use crate::check::zone_of;
-use crate::message::{Operation, Prerequisite};
+use crate::message::{MessageError, Operation, Prerequisite};
 use crate::stream::StreamError;
 
 /// Largest size of a line, in octets; a record with 64 KiB of data in hexadecimal fits.
 const MAX_LINE: usize = 1 << 18;
+/// Largest number of zones that are kept; beyond it they are asked for again.
+const MAX_ZONES: usize = 4_096;
 
 /// Writes the start of a script, a comment.
 ///
@@ -109,8 +112,8 @@ fn text_of(rtype: u16, data: &[u8]) -> String {
 pub(crate) struct Script {
     line: u64,
     zone: Option<Name>,
-    /// The server that says which zone a name is in, if the script does not.
-    pub(crate) server: Option<SocketAddr>,
+    /// What says which zone a name is in, if the script does not.
+    pub(crate) zones: Option<Zones>,
     ttl: Option<u32>,
     /// Whether `quit` was read.
     has_quit: bool,
@@ -118,8 +121,67 @@ pub(crate) struct Script {
     pub(crate) unsent: Arc<AtomicU64>,
 }
 
+/// The zones of names, as a server says; clones share what it said.
+#[derive(Clone, Debug)]
+pub struct Zones {
+    server: SocketAddr,
+    /// Zones by a name in lower case: the parent of the name that was asked for, or the name itself if it is a zone.
+    found: Arc<Mutex<HashMap<Vec<u8>, Name>>>,
+}
+
+impl Zones {
+    /// Returns the zones of `server`, which is asked when a name comes.
+    pub fn of(server: SocketAddr) -> Self {
+        Zones { server, found: Arc::default() }
+    }
+
+    /// Returns the zone of a name.
+    fn zone(&self, name: &Name) -> Result<Name, Fault> {
+        let own = name.as_wire().to_ascii_lowercase();
+        let parent = own.get(usize::from(own[0]) + 1..).unwrap_or_default().to_vec();
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(zone) = found.get(&own).or_else(|| found.get(&parent)) {
+            return Ok(*zone);
+        }
+        let server = self.server;
+        let asked = zone_of(server, name).map_err(|source| {
+            Fault::Server(StreamError::Server { server, name: name.to_string(), source })
+        });
+        let unknown =
+            || (1, format!("{server} does not say which zone {name} is in: {WRITE_ZONE}"));
+        let zone = asked?.ok_or_else(unknown)?;
+        if found.len() >= MAX_ZONES {
+            found.clear();
+        }
+        let is_apex = zone.as_wire().eq_ignore_ascii_case(&own);
+        found.insert(if is_apex { own } else { parent }, zone);
+        Ok(zone)
+    }
+}
+
 /// A mistake in a line: its column from 1, and the reason.
 type Mistake = (usize, String);
+
+/// Why a line does not become a part of an update.
+enum Fault {
+    Line(Mistake),
+    Server(StreamError),
+}
+
+impl From<Mistake> for Fault {
+    fn from(mistake: Mistake) -> Self {
+        Fault::Line(mistake)
+    }
+}
+
+impl From<MessageError> for Fault {
+    fn from(too_long: MessageError) -> Self {
+        Fault::Line((1, too_long.to_string()))
+    }
+}
+
+/// Remedy for a zone that is not known.
+const WRITE_ZONE: &str = "write `zone NAME` before this line";
 
 /// The accepted words, for messages.
 const ACCEPTED: &str = "zone, ttl, prereq, update add, update delete, send, quit";
@@ -160,14 +222,18 @@ impl Script {
             let text = std::str::from_utf8(&line).map_err(|e| {
                 mistake((e.valid_up_to() + 1, "the line is not UTF-8 text".to_owned()))
             })?;
-            if self.read_line(text, &mut update).map_err(mistake)? && update.is_some() {
+            let is_end = self.read_line(text, &mut update).map_err(|fault| match fault {
+                Fault::Line(why) => mistake(why),
+                Fault::Server(error) => error,
+            })?;
+            if is_end && update.is_some() {
                 return Ok(update);
             }
         }
     }
 
     /// Reads a line; returns whether it ends an update.
-    fn read_line(&mut self, line: &str, update: &mut Option<Update>) -> Result<bool, Mistake> {
+    fn read_line(&mut self, line: &str, update: &mut Option<Update>) -> Result<bool, Fault> {
         let mut words = Words { line, at: 0 };
         let Some((column, word)) = words.next() else { return Ok(true) };
         let keyword = word.to_ascii_lowercase();
@@ -181,7 +247,7 @@ impl Script {
             "server" | "local" | "debug" | "show" | "answer" => Ok(false),
             "class" => match words.next() {
                 Some((_, "IN" | "in")) => Ok(false),
-                _ => Err((words.at + 1, "only the class IN is accepted".to_owned())),
+                _ => Err((words.at + 1, "only the class IN is accepted".to_owned()).into()),
             },
             "zone" => {
                 self.zone = Some(words.name("a zone")?.1);
@@ -191,7 +257,7 @@ impl Script {
                 self.ttl = Some(words.number()?);
                 Ok(false)
             }
-            "key" => Err((column, "give the key with --key, not in the script".to_owned())),
+            "key" => Err((column, "give the key with --key, not in the script".to_owned()).into()),
             "prereq" => {
                 let (column, kind) = words.next().unwrap_or((words.at + 1, ""));
                 self.prerequisite(column, kind, &mut words, update).map(|()| false)
@@ -202,11 +268,11 @@ impl Script {
             "update" => match words.next().map(|(_, word)| word.to_ascii_lowercase()).as_deref() {
                 Some("add") => self.add(&mut words, update).map(|()| false),
                 Some("delete" | "del") => self.delete(&mut words, update).map(|()| false),
-                _ => Err((words.at + 1, "write `add` or `delete` here".to_owned())),
+                _ => Err((words.at + 1, "write `add` or `delete` here".to_owned()).into()),
             },
             "add" => self.add(&mut words, update).map(|()| false),
             "delete" | "del" => self.delete(&mut words, update).map(|()| false),
-            _ => Err((column, format!("`{word}` is not known; write one of: {ACCEPTED}"))),
+            _ => Err((column, format!("`{word}` is not known; write one of: {ACCEPTED}")).into()),
         }
     }
 
@@ -215,15 +281,16 @@ impl Script {
         &self,
         name: &Name,
         update: &'u mut Option<Update>,
-    ) -> Result<&'u mut Update, Mistake> {
+    ) -> Result<&'u mut Update, Fault> {
         if let Some(update) = update {
             return Ok(update);
         }
-        let unknown = |why: String| (1, format!("{why}: write `zone NAME` before this line"));
-        let zone = match (self.zone, self.server) {
+        let zone = match (self.zone, &self.zones) {
             (Some(zone), _) => zone,
-            (None, Some(server)) => zone_of(server, name).map_err(unknown)?,
-            (None, None) => return Err(unknown("the zone is not known yet".to_owned())),
+            (None, Some(zones)) => zones.zone(name)?,
+            (None, None) => {
+                return Err((1, format!("the zone is not known yet: {WRITE_ZONE}")).into());
+            }
         };
         Ok(update.insert(Update::new(zone)))
     }
@@ -235,7 +302,7 @@ impl Script {
         kind: &str,
         words: &mut Words<'_>,
         update: &mut Option<Update>,
-    ) -> Result<(), Mistake> {
+    ) -> Result<(), Fault> {
         let (_, name) = words.name("a name")?;
         let data;
         let what = match kind.to_ascii_lowercase().as_str() {
@@ -255,19 +322,18 @@ impl Script {
                 let why = format!(
                     "`{kind}` is not a prerequisite; write nxdomain, yxdomain, nxrrset or yxrrset"
                 );
-                return Err((column, why));
+                return Err((column, why).into());
             }
         };
         if let Some((column, word)) = words.next() {
             let why = format!("`{word}` is not accepted: only yxrrset takes the data of a record");
-            return Err((column, why));
+            return Err((column, why).into());
         }
-        let too_long = |e: crate::message::MessageError| (1, e.to_string());
-        self.update(&name, update)?.require(name.as_wire(), what).map_err(too_long)
+        Ok(self.update(&name, update)?.require(name.as_wire(), what)?)
     }
 
     /// Reads a line that adds a record.
-    fn add(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Mistake> {
+    fn add(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Fault> {
         let (_, name) = words.name("a name")?;
         let rest = words.clone();
         let ttl = match (words.number(), self.ttl) {
@@ -276,17 +342,16 @@ impl Script {
                 *words = rest;
                 ttl
             }
-            (Err(bad), None) => return Err(bad),
+            (Err(bad), None) => return Err(bad.into()),
         };
         let rtype = words.rtype()?;
         let data = words.data(rtype)?;
         let operation = Operation::Add { rtype, ttl, data: &data };
-        let too_long = |e: crate::message::MessageError| (1, e.to_string());
-        self.update(&name, update)?.push(name.as_wire(), operation).map_err(too_long)
+        Ok(self.update(&name, update)?.push(name.as_wire(), operation)?)
     }
 
     /// Reads a line that deletes records.
-    fn delete(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Mistake> {
+    fn delete(&self, words: &mut Words<'_>, update: &mut Option<Update>) -> Result<(), Fault> {
         let (_, name) = words.name("a name")?;
         // A TTL is allowed and ignored.
         let rest = words.clone();
@@ -305,8 +370,7 @@ impl Script {
                 Operation::DeleteRecord { rtype, data: &data }
             }
         };
-        let too_long = |e: crate::message::MessageError| (1, e.to_string());
-        self.update(&name, update)?.push(name.as_wire(), operation).map_err(too_long)
+        Ok(self.update(&name, update)?.push(name.as_wire(), operation)?)
     }
 }
 

@@ -226,7 +226,7 @@ impl<R: BufRead> Shared<'_, R> {
                 }
                 Ok(None) => return None,
                 Err(error) => {
-                    self.end(error.to_string(), true);
+                    self.end(error.to_string(), error.is_bad_input());
                     return None;
                 }
             }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Update;
 use crate::message::MessageError;
-use crate::script::Script;
+use crate::script::{Script, Zones};
 
 /// The first octets of a binary stream.
 pub const MAGIC: &[u8] = b"dnsdyno updates 1\n";
@@ -56,6 +56,23 @@ pub enum StreamError {
         /// The mistake, and what is accepted.
         why: String,
     },
+    /// The server cannot be asked for the zone of a name of a script.
+    #[error("cannot ask {server} for the zone of {name}: {source}")]
+    Server {
+        /// The server.
+        server: SocketAddr,
+        /// The name.
+        name: String,
+        /// The error of the socket.
+        source: io::Error,
+    },
+}
+
+impl StreamError {
+    /// Returns whether the stream is bad, not the server that was asked for its zone.
+    pub fn is_bad_input(&self) -> bool {
+        !matches!(self, StreamError::Server { .. })
+    }
 }
 
 /// Writes the start of a binary stream.
@@ -137,10 +154,10 @@ impl<R: BufRead> UpdateReader<R> {
         Ok(UpdateReader { input, path, form })
     }
 
-    /// Lets a script without `zone` ask `server` which zone its names are in.
-    pub fn asking(mut self, server: SocketAddr) -> Self {
+    /// Lets a script without `zone` ask a server which zone its names are in.
+    pub fn asking(mut self, zones: &Zones) -> Self {
         if let Form::Script(script) = &mut self.form {
-            script.server = Some(server);
+            script.zones = Some(zones.clone());
         }
         self
     }
@@ -189,5 +206,43 @@ impl<R: BufRead> UpdateReader<R> {
                 Ok(Some(update))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    /// Reads all updates.
+    fn read(text: &str, zones: &Zones) -> Result<Vec<Update>, StreamError> {
+        let mut reader = UpdateReader::new(text.as_bytes(), Path::new("u"))?.asking(zones);
+        std::iter::from_fn(|| reader.next_update().transpose()).collect()
+    }
+
+    #[test]
+    fn the_server_is_asked_once_for_the_zone_of_names_with_one_parent() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let zones = Zones::of(socket.local_addr().expect("bound"));
+        let script = "add a.test 5 A 192.0.2.1\nsend\nadd B.Test 5 A 192.0.2.1\nsend\n";
+        let server = std::thread::spawn(move || {
+            let mut message = [0; 512];
+            let (len, client) = socket.recv_from(&mut message).expect("a query");
+            // A reply with the SOA record of `test` in its authority section, whose data no one reads.
+            message[2] |= 0x80;
+            message[9] = 1;
+            let soa = b"\x04test\0\0\x06\0\x01\0\0\0\x05\0\0";
+            socket.send_to(&[&message[..len], soa].concat(), client).expect("sends");
+        });
+        let updates = read(script, &zones).expect("the second needs no reply");
+        server.join().expect("it ends");
+        let zone = |update: &Update| update.zone().to_string();
+        assert_eq!(updates.iter().map(zone).collect::<Vec<_>>(), ["test", "test"]);
+        // The server is gone; another reader knows the zone.
+        assert_eq!(read(script, &zones).expect("it is known").len(), 2);
+        let error =
+            read("add a.b.test 5 A 192.0.2.1\nsend\n", &zones).expect_err("nobody is there");
+        assert!(!error.is_bad_input() && error.to_string().contains("the zone of a.b.test"));
     }
 }

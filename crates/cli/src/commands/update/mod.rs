@@ -14,7 +14,7 @@ use update::check::{check, wait_ready};
 use update::outcome::{acknowledged, rcode_name};
 use update::{
     CheckError, Generate, GenerateError, Key, Kill, Prerequisites, Sender, Sent, Unsent,
-    UpdateReader, script, stream,
+    UpdateReader, Zones, script, stream,
 };
 use zone::Reader;
 use zone::stats::Stats;
@@ -309,7 +309,8 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         watch: args.watch.clone(),
         run_delay: udp::sys::thread_run_delay,
     };
-    let updates = UpdateReader::open(&args.updates).map_err(Failure::input)?.asking(args.server);
+    let zones = Zones::of(args.server);
+    let updates = UpdateReader::open(&args.updates).map_err(Failure::input)?.asking(&zones);
     let unsent = updates.unsent();
     // The look-up after a restart needs the outcomes.
     let (path, _temporary) = match &args.outcomes {
@@ -328,7 +329,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
     let mut result = result(args, &sender, &sent);
     let mut failed = None;
     if let (true, Some(command)) = (sent.killed, &args.restart) {
-        match survivors(args, command, &path) {
+        match survivors(args, command, &path, &zones) {
             Ok(found) => result.durability = Some(found),
             Err(error) => failed = Some(error),
         }
@@ -377,8 +378,10 @@ fn survivors(
     args: &SendArgs,
     command: &str,
     outcomes: &Path,
+    zones: &Zones,
 ) -> anyhow::Result<record::Durability> {
-    let open = || UpdateReader::open(&args.updates).map(|updates| updates.asking(args.server));
+    let open = || UpdateReader::open(&args.updates).map(|updates| updates.asking(zones));
+    // The sender has asked for its zone.
     let first = open()?.next_update()?.ok_or_else(|| anyhow!("there are no updates"))?;
     let mut started = lab::durability::start_again(command)?;
     wait_ready(args.server, first.zone(), RESTART, || match started.try_wait() {
@@ -428,12 +431,13 @@ fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
 }
 
 fn look_up(args: &CheckArgs) -> Result<(), Failure> {
-    let open = || UpdateReader::open(&args.updates).map(|updates| updates.asking(args.server));
+    let zones = Zones::of(args.server);
+    let open = || UpdateReader::open(&args.updates).map(|updates| updates.asking(&zones));
     let acknowledged = args.outcomes.as_deref().map(acknowledged).transpose();
     let acknowledged = acknowledged.map_err(Failure::input)?;
     let wanted = |number| acknowledged.as_ref().is_none_or(|numbers| numbers.contains(&number));
     let found = check(args.server, open, wanted).map_err(|error| match error {
-        CheckError::Stream(error) => Failure::input(error),
+        CheckError::Stream(error) if error.is_bad_input() => Failure::input(error),
         error => Failure::run(error),
     })?;
     let found = durability(found);
