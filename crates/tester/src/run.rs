@@ -112,6 +112,7 @@ impl Setup {
         stop: &Arc<AtomicBool>,
     ) -> Result<(TrialResult, Vec<Nanos>), TesterError> {
         sys::raise_open_files();
+        self.workload.begin();
         let mut cpus = self.worker_cpus();
         let workers = cpus.len();
         let server = match (&self.kernel, &self.connections) {

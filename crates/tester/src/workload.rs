@@ -152,7 +152,14 @@ impl WorkloadPlan {
         }
     }
 
-    /// Returns the error of the pipe that the queries come from, once.
+    /// Starts a trial: what it takes of a pipe is counted from 0.
+    pub(crate) fn begin(&self) {
+        if let WorkloadPlan::Feed(feed, ..) = self {
+            feed.begin();
+        }
+    }
+
+    /// Returns the error of the pipe that the queries come from, once, if the trial came to it.
     pub(crate) fn take_error(&self) -> Option<QueryFileError> {
         match self {
             WorkloadPlan::Feed(feed, ..) => feed.take_error(),

@@ -59,6 +59,8 @@ struct Shared {
     taken: AtomicU64,
     /// Whether workers had to wait for queries, or there are no more.
     short: AtomicBool,
+    /// Whether a worker met the end.
+    ended: AtomicBool,
     error: Mutex<Option<QueryFileError>>,
 }
 
@@ -77,6 +79,7 @@ impl Feed {
             returned: Mutex::new(Vec::new()),
             taken: AtomicU64::new(0),
             short: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             error: Mutex::new(None),
         });
         let (weak, path) = (Arc::downgrade(&shared), path.to_owned());
@@ -91,8 +94,17 @@ impl Feed {
             if let (Some(error), Some(shared)) = (error, weak.upgrade()) {
                 *lock(&shared.error) = Some(error);
             }
+            // A worker that meets the end finds its error.
+            drop(chunks);
         });
         Feed { shared, returns: false }
+    }
+
+    /// Starts a run: its queries are counted from 0.
+    pub fn begin(&self) {
+        self.shared.taken.store(0, Ordering::Relaxed);
+        self.shared.short.store(false, Ordering::Relaxed);
+        self.shared.ended.store(false, Ordering::Relaxed);
     }
 
     /// Waits for the first queries, or for the end.
@@ -106,14 +118,17 @@ impl Feed {
         Feed { shared: self.shared.clone(), returns: true }
     }
 
-    /// Returns the number of queries that workers have taken, if they had to wait for them or took all.
+    /// Returns the number of queries that workers have taken in this run, if they had to wait for them or took all.
     pub fn taken_if_short(&self) -> Option<u64> {
         let short = self.shared.short.load(Ordering::Relaxed);
         short.then(|| self.shared.taken.load(Ordering::Relaxed))
     }
 
-    /// Returns the error that ended the reading, once.
+    /// Returns the error that ended the reading, once; none as long as no worker met the end, which is read ahead.
     pub fn take_error(&self) -> Option<QueryFileError> {
+        if !self.shared.ended.load(Ordering::Relaxed) {
+            return None;
+        }
         let error = lock(&self.shared.error).take();
         error.filter(|error| !matches!(error, QueryFileError::Over))
     }
@@ -152,7 +167,7 @@ impl Chunks {
     }
 
     /// Passes the rest on, and then all again until it was used `runs` times.
-    fn again(mut self, path: &Path, runs: Option<u64>) -> Result<(), QueryFileError> {
+    fn again(&mut self, path: &Path, runs: Option<u64>) -> Result<(), QueryFileError> {
         self.pause()?;
         if self.octets == 0 {
             return Err(QueryFileError::Empty { path: PathBuf::from(path) });
@@ -218,7 +233,9 @@ impl Workload for FeedWorkload {
             Err(why) => {
                 shared.short.store(!self.feed.returns, Ordering::Relaxed);
                 // At the end there is nothing to wait for.
-                why == TryRecvError::Disconnected
+                let is_end = why == TryRecvError::Disconnected;
+                shared.ended.fetch_or(is_end, Ordering::Relaxed);
+                is_end
             }
         }
     }
@@ -242,8 +259,10 @@ impl Workload for FeedWorkload {
 
 impl Drop for FeedWorkload {
     fn drop(&mut self) {
-        if self.feed.returns && !self.chunk.is_empty() {
-            lock(&self.feed.shared.returned).push(std::mem::take(&mut self.chunk));
+        let sent = if self.feed.returns { 0 } else { self.at };
+        let rest = self.chunk.split_off(sent);
+        if !rest.is_empty() {
+            lock(&self.feed.shared.returned).push(rest);
         }
     }
 }
@@ -305,6 +324,25 @@ mod tests {
     }
 
     #[test]
+    fn each_run_counts_its_own_queries_and_leaves_the_others() {
+        let (input, mut output) = pipe().expect("a pipe");
+        let feed = Feed::start(input, Path::new("-"), LINES, Some(1));
+        output.write_all(b"a.x A\nb.x A\n").expect("written");
+        feed.wait();
+        output.write_all(b"c.x AX\n").expect("written");
+        let mut workload = feed.workload(&OPTIONS);
+        assert_eq!(next(&mut workload), Some(b'a'));
+        drop(workload);
+        // The bad line was only read ahead.
+        assert!(feed.take_error().is_none());
+        feed.begin();
+        let mut workload = feed.workload(&OPTIONS);
+        assert_eq!((next(&mut workload), feed.taken_if_short()), (Some(b'b'), None));
+        assert_eq!((next(&mut workload), feed.taken_if_short()), (None, Some(1)));
+        assert!(feed.take_error().is_some());
+    }
+
+    #[test]
     fn reading_ahead_has_a_bound() {
         // More than the channel and the pipe hold: the writer waits for the workers.
         let (input, mut output) = pipe().expect("a pipe");
@@ -327,7 +365,7 @@ mod tests {
             let feed = feed(text, Some(1));
             let mut workload = feed.workload(&OPTIONS);
             while next(&mut workload).is_some() {}
-            let error = std::iter::repeat_with(|| feed.take_error()).flatten().next();
+            let error = feed.take_error();
             assert!(error.is_some_and(|error| error.to_string().starts_with(why)), "{text}");
             assert!(feed.take_error().is_none());
         }
