@@ -585,6 +585,45 @@ fn dnsperf_reads_the_standard_input() {
     assert_eq!(number(&out, "Queries sent"), 1.0, "{out}");
 }
 
+/// Runs dnsperf with this standard input, which ends some time later; returns its exit code, output and errors.
+fn dnsperf_with(args: &[&str], text: &[u8]) -> (Option<i32>, String, String) {
+    let mut child = Command::new(cargo_bin("dnsdyno"))
+        .arg("dnsperf")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut input = child.stdin.take().expect("piped");
+    // It may have ended.
+    let _ = input.write_all(text);
+    std::thread::sleep(Duration::from_millis(500));
+    drop(input);
+    let done = child.wait_with_output().expect("ends");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (done.status.code(), text(done.stdout), text(done.stderr))
+}
+
+#[test]
+fn input_that_cannot_be_read_is_bad_input() {
+    let bench = Bench::start();
+    let (code, out, err) = dnsperf_with(&["-p", bench.port(), "-d", "/no/such"], b"");
+    assert_eq!((code, &*out), (Some(2), ""), "{err}");
+    assert!(err.contains("cannot read /no/such"), "{err}");
+    let (code, out, err) = dnsperf_with(&["-p", bench.port()], b"; none\n");
+    assert_eq!((code, &*out), (Some(2), ""), "{err}");
+    assert!(err.contains("no query in it"), "{err}");
+    // gzip with a stored block of 200 octets, cut off after some of them.
+    let line = b"010-000-000-001.dns64perf.test A\n".repeat(4);
+    let start = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1, 200, 0, 55, 255];
+    let (code, out, err) = dnsperf_with(&["-p", bench.port()], &[&start[..], &line].concat());
+    assert_eq!(code, Some(2), "{out}{err}");
+    // Where the machine is slow, the end is seen before the test.
+    assert!(out.is_empty() || number(&out, "Queries sent") == 4.0, "{out}{err}");
+    assert!(err.contains("cannot read -"), "{err}");
+}
+
 /// Runs a command whose standard input has a line each `pause`, until nobody reads it; returns its output.
 fn fed(args: &[&str], pause: Duration) -> String {
     let mut child = Command::new(cargo_bin("dnsdyno"))

@@ -12,6 +12,7 @@
 use std::io::{BufRead, BufReader, BufWriter, PipeReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
 
 use anyhow::anyhow;
 use tempfile::NamedTempFile;
@@ -59,17 +60,25 @@ pub(super) struct Data<'a> {
 pub(super) struct MessageFile {
     path: PathBuf,
     /// The file, or the end of the pipe, which exists as long.
-    _held: Held,
+    held: Held,
 }
 
 enum Held {
     File { _file: NamedTempFile },
-    Pipe { _end: PipeReader },
+    Pipe { _end: PipeReader, failure: Receiver<Failure> },
 }
 
 impl MessageFile {
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the failure that ended the reading of a pipe so far, once.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match &self.held {
+            Held::File { .. } => Ok(()),
+            Held::Pipe { failure, .. } => failure.try_recv().map_or(Ok(()), Err),
+        }
     }
 }
 
@@ -141,28 +150,35 @@ pub(super) fn messages(
     data: Data<'static>,
     whole: bool,
 ) -> Result<MessageFile, Failure> {
-    let found = std::fs::metadata(path.unwrap_or(Path::new("/dev/stdin")));
-    if whole || found.is_ok_and(|found| found.is_file() || found.is_dir()) {
+    let input = path.unwrap_or(Path::new("/dev/stdin"));
+    let found = std::fs::metadata(input).map_err(|e| unreadable(input, e))?;
+    if whole || found.is_file() || found.is_dir() {
         let file = NamedTempFile::new().map_err(Failure::run)?;
         let file = write_messages(path, data, file)?;
-        return Ok(MessageFile { path: file.path().to_owned(), _held: Held::File { _file: file } });
+        return Ok(MessageFile { path: file.path().to_owned(), held: Held::File { _file: file } });
     }
     let (end, out) = std::io::pipe().map_err(Failure::run)?;
     let path = path.map(Path::to_owned);
+    let (failed, failure) = channel();
+    // The pipe ends when the failure is known.
+    let held = out.try_clone().map_err(Failure::run)?;
     std::thread::spawn(move || {
         // An error of the output is the end of the Tester.
-        if let Err(Failure::BadInput(error)) = write_messages(path.as_deref(), data, out) {
-            eprintln!("dnsdyno: {error}");
+        if let Err(error @ Failure::BadInput(_)) = write_messages(path.as_deref(), data, out) {
+            let _ = failed.send(error);
         }
+        drop(held);
     });
     let path = format!("/dev/fd/{}", end.as_raw_fd()).into();
-    Ok(MessageFile { path, _held: Held::Pipe { _end: end } })
+    Ok(MessageFile { path, held: Held::Pipe { _end: end, failure } })
+}
+
+fn unreadable(path: &Path, error: std::io::Error) -> Failure {
+    Failure::input(anyhow!("cannot read {}: {error}", path.display()))
 }
 
 /// Writes the messages of a data file to `out`, and returns it.
 fn write_messages<W: Write>(path: Option<&Path>, data: Data<'_>, out: W) -> Result<W, Failure> {
-    let unreadable =
-        |path: &Path, e| Failure::input(anyhow!("cannot read {}: {e}", path.display()));
     let named = path.unwrap_or(Path::new("-"));
     let input = trace::source::open(named).map_err(|e| unreadable(named, e))?;
     let out = BufWriter::new(out);

@@ -76,11 +76,11 @@ pub(crate) fn run(args: &DnsperfArgs) -> Result<(), Failure> {
     let sending = args.sending(&mut say)?;
     let (target, limited) = (sending.target, args.limit.filter(|limit| *limit > Nanos::ZERO));
     let messages = args.common.messages(form, sending.longest_message(), "dnsperf")?;
-    let setup = sending.setup(messages.path())?;
+    let setup = sending.setup(&messages)?;
     print(|out| write!(out, "{}", args.heading(target, limited)))?;
     let interval = args.stats_interval.filter(|interval| *interval > Nanos::ZERO);
     let meanwhile = Meanwhile { interval, each: args.common.is_verbose().then_some(form) };
-    let (trial, interrupted) = super::run(&setup, meanwhile, messages.path(), args.common.data())?;
+    let (trial, interrupted) = super::run(&setup, meanwhile, &messages, args.common.data())?;
     let runs_ended = limited.is_none_or(|limit| trial.duration_s < limit.as_secs_f64());
     let reason = match (interrupted, runs_ended) {
         (true, _) => "interruption",
@@ -94,7 +94,8 @@ pub(crate) fn run(args: &DnsperfArgs) -> Result<(), Failure> {
         args.common.latency_histogram(),
         &mut out,
     );
-    finish(&out, &trial)
+    finish(&out, &trial)?;
+    messages.check()
 }
 
 impl DnsperfArgs {

@@ -112,7 +112,7 @@ pub(crate) fn run(args: &KxdpgunArgs) -> Result<(), Failure> {
     let warn = Box::new(say);
     let data = Data { form, recursion: true, edns: None, key: None, most, warn };
     let messages = data::messages(Some(&args.infile), data, false)?;
-    let setup = sending.setup(messages.path())?;
+    let setup = sending.setup(&messages)?;
     if !args.json {
         let over = args.transport().word().to_uppercase();
         let family = if target.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -120,11 +120,13 @@ pub(crate) fn run(args: &KxdpgunArgs) -> Result<(), Failure> {
     }
     let period = args.stats_period.map(Nanos::from_millis).filter(|_| !args.json);
     let meanwhile = Meanwhile { interval: period, each: None };
-    let (trial, _) = super::run(&setup, meanwhile, messages.path(), Some(&args.infile))?;
+    let (trial, _) = super::run(&setup, meanwhile, &messages, Some(&args.infile))?;
     if args.json {
-        return print(|out| write_dns_metrics(&of_trial("kxdpgun", trial), out));
+        print(|out| write_dns_metrics(&of_trial("kxdpgun", trial), out))?;
+    } else {
+        finish(&args.statistics(&trial, target), &trial)?;
     }
-    finish(&args.statistics(&trial, target), &trial)
+    messages.check()
 }
 
 impl KxdpgunArgs {

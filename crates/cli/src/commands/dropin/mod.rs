@@ -31,7 +31,7 @@ use record::request::{Connecting, Engine, Expect, Sockets, Workload};
 use record::{Trial, TrialRequest};
 use tester::{Background, Setup};
 
-use self::data::Form;
+use self::data::{Form, MessageFile};
 use self::verbose::Texts;
 use crate::failure::Failure;
 use crate::output::print;
@@ -75,9 +75,9 @@ impl Sending {
     }
 
     /// Returns the setup of the trial that sends the messages of a file.
-    fn setup(self, messages: &Path) -> Result<Setup, Failure> {
+    fn setup(self, messages: &MessageFile) -> Result<Setup, Failure> {
         let workload = Workload::Messages {
-            path: messages.to_owned(),
+            path: messages.path().to_owned(),
             expect: Expect::Answered,
             runs: self.runs,
         };
@@ -91,7 +91,9 @@ impl Sending {
             step: self.step,
             ..TrialRequest::new(self.target, workload, self.pacing)
         };
-        Ok(Setup::new(request, command_line())?)
+        let setup = Setup::new(request, command_line());
+        messages.check()?;
+        Ok(setup?)
     }
 }
 
@@ -111,12 +113,12 @@ const LOOK: Duration = Duration::from_millis(20);
 fn run(
     setup: &Setup,
     meanwhile: Meanwhile,
-    messages: &Path,
+    messages: &MessageFile,
     data: Option<&Path>,
 ) -> Result<(Trial, bool), Failure> {
     let journal = meanwhile.each.map(|_| Journal::default());
     let live = Arc::new(Live { journal, watched: true, ..Live::default() });
-    let texts = meanwhile.each.map(|form| Texts::read(messages, form));
+    let texts = meanwhile.each.map(|form| Texts::read(messages.path(), form));
     let texts = texts.transpose().map_err(Failure::run)?;
     let stop = interruption()?;
     let rates = meanwhile.interval.map(|every| {
@@ -128,11 +130,15 @@ fn run(
         Background::start(move |done| print_each(&texts, &live, done))
     });
     let asked = View::Nothing.start(&live);
-    let mut trial = setup.run(&live, &stop)?.trial;
+    let ran = setup.run(&live, &stop);
     drop((rates, each, asked));
+    let mut trial = match ran {
+        Ok(ran) => ran.trial,
+        Err(error) => return Err(messages.check().err().unwrap_or_else(|| error.into())),
+    };
     let data = data.map_or_else(|| "the standard input".into(), |path| path.display().to_string());
     let workload = &mut trial.conditions.workload;
-    *workload = workload.replace(&messages.display().to_string(), &data);
+    *workload = workload.replace(&messages.path().display().to_string(), &data);
     Ok((trial, stop.load(Ordering::Relaxed)))
 }
 

@@ -83,9 +83,9 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     let messages = args.common.messages(Form::Queries, sending.longest_message(), "resperf")?;
     // The plot is tried before the test.
     record::try_writing(&args.plot).map_err(Failure::input)?;
-    let setup = sending.setup(messages.path())?;
+    let setup = sending.setup(&messages)?;
     print(|out| write!(out, "{}", heading()))?;
-    let (trial, _) = super::run(&setup, Meanwhile::default(), messages.path(), args.common.data())?;
+    let (trial, _) = super::run(&setup, Meanwhile::default(), &messages, args.common.data())?;
     let mut out = String::new();
     if args.constant > Nanos::ZERO && !trial.stopped_early {
         out += "[Status] Ramp-up done, sending constant traffic\n";
@@ -100,6 +100,7 @@ pub(crate) fn run(args: &ResperfArgs) -> Result<(), Failure> {
     // The plot is written whatever became of the text.
     let plotted = write_plot(&args.plot, steps);
     finish(&out, &trial).and(plotted)?;
+    messages.check()?;
     let whole =
         trial.stopped_early || trial.duration_s >= (args.ramp + args.constant).as_secs_f64();
     match !args.reopen && !whole && trial.void.0 != Some(measure::Void::Interrupted) {
