@@ -293,6 +293,11 @@ impl Clients {
         self.clients.len()
     }
 
+    /// Returns whether clients have companions over TCP, each with the number of its client and [`ClientPlan::clients`].
+    pub fn has_companions(&self) -> bool {
+        self.clients.len() > self.plan.clients as usize
+    }
+
     /// Returns the kinds of the connections.
     pub fn mix(&self) -> &Mix {
         &self.plan.mix
@@ -302,7 +307,7 @@ impl Clients {
     pub fn number_of(&self, conn: ConnId) -> u32 {
         let plan = &self.plan;
         match &self.script {
-            Some(_) => conn * plan.plan.workers + plan.plan.worker,
+            Some(_) => conn % plan.clients * plan.plan.workers + plan.plan.worker,
             None => plan.first_client + conn % plan.clients,
         }
     }

@@ -566,10 +566,12 @@ pub(crate) fn worker(
 
 /// Returns the dialer of a worker's clients: each has the address that goes with its number among those of all workers.
 fn own_addresses(mut dialer: Dialer, clients: &Clients) -> Dialer {
+    // A companion has the address of its client.
+    let least = if clients.has_companions() { clients.count() } else { 0 };
     for addresses in [&mut dialer.sources, &mut dialer.proxied] {
-        let nth =
-            |conn: usize| addresses[clients.number_of(conn as u32) as usize % addresses.len()];
-        *addresses = (0..addresses.len()).map(nth).collect();
+        let number = |conn: usize| clients.number_of(conn as u32) as usize;
+        let nth = |conn| addresses.get(number(conn) % addresses.len().max(1)).copied();
+        *addresses = (0..addresses.len().max(least)).filter_map(nth).collect();
     }
     dialer
 }
