@@ -1,8 +1,8 @@
 //! Queries go round the clients: a server that shares no code with ours counts them for each connection and each port.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -32,17 +32,22 @@ fn serve(mut stream: TcpStream, counts: &Counts) -> std::io::Result<()> {
     }
 }
 
-/// Starts a server over TCP and UDP; returns its port and its counts.
-fn server() -> (u16, Counts) {
-    let counts = Counts::default();
-    let (listener, socket) = loop {
+/// Returns the same port of TCP and UDP.
+fn ports() -> (TcpListener, UdpSocket) {
+    loop {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         // The port may be another's over UDP.
         if let Ok(socket) = UdpSocket::bind(address) {
-            break (listener, socket);
+            return (listener, socket);
         }
-    };
+    }
+}
+
+/// Starts a server over TCP and UDP; returns its port and its counts.
+fn server() -> (u16, Counts) {
+    let counts = Counts::default();
+    let (listener, socket) = ports();
     let port = listener.local_addr().expect("an address").port();
     let of_tcp = counts.clone();
     std::thread::spawn(move || {
@@ -117,4 +122,54 @@ fn a_closed_loop_uses_every_client() {
         // With one at a time strictly in turn.
         assert!(window != "1" || all[0] == 100, "{all:?}");
     }
+}
+
+/// What is cut short over UDP is asked over TCP from the address of the same client: each client has names of its own.
+#[test]
+fn a_client_has_one_address_over_udp_and_tcp() {
+    let (listener, socket) = ports();
+    let port = listener.local_addr().expect("an address").port();
+    let seen: Arc<Mutex<HashMap<Vec<u8>, BTreeSet<IpAddr>>>> = Arc::default();
+    let over_udp = seen.clone();
+    std::thread::spawn(move || {
+        let mut query = [0; 4_096];
+        while let Ok((len, peer)) = socket.recv_from(&mut query) {
+            let question = query[12..len].to_vec();
+            over_udp.lock().expect("no panic").entry(question).or_default().insert(peer.ip());
+            answer(&mut query[..len]);
+            query[2] |= 2;
+            let _ = socket.send_to(&query[..len], peer);
+        }
+    });
+    let over_tcp = seen.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let peer = stream.peer_addr().expect("connected").ip();
+            let seen = over_tcp.clone();
+            std::thread::spawn(move || {
+                let mut length = [0; 2];
+                while stream.read_exact(&mut length).is_ok() {
+                    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+                    stream.read_exact(&mut message).expect("whole");
+                    let question = message[12..].to_vec();
+                    seen.lock().expect("no panic").entry(question).or_default().insert(peer);
+                    answer(&mut message);
+                    stream.write_all(&[&length[..], &message].concat()).expect("sends");
+                }
+            });
+        }
+    });
+    let done = Command::new(cargo_bin("dnsdyno"))
+        .args(["load", &format!("127.0.0.1:{port}"), "--type", "A", "--no-check"])
+        .args(["--rate", "100", "--duration", "300ms", "--timeout", "20s"])
+        .args(["--clients", "3", "--source", "127.0.0.16/29", "--tcp-fallback"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("starts");
+    assert!(done.status.code().is_some_and(|code| code != 2), "{done:?}");
+    let seen = seen.lock().expect("no panic");
+    assert_eq!(seen.len(), 30, "{done:?}");
+    assert!(seen.values().all(|addresses| addresses.len() == 1), "{seen:?}");
+    let clients: BTreeSet<_> = seen.values().flatten().collect();
+    assert_eq!(clients.len(), 3, "{clients:?}");
 }
