@@ -241,17 +241,51 @@ fn with_scope_number(text: &str) -> Result<String, String> {
     Ok(format!("{address}%{number}{rest}"))
 }
 
-/// Reads a source address, or a prefix of source addresses. A link-local one may name its interface, which is that of the server.
-pub(crate) fn parse_source(text: &str) -> Result<IpNet, String> {
+/// A source address, or a prefix of source addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SourceArg {
+    pub(crate) net: IpNet,
+    /// Number of the interface that it names, if it is link-local (`fe80::1%eth0`).
+    scope: Option<u32>,
+}
+
+impl FromStr for SourceArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbered = with_scope_number(text)?;
+        let Some((address, rest)) = numbered.split_once('%') else {
+            return Ok(SourceArg { net: parse_prefix(text)?, scope: None });
+        };
+        let (number, length) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let net = parse_prefix(&format!("{address}{length}"))?;
+        Ok(SourceArg { net, scope: number.parse().ok() })
+    }
+}
+
+/// Returns a server on the interface that a source names, if it names none itself.
+///
+/// # Errors
+/// If they name different ones.
+pub(crate) fn on_link(
+    mut server: SocketAddr,
+    source: Option<SourceArg>,
+) -> anyhow::Result<SocketAddr> {
+    if let (SocketAddr::V6(server), Some(scope)) = (&mut server, source.and_then(|s| s.scope)) {
+        if ![0, scope].contains(&server.scope_id()) {
+            let own = server.scope_id();
+            bail!("the source is on the interface {scope} and the server {} on {own}", server.ip());
+        }
+        server.set_scope_id(scope);
+    }
+    Ok(server)
+}
+
+/// Reads an address, or a prefix.
+pub(crate) fn parse_prefix(text: &str) -> Result<IpNet, String> {
     let one = |address: IpAddr| IpNet::from(address);
-    let numbered = with_scope_number(text)?;
-    let plain = numbered.split_once('%').map(|(address, rest)| {
-        format!("{address}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
-    });
-    let plain = plain.unwrap_or(numbered);
-    plain
-        .parse()
-        .or_else(|_| plain.parse().map(one))
+    text.parse()
+        .or_else(|_| text.parse().map(one))
         .map_err(|_| format!("`{text}` is not a source such as 10.9.0.1, 10.9.0.0/24 or fd00::/64"))
 }
 
@@ -336,7 +370,18 @@ mod tests {
             ("fe80::1%lo", "fe80::1/128"),
             ("fe80::1%1/64", "fe80::1/64"),
         ] {
-            assert_eq!(parse_source(text).expect(text).to_string(), read);
+            let source: SourceArg = text.parse().expect(text);
+            assert_eq!(source.net.to_string(), read);
+        }
+        for (source, server, at) in [
+            ("fe80::1%2", "[fe80::2]:53", Some("[fe80::2%2]:53")),
+            ("fe80::1%2/64", "[fe80::2%2]:53", Some("[fe80::2%2]:53")),
+            ("fe80::1%2", "[fe80::2%3]:53", None),
+            ("fe80::1", "[fe80::2%3]:53", Some("[fe80::2%3]:53")),
+            ("10.9.0.1", "192.0.2.1:53", Some("192.0.2.1:53")),
+        ] {
+            let found = on_link(server.parse().expect(server), source.parse().ok());
+            assert_eq!(found.ok().map(|at| at.to_string()).as_deref(), at, "{source}");
         }
         for (text, address) in [
             ("192.0.2.1", "192.0.2.1:53"),
@@ -348,7 +393,7 @@ mod tests {
         }
         assert!(parse_listen("[fe80::1%nowhere]:53").is_err_and(|why| why.contains("nowhere")));
         for bad in ["x", "10.9.0.0/33", "10.9.0.0/x", "fe80::1%nowhere"] {
-            assert!(parse_source(bad).is_err(), "{bad}");
+            assert!(bad.parse::<SourceArg>().is_err(), "{bad}");
         }
     }
 

@@ -2,12 +2,11 @@
 
 use anyhow::bail;
 use clap::Args;
-use ipnet::IpNet;
 use lab::CpuList;
 use measure::Nanos;
 use record::request::{Engine, Gso, Sockets, WaitFor};
 
-use crate::arguments::address::parse_source;
+use crate::arguments::address::SourceArg;
 use crate::arguments::choice::{Choice, choice};
 
 /// How queries leave and replies come in.
@@ -24,8 +23,8 @@ pub(crate) struct SocketArgs {
     #[arg(long, value_name = "N", conflicts_with = "sockets", value_parser = clap::value_parser!(u16).range(1..=4_096))]
     pub(crate) ports_per_thread: Option<u16>,
     /// Source address, or a prefix whose addresses are used in turn
-    #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
-    pub(crate) source: Option<IpNet>,
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) source: Option<SourceArg>,
     /// First source port over UDP; the other sockets have the ports after it [default: free ports]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) source_port: Option<u16>,
@@ -106,7 +105,7 @@ impl SocketArgs {
             cpus: self.cpus.as_ref().map_or(Vec::new(), |list| list.cpus().to_vec()),
             count: self.sockets,
             per_worker: self.ports_per_thread,
-            source: self.source,
+            source: self.source.map(|source| source.net),
             first_port: self.source_port,
             wait: self.wait,
             max_burst: Nanos::from_micros(self.max_burst_us),

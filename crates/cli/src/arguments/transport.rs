@@ -13,7 +13,7 @@ use record::request::{
     Write,
 };
 
-use crate::arguments::address::{ServerArg, parse_source};
+use crate::arguments::address::{ServerArg, parse_prefix};
 use crate::arguments::choice::{Choice, choice};
 
 /// Transports, clients and their connections.
@@ -79,7 +79,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3")]
     pub(crate) resend: Option<u32>,
     /// Send an EDNS client subnet, another network for each client, from this prefix on: /24 or /56
-    #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
+    #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     pub(crate) subnets: Option<IpNet>,
     /// Send edns-tcp-keepalive: ask how long a connection may be idle (RFC 7828)
     #[arg(long)]
@@ -89,7 +89,7 @@ pub(crate) struct StreamArgs {
     pub(crate) pad: Option<u16>,
     /// Send a header of the PROXY protocol, version 2, first on each connection or in each UDP datagram, with the clients of this
     /// prefix in turn
-    #[arg(long, value_name = "PREFIX", value_parser = parse_source)]
+    #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     pub(crate) proxy: Option<IpNet>,
     /// Send the PROXY protocol's header within TLS, as dnsdist expects it by default, not before the handshake
     #[arg(long, requires = "proxy")]

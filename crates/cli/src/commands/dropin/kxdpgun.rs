@@ -6,14 +6,13 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
-use ipnet::IpNet;
 use measure::{Nanos, Pacing, Qps, Transport};
 use record::request::{Engine, Sockets};
 use record::{Trial, of_trial, write_dns_metrics};
 
 use super::data::{self, Data, Form};
 use super::{Meanwhile, Sending, connecting, finish, percent, rcodes, source};
-use crate::arguments::address::{Family, Target, parse_source};
+use crate::arguments::address::{Family, SourceArg, Target, on_link};
 use crate::arguments::number::seconds;
 use crate::failure::Failure;
 use crate::output::print;
@@ -61,8 +60,8 @@ pub(crate) struct KxdpgunArgs {
     #[arg(short = 'r', long)]
     drop: bool,
     /// The source address, or a range of them
-    #[arg(short = 'l', long, value_name = "localIP[/prefix]", value_parser = parse_source)]
-    local: Option<IpNet>,
+    #[arg(short = 'l', long, value_name = "localIP[/prefix]")]
+    local: Option<SourceArg>,
     /// The core of the thread: `[start][sSTEP]`
     #[arg(short = 'F', long, value_name = "cpu_spec")]
     affinity: Option<String>,
@@ -164,6 +163,7 @@ impl KxdpgunArgs {
         let transport = self.transport();
         let port = self.port.unwrap_or(transport.default_port());
         let target = Target::of_host(&self.target).resolve(port, Family::Any);
+        let target = target.and_then(|target| on_link(target, self.local));
         let target = target.map_err(Failure::BadInput)?;
         let rate = Qps::new(self.qps.into()).unwrap_or_default();
         let mut connecting = connecting(transport, (self.qps / 10).clamp(CLIENTS.0, CLIENTS.1));

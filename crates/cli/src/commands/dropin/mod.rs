@@ -33,6 +33,7 @@ use tester::{Background, Setup};
 
 use self::data::{Form, MessageFile};
 use self::verbose::Texts;
+use crate::arguments::address::SourceArg;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::process::{self, command_line, interruption};
@@ -179,9 +180,9 @@ fn print_rates(every: Duration, live: &Live, done: &AtomicBool) {
 }
 
 /// Returns the source of a local address; all of them are one.
-fn source(local: Option<IpNet>, target: SocketAddr) -> Result<Option<IpNet>, Failure> {
+fn source(local: Option<SourceArg>, target: SocketAddr) -> Result<Option<IpNet>, Failure> {
     let same = |net: &IpNet| net.addr().is_ipv4() == target.is_ipv4();
-    match local {
+    match local.map(|local| local.net) {
         Some(net) if !same(&net) => {
             let why = format!(
                 "the local address {} and the server {} are of different families",

@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::{ArgAction, Args};
-use ipnet::IpNet;
 use measure::Transport;
 use record::request::{Engine, Http, HttpMethod, Sockets};
 use update::AheadKey;
@@ -14,7 +13,7 @@ use wire::Edns;
 
 use super::data::{self, Data, Form, MessageFile};
 use super::{connecting, cores, source};
-use crate::arguments::address::{Family, ServerArg, Target, parse_source};
+use crate::arguments::address::{Family, ServerArg, SourceArg, Target, on_link};
 use crate::arguments::choice::{Choice, choice};
 use crate::failure::Failure;
 
@@ -34,8 +33,8 @@ pub(super) struct Common {
     #[arg(short = 'p', value_name = "port", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// The local address
-    #[arg(short = 'a', value_name = "local_addr", value_parser = parse_source)]
-    local: Option<IpNet>,
+    #[arg(short = 'a', value_name = "local_addr")]
+    local: Option<SourceArg>,
     /// The first local port
     #[arg(short = 'x', value_name = "local_port")]
     local_port: Option<u16>,
@@ -195,7 +194,8 @@ impl Common {
             _ => None,
         });
         let port = self.port.or(of_uri).unwrap_or(transport.default_port());
-        Target::of_host(&self.server).resolve(port, self.family).map_err(Failure::BadInput)
+        let target = Target::of_host(&self.server).resolve(port, self.family);
+        target.and_then(|target| on_link(target, self.local)).map_err(Failure::BadInput)
     }
 
     /// Returns the engine of `clients` over `transport`.

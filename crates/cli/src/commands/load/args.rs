@@ -14,7 +14,7 @@ use super::dut;
 use super::pacing::{PacingArg, PacingKind, PacingParser};
 use super::part::PartArgs;
 use super::replay::ReplayArgs;
-use crate::arguments::address::{Family, ServerArg};
+use crate::arguments::address::{Family, ServerArg, on_link};
 use crate::arguments::certificate::CertificateArgs;
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::dut::DutArgs;
@@ -197,7 +197,10 @@ impl LoadArgs {
         self.sockets.check_engine(&engine)?;
         Ok(TrialRequest {
             version: request::VERSION,
-            target: self.target.target.resolve(streams.port(), Family::Any)?,
+            target: on_link(
+                self.target.target.resolve(streams.port(), Family::Any)?,
+                self.sockets.source,
+            )?,
             also: Vec::new(),
             engine,
             workload,

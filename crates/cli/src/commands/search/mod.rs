@@ -25,7 +25,7 @@ pub(crate) use self::args::{EXAMPLES, SearchArgs};
 pub(crate) use self::over::{Over, Varied};
 use self::servers::{Server, Servers};
 use self::tell::Teller;
-use crate::arguments::address::Family;
+use crate::arguments::address::{Family, on_link};
 use crate::arguments::certificate::{shortened, tested};
 use crate::arguments::transport::StreamArgs;
 use crate::bench::OwnBench;
@@ -174,6 +174,7 @@ fn requests(args: &SearchArgs, search: &Search) -> Result<Vec<TrialRequest>, Fai
             let engine = args.engine.apply(streams.engine(false)?)?;
             args.sockets.check_engine(&engine)?;
             let target = named.target.target.resolve(streams.port(), Family::Any)?;
+            let target = on_link(target, args.sockets.source)?;
             let pacing = search.pacing.at(search.start);
             Ok(TrialRequest {
                 engine,
