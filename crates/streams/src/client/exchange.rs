@@ -51,7 +51,7 @@ pub(super) enum NoReply {
 /// A pending query, which returns its reply. It does nothing before it is polled.
 pub(super) type PendingReply = Pin<Box<dyn Future<Output = Result<Vec<u8>, NoReply>>>>;
 
-/// Whether a query has a stream of its own, which the peer permits.
+/// Whether a query has, or had, a stream of its own, which the peer permits.
 pub(super) type HasStream = Rc<Cell<bool>>;
 
 /// A connection for queries with their own streams.
@@ -107,6 +107,7 @@ struct Query {
     refusals: u32,
     /// Time at which its stream is cancelled.
     deadline: Option<Instant>,
+    has_stream: HasStream,
 }
 
 impl Query {
@@ -119,17 +120,15 @@ impl Query {
 /// A pending query with its stream.
 struct Pending {
     query: Option<Query>,
-    has_stream: HasStream,
     reply: PendingReply,
 }
 
 impl Future for Pending {
-    type Output = (Query, HasStream, Result<Vec<u8>, NoReply>);
+    type Output = (Query, Result<Vec<u8>, NoReply>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let reply = std::task::ready!(self.reply.as_mut().poll(cx));
-        let query = self.query.take().expect("a query ends once");
-        Poll::Ready((query, self.has_stream.clone(), reply))
+        Poll::Ready((self.query.take().expect("a query ends once"), reply))
     }
 }
 
@@ -213,14 +212,13 @@ impl Exchanged {
             let over = self.poll_over(shared, cx);
             if let Some(end) = over {
                 let (now, mut role) = (clock::monotonic(), shared.role.borrow_mut());
-                for pending in &self.pending {
-                    let Some(query) = &pending.query else { continue };
+                for query in self.pending.iter().filter_map(|pending| pending.query.as_ref()) {
                     let why = match end {
                         End::GoingAway => {
                             role.turned_away(now, self.conn, &query.ordered());
                             continue;
                         }
-                        _ if !pending.has_stream.get() => {
+                        _ if !query.has_stream.get() => {
                             role.never_left(now, self.conn, query.tag);
                             continue;
                         }
@@ -261,8 +259,8 @@ impl Exchanged {
     /// Tells the role which pending queries end with the connection without having left.
     fn report_without_stream<R: StreamRole>(&self, shared: &Shared<R>) {
         let (now, mut role) = (clock::monotonic(), shared.role.borrow_mut());
-        let without = self.pending.iter().filter(|pending| !pending.has_stream.get());
-        for query in without.filter_map(|pending| pending.query.as_ref()) {
+        let queries = self.pending.iter().filter_map(|pending| pending.query.as_ref());
+        for query in queries.filter(|query| !query.has_stream.get()) {
             role.never_left(now, self.conn, query.tag);
         }
     }
@@ -293,7 +291,8 @@ impl Exchanged {
             self.taken += 2 + message.len();
             let Some((&tag, rest)) = message.split_first_chunk() else { continue };
             let message = [&[0, 0], rest].concat().into();
-            self.send_query(Query { tag, message, refusals: 0, deadline });
+            let has_stream = HasStream::default();
+            self.send_query(Query { tag, message, refusals: 0, deadline, has_stream });
             if each && self.taken < slot.output.len() {
                 return Rest::Messages;
             }
@@ -307,9 +306,7 @@ impl Exchanged {
 
     /// Sends a query, after a pause if the peer refused it before.
     fn send_query(&mut self, query: Query) {
-        // One that the peer refused had a stream before.
-        let has_stream = Rc::new(Cell::new(query.refusals > 0));
-        let reply = self.exchange.send_query(query.message.clone(), has_stream.clone());
+        let reply = self.exchange.send_query(query.message.clone(), query.has_stream.clone());
         let pause = (query.refusals > 0).then(|| FIRST_PAUSE * (1 << (query.refusals - 1)));
         let deadline = query.deadline;
         let reply: PendingReply = match (pause, deadline) {
@@ -332,13 +329,13 @@ impl Exchanged {
                 }
             }),
         };
-        self.pending.push(Pending { query: Some(query), has_stream, reply });
+        self.pending.push(Pending { query: Some(query), reply });
     }
 
     /// Passes the available replies to the role; returns whether there were any.
     fn receive<R: StreamRole>(&mut self, shared: &Shared<R>, cx: &mut Context<'_>) -> bool {
         let mut any = false;
-        while let Poll::Ready(Some((query, has_stream, reply))) = self.pending.poll_next_unpin(cx) {
+        while let Poll::Ready(Some((query, reply))) = self.pending.poll_next_unpin(cx) {
             // A 0-RTT reply arrives with the end of the handshake.
             self.announce(shared);
             let now = clock::monotonic();
@@ -369,9 +366,9 @@ impl Exchanged {
                     self.lost.get_or_insert(end);
                     // It ends with its connection.
                     let reply = Box::pin(std::future::pending());
-                    self.pending.push(Pending { query: Some(query), has_stream, reply });
+                    self.pending.push(Pending { query: Some(query), reply });
                 }
-                Err(NoReply::Overdue) if has_stream.get() => {}
+                Err(NoReply::Overdue) if query.has_stream.get() => {}
                 Err(NoReply::Overdue) => role.never_left(now, self.conn, query.tag),
             }
         }
