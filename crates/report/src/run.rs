@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use measure::Warning;
 use measure::warning::summarise;
-use record::{CellRecord, Certificate, Run, Seen};
+use record::{CellRecord, Certificate, Run};
 
 use crate::auth_hosts;
 use crate::cells;
@@ -13,7 +13,7 @@ use crate::checks::{certified, check_line};
 use crate::merged;
 use crate::results::Results;
 use crate::spread::spread;
-use crate::view::limiter::{found_less, proofs};
+use crate::view::limiter::{lacks_cpu, proofs};
 use crate::view::name::{short_name, void_notes};
 use crate::view::number::counted;
 use crate::view::search::{at_full_speed, interrupted};
@@ -117,8 +117,7 @@ fn to_do(run: &Run) -> Vec<String> {
             "\">=\" ({whom}): the server was not the limit; a Tester with more cores finds more"
         )
     }));
-    let others = |cell: &CellRecord| found_less(cell, |seen| matches!(seen, Seen::Others(_)));
-    out.extend(which(&others).map(|whom| {
+    out.extend(which(&lacks_cpu).map(|whom| {
         format!("\">\" ({whom}): other processes used the server's cores: stop them, measure again")
     }));
     if run.plan.quick {

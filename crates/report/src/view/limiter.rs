@@ -27,7 +27,7 @@ pub(crate) fn limiter_name(limiter: Limiter) -> &'static str {
 /// Returns the limiter of every repeat of a cell, or how many each limiter limited, in words: "the server", "1 of 2 searches: the server,
 /// 1 of 2: a link".
 pub(crate) fn limiter_names(cell: &CellRecord) -> String {
-    if found_less(cell, |seen| matches!(seen, Seen::Others(_))) {
+    if lacks_cpu(cell) {
         return "other processes".to_owned();
     }
     let limiters = cell.limiters();
@@ -37,9 +37,10 @@ pub(crate) fn limiter_names(cell: &CellRecord) -> String {
     }
 }
 
-/// Returns whether a capacity is a lower bound and what was seen of it `is` so.
-pub(crate) fn found_less(cell: &CellRecord, is: impl Fn(&Seen) -> bool) -> bool {
-    cell.capacity.as_ref().is_some_and(|found| found.exceeded && found.seen.iter().any(is))
+/// Returns whether a capacity is a lower bound since other processes had the server's cores.
+pub(crate) fn lacks_cpu(cell: &CellRecord) -> bool {
+    let others = |seen: &Seen| matches!(seen, Seen::Others(_));
+    cell.capacity.as_ref().is_some_and(|found| found.exceeded && found.seen.iter().any(others))
 }
 
 /// Returns what proves the limiters of a cell's searches, each sentence once; what an unknown limiter lacks too.
