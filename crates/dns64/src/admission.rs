@@ -21,7 +21,7 @@ const ANSWERS: usize = 1 << 16;
 pub(crate) struct ClientFacts {
     /// Whether it may send queries.
     pub(crate) allowed: bool,
-    /// Its `[[view]]`.
+    /// The `[[view]]` that contains the client.
     pub(crate) group: Group,
     /// Blocks that serve it.
     pub(crate) view: View,

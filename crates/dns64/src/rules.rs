@@ -14,6 +14,7 @@ mod list;
 mod zone;
 
 pub use hosts::Leases;
+pub(crate) use hosts::reverse_name;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

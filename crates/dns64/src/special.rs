@@ -7,7 +7,6 @@
 //! [`LOCAL`] has the other names of IANA's registry of special-use names that a resolver must not forward; docs/dns64d.md says what is
 //! done with each name of the registry. A rule for a name, and a zone of `[[forward]]` at or below such a domain, come first.
 
-use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use measure::Nanos;
@@ -21,6 +20,7 @@ use crate::extended_error::ExtendedError;
 use crate::policy::{Policy, ReverseName, View};
 use crate::question::Key;
 use crate::record::push;
+use crate::rules::reverse_name;
 
 /// `ipv4only.arpa`.
 const IPV4ONLY: &[u8] = b"\x08ipv4only\x04arpa\0";
@@ -207,14 +207,14 @@ fn reverse(
         // There are names below this one.
         (None, ..) => zone.no_data(key.qtype, question, answer),
         (Some(inner), PtrMode::Cname, Qtype::CNAME | Qtype::ANY) => {
-            let target = reverse_name(inner);
+            let target = reverse_name(inner.into());
             answer.compose(question, |c| {
                 c.at_question(Qtype::CNAME, settings.ttl_without_soa, target.as_wire());
             });
         }
         (Some(inner), PtrMode::Cname, _)
         | (Some(inner), PtrMode::InPlace, Qtype::PTR | Qtype::ANY) => {
-            return Special::QueryReverse(Box::new(reverse_name(inner)));
+            return Special::QueryReverse(Box::new(reverse_name(inner.into())));
         }
         (Some(_), PtrMode::InPlace, _) => zone.no_data(key.qtype, question, answer),
         (Some(inner), PtrMode::Local, _) => {
@@ -375,16 +375,10 @@ impl Reverse {
     }
 }
 
-/// Returns the name in `in-addr.arpa`.
-fn reverse_name(address: Ipv4Addr) -> Name {
-    let [a, b, c, d] = address.octets();
-    let mut text = String::with_capacity(32);
-    write!(text, "{d}.{c}.{b}.{a}.in-addr.arpa").expect("writing to a string does not fail");
-    text.parse().expect("it is a name")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use super::*;
     use crate::config::Config;
     use crate::config::Group;

@@ -5,9 +5,10 @@ use std::io::{self, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use dns64::{Settings, Snapshot, SnapshotWriter};
+
+use crate::files;
 
 /// Room in a file beyond the cache's own size, in octets: its head, and the lengths of few entries.
 const BEYOND_CACHE: u64 = 1 << 20;
@@ -33,7 +34,7 @@ pub(crate) fn read(settings: &Settings) -> Option<Snapshot> {
         _ => std::fs::read(path),
     };
     let snapshot = match read() {
-        Ok(octets) => Snapshot::read(octets, settings.snapshot_rules(), now())
+        Ok(octets) => Snapshot::read(octets, settings.snapshot_rules(), files::unix())
             .map_err(|error| error.to_string()),
         // The first server has none.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -57,7 +58,7 @@ impl Saver {
             .mode(0o600)
             .open(unfinished(&path));
         let writer = file.and_then(|file| {
-            SnapshotWriter::new(BufWriter::new(file), settings.snapshot_rules(), now())
+            SnapshotWriter::new(BufWriter::new(file), settings.snapshot_rules(), files::unix())
         });
         Some(Saver(Arc::new(Mutex::new(State { writer, answers: 0, path }))))
     }
@@ -107,9 +108,4 @@ fn unfinished(path: &Path) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(".new");
     path.into()
-}
-
-/// Returns the Unix time in seconds.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

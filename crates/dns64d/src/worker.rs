@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use dns64::plain::Begun;
@@ -22,6 +21,7 @@ use udp::{Doorbell, UdpEngine, UdpOptions};
 
 use crate::beat::Beat;
 use crate::carrier::{Budget, Outgoing, Reservation, Threads};
+use crate::files;
 use crate::observer::Observer;
 use crate::route;
 use crate::saver::Saver;
@@ -404,9 +404,7 @@ impl WorkerHandle {
 
     /// Publishes the state of the worker, and logs which servers have died or come back.
     fn publish(&self, engine: &mut UdpEngine, role: &mut Dns64) {
-        // Before 1970 there is no DNS.
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        role.set_unix_time(engine.now(), unix);
+        role.set_unix_time(engine.now(), files::unix());
         let health: Vec<ServerHealth> = role.health().collect();
         let mut status = lock(&self.shared.status);
         for server in &health {

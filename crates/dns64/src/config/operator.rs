@@ -65,7 +65,7 @@ pub struct HostsConfig {
 pub struct LeasesConfig {
     /// The file.
     pub file: PathBuf,
-    /// Its format.
+    /// Format of the file.
     pub format: LeaseFormat,
     /// Domain below which the names of the hosts stand.
     #[serde(deserialize_with = "text")]

@@ -107,7 +107,7 @@ impl Rules {
         // Both fail only beyond the highest number of rules.
         let rule = Rule::Records(vec![LocalRecord::address(address, TTL)]);
         self.skipped += usize::from(self.insert(name, rule).is_err());
-        let reverse = reverse(address);
+        let reverse = reverse_name(address);
         if self.entry(&reverse).is_none() {
             let data = name.to_lowercase().as_wire().into();
             let record = LocalRecord { rtype: Qtype::PTR, ttl: TTL, data };
@@ -173,7 +173,7 @@ fn kea(text: &str) -> Vec<Option<Lease<'_>>> {
 }
 
 /// Returns the reverse name of an address.
-fn reverse(address: IpAddr) -> Name {
+pub(crate) fn reverse_name(address: IpAddr) -> Name {
     let text = match address {
         IpAddr::V4(v4) => {
             let [a, b, c, d] = v4.octets();

@@ -65,7 +65,7 @@ fn some_clients_have_rules_and_zones_of_their_own_and_share_the_rest_of_the_cach
     let server = dns64d(&[&public], &config);
     let right = format!("NOERROR {SYNTHESISED}");
     let internal = format!("NOERROR {INTERNAL}");
-    // For each, twice: what the cache has is right too, whoever asked first.
+    // Each client asks twice: the second answer comes from the cache, and is its own whoever asked first.
     for (name, others, own) in [
         ("secret.example AAAA", right.clone(), "NOERROR".to_owned()),
         ("secret.example A", "NOERROR 192.0.2.33".into(), "NOERROR 192.0.2.33".into()),
@@ -106,7 +106,7 @@ fn some_clients_have_rules_and_zones_of_their_own_and_share_the_rest_of_the_cach
     // The own servers are asked by the clients of the view only, and by them only.
     assert!(corp.asked().iter().all(|asked| asked.name == "www.corp.example"));
     assert!(asked(&public, "www.corp.example") > 0 && asked(&public, "hidden.example") > 0);
-    // What no view treats otherwise is one answer, whoever asks first, and so are records that no rule is for.
+    // A name that no view treats otherwise has one answer in the cache for all clients, and so have records without a rule.
     for (first, second) in [("shared.example AAAA", "+v6"), ("again.example AAAA +v6", "")] {
         let name = first.split(' ').next().expect("a name");
         assert_eq!(shown(&server.ask(first)), right);
