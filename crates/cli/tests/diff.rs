@@ -250,6 +250,18 @@ fn a_server_that_contradicts_itself_is_unstable() {
     assert_eq!(record["kinds"][0]["samples"][0]["name"], format!("{name}."));
 }
 
+/// Makes a message of a capture between two addresses, so many milliseconds after its beginning.
+fn captured(
+    at_ms: u64,
+    [source, destination]: [SocketAddr; 2],
+    transport: Transport,
+    bytes: &[u8],
+) -> Message<'_> {
+    let at = Nanos(1_700_000_000_000_000_000 + at_ms * 1_000_000);
+    let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
+    Message { frame, at, source, destination, transport, fragmented, cut, len, bytes }
+}
+
 #[test]
 fn replies_are_held_against_those_of_a_capture() {
     let auth = AuthDns::start(&["--namespace", "10.0.0.0/8"]);
@@ -269,20 +281,7 @@ fn replies_are_held_against_those_of_a_capture() {
         // One is captured with another address, one without a reply.
         buffer[len - 1] ^= u8::from(number == 7);
         let mut write = |at_ms: u64, source, destination, bytes: &[u8]| {
-            let at = Nanos(1_700_000_000_000_000_000 + at_ms * 1_000_000);
-            let (frame, transport, len) = (1, Transport::Udp, bytes.len());
-            let (fragmented, cut) = (false, false);
-            out.write(&Message {
-                frame,
-                at,
-                source,
-                destination,
-                transport,
-                fragmented,
-                cut,
-                len,
-                bytes,
-            });
+            out.write(&captured(at_ms, [source, destination], Transport::Udp, bytes));
         };
         let at_ms = u64::from(number) * 10;
         write(at_ms, client, server, &query);
@@ -397,19 +396,7 @@ fn captured_queries_keep_their_transport() {
         }
         let transport = if over_tcp { Transport::Tcp { sequence: 1 } } else { Transport::Udp };
         for (source, destination, bytes) in [(from, to, &question), (to, from, &answer)] {
-            let at = Nanos(1_700_000_000_000_000_000 + u64::from(number) * 1_000_000);
-            let (frame, fragmented, cut, len) = (1, false, false, bytes.len());
-            out.write(&Message {
-                frame,
-                at,
-                source,
-                destination,
-                transport,
-                fragmented,
-                cut,
-                len,
-                bytes,
-            });
+            out.write(&captured(u64::from(number), [source, destination], transport, bytes));
         }
     }
     let dir = tempfile::tempdir().expect("a folder");

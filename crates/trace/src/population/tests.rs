@@ -24,12 +24,21 @@ fn query(number: u64) -> Vec<u8> {
 
 /// Collects queries: client, milliseconds since the start, number of the name.
 fn collect(queries: &[(u8, u64, u64)]) -> Population {
+    let after = |at_ms| Nanos::from_secs(START) + Nanos::from_millis(at_ms);
+    let collector =
+        collector(queries.iter().map(|&(client, at_ms, number)| (client, after(at_ms), number)));
+    assert_eq!((collector.left_out, collector.full), (0, false));
+    collector.finish().0
+}
+
+/// Makes a collector of queries: client, time, number of the name.
+fn collector(queries: impl Iterator<Item = (u8, Nanos, u64)>) -> Collector {
     let mut collector = Collector::default();
-    for &(client, at_ms, number) in queries {
+    for (client, at, number) in queries {
         let bytes = &query(number)[..];
         collector.add(&Message {
             frame: 1,
-            at: Nanos::from_secs(START) + Nanos::from_millis(at_ms),
+            at,
             source: SocketAddr::from(([10, 0, 0, client], 4_000)),
             destination: SocketAddr::from(([192, 0, 2, 53], 53)),
             transport: Transport::Udp,
@@ -39,8 +48,7 @@ fn collect(queries: &[(u8, u64, u64)]) -> Population {
             bytes,
         });
     }
-    assert_eq!((collector.left_out, collector.full), (0, false));
-    collector.finish().0
+    collector
 }
 
 /// Returns the queries of each client: address, time in milliseconds, message.
@@ -185,22 +193,8 @@ proptest! {
 #[test]
 fn queries_of_other_years_are_left_out() {
     let collect = |seconds: &[u64]| {
-        let mut collector = Collector::default();
-        for &at_s in seconds {
-            let bytes = &query(at_s)[..];
-            collector.add(&Message {
-                frame: 1,
-                at: Nanos::from_secs(at_s),
-                source: SocketAddr::from(([10, 0, 0, 1], 4_000)),
-                destination: SocketAddr::from(([192, 0, 2, 53], 53)),
-                transport: Transport::Udp,
-                fragmented: false,
-                cut: false,
-                len: bytes.len(),
-                bytes,
-            });
-        }
-        let (population, left_out) = collector.finish();
+        let queries = seconds.iter().map(|&at_s| (1, Nanos::from_secs(at_s), at_s));
+        let (population, left_out) = collector(queries).finish();
         (population.span(), left_out)
     };
     assert_eq!(collect(&[START, 2_147_483_000, START + 9]), (Nanos::from_secs(9), 1));
