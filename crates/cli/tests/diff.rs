@@ -8,13 +8,13 @@ mod serve;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use host::{find, free_port};
+use host::{bind_port, find, free_port};
 use kit::AuthDns;
 use measure::Nanos;
 use serde_json::Value;
@@ -357,9 +357,8 @@ fn replies_are_held_against_those_of_a_capture() {
 #[test]
 fn captured_queries_keep_their_transport() {
     // The server answers REFUSED over UDP, and NOTAUTH over TCP.
-    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (tcp, udp) = bind_port(Ipv4Addr::LOCALHOST);
     let server = tcp.local_addr().expect("an address");
-    let udp = UdpSocket::bind(server).expect("the same port");
     let reply = |mut message: Vec<u8>, rcode: u8| {
         (message[2], message[3]) = (message[2] | 0x80, rcode);
         message

@@ -1,10 +1,12 @@
 //! `dnsdyno dnsperf`, `resperf` and `kxdpgun` beside the tools of these names, against one AuthDNS.
 
+#[path = "kit/host.rs"]
+mod host;
 mod kit;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -669,9 +671,8 @@ fn endless_pipes_are_sent_as_they_come() {
 
 /// Answers messages over UDP and TCP at a port of its own with their headers; returns it and the lengths of the messages.
 fn echo() -> (u16, Receiver<usize>) {
-    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (tcp, udp) = host::bind_port(Ipv4Addr::LOCALHOST);
     let port = tcp.local_addr().expect("an address").port();
-    let udp = UdpSocket::bind(("127.0.0.1", port)).expect("the same port");
     let (seen, lengths) = channel();
     let answer = |message: &[u8]| {
         let mut reply = message.to_vec();

@@ -1,8 +1,11 @@
 //! Queries go round the clients: a server that shares no code with ours counts them for each connection and each port.
 
+#[path = "kit/host.rs"]
+mod host;
+
 use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -32,22 +35,10 @@ fn serve(mut stream: TcpStream, counts: &Counts) -> std::io::Result<()> {
     }
 }
 
-/// Returns the same port of TCP and UDP.
-fn ports() -> (TcpListener, UdpSocket) {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        // The port may be another's over UDP.
-        if let Ok(socket) = UdpSocket::bind(address) {
-            return (listener, socket);
-        }
-    }
-}
-
 /// Starts a server over TCP and UDP; returns its port and its counts.
 fn server() -> (u16, Counts) {
     let counts = Counts::default();
-    let (listener, socket) = ports();
+    let (listener, socket) = host::bind_port(Ipv4Addr::LOCALHOST);
     let port = listener.local_addr().expect("an address").port();
     let of_tcp = counts.clone();
     std::thread::spawn(move || {
@@ -127,7 +118,7 @@ fn a_closed_loop_uses_every_client() {
 /// What is cut short over UDP is asked over TCP from the address of the same client: each client has names of its own.
 #[test]
 fn a_client_has_one_address_over_udp_and_tcp() {
-    let (listener, socket) = ports();
+    let (listener, socket) = host::bind_port(Ipv4Addr::LOCALHOST);
     let port = listener.local_addr().expect("an address").port();
     let seen: Arc<Mutex<HashMap<Vec<u8>, BTreeSet<IpAddr>>>> = Arc::default();
     let over_udp = seen.clone();

@@ -23,15 +23,19 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     dirs.into_iter().chain(more).map(|dir| dir.join(program)).find(|path| path.is_file())
 }
 
-/// Returns the next port that is free for UDP and TCP now.
-pub(crate) fn free_port() -> u16 {
+/// Binds the next port that is free for TCP and UDP at this address.
+pub(crate) fn bind_port(ip: Ipv4Addr) -> (TcpListener, UdpSocket) {
     loop {
-        let port = next_port();
-        let any = (Ipv4Addr::UNSPECIFIED, port);
-        if UdpSocket::bind(any).is_ok() && TcpListener::bind(any).is_ok() {
-            return port;
+        let at = (ip, next_port());
+        if let (Ok(tcp), Ok(udp)) = (TcpListener::bind(at), UdpSocket::bind(at)) {
+            return (tcp, udp);
         }
     }
+}
+
+/// Returns the next port that is free for UDP and TCP now.
+pub(crate) fn free_port() -> u16 {
+    bind_port(Ipv4Addr::UNSPECIFIED).0.local_addr().expect("an address").port()
 }
 
 /// Waits until `found` returns something; fails with `what` after two minutes.
