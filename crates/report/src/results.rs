@@ -13,7 +13,7 @@ use crate::view::search::{
 };
 use crate::view::table::{figure_order, varied};
 use crate::view::unit::Unit;
-use crate::view::{short_time_us, thousands, time_us};
+use crate::view::{thousands, time_us};
 
 /// Confidence of the intervals of medians.
 const CONFIDENCE: f64 = 0.95;
@@ -204,7 +204,7 @@ impl<'a> Results<'a> {
             let latency = |cell: &CellRecord| {
                 let load = cell.loads.iter().find(|load| load.share == share && load.reached);
                 Field::words(load.map_or_else(String::new, |load| {
-                    format!("{} / {}", short_time_us(load.p50_us), short_time_us(load.p99_us))
+                    format!("{} / {}", time_us(load.p50_us), time_us(load.p99_us))
                 }))
             };
             table.words(head, 3, self.each(latency));
