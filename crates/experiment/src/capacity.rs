@@ -198,7 +198,7 @@ impl NextRound<'_> {
         let first_name = self.names.fresh(spec.names, self.bench)?;
         let spec = TrialSpec { first_name, ..spec };
         let mut trial = self.bench.trial(&spec)?;
-        self.names.crowd_beyond(spec.names, trial.sent);
+        self.names.note_use(spec.names, trial.sent);
         match trial.void.0.take_if(|why| why.is_disturbance()) {
             _ if !trial.void.is_void() => Ok(trial),
             _ => Err(BenchError::Void(trial.void.0.map_or(String::new(), |why| why.to_string()))),

@@ -110,7 +110,7 @@ pub fn differs(
         "an estimate from all trials instead of a rate that passed".into(),
     );
     say(repeats < REPEATS, format!("{repeats} searches instead of {REPEATS}"));
-    circumstances.names.differences().into_iter().for_each(|how| say(true, how));
+    circumstances.names.difference().into_iter().for_each(|how| say(true, how));
     say(!circumstances.over_ipv6, "the clients did not speak IPv6".into());
     match certificate {
         None => say(true, "no self-test of the Tester".into()),

@@ -39,7 +39,7 @@ pub use conformance::{Circumstances, Joined, OneHost, differs};
 pub use custom::Custom;
 pub use drill::{DrillSpec, Drilled};
 pub use file::{Experiment, FileError, Point};
-pub use names::{ClientNames, Crowded, NameBudget, NameUse, NamesExhausted};
+pub use names::{ClientNames, NameBudget, NameUse, NamesExhausted};
 pub use plan::{Visit, estimate, self_test_estimate, servers_at, visit_estimate, visits};
 pub use repeats::{Progress, Repeats};
 pub use replication::{Replication, Sizes, Traced, UpdateSpec, Updated};

@@ -36,28 +36,16 @@ enum Reuse {
 pub struct NameUse {
     /// Whether a trial used names of an earlier one.
     pub again: bool,
-    /// The trial with most queries of those that had more queries than there are names.
-    pub crowded: Option<Crowded>,
-}
-
-/// A trial with more queries than names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crowded {
-    /// Number of names.
-    pub names: u64,
-    /// Number of queries.
-    pub queries: u64,
+    /// Whether a trial had more queries than names.
+    pub within: bool,
 }
 
 impl NameUse {
-    /// Lists, in words, how names were used more than once; empty if none was.
-    pub fn differences(self) -> Vec<String> {
-        let crowded = self.crowded.map(|Crowded { names, queries }| {
-            format!("a trial of {queries} queries had {names} names: it used them more than once")
-        });
-        let again =
-            self.again.then(|| "names were used more than once, in different trials".into());
-        crowded.into_iter().chain(again).collect()
+    /// Returns, in words, how names were used more than once.
+    pub fn difference(self) -> Option<String> {
+        let how = if self.within { "also within a trial" } else { "in different trials" };
+        let reused = self.within || self.again;
+        reused.then(|| format!("names were used more than once, {how}"))
     }
 }
 
@@ -94,7 +82,7 @@ impl NameBudget {
             self.used.again |= self.next > 0;
             self.next = 0;
         }
-        self.crowd_beyond(self.size, count);
+        self.note_use(self.size, count);
         let first = self.next;
         self.next += count.min(self.size);
         Ok(first)
@@ -108,12 +96,9 @@ impl NameBudget {
         Ok(self.take(count)?)
     }
 
-    /// Notes a trial that had `names` names and sends `queries` queries, if these are more.
-    pub(crate) fn crowd_beyond(&mut self, names: u64, queries: u64) {
-        let most = self.used.crowded.map_or(names, |crowded| crowded.queries.max(names));
-        if self.reuse == Reuse::Always && queries > most {
-            self.used.crowded = Some(Crowded { names, queries });
-        }
+    /// Notes a trial that had `names` names and sends `queries` queries.
+    pub(crate) fn note_use(&mut self, names: u64, queries: u64) {
+        self.used.within |= self.reuse == Reuse::Always && queries > names;
     }
 
     /// Returns the number of all names.
@@ -189,7 +174,7 @@ mod tests {
         assert_eq!(names.take(80), Ok(0));
         assert!(!names.used().again && names.is_short_of(21));
         assert_eq!(names.take(30), Ok(0));
-        assert_eq!(names.used(), NameUse { again: true, crowded: None });
+        assert_eq!(names.used(), NameUse { again: true, within: false });
         assert!(names.take(101).is_err());
     }
 
@@ -197,17 +182,12 @@ mod tests {
     fn a_zone_tells_each_reuse_of_its_names() {
         let mut names = NameBudget::repeating(65_536);
         assert_eq!((names.take(60_000), names.used()), (Ok(0), NameUse::default()));
-        assert!(names.used().differences().is_empty() && !names.is_short_of(u64::MAX));
+        assert!(names.used().difference().is_none() && !names.is_short_of(u64::MAX));
         assert_eq!(names.take(6_000), Ok(0));
-        assert!(names.used().again && names.used().crowded.is_none());
-        for queries in [225_000, 100_000] {
-            assert_eq!(names.take(queries), Ok(0));
-        }
-        let wanted = [
-            "a trial of 225000 queries had 65536 names: it used them more than once",
-            "names were used more than once, in different trials",
-        ];
-        assert_eq!(names.used().differences(), wanted);
+        assert!(names.used().again && !names.used().within);
+        assert_eq!(names.take(225_000), Ok(0));
+        let wanted = "names were used more than once, also within a trial";
+        assert_eq!(names.used().difference().as_deref(), Some(wanted));
         // One trial alone does not use names of others.
         let mut alone = NameBudget::repeating(100);
         assert_eq!((alone.take(1_000), alone.used().again), (Ok(0), false));

@@ -206,7 +206,7 @@ impl Visiting<'_> {
             let (first_name, names) = visit.names(spec.names, at_most)?;
             let trial = visit.bench.trial(&TrialSpec { first_name, names, ..spec.clone() })?;
             // A closed loop sends as many queries as the server answers.
-            visit.names.crowd_beyond(names, trial.sent);
+            visit.names.note_use(names, trial.sent);
             Ok(trial)
         })
     }

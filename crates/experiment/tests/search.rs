@@ -17,7 +17,7 @@ use searches::{qps, search};
 
 /// Two hosts that speak IPv6.
 const CIRCUMSTANCES: Circumstances = Circumstances {
-    names: experiment::NameUse { again: false, crowded: None },
+    names: experiment::NameUse { again: false, within: false },
     over_ipv6: true,
     one_host: None,
     shortened: None,

@@ -142,7 +142,7 @@ impl Session<'_> {
         add_visit(&mut cell.record, settings, found.clone(), &circumstances);
         if !settings.method.searches() {
             // A search has them among its differences from RFC 8219.
-            names.used().differences().into_iter().for_each(|note| cell.record.note(note));
+            names.used().difference().into_iter().for_each(|note| cell.record.note(note));
         }
         cell.record.differs.extend(handicap.into_iter().chain(started.differs));
         cell.record.conforming = started.conforms && cell.record.differs.is_empty();
