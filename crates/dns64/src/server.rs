@@ -191,8 +191,12 @@ impl Dns64 {
     }
 
     /// Replaces the settings; pending questions continue, and the cache stays unless other rules may give other answers.
-    /// The number of workers and the bound of outstanding queries do not change.
+    /// The number of workers and the bound of outstanding queries do not change. Other names of hosts change nothing else.
     pub fn reload(&mut self, settings: Arc<Settings>) {
+        if settings.differs_in_hosts_only(&self.settings) {
+            self.settings = settings;
+            return;
+        }
         let outstanding = self.settings.outstanding();
         self.admission.reload(&settings.config, settings.policy.clone(), outstanding);
         self.upstreams.reload(&settings.config, &|server| settings.way_to(server));

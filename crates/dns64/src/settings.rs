@@ -56,7 +56,7 @@ type Sources<'a> = (
 #[derive(Debug)]
 pub struct Settings {
     /// The configuration file.
-    pub config: Config,
+    pub config: Arc<Config>,
     /// Its rules of synthesis.
     pub policy: Arc<Policy>,
     /// Rules for single names, from the files that the configuration names.
@@ -90,7 +90,8 @@ impl Settings {
         let share = ports::usable(&upstream.avoid_ports) as f64 * upstream.port_share;
         let most = share as usize / (workers * servers.max(1));
         upstream.source_ports = upstream.source_ports.min(most.max(1));
-        Settings { config, policy, rules: Arc::default(), workers, cookie_secret }
+        let (config, rules) = (Arc::new(config), Arc::default());
+        Settings { config, policy, rules, workers, cookie_secret }
     }
 
     /// Returns the settings with rules for single names.
@@ -116,6 +117,14 @@ impl Settings {
             workers,
             cookie_secret,
         }
+    }
+
+    /// Returns whether at most the [names of hosts](Self::with_hosts) are others.
+    pub(crate) fn differs_in_hosts_only(&self, other: &Settings) -> bool {
+        Arc::ptr_eq(&self.config, &other.config)
+            && Arc::ptr_eq(&self.policy, &other.policy)
+            && Arc::ptr_eq(&self.rules.common, &other.rules.common)
+            && self.rules.views == other.rules.views
     }
 
     /// Returns the address at which an upstream server is reached; `None` while the prefix of its NAT64 is not known.

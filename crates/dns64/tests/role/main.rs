@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dns64::streams::{FromStreams, ToStreams};
-use dns64::{Config, Settings};
+use dns64::{Config, Rules, Settings};
 use engine::SocketId;
 use measure::Nanos;
 use wire::message::{HEADER, question_end};
@@ -593,6 +593,22 @@ fn a_reload_keeps_the_cache_unless_the_rules_change() {
             "{change}"
         );
     }
+}
+
+#[test]
+fn other_names_of_hosts_change_nothing_else() {
+    let mut bench = Bench::new("limits.responses-per-second = 1\nlimits.slip = 0");
+    let sent = bench.ask(1, &query("www.test", Qtype::A, 1)).upstream.remove(0);
+    let out = bench.reply(&sent, &reply(&sent.bytes, Rcode::NOERROR, &[(Qtype::A, GLOBAL)]));
+    assert_eq!(out.clients.len(), 1, "the only reply of this second");
+    let mut hosts = Rules::default();
+    hosts.add_hosts("2001:db8::7 printer.test");
+    bench.role.reload(Arc::new(bench.role.settings().with_hosts(Arc::new(hosts))));
+    let printer = query("printer.test", Qtype::AAAA, 2);
+    let out = bench.ask(1, &printer);
+    assert_eq!((out.clients.len(), out.upstream.len()), (0, 0), "the limit stays as it was");
+    bench.now += Nanos::from_secs(1);
+    assert_eq!(address(&bench.ask(1, &printer).clients[0].1).0, "2001:db8::7");
 }
 
 #[test]
