@@ -92,8 +92,8 @@ fn real_dns64_servers_tell_their_prefixes_of_all_lengths() {
     }
 }
 
-#[test]
-fn upstreams_with_ipv4_are_reached_through_a_prefix_that_is_learned() {
+/// The check of a row: upstream servers with IPv4 move with the prefix.
+pub(crate) fn upstreams_are_reached_through_a_prefix_that_is_learned() {
     let setup = [
         "ip addr add 2001:db8:a::c000:235/128 dev lo",
         "ip addr add 2001:db8:b::c000:235/128 dev lo",

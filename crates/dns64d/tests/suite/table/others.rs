@@ -283,6 +283,41 @@ pub(crate) const ROWS: &[Row] = &[
         ..Row::NONE
     },
     Row {
+        name: "Names of hosts: their addresses and reverse names, AAAA synthesised where there are none",
+        rfc: "RFC 6147 5.1.6, RFC 1035 3.5",
+        config: concat!(
+            "hosts.files = [\"",
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/suite/table/hosts\"]"
+        ),
+        unbound: Cannot("it reads no hosts files"),
+        bind: Cannot("it reads no hosts files"),
+        upstream: &[("printer.lan A", "printer.lan 60 A 198.51.100.1"), V4[0], V4[1]],
+        queries: &[
+            ("printer.lan A", "NOERROR; printer.lan A 192.0.2.33; ttl 60; unasked printer.lan A"),
+            ("PRINTER.lan AAAA", "NOERROR; PRINTER.lan AAAA 2001:db8:64::c000:221; ttl 60"),
+            ("six.lan AAAA", "NOERROR; six.lan AAAA 2001:db8::7"),
+            ("six.lan A", "NOERROR; none"),
+            ("33.2.0.192.in-addr.arpa PTR", "NOERROR; 33.2.0.192.in-addr.arpa PTR printer.lan."),
+            ("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221"),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        name: "Upstream servers with IPv4 through the NAT64: at their address under the prefix, unless they are on the host itself",
+        rfc: "RFC 6052 2.2, RFC 7050 3",
+        config: "upstream.via-prefix = true",
+        unbound: Cannot("no such setting"),
+        bind: Cannot("no such setting"),
+        upstream: V4,
+        queries: &[("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8:64::c000:221")],
+        check: Some(|_, _| {
+            crate::nat64::upstreams_are_reached_through_a_prefix_that_is_learned();
+            Ok(())
+        }),
+        ..Row::NONE
+    },
+    Row {
         name: "AAAA only: no A records for clients of a block, if the name has or gets AAAA",
         rfc: "against RFC 6147 5.3.3",
         config: "synthesis.never = [\"never.example\"]\n\
