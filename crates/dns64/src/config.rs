@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use measure::Nanos;
+use measure::{Nanos, Transport};
 use serde::Deserialize;
 use thiserror::Error;
 use wire::{Name, Pref64};
@@ -43,7 +43,7 @@ pub use operator::{
 pub use ports::PortRange;
 pub use route::RouteConfig;
 pub use text::Bytes;
-pub use view::{ForwardConfig, Group, Transport, ViewConfig};
+pub use view::{ForwardConfig, Group, ViewConfig};
 
 /// All settings with their defaults and explanations, as a configuration file.
 pub const DEFAULTS: &str = include_str!("config/defaults.toml");
@@ -323,10 +323,12 @@ pub struct UpstreamConfig {
     pub route: RouteConfig,
     /// Transport of the queries.
     pub transport: Transport,
-    /// Name in their certificates for TLS; empty for their addresses.
+    /// Name in their certificates; empty for their addresses.
     pub tls_name: String,
     /// PEM file of the certificate authorities; empty to accept any certificate.
     pub tls_authorities: PathBuf,
+    /// Path of requests over HTTP.
+    pub https_path: String,
     /// Timeout of the first attempt of a query to a server whose round trip time is not known.
     #[serde(deserialize_with = "text")]
     pub first_timeout: Nanos,
@@ -368,9 +370,9 @@ pub struct UpstreamConfig {
     /// Largest UDP reply that is accepted, in octets; 0 for no EDNS.
     #[serde(deserialize_with = "udp_size_or_none")]
     pub udp_size: u16,
-    /// Number of TCP connections to each server.
+    /// Number of connections to each server.
     pub tcp_connections: usize,
-    /// Timeout of a query over TCP or TLS.
+    /// Timeout of a query on a connection.
     #[serde(deserialize_with = "text")]
     pub tcp_timeout: Nanos,
 }
@@ -393,7 +395,7 @@ pub enum ClientSubnet {
 pub enum TrustAd {
     /// Never.
     Never,
-    /// From a server on this host, or over TLS with a verified certificate.
+    /// From a server on this host, or encrypted with a verified certificate.
     Secure,
     /// Always.
     Always,
@@ -402,8 +404,7 @@ pub enum TrustAd {
 impl UpstreamConfig {
     /// Returns whether the AD bit of a server in a pool is believed.
     pub(crate) fn trusts_ad(&self, server: SocketAddr, pool: &ForwardConfig) -> bool {
-        let verified =
-            pool.transport == Transport::Tls && !pool.tls_authorities.as_os_str().is_empty();
+        let verified = pool.transport.uses_tls() && !pool.tls_authorities.as_os_str().is_empty();
         match self.trust_ad {
             TrustAd::Never => false,
             TrustAd::Secure => verified || server.ip().to_canonical().is_loopback(),

@@ -130,7 +130,7 @@ impl Upstreams {
                 });
                 let server = &mut self.servers[id];
                 server.weight = pool.weights.get(place).copied().unwrap_or(0);
-                server.by_stream = pool.uses_streams_only();
+                server.transport = pool.transport;
                 server.trusted = self.config.trusts_ad(address, pool);
                 if !server.cookie.is_like(&cookie) {
                     server.cookie = cookie;
@@ -170,7 +170,12 @@ impl Upstreams {
     /// Returns whether a server is queried over streams only.
     #[inline]
     pub(crate) fn uses_streams_only(&self, server: ServerId) -> bool {
-        self.servers[usize::from(server)].by_stream
+        !self.servers[usize::from(server)].transport.is_datagram()
+    }
+
+    /// Returns whether queries to a server are encrypted.
+    pub(crate) fn encrypts(&self, server: ServerId) -> bool {
+        self.servers[usize::from(server)].transport.uses_tls()
     }
 
     /// Returns the number of a server for usual names.
@@ -362,7 +367,9 @@ impl Upstreams {
     #[inline]
     pub(crate) fn sends_cookie(&self, server: ServerId, unanswered: bool, now: Nanos) -> bool {
         let server = &self.servers[usize::from(server)];
-        self.config.cookies && !server.by_stream && server.cookie.is_sent(unanswered, now)
+        self.config.cookies
+            && server.transport.is_datagram()
+            && server.cookie.is_sent(unanswered, now)
     }
 
     /// Returns the cookie for a server.

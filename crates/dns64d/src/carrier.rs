@@ -1,5 +1,5 @@
 //! The carrier: the threads that have all streams, for all workers. Clients use TCP, TLS, HTTP and QUIC (RFC 7766, 7858,
-//! 8484, 9250), upstream servers TCP and TLS.
+//! 8484, 9250), and so do upstream servers.
 //!
 //! ```text
 //!   client ──frames──> connection ──Query──> worker          worker ─Query──> upstream connection ──frames──> server
@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::budget::{Budget, Reservation};
 pub(crate) use self::places::{Closed, Places, Refusal, Traffic};
-pub(crate) use self::shared::{ActiveSettings, Shared, UpstreamTls};
+pub(crate) use self::shared::{ActiveSettings, Shared};
 use self::shared::{Carrier, Waiting};
 use self::threads::QUERY_BITS;
 pub(crate) use self::threads::{Message, Outgoing, Threads};

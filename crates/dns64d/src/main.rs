@@ -61,7 +61,7 @@
 //! | zones with servers of their own | yes: transport, DNS64, cache | yes | yes | yes | policy |
 //! | serve stale / prefetch | options | yes / yes | yes / yes | no / yes | yes / yes |
 //! | TLS, HTTPS, QUIC for clients | all, HTTP/3 too | TLS, HTTPS | TLS, HTTPS | no | TLS, HTTPS |
-//! | TLS to upstream, verified | yes | yes | no | yes, not verified | yes |
+//! | TLS, HTTPS, QUIC to upstream, verified | all, HTTP/3 too; padded | TLS | no | TLS, not verified | TLS |
 //! | metrics, control | Prometheus, `dns64d ctl` | unbound-control | statistics channel | Prometheus | Prometheus |
 
 mod args;

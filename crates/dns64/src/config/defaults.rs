@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Nanos;
 
-use super::view::authorities;
+use super::view::{authorities, https_path};
 use super::*;
 
 impl Default for ServerConfig {
@@ -95,9 +95,10 @@ impl Default for UpstreamConfig {
             weights: Vec::new(),
             source: Vec::new(),
             route: RouteConfig::default(),
-            transport: Transport::Udp,
+            transport: measure::Transport::Udp,
             tls_name: String::new(),
             tls_authorities: authorities(),
+            https_path: https_path(),
             first_timeout: Nanos::from_millis(400),
             min_timeout: Nanos::from_millis(30),
             attempts: 8,

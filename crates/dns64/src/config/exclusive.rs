@@ -1,6 +1,6 @@
 //! Settings that do not go with answers in the kernel, and the bounds of `[kernel]`.
 
-use super::{AfterDeath, ClientSubnet, Config, ConfigError, Ipv4, RouteConfig, Transport};
+use super::{AfterDeath, ClientSubnet, Config, ConfigError, Ipv4, RouteConfig};
 
 /// Least memory of the answers, in octets.
 const MIN_SIZE: usize = 1 << 20;
@@ -78,7 +78,7 @@ impl Config {
         let answers = self.kernel.after_death == AfterDeath::Answer;
         let checks = [
             ("kernel.after-death", answers, "write \"detach\", since nobody would take replies"),
-            ("upstream.transport", upstream.transport != Transport::Udp, "write \"udp\""),
+            ("upstream.transport", !upstream.transport.is_datagram(), "write \"udp\""),
             ("upstream.weights", !upstream.weights.is_empty(), "write []"),
             ("upstream.via-prefix", upstream.via_prefix, "write false"),
             (

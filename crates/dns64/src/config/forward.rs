@@ -8,7 +8,6 @@ use wire::name::strip_suffix;
 
 use super::{
     BlockConfig, Config, ConfigError, Follow, ForwardConfig, Group, MAX_UPSTREAMS, RulesConfig,
-    Transport,
 };
 
 /// Highest number of zones of all blocks together: they are compared one by one with each name.
@@ -44,15 +43,13 @@ impl ForwardConfig {
         found
     }
 
-    /// Returns whether queries use streams only.
-    pub(crate) fn uses_streams_only(&self) -> bool {
-        self.transport != Transport::Udp
-    }
-
     /// Returns whether connections to the servers of two pools are alike.
     fn connects_like(&self, other: &Self) -> bool {
-        (self.transport, &self.tls_name, &self.tls_authorities, &self.source)
-            == (other.transport, &other.tls_name, &other.tls_authorities, &other.source)
+        self.transport == other.transport
+            && self.tls_name == other.tls_name
+            && self.tls_authorities == other.tls_authorities
+            && self.https_path == other.https_path
+            && self.source == other.source
     }
 
     /// Validates the servers and their weights.
@@ -114,6 +111,7 @@ impl Config {
             transport: upstream.transport,
             tls_name: upstream.tls_name.clone(),
             tls_authorities: upstream.tls_authorities.clone(),
+            https_path: upstream.https_path.clone(),
             dns64: true,
             ignore_nxdomain: false,
             cache: true,
@@ -218,7 +216,7 @@ impl Config {
                     return bad(
                         &format!("{place}.transport"),
                         format!(
-                            "{server} is also elsewhere: write the same transport, source and TLS settings there"
+                            "{server} is also elsewhere: write the same transport, source, TLS settings and path there"
                         ),
                     );
                 }

@@ -75,7 +75,7 @@ fn errors_name_the_place_and_a_solution() {
         ("[metrics]\nlisten = \"x\"", &["line 2", "`x`"]),
         ("[tls]\ndot = [\"::1\"]", &["tls.certificate", "PEM"]),
         ("[tls]\ndoh = [\"::1\"]\ncertificate = \"x\"", &["tls.key"]),
-        ("[upstream]\ntransport = \"quic\"", &["line 2", "tls"]),
+        ("[upstream]\ntransport = \"sctp\"", &["line 2", "http3"]),
     ] {
         let error = Config::parse(file).expect_err(file).to_string();
         for part in parts {

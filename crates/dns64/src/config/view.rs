@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use measure::Transport;
 use serde::Deserialize;
 use wire::Name;
 
@@ -31,18 +32,6 @@ pub struct ViewConfig {
     pub forward: Vec<ForwardConfig>,
 }
 
-/// Transport of queries to upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Transport {
-    /// UDP, and TCP after a truncated reply.
-    Udp,
-    /// TCP.
-    Tcp,
-    /// TLS (RFC 7858).
-    Tls,
-}
-
 /// Zones whose names are queried at servers of their own; also the pool of these servers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -65,12 +54,15 @@ pub struct ForwardConfig {
     /// Transport of the queries.
     #[serde(default = "udp")]
     pub transport: Transport,
-    /// Name in their certificates for TLS; empty for their addresses.
+    /// Name in their certificates; empty for their addresses.
     #[serde(default)]
     pub tls_name: String,
     /// PEM file of the certificate authorities; empty to accept any certificate.
     #[serde(default = "authorities")]
     pub tls_authorities: PathBuf,
+    /// Path of requests over HTTP.
+    #[serde(default = "https_path")]
+    pub https_path: String,
     /// Whether names in the zones are synthesised.
     #[serde(default = "yes")]
     pub dns64: bool,
@@ -117,6 +109,11 @@ pub(super) fn udp() -> Transport {
 /// Returns that something is done.
 pub(super) fn yes() -> bool {
     true
+}
+
+/// Returns the usual path of requests over HTTP.
+pub(super) fn https_path() -> String {
+    "/dns-query".into()
 }
 
 /// Returns the system's certificate authorities.

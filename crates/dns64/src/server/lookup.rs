@@ -4,6 +4,7 @@ use engine::{Destination, Received, SocketId, TxBatch};
 use measure::Nanos;
 use rand_chacha::rand_core::RngCore;
 use wire::edns::opt_fixed;
+use wire::extend::extend;
 use wire::message::{HEADER, Header, OPT_FIXED, flag};
 use wire::{Name, Opcode, Qclass, Qtype, Rcode};
 
@@ -26,6 +27,10 @@ const ID_TRIES: usize = 16;
 const MAX_TRIES: u8 = 3;
 /// Longest query to upstream, in bytes.
 const MAX_QUERY: usize = HEADER + 255 + 4 + OPT_FIXED + MAX_SUBNET + MAX_COOKIE;
+/// Block size to which encrypted queries are padded, in bytes (RFC 8467 section 4.1).
+const QUERY_BLOCK: usize = 128;
+/// Longest encrypted query, with the head of its padding, in bytes.
+const MAX_PADDED: usize = (MAX_QUERY + 4).next_multiple_of(QUERY_BLOCK);
 
 /// Outcome of a lookup.
 #[derive(Clone, Copy, Debug)]
@@ -272,9 +277,12 @@ impl Dns64 {
         let last = &mut transaction.lookups[slot].last;
         (last.path, last.case_seed) = (Path::Stream(self.tickets), 0);
         last.has_cookie = has_cookie;
-        let mut message = vec![0; MAX_QUERY];
+        let mut message = vec![0; MAX_PADDED];
         let cookie = self.upstreams.cookie(server);
-        let len = compose(transaction, slot, id, udp_size, cookie, &mut message);
+        let mut len = compose(transaction, slot, id, udp_size, cookie, &mut message);
+        if self.upstreams.encrypts(server) && udp_size > 0 && !transaction.lookups[slot].plain {
+            len = extend(&mut message, len, &[], QUERY_BLOCK).unwrap_or(len);
+        }
         message.truncate(len);
         self.outbox.query(ToStreams::Query {
             server: self.upstreams.server(server).address,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use engine::SocketId;
-use measure::Nanos;
+use measure::{Nanos, Transport};
 
 use super::cookie::UpstreamCookie;
 
@@ -17,10 +17,10 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Address at which it is reached; `None` while there is none.
     pub(super) way: Option<SocketAddr>,
-    /// Number of its pool, its weight in it (0: none has one), and whether it is queried over streams only.
+    /// Number of its pool, and its weight in it (0: none has one).
     pub(super) pool: usize,
     pub(super) weight: u32,
-    pub(super) by_stream: bool,
+    pub(super) transport: Transport,
     pub(super) sockets: Vec<SocketId>,
     /// Index of the current socket, and its number of queries so far.
     pub(super) current: usize,
@@ -74,7 +74,7 @@ impl Server {
             way,
             pool,
             weight: 0,
-            by_stream: false,
+            transport: Transport::Udp,
             sockets: Vec::new(),
             current: 0,
             run: 0,
@@ -98,7 +98,7 @@ impl Server {
 
     /// Returns whether it can be used: without streams it needs a socket.
     pub(super) fn is_usable(&self) -> bool {
-        !self.retired && (self.by_stream || !self.sockets.is_empty())
+        !self.retired && (!self.transport.is_datagram() || !self.sockets.is_empty())
     }
 
     /// Returns whether it is for some zones only.

@@ -168,7 +168,7 @@ impl Upstreams {
 impl Server {
     /// Returns whether it needs source ports.
     fn has_ports(&self) -> bool {
-        !self.retired && !self.by_stream && self.way.is_some()
+        !self.retired && self.transport.is_datagram() && self.way.is_some()
     }
 
     /// Draws another socket.

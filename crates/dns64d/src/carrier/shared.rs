@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64::Settings;
 use dns64::streams::FromStreams;
-use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
 use super::budget::{Budget, Reservation};
 use super::places::{Places, Usage};
 use super::threads::{QUERY_BITS, Threads};
 use super::upstream::{Pool, Query};
+use crate::upstream_tls::UpstreamTlsMap;
 use crate::worker::WorkerHandle;
 
 /// State shared by all streams of a thread.
@@ -50,23 +50,15 @@ pub(super) const MAX_QUERY: usize = 4 << 10;
 #[derive(Clone)]
 pub(crate) struct ActiveSettings {
     pub(crate) settings: Arc<Settings>,
-    /// TLS settings for the upstream servers that are queried over TLS.
-    pub(crate) upstream_tls: Arc<HashMap<SocketAddr, UpstreamTls>>,
-}
-
-/// TLS settings for an upstream server.
-#[derive(Clone)]
-pub(crate) struct UpstreamTls {
-    pub(crate) config: Arc<ClientConfig>,
-    /// Name in its certificate; empty for its address.
-    pub(crate) name: String,
+    /// How encrypted connections to upstream servers are made.
+    pub(crate) upstream_tls: UpstreamTlsMap,
 }
 
 /// Active settings, shared by the carrier and the thread that reloads.
 pub(crate) type Shared = Arc<Mutex<ActiveSettings>>;
 
 impl Carrier {
-    /// Returns the active settings with the TLS settings.
+    /// Returns the active settings, and how encrypted connections to upstream are made.
     pub(super) fn active(&self) -> ActiveSettings {
         self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -108,10 +100,10 @@ impl Carrier {
 
     /// Passes the reply to an upstream query, or its failure, to the worker that sent it. A reply for which there is no
     /// memory is a failure.
-    pub(super) fn reply(&self, query: &Query, message: Option<&[u8]>) {
+    pub(super) fn reply(&self, query: &Query, message: Option<Vec<u8>>) {
         let Query { worker, lookup, ticket, .. } = *query;
-        let memory = self.budget.take(message.map_or(0, <[u8]>::len));
-        let message = message.filter(|_| memory.is_some()).map(<[u8]>::to_vec);
+        let memory = self.budget.take(message.as_ref().map_or(0, Vec::len));
+        let message = message.filter(|_| memory.is_some());
         let none = self.budget.none();
         self.workers[worker]
             .send(FromStreams::Reply { lookup, ticket, message }, Some(memory.unwrap_or(none)));

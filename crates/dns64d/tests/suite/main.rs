@@ -12,6 +12,7 @@ mod compare;
 mod control;
 mod cookies;
 mod early;
+mod encrypted;
 mod faults;
 mod forward;
 mod hosts;

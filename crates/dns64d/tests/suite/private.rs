@@ -1,16 +1,16 @@
-//! TLS and the transports above it: the answers, the certificates, and which servers dns64d trusts.
+//! TLS and the transports above it for clients: the answers and the certificates.
 //!
 //! kdig, an independent client, sends queries over TLS, HTTPS and QUIC; without it these tests report that
 //! they are skipped.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use nix::sys::signal::Signal;
-use streams::tls::Authority;
+use streams::tls::{Authority, ServerTls};
 
 use crate::faults::{SYNTHESISED, dns64d, ipv4_only, is_right, wait_for};
 use crate::kit::script::{Asked, Script};
@@ -46,8 +46,15 @@ impl Private {
         authority.write(self.dir.path(), &names).expect("writes");
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.dir.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// Returns the settings of a server with the certificate.
+    pub(crate) fn server_tls(&self, protocols: &'static [&'static [u8]]) -> ServerTls {
+        let [certificate, key] =
+            ["server.pem", "server.key"].map(|name| self.dir.path().join(name));
+        ServerTls::from_files(&certificate, &key, protocols, false).expect("a certificate")
     }
 
     /// Returns the configuration of dns64d.
@@ -177,59 +184,6 @@ fn clients_are_told_of_the_encrypted_transports_that_have_a_fitting_certificate(
         let error = Server::start(Kind::Dns64d, &[script.address()], &config).err();
         assert!(error.as_ref().is_some_and(|said| said.contains(says)), "{error:?}");
     }
-}
-
-/// Starts a dns64d that queries another server over a stream transport.
-fn forwarder(upstream: SocketAddr, config: &str) -> Server {
-    Server::start(Kind::Dns64d, &[upstream], config).expect("it starts")
-}
-
-/// Starts a resolver over TLS: a dns64d that synthesises nothing.
-fn resolver(script: &Script, private: &Private) -> Server {
-    dns64d(&[script], &format!("{}[synthesis]\nnever = [\".\"]", private.config()))
-}
-
-#[test]
-fn upstream_queries_use_only_tcp_or_tls_if_configured() {
-    let (script, private) = (ipv4_only(), Private::new());
-    let upstream = resolver(&script, &private);
-    let by_tcp = forwarder(upstream.address(), "upstream.transport = \"tcp\"");
-    let tls = |name: &str, authorities: &str| {
-        let config = format!(
-            "[upstream]\ntransport = \"tls\"\ntls-name = \"{name}\"\ntls-authorities = \"{authorities}\"\n"
-        );
-        forwarder((private.address, DOT).into(), &config)
-    };
-    let ca = private.path("ca.pem");
-    for (server, label) in [
-        (by_tcp, "tcp"),
-        (tls("dns.example", &ca), "named"),
-        (tls("", &ca), "address"),
-        (tls("other.example", ""), "any"),
-    ] {
-        assert!(
-            is_right(&server.ask(&format!("{label}.example AAAA"))),
-            "{label}: {}",
-            server.log()
-        );
-    }
-}
-
-#[test]
-fn an_upstream_with_a_wrong_certificate_is_not_trusted() {
-    let (script, private, stranger) = (ipv4_only(), Private::new(), Private::new());
-    let _upstream = resolver(&script, &private);
-    for (name, authorities) in
-        [("other.example", private.path("ca.pem")), ("dns.example", stranger.path("ca.pem"))]
-    {
-        let config = format!(
-            "[upstream]\ntransport = \"tls\"\ntls-name = \"{name}\"\ntls-authorities = \"{authorities}\"\n"
-        );
-        let server = forwarder((private.address, DOT).into(), &config);
-        assert_eq!(server.ask("wrong.example AAAA").rcode, "SERVFAIL");
-        wait_for("the reason in the log", || server.log().contains("no TLS with upstream"));
-    }
-    assert!(script.asked().is_empty(), "no query was sent");
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub enum Carriage {
 
 impl Carriage {
     /// Returns whether connections use QUIC, not TCP.
-    pub(crate) fn is_quic(&self) -> bool {
+    pub fn is_quic(&self) -> bool {
         matches!(self, Carriage::Quic | Carriage::Http3(_))
     }
 }

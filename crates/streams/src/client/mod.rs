@@ -13,6 +13,8 @@
 //! Messages ordered together for a connection are written together, and messages that arrived together are
 //! read together. No task is made for a message, and nothing is allocated unless each message has its own
 //! stream (`exchange`).
+//!
+//! A caller with a runtime of its own uses one connection with streams by itself ([`Requests`]).
 
 mod datagrams;
 mod dial;
@@ -26,6 +28,7 @@ mod meter;
 mod proxy;
 #[cfg_attr(not(feature = "quic"), path = "no_quic.rs")]
 mod quic;
+mod requests;
 mod runtime;
 mod shared;
 mod stream;
@@ -34,6 +37,7 @@ mod write;
 
 pub use dial::{Carriage, Dialer, TlsDialer};
 pub use meter::{Bytes, StreamCounts};
+pub use requests::{Requests, Unanswered};
 pub use runtime::StreamEngine;
 pub use write::WriteMode;
 

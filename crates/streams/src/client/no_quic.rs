@@ -25,6 +25,15 @@ impl Endpoints {
         Err(crate::no_quic())
     }
 
+    /// Returns the error.
+    pub(super) fn on(
+        _socket: std::net::UdpSocket,
+        _target: SocketAddr,
+        _tls: &TlsDialer,
+    ) -> io::Result<Self> {
+        Err(crate::no_quic())
+    }
+
     /// Cannot be called: this type has no value.
     pub(super) async fn open(
         &self,

@@ -51,16 +51,20 @@ impl Endpoints {
         connections: usize,
         tls: &TlsDialer,
     ) -> io::Result<Self> {
-        let config = QuicClientConfig::try_from(tls.config.clone()).map_err(io::Error::other)?;
-        let mut config = quinn::ClientConfig::new(Arc::new(config));
-        let mut transport = quinn::TransportConfig::default();
-        transport
-            .max_idle_timeout(IDLE.try_into().ok())
-            .max_concurrent_bidi_streams(VarInt::from_u32(0));
-        config.transport_config(Arc::new(transport));
         let ports = connections.min(PORTS.max(sources.len()));
         let open = RefCell::new((0..ports).map(|_| None).collect());
-        Ok(Endpoints { target, sources: sources.to_vec(), open, config })
+        Ok(Endpoints { target, sources: sources.to_vec(), open, config: client_config(tls)? })
+    }
+
+    /// Makes one endpoint with a bound socket; `tls` must include TLS 1.3.
+    pub(super) fn on(
+        socket: std::net::UdpSocket,
+        target: SocketAddr,
+        tls: &TlsDialer,
+    ) -> io::Result<Self> {
+        let config = client_config(tls)?;
+        let open = RefCell::new(vec![Some(on_socket(socket)?)]);
+        Ok(Endpoints { target, sources: Vec::new(), open, config })
     }
 
     /// Returns the endpoint of a connection.
@@ -75,9 +79,7 @@ impl Endpoints {
             None if self.target.is_ipv4() => Ipv4Addr::UNSPECIFIED.into(),
             None => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let socket = port(engine::on_link_of(self.target, source, 0))?;
-        let endpoint =
-            Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))?;
+        let endpoint = on_socket(port(engine::on_link_of(self.target, source, 0))?)?;
         open[place] = Some(endpoint.clone());
         Ok(endpoint)
     }
@@ -154,6 +156,23 @@ impl Endpoints {
         // A peer that does not accept the closing in time is not waited for.
         let _ = timeout(CLOSE_GRACE, quiet).await;
     }
+}
+
+/// Makes the settings of connections.
+fn client_config(tls: &TlsDialer) -> io::Result<quinn::ClientConfig> {
+    let config = QuicClientConfig::try_from(tls.config.clone()).map_err(io::Error::other)?;
+    let mut config = quinn::ClientConfig::new(Arc::new(config));
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        .max_idle_timeout(IDLE.try_into().ok())
+        .max_concurrent_bidi_streams(VarInt::from_u32(0));
+    config.transport_config(Arc::new(transport));
+    Ok(config)
+}
+
+/// Makes an endpoint with a bound socket.
+fn on_socket(socket: std::net::UdpSocket) -> io::Result<Endpoint> {
+    Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
 }
 
 /// Opens a socket with a free port of `source`.
