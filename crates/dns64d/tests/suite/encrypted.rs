@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use domain::base::Message;
 use domain::base::opt::Padding;
 use engine::stream::Leaves;
+use nix::sys::signal::Signal;
 use streams::serve::{self, Faults};
 use streams::tcp::{self, Listener, TcpLimits};
 use wire::message::question_end;
@@ -206,6 +207,22 @@ fn queries_whose_stream_or_connection_ends_are_sent_again() {
             });
         }
     }
+}
+
+#[test]
+fn a_reload_changes_the_transport_at_once() {
+    let private = Private::new();
+    let upstream = Upstream::start(&private, "", true);
+    let trust = trusts("dns.example", &private.path("ca.pem"));
+    let server = forwarder(upstream.tcp, "tls", &trust);
+    assert!(is_right(&server.ask("before.example AAAA")), "{}", server.log());
+    server.rewrite(&[upstream.tcp], &format!("[upstream]\ntransport = \"https\"\n{trust}"));
+    server.signal(Signal::SIGHUP);
+    wait_for("the reload", || server.log().contains("read again"));
+    assert!(is_right(&server.ask("after.example AAAA")), "{}", server.log());
+    let queries = upstream.queries.lock().expect("no panic");
+    let ids: Vec<&[u8]> = queries.iter().map(|query| &query[..2]).collect();
+    assert_eq!(ids, [[0, 0], [0, 1], [0, 0], [0, 0]], "no ids over HTTPS");
 }
 
 #[test]
