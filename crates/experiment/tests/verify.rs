@@ -25,6 +25,8 @@ struct Wrongs {
     void_above: Option<f64>,
     /// Share by which the Tester's latencies are wrong.
     latency: f64,
+    /// Whether they are wrong in every other trial alone.
+    by_chance: bool,
     /// Delay of the server beyond what was set.
     server_late: Nanos,
     /// Packets that the capture lost.
@@ -54,6 +56,7 @@ struct Scripted {
     behaviour: Behaviour,
     wrongs: Wrongs,
     captures: u32,
+    trials: u32,
     /// Engine of the trials; `None` before one is chosen.
     engine: Option<EngineKind>,
     /// Whether the numbers of trials are connections a second.
@@ -65,7 +68,8 @@ struct Scripted {
 impl Scripted {
     fn new(wrongs: Wrongs) -> Self {
         let behaviour = Behaviour::default();
-        Scripted { behaviour, wrongs, captures: 0, engine: None, connections: false, sent: 0 }
+        let (captures, trials, sent) = (0, 0, 0);
+        Scripted { behaviour, wrongs, captures, trials, engine: None, connections: false, sent }
     }
 
     /// The steps of a window, which the server answers after its delay; 100,000 queries a second without one.
@@ -127,6 +131,7 @@ fn names(spec: &TrialSpec) -> u64 {
 
 impl Bench for Scripted {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        self.trials += 1;
         let seconds = spec.duration.as_secs_f64();
         let spec = &TrialSpec { names: names(spec), ..spec.clone() };
         let rate = spec.names as f64 / seconds;
@@ -149,8 +154,9 @@ impl Bench for Scripted {
         (trial.answered, trial.valid) = (spec.names - trial.lost, spec.names - trial.lost);
         (trial.late, trial.duplicates) = (late, share(behaviour.duplicates));
         trial.conditions.timeout_s = spec.timeout.as_secs_f64();
-        trial.latency_us =
-            Times::from(&self.latencies(spec, self.wrongs.latency + latency, ROUND_TRIP));
+        let right = self.wrongs.by_chance && self.trials.is_multiple_of(2);
+        let wrong = if right { 0.0 } else { self.wrongs.latency };
+        trial.latency_us = Times::from(&self.latencies(spec, wrong + latency, ROUND_TRIP));
         trial.latency_from_send_us = trial.latency_us.clone();
         let servfail = share(behaviour.servfail);
         trial.rcodes.insert("SERVFAIL".to_owned(), servfail);
@@ -426,6 +432,10 @@ fn latencies_are_the_testers_or_the_servers() {
         "latency p99 (capture): FAILED",
     ];
     assert_eq!(missed(&tester.checks), failed);
+    // What is wrong once and not again is the machine's.
+    let chance = Wrongs { latency: 0.3, by_chance: true, ..Wrongs::default() };
+    let (by_chance, _) = verified(&sockets(VerifyPlan::quick()), chance);
+    assert_eq!(missed(&by_chance.checks), [""; 0]);
     let late = Wrongs { server_late: Nanos::from_millis(1), ..Wrongs::default() };
     let (server, _) = verified(&sockets(VerifyPlan::quick()), late);
     let limited = ["latency p50 (set): Tester-limited", "latency p99 (set): Tester-limited"];

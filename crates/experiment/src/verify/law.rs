@@ -15,8 +15,8 @@ use super::behaviour::Behaviour;
 use super::captured::slope;
 use super::judge::{blamed, stood_still, void};
 use super::way::Way;
-use super::{RETRIES, VerifyPlan, Verifying};
-use crate::bench::{BenchError, pause_after};
+use super::{VerifyPlan, Verifying};
+use crate::bench::BenchError;
 
 /// Largest error of a rate by Little's law, in percent.
 const LAW: Bound = Bound::Percent(3.0);
@@ -85,7 +85,7 @@ impl Verifying<'_> {
         Ok(())
     }
 
-    /// Adds the checks of one window; runs it again while they do not pass.
+    /// Adds the checks of one window.
     fn window(&mut self, window: u32, delay: Nanos, ability: &Ability) -> Result<(), BenchError> {
         // Some fifty round trips.
         let duration = self.plan.way_duration.max(Nanos(50 * delay.0));
@@ -94,20 +94,16 @@ impl Verifying<'_> {
         let checks = loop {
             let trial = self.closed(window, duration)?;
             let checks = judge(window, delay, ability, &trial, self.plan.wrong);
-            tries += 1;
-            let passed = checks.iter().all(|c| c.verdict == CheckVerdict::Passed);
-            // A wrong known value stays wrong.
-            if passed || tries > RETRIES || self.plan.wrong > 0.0 {
+            if !self.again(&checks, &mut tries) {
                 break checks;
             }
-            self.bench.pause(pause_after(tries));
         };
         let rate = Qps::new(checks[0].found.unwrap_or(0.0)).unwrap_or_default();
         self.add_all(ability.way, pacing, rate, checks);
         Ok(())
     }
 
-    /// Adds the check of one query at a time without delay, and returns what was found; runs it again while it does not pass.
+    /// Adds the check of one query at a time without delay, and returns what was found.
     fn one(&mut self, way: Way) -> Result<Option<Steady>, BenchError> {
         let mut tries = 0;
         loop {
@@ -116,12 +112,10 @@ impl Verifying<'_> {
             let found = one.as_ref().map_or(f64::INFINITY, |one| one.round_trip_us);
             let check = Check::compare(format!("round trip, one query, {way}"), ONE, found);
             let check = blamed(check, || void(&trial).or_else(|| stood_still(&trial)));
-            tries += 1;
-            if check.verdict == CheckVerdict::Passed || tries > RETRIES {
+            if !self.again(std::slice::from_ref(&check), &mut tries) {
                 self.add(check);
                 return Ok(one);
             }
-            self.bench.pause(pause_after(tries));
         }
     }
 
