@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use auth::{Auth, AuthConfig, InternetConfig, ZoneBuilder, Zones};
+use auth::{Auth, AuthConfig, InternetConfig, Streamed, ZoneBuilder, Zones};
 use engine::batch::Frame;
 use engine::{Role, RxBatch, SocketId, TxBatch};
 use libfuzzer_sys::fuzz_target;
@@ -47,7 +47,8 @@ fuzz_target!(|input: &[u8]| {
     let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix"));
     let mut auth = Auth::new(AuthConfig { internet: Some(internet), ..AuthConfig::new(namespace) });
     let mut out = Vec::new();
-    auth.answer_stream(Some(SERVER), message, Some(100), &mut out);
+    let how = Streamed { server: Some(SERVER), idle: Some(100), ..Streamed::default() };
+    auth.answer_stream(how, message, &mut out);
     if !out.is_empty() {
         check(&out, message, MOST[1]);
     }

@@ -10,7 +10,7 @@ use load::workload::file::{QueryFile, QueryOptions};
 use wire::Expect;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(file) = QueryFile::compile_messages(bytes, Path::new("m.bin")) else { return };
+    let Ok(file) = QueryFile::compile_messages(bytes, Path::new("m.bin"), MAX_QUERY) else { return };
     let options =
         QueryOptions { expect: Expect::Answered, recursion_desired: false, edns: None, runs: Some(1), sample: None };
     let (mut stream, mut out, mut sent) = (file.workload(0, 1, options), [0; MAX_QUERY], Vec::new());

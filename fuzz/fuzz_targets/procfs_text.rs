@@ -9,7 +9,7 @@ fuzz_target!(|text: &str| {
     let lines = text.lines().count();
     assert!(procfs::parse_cores(text).len() <= lines);
     assert!(procfs::parse_core_run_times(text).len() <= lines);
-    assert!(procfs::parse_udp_sockets(text).len() <= lines);
+    assert!(procfs::parse_sockets(text).len() <= lines);
     assert!(procfs::parse_links(text).len() <= lines);
     assert!(procfs::parse_usage_by_core(text).len() <= text.split_ascii_whitespace().count());
     procfs::counts_of(text, "NET_RX:");

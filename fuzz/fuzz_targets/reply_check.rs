@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use libfuzzer_sys::fuzz_target;
+use wire::reply::Rcodes;
 use wire::{Expect, Qtype, QueryTemplate, reply};
 
 /// The address in the seeds.
@@ -20,7 +21,7 @@ fuzz_target!(|message: &[u8]| {
     let no_data = check(message, Expect::NoData);
     let no_error = check(message, Expect::NoError);
     let answered = check(message, Expect::Answered);
-    let no_name = check(message, Expect::NxDomain);
+    let no_name = check(message, Expect::Rcodes(Rcodes::NXDOMAIN));
     let _ = check(message, Expect::A(Ipv4Addr::new(10, 1, 2, 3)));
 
     if right.is_ok() {
