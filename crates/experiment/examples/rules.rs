@@ -137,7 +137,7 @@ fn main() {
         Row {
             name: "MLRsearch, zero loss, 1 s",
             rule: RuleName::Mlrsearch,
-            goal: zero.clone(),
+            goal: zero,
             duration: second,
             repeats: 1,
         },
@@ -147,13 +147,6 @@ fn main() {
             goal: half_percent,
             duration: second,
             repeats: 1,
-        },
-        Row {
-            name: "probabilistic bisection, 2 s, 3 searches",
-            rule: RuleName::Probabilistic,
-            goal: zero,
-            duration: Nanos::from_secs(2),
-            repeats: 3,
         },
     ];
     println!(
@@ -182,7 +175,6 @@ fn print_row(row: &Row, buffers: &str, buffer: f64, stalls: f64) {
         duration: row.duration,
         timeout: Nanos::from_secs(1),
         void_retries: 2,
-        near: false,
         client_names: None,
         pacing: OpenPacing::Constant,
     };

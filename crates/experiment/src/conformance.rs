@@ -5,7 +5,7 @@ use record::Certificate;
 
 use crate::certify::TIMEOUT_FACTOR;
 use crate::names::NameUse;
-use crate::search::{Rule, Search};
+use crate::search::Search;
 
 /// RFC 8219 section 9.2: a trial lasts at least 60 s.
 pub const DURATION: Nanos = Nanos::from_secs(60);
@@ -104,10 +104,6 @@ pub fn differs(
     say(
         search.goal != Goal::zero_loss(),
         format!("the goal `{}` instead of zero loss", search.goal),
-    );
-    say(
-        search.rule == Rule::Probabilistic,
-        "an estimate from all trials instead of a rate that passed".into(),
     );
     say(repeats < REPEATS, format!("{repeats} searches instead of {REPEATS}"));
     circumstances.names.difference().into_iter().for_each(|how| say(true, how));

@@ -7,7 +7,7 @@
 use measure::{Nanos, Rng};
 
 use crate::file::{Experiment, Point};
-use crate::search::{MOST_TRIALS, Rule, Search};
+use crate::search::Search;
 use crate::settings::{AUTO, Generator, Method, Order, Role, Settings};
 
 /// One measurement of one cell.
@@ -145,9 +145,6 @@ fn span(seconds: f64) -> Nanos {
 const EARLY: f64 = 0.75;
 const EARLY_CLIENTS: f64 = 0.5;
 
-/// Trials of a search by probabilistic bisection to a resolution of 5 %: 12.6 in the mean of a run of client-maximum.
-const PROBABILISTIC_TRIALS: f64 = 13.0;
-
 /// Number of queries of a comparison whose file was not read, and share of them that are asked again.
 const QUERIES: u64 = 100_000;
 const AGAIN: f64 = 0.5;
@@ -179,13 +176,8 @@ fn zone_s(settings: &Settings) -> f64 {
     }
 }
 
-/// Estimates the trials of a search: doubling or halving to the bracket, then bisection to the resolution. By probabilistic bisection
-/// they are as many as make the mean of so many outcomes exact enough.
+/// Estimates the trials of a search: doubling or halving to the bracket, then bisection to the resolution.
 fn expected_trials(search: &Search) -> f64 {
-    if search.rule == Rule::Probabilistic {
-        let trials = PROBABILISTIC_TRIALS * (0.05 / search.resolution).powi(2).max(0.5);
-        return trials.min(MOST_TRIALS as f64);
-    }
     let up = (search.max.get() / search.start.get()).log2().max(1.0);
     // The capacity lies between the ends of the range.
     (up / 2.0).ceil() + 1.0 + (1.0 / search.resolution).log2().ceil()

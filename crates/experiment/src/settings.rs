@@ -175,10 +175,9 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SearchSettings {
-    /// Rule that decides on a rate: `rfc8219`, `mlrsearch` or `probabilistic-bisection`. If absent, `rfc8219`, and
-    /// `probabilistic-bisection` for the method `clients`.
-    #[serde(deserialize_with = "some_text", default)]
-    pub rule: Option<RuleName>,
+    /// Rule that decides on a rate.
+    #[serde(deserialize_with = "text", default)]
+    pub rule: RuleName,
     /// Goal of the search.
     #[serde(deserialize_with = "text")]
     pub goal: Goal,
@@ -192,9 +191,6 @@ pub struct SearchSettings {
     /// First rate.
     #[serde(deserialize_with = "text")]
     pub start: Qps,
-    /// Whether the first rate is what earlier repeats found.
-    #[serde(skip)]
-    pub near: bool,
     /// Lowest rate.
     #[serde(deserialize_with = "text", default = "default_min")]
     pub min: Qps,
@@ -545,12 +541,8 @@ impl SearchSettings {
     ///
     /// # Errors
     /// If a setting is given that the rule does not have.
-    pub(crate) fn rule(&self, method: Method) -> Result<Rule, RuleError> {
-        let usual = match method {
-            Method::Clients => RuleName::Probabilistic,
-            _ => RuleName::Rfc8219,
-        };
-        self.rule.unwrap_or(usual).rule(&self.also, self.duration_sum, self.duration)
+    pub(crate) fn rule(&self) -> Result<Rule, RuleError> {
+        self.rule.rule(&self.also, self.duration_sum, self.duration)
     }
 }
 
@@ -559,10 +551,9 @@ impl Settings {
     pub fn search(&self) -> Option<Search> {
         self.search.as_ref().map(|s| Search {
             // A checked experiment has no setting that its rule does not have.
-            rule: s.rule(self.method).unwrap_or(Rule::Rfc8219),
+            rule: s.rule().unwrap_or(Rule::Rfc8219),
             goal: s.goal.clone(),
             start: s.start,
-            near: s.near,
             min: s.min,
             max: s.max,
             resolution: s.resolution,

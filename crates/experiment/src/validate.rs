@@ -270,7 +270,7 @@ fn search(s: &Settings) -> Result<(), Invalid> {
         );
     };
     within(search.resolution, RESOLUTION, "search.resolution")?;
-    search.rule(s.method).map_err(|e| match e.setting {
+    search.rule().map_err(|e| match e.setting {
         "also" => ("search.also", e.to_string()),
         _ => ("search.duration-sum", e.to_string()),
     })?;
@@ -291,9 +291,9 @@ fn clients(s: &Settings) -> Result<(), Invalid> {
         format!("`max` is a number of clients, {MAX_CLIENTS} at most"),
     )?;
     must(
-        search.rule != Some(RuleName::Mlrsearch),
+        search.rule != RuleName::Mlrsearch,
         "search.rule",
-        "`mlrsearch` adds up queries a second: over clients use `probabilistic-bisection` or `rfc8219`",
+        "`mlrsearch` adds up queries a second: over clients use `rfc8219`",
     )?;
     must(
         s.tester.clients.is_none(),

@@ -192,9 +192,9 @@ fn the_method_clients_refuses_what_is_not_about_clients() {
     let settings = experiment.common();
     assert_eq!((settings.method.recorded(), settings.most_clients()), ("search", 1_000_000));
     let rule = |text: &str| parse(text).common().search().expect("a search").rule.name();
-    assert_eq!((rule(&text), rule(GOOD)), (RuleName::Probabilistic, RuleName::Rfc8219));
+    assert_eq!((rule(&text), rule(GOOD)), (RuleName::Rfc8219, RuleName::Rfc8219));
     let table = [
-        ("search.rule = \"mlrsearch\"", "over clients use `probabilistic-bisection`"),
+        ("search.rule = \"mlrsearch\"", "over clients use `rfc8219`"),
         ("[tester]\nclients = 5", "`clients` chooses their number"),
         ("[tester]\npacing = \"poisson\"", "ask at their own times"),
         ("[workload]\nqueries = \"x\"", "a capture or a population"),

@@ -197,7 +197,7 @@ impl Session<'_> {
         // The cell without its trials, for the events.
         let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
         let settings = settings.within(cell.record.certificate.as_ref());
-        let settings = &settings.near(&cell.record.capacities).knowing(&cell.record);
+        let settings = &settings.knowing(&cell.record);
         let trials = &mut cell.record.trials;
         let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
             if dropped.take() {

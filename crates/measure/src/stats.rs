@@ -2,6 +2,7 @@
 
 mod change;
 mod interval;
+mod posterior;
 mod ratio;
 mod repeat_warnings;
 mod rounds;
@@ -9,6 +10,7 @@ mod within;
 
 pub use change::{Change, ChangeTerms, Level, changes};
 pub use interval::{Interval, bootstrap, shown_median_interval};
+pub use posterior::Posterior;
 pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, Within, ratio, ratio_within};
 pub use repeat_warnings::{RepeatWarning, repeat_warnings};
 pub use rounds::{OfRounds, of_rounds};

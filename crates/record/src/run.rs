@@ -103,7 +103,7 @@ pub struct CellRecord {
     pub limiter: Limiter,
     /// Goal of the search; empty without one.
     pub goal: String,
-    /// Rule by which the search decides on a rate: `rfc8219`, `mlrsearch` or `probabilistic-bisection`; empty without a search, and
+    /// Rule by which the search decides on a rate: `rfc8219` or `mlrsearch`; empty without a search, and
     /// in older records.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub rule: String,
@@ -336,7 +336,7 @@ pub struct Capacity {
     /// Results for each goal of a search for several goals; the first is the goal of `qps`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub also: Vec<GoalCapacity>,
-    /// How well it is known, if it is an estimate from all trials (the rule `probabilistic-bisection`) and no rate that passed.
+    /// How well it is known, if it is an estimate from all trials and no rate that passed: in older records alone.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub estimate: Option<Estimate>,
 }

@@ -1,10 +1,9 @@
-//! The search for the highest rate that meets a goal, by one of four rules.
+//! The search for the highest rate that meets a goal, by one of two rules.
 //!
 //! | rule | decides a rate by | for |
 //! |---|---|---|
 //! | [`Rule::Rfc8219`] | one trial; doubling or halving to a bracket, then bisection | the conforming form |
 //! | [`Rule::Mlrsearch`] | as many short trials as it takes until no further one can change the verdict | quick forms |
-//! | [`Rule::Probabilistic`] | no rate by itself: what all trials say together, each at the speed of its cores | clients, and hosts with neighbours |
 //!
 //! A void trial is run again and never counts as a failure: a rate at which the Tester stays void is followed by lower ones,
 //! and if none of them fails, the highest that passes is a lower bound, limited by the Tester. Every trial is kept: for some
@@ -15,15 +14,12 @@ mod binary;
 mod bracket;
 mod left;
 mod mlr;
-mod posterior;
-mod probabilistic;
 mod rule;
 mod spec;
 mod trials;
 
 use record::{Capacity, TrialRecord};
 
-pub(crate) use self::probabilistic::MOST_TRIALS;
 pub use self::rule::{Rule, RuleError, RuleName};
 pub use self::spec::{RESOLUTION, Search};
 use self::trials::Trials;
@@ -65,7 +61,6 @@ impl Search {
         let capacity = match &self.rule {
             Rule::Rfc8219 => binary::run(&mut trials, &mut binary::by_trial)?,
             Rule::Mlrsearch { also, duration_sum } => mlr::run(&mut trials, also, *duration_sum)?,
-            Rule::Probabilistic => probabilistic::run(&mut trials)?,
         };
         Ok(SearchTrace { capacity, trials: trials.run })
     }

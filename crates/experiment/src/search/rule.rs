@@ -17,9 +17,6 @@ pub enum Rule {
         /// Sum of the durations of the trials that decide a rate, in nanoseconds.
         duration_sum: Nanos,
     },
-    /// Probabilistic bisection (Horstein 1963): all trials together tell what the capacity may be, each by the speed that the server's
-    /// cores had.
-    Probabilistic,
 }
 
 impl Rule {
@@ -28,7 +25,6 @@ impl Rule {
         match self {
             Rule::Rfc8219 => RuleName::Rfc8219,
             Rule::Mlrsearch { .. } => RuleName::Mlrsearch,
-            Rule::Probabilistic => RuleName::Probabilistic,
         }
     }
 }
@@ -41,13 +37,11 @@ pub enum RuleName {
     Rfc8219,
     /// [`Rule::Mlrsearch`].
     Mlrsearch,
-    /// [`Rule::Probabilistic`].
-    Probabilistic,
 }
 
 impl RuleName {
     /// All names.
-    const ALL: [RuleName; 3] = [RuleName::Rfc8219, RuleName::Mlrsearch, RuleName::Probabilistic];
+    const ALL: [RuleName; 2] = [RuleName::Rfc8219, RuleName::Mlrsearch];
 
     /// Returns the rule with its settings; without a `duration_sum` five trials of `duration` decide a rate.
     ///
@@ -59,18 +53,15 @@ impl RuleName {
         duration_sum: Option<Nanos>,
         duration: Nanos,
     ) -> Result<Rule, RuleError> {
-        let rule = match self {
-            RuleName::Rfc8219 => Rule::Rfc8219,
-            RuleName::Probabilistic => Rule::Probabilistic,
+        let wrong = |setting| Err(RuleError { setting, rule: self });
+        match self {
             RuleName::Mlrsearch => {
                 let duration_sum = duration_sum.unwrap_or(Nanos(duration.0.saturating_mul(5)));
-                return Ok(Rule::Mlrsearch { also: also.to_vec(), duration_sum });
+                Ok(Rule::Mlrsearch { also: also.to_vec(), duration_sum })
             }
-        };
-        match (also.is_empty(), duration_sum) {
-            (false, _) => Err(RuleError { setting: "also", rule: self }),
-            (true, Some(_)) => Err(RuleError { setting: "duration-sum", rule: self }),
-            (true, None) => Ok(rule),
+            RuleName::Rfc8219 if !also.is_empty() => wrong("also"),
+            RuleName::Rfc8219 if duration_sum.is_some() => wrong("duration-sum"),
+            RuleName::Rfc8219 => Ok(Rule::Rfc8219),
         }
     }
 
@@ -78,7 +69,6 @@ impl RuleName {
         match self {
             RuleName::Rfc8219 => "rfc8219",
             RuleName::Mlrsearch => "mlrsearch",
-            RuleName::Probabilistic => "probabilistic-bisection",
         }
     }
 }

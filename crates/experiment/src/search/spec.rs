@@ -19,11 +19,8 @@ pub struct Search {
     pub rule: Rule,
     /// Goal of a trial.
     pub goal: Goal,
-    /// First rate tried; repeats begin up to a quarter above or below it. With the rule `probabilistic-bisection` the middle of what the
-    /// capacity may be before the first trial.
+    /// First rate tried; repeats begin up to a quarter above or below it.
     pub start: Qps,
-    /// Whether `start` is what earlier repeats found, for that rule: repeats begin up to 5 % above or below it then.
-    pub near: bool,
     /// Lowest rate tried.
     pub min: Qps,
     /// Highest rate tried.
@@ -58,7 +55,6 @@ impl Search {
         } else {
             Rng::part(START_SEED, u64::from(repeat)).below(2_001) as f64 / 1_000.0 - 1.0
         };
-        let spread: f64 = if self.near { 1.05 } else { 1.25 };
-        (self.start.get() * spread.powf(dither)).round().clamp(min, max)
+        (self.start.get() * 1.25f64.powf(dither)).round().clamp(min, max)
     }
 }

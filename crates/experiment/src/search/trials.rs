@@ -67,12 +67,6 @@ impl<'a> Trials<'a> {
         }
     }
 
-    /// Runs a trial once, which counts on slow cores of the server as well; it ends as soon as it misses the goal for certain.
-    pub(super) fn once(&mut self, rate: f64, duration: Nanos) -> Result<Trial, BenchError> {
-        let spec = self.spec(rate, duration, true)?;
-        self.trial(rate, &TrialSpec { slow_cores: SlowCores::Count, ..spec })
-    }
-
     /// Runs a trial, and keeps it.
     fn trial(&mut self, rate: f64, spec: &TrialSpec) -> Result<Trial, BenchError> {
         let trial = self.bench.trial(spec)?;

@@ -1,12 +1,10 @@
 //! What the Tester can do: the rates that it is certified for, and the trials that its programs in the kernel carry (docs/kernel.md).
 
-use measure::stats::median;
 use measure::{Path, Qps, Transport};
-use record::{Capacity, CellRecord, Certificate};
+use record::{CellRecord, Certificate};
 
 use super::{Method, Settings};
 use crate::known::Known;
-use crate::search::Rule;
 
 impl Settings {
     /// Returns these settings with a search that stays within the Tester's certified rate; a number of clients is no rate.
@@ -24,18 +22,6 @@ impl Settings {
                 if search.start.get() > certified.get() { certified } else { search.start };
         }
         settings
-    }
-
-    /// Returns these settings with a search that begins near what earlier repeats found, if its rule is probabilistic bisection.
-    pub fn near(mut self, found: &[Capacity]) -> Settings {
-        let found: Vec<f64> = found.iter().filter_map(|capacity| capacity.qps).collect();
-        let method = self.method;
-        if let (Some(search), Some(start)) = (&mut self.search, median(&found).and_then(Qps::new))
-            && search.rule(method) == Ok(Rule::Probabilistic)
-        {
-            (search.start, search.near) = (start, true);
-        }
-        self
     }
 
     /// Returns these settings with what the earlier rounds of a cell found.

@@ -179,7 +179,6 @@ fn search(trial: Nanos, timeout: Nanos, resolution: f64, max: f64) -> Search {
         duration: trial,
         timeout,
         void_retries: RETRIES,
-        near: false,
         client_names: None,
         pacing: OpenPacing::Constant,
     }

@@ -20,7 +20,6 @@ pub(crate) fn search() -> Search {
         duration: Nanos::from_secs(1),
         timeout: Nanos::from_secs(1),
         void_retries: 2,
-        near: false,
         client_names: None,
         pacing: OpenPacing::Constant,
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use experiment::{Experiment, RuleName};
+use experiment::Experiment;
 use record::{CellRecord, InputFile, Run};
 
 use super::error::RunError;
@@ -40,21 +40,13 @@ pub(super) fn note_speeds(run: &Run, full_speed: &FullSpeed, model: Option<&str>
 fn searches_as_before(run: &Run, experiment: &Experiment) -> Result<(), String> {
     let searches = experiment.points.iter().filter_map(|point| point.settings.search());
     let rules: BTreeSet<String> = searches.map(|search| search.rule.name().to_string()).collect();
-    let estimates = rules.contains(&RuleName::Probabilistic.to_string());
-    let differs = |cell: &&CellRecord| match cell.rule.as_str() {
-        // Records without a rule are older than that one.
-        "" => estimates && cell.method == "search" && !cell.trials.is_empty(),
-        rule => !rules.contains(rule),
-    };
+    let differs = |cell: &&CellRecord| !cell.rule.is_empty() && !rules.contains(&cell.rule);
     run.results.iter().find(differs).map_or(Ok(()), |cell| {
         let now = rules.iter().map(String::as_str).collect::<Vec<_>>().join(" and ");
-        let before = match cell.rule.as_str() {
-            "" => "another rule".to_owned(),
-            rule => format!("the rule `{rule}`"),
-        };
         Err(format!(
-            "the run began with searches by {before}, and its file means `{now}` now: begin a new run, or resume it with the program \
+            "the run began with searches by the rule `{}`, and its file means `{now}` now: begin a new run, or resume it with the program \
              that began it",
+            cell.rule
         ))
     })
 }
@@ -93,10 +85,6 @@ mod tests {
             other.contains("by the rule `mlrsearch`") && other.contains("`rfc8219`"),
             "{other}"
         );
-        // That rule is newer than records without one.
-        let estimating = SEARCH.replace("{ goal", "{ rule = \"probabilistic-bisection\", goal");
-        assert_eq!(said(&estimating, "probabilistic-bisection"), "");
-        assert!(said(&estimating, "").contains("by another rule"));
     }
 
     /// A run with the trials and the host of the sample run of client-maximum.

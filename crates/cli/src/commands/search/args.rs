@@ -70,8 +70,7 @@ pub(crate) struct SearchArgs {
     /// A further goal that the rule mlrsearch seeks in the same search; may be repeated
     #[arg(long, value_name = "GOAL")]
     pub(crate) also: Vec<Goal>,
-    /// How a rate is decided: by one trial (rfc8219), by many short ones (mlrsearch), or by all trials together
-    /// (probabilistic-bisection) [default: mlrsearch; over clients and
+    /// How a rate is decided: by one trial (rfc8219) or by many short ones (mlrsearch) [default: mlrsearch; over clients and
     /// connections rfc8219]
     #[arg(long, value_name = "RULE")]
     pub(crate) rule: Option<RuleName>,

@@ -338,7 +338,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
     let rule = match (args.rule, args.over()) {
         (Some(RuleName::Mlrsearch), Over::Clients | Over::Connections) => {
             return bad(
-                "--rule mlrsearch adds up queries a second: over clients and connections use rfc8219 or probabilistic-bisection",
+                "--rule mlrsearch adds up queries a second: over clients and connections use rfc8219",
             );
         }
         (Some(rule), _) => rule,
@@ -356,7 +356,6 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         duration,
         timeout,
         void_retries: 2,
-        near: false,
         client_names: None,
         pacing: args.pacing,
     };

@@ -1,4 +1,5 @@
-//! What trials say of a capacity, as probabilities (Bayes): which numbers it may be, and how likely.
+//! What trials whose outcome has chance in it say of a threshold, as probabilities (Bayes): which numbers it may be, and how likely.
+//! A search that tries the median next is a probabilistic bisection (Horstein 1963; Waeber, Frazier and Henderson 2013).
 
 /// Step between two numbers of the grid, as a natural logarithm.
 const STEP: f64 = 0.005;
@@ -12,7 +13,7 @@ const FALSE_PASSES: f64 = 0.01;
 
 /// Probabilities of what a capacity may be.
 #[derive(Clone, Debug)]
-pub(super) struct Posterior {
+pub struct Posterior {
     /// Natural logarithm of the lowest number.
     lowest: f64,
     /// Logarithm of the probability of each number, up to a constant.
@@ -22,7 +23,7 @@ pub(super) struct Posterior {
 impl Posterior {
     /// Assumes a capacity from `min` to `max` that is likely within a factor of e^`scale` of `start` (a Cauchy distribution of its
     /// logarithm: what is far away takes a few trials more, and is found as well).
-    pub(super) fn new(min: f64, max: f64, start: f64, scale: f64) -> Self {
+    pub fn new(min: f64, max: f64, start: f64, scale: f64) -> Self {
         let (lowest, steps) = (min.ln(), ((max / min).ln() / STEP).ceil() as usize);
         let log = |step: usize| {
             let away = (lowest + step as f64 * STEP - start.ln()) / scale;
@@ -32,7 +33,7 @@ impl Posterior {
     }
 
     /// Adds the outcome of a trial with a number.
-    pub(super) fn add(&mut self, number: f64, passed: bool) {
+    pub fn add(&mut self, number: f64, passed: bool) {
         let at = number.ln();
         for (step, log) in self.logs.iter_mut().enumerate() {
             let capacity = self.lowest + step as f64 * STEP;
@@ -43,7 +44,7 @@ impl Posterior {
     }
 
     /// Returns the number below which the capacity lies with probability `share` (0 to 1).
-    pub(super) fn quantile(&self, share: f64) -> f64 {
+    pub fn quantile(&self, share: f64) -> f64 {
         let most = self.logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights = || self.logs.iter().map(|log| (log - most).exp());
         let wanted = share * weights().sum::<f64>();
