@@ -174,7 +174,6 @@ fn print_row(row: &Row, buffers: &str, buffer: f64, stalls: f64) {
         resolution: 0.01,
         duration: row.duration,
         timeout: Nanos::from_secs(1),
-        void_retries: 2,
         client_names: None,
         pacing: OpenPacing::Constant,
     };

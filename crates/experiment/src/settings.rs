@@ -559,7 +559,6 @@ impl Settings {
             resolution: s.resolution,
             duration: s.duration,
             timeout: s.timeout,
-            void_retries: 2,
             client_names: self.client_names(),
             pacing: self.tester.pacing,
         })

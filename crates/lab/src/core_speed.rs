@@ -1,4 +1,4 @@
-//! How fast the cores of the server are, in a trial and now.
+//! How fast the cores of the server are in a trial.
 //!
 //! A core has no speed that one could look up: its clock rate follows heat and load, and the other thread of a physical core may be
 //! anybody's. But such a neighbour is rarely busy all the time. So a core is slow in comparison to itself: to the fastest tenth of the looks at
@@ -10,12 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use measure::Nanos;
 use measure::stall::WatchedCore;
 use record::Cpu;
-use udp::core_speed::{WorkTimes, work_times};
+use udp::core_speed::WorkTimes;
 
 use crate::cpus::CpuList;
-
-/// Time for which cores that have nothing to do are looked at.
-const LOOKING: Nanos = Nanos::from_millis(60);
 
 /// The time of the work on cores at their full speed, as far as it was seen since the run began.
 #[derive(Clone, Debug, Default)]
@@ -43,24 +40,12 @@ impl FullSpeed {
 
 /// Returns what the work took on the cores `of` in a trial, on average; `None` if it was not measured.
 pub(crate) fn in_trial(watched: &[WatchedCore], of: &[usize]) -> Option<WorkTimes> {
-    let cores = watched.iter().filter(|core| of.contains(&core.cpu));
-    mean(cores.filter_map(|core| {
-        Some(WorkTimes { mean: Nanos(core.work_ns?), best: Nanos(core.best_work_ns?) })
-    }))
-}
-
-/// Returns what the work takes on the cores `of` now, on average; `None` if this process may run on none of them.
-pub(crate) fn now(of: &[usize]) -> Option<WorkTimes> {
-    mean(work_times(of, LOOKING))
-}
-
-/// Returns the mean of cores; `None` without one.
-fn mean(of: impl IntoIterator<Item = WorkTimes>) -> Option<WorkTimes> {
+    let watched = watched.iter().filter(|core| of.contains(&core.cpu));
     let (mut cores, mut mean, mut best) = (0, 0, 0);
-    for times in of {
+    for (work, best_work) in watched.filter_map(|core| core.work_ns.zip(core.best_work_ns)) {
         cores += 1;
-        mean += times.mean.0;
-        best += times.best.0;
+        mean += work;
+        best += best_work;
     }
     (cores > 0).then(|| WorkTimes { mean: Nanos(mean / cores), best: Nanos(best / cores) })
 }
@@ -142,14 +127,6 @@ mod tests {
             });
         }
         assert_eq!((note(&[3], 950), note(&[4], 950), note(&[5], 950)), (800, 750, 950));
-    }
-
-    #[test]
-    fn a_core_has_a_speed_now() {
-        let cpu = CpuList::allowed().cpus()[0];
-        let times = now(&[cpu, 1_000_000]).expect("it may run there");
-        assert!(times.mean > Nanos::ZERO && times.best > Nanos::ZERO, "{times:?}");
-        assert_eq!(now(&[1_000_000]), None);
     }
 
     #[test]

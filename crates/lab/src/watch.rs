@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 use measure::{Nanos, Pacing};
 use record::Snapshot;
 
-use crate::testbed::Host;
-
 /// Interval between reads of the Measurer's file, the same as between its writes.
 const INTERVAL: Duration = Duration::from_millis(250);
 
@@ -31,8 +29,6 @@ pub enum LiveUpdate {
         /// Duration of sending; zero if not known in advance.
         duration: Nanos,
     },
-    /// The next trial waits until the cores of a host, which were too slow for the last one, are fast again.
-    AwaitsCores(Host),
     /// A comparison of answers begins. Of its counters, valid are the queries with answers that are alike, bad the others.
     Compares,
     /// Counters of the Measurer, or of a comparison.

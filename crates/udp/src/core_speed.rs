@@ -13,8 +13,6 @@ use std::ops::RangeInclusive;
 use engine::clock;
 use measure::Nanos;
 
-use crate::sys;
-
 /// Number of rounds before the time is taken, which bring the code into the cache, and of those that count: some 1 us.
 const WARM: u32 = 16;
 const ROUNDS: u32 = 200;
@@ -91,24 +89,6 @@ impl Looks {
     }
 }
 
-/// Keeps the cores `cpus` busy with looks for `time`; returns what they took on each, without the first quarter, in which a core that was
-/// idle raises its clock rate. A core on which this process may not run is left out.
-pub fn work_times(cpus: &[usize], time: Nanos) -> Vec<WorkTimes> {
-    let look = |cpu| {
-        sys::pin_to_cpus(&[cpu]).ok()?;
-        let mut looks = Looks::default();
-        let began = clock::monotonic();
-        while clock::monotonic() < began + time {
-            looks.look();
-        }
-        looks.within(&(began + Nanos(time.0 / 4)..=began + time))
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = cpus.iter().map(|cpu| scope.spawn(move || look(*cpu))).collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,16 +116,6 @@ mod tests {
         let mut looks = Looks::default();
         (0..MAX_LOOKS as u64 + 5).for_each(|at| looks.add(Nanos(at), Nanos(1)));
         assert_eq!(looks.looks.front(), Some(&(Nanos(5), Nanos(1))));
-    }
-
-    #[test]
-    fn cores_are_looked_at() {
-        let cpu = sys::allowed_cpus().expect("readable")[0];
-        // A busy machine may leave too few looks.
-        let look = |_| work_times(&[cpu, 1_000_000], Nanos::from_millis(40));
-        let times = (0..100).map(look).find(|times| !times.is_empty()).unwrap_or_default();
-        let [WorkTimes { mean, best }] = times[..] else { panic!("{times:?}") };
-        assert!(best > Nanos::ZERO && mean > Nanos::ZERO, "{times:?}");
     }
 
     #[test]

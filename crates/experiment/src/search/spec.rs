@@ -31,8 +31,6 @@ pub struct Search {
     pub duration: Nanos,
     /// Timeout of one query, in nanoseconds.
     pub timeout: Nanos,
-    /// Number of times that a void trial is run again.
-    pub void_retries: u32,
     /// Names that clients ask for, if the search is over clients. `None`: each query of a rate has a name of its own.
     pub client_names: Option<ClientNames>,
     /// Spacing of the queries.

@@ -11,6 +11,9 @@ use crate::names::{NameBudget, most_names};
 /// some tens at each of a dozen rates.
 const MAX_TRIALS: usize = 400;
 
+/// Number of times that a void trial is run again.
+const VOID_RETRIES: u32 = 2;
+
 /// Factor of the number of retries at a rate that the Tester has reached before.
 const DISTURBED_FACTOR: u32 = 3;
 
@@ -91,7 +94,7 @@ impl<'a> Trials<'a> {
     /// Returns how often a void trial at `rate` is run again: more often if only a disturbance can be the cause.
     fn retries(&self, rate: f64) -> u32 {
         let factor = if self.reached(rate) { DISTURBED_FACTOR } else { 1 };
-        self.search.void_retries * factor
+        VOID_RETRIES * factor
     }
 
     /// Returns whether further trials are of no use, or their limit is reached.

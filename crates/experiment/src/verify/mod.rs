@@ -178,7 +178,6 @@ fn search(trial: Nanos, timeout: Nanos, resolution: f64, max: f64) -> Search {
         resolution,
         duration: trial,
         timeout,
-        void_retries: RETRIES,
         client_names: None,
         pacing: OpenPacing::Constant,
     }

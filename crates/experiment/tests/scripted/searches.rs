@@ -19,7 +19,6 @@ pub(crate) fn search() -> Search {
         resolution: 0.05,
         duration: Nanos::from_secs(1),
         timeout: Nanos::from_secs(1),
-        void_retries: 2,
         client_names: None,
         pacing: OpenPacing::Constant,
     }

@@ -59,8 +59,7 @@ impl LabBench<'_> {
             (times, self.lab.full_speed().note(cpus, times))
         });
         let mut evidence = evidence(&trial, observed, &known);
-        let fastest = self.patience.fastest(Host::Dut);
-        evidence.dut_slow = work.map(|(times, _)| lacked(times, fastest));
+        evidence.dut_slow = work.map(|(times, _)| lacked(times, self.fastest_work_ns));
         if !known.has_server {
             evidence.dut_drops = trial.drops.dut_receive;
         }

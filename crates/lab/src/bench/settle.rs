@@ -1,36 +1,24 @@
-//! What a trial waits for: that the server has done the work of the last one, and that cores that were slow are fast.
+//! What a trial waits for: that the server has done the work of the last one.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use experiment::{BenchError, SlowCores, TrialSpec};
 use measure::Nanos;
-use measure::limiter::MAX_SLOWNESS;
-use record::{Seen, Trial};
+use record::Seen;
 
 use super::agents::of_agent;
-use super::patience::Wait;
 use super::{LabBench, SETTLE, SETTLE_STEP};
-use crate::core_speed;
 use crate::probe::procfs;
-use crate::replication::Group;
 use crate::server::Server;
 use crate::testbed::Host;
-use crate::watch::LiveUpdate;
-
-/// Time between two looks at cores.
-const PAUSE: Duration = Duration::from_millis(150);
 
 impl LabBench<'_> {
-    /// Waits before a trial until the server is idle and its cores are fast; returns whether it is idle. An estimate from many trials,
-    /// none of which decides alone, has no time for that.
+    /// Waits before a trial until the server is idle; returns whether it is. An estimate from many trials, none of which decides
+    /// alone, has no time for that.
     pub(super) fn settle_for(&mut self, spec: &TrialSpec) -> Result<bool, BenchError> {
-        if spec.goal.is_none() && spec.slow_cores == SlowCores::Count {
-            return Ok(true);
-        }
-        let settled = self.settle()?;
-        self.wait_for_speed()?;
-        Ok(settled)
+        let estimates = spec.goal.is_none() && spec.slow_cores == SlowCores::Count;
+        if estimates { Ok(true) } else { self.settle() }
     }
 
     /// Returns why the CPU time of the server says nothing about its limit.
@@ -83,39 +71,5 @@ impl LabBench<'_> {
         }
         let started = self.away.dut.as_ref().filter(|_| self.away.part.is_some());
         started.map(|agent| agent.lock().run_time().map_err(of_agent)).transpose()
-    }
-
-    /// Waits until the cores are fast that were too slow for the last trial: at most 30 s, and all waits together no longer than the
-    /// trials took. While updates are sent there is no time for that.
-    fn wait_for_speed(&mut self) -> Result<(), BenchError> {
-        let Some(Wait { host, fastest, longest }) = self.patience.wait() else { return Ok(()) };
-        if self.group.as_ref().is_some_and(Group::is_sending) {
-            return Ok(());
-        }
-        let (cpus, began) = (self.testbed.cpus(host).cpus(), Instant::now());
-        let is_fast = |times| core_speed::lacked(times, Some(fastest)) <= MAX_SLOWNESS;
-        let mut untold = self.watcher.as_ref();
-        while began.elapsed() < longest && !core_speed::now(cpus).is_none_or(is_fast) {
-            if let Some(watcher) = untold.take() {
-                watcher.notify(LiveUpdate::AwaitsCores(host));
-            }
-            sleep(PAUSE);
-            if self.is_interrupted() {
-                return Err(BenchError::Interrupted);
-            }
-        }
-        self.patience.spend(began.elapsed());
-        Ok(())
-    }
-
-    /// Notes how fast the cores were in a trial. Of Testers on other hosts that is not known.
-    pub(super) fn note_speed(&mut self, trial: &Trial) {
-        if self.away.testers.is_some() {
-            return;
-        }
-        let times =
-            Host::ALL.map(|host| self.testbed.core_speed(host, &trial.disturbances.watched));
-        let lasted = Duration::try_from_secs_f64(trial.duration_s).unwrap_or_default();
-        self.patience.note(times, lasted, trial.void.0.as_ref());
     }
 }

@@ -203,11 +203,6 @@ impl Group {
         self.primary.is_some()
     }
 
-    /// Returns whether updates are sent.
-    pub(crate) fn is_sending(&self) -> bool {
-        self.sender.is_some()
-    }
-
     /// Returns its processes, by role.
     pub(crate) fn companions(&self, testbed: &Testbed) -> Vec<Companions> {
         let of = |role, host, pids: Vec<u32>| {

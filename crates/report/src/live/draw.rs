@@ -245,10 +245,6 @@ fn bar(share: f64, room: usize, paint: Paint) -> [Span<'static>; 2] {
 
 fn trial(trial: Option<&Running>, paint: Paint, width: u16) -> Line<'static> {
     let Some(trial) = trial else { return Line::from(vec![word("trial"), Span::raw("none yet")]) };
-    if let Some(host) = trial.awaits {
-        let words = format!("waits until the cores of {host} are as fast as they were");
-        return Line::from(vec![word("trial"), Span::raw(words)]);
-    }
     let other = if trial.compares { "answers are compared" } else { "another generator" };
     let pacing = trial.pacing.map_or(other.to_owned(), measure::Pacing::describe);
     let (at, whole) = (trial.now.at_s, trial.duration.as_secs_f64());

@@ -57,8 +57,6 @@ pub(super) struct Running {
     pub(super) ended: bool,
     /// Whether it compares the answers of several servers: valid are those that are alike, bad those that are not.
     pub(super) compares: bool,
-    /// The host whose cores it waits for before it begins.
-    pub(super) awaits: Option<&'static str>,
 }
 
 impl Running {
@@ -247,11 +245,6 @@ impl State {
     /// Notes that a trial begins; the trial of another generator has no pacing.
     pub fn begin_trial(&mut self, pacing: Option<Pacing>, duration: Nanos) {
         self.trial = Some(Running { pacing, duration, ..Running::default() });
-    }
-
-    /// Notes that the next trial waits until the cores of a host are as fast as they were.
-    pub fn await_cores(&mut self, host: &'static str) {
-        self.trial = Some(Running { awaits: Some(host), ..Running::default() });
     }
 
     /// Notes that a comparison of answers begins.

@@ -355,7 +355,6 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         resolution,
         duration,
         timeout,
-        void_retries: 2,
         client_names: None,
         pacing: args.pacing,
     };

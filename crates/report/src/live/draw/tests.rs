@@ -132,16 +132,6 @@ fn a_comparison_shows_what_is_unlike() {
 }
 
 #[test]
-fn a_wait_for_cores_is_shown_until_the_trial_begins() {
-    let mut state = state();
-    state.await_cores("dut");
-    let shown = |state: &State| picture(state, 80, 24, false).0.contains("the cores of dut are as");
-    assert!(shown(&state));
-    state.begin_trial(None, Nanos::from_secs(5));
-    assert!(!shown(&state));
-}
-
-#[test]
 fn small_terminals_show_the_numbers_and_large_ones_the_cells() {
     let (small, _) = picture(&state(), 40, 15, true);
     for part in ["1 of 3, about 5 min left", "cores=1, repeat 1", "LOSS 3", "p99 <500 us", "dut  "]

@@ -34,7 +34,6 @@ impl Board {
             let mut state = board.state();
             match update {
                 LiveUpdate::Begins { pacing, duration } => state.begin_trial(pacing, duration),
-                LiveUpdate::AwaitsCores(host) => state.await_cores(host.name()),
                 LiveUpdate::Compares => state.begin_comparison(),
                 LiveUpdate::Load(snapshot) => state.load(snapshot),
                 LiveUpdate::Cpu(cpu) => state.cpu(cpu),
