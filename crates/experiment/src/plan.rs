@@ -188,8 +188,8 @@ pub fn self_test_estimate(experiment: &Experiment) -> Nanos {
     let common = experiment.common();
     match &common.search {
         Some(s) if common.method == Method::Search && s.self_test => {
-            // The trial against known truths comes after it.
-            span(3.0 * (s.duration.as_secs_f64() + TRIAL) + 1.0 + TRIAL)
+            // Three short trials against known truths come after it.
+            span(3.0 * (s.duration.as_secs_f64() + 0.4 + 2.0 * TRIAL))
         }
         _ => Nanos::ZERO,
     }

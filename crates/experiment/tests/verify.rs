@@ -2,14 +2,16 @@
 
 mod scripted;
 
-use experiment::verify::{Counted, INTERVAL, Way, against_capture};
+use experiment::verify::{Counted, INTERVAL, Way, against_capture, median_checks};
 use experiment::{
     Behaviour, Bench, BenchError, Capture, Captured, TrialSpec, TruthBench, Verified, VerifyPlan,
     verify,
 };
 use measure::stall::{LateSpan, LostQuery, Side};
 use measure::{Histogram, Limiter, Nanos, Pacing, Qps, Stall, Transport, Void};
-use record::{Check, CheckVerdict, EngineKind, Step, Steps, Times, Trial, TruthSource};
+use record::{
+    Bound, Check, CheckVerdict, EngineKind, Known, Step, Steps, Times, Trial, TruthSource,
+};
 
 /// Round trip time between Tester and server.
 const ROUND_TRIP: Nanos = Nanos::from_micros(50);
@@ -500,4 +502,19 @@ fn behaviours_are_arguments_of_the_authdns() {
     let wanted = ["--loss=0.005", "--duplicate=0.02", "--latency=bimodal:0.9:2ms:20ms"];
     assert_eq!(arguments, wanted);
     assert_eq!(Behaviour::default().arguments(), Vec::<String>::new());
+}
+
+#[test]
+fn one_disturbed_trial_of_three_misses_nothing() {
+    let (truth, value, bound) = (TruthSource::Set, 20_000.0, Bound::Absolute(500.0));
+    let latency = |found| Check::compare("p99", Known { truth, value, unit: "us", bound }, found);
+    for (found, median, verdict) in [
+        ([20_100.0, 21_800.0, 20_050.0], 20_100.0, CheckVerdict::Passed),
+        ([18_000.0, 20_400.0, 22_000.0], 20_400.0, CheckVerdict::Passed),
+        ([20_100.0, 21_800.0, 21_900.0], 21_800.0, CheckVerdict::Failed),
+    ] {
+        let checks = median_checks(&found.map(|found| vec![latency(found)]));
+        assert_eq!((checks.len(), checks[0].found), (1, Some(median)));
+        assert_eq!(checks[0].verdict, verdict);
+    }
 }

@@ -279,13 +279,16 @@ impl Session<'_> {
     }
 }
 
-/// Returns the rate of a certificate whose known truths were found, else 0.
+/// Returns the rate of a certificate whose known counts were found, else 0. A latency that is off discards no engine: the report names it.
 fn reliable_qps(certificate: &Certificate) -> f64 {
-    if certificate.checks.iter().any(Check::is_failed) { 0.0 } else { certificate.certified_qps }
+    let miscounts = |check: &Check| check.is_failed() && check.unit != "us";
+    if certificate.checks.iter().any(miscounts) { 0.0 } else { certificate.certified_qps }
 }
 
 #[cfg(test)]
 mod tests {
+    use record::{Bound, Known, TruthSource};
+
     use super::*;
 
     fn experiment(name: &str) -> Experiment {
@@ -334,6 +337,16 @@ mod tests {
             shortened_s: None,
             checks: Vec::new(),
             trials: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_latency_that_is_off_discards_no_engine() {
+        for (unit, reliable) in [("us", 1e5), ("", 0.0), ("qps", 0.0)] {
+            let (truth, value, bound) = (TruthSource::Set, 20.0, Bound::Absolute(2.0));
+            let check = Check::compare("x", Known { truth, value, unit, bound }, 30.0);
+            let certificate = Certificate { checks: vec![check], ..certificate(None) };
+            assert_eq!(reliable_qps(&certificate), reliable, "{unit}");
         }
     }
 

@@ -24,7 +24,7 @@ use record::{Check, CheckVerdict, Coverage, EngineKind, Trial};
 pub use self::behaviour::{Behaviour, Bimodal, Late, TokenBucket};
 pub use self::captured::{Capture, Captured, INTERVAL};
 use self::judge::Outcome;
-pub use self::judge::{against_capture, behaviour_checks};
+pub use self::judge::{against_capture, behaviour_checks, median_checks};
 pub use self::table::Case;
 pub use self::way::{Counted, Way};
 use crate::bench::{Bench, BenchError, SlowCores, TrialSpec, pause_after};
