@@ -9,6 +9,7 @@ mod storms;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
@@ -32,6 +33,8 @@ const QUERIES_VARIABLE: &str = "DNSDYNO_QUERIES";
 const QUERIES: u64 = 4_000;
 /// Number of queries that are sent at once to each server.
 const BATCH: usize = 64;
+/// Names that the server answers itself.
+const LOCAL_NAMES: [&str; 4] = ["localhost", "_dns.resolver.arpa", "x.invalid", "ipv4only.arpa"];
 /// Settings of a server on the link.
 const ALLOW: &str = "allow = [\"10.88.0.0/16\", \"fd88::/64\", \"127.0.0.0/8\"]";
 const KERNEL: &str = "[kernel]\nmode = \"cache\"\ndevice = [\"v1\"]\nsize = \"4MiB\"\n";
@@ -79,6 +82,22 @@ fn auth_dns(address: Ipv4Addr, names: &str) -> (SocketAddr, Namespace) {
     (address, namespace)
 }
 
+/// Returns settings with a rule of each kind for names of a namespace, which the program follows or leaves to the server; their files are
+/// in a folder.
+fn rules(dir: &Path, namespace: &Namespace) -> String {
+    let zone = namespace.zone();
+    let dashed = |n| namespace.nth(n).to_string().replace('.', "-");
+    let (hosts, list) = (dir.join("hosts"), dir.join("list"));
+    fs::write(&hosts, format!("192.0.2.7 www.{zone}\n")).expect("writes");
+    fs::write(&list, format!("{}.{zone} nodata\n", dashed(1))).expect("writes");
+    format!(
+        "[hosts]\nfiles = [{hosts:?}]\n[rules]\nlists = [{list:?}]\n\
+         [synthesis]\nignore-nxdomain = [\"{}.{zone}\"]\nnever = [\"{}.{zone}\"]\n",
+        dashed(2),
+        dashed(0)
+    )
+}
+
 /// Returns the number of queries to compare.
 fn count_of_queries() -> u64 {
     let count = std::env::var(QUERIES_VARIABLE).ok();
@@ -96,13 +115,15 @@ impl Random {
     /// A query for one of so many names, often malformed.
     fn query(&mut self, namespace: &Namespace, names: u64) -> Vec<u8> {
         let [a, b, c, d] = namespace.nth(self.below(names)).octets();
-        let label = match self.below(8) {
-            0 => "www".to_owned(),
-            1 => format!("x.{a}-{b}-{c}-{d}"),
-            2 => format!("{a}-{b}-{c}-{d}"),
-            _ => format!("{a:03}-{b:03}-{c:03}-{d:03}"),
+        let zone = namespace.zone();
+        let name = match self.below(9) {
+            0 => format!("www.{zone}"),
+            1 => format!("x.{a}-{b}-{c}-{d}.{zone}"),
+            2 => format!("{a}-{b}-{c}-{d}.{zone}"),
+            3 => LOCAL_NAMES[self.below(LOCAL_NAMES.len() as u64) as usize].to_owned(),
+            _ => format!("{a:03}-{b:03}-{c:03}-{d:03}.{zone}"),
         };
-        let name: wire::Name = format!("{label}.{}", namespace.zone()).parse().expect("a name");
+        let name: wire::Name = name.parse().expect("a name");
         let mut name = name.as_wire().to_vec();
         for octet in name.iter_mut().filter(|octet| octet.is_ascii_alphabetic()) {
             *octet ^= if self.below(4) == 0 { 0x20 } else { 0 };
@@ -209,42 +230,52 @@ fn without_ttls(reply: &[u8]) -> (Vec<u8>, Vec<u32>) {
 
 #[test]
 fn replies_are_those_of_a_server_without_it() {
-    Link::run(|link| {
-        let count = count_of_queries();
-        let (upstream, namespace) = auth_dns(Ipv4Addr::LOCALHOST, "10.0.0.0/24");
-        // Maps are written after the change to another user.
-        let (with, in_kernel) = start(upstream, "user = \"nobody\"", KERNEL);
-        let (without, plain) = start(upstream, "", "");
-        let mut random = Random(ChaCha12Rng::seed_from_u64(20));
-        let (mut sent, mut slowest) = (0, std::time::Duration::ZERO);
-        while sent < count {
-            let begun = std::time::Instant::now();
-            let batch = random.batch(&namespace, |_| 3);
-            sent += batch.len() as u64;
-            let pairs = ask_both(link, [in_kernel, plain], &batch);
-            // The answers were stored one after the other, on a busy machine long after.
-            slowest = slowest.max(begun.elapsed());
-            let bound = slowest.as_secs() as u32 + 2;
-            assert_equal(&batch, &pairs, bound);
+    Link::run(|link| compare(link, false));
+}
+
+#[test]
+fn replies_are_those_of_a_server_without_it_under_all_rules() {
+    Link::run(|link| compare(link, true));
+}
+
+/// Compares the replies of a server that answers in the kernel, under rules of all kinds or none, with those of one that does not.
+fn compare(link: &mut Link, has_rules: bool) {
+    let count = count_of_queries();
+    let (upstream, namespace) = auth_dns(Ipv4Addr::LOCALHOST, "10.0.0.0/24");
+    let dir = tempfile::tempdir().expect("a folder");
+    let rules = if has_rules { rules(dir.path(), &namespace) } else { String::new() };
+    // Maps are written after the change to another user.
+    let (with, in_kernel) = start(upstream, "user = \"nobody\"", &format!("{rules}{KERNEL}"));
+    let (without, plain) = start(upstream, "", &rules);
+    let mut random = Random(ChaCha12Rng::seed_from_u64(20));
+    let (mut sent, mut slowest) = (0, std::time::Duration::ZERO);
+    while sent < count {
+        let begun = std::time::Instant::now();
+        let batch = random.batch(&namespace, |_| 3);
+        sent += batch.len() as u64;
+        let pairs = ask_both(link, [in_kernel, plain], &batch);
+        // The answers were stored one after the other, on a busy machine long after.
+        slowest = slowest.max(begun.elapsed());
+        let bound = slowest.as_secs() as u32 + 2;
+        assert_equal(&batch, &pairs, bound);
+    }
+    let answers = with.metric("dns64d_kernel_answers_total");
+    assert!(answers > count / 10, "{answers} of {count}");
+    if link.repeated == 0 {
+        for name in ["queries_udp", "replies"] {
+            let name = format!("dns64d_{name}_total");
+            wait_for("both have counted all", || {
+                with.metric(&name) == sent && without.metric(&name) == sent
+            });
         }
-        let answers = with.metric("dns64d_kernel_answers_total");
-        assert!(answers > count / 8, "{answers} of {count}");
-        if link.repeated == 0 {
-            for name in ["queries_udp", "replies"] {
-                let name = format!("dns64d_{name}_total");
-                wait_for("both have counted all", || {
-                    with.metric(&name) == sent && without.metric(&name) == sent
-                });
-            }
-            for label in ["type{type=\"AAAA\"}", "type{type=\"MX\"}", "rcode{rcode=\"NXDOMAIN\"}"] {
-                let (by, value) = label.split_once('{').expect("a label");
-                let name = format!("dns64d_answers_by_{by}_total{{{value}");
-                wait_for("equal counts", || with.metric(&name) == without.metric(&name));
-            }
+        for label in ["type{type=\"AAAA\"}", "type{type=\"MX\"}", "rcode{rcode=\"NXDOMAIN\"}"] {
+            let (by, value) = label.split_once('{').expect("a label");
+            let name = format!("dns64d_answers_by_{by}_total{{{value}");
+            wait_for("equal counts", || with.metric(&name) == without.metric(&name));
         }
-        assert!(with.metric("dns64d_kernel_stored_total") > 0);
-        assert_eq!(with.metric("dns64d_kernel_lost_total"), 0);
-    });
+    }
+    assert!(with.metric("dns64d_kernel_stored_total") > 0);
+    assert_eq!(with.metric("dns64d_kernel_lost_total"), 0);
 }
 
 /// Asks until the kernel answers; returns the last reply.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use domain::base::iana::Rtype;
 
 use super::link::{CLIENT4, Link, SERVER4};
-use super::{Random, ask_both, assert_equal, auth_dns, count_of_queries, start};
+use super::{Random, ask_both, assert_equal, auth_dns, count_of_queries, rules, start};
 use crate::faults::wait_for;
 use crate::kit::script::{Asked, Script};
 use crate::kit::server::Server;
@@ -230,8 +230,10 @@ fn replies_are_those_of_a_server_that_resolves_over_sockets() {
     let upstream = || auth_dns(CLIENT4.parse().expect("an address"), "10.0.0.0/8");
     Link::run_with(upstream, |link, (upstream, namespace)| {
         let count = count_of_queries();
-        let (with, in_kernel) = start(upstream, "", &format!("{PREFIX}{ALL}"));
-        let (_without, plain) = start(upstream, "", PREFIX);
+        let dir = tempfile::tempdir().expect("a folder");
+        let rules = rules(dir.path(), &namespace);
+        let (with, in_kernel) = start(upstream, "", &format!("{PREFIX}{rules}{ALL}"));
+        let (_without, plain) = start(upstream, "", &format!("{PREFIX}{rules}"));
         let mut random = Random(ChaCha12Rng::seed_from_u64(21));
         let (mut sent, begun) = (0, Instant::now());
         let resolved = || with.metric("dns64d_kernel_resolved_total");
