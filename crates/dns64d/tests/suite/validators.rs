@@ -37,10 +37,22 @@ alias.deep CNAME www.deep
 old.deep DNAME deep
 *.wild.deep A 192.0.2.42
 a.b.c.deep CAA 0 issue \"x\"
+many.deep SVCB 1 www.deep
+many.deep PTR www.deep
+many.deep NAPTR 1 1 \"s\" \"x\" \"\" www.deep
+many.deep TLSA 3 1 1 0000000000000000000000000000000000000000000000000000000000000000
+many.deep SSHFP 4 2 0000000000000000000000000000000000000000000000000000000000000000
+many.deep LOC 47 0 0 N 19 0 0 E 100m
+many.deep HINFO \"x\" \"y\"
+open NS ns.open
+ns.open A 127.0.0.1
+closed NS ns.closed
+closed DS 1 13 2 0000000000000000000000000000000000000000000000000000000000000000
+ns.closed A 127.0.0.1
 ";
 
 /// Names of the zone and beside it, whose status is the same with dns64d and without.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 19] = [
     "arpa",
     "v4.arpa",
     "www.deep.arpa",
@@ -55,9 +67,28 @@ const NAMES: [&str; 14] = [
     "b.c.deep.arpa",
     "no.deep.arpa",
     "forged.arpa",
+    "many.deep.arpa",
+    "open.arpa",
+    "closed.arpa",
+    "www.open.arpa",
+    "www.closed.arpa",
 ];
-const TYPES: [&str; 12] =
-    ["A", "AAAA", "TXT", "MX", "HTTPS", "SRV", "CAA", "CNAME", "NS", "SOA", "DNSKEY", "DS"];
+const TYPES: [&str; 20] = [
+    "A", "AAAA", "TXT", "MX", "HTTPS", "SRV", "CAA", "CNAME", "NS", "SOA", "DNSKEY", "DS", "DNAME",
+    "SVCB", "PTR", "NAPTR", "TLSA", "SSHFP", "LOC", "HINFO",
+];
+/// A way to deny that a name exists: options of the signer, and settings of dns64d.
+#[derive(Clone, Copy, Debug)]
+struct Denial {
+    signer: &'static [&'static str],
+    settings: &'static str,
+}
+
+const DENIALS: [Denial; 2] = [
+    Denial { signer: &[], settings: "" },
+    // Unbound sets CD only after what was synthesised is bogus, and does not come to that at a wildcard under NSEC3.
+    Denial { signer: &["-3", "-", "-H", "0"], settings: "synthesis.leave-alone = \"signed\"" },
+];
 
 /// Runs a program in `dir`; returns what it prints, or `None` if it is not installed.
 fn run(dir: &Path, program: &str, arguments: &[&str]) -> Option<String> {
@@ -74,13 +105,14 @@ fn run(dir: &Path, program: &str, arguments: &[&str]) -> Option<String> {
     }
 }
 
-/// Signs the zone in `dir`; returns the DNSKEY record of its key, or `None` if that cannot be done here.
-fn sign(dir: &Path) -> Option<String> {
+/// Signs the zone in `dir`, with these options; returns the DNSKEY record of its key, or `None` if that cannot be done here.
+fn sign(dir: &Path, options: &[&str]) -> Option<String> {
     fs::write(dir.join("arpa"), ARPA).expect("writes");
     let keygen = ["-q", "-a", "ECDSAP256SHA256", "-f", "KSK", "arpa"];
     let key = run(dir, "dnssec-keygen", &keygen)?;
     let key = key.trim();
-    run(dir, "dnssec-signzone", &["-q", "-S", "-z", "-o", "arpa", "arpa"])?;
+    let signzone = [options, &["-q", "-S", "-z", "-o", "arpa", "arpa"]].concat();
+    run(dir, "dnssec-signzone", &signzone)?;
     // The signature of one record does not fit its data.
     let signed = dir.join("arpa.signed");
     let zone = fs::read_to_string(&signed).expect("the signed zone");
@@ -233,7 +265,7 @@ fn kresd(port: u16, _: &Path, to: SocketAddr, key: &str) -> String {
 /// Starts all servers and checks what the clients of `validator` get; `configure` is its configuration.
 fn check(validator: &str, configure: fn(u16, &Path, SocketAddr, &str) -> String) {
     let zone = tempfile::tempdir().expect("a folder");
-    let Some(key) = sign(zone.path()) else { return };
+    let Some(key) = sign(zone.path(), &[]) else { return };
     let file = zone.path().join("arpa.signed");
     let Some(authority) = Daemon::start("named", |port, dir| authority(port, dir, &file, "yes"))
     else {
@@ -265,12 +297,24 @@ fn check(validator: &str, configure: fn(u16, &Path, SocketAddr, &str) -> String)
 
 /// Checks that a validator behind dns64d says of all names what it says without dns64d.
 fn compare(validator: &str, configure: fn(u16, &Path, SocketAddr, &str) -> String) {
+    for denial in DENIALS {
+        compare_under(denial, validator, configure);
+    }
+}
+
+/// Works as [`compare`] with one way to deny that a name exists.
+fn compare_under(
+    denial: Denial,
+    validator: &str,
+    configure: fn(u16, &Path, SocketAddr, &str) -> String,
+) {
     let zone = tempfile::tempdir().expect("a folder");
-    let Some(key) = sign(zone.path()) else { return };
+    let Some(key) = sign(zone.path(), denial.signer) else { return };
     let file = zone.path().join("arpa.signed");
     let start = |port: u16, dir: &Path| authority(port, dir, &file, "no");
     let Some(authority) = Daemon::start("named", start) else { return };
-    let server = Server::start(Kind::Dns64d, &[authority.address], "").expect("it starts");
+    let server = Server::start(Kind::Dns64d, &[authority.address], denial.settings);
+    let server = server.expect("it starts");
     let [behind, without] = [server.address(), authority.address]
         .map(|to| Daemon::start(validator, |port, dir| configure(port, dir, to, &key)));
     let (Some(behind), Some(without)) = (behind, without) else { return };
@@ -282,7 +326,7 @@ fn compare(validator: &str, configure: fn(u16, &Path, SocketAddr, &str) -> Strin
                 let ad = reply.flags.contains(&"ad");
                 (reply.rcode.clone(), ad, reply.answer.len())
             });
-            assert_eq!(one, other, "{query}: {}", behind.log());
+            assert_eq!(one, other, "{denial:?} {query}: {}", behind.log());
         }
     }
 }
