@@ -169,6 +169,7 @@ fn print_row(row: &Row, buffers: &str, buffer: f64, stalls: f64) {
         rule: row.rule.rule(&[], None, row.duration).expect("no setting of another rule"),
         goal: row.goal.clone(),
         start: qps(10_000.0),
+        expected: None,
         min: qps(1_000.0),
         max: qps(1e6),
         resolution: 0.01,

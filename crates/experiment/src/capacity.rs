@@ -39,6 +39,8 @@ const SHARES: [f64; 5] = [0.25, 0.5, 0.8, 0.9, 1.0];
 const ABOVE: f64 = 1.2;
 const LOAD: Nanos = Nanos::from_millis(300);
 const LOAD_ROUNDS: u32 = 2;
+/// Names that closed loops before a search may use.
+const GLANCE_NAMES: u64 = 1 << 24;
 
 impl Known {
     /// Returns what the rounds of a cell found.
@@ -49,6 +51,40 @@ impl Known {
             loads: cell.loads.clone(),
         }
     }
+}
+
+/// Runs closed loops until answers stop growing, for a search that begins near them: the windows with the answers of each, none if the
+/// loops are void or too few names are left for them. A server that forgets names forgets those of the loops.
+///
+/// # Errors
+/// The errors of the bench.
+pub fn glance(
+    settings: &CapacitySettings,
+    bench: &mut dyn Bench,
+    names: &mut NameBudget,
+) -> Result<Vec<WindowStep>, BenchError> {
+    if names.is_short_of(GLANCE_NAMES) {
+        return Ok(Vec::new());
+    }
+    let mut used = names.clone();
+    let mut round = NextRound {
+        settings,
+        pacing: OpenPacing::Constant,
+        round: 0,
+        rounds: 1,
+        bench: &mut *bench,
+        names: &mut used,
+        seen: &mut |_| (),
+        tried: &mut |_| (),
+    };
+    let windows = match round.windows() {
+        Err(BenchError::Void(_)) => Vec::new(),
+        windows => windows?,
+    };
+    if !bench.forget_names()? {
+        *names = used;
+    }
+    Ok(windows)
 }
 
 /// Findings of one visit.

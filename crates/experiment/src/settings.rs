@@ -549,11 +549,12 @@ impl SearchSettings {
 impl Settings {
     /// Returns the search of one repeat; `None` if the file has no `[search]`.
     pub fn search(&self) -> Option<Search> {
-        self.search.as_ref().map(|s| Search {
+        let search = self.search.as_ref().map(|s| Search {
             // A checked experiment has no setting that its rule does not have.
             rule: s.rule().unwrap_or(Rule::Rfc8219),
             goal: s.goal.clone(),
             start: s.start,
+            expected: None,
             min: s.min,
             max: s.max,
             resolution: s.resolution,
@@ -561,6 +562,10 @@ impl Settings {
             timeout: s.timeout,
             client_names: self.client_names(),
             pacing: self.tester.pacing,
+        })?;
+        Some(match &self.capacity.known.step {
+            Some(step) => search.near(step.qps),
+            None => search,
         })
     }
 }

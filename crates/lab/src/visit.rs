@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use experiment::capacity::glance;
 use experiment::file::Role;
 use experiment::settings::TesterSettings;
 use experiment::visit::{Found, Replay, add_visit};
@@ -11,7 +12,7 @@ use experiment::{
     TrialSpec, Visit, visit,
 };
 use measure::{Nanos, Pacing, Path};
-use record::{CellRecord, VoidRepeat};
+use record::{CellRecord, EngineKind, VoidRepeat};
 use udp::sys::is_own_address;
 
 use crate::agent::SharedAgent;
@@ -190,6 +191,12 @@ impl Session<'_> {
             }
             Vec::new()
         };
+        let glances = settings.method == Method::Search
+            && settings.workload.replay.is_none()
+            && self.engines[v.point] != EngineKind::Kernel;
+        if glances && cell.record.windows.is_empty() && kept.is_empty() {
+            cell.record.windows = glance(&settings.capacity, bench, names)?;
+        }
         warm_up(bench, settings.warm_up, names)?;
         let mut known = kept.len();
         let dropped = std::cell::Cell::new(false);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start passes: double until a rate fails      start fails: halve until a rate passes
-//!        └────────────── passed < capacity < failed ──────────────┘
+//!        └────────────── passed < capacity < failed ──────────────┘          (or a bracket that closed loops make likely)
 //!                 bisect until failed - passed <= resolution, and towards a rate at which the Tester stayed void likewise
 //!                 try the failing end once more: it may have failed by a stall
 //!                 if it passes, try the next failing rate at once: the same stall may have failed it
@@ -137,11 +137,21 @@ fn next_rate(trials: &Trials<'_>, bracket: &Bracket) -> Option<f64> {
             if above < void { Some(above) } else { between(passed, void, search.resolution) }
         }
         (Some(passed), Some(failed), _) => between(passed, failed, search.resolution),
-        (Some(passed), None, _) => (passed < max).then(|| up(passed, max)),
+        (Some(passed), None, _) => match search.expected {
+            Some([_, high]) if passed < high => {
+                between(passed, high, search.resolution).or(Some(high))
+            }
+            _ => (passed < max).then(|| up(passed, max)),
+        },
         // No rate has passed yet: lower rates may pass, and then bound the capacity from below.
         (None, failed, void) => {
             let lowest = failed.into_iter().chain(void).reduce(f64::min)?;
-            (lowest > min).then(|| (lowest / STEP).round().max(min))
+            match search.expected {
+                Some([low, _]) if low < lowest => {
+                    between(low, lowest, search.resolution).or(Some(low))
+                }
+                _ => (lowest > min).then(|| (lowest / STEP).round().max(min)),
+            }
         }
     }
 }

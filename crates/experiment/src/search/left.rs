@@ -26,14 +26,16 @@ impl Search {
         let (min, max) = self.range();
         let halvings =
             |low: f64, high: f64| ((high / low - 1.0) / self.resolution).log2().ceil().max(0.0);
-        let start = self.start.get();
+        let [low, high] = self.expected.unwrap_or([self.start.get(), self.start.get() * 2.0]);
         let rates = match bounds(trials) {
             (Some(passed), None) if passed >= max => return 0,
             (None, Some(failed)) if failed <= min => return 0,
             (Some(passed), Some(failed)) => halvings(passed, failed),
+            (Some(passed), None) if passed < high => 1.0 + halvings(passed, high),
             (Some(passed), None) => 1.0 + halvings(passed, passed * 2.0),
+            (None, Some(failed)) if failed > low => 1.0 + halvings(low, failed),
             (None, Some(failed)) => 1.0 + halvings(failed / 2.0, failed),
-            (None, None) => 2.0 + halvings(start, start * 2.0),
+            (None, None) => 2.0 + halvings(low, high),
         };
         let each = match &self.rule {
             Rule::Mlrsearch { duration_sum, .. } => {

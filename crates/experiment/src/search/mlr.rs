@@ -61,11 +61,11 @@ pub(super) fn run(
     }
 }
 
-/// Returns the first rate that does not pass, of doubled ones from the start rate on; the highest rate of the search if all pass.
+/// Returns the first rate that does not pass, of doubled ones from the start rate, or from the highest that is expected; the highest rate of the search if all pass.
 fn first_failing(trials: &mut Trials<'_>) -> Result<(f64, Option<Stop>), BenchError> {
     let search = trials.search;
     let max = search.range().1;
-    let mut rate = search.start_of(trials.repeat);
+    let mut rate = search.expected.map_or_else(|| search.start_of(trials.repeat), |[_, high]| high);
     loop {
         let trial = trials.settled(rate, search.duration.min(GLANCE), true)?;
         if trial.void.is_void() {

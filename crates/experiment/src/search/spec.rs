@@ -11,6 +11,8 @@ use crate::names::ClientNames;
 pub const RESOLUTION: RangeInclusive<f64> = 0.0001..=0.5;
 /// Seed of the first rates of repeats.
 const START_SEED: u64 = 8219;
+/// Shares of what closed loops get, between which the capacity is expected.
+const EXPECTED: [f64; 2] = [0.8, 1.05];
 
 /// The settings of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +23,9 @@ pub struct Search {
     pub goal: Goal,
     /// First rate tried; repeats begin up to a quarter above or below it.
     pub start: Qps,
+    /// Rates between which the capacity is expected, in queries a second: where there are any, repeats begin in their middle third, and
+    /// nothing beyond them is tried before they are.
+    pub expected: Option<[f64; 2]>,
     /// Lowest rate tried.
     pub min: Qps,
     /// Highest rate tried.
@@ -38,6 +43,13 @@ pub struct Search {
 }
 
 impl Search {
+    /// Returns the search that begins near `answered`, the answers a second of closed loops.
+    pub fn near(self, answered: f64) -> Self {
+        let (min, max) = self.range();
+        let [low, high] = EXPECTED.map(|share| (share * answered).round().clamp(min, max));
+        Search { expected: (low < high).then_some([low, high]), ..self }
+    }
+
     /// Returns the lowest and the highest rate, in queries a second.
     pub(super) fn range(&self) -> (f64, f64) {
         (self.min.get(), self.max.get().max(self.min.get()))
@@ -53,6 +65,10 @@ impl Search {
         } else {
             Rng::part(START_SEED, u64::from(repeat)).below(2_001) as f64 / 1_000.0 - 1.0
         };
-        (self.start.get() * 1.25f64.powf(dither)).round().clamp(min, max)
+        let rate = match self.expected {
+            Some([low, high]) => (low + high) / 2.0 + (high - low) / 6.0 * dither,
+            None => self.start.get() * 1.25f64.powf(dither),
+        };
+        rate.round().clamp(min, max)
     }
 }

@@ -24,9 +24,9 @@ impl Settings {
         settings
     }
 
-    /// Returns these settings with what the earlier rounds of a cell found.
+    /// Returns these settings with what earlier closed loops of a cell found.
     pub fn knowing(mut self, cell: &CellRecord) -> Settings {
-        if self.method == Method::Capacity {
+        if matches!(self.method, Method::Capacity | Method::Search) {
             self.capacity.known = Known::of(cell);
         }
         self

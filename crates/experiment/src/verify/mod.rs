@@ -173,6 +173,7 @@ fn search(trial: Nanos, timeout: Nanos, resolution: f64, max: f64) -> Search {
         rule: Rule::Mlrsearch { also: Vec::new(), duration_sum: Nanos(trial.0 * 5) },
         goal: Goal::zero_loss(),
         start: rate(10e3),
+        expected: None,
         min: rate(1e3),
         max: rate(max),
         resolution,

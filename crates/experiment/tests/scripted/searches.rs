@@ -14,6 +14,7 @@ pub(crate) fn search() -> Search {
         rule: Rule::Rfc8219,
         goal: Goal::zero_loss(),
         start: qps(10_000.0),
+        expected: None,
         min: qps(1_000.0),
         max: qps(1_000_000.0),
         resolution: 0.05,

@@ -85,7 +85,7 @@ pub(crate) struct SearchArgs {
     pub(crate) rounds: Option<u32>,
     #[command(flatten)]
     pub(crate) gate: GateArgs,
-    /// The rate of the first trial, or its clients or connections a second [default: 10k; 16; 100]
+    /// The rate of the first trial [default: near what closed loops get], or its clients or connections a second [default: 16; 100]
     #[arg(long, value_name = "RATE")]
     pub(crate) start: Option<Qps>,
     /// The lowest rate of a trial, or the fewest clients or connections [default: 1k; 1; 10]

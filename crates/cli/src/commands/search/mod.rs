@@ -9,7 +9,9 @@ mod tell;
 use std::path::Path;
 use std::time::Instant;
 
+use experiment::capacity::{Known, glance};
 use experiment::search::RESOLUTION;
+use experiment::settings::CapacitySettings;
 use experiment::{
     BenchError, Circumstances, Joined, Method, NameBudget, OneHost, Progress, Repeats, RuleName,
     Search, conformance,
@@ -19,6 +21,7 @@ use record::request::{Engine, Gso, Workload};
 use record::{
     CellRecord, Certificate, CertificateFile, Plan, Run, SCHEMA, Tested, TrialRecord, TrialRequest,
 };
+use report::view::thousands;
 use tester::unix_now;
 
 pub(crate) use self::args::{EXAMPLES, SearchArgs};
@@ -100,7 +103,7 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     args.gate.decide(&run)
 }
 
-/// Searches the only server.
+/// Searches the only server: near what closed loops get, where it is a rate that is searched and none is given to begin with.
 fn searches(
     args: &SearchArgs,
     repeats: &Repeats,
@@ -108,6 +111,18 @@ fn searches(
     servers: &mut Servers<'_>,
     keep: &mut dyn FnMut(&CellRecord, &TrialRecord),
 ) -> Result<(), BenchError> {
+    let of_kernel = matches!(servers.all[0].bench.setup.request().engine, Engine::Kernel(_));
+    if args.start.is_none() && args.over() == Over::Rate && !of_kernel {
+        let settings = CapacitySettings { timeout: args.timeout, ..CapacitySettings::default() };
+        let loops = servers.on(0, |bench, names, _| glance(&settings, bench, names))?;
+        servers.all[0].cell.windows = loops;
+    }
+    let windows = servers.all[0].cell.windows.clone();
+    let mut repeats = repeats.clone();
+    if let Some(step) = Known::of(&servers.all[0].cell).step {
+        eprintln!("closed loops get {} qps: the search begins near that", thousands(step.qps));
+        repeats.search = repeats.search.near(step.qps);
+    }
     let mut teller = Teller::new(&repeats.search, repeats.repeats, args.over());
     let (mut result, error) = servers.on(0, |bench, names, cell| {
         repeats.run(bench, &cell.server, names, self_test, &mut |step| {
@@ -117,6 +132,7 @@ fn searches(
             }
         })
     });
+    result.windows = windows;
     let server = &mut servers.all[0];
     label(&mut result, args, server.bench.setup.request());
     server.cell = result;
@@ -350,6 +366,7 @@ fn plan(args: &SearchArgs) -> Result<(Search, u32), Failure> {
         rule: rule.map_err(|e| Failure::input(anyhow::anyhow!("--{}: {e}", e.setting)))?,
         goal: args.goal.clone().unwrap_or_else(Goal::zero_loss),
         start,
+        expected: None,
         min,
         max,
         resolution,
