@@ -54,6 +54,7 @@ use crate::table::wheel::Wheel;
 use crate::tap::{Observed, Tap};
 use crate::transaction::{Transaction, Waiter};
 use crate::upstream::{SocketChange, Upstreams};
+use deliver::Delivery;
 
 /// Longest time between two calls of a worker: between calls its caller changes ports, reloads and publishes
 /// metrics.
@@ -62,7 +63,7 @@ const MAX_PAUSE: Nanos = Nanos::from_millis(50);
 /// The DNS64 server of one worker.
 pub struct Dns64 {
     settings: Arc<Settings>,
-    admission: Admission,
+    delivery: Delivery,
     upstreams: Upstreams,
     transactions: Slab<Transaction>,
     waiters: Slab<Waiter>,
@@ -80,13 +81,10 @@ pub struct Dns64 {
     rng: ChaCha12Rng,
     tickets: u32,
     counters: Counters,
-    statistics: Statistics,
-    tap: Option<Box<Tap>>,
     mirror: Option<Box<Mirror>>,
     inbox: VecDeque<FromStreams>,
     /// Upstream's reply to the query that is being begun, and the server that sent it.
     begun: Option<(SocketAddr, Vec<u8>)>,
-    outbox: Outbox,
     /// Octets of replies and aliases that pending questions keep.
     kept: usize,
     scratch: Scratch,
@@ -152,7 +150,12 @@ impl Dns64 {
     pub fn new(settings: Arc<Settings>, seed: [u8; 32], now: Nanos) -> Self {
         let outstanding = settings.outstanding();
         Dns64 {
-            admission: Admission::new(&settings.config, settings.policy.clone(), outstanding),
+            delivery: Delivery {
+                admission: Admission::new(&settings.config, settings.policy.clone(), outstanding),
+                statistics: Statistics::new(settings.policy.prefixes()),
+                tap: Tap::new(&settings.config),
+                outbox: Outbox::new(settings.answers_at_once()),
+            },
             upstreams: Upstreams::new(&settings.config, settings.cookie_secret, &|server| {
                 settings.way_to(server)
             }),
@@ -170,12 +173,9 @@ impl Dns64 {
             rng: ChaCha12Rng::from_seed(seed),
             tickets: 0,
             counters: Counters::default(),
-            statistics: Statistics::new(settings.policy.prefixes()),
-            tap: Tap::new(&settings.config),
             mirror: None,
             inbox: VecDeque::new(),
             begun: None,
-            outbox: Outbox::new(settings.answers_at_once()),
             kept: 0,
             scratch: Scratch {
                 answer: Answer::new(),
@@ -198,10 +198,10 @@ impl Dns64 {
             return;
         }
         let outstanding = self.settings.outstanding();
-        self.admission.reload(&settings.config, settings.policy.clone(), outstanding);
+        self.delivery.admission.reload(&settings.config, settings.policy.clone(), outstanding);
         self.upstreams.reload(&settings.config, &|server| settings.way_to(server));
-        self.statistics.set_prefixes(settings.policy.prefixes());
-        self.tap = Tap::new(&settings.config);
+        self.delivery.statistics.set_prefixes(settings.policy.prefixes());
+        self.delivery.tap = Tap::new(&settings.config);
         if settings.has_same_answers(&self.settings) {
             let (view, prefixes) = settings.policy.changes(&self.settings.policy);
             self.cache.forget(view, &prefixes);
@@ -263,7 +263,7 @@ impl Dns64 {
 
     /// Returns what clients asked and got since the start.
     pub fn statistics(&self) -> &Statistics {
-        &self.statistics
+        &self.delivery.statistics
     }
 
     /// Removes the cached answers to questions about a name, or about a domain and all names below it; returns how many.
@@ -386,17 +386,17 @@ impl Dns64 {
 
     /// Returns the messages observed since the caller cleared them; `None` if nothing is to be observed.
     pub fn observed(&mut self) -> Option<&mut Observed> {
-        self.tap.as_mut().map(|tap| &mut tap.observed)
+        self.delivery.tap.as_mut().map(|tap| &mut tap.observed)
     }
 
     /// Returns whether there are messages that must be sent on streams.
     pub fn has_to_streams(&self) -> bool {
-        !self.outbox.is_empty()
+        !self.delivery.outbox.is_empty()
     }
 
     /// Returns the messages that must be sent on streams.
     pub fn drain_to_streams(&mut self) -> std::vec::Drain<'_, ToStreams> {
-        self.outbox.drain()
+        self.delivery.outbox.drain()
     }
 }
 
@@ -409,7 +409,7 @@ impl Role for Dns64 {
                 None => self.on_query(&received, now, tx),
             }
         }
-        while !self.outbox.has_enough()
+        while !self.delivery.outbox.has_enough()
             && let Some(message) = self.inbox.pop_front()
         {
             match message {
@@ -417,7 +417,7 @@ impl Role for Dns64 {
                     self.on_stream_query(stream, client, transport, &message, now, tx);
                 }
                 FromStreams::Reply { lookup, ticket, message } => {
-                    self.on_stream_reply(lookup, ticket, message, now, tx);
+                    self.on_stream_reply(lookup.into(), ticket, message, now, tx);
                 }
                 FromStreams::Discovery => self.discover(now, tx),
                 FromStreams::Begun(begun) => self.on_begun(begun, now, tx),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::ops::{Index, IndexMut};
 
 use engine::{Destination, SocketId};
 use measure::{Nanos, Transport};
@@ -10,7 +11,7 @@ use wire::{Name, Qtype};
 use crate::answer::Wants;
 use crate::question::Key;
 use crate::subnet::Subnet;
-use crate::table::slab::NONE;
+use crate::table::slab::{NONE, Slab};
 use crate::upstream::ServerId;
 
 /// Destination of a reply.
@@ -84,6 +85,56 @@ pub(crate) enum Path {
     Stream(u32),
     /// It could not be sent; its timeout runs nevertheless.
     Unsent,
+}
+
+/// A lookup of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LookupId {
+    /// Number of the question.
+    pub(crate) transaction: u32,
+    /// Which of its lookups it is.
+    pub(crate) slot: usize,
+}
+
+impl LookupId {
+    /// Returns the first lookup of a question, which has only one as a rule.
+    pub(crate) fn first(transaction: u32) -> Self {
+        LookupId { transaction, slot: 0 }
+    }
+
+    /// Returns the second lookup of a question: A beside AAAA.
+    pub(crate) fn second(transaction: u32) -> Self {
+        LookupId { transaction, slot: 1 }
+    }
+
+    /// Returns its number in the tables of ids and timeouts.
+    #[inline]
+    pub(crate) fn number(self) -> u32 {
+        2 * self.transaction + self.slot as u32
+    }
+}
+
+impl From<u32> for LookupId {
+    #[inline]
+    fn from(number: u32) -> Self {
+        LookupId { transaction: number / 2, slot: number as usize % 2 }
+    }
+}
+
+impl Index<LookupId> for Slab<Transaction> {
+    type Output = Lookup;
+
+    #[inline]
+    fn index(&self, at: LookupId) -> &Lookup {
+        &self[at.transaction].lookups[at.slot]
+    }
+}
+
+impl IndexMut<LookupId> for Slab<Transaction> {
+    #[inline]
+    fn index_mut(&mut self, at: LookupId) -> &mut Lookup {
+        &mut self[at.transaction].lookups[at.slot]
+    }
 }
 
 /// One sending of a query.

@@ -14,15 +14,15 @@ use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::reply::{Found, MAX_CHAIN, Reading, Reply};
 use crate::settings::Settings;
-use crate::transaction::Phase;
+use crate::transaction::{LookupId, Phase};
 
 impl Dns64 {
     /// Queries the SOA record for the name at which the A reply ends.
     pub(super) fn query_soa(&mut self, t: u32, reading: &Reading, now: Nanos, tx: &mut TxBatch) {
         if self.take_absence(t, reading) {
             self.transactions[t].phase = Phase::Soa;
-            self.release(t, 1);
-            self.start_lookup(t, 0, Qtype::SOA, now, tx);
+            self.release(LookupId::second(t));
+            self.start_lookup(LookupId::first(t), Qtype::SOA, now, tx);
         } else {
             self.fail(t, None, now, tx);
         }
@@ -97,7 +97,7 @@ impl Dns64 {
         let transaction = &mut self.transactions[t];
         transaction.early = Some(reply.bytes().into());
         transaction.phase = Phase::Drop;
-        self.start_lookup(t, 0, Qtype::AAAA, now, tx);
+        self.start_lookup(LookupId::first(t), Qtype::AAAA, now, tx);
     }
 
     /// Answers that there are no A records if there are, or will be, addresses of IPv6; otherwise, for example with bogus AAAA records,
@@ -119,7 +119,7 @@ impl Dns64 {
                     return self.proceed_soa(t, outcome, now, tx);
                 }
                 self.transactions[t].phase = Phase::Soa;
-                self.start_lookup(t, 0, Qtype::SOA, now, tx);
+                self.start_lookup(LookupId::first(t), Qtype::SOA, now, tx);
             }
             _ => {
                 let transaction = &mut self.transactions[t];

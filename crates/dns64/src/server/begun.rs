@@ -9,7 +9,7 @@ use super::credible::is_exact;
 use super::lookup::Outcome;
 use crate::plain::Begun;
 use crate::reply::{self, Reply};
-use crate::transaction::{Attempt, Lookup, Path};
+use crate::transaction::{Attempt, Lookup, LookupId, Path};
 
 impl Dns64 {
     /// Handles a query that was begun: as one that arrives now, except that the reply to its first query to upstream may be there.
@@ -40,9 +40,9 @@ impl Dns64 {
         let lookup = Lookup::begun(Qtype::AAAA, last, until);
         self.transactions[t].lookups[0] = Lookup { claims_authentic, ..lookup };
         if reply.is_truncated() {
-            self.on_truncated(t, 0, now);
+            self.on_truncated(LookupId::first(t), now);
         } else {
-            self.end_lookup(t, 0, Outcome::Reply(reply), now, tx);
+            self.end_lookup(LookupId::first(t), Outcome::Reply(reply), now, tx);
         }
         true
     }

@@ -22,7 +22,7 @@ use crate::rules::Rule;
 use crate::special::{self, Special};
 use crate::subnet::Subnet;
 use crate::table::slab::NONE;
-use crate::transaction::{Client, Phase, ReplyTo, Transaction, Waiter};
+use crate::transaction::{Client, LookupId, Phase, ReplyTo, Transaction, Waiter};
 use crate::tsig;
 
 /// Longest error reply: header, question and OPT record, in bytes.
@@ -78,7 +78,7 @@ impl Dns64 {
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        let facts = self.admission.client(address);
+        let facts = self.delivery.admission.client(address);
         let query = match Query::parse(message) {
             Ok(query) => query,
             Err(error) => {
@@ -96,7 +96,7 @@ impl Dns64 {
         let wants = Wants::new(&query, udp_limit, stream, self.keepalive(transport));
         let (network, asked) = (facts.network, now);
         let mut client = Client { to, wants, proven: stream, network, address, transport, asked };
-        self.tap.iter_mut().for_each(|tap| tap.query(&client, message));
+        self.delivery.tap.iter_mut().for_each(|tap| tap.query(&client, message));
         if !facts.allowed {
             self.counters.denied += 1;
             match self.settings.config.server.denied {
@@ -265,18 +265,7 @@ impl Dns64 {
         self.counters.cache_hits += 1;
         let refresh = hit.refresh && self.settings.config.cache.prefetch;
         let number = hit.number;
-        super::deliver::deliver(
-            &hit.answer,
-            client,
-            hit.age,
-            now,
-            tx,
-            &mut self.admission,
-            &mut self.counters,
-            &mut self.statistics,
-            &mut self.tap,
-            &mut self.outbox,
-        );
+        self.delivery.deliver(&hit.answer, client, hit.age, now, tx, &mut self.counters);
         self.mirror(number, now);
         Some(refresh)
     }
@@ -319,7 +308,7 @@ impl Dns64 {
             // The client sent the same query again; its answer is pending.
             return true;
         }
-        if !self.admission.enter(client.network) {
+        if !self.delivery.admission.enter(client.network) {
             self.counters.over_share += 1;
             self.fail_client(client, now, tx);
             return true;
@@ -328,7 +317,7 @@ impl Dns64 {
         match self.waiters.insert(Waiter { client: *client, next }) {
             Some(waiter) => self.transactions[t].waiters = waiter,
             None => {
-                self.admission.leave(client.network);
+                self.delivery.admission.leave(client.network);
                 self.counters.overloaded += 1;
                 self.fail_client(client, now, tx);
             }
@@ -366,7 +355,7 @@ impl Dns64 {
             }
         }
         if let Some(client) = &client
-            && !self.admission.enter(client.network)
+            && !self.delivery.admission.enter(client.network)
         {
             self.counters.over_share += 1;
             self.overload(client, now, tx);
@@ -431,7 +420,7 @@ impl Dns64 {
                 transaction.hops = 1;
             }
             transaction.name = Some(name);
-            return self.start_lookup(t, 0, qtype, now, tx);
+            return self.start_lookup(LookupId::first(t), qtype, now, tx);
         }
         if let Special::Alias(target) = special {
             let owner = key.name.as_wire();
@@ -444,7 +433,7 @@ impl Dns64 {
         let qtype = key.qtype;
         if qtype != Qtype::AAAA || key.view.is_empty() {
             transaction.phase = Phase::Pass;
-            return self.start_lookup(t, 0, qtype, now, tx);
+            return self.start_lookup(LookupId::first(t), qtype, now, tx);
         }
         let rule = match self.settings.rules.find(key.group, &key.name) {
             Some(Rule::Never) => NameRule::Never,
@@ -454,11 +443,11 @@ impl Dns64 {
         match rule {
             NameRule::Never => {
                 transaction.phase = Phase::Pass;
-                self.start_lookup(t, 0, Qtype::AAAA, now, tx);
+                self.start_lookup(LookupId::first(t), Qtype::AAAA, now, tx);
             }
             NameRule::Always => {
                 transaction.phase = Phase::AlwaysA;
-                self.start_lookup(t, 0, Qtype::A, now, tx);
+                self.start_lookup(LookupId::first(t), Qtype::A, now, tx);
             }
             NameRule::Usual => {
                 transaction.phase = Phase::Aaaa;
@@ -466,9 +455,9 @@ impl Dns64 {
                 if self.use_begun(t, now, tx) {
                     return;
                 }
-                self.start_lookup(t, 0, Qtype::AAAA, now, tx);
+                self.start_lookup(LookupId::first(t), Qtype::AAAA, now, tx);
                 if parallel {
-                    self.start_lookup(t, 1, Qtype::A, now, tx);
+                    self.start_lookup(LookupId::second(t), Qtype::A, now, tx);
                 }
             }
         }

@@ -8,7 +8,7 @@ use wire::{Name, Qclass, Qtype};
 use super::Dns64;
 use crate::question::Case;
 use crate::reply::Reply;
-use crate::transaction::{Attempt, Lookup, Path};
+use crate::transaction::{Attempt, Lookup, LookupId, Path};
 use crate::upstream::{Credibility, ServerId};
 
 /// Whether a reply is believed.
@@ -23,17 +23,17 @@ pub(super) enum Belief {
 }
 
 impl Dns64 {
-    /// Returns whether a reply to an attempt of the lookup with a number is believed; `octets` is the message as received.
+    /// Returns whether a reply to an attempt of a lookup is believed; `octets` is the message as received.
     pub(super) fn belief(
         &mut self,
         attempt: &Attempt,
-        number: u32,
+        at: LookupId,
         reply: &Reply<'_>,
         octets: &[u8],
         now: Nanos,
     ) -> Belief {
-        let (transaction, server) = (&self.transactions[number / 2], attempt.server);
-        let lookup = transaction.lookups[number as usize % 2];
+        let (transaction, server) = (&self.transactions[at.transaction], attempt.server);
+        let lookup = transaction.lookups[at.slot];
         let question = &octets[HEADER..HEADER + reply.question.len()];
         let matched = compare(question, transaction.name(), lookup.qtype, attempt.case_seed);
         if matched == Match::No {
@@ -55,8 +55,8 @@ impl Dns64 {
     }
 
     /// Returns whether the next attempt of a lookup has a cookie.
-    pub(super) fn sends_cookie(&self, t: u32, slot: usize, server: ServerId, now: Nanos) -> bool {
-        let lookup = &self.transactions[t].lookups[slot];
+    pub(super) fn sends_cookie(&self, at: LookupId, server: ServerId, now: Nanos) -> bool {
+        let lookup = &self.transactions[at];
         let edns = self.settings.config.upstream.udp_size > 0 && !lookup.plain;
         edns && self.upstreams.sends_cookie(server, lookup.has_unanswered_cookie(server), now)
     }

@@ -18,23 +18,21 @@ use crate::statistics::Statistics;
 use crate::streams::Outbox;
 use crate::table::slab::NONE;
 use crate::tap::Tap;
-use crate::transaction::{Client, ReplyTo, Transaction, Waiter};
+use crate::transaction::{Client, LookupId, ReplyTo, Transaction, Waiter};
+
+/// The way of answers to clients: who may have how many, and what is noted of them.
+pub(super) struct Delivery {
+    pub(super) admission: Admission,
+    pub(super) statistics: Statistics,
+    pub(super) tap: Option<Box<Tap>>,
+    pub(super) outbox: Outbox,
+}
 
 impl Dns64 {
     /// Sends the composed answer to one client.
     pub(super) fn deliver(&mut self, client: &Client, age: Age, now: Nanos, tx: &mut TxBatch) {
-        deliver(
-            &self.scratch.answer.as_ref(),
-            client,
-            age,
-            now,
-            tx,
-            &mut self.admission,
-            &mut self.counters,
-            &mut self.statistics,
-            &mut self.tap,
-            &mut self.outbox,
-        );
+        let answer = self.scratch.answer.as_ref();
+        self.delivery.deliver(&answer, client, age, now, tx, &mut self.counters);
     }
 
     /// Sends an error message; an empty message tells a stream that there is no reply.
@@ -48,14 +46,14 @@ impl Dns64 {
     ) {
         match to {
             ReplyTo::Stream { stream, client } => {
-                let sent = self.outbox.answer(stream, client, message.len(), |out| {
+                let sent = self.delivery.outbox.answer(stream, client, message.len(), |out| {
                     out.copy_from_slice(message);
                     message.len()
                 });
                 self.counters.unsent += u64::from(!sent);
             }
             ReplyTo::Datagram(to) if !message.is_empty() => {
-                if self.admission.reply(network, &message[2..], now) != Verdict::Send {
+                if self.delivery.admission.reply(network, &message[2..], now) != Verdict::Send {
                     self.counters.rate_limited += 1;
                     return;
                 }
@@ -184,7 +182,7 @@ impl Dns64 {
 
     /// Stops the wait of a client, which gets no reply.
     fn drop_client(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
-        self.admission.leave(client.network);
+        self.delivery.admission.leave(client.network);
         self.send_error(client.to, client.network, &[], now, tx);
     }
 
@@ -229,13 +227,13 @@ impl Dns64 {
             self.counters.failures += 1;
         }
         if let Some(client) = self.transactions[t].client {
-            self.admission.leave(client.network);
+            self.delivery.admission.leave(client.network);
             self.deliver(&client, age, now, tx);
         }
         let mut waiter = std::mem::replace(&mut self.transactions[t].waiters, NONE);
         while waiter != NONE {
             let client = self.waiters[waiter].client;
-            self.admission.leave(client.network);
+            self.delivery.admission.leave(client.network);
             self.deliver(&client, age, now, tx);
             self.waiters.remove(waiter);
             waiter = self.waiters[waiter].next;
@@ -244,8 +242,8 @@ impl Dns64 {
 
     /// Removes a question from all tables.
     pub(super) fn close(&mut self, t: u32) {
-        self.release(t, 0);
-        self.release(t, 1);
+        self.release(LookupId::first(t));
+        self.release(LookupId::second(t));
         let transaction = &mut self.transactions[t];
         self.kept -= std::mem::take(&mut transaction.kept) as usize;
         transaction.chain = Vec::new();
@@ -268,65 +266,63 @@ impl Dns64 {
     }
 }
 
-/// Sends an answer to one client.
-#[expect(clippy::too_many_arguments, reason = "a cached answer borrows a part of the server")]
-pub(super) fn deliver(
-    answer: &AnswerRef<'_>,
-    client: &Client,
-    age: Age,
-    now: Nanos,
-    tx: &mut TxBatch,
-    admission: &mut Admission,
-    counters: &mut Counters,
-    statistics: &mut Statistics,
-    tap: &mut Option<Box<Tap>>,
-    outbox: &mut Outbox,
-) {
-    let (mut truncated, sent) = (false, counters.replies);
-    match client.to {
-        ReplyTo::Stream { stream, client: address } => {
-            let own = OPT_FIXED + answer.options.len();
-            let asked = if client.wants.options.is_empty() { 0 } else { MAX_REPLY_OPTIONS };
-            let room = (answer.bytes.len() + own + asked).min(MAX_MESSAGE);
-            let sent = outbox.answer(stream, address, room, |out| {
-                let len;
-                (len, truncated) = answer.deliver(&client.wants, age, out);
-                // The server's own query is nobody's.
-                let tap = tap.iter_mut().filter(|_| !client.is_discovery());
-                tap.for_each(|tap| tap.answer(client, now, &out[..len]));
-                len
-            });
-            counters.replies += u64::from(sent);
-            counters.unsent += u64::from(!sent);
-        }
-        ReplyTo::Datagram(to) => {
-            let mut wants = client.wants;
-            let verdict = match client.proven {
-                true => Verdict::Send,
-                false => admission.reply(client.network, answer.identity(), now),
-            };
-            match verdict {
-                Verdict::Send => {}
-                Verdict::Slip => {
-                    // Room for the question only.
-                    wants.limit = (answer.question_end + 11) as u16;
-                    counters.rate_limited += 1;
-                }
-                Verdict::Drop => return counters.rate_limited += 1,
+impl Delivery {
+    /// Sends an answer to one client.
+    pub(super) fn deliver(
+        &mut self,
+        answer: &AnswerRef<'_>,
+        client: &Client,
+        age: Age,
+        now: Nanos,
+        tx: &mut TxBatch,
+        counters: &mut Counters,
+    ) {
+        let (mut truncated, sent) = (false, counters.replies);
+        match client.to {
+            ReplyTo::Stream { stream, client: address } => {
+                let own = OPT_FIXED + answer.options.len();
+                let asked = if client.wants.options.is_empty() { 0 } else { MAX_REPLY_OPTIONS };
+                let room = (answer.bytes.len() + own + asked).min(MAX_MESSAGE);
+                let sent = self.outbox.answer(stream, address, room, |out| {
+                    let len;
+                    (len, truncated) = answer.deliver(&client.wants, age, out);
+                    // The server's own query is nobody's.
+                    let tap = self.tap.iter_mut().filter(|_| !client.is_discovery());
+                    tap.for_each(|tap| tap.answer(client, now, &out[..len]));
+                    len
+                });
+                counters.replies += u64::from(sent);
+                counters.unsent += u64::from(!sent);
             }
-            let room = usize::from(wants.limit);
-            let sent = tx.push(to, room, |out| {
-                let len;
-                (len, truncated) = answer.deliver(&wants, age, out);
-                tap.iter_mut().for_each(|tap| tap.answer(client, now, &out[..len]));
-                len
-            });
-            counters.replies += u64::from(sent);
-            counters.unsent += u64::from(!sent);
+            ReplyTo::Datagram(to) => {
+                let mut wants = client.wants;
+                let verdict = match client.proven {
+                    true => Verdict::Send,
+                    false => self.admission.reply(client.network, answer.identity(), now),
+                };
+                match verdict {
+                    Verdict::Send => {}
+                    Verdict::Slip => {
+                        // Room for the question only.
+                        wants.limit = (answer.question_end + 11) as u16;
+                        counters.rate_limited += 1;
+                    }
+                    Verdict::Drop => return counters.rate_limited += 1,
+                }
+                let room = usize::from(wants.limit);
+                let sent = tx.push(to, room, |out| {
+                    let len;
+                    (len, truncated) = answer.deliver(&wants, age, out);
+                    self.tap.iter_mut().for_each(|tap| tap.answer(client, now, &out[..len]));
+                    len
+                });
+                counters.replies += u64::from(sent);
+                counters.unsent += u64::from(!sent);
+            }
         }
-    }
-    counters.truncated += u64::from(truncated);
-    if counters.replies > sent {
-        statistics.answered(answer.qtype(), Rcode(answer.rcode), now.since(client.asked));
+        counters.truncated += u64::from(truncated);
+        if counters.replies > sent {
+            self.statistics.answered(answer.qtype(), Rcode(answer.rcode), now.since(client.asked));
+        }
     }
 }

@@ -38,7 +38,7 @@ impl Dns64 {
             transport: Transport::Tcp,
             wants: Wants::new(&query, 0, true, None),
             proven: true,
-            network: self.admission.client(address).network,
+            network: self.delivery.admission.client(address).network,
             address,
             asked: now,
         };

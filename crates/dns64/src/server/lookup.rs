@@ -17,7 +17,7 @@ use crate::question::{Case, Key, KeyFlags};
 use crate::reply::{self, Reply, claims_authentic};
 use crate::streams::ToStreams;
 use crate::subnet::{MAX_SUBNET, Subnet};
-use crate::transaction::{Attempt, Path, Phase, Transaction};
+use crate::transaction::{Attempt, LookupId, Path, Phase, Transaction};
 use crate::upstream::{MAX_COOKIE, ServerId, UpstreamCookie};
 
 /// Number of ids that are tried until one is free on a socket. With 64 queries on one socket nearly every
@@ -75,56 +75,55 @@ impl Dns64 {
     /// Starts a lookup for the current name of a question.
     pub(super) fn start_lookup(
         &mut self,
-        t: u32,
-        slot: usize,
+        at: LookupId,
         qtype: Qtype,
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        self.note_name(t, *self.transactions[t].name());
-        let lookup = &mut self.transactions[t].lookups[slot];
+        self.note_name(at.transaction, *self.transactions[at.transaction].name());
+        let lookup = &mut self.transactions[at];
         (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);
         (lookup.plain, lookup.refused_cookie, lookup.truncated) = (false, false, false);
         lookup.until = now + self.settings.config.upstream.give_up_after;
-        self.send(t, slot, None, now, tx);
+        self.send(at, None, now, tx);
     }
 
     /// Sends a lookup, to another server than `not` if there is one.
-    fn send(&mut self, t: u32, slot: usize, not: Option<ServerId>, now: Nanos, tx: &mut TxBatch) {
-        let only = self.transactions[t].only_server;
+    fn send(&mut self, at: LookupId, not: Option<ServerId>, now: Nanos, tx: &mut TxBatch) {
+        let only = self.transactions[at.transaction].only_server;
         let server = only.unwrap_or_else(|| {
-            let transaction = &self.transactions[t];
+            let transaction = &self.transactions[at.transaction];
             let pool = self.upstreams.pool_for(transaction.key.group, transaction.name());
-            self.transactions[t].cached &= self.upstreams.caches(pool);
+            self.transactions[at.transaction].cached &= self.upstreams.caches(pool);
             self.upstreams.choose(pool, not, &mut self.rng)
         });
-        let lookup = &mut self.transactions[t].lookups[slot];
+        let lookup = &mut self.transactions[at];
         lookup.attempts = lookup.attempts.saturating_add(1);
         self.counters.upstream_queries += 1;
         self.counters.upstream_retries += u64::from(lookup.attempts > 1);
         if self.upstreams.uses_streams_only(server) {
-            let lookup = &mut self.transactions[t].lookups[slot];
+            let lookup = &mut self.transactions[at];
             (lookup.last.server, lookup.last.sent) = (server, now);
-            return self.send_on_stream(t, slot, now);
+            return self.send_on_stream(at, now);
         }
         let case_seed =
             if self.upstreams.mixes_case(server, now) { self.rng.next_u64() } else { 0 };
-        let has_cookie = self.sends_cookie(t, slot, server, now);
-        let lookup = &mut self.transactions[t].lookups[slot];
+        let has_cookie = self.sends_cookie(at, server, now);
+        let lookup = &mut self.transactions[at];
         lookup.last = Attempt { path: Path::Unsent, server, case_seed, has_cookie, sent: now };
         if let Some(socket) = self.upstreams.take_socket(server, &mut self.rng) {
-            let path = self.send_on(socket, t, slot, tx);
-            self.transactions[t].lookups[slot].last.path = path;
+            let path = self.send_on(socket, at, tx);
+            self.transactions[at].last.path = path;
         }
-        let due = self.timeout(t, slot, now);
-        self.wheel.set(number(t, slot), due);
+        let due = self.timeout(at, now);
+        self.wheel.set(at.number(), due);
     }
 
     /// Returns until when the last attempt of a lookup waits for a reply before it is sent again: the server's timeout, varied
     /// by up to 10 %. The one that cannot be followed by another waits until the lookup ends.
-    fn timeout(&mut self, t: u32, slot: usize, now: Nanos) -> Nanos {
-        let Transaction { lookups, only_server, .. } = &self.transactions[t];
-        let lookup = &lookups[slot];
+    fn timeout(&mut self, at: LookupId, now: Nanos) -> Nanos {
+        let Transaction { lookups, only_server, .. } = &self.transactions[at.transaction];
+        let lookup = &lookups[at.slot];
         let server = lookup.last.server;
         let usual = self.upstreams.timeout(server, lookup.attempts);
         if only_server.is_some() || self.upstreams.server(server).dead {
@@ -141,8 +140,8 @@ impl Dns64 {
     }
 
     /// Sends a lookup on a socket.
-    fn send_on(&mut self, socket: SocketId, t: u32, slot: usize, tx: &mut TxBatch) -> Path {
-        let free = |id: &u16| self.ids.insert(socket, *id, number(t, slot));
+    fn send_on(&mut self, socket: SocketId, at: LookupId, tx: &mut TxBatch) -> Path {
+        let free = |id: &u16| self.ids.insert(socket, *id, at.number());
         let mut rng = || self.rng.next_u32() as u16;
         let id = std::iter::repeat_with(&mut rng).take(ID_TRIES).find({
             let mut free = free;
@@ -152,11 +151,11 @@ impl Dns64 {
             self.upstreams.give_back(socket);
             return Path::Unsent;
         };
-        let transaction = &self.transactions[t];
+        let transaction = &self.transactions[at.transaction];
         let udp_size = self.settings.config.upstream.udp_size;
-        let cookie = self.upstreams.cookie(transaction.lookups[slot].last.server);
+        let cookie = self.upstreams.cookie(transaction.lookups[at.slot].last.server);
         let sent = tx.push(Destination::Connected(socket), MAX_QUERY, |out| {
-            compose(transaction, slot, id, udp_size, cookie, out)
+            compose(transaction, at.slot, id, udp_size, cookie, out)
         });
         if !sent {
             // It counts as lost on the way and is sent again after its timeout.
@@ -174,8 +173,8 @@ impl Dns64 {
         tx: &mut TxBatch,
     ) {
         let waiting = Header::read(received.bytes)
-            .and_then(|header| Some((header, self.ids.get(received.socket, header.id)?)));
-        let Some((header, lookup)) = waiting else {
+            .and_then(|header| Some((header, self.ids.get(received.socket, header.id)?.into())));
+        let Some((header, at)): Option<(Header, LookupId)> = waiting else {
             self.counters.upstream_unexpected += 1;
             return;
         };
@@ -183,12 +182,11 @@ impl Dns64 {
         message.clear();
         message.extend_from_slice(received.bytes);
         reply::normalise(&mut message, self.upstreams.trusts(server));
-        let (t, slot) = (lookup / 2, lookup as usize % 2);
-        self.transactions[t].lookups[slot].claims_authentic = claims_authentic(received.bytes);
-        let attempt = *self.transactions[t].lookups[slot].attempt_on(received.socket, header.id);
+        self.transactions[at].claims_authentic = claims_authentic(received.bytes);
+        let attempt = *self.transactions[at].attempt_on(received.socket, header.id);
         match Reply::parse(&message) {
-            Some(reply) => self.on_parsed(&attempt, lookup, &reply, received.bytes, now, tx),
-            None if is_short_error(&message, &header) => self.on_short_error(lookup, now, tx),
+            Some(reply) => self.on_parsed(&attempt, at, &reply, received.bytes, now, tx),
+            None if is_short_error(&message, &header) => self.on_short_error(at, now, tx),
             None => self.counters.upstream_malformed += 1,
         }
         self.scratch.reply = message;
@@ -197,140 +195,137 @@ impl Dns64 {
     /// Handles an error without a question, from a server that could not parse the query or would not answer it, or from
     /// anyone who knows port and id: the query is sent again without EDNS, then over a stream, where no third party can
     /// forge the reply.
-    fn on_short_error(&mut self, lookup: u32, now: Nanos, tx: &mut TxBatch) {
-        let (t, slot) = (lookup / 2, lookup as usize % 2);
+    fn on_short_error(&mut self, at: LookupId, now: Nanos, tx: &mut TxBatch) {
         let edns = self.settings.config.upstream.udp_size > 0;
-        if edns && !self.transactions[t].lookups[slot].plain {
-            return self.end_lookup(t, slot, Outcome::Refused, now, tx);
+        if edns && !self.transactions[at].plain {
+            return self.end_lookup(at, Outcome::Refused, now, tx);
         }
         self.counters.upstream_errors += 1;
-        self.release(t, slot);
-        self.send_on_stream(t, slot, now);
+        self.release(at);
+        self.send_on_stream(at, now);
     }
 
     /// Handles a well-formed reply with the id of a pending attempt of a lookup; `octets` is the message as received.
     fn on_parsed(
         &mut self,
         attempt: &Attempt,
-        lookup: u32,
+        at: LookupId,
         reply: &Reply<'_>,
         octets: &[u8],
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        let (t, slot) = (lookup / 2, lookup as usize % 2);
         let &Attempt { server, sent, .. } = attempt;
-        let belief = self.belief(attempt, lookup, reply, octets, now);
+        let belief = self.belief(attempt, at, reply, octets, now);
         self.counters.upstream_mismatched += u64::from(belief != Belief::Yes);
         if belief == Belief::No {
             return;
         }
         // The next query, if there is one, is for the server that has replied.
-        self.transactions[t].lookups[slot].last.server = server;
+        self.transactions[at].last.server = server;
         if belief == Belief::Doubtful {
-            self.release(t, slot);
-            return self.send_on_stream(t, slot, now);
+            self.release(at);
+            return self.send_on_stream(at, now);
         }
         self.counters.upstream_replies += 1;
         self.upstreams.answered(server, sent, now);
         if Rcode(reply.rcode) == Rcode::BADCOOKIE {
-            return self.on_bad_cookie(attempt, lookup, now, tx);
+            return self.on_bad_cookie(attempt, at, now, tx);
         }
         if reply.is_truncated() {
-            return self.on_truncated(t, slot, now);
+            return self.on_truncated(at, now);
         }
-        self.end_lookup(t, slot, Outcome::Reply(*reply), now, tx);
+        self.end_lookup(at, Outcome::Reply(*reply), now, tx);
     }
 
     /// Handles a truncated reply: the query is sent again over a stream.
-    pub(super) fn on_truncated(&mut self, t: u32, slot: usize, now: Nanos) {
-        self.transactions[t].lookups[slot].truncated = true;
-        self.release(t, slot);
-        self.send_on_stream(t, slot, now);
+    pub(super) fn on_truncated(&mut self, at: LookupId, now: Nanos) {
+        self.transactions[at].truncated = true;
+        self.release(at);
+        self.send_on_stream(at, now);
     }
 
     /// Handles the error of a server that wants another cookie: the query is sent once more, with the cookie of that reply,
     /// then over a stream, where no cookie is needed (RFC 7873 section 5.3).
-    fn on_bad_cookie(&mut self, attempt: &Attempt, lookup: u32, now: Nanos, tx: &mut TxBatch) {
-        let (t, slot) = (lookup / 2, lookup as usize % 2);
+    fn on_bad_cookie(&mut self, attempt: &Attempt, at: LookupId, now: Nanos, tx: &mut TxBatch) {
         self.counters.upstream_bad_cookies += 1;
         self.upstreams.cookie_mut(attempt.server).note_wanted();
-        self.release(t, slot);
-        let lookup = &mut self.transactions[t].lookups[slot];
+        self.release(at);
+        let lookup = &mut self.transactions[at];
         let again = std::mem::replace(&mut lookup.refused_cookie, true);
         if again || !attempt.has_cookie {
-            self.send_on_stream(t, slot, now);
+            self.send_on_stream(at, now);
         } else {
-            self.send(t, slot, None, now, tx);
+            self.send(at, None, now, tx);
         }
     }
 
     /// Sends a lookup over a stream.
-    pub(super) fn send_on_stream(&mut self, t: u32, slot: usize, now: Nanos) {
+    pub(super) fn send_on_stream(&mut self, at: LookupId, now: Nanos) {
         self.tickets = self.tickets.wrapping_add(1);
         self.counters.upstream_tcp += 1;
         let id = self.rng.next_u32() as u16;
         let udp_size = self.settings.config.upstream.udp_size;
-        let server = self.transactions[t].lookups[slot].last.server;
-        let has_cookie = self.sends_cookie(t, slot, server, now);
-        let transaction = &mut self.transactions[t];
-        let last = &mut transaction.lookups[slot].last;
+        let server = self.transactions[at].last.server;
+        let has_cookie = self.sends_cookie(at, server, now);
+        let transaction = &mut self.transactions[at.transaction];
+        let last = &mut transaction.lookups[at.slot].last;
         (last.path, last.case_seed) = (Path::Stream(self.tickets), 0);
         last.has_cookie = has_cookie;
         let mut message = vec![0; MAX_PADDED];
         let cookie = self.upstreams.cookie(server);
-        let mut len = compose(transaction, slot, id, udp_size, cookie, &mut message);
-        if self.upstreams.encrypts(server) && udp_size > 0 && !transaction.lookups[slot].plain {
+        let mut len = compose(transaction, at.slot, id, udp_size, cookie, &mut message);
+        if self.upstreams.encrypts(server) && udp_size > 0 && !transaction.lookups[at.slot].plain {
             len = extend(&mut message, len, &[], QUERY_BLOCK).unwrap_or(len);
         }
         message.truncate(len);
-        self.outbox.query(ToStreams::Query {
+        self.delivery.outbox.query(ToStreams::Query {
             server: self.upstreams.server(server).address,
-            lookup: number(t, slot),
+            lookup: at.number(),
             ticket: self.tickets,
             message,
         });
-        self.wheel.set(number(t, slot), now + self.settings.config.upstream.tcp_timeout);
+        self.wheel.set(at.number(), now + self.settings.config.upstream.tcp_timeout);
     }
 
     /// Handles the end of a lookup over a stream: its reply, or a failure.
     pub(super) fn on_stream_reply(
         &mut self,
-        lookup: u32,
+        at: LookupId,
         ticket: u32,
         mut message: Option<Vec<u8>>,
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        let (t, slot) = (lookup / 2, lookup as usize % 2);
-        let asked = self.transactions[t].lookups[slot];
+        let asked = self.transactions[at];
         let Attempt { path, server, sent, .. } = asked.last;
         if path != Path::Stream(ticket) {
             self.counters.upstream_unexpected += 1;
             return;
         }
         let claims = message.as_deref().is_some_and(claims_authentic);
-        self.transactions[t].lookups[slot].claims_authentic = claims;
+        self.transactions[at].claims_authentic = claims;
         let trust_ad = self.upstreams.trusts(server);
         message.iter_mut().for_each(|message| reply::normalise(message, trust_ad));
         let reply = message.as_deref().and_then(Reply::parse);
-        let reply = reply.filter(|reply| self.believes_on_stream(t, &asked, reply, now));
+        let reply =
+            reply.filter(|reply| self.believes_on_stream(at.transaction, &asked, reply, now));
         match reply {
             Some(reply) => {
                 self.counters.upstream_replies += 1;
                 if self.upstreams.uses_streams_only(server) {
                     self.upstreams.answered(server, sent, now);
                 }
-                self.transactions[t].lookups[slot].truncated |= reply.is_truncated();
+                self.transactions[at].truncated |= reply.is_truncated();
                 let outcome = match reply.is_truncated() {
                     true => Outcome::Truncated,
                     false => Outcome::Reply(reply),
                 };
-                self.end_lookup(t, slot, outcome, now, tx);
+                self.end_lookup(at, outcome, now, tx);
             }
             None => {
                 self.counters.upstream_malformed += u64::from(message.is_some());
-                self.lookup_failed(t, slot, now, tx);
+                self.lookup_failed(at, now, tx);
             }
         }
     }
@@ -339,20 +334,19 @@ impl Dns64 {
     /// without EDNS.
     pub(super) fn end_lookup(
         &mut self,
-        t: u32,
-        slot: usize,
+        at: LookupId,
         outcome: Outcome<'_>,
         now: Nanos,
         tx: &mut TxBatch,
     ) {
-        self.release(t, slot);
+        self.release(at);
         if outcome.is_error() {
             self.counters.upstream_errors += 1;
             let edns = self.settings.config.upstream.udp_size > 0;
-            let lookup = &mut self.transactions[t].lookups[slot];
+            let lookup = &mut self.transactions[at];
             if edns && !lookup.plain && outcome.may_reject_edns() {
                 lookup.plain = true;
-                return self.send(t, slot, None, now, tx);
+                return self.send(at, None, now, tx);
             }
             lookup.errors += 1;
             let lookup = *lookup;
@@ -360,17 +354,17 @@ impl Dns64 {
             let others = pool.filter(|server| !server.dead).count() > 1;
             let most = self.settings.config.upstream.attempts;
             let again = lookup.attempts < most && lookup.errors < MAX_TRIES;
-            if others && again && self.transactions[t].only_server.is_none() {
-                return self.send(t, slot, Some(lookup.last.server), now, tx);
+            if others && again && self.transactions[at.transaction].only_server.is_none() {
+                return self.send(at, Some(lookup.last.server), now, tx);
             }
         }
-        self.proceed(t, slot, outcome, now, tx);
+        self.proceed(at, outcome, now, tx);
     }
 
     /// Handles a lookup without a reply: sends it again or ends it.
-    fn lookup_failed(&mut self, t: u32, slot: usize, now: Nanos, tx: &mut TxBatch) {
-        let Transaction { lookups, phase, only_server, .. } = &self.transactions[t];
-        let (lookup, is_probe) = (lookups[slot], *phase == Phase::Probe);
+    fn lookup_failed(&mut self, at: LookupId, now: Nanos, tx: &mut TxBatch) {
+        let Transaction { lookups, phase, only_server, .. } = &self.transactions[at.transaction];
+        let (lookup, is_probe) = (lookups[at.slot], *phase == Phase::Probe);
         let (server, any_server) = (lookup.last.server, only_server.is_none());
         // Not after a truncated reply: that server is alive, and its query was the last attempt.
         let usual =
@@ -380,16 +374,16 @@ impl Dns64 {
         }
         let again = lookup.attempts < self.most_attempts(server) && now < lookup.until;
         if again && usual && any_server {
-            self.set_aside(t, slot);
-            self.send(t, slot, Some(server), now, tx);
-            if slot == 0 {
-                self.query_a_too(t, now, tx);
+            self.set_aside(at);
+            self.send(at, Some(server), now, tx);
+            if at.slot == 0 {
+                self.query_a_too(at.transaction, now, tx);
             }
         } else if lookup.truncated {
-            self.end_lookup(t, slot, Outcome::Truncated, now, tx);
+            self.end_lookup(at, Outcome::Truncated, now, tx);
         } else {
-            self.release(t, slot);
-            self.proceed(t, slot, Outcome::Nothing, now, tx);
+            self.release(at);
+            self.proceed(at, Outcome::Nothing, now, tx);
         }
     }
 
@@ -408,7 +402,8 @@ impl Dns64 {
     /// Lets the AAAA lookup end after two more timeouts from now on, with one more query between them, if it had no reply to
     /// its first query: the A reply is there, and was fast.
     pub(super) fn limit_wait(&mut self, t: u32, now: Nanos) {
-        let lookup = &mut self.transactions[t].lookups[0];
+        let at = LookupId::first(t);
+        let lookup = &mut self.transactions[at];
         let on_timeout = self.settings.policy.synthesis.on_timeout;
         // One over a stream has had a reply, which was too long.
         if matches!(lookup.last.path, Path::None | Path::Stream(_))
@@ -419,25 +414,25 @@ impl Dns64 {
         }
         let timeout = self.upstreams.timeout(lookup.last.server, 1);
         lookup.until = lookup.until.min(now + timeout + timeout);
-        self.wheel.clear(number(t, 0));
-        self.wheel.set(number(t, 0), now + timeout);
+        self.wheel.clear(at.number());
+        self.wheel.set(at.number(), now + timeout);
     }
 
     /// Releases the ids and the sockets of a lookup and clears its timeout.
-    pub(super) fn release(&mut self, t: u32, slot: usize) {
-        let lookup = &mut self.transactions[t].lookups[slot];
+    pub(super) fn release(&mut self, at: LookupId) {
+        let lookup = &mut self.transactions[at];
         let earlier = std::mem::replace(&mut lookup.earlier.path, Path::None);
         let last = std::mem::replace(&mut lookup.last.path, Path::None);
         if last != Path::None {
             self.free(earlier);
             self.free(last);
-            self.wheel.clear(number(t, slot));
+            self.wheel.clear(at.number());
         }
     }
 
     /// Prepares a lookup for its next attempt: the last one still accepts a reply, the one before it does not any more.
-    fn set_aside(&mut self, t: u32, slot: usize) {
-        let lookup = &mut self.transactions[t].lookups[slot];
+    fn set_aside(&mut self, at: LookupId) {
+        let lookup = &mut self.transactions[at];
         let mut closed = std::mem::replace(&mut lookup.earlier, lookup.last);
         if matches!(lookup.last.path, Path::Stream(_)) {
             // A connection that failed brings no reply.
@@ -446,7 +441,7 @@ impl Dns64 {
         }
         lookup.last.path = Path::None;
         self.free(closed.path);
-        self.wheel.clear(number(t, slot));
+        self.wheel.clear(at.number());
     }
 
     /// Releases the id and the socket of an attempt.
@@ -461,22 +456,21 @@ impl Dns64 {
     pub(super) fn expire(&mut self, now: Nanos, tx: &mut TxBatch) {
         let mut expired = std::mem::take(&mut self.scratch.expired);
         self.wheel.expire(now, &mut expired);
-        for lookup in expired.drain(..) {
-            let (t, slot) = (lookup / 2, lookup as usize % 2);
+        for at in expired.drain(..).map(LookupId::from) {
             // A lookup that has ended since then does not wait any more.
-            if !self.transactions[t].lookups[slot].is_pending() || self.postpone(t, slot, now) {
+            if !self.transactions[at].is_pending() || self.postpone(at, now) {
                 continue;
             }
             self.counters.upstream_timeouts += 1;
-            self.lookup_failed(t, slot, now, tx);
+            self.lookup_failed(at, now, tx);
         }
         self.scratch.expired = expired;
     }
 
     /// Lets a lookup wait longer for its reply instead of sending it again, if the server has lately answered too few
     /// queries: then it is overloaded, or silent, and more queries do not help. Returns whether it waits.
-    fn postpone(&mut self, t: u32, slot: usize, now: Nanos) -> bool {
-        let lookup = self.transactions[t].lookups[slot];
+    fn postpone(&mut self, at: LookupId, now: Nanos) -> bool {
+        let lookup = self.transactions[at];
         let Attempt { path, server, sent, .. } = lookup.last;
         let due = (sent + self.upstreams.patient_timeout(lookup.attempts)).min(lookup.until);
         let may_wait = matches!(path, Path::Datagram(..)) && now < due;
@@ -484,7 +478,7 @@ impl Dns64 {
             return false;
         }
         self.counters.upstream_postponed += 1;
-        self.wheel.set(number(t, slot), due);
+        self.wheel.set(at.number(), due);
         true
     }
 
@@ -507,7 +501,7 @@ impl Dns64 {
         if let Some(t) = self.open(None, key, 0, now, tx) {
             let transaction = &mut self.transactions[t];
             (transaction.phase, transaction.only_server) = (Phase::Probe, Some(server));
-            self.start_lookup(t, 0, Qtype::NS, now, tx);
+            self.start_lookup(LookupId::first(t), Qtype::NS, now, tx);
         }
     }
 }
@@ -521,11 +515,6 @@ fn is_short_error(message: &[u8], header: &Header) -> bool {
         && message.len() == HEADER
         && header.counts == [0; 4]
         && matches!(header.rcode(), 1 | 2 | 4 | 5)
-}
-
-/// Returns the number of a lookup.
-fn number(t: u32, slot: usize) -> u32 {
-    2 * t + slot as u32
 }
 
 /// Writes the query of a lookup; returns its length.

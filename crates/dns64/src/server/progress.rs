@@ -33,7 +33,7 @@ use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};
 use crate::question::Key;
 use crate::reply::{MAX_CHAIN, Reading, Reply};
-use crate::transaction::{Phase, Transaction};
+use crate::transaction::{LookupId, Phase, Transaction};
 
 /// Longest TTL of records synthesised after a timeout of the AAAA query, in seconds: whether there are AAAA records is
 /// not known.
@@ -43,14 +43,14 @@ impl Dns64 {
     /// Continues a question after one of its lookups has ended.
     pub(super) fn proceed(
         &mut self,
-        t: u32,
-        slot: usize,
+        at: LookupId,
         outcome: Outcome<'_>,
         now: Nanos,
         tx: &mut TxBatch,
     ) {
+        let t = at.transaction;
         let phase = self.transactions[t].phase;
-        if slot == 1 && matches!(phase, Phase::Aaaa | Phase::Check) {
+        if at.slot == 1 && matches!(phase, Phase::Aaaa | Phase::Check) {
             // The A reply has to wait for the AAAA reply; without memory for it A is queried again.
             if let Outcome::Reply(reply) = outcome
                 && self.keep(t, reply.bytes().len())
@@ -165,7 +165,7 @@ impl Dns64 {
             }
             2 if !self.transactions[t].key.flags.cd => {
                 self.transactions[t].phase = Phase::Check;
-                return self.start_lookup(t, 0, Qtype::AAAA, now, tx);
+                return self.start_lookup(LookupId::first(t), Qtype::AAAA, now, tx);
             }
             _ => return self.query_a(t, now, tx),
         }
@@ -248,7 +248,7 @@ impl Dns64 {
         }
         // The A query may already be pending.
         if !transaction.lookups[1].is_pending() {
-            self.start_lookup(t, 0, Qtype::A, now, tx);
+            self.start_lookup(LookupId::first(t), Qtype::A, now, tx);
         }
     }
 
@@ -262,7 +262,7 @@ impl Dns64 {
             return;
         }
         if !queried {
-            self.start_lookup(t, 1, Qtype::A, now, tx);
+            self.start_lookup(LookupId::second(t), Qtype::A, now, tx);
         } else if let Some(early) = self.transactions[t].early.take() {
             // A was queried at the same time as AAAA.
             if let Some(reply) = Reply::parse(&early) {
@@ -316,13 +316,13 @@ impl Dns64 {
 
     /// Queries AAAA for the original name and passes the reply on.
     fn leave_alone(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
-        self.release(t, 0);
-        self.release(t, 1);
+        self.release(LookupId::first(t));
+        self.release(LookupId::second(t));
         let transaction = &mut self.transactions[t];
         transaction.phase = Phase::Pass;
         transaction.chain.clear();
         (transaction.name, transaction.hops) = (None, 0);
-        self.start_lookup(t, 0, Qtype::AAAA, now, tx);
+        self.start_lookup(LookupId::first(t), Qtype::AAAA, now, tx);
     }
 
     /// Returns the blocks under which an A reply is synthesised now: after a reload the same bits may mean other blocks.
@@ -374,9 +374,9 @@ impl Dns64 {
         transaction.name = Some(Box::new(reading.name));
         // An A query beside that for AAAA was for the name before.
         transaction.early = None;
-        self.release(t, 1);
+        self.release(LookupId::second(t));
         self.transactions[t].lookups[1].attempts = 0;
-        self.start_lookup(t, 0, qtype, now, tx);
+        self.start_lookup(LookupId::first(t), qtype, now, tx);
     }
 
     /// Synthesises the answer from A records under the prefixes of `view` (RFC 6147 section 5.1.7).
@@ -425,7 +425,7 @@ impl Dns64 {
         let mapping = addresses.map(|address: [u8; 4]| policy.mapping(view, address.into()));
         let blocks = mapping.fold(0, |all, View(bits)| all | bits);
         let used = (0..u32::BITS as usize).filter(|block| blocks >> block & 1 == 1);
-        used.for_each(|block| self.statistics.synthesised(block));
+        used.for_each(|block| self.delivery.statistics.synthesised(block));
         self.finish(t, now, tx);
     }
 

@@ -22,7 +22,7 @@ use crate::policy::NameRule;
 use crate::record::push;
 use crate::reply::{Found, MAX_CHAIN, Reading, Reply, covered};
 use crate::settings::Settings;
-use crate::transaction::{Phase, Service, Target, Transaction};
+use crate::transaction::{LookupId, Phase, Service, Target, Transaction};
 
 /// Highest number of targets of an answer that are looked up, those of its aliases too.
 const MAX_TARGETS: usize = 6;
@@ -175,7 +175,7 @@ impl Dns64 {
         transaction.name = Some(Box::new(target.name));
         transaction.chain.clear();
         transaction.hops = 0;
-        self.start_lookup(t, 0, qtype, now, tx);
+        self.start_lookup(LookupId::first(t), qtype, now, tx);
     }
 
     /// Handles the outcome of a target's lookup.
@@ -199,7 +199,7 @@ impl Dns64 {
                 if let Some(reading) = self.read(t, &reply, qtype) {
                     if reply.ends_in_alias(&reading) {
                         if self.follow_target(t, &reading) {
-                            return self.start_lookup(t, 0, qtype, now, tx);
+                            return self.start_lookup(LookupId::first(t), qtype, now, tx);
                         }
                     } else {
                         is_missing = !self.use_target(t, &reply, &reading, now);

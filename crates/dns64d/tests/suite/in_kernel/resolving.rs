@@ -180,10 +180,11 @@ fn timeouts_and_forged_replies_end_in_right_answers() {
             assert_eq!(reply.answer[0].data, SYNTHESISED, "{name}");
         }
         assert!(server.metric("dns64d_kernel_strays_total") >= 2);
-        // Ids, ports and letter cases differ from query to query; those sent again over sockets share some ports.
+        // Ids, ports and letter cases differ from query to query of the program: it sends the first one for each name. Those of sockets,
+        // more the busier the machine is, share some ports.
         let mut asked = upstream.asked();
         let mut seen = std::collections::HashSet::new();
-        asked.retain(|asked| seen.insert((asked.name.clone(), asked.rtype)));
+        asked.retain(|asked| !asked.name.starts_with("first") && seen.insert(asked.name.clone()));
         let different = |of: &dyn Fn(&Asked) -> String| {
             let all: std::collections::HashSet<String> = asked.iter().map(of).collect();
             all.len()
