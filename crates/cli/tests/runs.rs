@@ -261,7 +261,7 @@ fn several_loads_are_compared_as_repeats() {
     let loads = |name: &str, rates: &[f64], window: u32| {
         let write = |(number, rate): (usize, &f64)| {
             let mut load = trial(0, *rate).trial;
-            load.conditions.pacing = format!("window {window}");
+            load.conditions.pacing = format!("window {window}").into();
             (load.answered_qps, load.void) = (*rate, record::Voidness(None));
             let path = dir.path().join(format!("{name}-{number}.json"));
             record::write(&path, &load).expect("writes");

@@ -28,6 +28,7 @@ mod limiters;
 mod lockstep;
 mod merge;
 mod name;
+mod pacing;
 mod parts;
 mod plan;
 pub mod request;
@@ -68,6 +69,7 @@ pub use limiters::LimiterCounts;
 pub use lockstep::{LockStepRow, LockStepTable};
 pub use merge::{LostPart, MergeError, MergeTerms, Part, merge};
 pub use name::cell_name;
+pub use pacing::RecordedPacing;
 pub use parts::{Merged, PartClock, PartOutcome};
 pub use plan::{InputFile, Plan, Seam};
 pub use request::{

@@ -15,6 +15,7 @@ use crate::SCHEMA;
 use crate::attack::Attack;
 use crate::connections::Connections;
 use crate::engine_kind::EngineKind;
+use crate::pacing::RecordedPacing;
 use crate::parts::Merged;
 use crate::request::text;
 use crate::samples;
@@ -419,7 +420,8 @@ pub struct Conditions {
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub names: String,
     /// Pacing of the queries.
-    pub pacing: String,
+    #[schemars(with = "String")]
+    pub pacing: RecordedPacing,
     /// Timeout of one query, in seconds.
     pub timeout_s: f64,
     /// Longest time that a due query may be held back to leave together with others, in microseconds.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use measure::stats::Terms;
-use measure::{Histogram, Limiter, Link, Nanos, Path, Void, Warning};
+use measure::{Histogram, Limiter, Link, Nanos, Pacing, Path, Void, Warning};
 use record::host::CpuFacts;
 use record::{
     Capacity, CellRecord, CompareTerms, Comparison, Decision, Estimate, Figure, HostFacts, Outcome,
@@ -225,7 +225,7 @@ fn load(valid: u64, latency_us: u64) -> Trial {
     trial.answered_qps = valid as f64 / 10.0;
     trial.duration_s = 10.0;
     trial.latency_us = Times::from(&times);
-    trial.conditions.pacing = "constant 2k".to_owned();
+    trial.conditions.pacing = "constant 2k".to_owned().into();
     trial
 }
 
@@ -346,7 +346,7 @@ fn cells_of_other_conditions_are_compared_on_request_only() {
         ("duration: `10 s`", with(&|t| t.duration_s = 2.0)),
         ("receive buffer of a socket", with(&|t| t.conditions.receive_buffer = 7)),
         ("segmented messages", with(&|t| t.conditions.gso = !t.conditions.gso)),
-        ("pacing: `constant 2k`", with(&|t| t.conditions.pacing = "window 9".into())),
+        ("pacing: `constant 2k`", with(&|t| t.conditions.pacing = Pacing::Window { outstanding: 9 }.into())),
         ("transport", with(&|t| t.conditions.transport = "tls".into())),
         ("link", with(&|t| t.conditions.link = Some(Link::Moderated))),
     ];
@@ -374,7 +374,7 @@ fn cells_of_other_conditions_are_compared_on_request_only() {
 fn a_single_closed_loop_is_compared_by_its_seconds() {
     let closed = |qps: u64| {
         let mut trial = load(20_000, 500);
-        trial.conditions.pacing = "window 64".to_owned();
+        trial.conditions.pacing = Pacing::Window { outstanding: 64 }.into();
         trial.answered_qps = qps as f64;
         trial.series = (0..10)
             .map(|k| Second { sent: qps, valid: qps - k % 3 * qps / 200, ..Second::default() })

@@ -430,8 +430,8 @@ impl Setup {
             workload: self.workload.describe(),
             names: self.workload.describe_names(),
             pacing: match &self.workload {
-                WorkloadPlan::Replay(replay) => replay.describe_pacing(),
-                _ => self.request.pacing.describe(),
+                WorkloadPlan::Replay(replay) => replay.describe_pacing().into(),
+                _ => self.request.pacing.into(),
             },
             timeout_s: self.request.timeout.as_secs_f64(),
             max_burst_us: self.request.sockets.max_burst.as_micros_f64(),

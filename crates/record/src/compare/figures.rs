@@ -175,8 +175,7 @@ fn of_trials(cell: &CellRecord, named: &BTreeSet<&str>) -> BTreeMap<String, Valu
         if let [single] = trials[..] {
             answered.within = seconds(single).map(Within::Parts);
             // An open loop is offered its rate, so its share of valid replies says it all.
-            let pacing = Pacing::described(&single.conditions.pacing);
-            let is_closed = matches!(pacing, Some(Pacing::Window { .. }));
+            let is_closed = matches!(single.conditions.pacing.get(), Some(Pacing::Window { .. }));
             answered.weight = if is_closed { Weight::Full } else { Weight::IfNamed };
         }
         found.insert("answered".to_owned(), answered);

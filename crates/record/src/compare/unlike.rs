@@ -46,7 +46,7 @@ pub(crate) fn unlike(a: &CellRecord, b: &CellRecord) -> Vec<String> {
     }
     // Each trial of a search has another rate.
     if a.capacities.is_empty() && b.capacities.is_empty() {
-        why.extend(differing([("pacing", x.pacing.clone(), y.pacing.clone())]));
+        why.extend(differing([("pacing", x.pacing.to_string(), y.pacing.to_string())]));
     }
     why
 }

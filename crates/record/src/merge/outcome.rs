@@ -68,7 +68,7 @@ impl Whole<'_> {
     }
 
     fn pacing(&self) -> Option<Pacing> {
-        Pacing::described(&self.parts[0].trial.conditions.pacing)
+        self.parts[0].trial.conditions.pacing.get()
     }
 
     /// Returns the sum of the outstanding queries, if all parts counted them.

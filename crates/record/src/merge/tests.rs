@@ -72,7 +72,7 @@ impl Recorded {
             authdns: Vec::new(),
             merged: None,
             conditions: Conditions {
-                pacing: "constant 3000 qps".to_owned(),
+                pacing: "constant 3000 qps".to_owned().into(),
                 slice: slice.parse().expect(slice),
                 sockets: 8,
                 workers: 1,
@@ -170,7 +170,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     };
     let drawn = |a, b| {
         let mut parts = vec![part("1/2", a), part("2/2", b)];
-        parts.iter_mut().for_each(|p| p.trial.conditions.pacing = "poisson 4500 qps".into());
+        parts.iter_mut().for_each(|p| p.trial.conditions.pacing = "poisson 4500 qps".to_owned().into());
         parts
     };
     assert_eq!(merged(drawn(4_493, 4_607), None).sent, 9_100, "Poisson draws its numbers");
@@ -352,7 +352,7 @@ fn clients_that_replay_their_own_queries_are_counted_instead_of_these() {
     let replayed = |counts: [u64; 2], clients: Option<[u32; 2]>| {
         let mut parts = vec![part("1/2", counts[0]), part("2/2", counts[1])];
         for (number, part) in parts.iter_mut().enumerate() {
-            part.trial.conditions.pacing = "replay at 1x".to_owned();
+            part.trial.conditions.pacing = "replay at 1x".to_owned().into();
             part.trial.connections = clients.map(|clients| connections(clients[number], "refused"));
         }
         merge(parts, &MergeTerms::default(), "1", "merge").map_err(|why| why.to_string())

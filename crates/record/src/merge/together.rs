@@ -59,7 +59,7 @@ fn difference(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)> {
         ("engine", engine(x), engine(y)),
         ("workload", x.workload.clone(), y.workload.clone()),
         ("names", x.names.clone(), y.names.clone()),
-        ("pacing", x.pacing.clone(), y.pacing.clone()),
+        ("pacing", x.pacing.to_string(), y.pacing.to_string()),
         ("timeout in seconds", x.timeout_s.to_string(), y.timeout_s.to_string()),
         ("burst in microseconds", x.max_burst_us.to_string(), y.max_burst_us.to_string()),
         ("segmentation offload", x.gso.to_string(), y.gso.to_string()),
@@ -88,8 +88,7 @@ fn unlike_duration(a: &Trial, b: &Trial) -> Option<(&'static str, String, String
 /// Numbers that differ by more than the rounding of each worker, and by more than chance if they were drawn: of planned queries, or
 /// of clients if these replay queries of their own, of which one may have many more than another.
 fn unlike_number(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)> {
-    let pacing = Pacing::described(&a.conditions.pacing);
-    let drawn = matches!(pacing, Some(Pacing::Poisson { .. }));
+    let drawn = matches!(a.conditions.pacing.get(), Some(Pacing::Poisson { .. }));
     let chance = if drawn { DEVIATIONS * ((a.planned + b.planned) as f64).sqrt() } else { 0.0 };
     let rounded = (a.conditions.workers + b.conditions.workers) as u64 + chance as u64;
     let (what, a, b) = match (replayed_clients(a), replayed_clients(b)) {
@@ -102,6 +101,6 @@ fn unlike_number(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)>
 /// Returns the number of clients that replay the queries of a recording, each its own; `None` for other loads.
 fn replayed_clients(trial: &Trial) -> Option<u64> {
     // Only a replay has no pacing.
-    let is_replay = Pacing::described(&trial.conditions.pacing).is_none();
+    let is_replay = trial.conditions.pacing.get().is_none();
     trial.connections.as_ref().filter(|_| is_replay).map(|connections| connections.clients.into())
 }

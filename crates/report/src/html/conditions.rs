@@ -65,7 +65,7 @@ fn how(run: &Run) -> Markup {
         out.extend([
             ("Target".to_owned(), c.target.clone()),
             ("Workload".into(), c.workload.clone()),
-            ("Pacing".into(), c.pacing.clone()),
+            ("Pacing".into(), c.pacing.to_string()),
             ("Timeout".into(), format!("{} s", c.timeout_s)),
             ("Workers".into(), format!("{}, {} sockets", c.workers, c.sockets)),
             (

@@ -207,7 +207,7 @@ fn foreign(args: &VerifyArgs, trial: &Path, pcap: &Path) -> Result<(), Failure> 
         return Err(Failure::input(anyhow!("{}: {why}", pcap.display())));
     }
     let planned = record.planned as f64 / record.duration_s;
-    let rate = match Pacing::described(&record.conditions.pacing) {
+    let rate = match record.conditions.pacing.get() {
         Some(Pacing::Constant { .. }) => Qps::new(planned),
         _ => None,
     };
