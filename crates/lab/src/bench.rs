@@ -498,7 +498,7 @@ impl Bench for LabBench<'_> {
             None => {
                 self.begin_away(Duration::ZERO)?;
                 let (result, spent) = self.measure(&request, sending, limit)?;
-                self.conclude(result.trial, spent, request.pacing, spec.slow_cores)
+                self.conclude(result.trial, spent, spec.slow_cores)
             }
         };
         self.end_away(&mut trial, &request)?;
@@ -563,7 +563,7 @@ impl Bench for LabBench<'_> {
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
         self.begin_away(Duration::ZERO)?;
         let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
-        result.trial = self.conclude(result.trial, spent, pacing, SlowCores::Void);
+        result.trial = self.conclude(result.trial, spent, SlowCores::Void);
         self.end_away(&mut result.trial, &request)?;
         result.trial.compact().map_err(BenchError::failed)?;
         Ok(LockStepRow::new(spec.lanes, result))

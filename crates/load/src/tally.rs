@@ -7,7 +7,6 @@
 //! late, duplicates, unexpected             replies without an outstanding query, not in the sum
 //! ```
 
-use measure::limiter::{ScheduleTolerance, Void};
 use measure::stall::Disturbances;
 use measure::{Histogram, Nanos, Outstanding, Qps};
 use wire::Invalid;
@@ -198,13 +197,6 @@ impl Tally {
     /// Returns the number of queries for which the load did its part: those that left, and those that no connection took.
     pub fn wanted(&self) -> u64 {
         self.sent + self.unserved
-    }
-
-    /// Returns why the trial is void, if its queries left too late or some were withheld. For a trial that ended early,
-    /// only the queries due until then are required.
-    pub fn void(&self, tolerance: &ScheduleTolerance) -> Option<Void> {
-        let planned = if self.stopped_early { self.wanted() } else { self.planned };
-        tolerance.verdict(planned, self.wanted(), &self.schedule_error)
     }
 
     /// Returns the share of the time of sending in which a query was due and the workload had none yet.

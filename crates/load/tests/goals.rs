@@ -5,10 +5,10 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{MS, answer, assert_sums, constant, plan, run, run_on};
+use common::{MS, answer, assert_sums, constant, late, plan, run, run_on};
 use engine::sim::{Replies, SimEngine};
 use load::{Live, Plan, Tally};
-use measure::{Goal, Nanos, Pacing, ScheduleTolerance};
+use measure::{Goal, Nanos, Pacing};
 
 fn goal(text: &str) -> Option<Goal> {
     Some(text.parse().expect("a goal"))
@@ -43,7 +43,7 @@ fn a_trial_ends_early_when_it_cannot_meet_its_goal() {
     // The hundredth query left at 99 ms and was lost at 199 ms.
     assert!((199..=201).contains(&tally.sent), "{}", tally.sent);
     assert_eq!(tally.planned, 10_000);
-    assert_eq!(tally.void(&ScheduleTolerance::default()), None, "all due queries have left");
+    assert_eq!(late(&tally), None, "all due queries have left");
     assert_sums(&tally, tally.sent);
 }
 

@@ -5,11 +5,11 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use common::{MS, US, answer, constant, plan, qps, run, run_on, workload};
+use common::{MS, US, answer, constant, late, plan, qps, run, run_on, workload};
 use engine::sim::{Replies, SimEngine};
 use engine::{Destination, SocketId, WaitMode, drive};
 use load::{Measurer, Plan, Tally};
-use measure::{Nanos, Pacing, ScheduleTolerance, Void};
+use measure::{Nanos, Pacing, Void};
 
 /// Answers each query after a millisecond.
 fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {
@@ -25,7 +25,7 @@ fn at_low_rates_each_query_leaves_when_it_is_due() {
     assert_eq!(tally.schedule_error.max(), Nanos(0));
     assert!((1_998_000..=2_002_000).contains(&tally.latency.quantile(0.5).0));
     assert_eq!(tally.latency, tally.latency_from_send);
-    assert_eq!(tally.void(&ScheduleTolerance::default()), None);
+    assert_eq!(late(&tally), None);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_slow_engine_sends_all_with_a_schedule_error() {
     assert_eq!((tally.sent, tally.planned, tally.lost), (10_000, 10_000, 0));
     assert!(tally.schedule_error.max() >= MS(3), "{:?}", tally.schedule_error.max());
     assert!(tally.latency.quantile(0.9) > tally.latency_from_send.quantile(0.9));
-    let void = tally.void(&ScheduleTolerance::default());
+    let void = late(&tally);
     assert!(matches!(void, Some(Void::ScheduleNotKept { sent: 1.0, .. })), "{void:?}");
 }
 
@@ -175,7 +175,7 @@ fn an_open_loop_ends_with_too_many_outstanding() {
     let (tally, times) = run(p, |_, _, _, _| ());
     assert_eq!((tally.sent, tally.lost, tally.stopped_early), (50, 50, true));
     assert!(times[49] < MS(50));
-    assert_eq!(tally.void(&ScheduleTolerance::default()), None);
+    assert_eq!(late(&tally), None);
 }
 
 /// Returns the due times of the whole schedule.
@@ -212,7 +212,7 @@ fn a_poisson_load_is_complete_whatever_number_was_drawn() {
         let mut tally = of_worker(0);
         tally.merge(&of_worker(1));
         assert_eq!((tally.planned, tally.valid), (tally.sent, tally.sent), "seed {seed}");
-        assert_eq!(tally.void(&ScheduleTolerance::default()), None, "seed {seed}");
+        assert_eq!(late(&tally), None, "seed {seed}");
         numbers.push(tally.sent);
     }
     assert!(numbers.iter().any(|n| *n < 480) && numbers.iter().any(|n| *n > 520), "{numbers:?}");
@@ -256,7 +256,7 @@ fn more_outstanding_queries_than_ids_of_one_socket() {
     let (tally, _) = run(p(1), |_, _, q, replies| replies.after(MS(80), answer(q)));
     assert_eq!((tally.sent, tally.valid), (100_000, 100_000));
     assert!(tally.blocked > 0 && tally.schedule_error.max() > MS(10));
-    assert!(tally.void(&ScheduleTolerance::default()).is_some());
+    assert!(late(&tally).is_some());
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn names_that_run_out_end_the_trial() {
     let mut engine = SimEngine::new(after_1_ms);
     let tally = run_on(&mut engine, plan(constant(1_000.0), MS(100), 1), 60, &Arc::default());
     assert_eq!((tally.sent, tally.valid, tally.exhausted), (60, 60, true));
-    let void = tally.void(&ScheduleTolerance::default()).expect("40 are missing").to_string();
+    let void = late(&tally).expect("40 are missing").to_string();
     assert!(void.contains("60.00 % of the planned"), "{void}");
 }
 
@@ -273,5 +273,5 @@ fn a_trial_without_a_query_is_void() {
     let (tally, _) = run(plan(constant(1.0), MS(1), 1), after_1_ms);
     assert_eq!(tally.sent, 1, "the first is due at once");
     let (tally, _) = run(plan(Pacing::Window { outstanding: 1 }, Nanos(0), 1), after_1_ms);
-    assert_eq!(tally.void(&ScheduleTolerance::default()), Some(Void::NothingSent));
+    assert_eq!(late(&tally), Some(Void::NothingSent));
 }

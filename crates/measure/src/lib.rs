@@ -25,6 +25,7 @@ mod sustained;
 mod transport;
 mod units;
 mod update_rate;
+pub mod verdict;
 pub mod warning;
 mod zipf;
 
@@ -42,5 +43,6 @@ pub use sustained::Outstanding;
 pub use transport::Transport;
 pub use units::{Nanos, Qps};
 pub use update_rate::UpdateRate;
+pub use verdict::{Facts, Verdict};
 pub use warning::Warning;
 pub use zipf::Zipf;

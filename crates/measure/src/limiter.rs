@@ -232,6 +232,12 @@ impl Evidence {
             .then_some(Void::Starved { run_delay, foreign })
     }
 
+    /// Returns what the probes saw that may void the trial, the Tester's own part first.
+    pub fn doubts(&self) -> impl Iterator<Item = Void> {
+        let own = self.starved().into_iter();
+        own.chain(self.server_disturbed()).chain(self.slow_core())
+    }
+
     /// Returns why a trial that did not pass is void if others used the server's cores or kept it waiting.
     pub fn server_disturbed(&self) -> Option<Void> {
         let beyond = |share: Option<f64>| share.filter(|share| *share > MAX_ON_SERVER);

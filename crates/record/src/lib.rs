@@ -45,6 +45,7 @@ mod transfers;
 mod trial;
 pub mod updates;
 mod v1;
+mod verdict;
 mod words;
 
 pub use self::csv::{Table, write_csv};

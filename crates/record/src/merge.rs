@@ -15,8 +15,6 @@ mod part;
 mod sums;
 mod together;
 
-use measure::Histogram;
-
 use crate::trial::Trial;
 
 use outcome::Whole;
@@ -36,18 +34,7 @@ pub fn merge(
     parts.sort_by_key(Part::slice);
     together::check(&parts, &terms.lost)?;
     let mut trial = sums::add_up(&parts)?;
-    let read = |what, times: &crate::Times| -> Result<Histogram, MergeError> {
-        let name = || "the merged trial".to_owned();
-        times.histogram().map_err(|why| MergeError::Histogram { name: name(), what, why })
-    };
-    let whole = Whole {
-        parts: &parts,
-        terms,
-        latency: read("latency_us", &trial.latency_us)?,
-        latency_from_send: read("latency_from_send_us", &trial.latency_from_send_us)?,
-        schedule_error: read("schedule_error_us", &trial.schedule_error_us)?,
-    };
-    whole.conclude(&mut trial);
+    Whole { parts: &parts, terms }.conclude(&mut trial);
     trial.conditions.version = version.to_owned();
     trial.conditions.command = command.to_owned();
     Ok(trial)

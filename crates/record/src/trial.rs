@@ -66,6 +66,9 @@ pub struct Trial {
     pub answered_qps: f64,
     /// Duration of sending, in seconds.
     pub duration_s: f64,
+    /// Time until the last query left, in seconds; absent in older records.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last_sent_s: Option<f64>,
     /// Time from due to reply, in microseconds; a lost query counts with the timeout.
     pub latency_us: Times,
     /// Time from sent to reply, in microseconds; answered queries only.

@@ -346,7 +346,10 @@ fn cells_of_other_conditions_are_compared_on_request_only() {
         ("duration: `10 s`", with(&|t| t.duration_s = 2.0)),
         ("receive buffer of a socket", with(&|t| t.conditions.receive_buffer = 7)),
         ("segmented messages", with(&|t| t.conditions.gso = !t.conditions.gso)),
-        ("pacing: `constant 2k`", with(&|t| t.conditions.pacing = Pacing::Window { outstanding: 9 }.into())),
+        (
+            "pacing: `constant 2k`",
+            with(&|t| t.conditions.pacing = Pacing::Window { outstanding: 9 }.into()),
+        ),
         ("transport", with(&|t| t.conditions.transport = "tls".into())),
         ("link", with(&|t| t.conditions.link = Some(Link::Moderated))),
     ];

@@ -6,8 +6,8 @@ use engine::EngineCounters;
 use load::Tally;
 use measure::limiter::MAX_RUN_DELAY;
 use measure::{
-    Disturbances, Evidence, Limiter, Nanos, Outstanding, Pacing, Path, Qps, ScheduleTolerance,
-    Transport, Void, Warning,
+    Disturbances, Evidence, Limiter, Nanos, Outstanding, Pacing, Path, Qps, Transport, Void,
+    Warning,
 };
 use record::request::WaitFor;
 use record::{
@@ -58,18 +58,6 @@ impl Seen {
         self.taken.clone().filter(|_| own).into_iter().chain(self.avoided.clone())
     }
 }
-
-/// Returns the warning that a server fell behind, if it did.
-fn not_sustained(numbers: Outstanding) -> Option<Warning> {
-    let Outstanding { middle, end, .. } = numbers;
-    (!numbers.is_sustained()).then_some(Warning::NotSustained { middle, end })
-}
-
-/// Quantile of the latencies that is the round trip of a server that is not overloaded.
-const ROUND_TRIP: f64 = 0.05;
-
-/// Largest share by which a rate may be below the planned one for a trial that was disturbed and passed.
-const RATE_ERROR: f64 = 0.01;
 
 /// Sum of the workers' reports.
 struct Merged {
@@ -143,10 +131,6 @@ impl Setup {
             places: connections.as_ref().map(|(record, _)| record.places()).unwrap_or_default(),
             ..seen.server.evidence()
         };
-        let schedule = open_loop.then(|| tally.void(&ScheduleTolerance::default())).flatten();
-        let of_load = || self.void(&tally, &evidence, schedule.clone());
-        let void = seen.cut_short().or_else(of_load);
-        let void = void.or_else(|| self.not_sent(&tally, counters.send_errors));
         let role_cpu = Cpu {
             user_s: cpu.as_secs_f64(),
             busy: of_cores(cpu),
@@ -155,32 +139,20 @@ impl Setup {
             cpus: pinned.clone(),
             ..Cpu::default()
         };
-        let mut trial = self.record(&tally, facts, workers, void.as_ref());
-        // A closed loop always has a limiter, and so has a trial that missed its goal.
-        evidence.complete = tally.wanted() > 0
-            && tally.bad() == 0
-            && open_loop
-            && trial.passed != Some(false)
-            && trial.is_sustained();
+        let mut trial = self.record(&tally, facts, workers, seen.interrupted);
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
         trial.drops.tester_receive = evidence.tester_drops;
         trial.drops.tester_send = counters.send_errors;
         trial.drops.dut_receive = evidence.dut_drops;
-        trial.warnings = self.warnings(&tally, &counters, facts);
-        if let (None, Some(Void::ScheduleNotKept { late, .. })) = (&void, schedule) {
-            trial.warnings.push(Warning::LateQueries { share: late });
-        }
+        trial.warnings.extend(self.warnings(&tally, &counters, facts));
         trial.warnings.extend(seen.of_cores(has_own && !sockets.shared_core));
-        trial.warnings.extend(trial.outstanding.and_then(not_sustained));
         if let Some((record, warnings)) = connections {
             trial.warnings.extend(evidence.places.too_few().into_iter().chain(warnings));
             trial.connections = Some(record);
         }
         (evidence.unserved, evidence.input_waited) = (trial.without_room(), tally.starved_share());
-        (trial.limiter, trial.limiter_proof) = match &void {
-            Some(void) => (void.limiter(), None),
-            None => evidence.accuse(),
-        };
+        evidence.complete = trial.is_complete();
+        trial.judge(self.doubts(&trial, &evidence, seen), evidence, None);
         (trial.conditions.cpus, trial.conditions.agreed_start) = (pinned.clone(), seen.agreed);
         trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
         trial
@@ -205,53 +177,6 @@ impl Setup {
         self.request.targets().enumerate().map(outcome).collect()
     }
 
-    fn void(&self, tally: &Tally, evidence: &Evidence, schedule: Option<Void>) -> Option<Void> {
-        if tally.wanted() == 0 {
-            return Some(Void::NothingSent);
-        }
-        // A stall and the burst after it are harder for a server than an even rate: a rate that passed all the same passed.
-        let stands = self.kept_its_rate(tally) && self.passed(tally) == Some(true);
-        let schedule = schedule.filter(|_| !self.too_slow_although_late(tally));
-        let disturbed = evidence.starved().or(schedule).filter(|_| !stands);
-        disturbed.or_else(|| self.stalled(tally))
-    }
-
-    /// Whether the trial missed a bound on latency that it would have missed had all its queries left in time.
-    fn too_slow_although_late(&self, tally: &Tally) -> bool {
-        let (planned, late) = (tally.planned.max(tally.sent), tally.schedule_error.max());
-        self.request.goal.as_ref().is_some_and(|goal| {
-            goal.too_slow_although_late(planned, tally.lost, &tally.latency, late)
-        })
-    }
-
-    /// Whether all queries of a load at one rate left, the last of them when it was due or little later.
-    fn kept_its_rate(&self, tally: &Tally) -> bool {
-        let one_rate =
-            matches!(self.request.pacing, Pacing::Constant { .. } | Pacing::Poisson { .. });
-        let sending = tally.last_sent.since(tally.started).as_secs_f64();
-        one_rate
-            && tally.wanted() >= tally.planned
-            && sending <= self.request.duration.as_secs_f64() * (1.0 + RATE_ERROR)
-    }
-
-    /// Whether the trial met its goal; `None` without one.
-    fn passed(&self, tally: &Tally) -> Option<bool> {
-        let goal = self.request.goal.as_ref()?;
-        let sustained = self.outstanding(tally).is_none_or(|numbers| numbers.is_sustained());
-        let met = goal.met(tally.wanted(), tally.bad(), &tally.latency);
-        Some(!tally.stopped_early && sustained && met)
-    }
-
-    /// Returns why a trial is void whose losses all happened during stalls of the host.
-    fn stalled(&self, tally: &Tally) -> Option<Void> {
-        let goal = self.request.goal.as_ref()?;
-        let met = !tally.stopped_early && goal.met(tally.wanted(), tally.bad(), &tally.latency);
-        let allowed = goal.allowed_losses(tally.planned.max(tally.sent));
-        let round_trip = tally.latency_from_send.quantile(ROUND_TRIP);
-        let void = || tally.disturbances.void(tally.bad(), allowed, round_trip);
-        if met { None } else { void() }
-    }
-
     /// Returns whether the server's address is one of this host.
     pub fn target_is_local(&self) -> bool {
         sys::is_own_address(self.request.target)
@@ -262,14 +187,22 @@ impl Setup {
         Path::on_one_host(facts.gso && self.connections.is_none())
     }
 
-    /// Returns why a trial is void that would not have failed without the queries that the device of the programs in the kernel
-    /// dropped: those never left the Tester. A query that a socket does not take is known as unsent, and only warned of.
-    fn not_sent(&self, tally: &Tally, queries: u64) -> Option<Void> {
-        let failed = tally.bad() > 0 && self.passed(tally) != Some(true);
+    /// Returns why the trial may say nothing.
+    fn doubts(&self, trial: &Trial, evidence: &Evidence, seen: &Seen) -> Vec<Void> {
         let goal = self.request.goal.as_ref();
-        let allowed = goal.map_or(0, |goal| goal.allowed_losses(tally.planned.max(tally.sent)));
-        let explained = queries > 0 && tally.bad().saturating_sub(queries) <= allowed;
-        (self.kernel.is_some() && explained && failed).then_some(Void::NotSent { queries })
+        let cut_short = [seen.cut_short(), trial.nothing_sent(), evidence.starved()];
+        let of_load = [trial.not_kept(goal), trial.stalled(goal), self.not_sent(trial)];
+        cut_short.into_iter().chain(of_load).flatten().collect()
+    }
+
+    /// Returns the doubt of a trial that would not have failed without the queries that the device of the programs in the kernel
+    /// dropped: those never left the Tester. A query that a socket does not take is known as unsent, and only warned of.
+    fn not_sent(&self, trial: &Trial) -> Option<Void> {
+        let (bad, queries) = (trial.bad(), trial.drops.tester_send);
+        let planned = trial.planned.max(trial.sent);
+        let allowed = self.request.goal.as_ref().map_or(0, |goal| goal.allowed_losses(planned));
+        let explained = queries > 0 && bad > 0 && bad.saturating_sub(queries) <= allowed;
+        (self.kernel.is_some() && explained).then_some(Void::NotSent { queries })
     }
 
     /// Returns the warnings about the trial.
@@ -310,16 +243,14 @@ impl Setup {
         all.chain(self.workload_warnings().iter().cloned()).collect()
     }
 
-    fn record(&self, tally: &Tally, facts: UdpFacts, workers: usize, void: Option<&Void>) -> Trial {
+    fn record(&self, tally: &Tally, facts: UdpFacts, workers: usize, interrupted: bool) -> Trial {
         let sending = tally.last_sent.since(tally.started);
-        let whole = self.request.pacing.is_timed()
-            && self.sent_to_the_end(tally)
-            && void != Some(&Void::Interrupted);
+        let whole = self.request.pacing.is_timed() && self.sent_to_the_end(tally) && !interrupted;
         let duration = if whole { self.request.duration } else { sending };
         let duration_s = duration.as_secs_f64().max(1e-9);
         let reasons = tally.invalid.iter().enumerate().filter(|(_, count)| **count > 0);
         let rcodes = tally.rcodes.iter().enumerate().filter(|(_, count)| **count > 0);
-        Trial {
+        let mut trial = Trial {
             schema: SCHEMA,
             planned: tally.planned,
             sent: tally.sent,
@@ -338,16 +269,17 @@ impl Setup {
             offered_qps: tally.sent as f64 / duration_s,
             answered_qps: tally.answered as f64 / duration_s,
             duration_s,
+            last_sent_s: Some(sending.as_secs_f64()),
             latency_us: Times::from(&tally.latency),
             latency_from_send_us: Times::from(&tally.latency_from_send),
             schedule_error_us: Times::from(&tally.schedule_error),
             rcodes: rcodes.map(|(code, n)| (Rcode(code as u16).to_string(), *n)).collect(),
             limiter: Limiter::Unknown,
             limiter_proof: None,
-            void: Voidness(void.cloned()),
-            goal: self.request.goal.as_ref().map(ToString::to_string),
-            passed: self.passed(tally),
-            outstanding: self.outstanding(tally).filter(|_| void != Some(&Void::Interrupted)),
+            void: Voidness(None),
+            goal: None,
+            passed: None,
+            outstanding: self.outstanding(tally).filter(|_| !interrupted),
             stopped_early: tally.stopped_early,
             cpu: Default::default(),
             drops: Drops::default(),
@@ -363,7 +295,9 @@ impl Setup {
             merged: None,
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),
-        }
+        };
+        trial.hold_to(self.request.goal.as_ref());
+        trial
     }
 
     /// Makes the records of seconds. The programs in the kernel count return codes of the whole trial alone.
@@ -478,59 +412,4 @@ fn second(s: &load::tally::Second) -> Second {
 /// Returns the word of the reason with an index.
 fn reason(index: usize) -> String {
     Invalid::from_index(index).map_or("unknown", Invalid::reason).to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use measure::{Goal, Qps};
-    use record::TrialRequest;
-    use record::request::{Expect, Query, Workload};
-
-    use super::*;
-
-    /// The request for a second at 1,000 queries a second.
-    fn setup(goal: Option<Goal>) -> Setup {
-        let target = "127.0.0.1:53".parse().expect("an address");
-        let workload = Workload::Name {
-            name: "example.".to_owned(),
-            qtype: "A".to_owned(),
-            expect: Expect::Answered,
-            query: Query::plain(false),
-        };
-        let pacing = Pacing::Constant { rate: Qps::new(1_000.0).expect("a rate") };
-        let request = TrialRequest { goal, ..TrialRequest::new(target, workload, pacing) };
-        Setup::new(request, String::new()).expect("a good request")
-    }
-
-    /// A load of 1,000 queries, a tenth of them 5 ms late; `lost` have no answer, and the last left at `last`.
-    fn disturbed(lost: u64, last: Nanos) -> Tally {
-        let mut tally = Tally::new(Nanos::from_secs(1));
-        (tally.planned, tally.sent, tally.lost) = (1_000, 1_000, lost);
-        (tally.answered, tally.valid) = (1_000 - lost, 1_000 - lost);
-        (tally.started, tally.last_sent) = (Nanos::ZERO, last);
-        (0..1_000).for_each(|i| {
-            let late = if i % 10 == 0 { Nanos::from_millis(5) } else { Nanos::ZERO };
-            tally.schedule_error.record(late);
-        });
-        tally
-    }
-
-    #[test]
-    fn a_rate_that_passed_although_its_queries_were_late_stands() {
-        let goal = || Some(Goal::zero_loss());
-        let (in_time, too_late) = (Nanos::from_millis(1_005), Nanos::from_millis(1_200));
-        let table = [
-            ("all answered", goal(), 0, in_time, false),
-            ("one lost", goal(), 1, in_time, true),
-            ("all answered, but at a lower rate", goal(), 0, too_late, true),
-            ("without a goal", None, 0, in_time, true),
-        ];
-        for (what, goal, lost, last, void) in table {
-            let (setup, tally) = (setup(goal), disturbed(lost, last));
-            let schedule = tally.void(&ScheduleTolerance::default());
-            assert!(schedule.is_some());
-            let found = setup.void(&tally, &Evidence::default(), schedule);
-            assert_eq!(found.is_some(), void, "{what}: {found:?}");
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The method: what is run, and the figures that are made of it.
 
 use measure::{Nanos, stats};
-use record::{AttackKind, AttackOutcome, Trial, Voidness};
+use record::{AttackKind, AttackOutcome, Trial};
 
 use super::{DrillSpec, Drilled, Goodput};
 use crate::bench::{BenchError, SlowCores, TrialSpec};
@@ -119,9 +119,7 @@ impl Visiting<'_> {
         })?;
         let latencies = Latencies::of(&trial, drill);
         trial.compact().map_err(|error| BenchError::Failed(error.to_string()))?;
-        if let (false, Some(goodput)) = (trial.void.is_void(), goodput(drill, &trial)) {
-            trial.void = Voidness(goodput.unanswered());
-        }
+        trial.doubt(goodput(drill, &trial).and_then(|goodput| goodput.unanswered()));
         let trial = self.notify(drill.queries.get(), trial);
         Ok((Drilled { trial, attack }, latencies))
     }

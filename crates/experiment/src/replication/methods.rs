@@ -69,7 +69,7 @@ impl Visiting<'_> {
             let (mut trial, run) = (trial?, run?);
             if !run.interrupted && !trial.void.is_void() {
                 all_sent(&run)?;
-                trial.void = record::Voidness(Some(Void::UpdatesRanOut { after_s: run.seconds }));
+                trial.doubt(Some(Void::UpdatesRanOut { after_s: run.seconds }));
             }
             sent = Some(run);
             Ok(trial)

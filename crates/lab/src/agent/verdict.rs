@@ -3,13 +3,10 @@
 use measure::stall::{Side, WatchedCore};
 use measure::{Evidence, Goal, Limiter, Stall};
 use record::request::WaitFor;
-use record::{AuthDnsShare, Connections, Cpu, Trial, TrialRequest, Voidness};
+use record::{AuthDnsShare, Connections, Cpu, Trial, TrialRequest};
 
 use super::message::Seen;
-use crate::verdict::{Verdict, server_busy, server_waited, unanswered};
-
-/// Quantile of the latencies that is the round trip of a server that is not overloaded.
-const ROUND_TRIP: f64 = 0.05;
+use crate::evidence::{server_busy, server_waited, unanswered};
 
 /// What the agents on other hosts saw of a trial.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,8 +37,6 @@ fn busiest(seen: &Seen) -> f64 {
 /// What is known of a trial beside its record.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// Whether queries left by a schedule; a closed loop always has a limiter.
-    pub open_loop: bool,
     /// Whether the workers spin, so that their CPU time says nothing.
     pub spins: bool,
     /// Whether the AuthDNS shares the Measurer's core by design.
@@ -56,7 +51,6 @@ impl Conditions {
     /// Returns the conditions of a request.
     pub fn of(request: &TrialRequest) -> Self {
         Conditions {
-            open_loop: request.pacing.is_open_loop(),
             spins: request.sockets.wait == WaitFor::Spin,
             shared_core: request.sockets.shared_core,
             goal: request.goal.clone(),
@@ -82,17 +76,9 @@ pub fn judge(trial: &mut Trial, reports: &Reports<'_>, conditions: &Conditions) 
     }
     let evidence = evidence(trial, reports, conditions);
     trial.warnings.extend(evidence.server_warnings());
-    if trial.void.is_void() {
-        return;
-    }
-    let verdict = Verdict::new(trial.passed, &evidence);
-    let void = verdict.void.or_else(|| stalled(trial, conditions.goal.as_ref()?));
-    if let Some(void) = &void {
-        (trial.limiter, trial.limiter_proof) = (void.limiter(), None);
-    } else if !ended_on_one_of_several(trial) {
-        (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
-    }
-    trial.void = Voidness(void);
+    let known = ended_on_one_of_several(trial).then(|| (trial.limiter, trial.limiter_proof.take()));
+    let doubts: Vec<_> = evidence.doubts().chain(trial.stalled(conditions.goal.as_ref())).collect();
+    trial.judge(doubts, evidence, known);
 }
 
 /// Returns what one AuthDNS did.
@@ -157,7 +143,8 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
     let several = reports.authdns.len() > 1;
     let dut = reports.dut;
     Evidence {
-        tester_busy: (!conditions.open_loop && !conditions.spins).then_some(tester.busy),
+        tester_busy: (!trial.conditions.pacing.is_open_loop() && !conditions.spins)
+            .then_some(tester.busy),
         tester_run_delay: run_delay.map(|delay| (delay - beside.unwrap_or(0.0)).max(0.0)),
         foreign_busy: tester.foreign.filter(|_| own),
         tester_drops: trial.drops.tester_receive,
@@ -189,30 +176,15 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
                 .unwrap_or_default(),
             dut.map_or(Vec::new(), |seen| seen.cpus.clone()),
         ],
-        complete: trial.wanted() > 0
-            && trial.bad() == 0
-            && trial.unresolved == 0
-            && conditions.open_loop
-            && trial.passed != Some(false)
-            && trial.is_sustained(),
+        complete: trial.is_complete(),
     }
-}
-
-/// Returns why a trial is void that missed its goal by losses during stalls, those of the server's cores among them.
-fn stalled(trial: &Trial, goal: &Goal) -> Option<measure::Void> {
-    if trial.passed != Some(false) {
-        return None;
-    }
-    let allowed = goal.allowed_losses(trial.planned.max(trial.sent));
-    let round_trip = trial.latency_from_send_us.histogram().ok()?.quantile(ROUND_TRIP);
-    trial.disturbances.void(trial.bad(), allowed, round_trip)
 }
 
 #[cfg(test)]
 mod tests {
     use measure::stall::LostQuery;
     use measure::{Disturbances, Histogram, LimiterProof, Nanos, Void};
-    use record::{Merged, Times};
+    use record::{Merged, Times, Voidness};
 
     use super::*;
     use crate::probe::HostUse;
@@ -234,7 +206,7 @@ mod tests {
         replies.record(Nanos::from_millis(1));
         trial.latency_from_send_us = Times::from(&replies);
         let goal = Some(Goal::zero_loss());
-        (trial, Conditions { open_loop: true, goal, ..Conditions::default() })
+        (trial, Conditions { goal, ..Conditions::default() })
     }
 
     /// A query that was lost, due after this time.

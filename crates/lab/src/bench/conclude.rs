@@ -1,17 +1,17 @@
 //! The end of a trial: what the probes saw is added to the Measurer's record, and judged.
 
 use experiment::SlowCores;
-use measure::{Evidence, Limiter, Link, Nanos, Pacing, Path, Void, Warning};
-use record::{Cpu, Trial, Voidness};
+use measure::{Limiter, Link, Nanos, Path, Void, Warning};
+use record::{Cpu, Trial};
 use udp::core_speed::WorkTimes;
 
 use super::{LabBench, Spent};
 use crate::attack::ATTACKER;
 use crate::core_speed::lacked;
 use crate::cpus::CpuList;
+use crate::evidence::{Known, evidence};
 use crate::probe::{Observed, Span, interrupts_are_apart};
 use crate::testbed::Host;
-use crate::verdict::{Known, Verdict, evidence};
 
 impl LabBench<'_> {
     /// Computes what the probes saw during `trial`.
@@ -36,13 +36,7 @@ impl LabBench<'_> {
     }
 
     /// Adds the probes' counters to the Measurer's record, and decides whether the trial is void and what limited it.
-    pub(super) fn conclude(
-        &self,
-        mut trial: Trial,
-        spent: Spent,
-        pacing: Pacing,
-        slow_cores: SlowCores,
-    ) -> Trial {
+    pub(super) fn conclude(&self, mut trial: Trial, spent: Spent, slow_cores: SlowCores) -> Trial {
         let observed = &self.observed(&trial, &spent);
         // The Measurer has its own series, of latencies.
         trial.probes.extend(spent.series);
@@ -51,7 +45,6 @@ impl LabBench<'_> {
             shared: self.shares_core(),
             has_server: self.server.is_some(),
             cpu_limit: self.cpu_limit,
-            open_loop: pacing.is_open_loop(),
         };
         let work = self.testbed.core_speed(Host::Dut, &trial.disturbances.watched);
         let work = work.filter(|_| known.has_server).map(|times| {
@@ -67,16 +60,6 @@ impl LabBench<'_> {
             // A busy primary does not slow down queries to its secondary.
             (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
         }
-        if !trial.void.is_void() {
-            let dut_slow = evidence.dut_slow.filter(|_| slow_cores == SlowCores::Void);
-            let verdict = Verdict::new(trial.passed, &Evidence { dut_slow, ..evidence.clone() });
-            trial.void = Voidness(verdict.void);
-            // The Measurer sees a server on its own host, of which the probes of the testbed know nothing.
-            let by_measurer = trial.limiter == Limiter::Dut && verdict.limiter == Limiter::Target;
-            if !by_measurer {
-                (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
-            }
-        }
         trial.warnings.extend(evidence.server_warnings());
         let outside = self.away.outside.is_some();
         if !outside && self.testbed.path() == Path::Wire {
@@ -90,11 +73,13 @@ impl LabBench<'_> {
         trial.drops.dut_not_taken = evidence.dut_not_taken;
         trial.drops.link = evidence.link_drops;
         self.record_cpu(&mut trial, observed, spent.beside, work);
-        if let (false, Err(seen)) = (trial.void.is_void(), self.testbed.check_links()) {
-            let void = Void::LinkUnseated { seen };
-            (trial.limiter, trial.limiter_proof) = (void.limiter(), None);
-            trial.void = Voidness(Some(void));
-        }
+        evidence.dut_slow = evidence.dut_slow.filter(|_| slow_cores == SlowCores::Void);
+        // The Measurer sees a server on its own host, of which the probes of the testbed know nothing.
+        let by_measurer = trial.limiter == Limiter::Dut && evidence.limiter() == Limiter::Target;
+        let known = by_measurer.then(|| (trial.limiter, trial.limiter_proof.take()));
+        let unseated = self.testbed.check_links().err().map(|seen| Void::LinkUnseated { seen });
+        let doubts: Vec<Void> = evidence.doubts().chain(unseated).collect();
+        trial.judge(doubts, evidence, known);
         trial.conditions.link = Some(self.testbed.link()).filter(|_| !outside);
         // The Measurer knows the addresses of its host.
         trial.conditions.path = match trial.conditions.path.filter(|_| outside) {

@@ -74,7 +74,7 @@ impl LabBench<'_> {
         }
         let outcome =
             attacker.map_or_else(|| Err(BenchError::failed("no attacker")), Attacker::outcome)?;
-        let mut trial = self.conclude(result.trial, spent, spec.load.pacing, SlowCores::Void);
+        let mut trial = self.conclude(result.trial, spent, SlowCores::Void);
         trial.conditions.attack = Some(self.described(spec, &place));
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         Ok(Drilled { trial, attack: outcome })

@@ -69,7 +69,7 @@ impl<'a> LabBench<'a> {
             dut_foreign: Some(dut.foreign),
             ..Evidence::default()
         };
-        let void = evidence.starved().or_else(|| evidence.server_disturbed());
+        let void = evidence.doubts().next();
         Updated { run, void, busy, limiter: evidence.limiter() }
     }
 }

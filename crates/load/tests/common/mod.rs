@@ -12,11 +12,17 @@ use engine::{SocketId, WaitMode, drive};
 use load::lockstep::experiment_times;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
 use load::{Live, LockStep, LockStepPlan, Measurer, Plan, Rounds, Tally};
-use measure::{Nanos, Pacing, Qps};
+use measure::{Nanos, Pacing, Qps, ScheduleTolerance, Void};
 use wire::{Namespace, Qtype};
 
 pub(crate) const MS: fn(u64) -> Nanos = Nanos::from_millis;
 pub(crate) const US: fn(u64) -> Nanos = Nanos::from_micros;
+
+/// Returns why the schedule was not kept; of a trial that ended early only the queries due until then are required.
+pub(crate) fn late(tally: &Tally) -> Option<Void> {
+    let planned = if tally.stopped_early { tally.wanted() } else { tally.planned };
+    ScheduleTolerance::default().verdict(planned, tally.wanted(), &tally.schedule_error)
+}
 
 /// Makes a plan with a timeout of 100 ms for one worker.
 pub(crate) fn plan(pacing: Pacing, duration: Nanos, sockets: u16) -> Plan {

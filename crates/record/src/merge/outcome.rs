@@ -1,9 +1,6 @@
 //! The verdicts on a merged trial: whether it is void, meets its goal, and what limited it.
 
-use measure::{
-    Evidence, Goal, Histogram, Limiter, LimiterProof, Nanos, Outstanding, Pacing,
-    ScheduleTolerance, Void, Warning,
-};
+use measure::{Evidence, Limiter, LimiterProof, Nanos, Outstanding, Void, Warning};
 
 use super::part::{LostPart, MergeTerms, Part};
 use crate::connections::Connections;
@@ -12,10 +9,6 @@ use crate::trial::{Trial, Voidness};
 
 /// Share of the duration by which two parts may start apart: so much of a trial has not the whole rate.
 const START_ERROR: f64 = 0.01;
-/// Largest share of the duration by which the last query of a load that kept its rate may be late.
-const RATE_ERROR: f64 = 0.01;
-/// Quantile of the latencies that is the round trip of a server that is not overloaded.
-const ROUND_TRIP: f64 = 0.05;
 
 /// Limiters of a part that are limiters of the whole, in the order in which they are looked for.
 const OF_A_PART: [Limiter; 8] = [
@@ -29,13 +22,10 @@ const OF_A_PART: [Limiter; 8] = [
     Limiter::Dut,
 ];
 
-/// The parts, and the merged histograms.
+/// The parts, and how they are merged.
 pub(super) struct Whole<'p> {
     pub(super) parts: &'p [Part],
     pub(super) terms: &'p MergeTerms,
-    pub(super) latency: Histogram,
-    pub(super) latency_from_send: Histogram,
-    pub(super) schedule_error: Histogram,
 }
 
 impl Whole<'_> {
@@ -43,32 +33,18 @@ impl Whole<'_> {
     pub(super) fn conclude(&self, trial: &mut Trial) {
         let merged = self.merged(trial.duration_s);
         trial.outstanding = self.outstanding();
-        trial.goal = self.terms.goal.as_ref().map(ToString::to_string);
-        trial.passed = self.terms.goal.as_ref().map(|goal| {
-            let met = goal.met(trial.wanted(), trial.bad(), &self.latency);
-            met && !trial.stopped_early && trial.is_sustained()
-        });
-        let schedule = self.schedule(trial);
-        let void = self.void(trial, &merged, schedule.clone());
-        (trial.limiter, trial.limiter_proof) = self.limiter(trial, void.as_ref());
-        if let (None, Some(Void::ScheduleNotKept { late, .. })) = (&void, schedule) {
-            trial.warnings.push(Warning::LateQueries { share: late });
-        }
-        if let Some(Outstanding { middle, end, .. }) =
-            trial.outstanding.filter(|numbers| !numbers.is_sustained())
-        {
-            trial.warnings.push(Warning::NotSustained { middle, end });
-        }
+        trial.hold_to(self.terms.goal.as_ref());
+        let complete = self.parts.iter().all(|part| part.trial.limiter == Limiter::Offered)
+            && trial.passed != Some(false)
+            && trial.is_sustained();
+        let places = trial.connections.as_ref().map(Connections::places).unwrap_or_default();
+        let evidence = Evidence { complete, places, ..Evidence::default() };
+        trial.judge(self.doubts(trial, &merged), evidence, self.limiter_of_a_part());
         let unknown = |part: &PartOutcome| !part.void.is_void() && part.clock_error_us.is_none();
         if self.parts.len() > 1 && merged.parts.iter().any(unknown) {
             trial.warnings.push(Warning::ClocksNotChecked);
         }
-        trial.void = Voidness(void);
         trial.merged = Some(merged);
-    }
-
-    fn pacing(&self) -> Option<Pacing> {
-        self.parts[0].trial.conditions.pacing.get()
     }
 
     /// Returns the sum of the outstanding queries, if all parts counted them.
@@ -78,37 +54,25 @@ impl Whole<'_> {
         Outstanding::sum(&all?)
     }
 
-    /// Returns why the schedule of the whole was not kept.
-    fn schedule(&self, trial: &Trial) -> Option<Void> {
-        // A replay has no pacing, and a schedule.
-        let open = self.pacing().is_none_or(Pacing::is_open_loop);
-        let planned = if trial.stopped_early { trial.wanted() } else { trial.planned };
-        let tolerance = ScheduleTolerance::default();
-        open.then(|| tolerance.verdict(planned, trial.wanted(), &self.schedule_error)).flatten()
-    }
-
-    fn void(&self, trial: &Trial, merged: &Merged, schedule: Option<Void>) -> Option<Void> {
-        if let Some(lost) = self.terms.lost.first() {
+    /// Returns why the trial may say nothing. That a part was late, or its Tester starved, counts after all else that parts were void for.
+    fn doubts(&self, trial: &Trial, merged: &Merged) -> Vec<Void> {
+        let goal = self.terms.goal.as_ref();
+        let lost = self.terms.lost.first().map(|lost| {
             let why = Box::new(Void::TesterLost { why: lost.why.clone() });
-            return Some(Void::Part { part: lost.title(), why });
-        }
-        if trial.wanted() == 0 {
-            return Some(Void::NothingSent);
-        }
+            Void::Part { part: lost.title(), why }
+        });
         let of_part = |wanted: fn(&Void) -> bool| {
             self.parts.iter().find_map(|part| {
                 let why = part.trial.void.0.clone().filter(wanted)?;
                 Some(Void::Part { part: part.title(), why: Box::new(why) })
             })
         };
-        // As for one Tester: a rate that passed although it left unevenly passed, and one that was too slow for that failed.
-        let stands = self.kept_its_rate(trial) && trial.passed == Some(true);
-        let late = self.latest().or(schedule);
-        of_part(|why| !matches!(why, Void::ScheduleNotKept { .. } | Void::Starved { .. }))
-            .or_else(|| of_part(|why| matches!(why, Void::Starved { .. })).filter(|_| !stands))
-            .or_else(|| late.filter(|_| !stands && !self.too_slow_although_late(trial)))
-            .or_else(|| start_spread(merged))
-            .or_else(|| self.stalled(trial))
+        let late = self.latest().filter(|_| !trial.too_slow_although_late(goal));
+        let others =
+            of_part(|why| !matches!(why, Void::ScheduleNotKept { .. } | Void::Starved { .. }));
+        let starved = of_part(|why| matches!(why, Void::Starved { .. }));
+        let all = [lost, trial.nothing_sent(), others, starved, late, trial.not_kept(goal)];
+        all.into_iter().chain([start_spread(merged), trial.stalled(goal)]).flatten().collect()
     }
 
     /// Returns the verdict on the part with the largest share of late queries; `None` if all parts kept their schedules.
@@ -125,47 +89,11 @@ impl Whole<'_> {
         latest.map(|(_, part, why)| Void::Part { part, why: Box::new(why) })
     }
 
-    /// Whether the trial missed a bound on latency that it would have missed had all its queries left in time.
-    fn too_slow_although_late(&self, trial: &Trial) -> bool {
-        let (planned, late) = (trial.planned.max(trial.sent), self.schedule_error.max());
-        self.terms.goal.as_ref().is_some_and(|goal| {
-            goal.too_slow_although_late(planned, trial.lost, &self.latency, late)
-        })
-    }
-
-    /// Whether all queries of a load at one rate left, the last of them when it was due or little later.
-    fn kept_its_rate(&self, trial: &Trial) -> bool {
-        let one_rate =
-            matches!(self.pacing(), Some(Pacing::Constant { .. } | Pacing::Poisson { .. }));
-        let late_s = self.schedule_error.max().as_secs_f64();
-        one_rate && trial.wanted() >= trial.planned && late_s <= trial.duration_s * RATE_ERROR
-    }
-
-    /// Returns why a trial is void whose losses all happened during stalls of a host.
-    fn stalled(&self, trial: &Trial) -> Option<Void> {
-        let goal: &Goal = self.terms.goal.as_ref()?;
-        if !trial.stopped_early && goal.met(trial.sent, trial.bad(), &self.latency) {
-            return None;
-        }
-        let allowed = goal.allowed_losses(trial.planned.max(trial.sent));
-        let round_trip = self.latency_from_send.quantile(ROUND_TRIP);
-        trial.disturbances.void(trial.bad(), allowed, round_trip)
-    }
-
-    /// Returns the limiter of the whole: what ended in one part bounds all of them.
-    fn limiter(&self, trial: &Trial, void: Option<&Void>) -> (Limiter, Option<LimiterProof>) {
-        if let Some(void) = void {
-            return (void.limiter(), None);
-        }
+    /// Returns the limiter of a part that is one of the whole: what ended in one part bounds all of them.
+    fn limiter_of_a_part(&self) -> Option<(Limiter, Option<LimiterProof>)> {
         let of = |limiter| self.parts.iter().find(move |part| part.trial.limiter == limiter);
-        if let Some(part) = OF_A_PART.into_iter().find_map(of) {
-            return (part.trial.limiter, part.trial.limiter_proof.clone());
-        }
-        let complete = self.parts.iter().all(|part| part.trial.limiter == Limiter::Offered)
-            && trial.passed != Some(false)
-            && trial.is_sustained();
-        let places = trial.connections.as_ref().map(Connections::places).unwrap_or_default();
-        Evidence { complete, places, ..Evidence::default() }.accuse()
+        let part = &OF_A_PART.into_iter().find_map(of)?.trial;
+        Some((part.limiter, part.limiter_proof.clone()))
     }
 
     /// Returns what the trial was merged from, with the starts of the parts.

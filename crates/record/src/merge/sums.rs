@@ -38,6 +38,7 @@ pub(super) fn add_up(parts: &[Part]) -> Result<Trial, MergeError> {
         offered_qps: rate(sent),
         answered_qps: rate(answered),
         duration_s,
+        last_sent_s: trials().filter_map(|trial| trial.last_sent_s).reduce(f64::max),
         latency_us: of_all("latency_us", |t| &t.latency_us)?,
         latency_from_send_us: of_all("latency_from_send_us", |t| &t.latency_from_send_us)?,
         schedule_error_us: of_all("schedule_error_us", |t| &t.schedule_error_us)?,

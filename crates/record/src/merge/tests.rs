@@ -48,6 +48,7 @@ impl Recorded {
             octets: Octets { queries: 40 * count, replies: 100 * count },
             offered_qps: count as f64,
             answered_qps: count as f64,
+            last_sent_s: None,
             duration_s: 1.0,
             latency_us: Times::from(&self.0[0]),
             latency_from_send_us: Times::from(&self.0[1]),
@@ -170,7 +171,9 @@ fn parts_that_do_not_belong_together_are_refused() {
     };
     let drawn = |a, b| {
         let mut parts = vec![part("1/2", a), part("2/2", b)];
-        parts.iter_mut().for_each(|p| p.trial.conditions.pacing = "poisson 4500 qps".to_owned().into());
+        parts
+            .iter_mut()
+            .for_each(|p| p.trial.conditions.pacing = "poisson 4500 qps".to_owned().into());
         parts
     };
     assert_eq!(merged(drawn(4_493, 4_607), None).sent, 9_100, "Poisson draws its numbers");
@@ -230,8 +233,9 @@ fn the_rules_for_void_trials_are_over_all_parts() {
         (
             "a starved part",
             |parts| {
-                let starved = Void::Starved { run_delay: 0.5, foreign: 0.0 };
-                parts[2].trial.void = Voidness(Some(starved));
+                let (trial, run_delay) = (&mut parts[2].trial, 0.5);
+                trial.limiter = Limiter::TesterCpu;
+                trial.void = Voidness(Some(Void::Starved { run_delay, foreign: 0.0 }));
             },
             |void| matches!(void, Void::Part { why, .. } if matches!(**why, Void::Starved { .. })),
             Limiter::TesterCpu,

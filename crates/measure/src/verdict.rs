@@ -1,0 +1,124 @@
+//! The verdict on a trial: one function of typed facts, whoever has gathered them.
+//!
+//! ```text
+//! doubts, in their order ──> the first one that the outcome does not excuse ──> void
+//! evidence ────────────────> no doubt is left ──> the limiter, and what shows it
+//! ```
+
+use crate::limiter::{Evidence, Limiter, Void};
+use crate::proof::LimiterProof;
+
+/// What is known of a trial when it is judged.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Whether it met its goal; `None` without one.
+    pub passed: Option<bool>,
+    /// Whether all queries of a load at one rate left, the last of them when it was due or little later.
+    pub kept_its_rate: bool,
+    /// Why it may say nothing, the gravest first.
+    pub doubts: Vec<Void>,
+    /// What the probes saw.
+    pub evidence: Evidence,
+    /// Limiter that the evidence does not show, with its proof: a Tester at its end bounds all others of the trial.
+    pub known: Option<(Limiter, Option<LimiterProof>)>,
+}
+
+/// What a trial says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Why it says nothing; `None` if it is valid.
+    pub void: Option<Void>,
+    /// What limited it.
+    pub limiter: Limiter,
+    /// What shows that; `None` where nothing needs to be shown, or nothing was found.
+    pub proof: Option<LimiterProof>,
+}
+
+impl Facts {
+    /// Judges the trial.
+    pub fn verdict(self) -> Verdict {
+        let void = self.doubts.iter().find(|doubt| !self.excuses(doubt)).cloned();
+        let (limiter, proof) = match (&void, self.known) {
+            (Some(void), _) => (void.limiter(), None),
+            (None, Some(known)) => known,
+            (None, None) => self.evidence.accuse(),
+        };
+        Verdict { void, limiter, proof }
+    }
+
+    /// Returns whether the outcome stands in spite of a doubt.
+    ///
+    /// A rate that passed although its queries left unevenly passed: a stall and the burst after it are harder for a server than an even
+    /// rate. So did one that passed, or was answered whole, while others were busy. Losses on slow cores and by stalls excuse a goal
+    /// that was missed; a load without a goal has losses that they do not explain.
+    fn excuses(&self, doubt: &Void) -> bool {
+        let stands = self.kept_its_rate && self.passed == Some(true);
+        let complete = self.evidence.complete;
+        match doubt {
+            Void::ScheduleNotKept { .. } => stands,
+            Void::Starved { .. } => stands || (self.passed.is_none() && complete),
+            Void::ForeignOnServer { .. } | Void::ServerWaited { .. } | Void::NotSent { .. } => {
+                self.passed.unwrap_or(complete)
+            }
+            Void::SlowCore { .. } | Void::Stalled { .. } => self.passed != Some(false),
+            Void::Part { why, .. } => self.excuses(why),
+            Void::Interrupted
+            | Void::NothingSent
+            | Void::LinkLost { .. }
+            | Void::LinkUnseated { .. }
+            | Void::UpdatesRanOut { .. }
+            | Void::UnansweredBefore { .. }
+            | Void::StartSpread { .. }
+            | Void::TesterLost { .. }
+            | Void::Other { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disturbed_failure_is_no_verdict() {
+        let dut = Evidence { dut_busy: Some(1.0), ..Evidence::default() };
+        let starved = Evidence { foreign_busy: Some(0.4), ..dut.clone() };
+        let done = Evidence { complete: true, ..Evidence::default() };
+        let hog =
+            |evidence: &Evidence, share| Evidence { dut_foreign: Some(share), ..evidence.clone() };
+        let waits = Evidence { dut_waited: Some(0.2), ..dut.clone() };
+        let slow = Evidence { dut_slow: Some(0.2), ..dut.clone() };
+        let table = [
+            (Some(false), hog(&dut, 0.04), false, Limiter::Dut),
+            (Some(false), hog(&dut, 0.1), true, Limiter::Unknown),
+            (Some(false), hog(&dut, 0.3), true, Limiter::Unknown),
+            (Some(false), waits.clone(), true, Limiter::Unknown),
+            (Some(true), waits, false, Limiter::Dut),
+            (Some(false), slow.clone(), true, Limiter::Unknown),
+            (Some(true), slow.clone(), false, Limiter::Dut),
+            (None, slow, false, Limiter::Dut),
+            (Some(false), starved.clone(), true, Limiter::TesterCpu),
+            (Some(true), starved, false, Limiter::TesterCpu),
+            (Some(true), hog(&done, 0.9), false, Limiter::Offered),
+            (None, hog(&done, 0.9), false, Limiter::Offered),
+            (None, hog(&dut, 0.3), true, Limiter::Unknown),
+            // Stopped each second: what it dropped is no proof against it.
+            (
+                Some(false),
+                Evidence { dut_busy: Some(0.6), dut_drops: 900, ..Evidence::default() },
+                false,
+                Limiter::Unknown,
+            ),
+        ];
+        for (passed, evidence, void, limiter) in table {
+            let doubts = evidence.doubts().collect();
+            let (kept_its_rate, known) = (true, None);
+            let facts = Facts { passed, kept_its_rate, doubts, evidence, known };
+            let found = facts.clone().verdict();
+            assert_eq!((found.void.is_some(), found.limiter), (void, limiter), "{facts:?}");
+            // Who is accused by a valid trial is accused with a proof.
+            let nobody = [Limiter::Unknown, Limiter::Offered];
+            assert_eq!(found.proof.is_some(), !void && !nobody.contains(&limiter), "{found:?}");
+        }
+    }
+}
