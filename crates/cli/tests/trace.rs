@@ -201,7 +201,7 @@ fn every_tool_keeps_what_stands_before_a_cut() {
         (&["queries", file, "--output", &out], "out"),
         (&["slice", file, "--zone", "example", "--range", "..n5,n5..", "--output", &slices], ""),
         (&["anonymise", file, "--key", &key, "--output", &out], "out"),
-        (&["export", file, "--parquet", &out], "out"),
+        (&["export", file, "--csv", "--output", &out], "out"),
     ];
     for (args, output) in table {
         let (code, _, err) = dnsdyno(&[&["trace"], args].concat());
@@ -337,11 +337,17 @@ fn a_capture_is_cut_hidden_and_turned_into_queries() {
     let (_, again, _) = dnsdyno(&["trace", "queries", file, "--of-replies", "--output", "-"]);
     assert_eq!(again, text);
 
-    let table = at("table.parquet");
-    let table = table.to_str().expect("UTF-8");
-    let (code, _, err) = dnsdyno(&["trace", "export", file, "--type", "AAAA", "--parquet", table]);
-    assert_eq!((code, &*err), (0, &*format!("25 transactions are in {table}\n")));
-    assert!(std::fs::read(table).expect("there").starts_with(b"PAR1"));
+    let (code, csv, err) =
+        dnsdyno(&["trace", "export", file, "--type", "AAAA", "--csv", "--output", "-"]);
+    assert_eq!((code, &*err), (0, "25 transactions are in -\n"));
+    let mut csv = csv::Reader::from_reader(csv.as_bytes());
+    let names = csv.headers().expect("names").clone();
+    let docs = include_str!("../../../docs/notes/records.md");
+    assert_eq!(names.iter().find(|name| !docs.contains(&format!("`{name}`"))), None);
+    let qtype = names.iter().position(|name| name == "dns_qtype").expect("a column");
+    assert!(csv.records().all(|row| &row.expect("a row")[qtype] == "28"));
+    let (code, _, err) = dnsdyno(&["trace", "export", file, "--output", "-"]);
+    assert!(code == 2 && err.contains("<--json-lines|--csv>"), "{err}");
 }
 
 /// Python with DuckDB: of `DNSDYNO_DUCKDB`, or as `make test` installs it. Says so where there is none.
@@ -364,39 +370,41 @@ fn recipes_for_duckdb_run() {
     let Some(python) = duckdb() else { return };
     let dir = tempfile::tempdir().expect("a folder");
     let path = capture(dir.path());
-    let table = dir.path().join("day.parquet");
-    let table = table.to_str().expect("UTF-8");
+    let lines = dir.path().join("day.jsonl");
+    let words = ["--json-lines", "--output", lines.to_str().expect("UTF-8")];
     let (code, _, err) =
-        dnsdyno(&["trace", "export", path.to_str().expect("UTF-8"), "--parquet", table]);
+        dnsdyno(&[&["trace", "export", path.to_str().expect("UTF-8")], &words[..]].concat());
     assert_eq!(code, 0, "{err}");
     let docs = include_str!("../../../docs/trace.md");
     let recipes: Vec<_> = docs
         .lines()
         .filter_map(|line| line.strip_prefix("duckdb -c \"")?.strip_suffix('"'))
         .collect();
-    assert_eq!(recipes.len(), 5);
+    assert_eq!(recipes.len(), 6);
     let program =
         "import sys, duckdb\nduckdb.sql(sys.argv[1]).to_csv('/dev/stdout', sep=' ', header=False)";
     let rows: Vec<_> = recipes
         .iter()
         .map(|recipe| {
-            let query = recipe.replace("day.parquet", table);
-            let output =
-                Command::new(&python).args(["-c", program, &query]).output().expect("starts");
+            let mut command = Command::new(&python);
+            let output = command.args(["-c", program, recipe]).current_dir(dir.path());
+            let output = output.output().expect("starts");
             assert!(
                 output.status.success(),
-                "{query}: {}",
+                "{recipe}: {}",
                 String::from_utf8_lossy(&output.stderr)
             );
             String::from_utf8(output.stdout).expect("UTF-8")
         })
         .collect();
     // 75 queries of type A and 25 of AAAA, all NXDOMAIN, of ten clients, in one minute.
-    assert!(rows[0].starts_with("1 3 75 ") && rows[0].contains("\n28 3 25 "), "{}", rows[0]);
-    assert!(rows[1].lines().count() == 1 && rows[1].ends_with(" 100\n"), "{}", rows[1]);
-    assert!(rows[2].lines().count() == 10 && rows[2].contains(" 10 10\n"), "{}", rows[2]);
-    assert_eq!(rows[3], "");
-    assert!(rows[4].starts_with("example "), "{}", rows[4]);
+    assert_eq!(rows[0], "100\n");
+    assert!(std::fs::read(dir.path().join("day.parquet")).expect("written").starts_with(b"PAR1"));
+    assert!(rows[1].starts_with("1 3 75 ") && rows[1].contains("\n28 3 25 "), "{}", rows[1]);
+    assert!(rows[2].lines().count() == 1 && rows[2].ends_with(" 100\n"), "{}", rows[2]);
+    assert!(rows[3].lines().count() == 10 && rows[3].contains(" 10 10\n"), "{}", rows[3]);
+    assert_eq!(rows[4], "");
+    assert!(rows[5].starts_with("example "), "{}", rows[5]);
 }
 
 /// Queries without a reply are counted, and DNS of another port is pointed out.

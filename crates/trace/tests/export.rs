@@ -1,29 +1,35 @@
-//! Tables of captures, read back with the reader of the Parquet library.
+//! Tables of captures, read back as JSON and with the reader of CSV.
 
 #[allow(dead_code)]
 mod common;
 
-use std::fs::File;
 use std::io::Cursor;
 
 use common::{FORMS, capture, framed, query, reply, tcp, udp};
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use serde_json::{Value, json};
 use trace::export::Export;
 use trace::transactions::Transactions;
 use trace::{Capture, Dns, Messages};
-use wire::Qtype;
+use wire::{Edns, Name, Qtype, QueryTemplate};
 
-/// Returns the table of a capture of these packets, one per millisecond.
-fn table(packets: &[Vec<u8>]) -> SerializedFileReader<File> {
+/// Returns the rows of a capture of these packets, one per millisecond.
+fn table(packets: &[Vec<u8>]) -> Vec<Value> {
     table_of(capture(FORMS[1], 101, packets))
 }
 
-fn table_of(bytes: Vec<u8>) -> SerializedFileReader<File> {
+/// Returns the rows of a capture.
+fn table_of(bytes: Vec<u8>) -> Vec<Value> {
+    let mut lines = Vec::new();
+    export(bytes, Export::json_lines(&mut lines));
+    let lines = String::from_utf8(lines).expect("UTF-8");
+    lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
+}
+
+/// Writes the table of a capture.
+fn export(bytes: Vec<u8>, mut export: Export<&mut Vec<u8>>) {
     let mut capture = Capture::new(Box::new(Cursor::new(bytes)), "x".as_ref()).expect("a capture");
-    let file = tempfile::tempfile().expect("a place");
-    let mut export = Export::new(file.try_clone().expect("a file")).expect("a good schema");
     let mut transactions = Transactions::default();
-    let mut add = |transaction: &_| export.add(transaction).expect("room");
+    let mut add = |transaction: &_| export.add(transaction).expect("in memory");
     Messages::new(vec![53])
         .read(&mut capture, |message| {
             if let Some(dns) = Dns::read(message.bytes) {
@@ -32,14 +38,20 @@ fn table_of(bytes: Vec<u8>) -> SerializedFileReader<File> {
         })
         .expect("whole");
     transactions.finish(&mut add);
-    export.finish().expect("room");
-    SerializedFileReader::new(file).expect("a table")
+    export.finish().expect("in memory");
+}
+
+/// Checks that a row has these values.
+fn assert_has(row: &Value, values: Value) {
+    for (name, value) in values.as_object().expect("an object") {
+        assert_eq!(&row[name], value, "{name} in {row}");
+    }
 }
 
 #[test]
 fn each_transaction_has_a_row() {
     let (a, mx, lost) = (query(1, Qtype::A), query(2, Qtype::MX), query(3, Qtype::TXT));
-    let table = table(&[
+    let rows = table(&[
         udp(false, 1, false, &a),
         udp(true, 2, false, &lost),
         tcp(9, false, 100, "", &framed(&mx)),
@@ -48,36 +60,32 @@ fn each_transaction_has_a_row() {
         udp(false, 1, true, &reply(a, 3)),
         tcp(9, true, 500, "", &framed(&reply(mx, 0))),
     ]);
-    let rows = table.get_row_iter(None).expect("rows");
-    // `{column: value, ...}`
-    let rows: Vec<_> = rows.map(|row| row.expect("a row").to_string()).collect();
     assert_eq!(rows.len(), 4, "{rows:#?}");
-    let contains = |row: usize, parts: &[&str]| {
-        for part in parts {
-            assert!(rows[row].contains(part), "{part} in {}", rows[row]);
-        }
+    let row = |name: &str| {
+        let found =
+            rows.iter().find(|row| row["dns_qname"].as_str().is_some_and(|n| n.starts_with(name)));
+        found.unwrap_or_else(|| panic!("no row of {name}: {rows:#?}"))
     };
-    // Rows are in the order of time.
-    contains(0, &["dns_qname: \"n1.example", "dns_qtype: 1,", "ip_src: \"10.0.0.1\""]);
-    contains(
-        0,
-        &["dns_labels: 2", "dns_tld: \"example\"", "prot_src_port: 4000", "prot_dst_port: 53"],
+    assert_has(
+        row("n1.example"),
+        json!({
+            "dns_id": 1, "time": "2023-11-14T22:13:20.000000Z", "dns_qtype": 1, "ip_src": "10.0.0.1", "dns_labels": 2,
+            "dns_tld": "example", "prot_src_port": 4000, "ip_dst": "192.0.2.53", "prot_dst_port": 53, "ip_version": 4,
+            "prot": 17, "edns_udp": 1232, "dns_rcode": 3, "dns_rd": true, "dns_proc_time": 4, "proc_time_ns": 4_000_000,
+            "edns_options": [], "edns_ecs": null, "cut": false,
+        }),
     );
-    contains(0, &["ip_version: 4", "prot: 17", "edns_udp: 1232", "dns_rcode: 3"]);
-    contains(
-        0,
-        &["dns_proc_time: 4,", "proc_time_ns: 4000000", "edns_options: null", "cut: false"],
+    assert_has(
+        row("n3.example"),
+        json!({ "dns_qtype": 16, "ip_version": 6, "dns_rcode": null, "dns_res_len": null, "edns_ext_error": null }),
     );
-    contains(1, &["dns_qtype: 16", "ip_version: 6", "dns_rcode: null", "dns_res_len: null"]);
-    contains(2, &["dns_qtype: 15", "prot: 6", "ip_src: \"10.0.0.9\"", "proc_time_ns: 3000000"]);
-    contains(
-        3,
-        &[
-            "dns_qname: \"n65537.example",
-            "dns_req_len: null",
-            "dns_rcode: 0",
-            "dns_proc_time: null",
-        ],
+    assert_has(
+        row("n2.example"),
+        json!({ "dns_qtype": 15, "prot": 6, "ip_src": "10.0.0.9", "proc_time_ns": 3_000_000 }),
+    );
+    assert_has(
+        row("n65537.example"),
+        json!({ "dns_req_len": null, "dns_rcode": 0, "dns_proc_time": null, "edns_options": null }),
     );
 }
 
@@ -101,50 +109,60 @@ fn a_cut_reply_has_the_row_of_its_query() {
         bytes[place..place + 4].copy_from_slice(&seconds.to_le_bytes());
         place += 16 + packets[number as usize].len();
     }
-    let rows: Vec<_> = table_of(bytes)
-        .get_row_iter(None)
-        .expect("rows")
-        .map(|row| row.expect("a row").to_string())
-        .collect();
-    let own: Vec<_> = rows.iter().filter(|row| row.contains("\"n1.example")).collect();
+    let rows = table_of(bytes);
+    let is_own = |row: &&Value| row["dns_qname"].as_str().is_some_and(|n| n.starts_with("n1."));
+    let own: Vec<_> = rows.iter().filter(is_own).collect();
     assert_eq!((rows.len(), own.len()), (19, 1), "{own:#?}");
-    for part in ["proc_time_ns: 1000000", "dns_rcode: 0", "cut: true"] {
-        assert!(own[0].contains(part), "{part} in {}", own[0]);
-    }
+    assert_has(own[0], json!({ "proc_time_ns": 1_000_000, "dns_rcode": 0, "cut": true }));
 }
 
 /// Options, the client subnet and extended errors are columns; lists have all their elements.
 #[test]
 fn options_of_edns_have_columns() {
-    use wire::{Edns, Name, QueryTemplate};
     let name: Name = "a.example".parse().expect("a name");
     let options = vec![(8, vec![0, 1, 24, 0, 192, 0, 2]), (10, vec![1; 8])];
     let edns = Edns { options, ..Edns::default() };
     let query = QueryTemplate::new(&name, Qtype::A, true, false, Some(&edns)).bytes().to_vec();
     let edns = Edns { options: vec![(15, vec![0, 22]), (15, vec![0, 23])], ..Edns::default() };
     let answer = QueryTemplate::new(&name, Qtype::A, true, false, Some(&edns)).bytes().to_vec();
-    let table = table(&[
+    let rows = table(&[
         udp(false, 1, false, &query),
         udp(false, 1, true, &reply([&query[..2], &answer[2..]].concat(), 2)),
     ]);
-    let row =
-        table.get_row_iter(None).expect("rows").next().expect("one").expect("a row").to_string();
-    for part in ["edns_options: [8, 10]", "edns_ecs: \"192.0.2.0/24\"", "edns_ext_error: [22, 23]"]
-    {
-        assert!(row.contains(part), "{part} in {row}");
-    }
-    let group = &table.metadata().row_groups()[0];
-    assert!(matches!(group.column(0).compression(), parquet::basic::Compression::ZSTD(_)));
-    assert_eq!(group.sorting_columns().map(|columns| columns[0].column_idx), Some(1));
+    let options =
+        json!({ "edns_options": [8, 10], "edns_ecs": "192.0.2.0/24", "edns_ext_error": [22, 23] });
+    assert_has(&rows[0], options);
 }
 
+/// CSV has the columns of JSON Lines in their order and their values; null is no text.
 #[test]
-fn many_rows_make_several_row_groups() {
-    let packets: Vec<_> =
-        (0..66_000).map(|number| udp(false, 1, false, &query(number, Qtype::A))).collect();
-    let table = table(&packets);
-    let rows: Vec<_> = table.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
-    assert_eq!(rows, [65_536, 66_000 - 65_536]);
+fn csv_has_the_values_of_json_lines() {
+    let names = ["a b,c", "quote\"d", "n1"].map(|label| {
+        let label = Name::ROOT.prepend(label.as_bytes()).expect("a label");
+        QueryTemplate::new(&label, Qtype::A, true, false, None).bytes().to_vec()
+    });
+    let mut packets: Vec<_> = names.iter().map(|query| udp(false, 1, false, query)).collect();
+    packets.push(udp(false, 1, true, &reply(names[0].clone(), 3)));
+    let bytes = capture(FORMS[1], 101, &packets);
+    let mut text = Vec::new();
+    export(bytes.clone(), Export::csv(&mut text).expect("in memory"));
+    let rows = table_of(bytes);
+    let mut reader = csv::Reader::from_reader(&text[..]);
+    let names: Vec<_> = reader.headers().expect("names").iter().map(str::to_owned).collect();
+    let object = rows[0].as_object().expect("an object");
+    assert!(names.len() == 37 && names.iter().all(|name| object.contains_key(name)), "{names:?}");
+    let records: Vec<_> = reader.records().map(|record| record.expect("a row")).collect();
+    assert_eq!(records.len(), rows.len());
+    for (record, row) in records.iter().zip(&rows) {
+        for (field, name) in record.iter().zip(&names) {
+            let wanted = match &row[name] {
+                Value::Null => String::new(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            assert_eq!(field, wanted, "{name}");
+        }
+    }
 }
 
 #[test]
@@ -163,5 +181,7 @@ fn many_queries_wait_for_their_replies_at_once() {
             bytes.extend(packet);
         }
     }
-    assert_eq!(table_of(bytes).metadata().file_metadata().num_rows(), i64::from(COUNT));
+    let rows = table_of(bytes);
+    assert_eq!(rows.len(), COUNT as usize);
+    assert!(rows.iter().all(|row| row["proc_time_ns"] == 1_000_000_000));
 }

@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::anyhow;
 use clap::Args;
 use trace::Dns;
 use trace::export::Export;
 use trace::transactions::{Transaction, Transactions};
 
 use super::input::{InputArgs, conclude};
-use super::select::SelectArgs;
+use super::select::{SelectArgs, unwritable};
 use crate::failure::Failure;
-use crate::output::create;
+use crate::output::output;
 
 /// `dnsdyno trace export`
 #[derive(Args, Clone, Debug)]
@@ -20,16 +19,33 @@ pub(crate) struct ExportArgs {
     input: InputArgs,
     #[command(flatten)]
     select: SelectArgs,
-    /// The Parquet file to write
-    #[arg(long, value_name = "FILE", required = true)]
-    parquet: PathBuf,
+    #[command(flatten)]
+    form: Form,
+    /// The file to write (`-`: the standard output)
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Form of the table.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+struct Form {
+    /// A JSON object for each transaction on a line of its own
+    #[arg(long)]
+    json_lines: bool,
+    /// Comma-separated values, below a row with the names of the columns
+    #[arg(long)]
+    csv: bool,
 }
 
 pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
-    let unwritable =
-        |error| Failure::run(anyhow!("cannot write {}: {error}", args.parquet.display()));
+    let unwritable = |error| unwritable(&args.output, error);
     let select = args.select.select();
-    let mut export = Export::new(create(&args.parquet)?).map_err(unwritable)?;
+    let out = output(&args.output)?;
+    let mut export = match args.form.csv {
+        true => Export::csv(out).map_err(unwritable)?,
+        false => Export::json_lines(out),
+    };
     let mut transactions = Transactions::default();
     let (mut failed, mut headless) = (None, 0u64);
     let mut add = |transaction: &Transaction| {
@@ -50,7 +66,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     transactions.finish(&mut add);
     let rows = export.written;
     failed.map_or_else(|| export.finish(), Err).map_err(unwritable)?;
-    eprintln!("{rows} transactions are in {}", args.parquet.display());
+    eprintln!("{rows} transactions are in {}", args.output.display());
     if transactions.without_room() > 0 {
         eprintln!(
             "{} queries are without their replies: more than a million waited at once",
