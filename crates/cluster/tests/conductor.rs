@@ -28,7 +28,7 @@ use tester::{AuthListen, AuthServer, ConnectionPlan, udp_options};
 #[test]
 fn a_conductor_and_its_testers_do_as_they_should() {
     at_a_time(
-        2,
+        9,
         &cases![
             a_tester_that_is_lost_in_a_trial_makes_it_void,
             a_tester_that_is_lost_before_the_start_is_named,
