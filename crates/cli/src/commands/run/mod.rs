@@ -214,18 +214,18 @@ fn elsewhere(args: &RunArgs, testers: Option<&RunTesters>) -> Result<Elsewhere, 
     Ok(Elsewhere { testers, ..named.hosts() })
 }
 
-/// Measures the host before the run; `None` for a resumed run, which has the facts from its start.
+/// Measures the host before the run and prints its warnings; `None` for a resumed run, which has the facts from its start.
 fn fingerprint(options: &RunOptions) -> Option<HostFacts> {
-    options.resumed.is_none().then(host_now)
-}
-
-/// Measures the host now and prints its warnings.
-pub(crate) fn host_now() -> HostFacts {
-    let host = host::take(Depth::Quick);
+    if options.resumed.is_some() {
+        return None;
+    }
+    // A run whose trials a test shortens is no measurement, and needs no speeds.
+    let depth = if options.shortened.is_some() { Depth::Facts } else { Depth::Quick };
+    let host = host::take(depth);
     for warning in &host.warnings {
         eprintln!("host: {}", warning.with_advice());
     }
-    host
+    Some(host)
 }
 
 /// Runs the experiment, keeps it, and prints its results.
