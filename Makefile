@@ -24,7 +24,7 @@ TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_
 CLUSTER_PACKAGES = openmpi-bin:mpirun libopenmpi-dev:mpicc libclang-14-dev:/usr/lib/llvm-14/lib/libclang.so \
 	iproute2:ip tcpdump faketime procps:kill
 
-.PHONY: build programs demo test lint bench fuzz man deb cluster cluster-packages cluster-test clean help
+.PHONY: build programs demo check test lint bench fuzz man deb cluster cluster-packages cluster-test clean help
 
 build: programs ## build the programs, and the example server of docs/experiments/dns64-threading.md
 	$(CARGO) build --release --locked --package dns64d --example threads
@@ -43,6 +43,10 @@ demo: ## measure the capacity of the DNS64 servers in minutes; installs the latt
 	$(DNSDYNO) report $(OUT)/demo.json --output $(OUT)/demo.html >/dev/null
 	@echo "every trial of it: $(OUT)/demo.json"
 	@echo "the report: $(CURDIR)/$(OUT)/demo.html"
+
+check: ## formatting, unit tests and the form of the code: no root, no servers
+	$(CARGO) fmt --all --check
+	$(CARGO) test --workspace --locked --lib --test crates --test layers --test shapes
 
 # Most of a test is a wait for processes and clocks, and those that measure take turns.
 test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
@@ -82,10 +86,11 @@ cluster: cluster-packages ## build dnsdyno-cluster for many hosts (target/releas
 	$(MAKE) cluster-test
 
 # The whole workspace, so that the other crates have the features of `make lint` and `make test` and are not built again.
-# `several_testers` is a test of cli: with it comes the program dnsdyno, which starts jobs.
+# `several_testers` are tests of cli: with them comes the program dnsdyno, which starts jobs.
 cluster-test:
 	$(CARGO) clippy --workspace --all-targets --locked --features cluster/mpi -- -D warnings
-	$(CARGO) test --workspace --locked --features cluster/mpi --test mpi --test mpi_run --test several_testers
+	$(CARGO) test --workspace --locked --features cluster/mpi --test suite several_testers::
+	$(CARGO) test --workspace --locked --features cluster/mpi --test mpi --test mpi_run
 
 cluster-packages:
 	scripts/install-packages $(CLUSTER_PACKAGES)

@@ -1,13 +1,12 @@
 //! Replies of the AuthDNS, read with another library (`domain`).
 
-mod common;
-
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY, Streamed};
-use common::{HOST, answers, ask, authority, config, query, records};
 use domain::base::Message;
 use domain::base::iana::{OptRcode, Rcode};
 use proptest::prelude::*;
 use wire::{Edns, Namespace};
+
+use crate::common::{HOST, answers, ask, authority, config, query, records};
 
 const REVERSE6: &str = "3.0.2.0.1.0.a.0.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
 const FORWARD_SOA: &str = "dns64perf.test 300 SOA ns1.dns64perf.test. hostmaster.dns64perf.test. 2026010100 604800 86400 2419200 300";

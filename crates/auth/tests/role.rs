@@ -1,18 +1,17 @@
 //! The role of the AuthDNS on the simulated engine: exact delay, loss and faults.
 
-mod common;
-
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
 use auth::{AaaaPolicy, Auth, AuthConfig, AuthCounters, Streamed};
-use common::{HOST, config, query};
 use engine::sim::{Replies, SimEngine};
 use engine::stream::Leaves;
 use engine::{Next, Role, RxBatch, SocketId, TxBatch, WaitMode, drive};
 use measure::Nanos;
 use wire::reply::{Expect, check};
 use wire::{Edns, Invalid};
+
+use crate::common::{HOST, config, query};
 
 /// An AuthDNS that stops at a time.
 struct Until {

@@ -1,10 +1,5 @@
 //! The agent on the server's host, by a real sshd: here the host is this one, behind a login.
 
-#[path = "kit/cases.rs"]
-mod cases;
-#[path = "kit/host.rs"]
-mod host;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,10 +7,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use cases::{at_a_time, cases};
-use host::{find, free_port, soon, ssh_key};
 use record::Trial;
 use tempfile::TempDir;
+
+use crate::kit::cases::{at_a_time, cases};
+use crate::kit::host::{find, free_port, soon, ssh_key};
 
 /// An sshd for this user, a server, and a folder for what is brought.
 struct Elsewhere {

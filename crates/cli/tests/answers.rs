@@ -1,20 +1,18 @@
 //! The method `answers`: real servers of the lab, asked the same queries at the same time.
 
-#[path = "kit/host.rs"]
-mod host;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
-use host::find;
 use measure::Nanos;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use trace::{Message, Transport, Writer};
 use wire::{Name, Qtype, QueryTemplate};
+
+use crate::kit::host::find;
 
 const EXPERIMENT: &str = r#"
 name = "tiny-answers"

@@ -1,16 +1,14 @@
 //! A server that cannot be measured is found by one question, whatever the command: it ends, says why, and shows no figure. Loopback only.
 
-#[path = "kit/host.rs"]
-mod host;
-mod kit;
-
 use std::net::UdpSocket;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use assert_cmd::cargo::cargo_bin;
-use kit::AuthDns;
+
+use crate::kit::AuthDns;
+use crate::kit::host;
 
 /// Most queries of the question.
 const MOST: usize = 21;

@@ -1,12 +1,11 @@
 //! The recipe for CI systems (`docs/examples/regression`): a server that takes longer fails, the same one does not.
 
-#[path = "kit/host.rs"]
-mod host;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
+
+use crate::kit::host;
 
 /// Runs the recipe at a port with AuthDNSs that answer after these times in milliseconds; returns its exit code, what it printed, and its
 /// folder.

@@ -1,13 +1,12 @@
 //! What a user sees: good input, bad input, and the JSON that scripts rely on. Loopback only.
 
-mod kit;
-
 use std::path::Path;
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
-use kit::AuthDns;
 use serde_json::Value;
+
+use crate::kit::AuthDns;
 
 /// Runs `dnsdyno` and returns exit code, standard output, standard error.
 fn dnsdyno(args: &[&str]) -> (i32, String, String) {

@@ -1,8 +1,5 @@
 //! The most clients that a server carries: a search over clients in the lab, with clients that are made up and those of a file.
 
-#[path = "kit/shared.rs"]
-mod shared;
-
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -10,9 +7,10 @@ use std::process::Command;
 use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
 use serde_json::Value;
-use shared::whole;
 use trace::population::Synthetic;
 use wire::{Qtype, QueryTemplate};
+
+use crate::kit::shared::whole;
 
 /// Our own AuthDNS as the server: it is always there. It carries 40 clients.
 const EXPERIMENT: &str = r#"

@@ -89,6 +89,25 @@ fn each_crate_has_metadata_and_the_readme_of_its_documentation() {
     }
 }
 
+/// Tests of a crate are modules of a few programs, one of which must name each of their files.
+#[test]
+fn each_file_of_tests_is_compiled() {
+    for package in packages(&metadata()) {
+        let folder = package.manifest_path.with_file_name("tests");
+        let Ok(files) = std::fs::read_dir(&folder) else { continue };
+        let programs = package.targets.iter().filter(|target| target.is_kind(TargetKind::Test));
+        let programs: Vec<_> = programs.map(|target| target.src_path.as_std_path()).collect();
+        let text: String =
+            programs.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+        let files = files.map(|file| file.expect("a file").path());
+        for file in files.filter(|file| file.extension().is_some_and(|kind| kind == "rs")) {
+            let module = format!("mod {};", file.file_stem().expect("a name").display());
+            let named = programs.contains(&&*file) || text.lines().any(|line| line == module);
+            assert!(named, "{}: no program of {folder} has `{module}`", file.display());
+        }
+    }
+}
+
 #[test]
 fn each_crate_is_packed_with_what_its_build_reads() {
     let metadata = metadata();

@@ -1,11 +1,5 @@
 //! `dnsdyno diff` against real servers, and against scripted ones.
 
-#[path = "kit/host.rs"]
-mod host;
-mod kit;
-#[path = "kit/serve.rs"]
-mod serve;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -14,14 +8,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use host::{bind_port, find, free_port};
-use kit::AuthDns;
 use measure::Nanos;
 use serde_json::Value;
-use serve::{Server, query, serve};
 use trace::{Message, Transport, Writer};
 use wire::Qtype;
 use wire::message::question_end;
+
+use crate::kit::AuthDns;
+use crate::kit::host::{bind_port, find, free_port};
+use crate::kit::serve::{Server, query, serve};
 
 /// Runs `dnsdyno` and returns exit code, standard output, standard error.
 fn dnsdyno(args: &[&str]) -> (i32, String, String) {

@@ -1,19 +1,14 @@
 //! `dnsdyno diff` over every transport, against our AuthDNS and against real servers.
 
-#[path = "kit/host.rs"]
-mod host;
-mod kit;
-#[path = "kit/serve.rs"]
-mod serve;
-
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
-use host::{find, free_port};
-use kit::AuthDns;
 use serde_json::Value;
-use serve::{Server, serve};
 use wire::Qtype;
+
+use crate::kit::AuthDns;
+use crate::kit::host::{find, free_port};
+use crate::kit::serve::{Server, serve};
 
 /// Number of names of a comparison.
 const NAMES: usize = 60;

@@ -1,8 +1,5 @@
 //! dnstap of real servers: what is read has the counts of the servers' own statistics.
 
-#[path = "kit/host.rs"]
-mod host;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
@@ -10,9 +7,10 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
-use host::free_port;
 use serde_json::Value;
 use wire::frame_stream::Control;
+
+use crate::kit::host::free_port;
 
 /// Longest time that a server has to start, or to write its last frames.
 const PATIENCE: Duration = Duration::from_secs(30);

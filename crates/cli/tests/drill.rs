@@ -1,8 +1,5 @@
 //! Drills: a tiny one against a server of the lab, and the refusal of every server outside of it.
 
-#[path = "kit/shared.rs"]
-mod shared;
-
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,7 +9,8 @@ use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
 use record::{AttackKind, AttackRequest};
 use serde_json::Value;
-use shared::whole;
+
+use crate::kit::shared::whole;
 
 /// Our own AuthDNS as the server: it is always there. A flood of queries, and connections over TCP.
 const EXPERIMENT: &str = r#"

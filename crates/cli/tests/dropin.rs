@@ -1,9 +1,5 @@
 //! `dnsdyno dnsperf`, `resperf` and `kxdpgun` beside the tools of these names, against one AuthDNS.
 
-#[path = "kit/host.rs"]
-mod host;
-mod kit;
-
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
@@ -14,8 +10,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use kit::AuthDns;
 use serde_json::Value;
+
+use crate::kit::AuthDns;
+use crate::kit::host;
 
 /// Returns whether a program can be started here; says so if not.
 fn installed(tool: &str) -> bool {

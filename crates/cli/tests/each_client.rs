@@ -1,8 +1,5 @@
 //! Queries go round the clients: a server that shares no code with ours counts them for each connection and each port.
 
-#[path = "kit/host.rs"]
-mod host;
-
 use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -10,6 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use assert_cmd::cargo::cargo_bin;
+
+use crate::kit::host;
 
 /// Number of queries from each port of a client.
 type Counts = Arc<Mutex<HashMap<u16, u64>>>;

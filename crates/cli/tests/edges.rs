@@ -1,8 +1,6 @@
 //! Edges of a command: outputs that cannot be written, readers and terminals that are gone, signals, stores of others. What was
 //! measured is kept and told whatever fails after it.
 
-mod kit;
-
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -14,7 +12,7 @@ use assert_cmd::cargo::cargo_bin;
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use serde_json::Value;
 
-use kit::AuthDns;
+use crate::kit::AuthDns;
 
 /// Number of the user nobody, who may write nothing of root.
 const NOBODY: u32 = 65_534;

@@ -1,12 +1,5 @@
 //! Servers that a run starts on another host: here the hosts are network namespaces, joined by a link, with a real sshd in one.
 
-#[path = "kit/host.rs"]
-mod host;
-#[path = "kit/short_form.rs"]
-mod short_form;
-#[path = "kit/sshd.rs"]
-mod sshd;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -14,11 +7,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
-use host::{SOON, find, soon};
 use measure::Path;
 use record::{CellRecord, Run};
-use sshd::{Held, join, network, start_sshd};
 use tempfile::TempDir;
+
+use crate::kit::host::{SOON, find, soon};
+use crate::kit::short_form;
+use crate::kit::sshd::{Held, join, network, start_sshd};
 
 /// Addresses of the server's host, and further ones of it, each for an AuthDNS.
 const DUT: &str = "fd00:77::2,10.77.0.2";

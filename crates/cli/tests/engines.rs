@@ -1,13 +1,12 @@
 //! The engine of an experiment's queries: sockets, programs in the kernel, or the one that is certified for more.
 
-#[path = "kit/shared.rs"]
-mod shared;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+
+use crate::kit::shared;
 
 /// An authoritative server at one rate, by both engines.
 const BOTH: &str = r#"

@@ -1,8 +1,6 @@
 //! Evidence belongs to the party it is held against: a socket's own drops, a process's own CPU, places for connections; and a server
 //! on this host is none over a wire. The servers here are a few lines of this file, so that what they do is known.
 
-mod kit;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
@@ -11,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use kit::AuthDns;
 use serde_json::Value;
+
+use crate::kit::AuthDns;
 
 /// A trial's JSON.
 fn load(target: &str, args: &[&str]) -> Value {

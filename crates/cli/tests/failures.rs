@@ -2,10 +2,6 @@
 //! they count themselves beside what `load` says. nginx, HAProxy, CoreDNS, aioquic and h2load are referees where they are
 //! installed.
 
-#[path = "kit/host.rs"]
-mod host;
-mod kit;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -13,9 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
-use host::{find, free_port};
-use kit::AuthDns;
 use serde_json::{Value, json};
+
+use crate::kit::AuthDns;
+use crate::kit::host::{find, free_port};
 
 /// Ends an AuthDNS; returns how many queries it failed.
 fn faults(auth: AuthDns) -> u64 {

@@ -1,8 +1,5 @@
 //! `dnsdyno export` in the formats of other programs, from real runs (`tests/runs/*.json`).
 
-#[path = "kit/shared.rs"]
-mod shared;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +7,8 @@ use assert_cmd::cargo::cargo_bin;
 use quick_junit::{Report, TestCaseStatus};
 use record::{CellRecord, Run, TrialRecord, read_run};
 use serde_json::{Value, json};
+
+use crate::kit::shared;
 
 fn runs() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs");

@@ -1,8 +1,5 @@
 //! Populations with hidden addresses: nothing of an address is left in the file, and the load that it makes is the same.
 
-#[path = "kit/capture.rs"]
-mod capture;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -10,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
-use capture::write_udp;
 use measure::Nanos;
 use serde_json::Value;
 use trace::{Anonymiser, Writer};
 use wire::Name;
+
+use crate::kit::capture::write_udp;
 
 /// Number of clients, and of queries of each.
 const CLIENTS: u8 = 30;

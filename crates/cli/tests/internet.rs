@@ -1,9 +1,6 @@
 //! The Internet in a box: real resolvers that know nothing but its root. All of it is in a network namespace of its own, since
 //! resolvers ask port 53 only.
 
-#[path = "kit/host.rs"]
-mod host;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -14,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+
+use crate::kit::host;
 
 /// Number of names that a resolver finds cold: `DNSDYNO_NAMES` sets another one.
 fn names() -> u64 {

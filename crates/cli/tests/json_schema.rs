@@ -1,13 +1,12 @@
 //! What the commands write with `--json` is valid by the published schemas (`docs/schema`).
 
-mod kit;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
-use kit::AuthDns;
 use serde_json::Value;
+
+use crate::kit::AuthDns;
 
 /// Checks a document by the schema of this name.
 fn check(name: &str, document: &Value, what: &str) {

@@ -1,12 +1,10 @@
 //! The AuthDNS in the kernel: in two namespaces that a veth pair joins, as root.
 
-#[path = "kit/two_namespaces.rs"]
-mod two_namespaces;
-
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
-use two_namespaces::Ran;
+
+use crate::kit::two_namespaces::Ran;
 
 /// The AuthDNS in the other namespace, with the program on its end of the link. It is killed the hard way at the end.
 const AUTH_DNS_IN_THE_KERNEL: &str = r#"

@@ -1,13 +1,8 @@
 //! What goes wrong around programs in the kernel is named, and leaves nothing behind: processes that are killed, devices that go,
 //! a second Tester, users without the right.
 
-#[path = "kit/host.rs"]
-mod host;
-#[path = "kit/two_namespaces.rs"]
-mod two_namespaces;
-
-use host::find;
-use two_namespaces::Ran;
+use crate::kit::host::find;
+use crate::kit::two_namespaces::Ran;
 
 /// The device goes last, as everything needs it. Only the AuthDNS has its own end: it keeps answering over sockets.
 const FAULTS: &str = r#"

@@ -1,17 +1,13 @@
 //! The Tester in the kernel: in two namespaces that a veth pair joins, as root, beside the Tester of sockets.
 
-#[path = "kit/host.rs"]
-mod host;
-#[path = "kit/shared.rs"]
-mod shared;
-#[path = "kit/two_namespaces.rs"]
-mod two_namespaces;
-
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
-use two_namespaces::Ran;
+
+use crate::kit::host;
+use crate::kit::shared;
+use crate::kit::two_namespaces::Ran;
 
 /// What the scripts begin with: an AuthDNS behind sockets, and loads.
 const LOADS: &str = r#"

@@ -1,8 +1,6 @@
 //! A command line without stumbles: misuses are refused with a message that names the place, before anything runs; what is meant is
 //! understood; and a reader that goes away ends a command quietly.
 
-mod kit;
-
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +9,9 @@ use std::process::{Command, Stdio};
 use assert_cmd::cargo::cargo_bin;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kit::AuthDns;
+
+use crate::kit;
+use crate::kit::AuthDns;
 
 /// Runs `dnsdyno` in a folder of its own; returns exit code, standard output, standard error.
 fn dnsdyno(args: &[&str]) -> (i32, String, String) {

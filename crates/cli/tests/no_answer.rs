@@ -1,15 +1,13 @@
 //! A load without one valid answer says in one sentence why, and exits with 1. Loopback only.
 
-#[path = "kit/host.rs"]
-mod host;
-mod kit;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, UdpSocket};
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
-use kit::AuthDns;
+
+use crate::kit::AuthDns;
+use crate::kit::host;
 
 /// Runs a short load of `target`; the sentence on standard error: the load ends after a question, without a table.
 fn load(target: &str, args: &str) -> String {

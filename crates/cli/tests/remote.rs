@@ -1,13 +1,13 @@
 //! A server that the user runs, at its address: measured by the network alone. Here it is our AuthDNS on loopback.
 
-mod kit;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
-use kit::AuthDns;
 use serde_json::Value;
+
+use crate::kit;
+use crate::kit::AuthDns;
 
 const EXPERIMENT: &str = r#"
 name = "elsewhere"

@@ -1,8 +1,5 @@
 //! Replays with the clients of a capture as real clients, over all transports, and populations.
 
-#[path = "kit/capture.rs"]
-mod capture;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,7 +12,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use capture::write_udp;
 use engine::stream::Leaves;
 use measure::{Nanos, Rng};
 use serde_json::Value;
@@ -24,6 +20,8 @@ use streams::tcp::{self, Carried, Listener, TcpLimits};
 use streams::tls::{ALPN_DOQ, ALPN_DOT, Authority, ServerTls};
 use trace::Writer;
 use wire::{Name, Qtype, QueryTemplate};
+
+use crate::kit::capture::write_udp;
 
 /// Runs `dnsdyno` and returns exit code, standard output, standard error.
 fn dnsdyno(args: &[&str]) -> (i32, String, String) {

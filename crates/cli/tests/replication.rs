@@ -1,15 +1,13 @@
 //! Primaries under update and the secondaries that follow them: all the real servers that are installed, at small size.
 
-#[path = "kit/host.rs"]
-mod host;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use assert_cmd::cargo::cargo_bin;
-use host::find;
 use serde_json::Value;
+
+use crate::kit::host::find;
 
 /// An experiment whose cells are void is run again so often.
 const VOID_RETRIES: u32 = 2;

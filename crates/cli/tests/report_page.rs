@@ -3,17 +3,15 @@
 //! The runs (`tests/runs/*.json`) are real ones, short, less the histograms' buckets; `DNSDYNO_RUNS=FOLDER` takes
 //! others. With `DNSDYNO_PAGES=FOLDER` the pages and their pictures are left there to be looked at.
 
-#[allow(dead_code, reason = "each test uses its part")]
-mod browser;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use browser::{Browser, Page};
 use serde_json::json;
+
+use crate::browser::{Browser, Page};
 
 const CHECKS: &str = include_str!("browser/checks.js");
 /// A4 less the margins that Chromium prints with, CSS pixels.

@@ -1,14 +1,13 @@
 //! A run that is killed and taken up again: what was done is kept, the rest is done, the seam is told.
 
-#[path = "kit/shared.rs"]
-mod shared;
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+
+use crate::kit::shared;
 
 /// Our own AuthDNS as the server: it is always there. Eight visits with two trials each, as the
 /// command line says.

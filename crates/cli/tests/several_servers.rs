@@ -1,7 +1,5 @@
 //! Several servers at a time: in a closed loop each has its own window, and its own counts; a load at a rate goes to all in turn.
 
-mod kit;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -9,6 +7,8 @@ use assert_cmd::cargo::cargo_bin;
 use measure::{Nanos, Pacing, Qps};
 use record::request::{Expect, Query, Workload};
 use record::{TrialRequest, TrialResult};
+
+use crate::kit;
 
 /// Runs the Measurer; its result, or its error.
 fn measure(request: &TrialRequest) -> Result<TrialResult, String> {

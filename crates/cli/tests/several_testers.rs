@@ -1,15 +1,14 @@
 //! Several Testers that are one: slices of a load, an agreed start, and the merge of their results.
 
-mod kit;
-
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use assert_cmd::cargo::cargo_bin;
-use kit::AuthDns;
 use record::Trial;
 use serde_json::Value;
+
+use crate::kit::AuthDns;
 
 fn dnsdyno(dir: &Path) -> Command {
     let mut command = Command::new(cargo_bin("dnsdyno"));

@@ -3,9 +3,6 @@
 //!
 //! With `DNSDYNO_PAGES=FOLDER` the pictures are left there to be looked at.
 
-#[allow(dead_code, reason = "each test uses its part")]
-mod browser;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,9 +11,10 @@ use std::time::{Duration, Instant};
 use assert_cmd::cargo::cargo_bin;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use browser::{Browser, Page};
 use record::Run;
 use serde_json::json;
+
+use crate::browser::{Browser, Page};
 
 const CHECKS: &str = include_str!("browser/checks.js");
 

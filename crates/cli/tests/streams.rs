@@ -1,8 +1,5 @@
 //! Experiments whose queries are a stream: of a file, a capture, a zone or a part of it; with real servers.
 
-#[path = "kit/shared.rs"]
-mod shared;
-
 use std::io::BufWriter;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,6 +10,8 @@ use measure::Nanos;
 use serde_json::Value;
 use trace::{Message, Transport, Writer};
 use wire::{Qtype, QueryTemplate};
+
+use crate::kit::shared;
 
 /// A zone of four hosts; names before `m` are half of it.
 const ZONE: &str = "@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ 60 IN NS ns\nalpha 60 IN A 192.0.2.1\n\

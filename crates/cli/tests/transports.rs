@@ -1,15 +1,14 @@
 //! Loads over connections, against our AuthDNS on loopback.
 
-mod kit;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use kit::AuthDns;
 use serde_json::Value;
+
+use crate::kit::AuthDns;
 
 /// Starts an AuthDNS that takes early data.
 fn start() -> AuthDns {

@@ -1,14 +1,13 @@
 //! `load` against servers of known behaviour: our AuthDNS over every transport, and a server in Python that shares no line with it.
 
-mod kit;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
-use kit::AuthDns;
 use serde_json::{Value, json};
 use streams::tls::Authority;
+
+use crate::kit::AuthDns;
 
 /// A trial's JSON; whether its schedule was kept does not matter here.
 fn load(target: &str, args: &str) -> Value {

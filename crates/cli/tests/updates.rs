@@ -1,9 +1,6 @@
 //! Updates into real primaries: BIND and Knot DNS, where they are installed.
 //!
-//! `DNSDYNO_UPDATES=10000 cargo test -p cli --test updates` sends as many as ISC-TN-2008-1 did.
-
-#[path = "kit/host.rs"]
-mod host;
+//! `DNSDYNO_UPDATES=10000 cargo test -p cli --test suite updates::` sends as many as ISC-TN-2008-1 did.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -11,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
-use host::{find, free_port};
 use serde_json::Value;
+
+use crate::kit::host::{find, free_port};
 
 /// Secret of the key of the lab, which the adapters configure.
 const SECRET: &str = "ZG5zZHluby1kbnNkeW5vLWRuc2R5bm8tZG5zZHlubw==";

@@ -1,14 +1,13 @@
 //! `dnsdyno verify` and the certificates that it and `selftest` write: what they show, and where they are refused.
 
-#[path = "kit/shared.rs"]
-mod shared;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 use record::{CertificateFile, Check, CheckVerdict};
 use serde_json::{Value, json};
+
+use crate::kit::shared;
 
 /// A folder for files, and the outcome of the last command.
 struct Bench {

@@ -1,7 +1,5 @@
 //! The method `capacity` against simulated servers, whose demand, plateau and Tester are known.
 
-mod scripted;
-
 use std::collections::BTreeMap;
 
 use experiment::capacity::{is_precise, least_rounds, sum_up};
@@ -10,6 +8,8 @@ use experiment::{
 };
 use measure::{Limiter, Nanos, Pacing, Rng, Void};
 use record::{Basis, CellRecord, Cpu, Seen, ServerCapacity, Trial, Voidness};
+
+use crate::scripted;
 
 /// A server, its Tester and the machine.
 #[derive(Clone)]

@@ -1,7 +1,5 @@
 //! The method `drill` on a bench that says of each second how much was answered, and its settings.
 
-mod scripted;
-
 use std::path::Path;
 
 use experiment::{
@@ -10,6 +8,8 @@ use experiment::{
 };
 use measure::{Limiter, Nanos, Void};
 use record::{AttackKind, AttackOutcome, CellRecord, Second, Series, Trial};
+
+use crate::scripted;
 
 const GOOD: &str = r#"
 name = "x"

@@ -1,8 +1,6 @@
 //! The methods about updates against a scripted primary and its secondaries: calls, counts, void trials, and the
 //! checks of their files.
 
-mod scripted;
-
 use std::path::Path;
 
 use experiment::{
@@ -14,6 +12,8 @@ use record::{
     CellRecord, Durability, Lag, SCHEMA, Secondary, TargetOutcome, Times, TransferCount, Transfers,
     Trial, UpdateRun, VoidRepeat,
 };
+
+use crate::scripted;
 
 const FILE: &str = r#"
 name = "x"

@@ -1,9 +1,5 @@
 //! The search against a scripted bench: the rates it tries, and its result.
 
-mod scripted;
-#[path = "scripted/searches.rs"]
-mod searches;
-
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -13,7 +9,9 @@ use experiment::{
 };
 use measure::{Limiter, Link, Nanos, Outstanding, Pacing, Path, Void, Warning};
 use record::{CellRecord, Trial};
-use searches::{qps, search};
+
+use crate::scripted;
+use crate::scripted::searches::{qps, search};
 
 /// Two hosts that speak IPv6.
 const CIRCUMSTANCES: Circumstances = Circumstances {

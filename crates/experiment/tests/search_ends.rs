@@ -1,14 +1,12 @@
 //! When a search begins and ends against a scripted bench: what lower rates cannot change, what an interruption leaves, and how much is
 //! left.
 
-mod scripted;
-#[path = "scripted/searches.rs"]
-mod searches;
-
 use experiment::{Bench, BenchError, Circumstances, NameBudget, Repeats, Rule, Search, TrialSpec};
 use measure::{Limiter, Nanos, Void};
 use record::{Trial, TrialRecord};
-use searches::{qps, search};
+
+use crate::scripted;
+use crate::scripted::searches::{qps, search};
 
 /// A bench that makes a trial of each rate.
 struct Scripted<F>(F);

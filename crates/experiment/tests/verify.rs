@@ -1,7 +1,5 @@
 //! Known truths against a scripted bench: what passes, what fails, and what the machine is to blame for.
 
-mod scripted;
-
 use experiment::verify::{Counted, INTERVAL, Way, against_capture, median_checks};
 use experiment::{
     Behaviour, Bench, BenchError, Capture, Captured, TrialSpec, TruthBench, Verified, VerifyPlan,
@@ -12,6 +10,8 @@ use measure::{Histogram, Limiter, Nanos, Pacing, Qps, Stall, Transport, Void};
 use record::{
     Bound, Check, CheckVerdict, EngineKind, Known, Step, Steps, Times, Trial, TruthSource,
 };
+
+use crate::scripted;
 
 /// Round trip time between Tester and server.
 const ROUND_TRIP: Nanos = Nanos::from_micros(50);

@@ -1,7 +1,5 @@
 //! Every method on a bench whose trials are void: a figure is made of valid trials only.
 
-mod scripted;
-
 use std::fmt::Write;
 use std::path::Path;
 
@@ -11,6 +9,8 @@ use experiment::{
 };
 use measure::{Limiter, Void};
 use record::{CellRecord, LockStepRow, Trial};
+
+use crate::scripted;
 
 /// A bench that says of each trial, by its number from 0, whether it is void.
 struct Disturbed<F> {

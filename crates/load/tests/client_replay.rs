@@ -1,15 +1,14 @@
 //! Replays by clients, driven by hand: when connections open, what is held, in which order queries leave.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{MS, answer, constant, plan};
 use engine::Next;
 use engine::stream::{ConnId, End, Failure, Mix, Opened, Orders, StreamRole, first_message};
 use load::{ClientPlan, ClientReplay, Clients, Population, Recorder};
 use measure::Nanos;
 use wire::{Qtype, QueryTemplate};
+
+use crate::common::{MS, answer, constant, plan};
 
 /// Returns the query for a namespace name with this number.
 fn query(number: u8) -> Vec<u8> {

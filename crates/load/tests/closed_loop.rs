@@ -1,14 +1,13 @@
 //! Windows and lock-step lanes on the simulated engine.
 
-mod common;
-
-use common::{
-    MS, Stepped, US, answer, assert_sums, lockstep_plan, plan, qps, run, run_lockstep, run_worker,
-    workload,
-};
 use load::lockstep::{Span, experiment_times};
 use load::{LockStep, LockStepPlan, Plan, Rounds};
 use measure::{Nanos, Pacing};
+
+use crate::common::{
+    MS, Stepped, US, answer, assert_sums, lockstep_plan, plan, qps, run, run_lockstep, run_worker,
+    workload,
+};
 
 #[test]
 fn a_window_keeps_its_number_of_queries_outstanding() {

@@ -1,15 +1,14 @@
 //! Clients over UDP free the places of a closed loop early, as sockets without clients do: a server that drops queries does not stop it.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::net::Net;
-use common::{MS, US, plan, workload};
 use engine::stream::Mix;
 use load::{ClientPlan, Clients, Plan, Population, Tally};
 use measure::{Nanos, Pacing};
 use proptest::prelude::*;
+
+use crate::common::net::Net;
+use crate::common::{MS, US, plan, workload};
 
 /// Places of the loops.
 const WINDOW: u32 = 32;

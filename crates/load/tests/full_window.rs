@@ -1,16 +1,15 @@
 //! A closed loop keeps its window full: a free place stands empty for no time while a connection may carry its query.
 
-mod common;
-
 use std::cell::Cell;
 use std::sync::Arc;
 
-use common::net::Net;
-use common::{MS, US, answer, plan, run, workload};
 use engine::stream::Mix;
 use load::{ClientPlan, Clients, Plan, Population};
 use measure::{Nanos, Pacing, Rng};
 use proptest::prelude::*;
+
+use crate::common::net::Net;
+use crate::common::{MS, US, answer, plan, run, workload};
 
 /// When a server answers.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,13 @@
 //! Trials that end early because they can no longer meet their goal, with one worker and with several.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{MS, answer, assert_sums, constant, late, plan, run, run_on};
 use engine::sim::{Replies, SimEngine};
 use load::{Live, Plan, Tally};
 use measure::{Goal, Nanos, Pacing};
+
+use crate::common::{MS, answer, assert_sums, constant, late, plan, run, run_on};
 
 fn goal(text: &str) -> Option<Goal> {
     Some(text.parse().expect("a goal"))

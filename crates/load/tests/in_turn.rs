@@ -1,14 +1,13 @@
 //! Queries go round the clients in every pacing: the server counts the same number of queries on each connection.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::net::Net;
-use common::{MS, US, plan, qps, workload};
 use engine::stream::{ConnId, Mix};
 use load::{ClientPlan, Clients, Plan, Population};
 use measure::{Nanos, Pacing};
+
+use crate::common::net::Net;
+use crate::common::{MS, US, plan, qps, workload};
 
 /// Runs a second of load by `clients`; returns the queries on each connection, in the order of the clients.
 fn counts(

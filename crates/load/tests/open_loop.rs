@@ -1,15 +1,14 @@
 //! The Measurer's open loops on the simulated engine: exact to the nanosecond.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use common::{MS, US, answer, constant, late, plan, qps, run, run_on, workload};
 use engine::sim::{Replies, SimEngine};
 use engine::{Destination, SocketId, WaitMode, drive};
 use load::{Measurer, Plan, Tally};
 use measure::{Nanos, Pacing, Void};
+
+use crate::common::{MS, US, answer, constant, late, plan, qps, run, run_on, workload};
 
 /// Answers each query after a millisecond.
 fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {

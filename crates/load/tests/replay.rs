@@ -1,17 +1,16 @@
 //! Replays on the simulated engine.
 
-mod common;
-
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use common::{MS, answer, assert_sums, constant, plan};
 use engine::sim::{Replies, SimEngine};
 use engine::{Destination, SocketId, WaitMode, drive};
 use load::{Plan, Recorder, Recording, ReplayPlan, Replayer, Tally};
 use measure::{Nanos, Rng};
 use wire::{Qtype, QueryTemplate};
+
+use crate::common::{MS, answer, assert_sums, constant, plan};
 
 /// Composes a query for a namespace name with this id.
 fn query(number: u16, qtype: Qtype) -> Vec<u8> {

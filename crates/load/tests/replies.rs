@@ -1,19 +1,18 @@
 //! How replies are counted: in time, late, duplicate, invalid, from unknown sockets, for the last user of an
 //! id.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{
-    MS, US, answer, assert_sums, constant, plan, qps, run, run_lockstep, run_on, workload,
-};
 use engine::sim::{Replies, SimEngine};
 use engine::{SocketId, WaitMode};
 use load::{Plan, Workload};
 use measure::{Nanos, Pacing, Rng};
 use proptest::prelude::*;
 use wire::{Expect, Invalid, reply};
+
+use crate::common::{
+    MS, US, answer, assert_sums, constant, plan, qps, run, run_lockstep, run_on, workload,
+};
 
 #[test]
 fn lost_queries_are_counted_exactly() {

@@ -1,18 +1,17 @@
 //! Stalls of the Measurer and lost queries on the simulated engine: exact to the nanosecond.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use common::{MS, US, answer, constant, plan, qps, run, workload};
 use engine::sim::{Replies, SimEngine};
 use engine::stream::{ConnId, End, Mix, Opened, Orders, StreamRole, first_message};
 use engine::{Next, SocketId, WaitMode, drive};
 use load::{ClientPlan, Clients, Measurer, Plan, Population, Tally};
 use measure::stall::{MAX_LOST_KEPT, Side, Stall};
 use measure::{Nanos, Outstanding};
+
+use crate::common::{MS, US, answer, constant, plan, qps, run, workload};
 
 /// Answers each query after a millisecond.
 fn after_1_ms(_: Nanos, _: SocketId, query: &[u8], replies: &mut Replies) {

@@ -199,7 +199,7 @@ fn a_kill_loses_nothing_that_was_stored() {
     let dir = folder();
     let path = dir.path().join("runs.db");
     let mut child = Command::new(std::env::current_exe().expect("this test"))
-        .args(["child", "--exact", "--nocapture"])
+        .args(["store::child", "--exact", "--nocapture"])
         .env(CHILD_STORE, &path)
         .stdout(Stdio::piped())
         .spawn()

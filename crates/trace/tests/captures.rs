@@ -1,15 +1,14 @@
 //! Captures in all forms give the same messages, and errors name the place.
 
-mod common;
-
 use std::io::Write;
 
-use common::{FORMS, Form, START, capture, frame, framed, query, read, reply, tcp, udp};
 use measure::Nanos;
 use pcap_parser::traits::PcapNGPacketBlock;
 use proptest::prelude::*;
 use trace::{Capture, Stats, Writer};
 use wire::Qtype;
+
+use crate::common::{FORMS, Form, START, capture, frame, framed, query, read, reply, tcp, udp};
 
 /// Link types, each with or without a VLAN tag.
 const LINKS: [(u16, bool); 6] =

@@ -1,20 +1,19 @@
 //! Streams of dnstap: whole, cut anywhere, of several servers, damaged.
 
-#[allow(dead_code)]
-mod common;
-
 use std::io::Cursor;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{START, query, read, reply};
 use measure::Nanos;
 use proptest::prelude::*;
 use trace::{Capture, Frames, Merge, Messages};
 use wire::Qtype;
 use wire::dnstap::{Kind, Message, Protocol};
 use wire::frame_stream::Control;
+
+use crate::common;
+use crate::common::{START, query, read, reply};
 
 /// Returns the frame of a message, with its length.
 fn frame(message: &Message<'_>) -> Vec<u8> {

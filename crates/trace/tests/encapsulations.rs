@@ -1,16 +1,14 @@
 //! A query is found below every link layer and in every encapsulation that is read, and other packets are named.
 
-#[allow(dead_code)]
-mod common;
-
 use std::path::PathBuf;
 
-use common::{FORMS, START, capture, frame, framed, query, read, reply, tcp, udp};
 use etherparse::PacketBuilder;
 use measure::Nanos;
 use proptest::prelude::*;
 use trace::{Capture, Frames, Merge};
 use wire::Qtype;
+
+use crate::common::{FORMS, START, capture, frame, framed, query, read, reply, tcp, udp};
 
 /// Returns an IPv4 packet of this protocol.
 fn ip(protocol: u8, payload: &[u8]) -> Vec<u8> {

@@ -1,16 +1,15 @@
 //! Tables of captures, read back as JSON and with the reader of CSV.
 
-#[allow(dead_code)]
-mod common;
-
 use std::io::Cursor;
 
-use common::{FORMS, capture, framed, query, reply, tcp, udp};
 use serde_json::{Value, json};
 use trace::export::Export;
 use trace::transactions::Transactions;
 use trace::{Capture, Dns, Messages};
 use wire::{Edns, Name, Qtype, QueryTemplate};
+
+use crate::common;
+use crate::common::{FORMS, capture, framed, query, reply, tcp, udp};
 
 /// Returns the rows of a capture of these packets, one per millisecond.
 fn table(packets: &[Vec<u8>]) -> Vec<Value> {

@@ -2,14 +2,13 @@
 //!
 //! The captures were made by `benches/trace-vs-tshark`, which compares many more counts.
 
-#[allow(dead_code)]
-mod common;
-
 use std::io::Cursor;
 use std::path::Path;
 
 use measure::{Nanos, Rng};
 use trace::{Capture, Messages, Stats, Writer};
+
+use crate::common;
 
 /// Captures, each with the counts of tshark: packets, queries, replies, fragments, TCP sessions.
 const CAPTURES: [(&str, &[u8], [u64; 5]); 6] = [

@@ -1,9 +1,13 @@
-//! A `dnsdyno auth` on free ports of 127.0.0.1.
+//! What several tests use: here a `dnsdyno auth` on free ports of 127.0.0.1.
 
-// Each test uses a part of it.
-#![allow(dead_code)]
-
+pub(crate) mod capture;
+pub(crate) mod cases;
+pub(crate) mod host;
+pub(crate) mod serve;
 pub(crate) mod shared;
+pub(crate) mod short_form;
+pub(crate) mod sshd;
+pub(crate) mod two_namespaces;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};

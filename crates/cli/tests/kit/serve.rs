@@ -1,8 +1,5 @@
 //! Servers of a test on loopback.
 
-// Each test uses a part of it.
-#![allow(dead_code)]
-
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

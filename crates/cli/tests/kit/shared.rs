@@ -1,8 +1,5 @@
 //! Runs as a program reads them: what trials share stands in their cell, and repeats may have stayed void.
 
-// Each test uses a part of the kit.
-#![allow(dead_code)]
-
 use std::process::Output;
 
 use serde_json::Value;

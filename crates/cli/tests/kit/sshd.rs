@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::host::{find, soon, ssh_key};
+use super::host::{find, soon, ssh_key};
 
 /// A process that is ended with its test.
 pub(crate) struct Held(pub(crate) Child);

@@ -1,5 +1,7 @@
 //! Trials that a scripted bench gives.
 
+pub(crate) mod searches;
+
 use std::sync::LazyLock;
 
 use experiment::TrialSpec;

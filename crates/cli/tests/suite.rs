@@ -1,0 +1,38 @@
+//! The tests of what a user does, in one program: it is linked once, and goes on with another test while one waits. Those that measure
+//! on the testbed are in `testbed.rs`, which would be disturbed by these; those of the form of the code are programs of their own.
+
+mod asked_first;
+mod browser;
+mod ci_recipe;
+mod cli;
+mod compared;
+mod diff;
+mod diff_transports;
+mod dnstap;
+mod dropin;
+mod each_client;
+mod evidence;
+mod failures;
+mod formats;
+mod hidden;
+mod json_schema;
+#[allow(dead_code, unused_imports, unused_macros, reason = "each program uses its part")]
+mod kit;
+mod limited;
+mod misuse;
+mod no_answer;
+mod packages;
+mod replay;
+mod report_numbers;
+mod report_page;
+mod runs;
+mod sample_runs;
+mod schemas;
+mod several_servers;
+mod several_testers;
+mod site_page;
+mod trace;
+mod transports;
+mod truths;
+mod updates;
+mod zone;

@@ -1,0 +1,25 @@
+//! The tests whose runs have the cores of this machine to themselves, one after the other, in one program.
+
+mod agent;
+mod answers;
+mod clients;
+mod disturbed;
+mod drill;
+mod edges;
+mod elsewhere;
+mod engines;
+mod fronts;
+mod internet;
+mod kernel;
+mod kernel_faults;
+mod kernel_tester;
+#[allow(dead_code, unused_imports, unused_macros, reason = "each program uses its part")]
+mod kit;
+mod live;
+mod metrics;
+mod remote;
+mod replication;
+mod resume;
+mod streams;
+mod trust;
+mod verify;
