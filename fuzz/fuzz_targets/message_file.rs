@@ -6,11 +6,12 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use load::Workload;
 use load::workload::MAX_QUERY;
-use load::workload::file::{QueryFile, QueryOptions};
+use load::workload::file::{Content, QueryFile, QueryOptions};
 use wire::Expect;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(file) = QueryFile::compile_messages(bytes, Path::new("m.bin"), MAX_QUERY) else { return };
+    let content = Content::Messages { most: MAX_QUERY };
+    let Ok(file) = QueryFile::compile(bytes, Path::new("m.bin"), content) else { return };
     let options =
         QueryOptions { expect: Expect::Answered, recursion_desired: false, edns: None, runs: Some(1), sample: None };
     let (mut stream, mut out, mut sent) = (file.workload(0, 1, options), [0; MAX_QUERY], Vec::new());

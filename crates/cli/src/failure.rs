@@ -5,7 +5,7 @@ use std::process::ExitCode;
 /// Failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The input is wrong; nothing was done.
+    /// The input is wrong: nothing was done, or what came before its place is shown.
     BadInput(anyhow::Error),
     /// The command started and failed; what it measured is kept.
     Failed(anyhow::Error),

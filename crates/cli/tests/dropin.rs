@@ -587,8 +587,12 @@ fn dnsperf_reads_the_standard_input() {
 
 /// Runs dnsperf with this standard input, which ends some time later; returns its exit code, output and errors.
 fn dnsperf_with(args: &[&str], text: &[u8]) -> (Option<i32>, String, String) {
+    piped(&[&["dnsperf"], args].concat(), text)
+}
+
+/// Runs a command with this standard input, which ends some time later; returns its exit code, output and errors.
+fn piped(args: &[&str], text: &[u8]) -> (Option<i32>, String, String) {
     let mut child = Command::new(cargo_bin("dnsdyno"))
-        .arg("dnsperf")
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -622,6 +626,74 @@ fn input_that_cannot_be_read_is_bad_input() {
     // Where the machine is slow, the end is seen before the test.
     assert!(out.is_empty() || number(&out, "Queries sent") == 4.0, "{out}{err}");
     assert!(err.contains("cannot read -"), "{err}");
+}
+
+/// Reads the trial that a command has printed.
+fn trial(out: &str) -> Value {
+    serde_json::from_str(out).unwrap_or_else(|e| panic!("{e}: {out}"))
+}
+
+/// A bad line of a pipe ends the load at its place, with what was measured; --skip-bad goes on, and says what was skipped.
+#[test]
+fn a_bad_line_does_not_drop_what_was_measured() {
+    let bench = Bench::start();
+    let target = format!("127.0.0.1:{}", bench.port());
+    let good = "010-000-000-001.dns64perf.test A\n";
+    let text = format!("{}bad\n{}a..b A\n", good.repeat(3), good.repeat(4));
+    let file = bench.dir.path().join("bad.txt");
+    std::fs::write(&file, &text).expect("writes");
+    let file = file.to_str().expect("UTF-8");
+    for transport in ["udp", "tcp"] {
+        let load = |file, more: &[&str]| {
+            let all = ["load", &target, "--queries", file, "--runs", "1", "--pacing", "window 2"];
+            let all = [&all[..], &["--transport", transport, "--timeout", "60s"], more].concat();
+            piped(&all, text.as_bytes())
+        };
+        let (code, out, err) = load("-", &["--json", "-"]);
+        assert_eq!((code, &trial(&out)["valid"]), (Some(2), &3.into()), "{out}{err}");
+        assert!(err.contains("-:4:4: the type is missing"), "{err}");
+        let (code, out, err) = load("-", &[]);
+        assert!(code == Some(2) && out.contains("\nvalid           3 "), "{code:?} {out}{err}");
+        let (code, out, err) = load(file, &["--json", "-"]);
+        assert_eq!((code, &*out), (Some(2), ""), "{err}");
+        assert!(err.contains(":4:4: the type is missing; 1 more line is no query: 9"), "{err}");
+        for input in ["-", file] {
+            let (code, out, err) = load(input, &["--skip-bad", "--json", "-"]);
+            let trial = trial(&out);
+            assert_eq!(trial["valid"], 7, "{out}{err}");
+            // A busy machine may make it void.
+            assert_eq!(code == Some(0), trial["void"] == false, "{out}{err}");
+            let skipped = trial["warnings"].as_array().expect("a list").iter();
+            let mut skipped = skipped.filter(|warning| warning["kind"] == "lines-skipped");
+            let skipped = skipped.next().expect("a warning");
+            assert_eq!(skipped["lines"], 2, "{skipped}");
+            let first = skipped["first"].as_str().expect("a text");
+            assert!(first.ends_with("4:4: the type is missing; 1 more line is no query: 9"));
+        }
+    }
+}
+
+/// Traffic begins before all of a large file is read, of which dnsperf makes the messages in each pass again.
+#[test]
+fn large_files_are_sent_while_they_are_read() {
+    let bench = Bench::start();
+    let dir = bench.dir.path();
+    let target = format!("127.0.0.1:{}", bench.port());
+    let good = "010-000-000-001.dns64perf.test A\n";
+    // Read at once, it would be refused.
+    std::fs::write(dir.join("large.txt"), good.repeat(250_000) + "bad\n").expect("writes");
+    let file = dir.join("large.txt");
+    let load = ["load", &target, "--queries", file.to_str().expect("UTF-8"), "--rate", "100"];
+    let (code, out, err) = piped(&[&load[..], &["--duration", "1s", "--json", "-"]].concat(), b"");
+    assert_eq!(trial(&out)["sent"], 100, "{out}{err}");
+    assert!(code != Some(2) && !err.contains("large.txt:"), "{err}");
+    let filler = format!("; {}\n", "x".repeat(1_000)).repeat(5_000);
+    let text = format!("{}bad\n{filler}{good}", good.repeat(9));
+    std::fs::write(dir.join("passes.txt"), text).expect("writes");
+    let args = ["-p", bench.port(), "-d", "passes.txt", "-n", "3", "-t", "60"];
+    let (out, err) = ours(dir, "dnsperf", &args);
+    assert_eq!(number(&out, "Queries completed"), 30.0, "{out}{err}");
+    assert_eq!(err.matches("invalid query input format").count(), 1, "{err}");
 }
 
 /// Runs a command whose standard input has a line each `pause`, until nobody reads it; returns its output.

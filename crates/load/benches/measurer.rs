@@ -16,7 +16,7 @@ use engine::{
     Destination, Engine, EngineCounters, Next, Role, RxBatch, SocketId, TxBatch, Wait, WaitMode,
     drive,
 };
-use load::workload::file::{QueryFile, QueryOptions};
+use load::workload::file::{Content, QueryFile, QueryOptions};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
@@ -141,7 +141,8 @@ fn workload(queries: Queries) -> Box<dyn Workload> {
         Queries::File => {
             let text: String =
                 (0..10_000).map(|i| format!("name-{i:06}.dns64perf.test AAAA\n")).collect();
-            let file = QueryFile::compile_from(text.as_bytes(), Path::new("bench")).expect("good");
+            let file = QueryFile::compile(text.as_bytes(), Path::new("bench"), Content::LINES)
+                .expect("good");
             Box::new(file.workload(0, 1, options))
         }
         Queries::Single => Box::new(generated(GeneratedSpec::Single { name: zone })),

@@ -3,7 +3,7 @@
 //! ```text
 //! namespace   each name of an IPv4 prefix once, in a seeded order; the answer is computed from the name
 //! feed        queries of a pipe, read while they are sent
-//! file        the text format of dnsperf and queryperf, compiled once, read in chunks
+//! file        the text format of dnsperf and queryperf, compiled once, the rest while it is sent
 //! messages    whole messages, each with its length in front
 //! generated   one query; random subdomains of a zone; a mix of names under a zone
 //! mix         shares of repeated (Zipf's law), new and missing names, for namespaces and zones
@@ -19,6 +19,7 @@ pub mod generated;
 mod messages;
 pub mod mix;
 pub mod namespace;
+mod read;
 
 use std::net::Ipv4Addr;
 

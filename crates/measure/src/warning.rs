@@ -178,6 +178,13 @@ pub enum Warning {
         /// Number of queries.
         queries: u64,
     },
+    /// Lines of a query file were skipped: they are no queries.
+    LinesSkipped {
+        /// Number of lines.
+        lines: u64,
+        /// The first one with the reason, and the numbers of the next ones.
+        first: String,
+    },
     /// The clock rate of the host's cores follows the load.
     ClockRateVaries {
         /// Frequency governors in use.
@@ -258,6 +265,7 @@ pub enum Warning {
 }
 
 const HIDDEN_RATE: &str = "a virtual machine without a view of the clock rate";
+const BOOST: &str = "the clock rate goes above its rating while the machine is cool";
 const UNKNOWN_CLOCKS: &str =
     "the errors of the Testers' clocks are not known: they may have started apart";
 
@@ -344,6 +352,7 @@ impl Warning {
             | Warning::ServerStillBusy { .. }
             | Warning::CaptureCut { .. }
             | Warning::QueriesLeftOut { .. }
+            | Warning::LinesSkipped { .. }
             | Warning::Other { .. } => return None,
         };
         Some(advice.to_owned())
@@ -372,6 +381,7 @@ impl Warning {
             Warning::QueriesLeftOut { queries } | Warning::QueriesFailed { queries, .. } => {
                 whole(*queries)
             }
+            Warning::LinesSkipped { lines, .. } => whole(*lines),
             Warning::FewPlaces { unanswered, .. } => whole(*unanswered),
             Warning::StreamsRefused { times } => whole(*times),
             Warning::MedianIsGap { gap_us } => number(gap_us / 1e3, 2),
@@ -448,13 +458,12 @@ impl Warning {
             Warning::QueriesLeftOut { .. } => {
                 format!("{n} queries of the capture were left out: cut, or without a whole header")
             }
+            Warning::LinesSkipped { first, .. } => format!("skipped {n} lines: {first}"),
             Warning::ClockRateVaries { governors } => {
                 format!("the clock rate follows the load (governor {})", governors.join(", "))
             }
             Warning::ClockRateHidden => HIDDEN_RATE.to_owned(),
-            Warning::Boost => {
-                "the clock rate goes above its rating while the machine is cool".to_owned()
-            }
+            Warning::Boost => BOOST.to_owned(),
             Warning::SharedCores { siblings } => {
                 format!("cores are threads of shared ones ({})", siblings.join("; "))
             }

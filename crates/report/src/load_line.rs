@@ -113,10 +113,11 @@ impl Line {
     fn workload(&mut self, workload: &Workload) {
         match workload {
             Workload::Namespace(names) => self.names(names),
-            Workload::QueryFile { path, expect, query, runs, probability } => {
+            Workload::QueryFile { path, expect, query, runs, probability, skip_bad } => {
                 self.option("--queries", path.display());
                 self.maybe("--runs", *runs);
                 self.maybe("--probability", *probability);
+                self.flag(*skip_bad, "--skip-bad");
                 self.query(None, expect, query);
             }
             Workload::Messages { path, expect, runs } => {

@@ -240,7 +240,7 @@ impl Setup {
             ),
         ];
         let all = all.into_iter().filter_map(|(doubt, warning)| doubt.then_some(warning));
-        all.chain(self.workload_warnings().iter().cloned()).collect()
+        all.chain(self.workload.warnings()).collect()
     }
 
     fn record(&self, tally: &Tally, facts: UdpFacts, workers: usize, interrupted: bool) -> Trial {

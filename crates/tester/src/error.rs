@@ -4,6 +4,7 @@ use std::io;
 
 use kernel::KernelError;
 use load::workload::file::QueryFileError;
+use record::TrialResult;
 use trace::CaptureError;
 
 /// A field of a request that cannot be accepted.
@@ -45,6 +46,14 @@ pub enum TesterError {
     /// The query file cannot be used.
     #[error(transparent)]
     QueryFile(#[from] QueryFileError),
+    /// The query file ended the trial, which it could be used for so far.
+    #[error("{why}; the trial ended there")]
+    InputEnded {
+        /// What was measured before.
+        result: Box<TrialResult>,
+        /// What ended it.
+        why: QueryFileError,
+    },
     /// The capture cannot be used.
     #[error(transparent)]
     Capture(#[from] CaptureError),
@@ -73,12 +82,27 @@ pub enum TesterError {
 }
 
 impl TesterError {
-    /// Returns whether the request was invalid, so that nothing was done.
+    /// Takes the result from the outcome of a trial, and the error that ended it if its input did.
+    ///
+    /// # Errors
+    /// Any other.
+    pub fn measured(
+        outcome: Result<TrialResult, Self>,
+    ) -> Result<(TrialResult, Option<QueryFileError>), Self> {
+        match outcome {
+            Ok(result) => Ok((result, None)),
+            Err(TesterError::InputEnded { result, why }) => Ok((*result, Some(why))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether the request or its input was invalid.
     pub fn is_bad_input(&self) -> bool {
         matches!(
             self,
             TesterError::Invalid(_)
                 | TesterError::QueryFile(_)
+                | TesterError::InputEnded { .. }
                 | TesterError::Capture(_)
                 | TesterError::Kernel(_)
         )

@@ -73,7 +73,8 @@ impl Setup {
     /// Runs the trial; `live` shows its counters, `stop` ends it early.
     ///
     /// # Errors
-    /// If the sockets cannot be opened, or a worker fails; if the trial has an agreed start that this host cannot keep.
+    /// If the sockets cannot be opened, or a worker fails; if the trial has an agreed start that this host cannot keep; if a query file
+    /// ended it, with what was measured.
     pub fn run(
         &self,
         live: &Arc<Live>,
@@ -93,7 +94,10 @@ impl Setup {
             let (mut result, _) = self.run_workers(agreed, live, stop)?;
             drop(file);
             result.trial.probes = latencies.stop().unwrap_or_default();
-            return Ok(result);
+            return match self.workload.take_error() {
+                None => Ok(result),
+                Some(why) => Err(TesterError::InputEnded { result: Box::new(result), why }),
+            };
         }
         let cpus = &self.request.dut_cpus;
         let sampler = sample_use((!cpus.is_empty()).then(|| cpus.clone()));
@@ -157,9 +161,6 @@ impl Setup {
         let spans: Vec<_> = reports.iter_mut().map(|r| std::mem::take(&mut r.spans)).collect();
         let times = experiment_times(&spans);
         let targets = self.of_each_target(&reports);
-        if let Some(error) = self.workload.take_error() {
-            return Err(error.into());
-        }
         let trial = Trial { targets, ..self.conclude(reports, &seen) };
         Ok((TrialResult::new(trial), times))
     }

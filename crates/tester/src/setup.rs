@@ -9,7 +9,7 @@ use load::{
     Live, LockStep, LockStepPlan, Measurer, Plan, ReplayPlan, Replayer, Rounds, sockets_for,
 };
 use measure::pacing::EXPERIMENT;
-use measure::{ClockBound, Nanos, Pacing, Qps, StartAt, Warning};
+use measure::{ClockBound, Nanos, Pacing, Qps, StartAt};
 use record::TrialRequest;
 use record::request::{Engine, Sockets, TrialSpec, WaitFor, Workload};
 use udp::{UdpEngine, sources, sys};
@@ -296,14 +296,6 @@ impl Setup {
         match &self.workload {
             WorkloadPlan::Replay(replay) => replay.incomplete.as_deref(),
             _ => None,
-        }
-    }
-
-    /// Warnings about the workload.
-    pub(crate) fn workload_warnings(&self) -> &[Warning] {
-        match &self.workload {
-            WorkloadPlan::Replay(replay) => &replay.warnings,
-            _ => &[],
         }
     }
 

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use load::workload::feed::{Content, Feed};
-use load::workload::file::{QueryFile, QueryFileError, QueryOptions, Sample};
+use load::workload::feed::Feed;
+use load::workload::file::{BadLines, Content, QueryFile, QueryFileError, QueryOptions, Sample};
 use load::workload::generated::{GeneratedSpec, GeneratedWorkload};
 use load::workload::mix::Mix;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkload};
+use measure::Warning;
 use record::TrialRequest;
 use record::request::{self, Engine, Names, Query, Repeats, Workload};
 use wire::{Edns, Expect, Ipv4Prefix, Name, Namespace, Pref64, Qclass, Qtype};
@@ -20,14 +21,10 @@ fn open(path: &Path) -> Result<trace::source::Source, QueryFileError> {
     source.map_err(|source| QueryFileError::Unreadable { path: path.to_owned(), source })
 }
 
-/// Returns whether the queries are read while they are sent: those of a pipe. The kernel, slices, and dns64perf's load need all of
-/// them before.
+/// Returns whether the queries are a pipe's, which are sent once or kept in memory. Several Testers read a pipe each.
 fn is_fed(request: &TrialRequest, path: &Path) -> bool {
     let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
-    std::fs::metadata(path).is_ok_and(|found| !found.is_file())
-        && request.pacing.is_timed()
-        && request.slice.of() == 1
-        && !matches!(request.engine, Engine::Kernel(_))
+    std::fs::metadata(path).is_ok_and(|found| !found.is_file()) && request.slice.of() == 1
 }
 
 /// Specification of the queries.
@@ -39,7 +36,7 @@ pub(crate) enum WorkloadPlan {
     Repeating(NamespaceSpec, Mix),
     /// Queries of a pipe, and its path.
     Feed(Feed, QueryOptions, String),
-    /// A query file, and its path.
+    /// A query file, and what is said of it.
     File(QueryFile, QueryOptions, String),
     /// Generated queries, with their types and class and a seed.
     Generated(GeneratedSpec, Questions, QueryOptions, u64),
@@ -69,7 +66,7 @@ impl WorkloadPlan {
                 let spec = namespace(names, seed, sequential)?;
                 Ok(Self::repeating(spec, names.repeats)?)
             }
-            Workload::QueryFile { path, expect, query, runs, probability } => {
+            Workload::QueryFile { path, expect, query, runs, probability, skip_bad } => {
                 let sample = probability.map(|share| Sample { share, seed });
                 if sample.is_some_and(|sample| !(sample.share > 0.0 && sample.share <= 1.0)) {
                     let why = "it is a share above 0 and up to 1";
@@ -78,7 +75,8 @@ impl WorkloadPlan {
                 let expecting = *expect == request::Expect::EachLine;
                 let expect = if expecting { &request::Expect::Answered } else { expect };
                 let options = QueryOptions { runs: *runs, sample, ..options(query, expect)? };
-                Self::of_input(request, path, Content::Lines { expecting }, options)
+                let content = Content::Lines { expecting, skip_bad: *skip_bad };
+                Self::of_input(request, path, content, options)
             }
             Workload::Messages { path, expect, runs } => {
                 let query = Query::plain(false);
@@ -127,17 +125,22 @@ impl WorkloadPlan {
         options: QueryOptions,
     ) -> Result<Self, TesterError> {
         let (input, text) = (open(path)?, path.display().to_string());
-        if is_fed(request, path) && options.sample.is_none() {
+        // The kernel, a sample and dns64perf's load need all of them before.
+        let whole = matches!(request.engine, Engine::Kernel(_))
+            || options.sample.is_some()
+            || !request.pacing.is_timed();
+        if !whole && is_fed(request, path) {
             // The number of a descriptor says nothing.
             let shown = if path.starts_with("/dev/fd") { Path::new("the pipe") } else { path };
             let feed = Feed::start(input, shown, content, options.runs);
-            feed.wait();
+            feed.wait()?;
             return Ok(WorkloadPlan::Feed(feed, options, text));
         }
-        let file = match content {
-            Content::Lines { expecting: false } => QueryFile::compile_from(input, path)?,
-            Content::Lines { expecting: true } => QueryFile::compile_expecting(input, path)?,
-            Content::Messages { most } => QueryFile::compile_messages(input, path, most)?,
+        let file = QueryFile::start(input, path, content)?;
+        let file = if whole { file.complete()? } else { file };
+        let text = match file.queries() {
+            Some(queries) => format!("{queries} queries of {text}"),
+            None => format!("queries of {text}"),
         };
         Ok(WorkloadPlan::File(file, options, text))
     }
@@ -152,18 +155,38 @@ impl WorkloadPlan {
         }
     }
 
-    /// Starts a trial: what it takes of a pipe is counted from 0.
+    /// Starts a trial: what it takes of its input is counted from 0.
     pub(crate) fn begin(&self) {
-        if let WorkloadPlan::Feed(feed, ..) = self {
-            feed.begin();
+        match self {
+            WorkloadPlan::Feed(feed, ..) => feed.begin(),
+            WorkloadPlan::File(file, ..) => file.begin_run(),
+            _ => {}
         }
     }
 
-    /// Returns the error of the pipe that the queries come from, once, if the trial came to it.
+    /// Returns the error of the input that the queries come from, once, if the trial came to it.
     pub(crate) fn take_error(&self) -> Option<QueryFileError> {
         match self {
             WorkloadPlan::Feed(feed, ..) => feed.take_error(),
+            WorkloadPlan::File(file, ..) => file.take_error(),
             _ => None,
+        }
+    }
+
+    /// Returns the warnings about the queries.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        let skipped = |bad: Option<BadLines>| {
+            let warning = |bad: BadLines| Warning::LinesSkipped {
+                lines: bad.count(),
+                first: bad.to_string(),
+            };
+            bad.map(warning).into_iter().collect()
+        };
+        match self {
+            WorkloadPlan::Replay(replay) => replay.warnings.clone(),
+            WorkloadPlan::Feed(feed, ..) => skipped(feed.skipped()),
+            WorkloadPlan::File(file, ..) => skipped(file.skipped()),
+            _ => Vec::new(),
         }
     }
 
@@ -246,7 +269,7 @@ impl WorkloadPlan {
         match self {
             WorkloadPlan::Feed(feed, ..) => feed.taken_if_short().unwrap_or(u64::MAX),
             WorkloadPlan::File(file, QueryOptions { runs: Some(runs), .. }, _) => {
-                file.queries().saturating_mul(*runs)
+                file.queries().map_or(u64::MAX, |queries| queries.saturating_mul(*runs))
             }
             _ => u64::MAX,
         }
@@ -303,7 +326,7 @@ impl WorkloadPlan {
             }
             WorkloadPlan::Replay(replay) => replay.describe(),
             WorkloadPlan::Feed(_, _, path) => format!("queries of {path} as they come"),
-            WorkloadPlan::File(file, _, path) => format!("{} queries of {path}", file.queries()),
+            WorkloadPlan::File(_, _, text) => text.clone(),
             WorkloadPlan::Generated(GeneratedSpec::Single { name }, questions, ..) => {
                 format!("{name} {} each time", types(questions))
             }

@@ -32,6 +32,9 @@ pub(crate) struct WorkloadArgs {
     /// Use each query of the file with this probability (above 0, up to 1) [default: 1]
     #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "queries")]
     pub(crate) probability: Option<f64>,
+    /// Skip lines of the file that are no queries, and report how many and which; else they are an error
+    #[arg(long, requires = "queries")]
+    pub(crate) skip_bad: bool,
     /// Ask the same name each time
     #[arg(long, value_name = "NAME", group = "workload")]
     pub(crate) name: Option<Name>,
@@ -148,6 +151,7 @@ impl WorkloadArgs {
                 query,
                 runs: self.runs,
                 probability: self.probability,
+                skip_bad: self.skip_bad,
             });
         }
         if let Some(path) = &self.messages {

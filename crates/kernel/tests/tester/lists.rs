@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kernel::tester::{ListOrder, QuestionList};
-use load::workload::file::{QueryFile, QueryOptions};
+use load::workload::file::{Content, QueryFile, QueryOptions};
 use wire::compose;
 use wire::message::HEADER;
 
@@ -28,7 +28,7 @@ impl List {
             let last = "y".repeat(1 + number % 60);
             text += &format!("n{number}.{long}{last} {}\n", ["A", "aaaa"][number % 2]);
         }
-        let file = QueryFile::compile_from(text.as_bytes(), Path::new("q.txt"));
+        let file = QueryFile::compile(text.as_bytes(), Path::new("q.txt"), Content::LINES);
         let options = QueryOptions { expect, recursion_desired: true, edns, runs, sample: None };
         List { file: file.expect("a good file"), options }
     }
@@ -102,7 +102,7 @@ fn queries_are_those_of_the_file() {
 fn a_file_that_is_used_twice_ends() {
     let list = List::new(Expect::Answered, None, Some(2));
     let Some(tester) = loaded(&list.plan("10.0.0.2:53", &["10.0.0.1"])) else { return };
-    let all = 2 * list.file.queries();
+    let all = 2 * list.file.queries().expect("complete");
     for _ in 0..all {
         next_frame(&tester);
     }
@@ -175,7 +175,7 @@ fn replies_are_judged_as_by_the_file() {
             let mut judged = None;
             tester.events(10, |event| {
                 if let Event::Reply(handed) = event {
-                    let place = sequence as u64 % list.file.queries();
+                    let place = sequence as u64 % list.file.queries().expect("complete");
                     assert_eq!(u64::from(handed.query.key), place, "its place in the file");
                     judged = Some(workload.check(key, handed.message));
                 }

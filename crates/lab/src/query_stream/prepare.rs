@@ -124,7 +124,8 @@ impl Prepared {
     pub(crate) fn workload(&self, recursion: bool) -> Workload {
         let (path, query) = (self.queries.clone(), Query::plain(recursion));
         let runs = self.internet.is_some().then_some(1);
-        Workload::QueryFile { path, expect: Expect::Answered, query, runs, probability: None }
+        let (expect, probability, skip_bad) = (Expect::Answered, None, false);
+        Workload::QueryFile { path, expect, query, runs, probability, skip_bad }
     }
 
     /// Returns the variables of a server's templates that it gives: those of an Internet in a box.

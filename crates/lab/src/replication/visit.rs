@@ -50,6 +50,7 @@ impl Session<'_> {
             query: Query { edns, ..Query::plain(false) },
             runs: None,
             probability: None,
+            skip_bad: false,
         };
         // Once for all of them: what starts later must not end what started before.
         clear_hosts(&self.testbed, &[Host::Dut, Host::Auth], &installed.adapter().title)?;

@@ -9,14 +9,15 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use wire::Invalid;
 
-use super::file::{Form, HEAD, QueryFileError, QueryOptions, Take, head, read_lines};
-use super::messages::read_messages;
+use super::file::{Form, QueryOptions};
+pub use super::read::Content;
+use super::read::{BadLines, HEAD, QueryFileError, Take, head};
 use super::{Composed, MAX_QUERY, Workload};
 
 /// Largest number of chunks that are read ahead.
@@ -25,21 +26,6 @@ const AHEAD: usize = 64;
 const CHUNK: usize = 64 << 10;
 /// Largest size of records that are used again, in octets.
 const KEPT: usize = 16 << 20;
-
-/// What a pipe contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// Names and types.
-    Lines {
-        /// Whether a line also says what reply is expected.
-        expecting: bool,
-    },
-    /// Whole messages.
-    Messages {
-        /// Length of the longest one in octets.
-        most: usize,
-    },
-}
 
 /// Queries that come while they are sent.
 #[derive(Clone, Debug)]
@@ -61,6 +47,9 @@ struct Shared {
     short: AtomicBool,
     /// Whether a worker met the end.
     ended: AtomicBool,
+    /// Length of the longest record so far, in octets.
+    longest: AtomicUsize,
+    skipped: Mutex<Option<BadLines>>,
     error: Mutex<Option<QueryFileError>>,
 }
 
@@ -80,18 +69,18 @@ impl Feed {
             taken: AtomicU64::new(0),
             short: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            longest: AtomicUsize::new(0),
+            skipped: Mutex::new(None),
             error: Mutex::new(None),
         });
         let (weak, path) = (Arc::downgrade(&shared), path.to_owned());
+        let kept = (runs != Some(1)).then(Vec::new);
+        let mut chunks = Chunks { sender, shared: weak, chunk: Vec::new(), kept, octets: 0 };
         std::thread::spawn(move || {
-            let mut chunks =
-                Chunks { sender, chunk: Vec::new(), kept: Some(Vec::new()), octets: 0 };
-            let read = match content {
-                Content::Lines { expecting } => read_lines(input, &path, expecting, &mut chunks),
-                Content::Messages { most } => read_messages(input, &path, most, &mut chunks),
-            };
-            let error = read.and_then(|()| chunks.again(&path, runs)).err();
-            if let (Some(error), Some(shared)) = (error, weak.upgrade()) {
+            let read = content.read(input, &path, &mut chunks);
+            let passed_on = chunks.pause();
+            let error = read.and(passed_on).and_then(|()| chunks.again(&path, runs)).err();
+            if let (Some(error), Some(shared)) = (error, chunks.shared.upgrade()) {
                 *lock(&shared.error) = Some(error);
             }
             // A worker that meets the end finds its error.
@@ -107,10 +96,15 @@ impl Feed {
         self.shared.ended.store(false, Ordering::Relaxed);
     }
 
-    /// Waits for the first queries, or for the end.
-    pub fn wait(&self) {
+    /// Waits for the first queries.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn wait(&self) -> Result<(), QueryFileError> {
         let first = lock(&self.shared.chunks).recv();
+        let error = first.is_err().then(|| lock(&self.shared.error).take()).flatten();
         lock(&self.shared.returned).extend(first);
+        error.map_or(Ok(()), Err)
     }
 
     /// Returns the same queries for a trial before the load, which leaves them all to it.
@@ -133,16 +127,17 @@ impl Feed {
         error.filter(|error| !matches!(error, QueryFileError::Over))
     }
 
+    /// Returns the lines that were skipped so far.
+    pub fn skipped(&self) -> Option<BadLines> {
+        lock(&self.shared.skipped).clone()
+    }
+
     /// Makes the stream of a worker.
     ///
     /// # Panics
     /// When the EDNS options are too long for a query.
     pub fn workload(&self, options: &QueryOptions) -> FeedWorkload {
-        let (whole, expecting) = match self.shared.content {
-            Content::Lines { expecting } => (false, expecting),
-            Content::Messages { .. } => (true, false),
-        };
-        let form = Form::new(whole, expecting, options);
+        let form = Form::new(self.shared.content, options);
         FeedWorkload { feed: self.clone(), form, chunk: Vec::new(), at: 0 }
     }
 }
@@ -155,6 +150,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Writer of the chunks.
 struct Chunks {
     sender: SyncSender<Vec<u8>>,
+    shared: Weak<Shared>,
     chunk: Vec<u8>,
     /// All chunks so far, if they are few enough to be used again.
     kept: Option<Vec<Vec<u8>>>,
@@ -166,9 +162,8 @@ impl Chunks {
         self.sender.send(chunk).map_err(|_| QueryFileError::Over)
     }
 
-    /// Passes the rest on, and then all again until it was used `runs` times.
+    /// Passes all on again until it was used `runs` times.
     fn again(&mut self, path: &Path, runs: Option<u64>) -> Result<(), QueryFileError> {
-        self.pause()?;
         if self.octets == 0 {
             return Err(QueryFileError::Empty { path: PathBuf::from(path) });
         }
@@ -180,10 +175,24 @@ impl Chunks {
 }
 
 impl Take for Chunks {
-    fn push(&mut self, hash: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
-        self.chunk.extend(head(hash, bytes));
+    fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
+        self.chunk.extend(head(key, bytes));
         self.chunk.extend_from_slice(bytes);
+        if bytes.len() > MAX_QUERY
+            && let Some(shared) = self.shared.upgrade()
+        {
+            shared.longest.fetch_max(bytes.len(), Ordering::Relaxed);
+        }
         if self.chunk.len() < CHUNK { Ok(()) } else { self.pause() }
+    }
+
+    fn bad_line(&mut self, bad: BadLines) -> Result<(), QueryFileError> {
+        let shared = self.shared.upgrade().ok_or(QueryFileError::Over)?;
+        if !shared.content.skips_bad_lines() {
+            return Err(QueryFileError::BadLines(bad));
+        }
+        bad.add_to(&mut lock(&shared.skipped));
+        Ok(())
     }
 
     fn pause(&mut self) -> Result<(), QueryFileError> {
@@ -212,10 +221,7 @@ pub struct FeedWorkload {
 
 impl Workload for FeedWorkload {
     fn room(&self) -> usize {
-        match self.feed.shared.content {
-            Content::Lines { .. } => MAX_QUERY,
-            Content::Messages { most } => most.max(MAX_QUERY),
-        }
+        self.feed.shared.longest.load(Ordering::Relaxed).max(MAX_QUERY)
     }
 
     #[inline]
@@ -234,7 +240,7 @@ impl Workload for FeedWorkload {
                 shared.short.store(!self.feed.returns, Ordering::Relaxed);
                 // At the end there is nothing to wait for.
                 let is_end = why == TryRecvError::Disconnected;
-                shared.ended.fetch_or(is_end, Ordering::Relaxed);
+                shared.ended.fetch_or(is_end && !self.feed.returns, Ordering::Relaxed);
                 is_end
             }
         }
@@ -282,8 +288,6 @@ mod tests {
         runs: None,
         sample: None,
     };
-    const LINES: Content = Content::Lines { expecting: false };
-
     /// The first octet of the name of the next query, waited for; `None` at the end.
     fn next(workload: &mut FeedWorkload) -> Option<u8> {
         while !workload.is_ready() {
@@ -294,7 +298,7 @@ mod tests {
     }
 
     fn feed(text: &'static str, runs: Option<u64>) -> Feed {
-        Feed::start(text.as_bytes(), Path::new("-"), LINES, runs)
+        Feed::start(text.as_bytes(), Path::new("-"), Content::LINES, runs)
     }
 
     #[test]
@@ -310,7 +314,7 @@ mod tests {
     #[test]
     fn queries_come_one_by_one_and_those_asked_first_come_again() {
         let (input, mut output) = pipe().expect("a pipe");
-        let feed = Feed::start(input, Path::new("-"), LINES, Some(1));
+        let feed = Feed::start(input, Path::new("-"), Content::LINES, Some(1));
         output.write_all(b"a.x A\n").expect("written");
         assert_eq!(next(&mut feed.for_asking().workload(&OPTIONS)), Some(b'a'));
         let mut workload = feed.workload(&OPTIONS);
@@ -326,9 +330,9 @@ mod tests {
     #[test]
     fn each_run_counts_its_own_queries_and_leaves_the_others() {
         let (input, mut output) = pipe().expect("a pipe");
-        let feed = Feed::start(input, Path::new("-"), LINES, Some(1));
+        let feed = Feed::start(input, Path::new("-"), Content::LINES, Some(1));
         output.write_all(b"a.x A\nb.x A\n").expect("written");
-        feed.wait();
+        feed.wait().expect("two queries");
         output.write_all(b"c.x AX\n").expect("written");
         let mut workload = feed.workload(&OPTIONS);
         assert_eq!(next(&mut workload), Some(b'a'));
@@ -346,7 +350,7 @@ mod tests {
     fn reading_ahead_has_a_bound() {
         // More than the channel and the pipe hold: the writer waits for the workers.
         let (input, mut output) = pipe().expect("a pipe");
-        let feed = Feed::start(input, Path::new("-"), LINES, Some(1));
+        let feed = Feed::start(input, Path::new("-"), Content::LINES, Some(1));
         let writer = std::thread::spawn(move || {
             let lines = "a.x A\n".repeat(1_000);
             (0..1_000_000).find(|_| output.write_all(lines.as_bytes()).is_err())
@@ -358,13 +362,31 @@ mod tests {
     }
 
     #[test]
+    fn bad_lines_are_skipped_where_that_is_wanted() {
+        let content = Content::Lines { expecting: false, skip_bad: true };
+        let text = "a.x A\nb.x AX\nc.x A\nd.x\n".as_bytes();
+        let feed = Feed::start(text, Path::new("-"), content, Some(2));
+        let mut workload = feed.workload(&OPTIONS);
+        let all: Vec<u8> = std::iter::from_fn(|| next(&mut workload)).collect();
+        assert_eq!((&*all, feed.take_error().is_none()), (&b"acac"[..], true));
+        let skipped = feed.skipped().expect("two lines");
+        assert!(skipped.to_string().starts_with("-:2:5: `AX`"), "{skipped}");
+        assert_eq!(skipped.count(), 2);
+    }
+
+    #[test]
     fn errors_end_the_stream_and_are_told_once() {
         for (text, why) in
             [("a.x A\nb.x AX\n", "-:2:5: `AX`"), ("; c\n", "-: the file has no query")]
         {
             let feed = feed(text, Some(1));
+            let mut asking = feed.for_asking().workload(&OPTIONS);
+            while next(&mut asking).is_some() {}
+            drop(asking);
+            assert!(feed.take_error().is_none());
             let mut workload = feed.workload(&OPTIONS);
-            while next(&mut workload).is_some() {}
+            let sent = std::iter::from_fn(|| next(&mut workload)).count();
+            assert_eq!(sent, text.matches(" A\n").count());
             let error = feed.take_error();
             assert!(error.is_some_and(|error| error.to_string().starts_with(why)), "{text}");
             assert!(feed.take_error().is_none());

@@ -1,264 +1,172 @@
-//! Query files in the text format of dnsperf and queryperf: `name type`, a line each.
+//! Query files in the text format of dnsperf and queryperf, `name type`, a line each, or of whole messages.
 //!
 //! ```text
-//! queries.txt ──compile, one skip_record──> unlinked temporary file ──chunks──> workers
-//!                                    records: length | hash | question
+//! queries.txt ──compile──> unlinked temporary file ──chunks──> workers
+//!                          records: length | key | question
 //! ```
 //!
-//! A file of any size takes constant memory: the compiled records are in the page cache and are read by
-//! position, so that workers share them. Each worker takes every n-th record and starts again at the end, as often as the
-//! file is to be used. Whole messages are compiled to records of the same form.
+//! A file of any size takes constant memory: the compiled records are in the page cache and are read by position, so that workers
+//! share them. Each worker takes every n-th record and starts again at the end, as often as the file is to be used. The load
+//! begins when `AHEAD` octets of records are compiled; the rest follows while it runs, and never more ahead of it than that.
 
-use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use measure::Rng;
-use wire::query_line::{self, BadLine, MAX_LINE};
-use wire::{Edns, Expect, Invalid, Name, Qclass, Qtype, compose, reply};
+use wire::{Edns, Expect, Invalid, compose, reply};
 
+pub use super::read::{BadLines, Content, QueryFileError};
+use super::read::{HEAD, Take, head};
 use super::{Composed, MAX_QUERY, Workload, expected, opt_record};
 
-/// Bytes read at a time.
+/// Octets of records that are compiled before the load begins, and ahead of it.
+const AHEAD: u64 = 4 << 20;
+/// Bytes of records read at a time.
 const CHUNK: usize = 256 << 10;
-/// Bytes in front of each question or message: length (2), hash (4).
-pub(super) const HEAD: usize = 6;
+/// Time between two looks whether the file is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
 
-/// What takes the records of an input.
-pub(super) trait Take {
-    /// Adds a question or a message of at most 64 KiB, with the hash of its question.
-    fn push(&mut self, hash: u32, bytes: &[u8]) -> Result<(), QueryFileError>;
-
-    /// Takes the error of a line that is not a query; returns it if that ends the reading.
-    fn bad_line(&mut self, error: QueryFileError) -> Result<(), QueryFileError> {
-        Err(error)
-    }
-
-    /// Passes on what was added: the next read may wait.
-    fn pause(&mut self) -> Result<(), QueryFileError> {
-        Ok(())
-    }
-}
-
-/// Returns the bytes in front of a question or message.
-pub(super) fn head(hash: u32, bytes: &[u8]) -> [u8; HEAD] {
-    let ([a, b], [c, d, e, f]) = ((bytes.len() as u16).to_le_bytes(), hash.to_le_bytes());
-    [a, b, c, d, e, f]
-}
-
-/// Error of a query file.
-#[derive(Debug, thiserror::Error)]
-pub enum QueryFileError {
-    /// The file cannot be read.
-    #[error("cannot read the query file {}: {source}", path.display())]
-    Unreadable {
-        /// Path of the file.
-        path: PathBuf,
-        /// Reason.
-        source: io::Error,
-    },
-    /// A line is not a query.
-    #[error("{}:{line}:{column}: {why}; a line is a name and a type, such as `www.example.com AAAA`{others}", path.display())]
-    BadLine {
-        /// Path of the file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: u64,
-        /// Column, from 1.
-        column: usize,
-        /// Reason why it is not accepted.
-        why: String,
-        /// Further lines that are not queries.
-        others: OtherLines,
-    },
-    /// The file has no query.
-    #[error("{}: the file has no query; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
-    Empty {
-        /// Path of the file.
-        path: PathBuf,
-    },
-    /// A message of a file of messages cannot be sent.
-    #[error("{}: message {number}, at octet {offset}: {why}", path.display())]
-    BadMessage {
-        /// Path of the file.
-        path: PathBuf,
-        /// Number of the message, from 1.
-        number: u64,
-        /// Position of the message in the file, from 0.
-        offset: u64,
-        /// Reason why it is not accepted.
-        why: String,
-    },
-    /// Nobody takes the queries of a pipe any more, since the trial is over.
-    #[error("the trial is over")]
-    Over,
-    /// The compiled queries cannot be stored.
-    #[error("cannot store the compiled queries in {}: {source}; set TMPDIR to a folder with enough space", place.display())]
-    NoRoom {
-        /// Folder for temporary files.
-        place: PathBuf,
-        /// Reason.
-        source: io::Error,
-    },
-}
-
-/// Further lines of a file that are not queries.
-#[derive(Debug, Default)]
-pub struct OtherLines {
-    count: u64,
-    /// Numbers of the first ones.
-    first: Vec<u64>,
-}
-
-impl OtherLines {
-    /// Number of lines that an error names.
-    const NAMED: usize = 20;
-
-    fn add(&mut self, line: u64) {
-        self.count += 1;
-        if self.first.len() < Self::NAMED {
-            self.first.push(line);
-        }
-    }
-}
-
-impl fmt::Display for OtherLines {
-    /// Writes nothing without further lines, else `; 3 more lines are no queries: 7, 9, 12`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((first, rest)) = self.first.split_first() else { return Ok(()) };
-        let what =
-            if self.count == 1 { "more line is no query" } else { "more lines are no queries" };
-        write!(f, "; {} {what}: {first}", self.count)?;
-        rest.iter().try_for_each(|line| write!(f, ", {line}"))?;
-        if self.count > self.first.len() as u64 { f.write_str(", ...") } else { Ok(()) }
-    }
-}
-
-/// A compiled query file.
+/// A query file, compiled or while it is.
 #[derive(Clone, Debug)]
 pub struct QueryFile {
     records: Arc<File>,
-    len: u64,
+    shared: Arc<Shared>,
+    content: Content,
+}
+
+/// What the workers know of the compiler, and it of them.
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    compiled: Compiled,
+    /// Furthest position that a worker has read.
+    read: u64,
+    skipped: Option<BadLines>,
+    error: Option<QueryFileError>,
+    /// Whether a worker came to the place of the error.
+    met_error: bool,
+}
+
+/// What is compiled so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Compiled {
+    /// Octets of whole records in the file.
+    octets: u64,
     queries: u64,
-    /// Length of the longest record in bytes.
+    /// Length of the longest record in octets.
     longest: usize,
-    /// Whether the records are whole messages instead of questions.
-    whole: bool,
-    /// Whether the keys of the records say what is expected ([`expected`]).
-    expecting: bool,
+    /// Whether there are no more.
+    done: bool,
+    /// Whether an error ended them.
+    failed: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What it guards is valid after a panic of its holder too.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `enough` is compiled, or all.
+    fn wait(&self, enough: impl Fn(&Compiled) -> bool) -> MutexGuard<'_, State> {
+        let wanted = |state: &mut State| !state.compiled.done && !enough(&state.compiled);
+        let state = self.changed.wait_while(self.lock(), wanted);
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a worker has read up to `at`; returns what is compiled.
+    fn has_read(&self, at: u64) -> Compiled {
+        let mut state = self.lock();
+        state.read = state.read.max(at);
+        self.changed.notify_all();
+        state.compiled
+    }
 }
 
 /// Writer of the records of a query file.
-pub(super) struct Records {
+struct Records {
     out: BufWriter<File>,
-    len: u64,
-    queries: u64,
-    longest: usize,
-    /// The first line that is not a query.
-    bad: Option<QueryFileError>,
+    compiled: Compiled,
+    /// Octets of records that the workers know of.
+    published: u64,
+    shared: Arc<Shared>,
+    skips_bad: bool,
+    bad: Option<BadLines>,
+    /// Octets of records behind a line that is no query and may not be skipped: they are not used.
+    refused: u64,
 }
 
 impl Records {
-    /// Makes a temporary file for records.
-    pub(super) fn new() -> Result<Self, QueryFileError> {
-        let out = BufWriter::with_capacity(CHUNK, tempfile::tempfile().map_err(no_room)?);
-        Ok(Records { out, len: 0, queries: 0, longest: 0, bad: None })
+    /// Returns whether a line ends the file.
+    fn is_refused(&self) -> bool {
+        self.bad.is_some() && !self.skips_bad
     }
 
-    /// Returns the file of these records, `whole` messages or questions, which were read from `path`.
-    pub(super) fn finish(self, path: &Path, whole: bool) -> Result<QueryFile, QueryFileError> {
-        if let Some(bad) = self.bad {
-            return Err(bad);
-        }
-        if self.queries == 0 {
-            return Err(QueryFileError::Empty { path: path.to_owned() });
-        }
-        let Records { out, len, queries, longest, .. } = self;
-        let records = Arc::new(out.into_inner().map_err(|e| no_room(e.into_error()))?);
-        Ok(QueryFile { records, len, queries, longest, whole, expecting: false })
+    /// Publishes the last records, and why there are no more.
+    fn finish(mut self, path: &Path, read: Result<(), QueryFileError>) {
+        let flushed = self.out.flush().map_err(no_room);
+        let mut state = self.shared.lock();
+        let (bad, skips) = (self.bad.take(), self.skips_bad);
+        let error = match bad {
+            Some(bad) if !skips => Some(QueryFileError::BadLines(bad)),
+            bad => {
+                state.skipped = bad;
+                read.and(flushed).err()
+            }
+        };
+        let empty = || QueryFileError::Empty { path: path.to_owned() };
+        state.error = error.or_else(|| (self.compiled.queries == 0).then(empty));
+        state.compiled = Compiled { done: true, failed: state.error.is_some(), ..self.compiled };
+        self.shared.changed.notify_all();
     }
 }
 
 impl Take for Records {
-    fn push(&mut self, hash: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
-        self.out.write_all(&head(hash, bytes)).map_err(no_room)?;
+    fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError> {
+        let octets = (HEAD + bytes.len()) as u64;
+        if self.is_refused() {
+            self.refused += octets;
+            return if self.refused < AHEAD { Ok(()) } else { Err(QueryFileError::Over) };
+        }
+        self.out.write_all(&head(key, bytes)).map_err(no_room)?;
         self.out.write_all(bytes).map_err(no_room)?;
-        self.len += (HEAD + bytes.len()) as u64;
-        self.queries += 1;
-        self.longest = self.longest.max(bytes.len());
+        self.compiled.octets += octets;
+        self.compiled.queries += 1;
+        self.compiled.longest = self.compiled.longest.max(bytes.len());
+        let waits = self.compiled.octets - self.published < CHUNK as u64;
+        if waits { Ok(()) } else { self.pause() }
+    }
+
+    /// The first ones are listed together, as far as the reading goes ahead.
+    fn bad_line(&mut self, bad: BadLines) -> Result<(), QueryFileError> {
+        bad.add_to(&mut self.bad);
         Ok(())
     }
 
-    /// The first one is returned at the end, with the numbers of the others.
-    fn bad_line(&mut self, error: QueryFileError) -> Result<(), QueryFileError> {
-        match (&mut self.bad, &error) {
-            (
-                Some(QueryFileError::BadLine { others, .. }),
-                QueryFileError::BadLine { line, .. },
-            ) => {
-                others.add(*line);
+    fn pause(&mut self) -> Result<(), QueryFileError> {
+        self.out.flush().map_err(no_room)?;
+        self.published = self.compiled.octets;
+        let mut state = self.shared.lock();
+        state.compiled = self.compiled;
+        self.shared.changed.notify_all();
+        while self.compiled.octets > state.read.saturating_add(AHEAD) {
+            if Arc::strong_count(&self.shared) == 1 {
+                return Err(QueryFileError::Over);
             }
-            _ => self.bad = Some(error),
+            let waited = self.shared.changed.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
     }
-}
-
-/// Reads the lines of `input` into `records`; `expecting` ones also say what reply is expected.
-pub(super) fn read_lines(
-    input: impl Read,
-    path: &Path,
-    expecting: bool,
-    records: &mut impl Take,
-) -> Result<(), QueryFileError> {
-    let mut input = BufReader::with_capacity(CHUNK, input);
-    let (mut line, mut number) = (Vec::new(), 0);
-    loop {
-        line.clear();
-        if input.buffer().is_empty() {
-            records.pause()?;
-        }
-        let read = Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
-        let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
-        if read.map_err(unreadable)? == 0 {
-            return Ok(());
-        }
-        number += 1;
-        let bad = |BadLine { column, why }| QueryFileError::BadLine {
-            path: path.to_owned(),
-            line: number,
-            column,
-            why,
-            others: OtherLines::default(),
-        };
-        match keyed_question(&line, expecting) {
-            Ok(Some((key, question))) => records.push(key, &question)?,
-            Ok(None) => {}
-            Err(error) => {
-                records.bad_line(bad(error))?;
-                // The rest of a longer line would be taken for another one.
-                if line.len() > MAX_LINE {
-                    return Ok(());
-                }
-            }
-        }
-    }
-}
-
-/// Returns the key and the question of a line; `None` for an empty one or a comment.
-fn keyed_question(line: &[u8], expecting: bool) -> Result<Option<(u32, Vec<u8>)>, BadLine> {
-    let Some(found) = query_line::parse_with_rest(line)? else { return Ok(None) };
-    let question = question(&found.name, found.qtype);
-    let hash = reply::question_hash(&question);
-    let key = if expecting {
-        expected::key(hash, found.rest).map_err(|why| found.bad_rest(line, why))?
-    } else {
-        found.without_rest(line).map(|()| hash)?
-    };
-    Ok(Some((key, question)))
 }
 
 fn no_room(source: io::Error) -> QueryFileError {
@@ -266,54 +174,99 @@ fn no_room(source: io::Error) -> QueryFileError {
 }
 
 impl QueryFile {
-    /// Compiles the query file `path`.
+    /// Compiles all of `input`; `path` is named in errors.
     ///
     /// # Errors
     /// [`QueryFileError`], with line and column if a line is wrong.
-    pub fn compile(path: &Path) -> Result<Self, QueryFileError> {
-        let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
-        let file = File::open(path).map_err(unreadable)?;
-        Self::compile_from(file, path)
-    }
-
-    /// Compiles the lines of `input`; `path` is named in errors.
-    ///
-    /// # Errors
-    /// As [`compile`](Self::compile).
-    pub fn compile_from(input: impl Read, path: &Path) -> Result<Self, QueryFileError> {
-        Self::compile_lines(input, path, false)
-    }
-
-    /// Compiles lines that also say what reply is expected, as [`expected::key`] reads it.
-    ///
-    /// # Errors
-    /// As [`compile`](Self::compile).
-    pub fn compile_expecting(input: impl Read, path: &Path) -> Result<Self, QueryFileError> {
-        Self::compile_lines(input, path, true)
-    }
-
-    fn compile_lines(
+    pub fn compile(
         input: impl Read,
         path: &Path,
-        expecting: bool,
+        content: Content,
     ) -> Result<Self, QueryFileError> {
-        let mut records = Records::new()?;
-        read_lines(input, path, expecting, &mut records)?;
-        Ok(QueryFile { expecting, ..records.finish(path, false)? })
+        let (file, mut records) = Self::begin(content)?;
+        file.shared.lock().read = u64::MAX;
+        let read = content.read(input, path, &mut records);
+        records.finish(path, read);
+        file.complete()
     }
 
-    /// Returns the number of queries.
-    pub fn queries(&self) -> u64 {
-        self.queries
+    /// Compiles the beginning of `input`, and the rest while it is used.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile), of the beginning.
+    pub fn start(
+        input: impl Read + Send + 'static,
+        path: &Path,
+        content: Content,
+    ) -> Result<Self, QueryFileError> {
+        let (file, mut records) = Self::begin(content)?;
+        let path = path.to_owned();
+        std::thread::spawn(move || {
+            let read = content.read(input, &path, &mut records);
+            records.finish(&path, read);
+        });
+        file.ready(|compiled| compiled.octets > AHEAD)
+    }
+
+    fn begin(content: Content) -> Result<(Self, Records), QueryFileError> {
+        let written = tempfile::tempfile().map_err(no_room)?;
+        let records = Arc::new(written.try_clone().map_err(no_room)?);
+        let shared = Arc::<Shared>::default();
+        let out = Records {
+            out: BufWriter::with_capacity(CHUNK, written),
+            compiled: Compiled::default(),
+            published: 0,
+            shared: shared.clone(),
+            skips_bad: content.skips_bad_lines(),
+            bad: None,
+            refused: 0,
+        };
+        Ok((QueryFile { records, shared, content }, out))
+    }
+
+    /// Waits until all is compiled.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub fn complete(self) -> Result<Self, QueryFileError> {
+        self.shared.has_read(u64::MAX);
+        self.ready(|_| false)
+    }
+
+    fn ready(self, enough: impl Fn(&Compiled) -> bool) -> Result<Self, QueryFileError> {
+        let error = self.shared.wait(enough).error.take();
+        error.map_or(Ok(self), Err)
+    }
+
+    /// Returns the number of queries; `None` as long as not all are compiled.
+    pub fn queries(&self) -> Option<u64> {
+        let compiled = self.shared.lock().compiled;
+        compiled.done.then_some(compiled.queries)
+    }
+
+    /// Starts a run.
+    pub fn begin_run(&self) {
+        self.shared.lock().met_error = false;
+    }
+
+    /// Returns the error that ended the queries, once, if a worker came to its place.
+    pub fn take_error(&self) -> Option<QueryFileError> {
+        let mut state = self.shared.lock();
+        if state.met_error { state.error.take() } else { None }
+    }
+
+    /// Returns the lines that were skipped.
+    pub fn skipped(&self) -> Option<BadLines> {
+        self.shared.lock().skipped.clone()
     }
 
     /// Returns whether its records are whole messages, with headers of their own.
     pub fn has_messages(&self) -> bool {
-        self.whole
+        matches!(self.content, Content::Messages { .. })
     }
 
-    /// Calls `with` for each record in the order of the file: the hash of its question, and the question or message; until
-    /// `with` has an error.
+    /// Calls `with` for each record in the order of a complete file: its key, and the question or message; until `with` has an
+    /// error.
     ///
     /// # Errors
     /// That of `with`.
@@ -322,14 +275,12 @@ impl QueryFile {
             expect: Expect::Answered,
             recursion_desired: false,
             edns: None,
-            runs: None,
+            runs: Some(1),
             sample: None,
         };
         let mut stream = self.workload(0, 1, options);
-        for _ in 0..self.queries {
-            let (hash, record) = stream.record();
-            with(hash, &stream.chunk[record])?;
-            stream.skip_record();
+        while let Some((key, record)) = stream.take() {
+            with(key, &stream.chunk[record])?;
         }
         Ok(())
     }
@@ -339,26 +290,22 @@ impl QueryFile {
     /// # Panics
     /// When the EDNS options are too long for a query.
     pub fn workload(&self, worker: u32, workers: u32, options: QueryOptions) -> FileWorkload {
-        let mut stream = FileWorkload {
+        FileWorkload {
             file: self.clone(),
+            compiled: self.shared.lock().compiled,
             chunk: Vec::with_capacity(CHUNK),
             chunk_at: 0,
             at: 0,
-            skip: u64::from(workers) - 1,
-            left: options.runs.map_or(u64::MAX, |runs| {
-                let all = self.queries.saturating_mul(runs);
-                all.saturating_sub(u64::from(worker)).div_ceil(u64::from(workers))
-            }),
+            skip: worker.into(),
+            turn: (worker.into(), workers.into()),
+            taken: 0,
+            runs: options.runs,
             sample: options.sample.map(|sample| Chance {
                 share: sample.share,
                 rng: Rng::part(sample.seed, u64::from(worker)),
             }),
-            form: Form::new(self.whole, self.expecting, &options),
-        };
-        for _ in 0..worker {
-            stream.skip_record();
+            form: Form::new(self.content, &options),
         }
-        stream
     }
 }
 
@@ -386,27 +333,25 @@ pub struct Sample {
     pub seed: u64,
 }
 
-/// Returns the question of a query, as it is in a message.
-fn question(name: &Name, qtype: Qtype) -> Vec<u8> {
-    let mut question = name.as_wire().to_vec();
-    question.extend(qtype.0.to_be_bytes());
-    question.extend(Qclass::IN.0.to_be_bytes());
-    question
-}
-
 /// The stream of queries of one worker.
 #[derive(Debug)]
 pub struct FileWorkload {
     file: QueryFile,
+    /// What was compiled when it was asked last.
+    compiled: Compiled,
     chunk: Vec<u8>,
     /// Position of the chunk in the file.
     chunk_at: u64,
     /// Position of the next record in the file.
     at: u64,
-    /// Number of records of other workers between two of this worker.
+    /// Number of records of other workers before the next of this worker.
     skip: u64,
-    /// Number of queries that this worker still sends.
-    left: u64,
+    /// Number of this worker, and of all.
+    turn: (u64, u64),
+    /// Number of records that this worker took.
+    taken: u64,
+    /// How often the file is used; again and again if `None`.
+    runs: Option<u64>,
     sample: Option<Chance>,
     form: Form,
 }
@@ -422,8 +367,10 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Makes the form of `whole` messages or of questions, whose keys may say what is expected.
-    pub(super) fn new(whole: bool, expecting: bool, options: &QueryOptions) -> Self {
+    /// Makes the form of whole messages or of questions, whose keys may say what is expected.
+    pub(super) fn new(content: Content, options: &QueryOptions) -> Self {
+        let whole = matches!(content, Content::Messages { .. });
+        let expecting = matches!(content, Content::Lines { expecting: true, .. });
         let opt =
             opt_record(options.edns.as_ref()).expect("options are validated when they are read");
         let (expect, recursion_desired) = (options.expect, options.recursion_desired);
@@ -461,13 +408,10 @@ struct Chance {
 }
 
 impl FileWorkload {
-    /// Returns the hash of the record at `at` and the range of its question in the chunk; reads the next
+    /// Returns the key of the record at `at` and the range of its question in the chunk; reads the next
     /// chunk if necessary.
     #[inline]
     fn record(&mut self) -> (u32, std::ops::Range<usize>) {
-        if self.at == self.file.len {
-            self.at = 0;
-        }
         let mut start = self.at.wrapping_sub(self.chunk_at) as usize;
         let whole = |chunk: &[u8], start: usize| {
             let head = chunk.get(start..start.checked_add(HEAD)?)?;
@@ -479,7 +423,8 @@ impl FileWorkload {
         if let Some(found) = whole(&self.chunk, start) {
             return found;
         }
-        self.chunk.resize(CHUNK.min((self.file.len - self.at) as usize), 0);
+        self.compiled = self.file.shared.has_read(self.at);
+        self.chunk.resize(CHUNK.min((self.compiled.octets - self.at) as usize), 0);
         self.file
             .records
             .read_exact_at(&mut self.chunk, self.at)
@@ -488,33 +433,82 @@ impl FileWorkload {
         whole(&self.chunk, start).expect("a chunk is longer than a record")
     }
 
-    /// Skips one record.
+    /// Moves behind a record of this length.
     #[inline]
-    fn skip_record(&mut self) {
-        let (_, question) = self.record();
-        self.at += (HEAD + question.len()) as u64;
+    fn pass(&mut self, record: &std::ops::Range<usize>) {
+        self.at += (HEAD + record.len()) as u64;
+    }
+
+    /// Returns whether the file was used as often as it is to be.
+    #[inline]
+    fn is_used_up(&self) -> bool {
+        let (worker, workers) = self.turn;
+        let runs = self.runs.filter(|_| self.compiled.done && !self.compiled.failed);
+        runs.is_some_and(|runs| {
+            let all = self.compiled.queries.saturating_mul(runs);
+            self.taken >= all.saturating_sub(worker).div_ceil(workers)
+        })
+    }
+
+    /// Moves to the next record of this worker, also to one that was compiled since, if `look`; returns whether it is there, or none
+    /// because an error ended them. `None` if it is not known yet.
+    #[inline]
+    fn find(&mut self, look: bool) -> Option<bool> {
+        loop {
+            if self.at == self.compiled.octets {
+                if look && !self.compiled.done {
+                    self.compiled = self.file.shared.has_read(self.at);
+                }
+                match self.compiled {
+                    Compiled { octets, .. } if self.at < octets => {}
+                    Compiled { done: false, .. } => return None,
+                    Compiled { failed: true, .. } => {
+                        self.file.shared.lock().met_error = true;
+                        return Some(false);
+                    }
+                    _ => self.at = 0,
+                }
+            }
+            if self.skip == 0 {
+                return Some(true);
+            }
+            let (_, record) = self.record();
+            self.pass(&record);
+            self.skip -= 1;
+        }
+    }
+
+    /// Takes the next record of this worker: its key, and its range in the chunk.
+    #[inline]
+    fn take(&mut self) -> Option<(u32, std::ops::Range<usize>)> {
+        if self.is_used_up() || self.find(false) != Some(true) || self.is_used_up() {
+            return None;
+        }
+        let (key, record) = self.record();
+        self.pass(&record);
+        (self.taken, self.skip) = (self.taken + 1, self.turn.1 - 1);
+        Some((key, record))
     }
 }
 
 impl Workload for FileWorkload {
     #[inline]
+    fn is_ready(&mut self) -> bool {
+        self.is_used_up() || self.find(true).is_some()
+    }
+
+    #[inline]
     fn room(&self) -> usize {
-        self.file.longest.max(MAX_QUERY)
+        self.compiled.longest.max(MAX_QUERY)
     }
 
     #[inline]
     fn next(&mut self, out: &mut [u8]) -> Option<Composed> {
-        self.left = self.left.checked_sub(1)?;
+        let (mut key, mut record) = self.take()?;
         while self.sample.as_mut().is_some_and(|chance| chance.rng.unit() >= chance.share) {
-            self.left = self.left.checked_sub(1)?;
-            (0..=self.skip).for_each(|_| self.skip_record());
+            (key, record) = self.take()?;
         }
-        let (key, record) = self.record();
-        let len = self.form.compose(&self.chunk[record], out);
-        for _ in 0..=self.skip {
-            self.skip_record();
-        }
-        Some(Composed { len, key })
+        Some(Composed { len: self.form.compose(&self.chunk[record], out), key })
     }
 
     #[inline]
@@ -548,7 +542,7 @@ mod tests {
     use super::*;
 
     fn compile(text: &str) -> Result<QueryFile, QueryFileError> {
-        QueryFile::compile_from(text.as_bytes(), Path::new("q.txt"))
+        QueryFile::compile(text.as_bytes(), Path::new("q.txt"), Content::LINES)
     }
 
     fn options() -> QueryOptions {
@@ -581,7 +575,7 @@ mod tests {
     fn workers_take_turns_and_start_again() {
         let text: String = (0..10).map(|i| format!("n{i}.example A\n")).collect();
         let file = compile(&text).expect("a good file");
-        assert_eq!(file.queries(), 10);
+        assert_eq!(file.queries(), Some(10));
         let mut out = [0; super::super::MAX_QUERY];
         let mut names = Vec::new();
         for worker in 0..3 {
@@ -635,7 +629,7 @@ mod tests {
     fn comments_and_blank_lines_are_skipped() {
         let file = compile("; comment\n\n# other\n  a.example  aaaa \nb.example TYPE65\r\n")
             .expect("a good file");
-        assert_eq!(file.queries(), 2);
+        assert_eq!(file.queries(), Some(2));
     }
 
     #[test]
@@ -645,7 +639,7 @@ mod tests {
             ("a.example\n", "q.txt:1:10: the type is missing"),
             ("a..example A\n", "q.txt:1:1: "),
             ("a A\nb\nc A\nd\n#\ne A\nf\n", "; 2 more lines are no queries: 4, 7"),
-            ("b\nc A\nd\n", "AAAA`; 1 more line is no query: 3"),
+            ("b\nc A\nd\n", "missing; 1 more line is no query: 3"),
             ("a.example A +dnssec\n", "q.txt:1:13: unexpected `+dnssec`"),
             ("", "q.txt: the file has no query"),
             ("; only a comment\n", "q.txt: the file has no query"),
@@ -653,12 +647,98 @@ mod tests {
             let error = compile(text).expect_err(text).to_string();
             assert!(error.contains(place), "{error}");
         }
+        let long = format!("{}\n{} A\nb\n", "a".repeat(10_000), "a".repeat(4_094));
+        let error = compile(&long).expect_err("too long").to_string();
         assert!(
-            compile(&"a".repeat(10_000))
-                .expect_err("too long")
-                .to_string()
-                .contains("longer than 4096")
+            error.contains("longer than 4096 bytes; 2 more lines are no queries: 2, 3"),
+            "{error}"
         );
+    }
+
+    #[test]
+    fn bad_lines_are_skipped_where_that_is_wanted() {
+        let content = Content::Lines { expecting: false, skip_bad: true };
+        let skipping =
+            |text: &str| QueryFile::compile(text.as_bytes(), Path::new("q.txt"), content);
+        let file = skipping("a A\nb\nc A\nd AX\n").expect("two queries");
+        assert_eq!(file.queries(), Some(2));
+        let skipped = file.skipped().expect("two lines");
+        let text = "q.txt:2:2: the type is missing; 1 more line is no query: 4";
+        assert_eq!((skipped.count(), &*skipped.to_string()), (2, text));
+        assert!(skipping("a A\n").expect("a query").skipped().is_none());
+        let error = skipping("a\n").expect_err("none is left").to_string();
+        assert!(error.starts_with("q.txt: the file has no query"), "{error}");
+    }
+
+    /// Lines of 30 octets with the numbers of a range, some MiB of records.
+    fn many(from: u32, to: u32) -> String {
+        (from..to).map(|i| format!("n{i:07}.some.example.org AAAA\n")).collect()
+    }
+
+    /// The number in the next query of a stream, waited for; `None` at the end.
+    fn number(stream: &mut FileWorkload) -> Option<u32> {
+        while !stream.is_ready() {
+            std::thread::yield_now();
+        }
+        let mut out = [0; MAX_QUERY];
+        stream.next(&mut out)?;
+        Some(String::from_utf8_lossy(&out[14..21]).parse().expect("a number"))
+    }
+
+    /// The end of a pipe is what a worker waits for, and later passes begin where the file does.
+    #[test]
+    fn a_large_file_is_sent_while_it_is_compiled() {
+        const ALL: u32 = 200_000;
+        let (input, mut output) = io::pipe().expect("a pipe");
+        let writer = std::thread::spawn(move || {
+            output.write_all(many(0, ALL).as_bytes()).map(|()| output).expect("read")
+        });
+        let file = QueryFile::start(input, Path::new("-"), Content::LINES).expect("a beginning");
+        assert_eq!(file.queries(), None);
+        let mut streams: Vec<FileWorkload> = (0..3)
+            .map(|worker| file.workload(worker, 3, QueryOptions { runs: Some(2), ..options() }))
+            .collect();
+        for i in 0..ALL {
+            assert_eq!(number(&mut streams[i as usize % 3]), Some(i));
+        }
+        assert!(!streams[ALL as usize % 3].is_ready());
+        drop(writer.join().expect("it wrote"));
+        for i in ALL..2 * ALL {
+            assert_eq!(number(&mut streams[i as usize % 3]), Some(i % ALL));
+        }
+        streams.iter_mut().for_each(|stream| assert_eq!(number(stream), None));
+        assert_eq!((file.queries(), file.take_error().is_none()), (Some(ALL.into()), true));
+    }
+
+    #[test]
+    fn a_bad_line_of_a_large_file_ends_it_there() {
+        const GOOD: u32 = 150_000;
+        let text = format!("{}a..b A\n{}c\n", many(0, GOOD), many(0, 1_000));
+        let input = io::Cursor::new(text);
+        let file = QueryFile::start(input, Path::new("q"), Content::LINES).expect("a beginning");
+        let mut stream = file.workload(0, 1, QueryOptions { runs: Some(1), ..options() });
+        assert_eq!(number(&mut stream), Some(0));
+        assert!(file.take_error().is_none());
+        for i in 1..GOOD {
+            assert_eq!(number(&mut stream), Some(i));
+        }
+        assert_eq!(number(&mut stream), None);
+        let error = file.take_error().expect("it came there").to_string();
+        assert!(error.starts_with("q:150001:1: ") && error.contains("query: 151002"), "{error}");
+        assert!(file.take_error().is_none());
+    }
+
+    #[test]
+    fn compiling_goes_ahead_by_a_bound_and_ends_with_its_file() {
+        let (input, mut output) = io::pipe().expect("a pipe");
+        let file = std::thread::spawn(|| QueryFile::start(input, Path::new("-"), Content::LINES));
+        let writer = std::thread::spawn(move || {
+            let lines = many(0, 1_000);
+            (0..).find(|_| output.write_all(lines.as_bytes()).is_err())
+        });
+        drop(file.join().expect("it begins"));
+        // 4 MiB of records, a chunk, and what the pipe holds.
+        assert!(writer.join().expect("it ends").is_some_and(|written| written < 250));
     }
 
     #[test]

@@ -14,7 +14,8 @@ use std::path::Path;
 use wire::message::{HEADER, Header};
 use wire::{Expect, Invalid, reply};
 
-use super::file::{QueryFile, QueryFileError, Records, Take, check_by_hash};
+use super::file::check_by_hash;
+use super::read::{QueryFileError, Take};
 
 /// Key of messages whose replies need no question.
 const ANY_QUESTION: u32 = 0;
@@ -22,30 +23,13 @@ const ANY_QUESTION: u32 = 0;
 const OPCODE: u16 = 0x7800;
 const QR: u16 = 0x8000;
 
-impl QueryFile {
-    /// Compiles the messages of `input` of at most `most` octets; `path` is named in errors.
-    ///
-    /// # Errors
-    /// [`QueryFileError`], with the number and the position of a message that is cut short or too long.
-    pub fn compile_messages(
-        input: impl Read,
-        path: &Path,
-        most: usize,
-    ) -> Result<Self, QueryFileError> {
-        let mut records = Records::new()?;
-        read_messages(input, path, most, &mut records)?;
-        records.finish(path, true)
-    }
-}
-
 /// Reads the messages of `input` of at most `most` octets into `records`.
-pub(super) fn read_messages(
-    input: impl Read,
+pub(super) fn read(
+    mut input: BufReader<impl Read>,
     path: &Path,
     most: usize,
     records: &mut impl Take,
 ) -> Result<(), QueryFileError> {
-    let mut input = BufReader::with_capacity(256 << 10, input);
     let (mut number, mut offset, mut message) = (0, 0, vec![0; most]);
     loop {
         number += 1;
@@ -99,7 +83,7 @@ pub(super) fn check(key: u32, message: &[u8], expect: &Expect) -> Result<u8, Inv
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::file::QueryOptions;
+    use super::super::file::{Content, QueryFile, QueryOptions};
     use super::super::{MAX_QUERY, Workload};
     use super::*;
 
@@ -112,7 +96,7 @@ mod tests {
     }
 
     fn compile(bytes: &[u8]) -> Result<QueryFile, QueryFileError> {
-        QueryFile::compile_messages(bytes, Path::new("m.bin"), 512)
+        QueryFile::compile(bytes, Path::new("m.bin"), Content::Messages { most: 512 })
     }
 
     fn options() -> QueryOptions {

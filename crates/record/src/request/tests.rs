@@ -84,6 +84,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
                 query,
                 runs,
                 probability: runs.map(|n| 1.0 / n as f64),
+                skip_bad: runs == Some(1),
             }
         ),
         (text(), expects(), option::of(1..99u64)).prop_map(|(path, expect, runs)| {

@@ -25,6 +25,9 @@ pub enum Workload {
         /// Share (above 0, up to 1) of the queries that is used, chosen by chance; all if absent.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         probability: Option<f64>,
+        /// Whether lines that are no queries are skipped; else they are an error.
+        #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+        skip_bad: bool,
     },
     /// The messages of a file, as they are except for their ids.
     Messages {

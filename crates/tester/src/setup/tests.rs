@@ -62,6 +62,7 @@ fn slices_send_at_the_times_and_for_the_names_of_one_tester() {
             query: query.clone(),
             runs: None,
             probability: None,
+            skip_bad: false,
         },
         Workload::RandomSubdomain { zone: "x.test".to_owned(), qtype, expect, query },
     ];

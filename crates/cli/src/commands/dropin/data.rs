@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Lines that are no queries are skipped with a warning, as by dnsperf; the first of them are named. The messages of a pipe, such as the
-//! standard input, are made while they are sent.
+//! standard input, and of a large file are made while they are sent.
 
 use std::io::{BufRead, BufReader, BufWriter, PipeReader, Read, Write};
 use std::os::fd::AsRawFd;
@@ -26,6 +26,8 @@ use crate::failure::Failure;
 
 /// Largest number of warnings that are printed one by one.
 const WARNINGS: u64 = 10;
+/// Size of a file, in octets, from which on its messages are made while they are sent, in each pass again.
+const LARGE: u64 = 4 << 20;
 
 /// Content of a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub(super) struct Data<'a> {
     pub(super) key: Option<AheadKey>,
     /// Length of the longest message that can be sent, in octets.
     pub(super) most: usize,
+    /// How often the file is used; again and again if `None`.
+    pub(super) runs: Option<u64>,
     /// Prints a warning.
     pub(super) warn: Box<dyn FnMut(String) + Send + 'a>,
 }
@@ -59,6 +63,8 @@ pub(super) struct Data<'a> {
 /// Where the Tester reads the messages.
 pub(super) struct MessageFile {
     path: PathBuf,
+    /// How often the Tester uses it; again and again if `None`.
+    pub(super) runs: Option<u64>,
     /// The file, or the end of the pipe, which exists as long.
     held: Held,
 }
@@ -124,15 +130,17 @@ impl<W: Write> Messages<'_, W> {
         write().map_err(Failure::run)
     }
 
-    /// Ends the file; an empty one is bad input.
-    fn finish(mut self) -> Result<W, Failure> {
+    /// Ends the first pass; later ones give the same warnings.
+    fn end_pass(&mut self) {
         if self.warned > WARNINGS {
-            (self.warn)(format!(
-                "{}: {} more of these",
-                self.path.display(),
-                self.warned - WARNINGS
-            ));
+            let more = self.warned - WARNINGS;
+            (self.warn)(format!("{}: {more} more of these", self.path.display()));
         }
+        self.warn = Box::new(drop);
+    }
+
+    /// Ends the file; an empty one is bad input.
+    fn finish(self) -> Result<W, Failure> {
         if self.written == 0 {
             return Err(Failure::input(anyhow!(
                 "{}: there is no query in it",
@@ -143,60 +151,78 @@ impl<W: Write> Messages<'_, W> {
     }
 }
 
-/// Makes the messages of a data file; `None` is the standard input. Those of a pipe are made while they are sent, unless
-/// `whole`.
+/// Makes the messages of a data file; `None` is the standard input. Those of a pipe or a large file are made while they are sent,
+/// unless `whole`.
 pub(super) fn messages(
     path: Option<&Path>,
     data: Data<'static>,
     whole: bool,
 ) -> Result<MessageFile, Failure> {
-    let input = path.unwrap_or(Path::new("/dev/stdin"));
-    let found = std::fs::metadata(input).map_err(|e| unreadable(input, e))?;
-    if whole || found.is_file() || found.is_dir() {
+    let stdin = Path::new("/dev/stdin");
+    let found = std::fs::metadata(path.unwrap_or(stdin));
+    let found = found.map_err(|e| unreadable(path.unwrap_or(stdin), e))?;
+    let large = found.is_file() && found.len() > LARGE;
+    let runs = data.runs;
+    if whole || found.is_dir() || (found.is_file() && !large) {
         let file = NamedTempFile::new().map_err(Failure::run)?;
-        let file = write_messages(path, data, file)?;
-        return Ok(MessageFile { path: file.path().to_owned(), held: Held::File { _file: file } });
+        let file = write_messages(path, data, 1, file)?;
+        let (path, held) = (file.path().to_owned(), Held::File { _file: file });
+        return Ok(MessageFile { path, runs, held });
     }
+    // A file can be read again.
+    let (passes, runs) = if large { (runs.unwrap_or(u64::MAX), Some(1)) } else { (1, runs) };
+    let path = path.or(large.then_some(stdin)).map(Path::to_owned);
     let (end, out) = std::io::pipe().map_err(Failure::run)?;
-    let path = path.map(Path::to_owned);
     let (failed, failure) = channel();
     // The pipe ends when the failure is known.
     let held = out.try_clone().map_err(Failure::run)?;
     std::thread::spawn(move || {
         // An error of the output is the end of the Tester.
-        if let Err(error @ Failure::BadInput(_)) = write_messages(path.as_deref(), data, out) {
+        let written = write_messages(path.as_deref(), data, passes, out);
+        if let Err(error @ Failure::BadInput(_)) = written {
             let _ = failed.send(error);
         }
         drop(held);
     });
     let path = format!("/dev/fd/{}", end.as_raw_fd()).into();
-    Ok(MessageFile { path, held: Held::Pipe { _end: end, failure } })
+    Ok(MessageFile { path, runs, held: Held::Pipe { _end: end, failure } })
 }
 
 fn unreadable(path: &Path, error: std::io::Error) -> Failure {
     Failure::input(anyhow!("cannot read {}: {error}", path.display()))
 }
 
-/// Writes the messages of a data file to `out`, and returns it.
-fn write_messages<W: Write>(path: Option<&Path>, data: Data<'_>, out: W) -> Result<W, Failure> {
+/// Writes the messages of a data file to `out`, `passes` times, and returns it.
+fn write_messages<W: Write>(
+    path: Option<&Path>,
+    data: Data<'_>,
+    passes: u64,
+    out: W,
+) -> Result<W, Failure> {
     let named = path.unwrap_or(Path::new("-"));
-    let input = trace::source::open(named).map_err(|e| unreadable(named, e))?;
     let out = BufWriter::new(out);
     let shown = path.unwrap_or(Path::new("standard input")).to_owned();
-    let Data { form, recursion, edns, key, most, warn } = data;
+    let Data { form, recursion, edns, key, most, warn, .. } = data;
     let mut messages = Messages { path: shown, out, written: 0, warned: 0, most, warn };
-    let mut input = BufReader::new(input);
     let maker =
         Maker { recursion, opt: edns.as_ref().map(Edns::to_opt), key, now_s: unix_now() as u64 };
-    let read = match form {
-        Form::Queries | Form::Flagged { .. } => maker.queries(&mut input, form, &mut messages),
-        Form::Updates => maker.updates(&mut input, &mut messages),
-        Form::Binary => binary(&mut input, &mut messages),
-    };
-    read.map_err(|e| match e {
-        ReadError::Input(e) => unreadable(named, e),
-        ReadError::Output(failure) => failure,
-    })?;
+    for _ in 0..passes {
+        let mut input =
+            BufReader::new(trace::source::open(named).map_err(|e| unreadable(named, e))?);
+        let read = match form {
+            Form::Queries | Form::Flagged { .. } => maker.queries(&mut input, form, &mut messages),
+            Form::Updates => maker.updates(&mut input, &mut messages),
+            Form::Binary => binary(&mut input, &mut messages),
+        };
+        read.map_err(|e| match e {
+            ReadError::Input(e) => unreadable(named, e),
+            ReadError::Output(failure) => failure,
+        })?;
+        messages.end_pass();
+        if messages.written == 0 {
+            break;
+        }
+    }
     messages.finish()
 }
 
@@ -414,12 +440,23 @@ mod tests {
 
     /// Makes messages of a text; returns them and the warnings.
     fn made(text: &[u8], form: Form) -> (Result<Vec<Vec<u8>>, String>, Vec<String>) {
+        made_again(text, form, 1)
+    }
+
+    /// Makes messages of a text in this number of passes; returns them and the warnings.
+    fn made_again(
+        text: &[u8],
+        form: Form,
+        passes: u64,
+    ) -> (Result<Vec<Vec<u8>>, String>, Vec<String>) {
         let mut file = NamedTempFile::new().expect("a file");
         file.write_all(text).expect("writes");
         let mut warnings = Vec::new();
         let warn = Box::new(|text| warnings.push(text));
-        let data = Data { form, recursion: true, edns: None, key: None, most: 512, warn };
-        let out = write_messages(Some(file.path()), data, NamedTempFile::new().expect("a file"));
+        let data =
+            Data { form, recursion: true, edns: None, key: None, most: 512, runs: None, warn };
+        let out = NamedTempFile::new().expect("a file");
+        let out = write_messages(Some(file.path()), data, passes, out);
         let read = out.map_err(|e| format!("{e:?}")).map(|out| {
             let bytes = std::fs::read(out.path()).expect("reads");
             let (mut at, mut all) = (0, Vec::new());
@@ -445,7 +482,12 @@ mod tests {
         let (_, warnings) = made(many.as_bytes(), Form::Queries);
         assert_eq!(warnings.len(), 11);
         assert!(warnings[10].ends_with("89 more of these"), "{warnings:?}");
-        assert!(made(b"x\n", Form::Queries).0.expect_err("none").contains("there is no query"));
+        for passes in [1, u64::MAX] {
+            let (none, _) = made_again(b"x\n", Form::Queries, passes);
+            assert!(none.expect_err("none").contains("there is no query"));
+        }
+        let (read, warnings) = made_again(b"a A\nx\nb A\n", Form::Queries, 3);
+        assert_eq!((read.expect("queries").len(), warnings.len()), (6, 1), "{warnings:?}");
     }
 
     #[test]

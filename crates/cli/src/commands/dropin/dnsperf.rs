@@ -75,7 +75,7 @@ pub(crate) fn run(args: &DnsperfArgs) -> Result<(), Failure> {
     };
     let sending = args.sending(&mut say)?;
     let (target, limited) = (sending.target, args.limit.filter(|limit| *limit > Nanos::ZERO));
-    let messages = args.common.messages(form, sending.longest_message(), "dnsperf")?;
+    let messages = args.common.messages(form, &sending, "dnsperf")?;
     let setup = sending.setup(&messages)?;
     print(|out| write!(out, "{}", args.heading(target, limited)))?;
     let interval = args.stats_interval.filter(|interval| *interval > Nanos::ZERO);

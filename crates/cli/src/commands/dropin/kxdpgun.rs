@@ -109,7 +109,8 @@ pub(crate) fn run(args: &KxdpgunArgs) -> Result<(), Failure> {
     let form = if args.binary { Form::Binary } else { Form::Flagged { size: flagged_size } };
     let most = sending.longest_message();
     let warn = Box::new(say);
-    let data = Data { form, recursion: true, edns: None, key: None, most, warn };
+    let runs = sending.runs;
+    let data = Data { form, recursion: true, edns: None, key: None, most, runs, warn };
     let messages = data::messages(Some(&args.infile), data, false)?;
     let setup = sending.setup(&messages)?;
     if !args.json {

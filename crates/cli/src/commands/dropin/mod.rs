@@ -80,7 +80,7 @@ impl Sending {
         let workload = Workload::Messages {
             path: messages.path().to_owned(),
             expect: Expect::Answered,
-            runs: self.runs,
+            runs: messages.runs,
         };
         let request = TrialRequest {
             engine: self.engine,

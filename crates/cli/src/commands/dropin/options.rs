@@ -12,7 +12,7 @@ use update::AheadKey;
 use wire::Edns;
 
 use super::data::{self, Data, Form, MessageFile};
-use super::{connecting, cores, source};
+use super::{Sending, connecting, cores, source};
 use crate::arguments::address::{Family, ServerArg, SourceArg, Target, on_link};
 use crate::arguments::choice::{Choice, choice};
 use crate::failure::Failure;
@@ -267,7 +267,7 @@ impl Common {
     pub(super) fn messages(
         &self,
         form: Form,
-        most: usize,
+        sending: &Sending,
         tool: &'static str,
     ) -> Result<MessageFile, Failure> {
         let edns = self.edns()?;
@@ -279,7 +279,8 @@ impl Common {
         }
         let common = self.clone();
         let warn = Box::new(move |text: String| common.say(tool, &text));
-        let data = Data { form, recursion: true, edns, key, most, warn };
+        let (most, runs) = (sending.longest_message(), sending.runs);
+        let data = Data { form, recursion: true, edns, key, most, runs, warn };
         // Each query is printed from the file of all.
         data::messages(self.data.as_deref(), data, self.verbose)
     }

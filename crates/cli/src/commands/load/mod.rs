@@ -112,16 +112,24 @@ fn repeats(
         let (live, progress) =
             progress::show(format!("load {}", setup.target()), planned(setup), args.interval);
         let trial = match &mut testers {
-            None => setup.run(&live, stop).map(|result| result.trial).map_err(Failure::from),
-            Some(testers) => testers.trial(setup.request(), &live, stop).map_err(Failure::from),
+            None => TesterError::measured(setup.run(&live, stop))
+                .map(|(result, ended)| (result.trial, ended))
+                .map_err(Failure::from),
+            Some(testers) => testers
+                .trial(setup.request(), &live, stop)
+                .map(|trial| (trial, None))
+                .map_err(Failure::from),
         };
         drop(progress);
-        let mut trial = match trial {
+        let (mut trial, ended) = match trial {
             Ok(trial) => trial,
             Err(failure) if trials.is_empty() => return Err(failure),
             Err(failure) => return Ok((trials, Err(failure))),
         };
         watched = watching.end(&mut trial);
+        if let Some(why) = ended {
+            watched = Err(Failure::input(why));
+        }
         let silent = report::no_answer(&trial).is_some();
         trials.push(trial);
         if let Some(trial) = trials.last().filter(|_| args.repeats > 1) {

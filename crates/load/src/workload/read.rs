@@ -1,0 +1,230 @@
+//! Queries of files and pipes, read one by one: lines with a name and a type, or whole messages.
+//!
+//! ```text
+//! name type, a line each   ──┐
+//! messages behind lengths  ──┴──> records: length | key | question or message ──> what takes them (Take)
+//! ```
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use wire::query_line::{self, BadLine, MAX_LINE};
+use wire::{Name, Qclass, Qtype, reply};
+
+use super::{expected, messages};
+
+/// Bytes read at a time.
+const READ: usize = 256 << 10;
+/// Bytes in front of each question or message: length (2), key (4).
+pub(super) const HEAD: usize = 6;
+
+/// What an input contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Names and types.
+    Lines {
+        /// Whether a line also says what reply is expected.
+        expecting: bool,
+        /// Whether lines that are no queries are skipped.
+        skip_bad: bool,
+    },
+    /// Whole messages.
+    Messages {
+        /// Length of the longest one in octets.
+        most: usize,
+    },
+}
+
+impl Content {
+    /// Names and types, all of which must be queries.
+    pub const LINES: Self = Content::Lines { expecting: false, skip_bad: false };
+
+    /// Reads `input` into `records`; `path` is named in errors.
+    pub(super) fn read(
+        self,
+        input: impl Read,
+        path: &Path,
+        records: &mut impl Take,
+    ) -> Result<(), QueryFileError> {
+        let input = BufReader::with_capacity(READ, input);
+        match self {
+            Content::Lines { expecting, .. } => read_lines(input, path, expecting, records),
+            Content::Messages { most } => messages::read(input, path, most, records),
+        }
+    }
+
+    /// Returns whether lines that are no queries are skipped.
+    pub(super) fn skips_bad_lines(self) -> bool {
+        matches!(self, Content::Lines { skip_bad: true, .. })
+    }
+}
+
+/// What takes the records of an input.
+pub(super) trait Take {
+    /// Adds a question or a message of at most 64 KiB, with its key.
+    fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError>;
+
+    /// Takes a line that is not a query; returns an error if that ends the reading.
+    fn bad_line(&mut self, bad: BadLines) -> Result<(), QueryFileError>;
+
+    /// Passes on what was added: the next read may wait.
+    fn pause(&mut self) -> Result<(), QueryFileError>;
+}
+
+/// Returns the bytes in front of a question or message.
+pub(super) fn head(key: u32, bytes: &[u8]) -> [u8; HEAD] {
+    let ([a, b], [c, d, e, f]) = ((bytes.len() as u16).to_le_bytes(), key.to_le_bytes());
+    [a, b, c, d, e, f]
+}
+
+/// Error of a query file.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryFileError {
+    /// The file cannot be read.
+    #[error("cannot read the query file {}: {source}", path.display())]
+    Unreadable {
+        /// Path of the file.
+        path: PathBuf,
+        /// Reason.
+        source: io::Error,
+    },
+    /// Lines are not queries.
+    #[error(
+        "{0}; a line is a name and a type, such as `www.example.com AAAA`; --skip-bad skips others"
+    )]
+    BadLines(BadLines),
+    /// The file has no query.
+    #[error("{}: the file has no query; a line is a name and a type, such as `www.example.com AAAA`", path.display())]
+    Empty {
+        /// Path of the file.
+        path: PathBuf,
+    },
+    /// A message of a file of messages cannot be sent.
+    #[error("{}: message {number}, at octet {offset}: {why}", path.display())]
+    BadMessage {
+        /// Path of the file.
+        path: PathBuf,
+        /// Number of the message, from 1.
+        number: u64,
+        /// Position of the message in the file, from 0.
+        offset: u64,
+        /// Reason why it is not accepted.
+        why: String,
+    },
+    /// Nobody takes the queries any more, since the trial is over.
+    #[error("the trial is over")]
+    Over,
+    /// The compiled queries cannot be stored.
+    #[error("cannot store the compiled queries in {}: {source}; set TMPDIR to a folder with enough space", place.display())]
+    NoRoom {
+        /// Folder for temporary files.
+        place: PathBuf,
+        /// Reason.
+        source: io::Error,
+    },
+}
+
+/// Lines of an input that are not queries: the first with its reason, and where the next ones are.
+#[derive(Clone, Debug)]
+pub struct BadLines {
+    path: PathBuf,
+    /// Number of the first line, from 1.
+    line: u64,
+    /// Column in it, from 1.
+    column: usize,
+    why: String,
+    /// Number of further lines.
+    others: u64,
+    /// Numbers of the first of them.
+    next: Vec<u64>,
+}
+
+impl BadLines {
+    /// Number of further lines that are named.
+    const NAMED: usize = 20;
+
+    /// Returns the number of lines.
+    pub fn count(&self) -> u64 {
+        1 + self.others
+    }
+
+    /// Adds a line to those before it.
+    pub(super) fn add_to(self, before: &mut Option<Self>) {
+        let Some(before) = before else {
+            *before = Some(self);
+            return;
+        };
+        before.others += 1;
+        if before.next.len() < Self::NAMED {
+            before.next.push(self.line);
+        }
+    }
+}
+
+impl fmt::Display for BadLines {
+    /// Writes `q.txt:4:10: the type is missing; 3 more lines are no queries: 7, 9, 12`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: {}", self.path.display(), self.line, self.column, self.why)?;
+        let Some((next, rest)) = self.next.split_first() else { return Ok(()) };
+        let what =
+            if self.others == 1 { "more line is no query" } else { "more lines are no queries" };
+        write!(f, "; {} {what}: {next}", self.others)?;
+        rest.iter().try_for_each(|line| write!(f, ", {line}"))?;
+        if self.count() > self.next.len() as u64 + 1 { f.write_str(", ...") } else { Ok(()) }
+    }
+}
+
+/// Reads the lines of `input` into `records`; `expecting` ones also say what reply is expected.
+fn read_lines(
+    mut input: BufReader<impl Read>,
+    path: &Path,
+    expecting: bool,
+    records: &mut impl Take,
+) -> Result<(), QueryFileError> {
+    let (mut text, mut line) = (Vec::new(), 0);
+    let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
+    loop {
+        text.clear();
+        if input.buffer().is_empty() {
+            records.pause()?;
+        }
+        let read = Read::take(&mut input, MAX_LINE as u64 + 1).read_until(b'\n', &mut text);
+        if read.map_err(unreadable)? == 0 {
+            return Ok(());
+        }
+        line += 1;
+        match keyed_question(&text, expecting) {
+            Ok(Some((key, question))) => records.push(key, &question)?,
+            Ok(None) => {}
+            Err(BadLine { column, why }) => {
+                let path = path.to_owned();
+                records.bad_line(BadLines { path, line, column, why, others: 0, next: vec![] })?;
+                if text.len() > MAX_LINE && !text.ends_with(b"\n") {
+                    input.skip_until(b'\n').map_err(unreadable)?;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the key and the question of a line; `None` for an empty one or a comment.
+fn keyed_question(line: &[u8], expecting: bool) -> Result<Option<(u32, Vec<u8>)>, BadLine> {
+    let Some(found) = query_line::parse_with_rest(line)? else { return Ok(None) };
+    let question = question(&found.name, found.qtype);
+    let hash = reply::question_hash(&question);
+    let key = if expecting {
+        expected::key(hash, found.rest).map_err(|why| found.bad_rest(line, why))?
+    } else {
+        found.without_rest(line).map(|()| hash)?
+    };
+    Ok(Some((key, question)))
+}
+
+/// Returns the question of a query, as it is in a message.
+fn question(name: &Name, qtype: Qtype) -> Vec<u8> {
+    let mut question = name.as_wire().to_vec();
+    question.extend(qtype.0.to_be_bytes());
+    question.extend(Qclass::IN.0.to_be_bytes());
+    question
+}
