@@ -83,6 +83,9 @@ pub(crate) struct LoadArgs {
     /// How long to send (5s, 250ms, 1m) [default: 10s; with --runs until the passes are done]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Nanos>,
+    /// Send the same load for this time before, uncounted; names that are used once are shared out
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["replay", "compare", "start_at"])]
+    pub(crate) warm_up: Option<Nanos>,
     /// Timeout of a query: a later reply does not count
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(crate) timeout: Nanos,
@@ -224,6 +227,11 @@ impl LoadArgs {
         })
     }
 
+    /// Returns the number of loads that share out names that are used once: the repeats, and the warm-up.
+    pub(crate) fn parts(&self) -> u32 {
+        self.repeats + u32::from(self.warm_up.is_some())
+    }
+
     /// Returns how long to send.
     fn duration(&self) -> Nanos {
         let usual = if self.workload.runs.is_some() { NO_LIMIT } else { Nanos::from_secs(10) };
@@ -257,6 +265,11 @@ impl LoadArgs {
                 self.duration.is_some(),
                 "--duration",
                 lockstep.then_some("a lock-step load lasts for its --experiments"),
+            ),
+            (
+                self.warm_up.is_some(),
+                "--warm-up",
+                lockstep.then_some("a lock-step load counts its --experiments"),
             ),
             (
                 self.keep_places,

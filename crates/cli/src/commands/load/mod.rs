@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use measure::{Nanos, Pacing};
-use record::request::Workload;
+use record::request::{SlowCores, TrialSpec, Workload};
 use record::{Run, Table, Trial, TrialRecord, TrialRequest};
-use tester::Setup;
+use tester::{Setup, TesterError};
 
 pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile};
 use self::dut::Watching;
@@ -54,6 +54,7 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     let stop = interruption()?;
     output::tell_goal(setup.request().goal.as_ref());
     args.check.ask(&setup, testers.as_deref_mut(), &stop)?;
+    warm_up(&args, &setup, &mut testers, &stop)?;
     let (trials, watched) = repeats(&args, &setup, testers, &stop)?;
     let run = record::of_repeats(trials.iter().cloned());
     let single = trials.first().filter(|_| args.repeats == 1);
@@ -89,6 +90,36 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     }
 }
 
+/// Runs the load for the time of its warm-up, if it has one; nothing of it is counted.
+fn warm_up(
+    args: &LoadArgs,
+    setup: &Setup,
+    testers: &mut Option<&mut dyn Testers>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    let Some(duration) = args.warm_up else { return Ok(()) };
+    let TrialRequest { pacing, timeout, .. } = *setup.request();
+    let names = setup.names().map_or(u64::MAX, |all| all / u64::from(args.parts()));
+    let setup = setup.for_trial(&TrialSpec {
+        pacing,
+        duration,
+        timeout,
+        goal: None,
+        early_stop: false,
+        first_name: 0,
+        names,
+        step: None,
+        slow_cores: SlowCores::Count,
+    });
+    let (live, _progress) =
+        progress::show(format!("warm-up {}", setup.target()), Some(duration), args.interval);
+    match testers {
+        None => setup.run(&live, stop).map(drop)?,
+        Some(testers) => testers.trial(setup.request(), &live, stop).map(drop)?,
+    }
+    Ok(())
+}
+
 /// Runs the load as often as it is to be repeated, until it is interrupted, fails or gets no answer; returns the trials, and the
 /// failure that came after one.
 fn repeats(
@@ -101,7 +132,8 @@ fn repeats(
     let mut watched = Ok(());
     while trials.len() < args.repeats as usize && watched.is_ok() {
         let part;
-        let setup = match part_of_names(setup, args.repeats, trials.len()) {
+        let before = (args.parts() - args.repeats) as usize;
+        let setup = match part_of_names(setup, args.parts(), before + trials.len()) {
             Some(request) => {
                 part = args.engine.setup(request)?;
                 &part
@@ -144,13 +176,13 @@ fn repeats(
     Ok((trials, watched))
 }
 
-/// Returns the request of a repeat with its part of the names; `None` if it is the same as that of all.
-fn part_of_names(setup: &Setup, repeats: u32, repeat: usize) -> Option<TrialRequest> {
+/// Returns the request of one of several `parts` with its part of the names; `None` if it is the same as that of all.
+fn part_of_names(setup: &Setup, parts: u32, number: usize) -> Option<TrialRequest> {
     let (mut request, all) = (setup.request().clone(), setup.names()?);
     let Workload::Namespace(names) = &mut request.workload else { return None };
-    let each = all / u64::from(repeats);
-    (names.first, names.names) = (names.first + each * repeat as u64, Some(each));
-    (repeats > 1 && !names.reuse).then_some(request)
+    let each = all / u64::from(parts);
+    (names.first, names.names) = (names.first + each * number as u64, Some(each));
+    (parts > 1 && !names.reuse).then_some(request)
 }
 
 /// Prints the repeats of a load in the form that was asked for.
