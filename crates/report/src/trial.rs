@@ -23,7 +23,7 @@ pub fn trial(t: &Trial) -> String {
     queries(t, &mut line);
     if let Some(c) = &t.connections {
         connections(c, &mut line);
-        connection_times(c, &mut line);
+        connection_times(c, t.sent, &mut line);
     }
     line("schedule error", times(&t.schedule_error_us));
     stalls(t, &mut line);
@@ -296,8 +296,8 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Lines on how long connections and their queries took, and what they moved.
-fn connection_times(c: &Connections, line: &mut impl FnMut(&str, String)) {
+/// Lines on how long connections and their queries, `sent` in all, took, and what they moved.
+fn connection_times(c: &Connections, sent: u64, line: &mut impl FnMut(&str, String)) {
     let n = |count: u64| thousands(count as f64);
     // UDP has no handshake, and QUIC no TCP before its own.
     if c.handshake_us.count > 0 {
@@ -305,7 +305,9 @@ fn connection_times(c: &Connections, line: &mut impl FnMut(&str, String)) {
             0 => String::new(),
             _ => format!(" (TCP alone: p50 {})", time_us(c.connect_us.p50)),
         };
-        line("handshake", times(&c.handshake_us) + &tcp);
+        let share = c.established as f64 * 100.0 / sent.max(1) as f64;
+        let share = format!("; one for {share:.1} % of the queries");
+        line("handshake", times(&c.handshake_us) + &tcp + &share);
     }
     for (label, of) in [("first query", &c.first_query_us), ("later queries", &c.steady_us)] {
         if of.count > 0 {
@@ -414,13 +416,14 @@ mod tests {
         let timed = |p50| Times { count: 3, p50, ..Times::default() };
         let part = |handshake_us| Connections {
             clients: 3,
+            established: 3,
             handshake_us,
             first_query_us: timed(2_000.0),
             ..Connections::default()
         };
         let lines = |all: &Connections| {
             let mut lines = BTreeMap::new();
-            connection_times(all, &mut |name: &str, text| {
+            connection_times(all, 6, &mut |name: &str, text| {
                 drop(lines.insert(name.to_owned(), text))
             });
             lines
@@ -432,7 +435,10 @@ mod tests {
         assert!(all["quic"].contains("p50 5.00 ms handshake, 2.00 ms first query"), "{all:?}");
         assert!(!all["handshake"].contains("TCP alone"), "{all:?}");
         let tcp = Connections { connect_us: timed(1_000.0), ..part(timed(5_000.0)) };
-        assert!(lines(&tcp)["handshake"].ends_with("(TCP alone: p50 1.00 ms)"));
+        assert!(
+            lines(&tcp)["handshake"]
+                .ends_with("(TCP alone: p50 1.00 ms); one for 50.0 % of the queries")
+        );
         assert!(!lines(&part(Times::default())).contains_key("handshake"));
     }
 }

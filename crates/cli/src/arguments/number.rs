@@ -1,6 +1,6 @@
 //! Counts, shares and times.
 
-use measure::Nanos;
+use measure::{Nanos, Qps};
 
 /// Reads a count such as `500`, `10k` or `50M`.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
@@ -21,6 +21,15 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
 pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| format!("`{text}` is not a share from 0 to 1"))
+}
+
+/// Reads the queries a second of one client, such as `2` or `1/60`.
+pub(crate) fn parse_rate_each(text: &str) -> Result<Qps, String> {
+    let (queries, seconds) = text.split_once('/').unwrap_or((text, "1"));
+    let rate = queries.parse::<f64>().ok().zip(seconds.parse::<f64>().ok());
+    let rate = rate.and_then(|(queries, seconds)| Qps::new(queries / seconds));
+    let rate = rate.filter(|rate| rate.get() > 0.0);
+    rate.ok_or_else(|| format!("`{text}` is not a rate such as 2, or 1/60 for one query a minute"))
 }
 
 /// Reads a time in seconds, such as `5` or `0.5`.
@@ -52,6 +61,16 @@ mod tests {
         for text in ["", "-1", "inf", "nan", "5 x"] {
             let why = parse_duration(text).unwrap_err();
             assert!(why.contains("is not a duration such as"), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn rates_of_clients() {
+        for (text, rate) in [("2", 2.0), ("0.5", 0.5), ("1/60", 1.0 / 60.0), ("3/1.5", 2.0)] {
+            assert_eq!(parse_rate_each(text).map(Qps::get), Ok(rate), "{text}");
+        }
+        for text in ["", "0", "1/0", "-1", "1/", "a/2", "1/2/3", "nan", "inf"] {
+            assert!(parse_rate_each(text).unwrap_err().contains("1/60"), "{text}");
         }
     }
 

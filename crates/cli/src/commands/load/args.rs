@@ -21,7 +21,7 @@ use crate::arguments::dut::DutArgs;
 use crate::arguments::engine::EngineArgs;
 use crate::arguments::hosts::HostsArgs;
 use crate::arguments::keep::KeepArgs;
-use crate::arguments::number::{parse_count, parse_duration};
+use crate::arguments::number::{parse_count, parse_duration, parse_rate_each};
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
@@ -54,6 +54,9 @@ pub(crate) struct LoadArgs {
     /// Rate of constant and poisson pacing, in queries per second (500, 100k, 1.5M) [default: 1k]
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Qps>,
+    /// Rate of constant and poisson pacing for each of --clients (2, 1/60: a query a minute)
+    #[arg(long, value_name = "RATE", value_parser = parse_rate_each, requires = "clients", conflicts_with = "rate")]
+    pub(crate) rate_per_client: Option<Qps>,
     /// First rate of a ramp
     #[arg(long, value_name = "RATE")]
     pub(crate) from: Option<Qps>,
@@ -309,7 +312,9 @@ impl LoadArgs {
             PacingArg::Whole(_) => None,
         };
         let needs_rate = matches!(kind, Some(PacingKind::Constant | PacingKind::Poisson));
-        if self.rate.is_some() && !needs_rate {
+        let clients = f64::from(self.streams.clients.unwrap_or(0));
+        let of_all = self.rate_per_client.and_then(|each| Qps::new(each.get() * clients));
+        if self.rate.or(of_all).is_some() && !needs_rate {
             bail!(
                 "--rate goes with constant and poisson pacing; a ramp has --from and --to, a window --window"
             );
@@ -321,7 +326,7 @@ impl LoadArgs {
             PacingArg::Whole(pacing) => return Ok(pacing),
             PacingArg::Kind(kind) => kind,
         };
-        let rate = self.rate.unwrap_or_else(|| "1k".parse().expect("a rate"));
+        let rate = self.rate.or(of_all).unwrap_or_else(|| "1k".parse().expect("a rate"));
         Ok(match kind {
             PacingKind::Constant => OpenPacing::Constant.at(rate),
             PacingKind::Poisson => OpenPacing::Poisson.at(rate),

@@ -16,7 +16,7 @@ use crate::arguments::engine::EngineArgs;
 use crate::arguments::gate::GateArgs;
 use crate::arguments::hosts::HostsArgs;
 use crate::arguments::keep::KeepArgs;
-use crate::arguments::number::parse_duration;
+use crate::arguments::number::{parse_duration, parse_rate_each};
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
@@ -60,6 +60,9 @@ pub(crate) struct SearchArgs {
     /// Queries a second of all clients together in a search over clients [default: 1k]
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Qps>,
+    /// Queries a second of each client in a search over clients (2, 1/60: a query a minute)
+    #[arg(long, value_name = "RATE", value_parser = parse_rate_each, conflicts_with = "rate")]
+    pub(crate) rate_per_client: Option<Qps>,
     /// How queries are spaced
     #[arg(long, value_parser = choice(&PACING), value_name = "PACING", default_value = "constant")]
     pub(crate) pacing: OpenPacing,

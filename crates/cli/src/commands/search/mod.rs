@@ -258,8 +258,8 @@ fn differences(args: &SearchArgs, request: &TrialRequest) -> Vec<String> {
 
 /// Returns what the number of a trial means.
 fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> {
-    if args.rate.is_some() && args.over() != Over::Clients {
-        let why = "--rate is the rate of a search over clients; --start, --min and --max bound that of others";
+    if args.rate.or(args.rate_per_client).is_some() && args.over() != Over::Clients {
+        let why = "--rate and --rate-per-client are the rate of a search over clients; --start, --min and --max bound that of others";
         return Err(Failure::input(anyhow::anyhow!(why)));
     }
     let queries = match &request.engine {
@@ -267,7 +267,8 @@ fn varied(args: &SearchArgs, request: &TrialRequest) -> Result<Varied, Failure> 
         Engine::Udp | Engine::Kernel(_) => 1,
     };
     let rate = args.rate.unwrap_or_else(|| "1k".parse().expect("a rate"));
-    Ok(Varied { over: args.over(), pacing: args.pacing, rate, queries })
+    let each = args.rate_per_client;
+    Ok(Varied { over: args.over(), pacing: args.pacing, rate, each, queries })
 }
 
 /// Returns what lies between the Tester and a server at an address of this host.
@@ -303,6 +304,10 @@ fn stay_within(search: &mut Search, varied: &Varied, certified: Qps) -> Result<(
         Over::Rate => certified,
         Over::Connections => {
             Qps::new(certified.get() / varied.queries.max(1) as f64).unwrap_or_default()
+        }
+        Over::Clients if varied.each.is_some() => {
+            let each = varied.each.unwrap_or_default().get();
+            Qps::new(certified.get() / each).unwrap_or_default()
         }
         Over::Clients if varied.rate.get() > certified.get() => {
             return Err(above("--rate", varied.rate, certified));

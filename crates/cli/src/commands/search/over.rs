@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! rate          n queries a second, over the given clients
-//! clients       n clients, at one rate
+//! clients       n clients, at one rate, or each at one
 //! connections   n connections a second: n times the queries of a connection, each connection closed after them
 //! ```
 //!
@@ -69,6 +69,8 @@ pub(crate) struct Varied {
     pub(crate) pacing: OpenPacing,
     /// Queries a second in a search over clients.
     pub(crate) rate: Qps,
+    /// Queries a second of each client in a search over clients, in place of those of all.
+    pub(crate) each: Option<Qps>,
     /// Queries of a connection in a search over connections.
     pub(crate) queries: u64,
 }
@@ -91,12 +93,58 @@ impl Varied {
         match self.over {
             Over::Rate => Ok(setup.for_trial(spec)),
             Over::Clients => {
-                setup.for_trial(&at(self.rate)).with_clients(number.round() as u32).map_err(failed)
+                let all = |each: Qps| Qps::new(each.get() * number);
+                let rate = self.each.and_then(all).unwrap_or(self.rate);
+                setup.for_trial(&at(rate)).with_clients(number.round() as u32).map_err(failed)
             }
             Over::Connections => {
                 let rate = Qps::new(number * self.queries as f64).unwrap_or(self.rate);
                 Ok(setup.for_trial(&at(rate)))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::{Nanos, Pacing, Transport};
+    use record::TrialRequest;
+    use record::request::{Connecting, Engine, Expect, Query, SlowCores, Workload};
+
+    use super::*;
+
+    #[test]
+    fn the_rate_follows_the_clients_if_it_is_that_of_each() {
+        let workload = Workload::Name {
+            name: "x.test".to_owned(),
+            qtype: "A".to_owned(),
+            expect: Expect::Answered,
+            query: Query::plain(false),
+        };
+        let pacing = |rate| OpenPacing::Constant.at(Qps::new(rate).expect("a rate"));
+        let target = "127.0.0.1:53".parse().expect("an address");
+        let request = TrialRequest {
+            engine: Engine::Streams(Box::new(Connecting::over(Transport::Tcp))),
+            ..TrialRequest::new(target, workload, pacing(1.0))
+        };
+        let setup = Setup::new(request, String::new()).expect("a good request");
+        let spec = TrialSpec {
+            pacing: pacing(40.0),
+            duration: Nanos::from_secs(1),
+            timeout: Nanos::from_secs(1),
+            goal: None,
+            early_stop: false,
+            first_name: 0,
+            names: 1,
+            step: None,
+            slow_cores: SlowCores::Count,
+        };
+        for (each, rate) in [(Qps::new(0.5), 20.0), (None, 7.0)] {
+            let all = Qps::new(7.0).expect("a rate");
+            let varied = Varied { over: Over::Clients, each, rate: all, ..Varied::default() };
+            let trial = varied.setup(&setup, &spec).expect("clients");
+            let expected: (u32, Pacing) = (40, pacing(rate));
+            assert_eq!((trial.request().clients(), trial.request().pacing), expected);
         }
     }
 }
