@@ -10,6 +10,8 @@ rcode        [n, code]: from the n-th query on every reply has this return code
 truncate     every n-th query over UDP gets an empty reply with TC
 cookies      a query without the server's cookie gets BADCOOKIE, with the cookie
 close_after  a connection is closed after n replies
+reset_after  a connection is reset instead of the reply to its n-th query
+refuse       every n-th connection is closed at once
 bucket       [rate, burst]: a token bucket; queries beyond it get no reply
 certificate, key   files for TLS
 
@@ -19,7 +21,9 @@ share of the time in which it waited for a core, and the number of queries of ea
 import asyncio
 import hashlib
 import json
+import socket
 import ssl
+import struct
 import sys
 import time
 
@@ -29,7 +33,7 @@ class Known:
 
     def __init__(self, options):
         self.options, self.queries, self.replies, self.kept = options, 0, 0, 0.0
-        self.sources, self.cut, self.closed = {}, 0, 0
+        self.sources, self.cut, self.closed, self.connections = {}, 0, 0, 0
         self.tokens, self.filled = options.get("bucket", [0, 0])[1], time.monotonic()
 
     def take(self, source, query, send, datagram=False):
@@ -106,16 +110,29 @@ class Datagrams(asyncio.DatagramProtocol):
 
 class Frames(asyncio.Protocol):
     def __init__(self, known):
-        self.known, self.input, self.replies = known, b"", 0
+        self.known, self.input, self.replies, self.queries = known, b"", 0, 0
 
     def connection_made(self, transport):
         self.transport = transport
+        self.known.connections += 1
+        if "refuse" in self.known.options and self.known.connections % self.known.options["refuse"] == 0:
+            self.known.closed += 1
+            transport.abort()
 
     def data_received(self, data):
         self.input += data
+        if self.transport.is_closing():
+            return
         while len(self.input) >= 2 and len(self.input) >= 2 + int.from_bytes(self.input[:2], "big"):
             end = 2 + int.from_bytes(self.input[:2], "big")
             query, self.input = self.input[2:end], self.input[end:]
+            self.queries += 1
+            if self.queries == self.known.options.get("reset_after"):
+                self.known.queries += 1
+                self.known.closed += 1
+                linger = struct.pack("ii", 1, 0)
+                self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                return self.transport.abort()
             self.known.take(self, query, self.send)
 
     def send(self, reply):

@@ -289,15 +289,53 @@ fn what_is_cut_short_is_asked_over_tcp() {
 }
 
 #[test]
+fn a_warm_up_is_sent_and_not_counted() {
+    let Some(server) = Known::start(json!({})) else { return };
+    let trial = load_lines(&server, "a.example A\n", "--warm-up 250ms --timeout 60s");
+    assert_eq!([count(&trial, "sent"), count(&trial, "valid")], [100; 2], "{trial}");
+    assert_eq!(server.end("udp")["queries"], 150);
+}
+
+#[test]
+fn clients_have_a_rate_each() {
+    let Some(server) = Known::start(json!({})) else { return };
+    let args = "--name a.example --type A --clients 6 --rate-per-client 60/3 --timeout 60s";
+    let trial = load(&server.address("udp"), &format!("{args} --duration 500ms"));
+    assert_eq!([count(&trial, "sent"), count(&trial, "valid")], [60; 2], "{trial}");
+    let counts = server.end("udp");
+    assert_eq!(counts["sources"], json!([10, 10, 10, 10, 10, 10]), "{counts}");
+}
+
+#[test]
+fn queries_without_a_reply_are_sent_again_over_udp() {
+    let Some(server) = Known::start(json!({ "lose": 2 })) else { return };
+    let trial = load_lines(&server, "a.example A\n", "--retry 100ms --timeout 60s");
+    assert_eq!([count(&trial, "sent"), count(&trial, "valid")], [100; 2], "{trial}");
+    let resent = count(&trial["connections"], "resent");
+    let seen = server.end("udp")["queries"].as_u64();
+    assert!(resent >= 99 && seen == Some(100 + resent), "{resent} of {seen:?}");
+    // A query that was lost has the latency of its retry.
+    let times = &trial["latency_from_send_us"];
+    assert!(times["max"].as_f64() >= Some(100_000.0), "{times}");
+}
+
+#[test]
 fn queries_of_closed_connections_are_sent_again() {
-    for close_after in [1, 2, 50] {
-        let options = json!({ "close_after": close_after, "delay": 0.002 });
+    let behaviours = [
+        (json!({ "close_after": 1, "delay": 0.002 }), 198),
+        (json!({ "close_after": 2, "delay": 0.002 }), 98),
+        (json!({ "close_after": 50, "delay": 0.002 }), 2),
+        // Of ten queries nine have a reply.
+        (json!({ "reset_after": 10, "delay": 0.002 }), 15),
+        (json!({ "refuse": 2, "close_after": 4 }), 45),
+    ];
+    for (options, least_closed) in behaviours {
         for transport in ["tcp", "tls"] {
             let Some(server) = Known::start(options.clone()) else { return };
             let file = tempfile::NamedTempFile::new().expect("a file");
             std::fs::write(file.path(), "a.example A\n").expect("writes");
             let args = format!(
-                "--transport {transport} --clients 2 --rate 400 --duration 500ms --timeout 10s --resend 100 --queries {}",
+                "--transport {transport} --clients 2 --rate 400 --duration 500ms --timeout 60s --resend 1000000 --queries {}",
                 file.path().display()
             );
             let trial = load(&server.address(transport), &args);
@@ -306,9 +344,9 @@ fn queries_of_closed_connections_are_sent_again() {
             let asked = counts["queries"].as_u64().expect("a count");
             let resent = trial["connections"]["resent"].as_u64().unwrap_or(0);
             // Some of those that were sent again did not reach the server before it closed.
-            assert!((200..=200 + resent).contains(&asked), "{resent}: {counts}");
+            assert!((200..=200 + resent).contains(&asked), "{options} {resent}: {counts}");
             // Two connections may be open at the end.
-            assert!(counts["closed"].as_u64() >= Some(200 / close_after - 2), "{counts}");
+            assert!(counts["closed"].as_u64() >= Some(least_closed), "{options}: {counts}");
         }
     }
 }

@@ -246,7 +246,8 @@ impl Clients {
         let mut rng = measure::Rng::part(plan.plan.seed, u64::from(plan.plan.worker));
         // A connection that is closed loses the replies that are still to come.
         let stays = plan.queries_per_connection.is_none() && plan.population.close_idle.is_none();
-        let patience = Patience::of(&plan.plan).filter(|_| stays);
+        let retry = plan.population.retry;
+        let patience = Patience::of(&plan.plan).filter(|_| stays && retry.is_none());
         let remembered = patience.as_ref().map_or(0, |_| REMEMBERED / plan.clients);
         let client = |k| {
             let most = outstanding(k % plan.clients);
@@ -256,7 +257,11 @@ impl Clients {
         let companions = if plan.population.tcp_fallback { plan.clients } else { 0 };
         let clients: Vec<Client> = (0..plan.clients + companions).map(client).collect();
         Clients {
-            sweep_every: events::interval(plan.plan.timeout, clients.len(), patience.is_some()),
+            sweep_every: events::interval(
+                plan.plan.timeout.min(retry.unwrap_or(Nanos::MAX)),
+                clients.len(),
+                patience.is_some(),
+            ),
             outcomes: Outcomes::new(workload, Tally::of(&plan.plan), plan.plan.timeout)
                 .freeing_places(patience)
                 .with_journal(&live),

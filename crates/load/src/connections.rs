@@ -42,7 +42,7 @@ pub struct ConnectionTally {
     /// Queries that the peer turned away unprocessed when it ended their connection, and that were sent again on
     /// another.
     pub turned_away: u64,
-    /// Times that a query was sent again since the peer closed its connection before the reply.
+    /// Times that a query was sent again, since the peer closed its connection before the reply or gave none for some time.
     pub resent: u64,
     /// Queries that were asked again over TCP since their reply was cut short.
     pub asked_over_tcp: u64,

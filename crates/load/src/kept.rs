@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use measure::Nanos;
+
+use crate::flight::{OutstandingTable, State};
 use crate::pipeline::Pipeline;
 
 /// The outstanding queries of a client by id, each with how often it was sent again; at most one for each id.
@@ -36,6 +39,25 @@ impl Kept {
     /// Returns whether the query with an id was sent again.
     pub(crate) fn was_resent(&self, id: u16) -> bool {
         self.0.get(&id).is_some_and(|(_, resends)| *resends > 0)
+    }
+
+    /// Returns the queries without a reply for this time, since they left or were sent again; they count as sent again now.
+    pub(crate) fn unanswered(
+        &mut self,
+        pipeline: &Pipeline,
+        now: Nanos,
+        time: Nanos,
+    ) -> Vec<Box<[u8]>> {
+        let mut again = Vec::new();
+        for (id, (message, resends)) in &mut self.0 {
+            let found = pipeline.find(*id);
+            let waited = now.since(found.sent).0 / time.0.max(1);
+            if found.state == State::Outstanding && waited > u64::from(*resends) {
+                *resends += 1;
+                again.push(message.clone());
+            }
+        }
+        again
     }
 
     /// Takes the queries on the present connection off it, or only the one with `id`, unless they were sent again `most` times;

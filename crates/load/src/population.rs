@@ -55,6 +55,8 @@ pub struct Population {
     pub tcp_fallback: bool,
     /// Number of times that a query is sent again on a new connection after the server has closed its connection.
     pub resends: u32,
+    /// Time without a reply after which a query over UDP is sent again, until its timeout; `None` for never.
+    pub retry: Option<Nanos>,
     /// Each client sends one of these networks as its client subnet.
     pub subnets: Option<Networks>,
     /// Clients send the keepalive option (RFC 7828), which asks how long an idle connection may stay open.
@@ -71,7 +73,7 @@ impl Population {
 
     /// Returns whether clients keep their queries, to send them again.
     pub(crate) fn keeps_queries(&self) -> bool {
-        self.tcp_fallback || self.resends > 0
+        self.tcp_fallback || self.resends > 0 || self.retry.is_some()
     }
 
     /// Encodes the EDNS options of client `k` (counted over all workers), with the keepalive option if

@@ -49,7 +49,7 @@ pub struct Connections {
     /// Queries that the server had not processed when it ended their connection, and that were sent again on another.
     #[serde(default)]
     pub turned_away: u64,
-    /// Times that a query was sent again since the server closed its connection before the reply.
+    /// Times that a query was sent again, since the server closed its connection before the reply or gave none for some time.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub resent: u64,
     /// Queries that were asked again over TCP since their reply over UDP was cut short.

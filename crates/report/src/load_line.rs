@@ -250,6 +250,7 @@ impl Line {
         self.flag(c.cookies, "--cookies");
         self.flag(c.tcp_fallback, "--tcp-fallback");
         self.unless(0, "--resend", c.resends);
+        self.maybe("--retry", c.retry);
         self.maybe("--subnets", c.subnets);
         self.flag(c.keepalive, "--keepalive");
         self.unless(0, "--pad", c.padding);

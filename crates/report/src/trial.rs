@@ -277,7 +277,7 @@ fn connections(c: &Connections, line: &mut impl FnMut(&str, String)) {
     }
     let streams = [
         (c.turned_away, "queries turned away and sent again on another connection"),
-        (c.resent, "times a query was sent again since its connection was closed"),
+        (c.resent, "times a query was sent again: its connection was closed, or no reply came"),
         (c.asked_over_tcp, "queries asked again over TCP since their reply was cut short (TC)"),
         (c.streams_refused, "streams refused and opened again"),
         (c.streams_waited, "queries waited for a stream"),

@@ -16,6 +16,7 @@ mod background;
 mod busy;
 pub mod ceilings;
 mod conclude;
+mod connection_check;
 mod connections;
 mod core_watch;
 mod error;

@@ -78,6 +78,9 @@ pub(crate) struct StreamArgs {
     /// Send a query again on a new connection if the server closes its connection before the reply, N times at most
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3")]
     pub(crate) resend: Option<u32>,
+    /// Send a query over UDP again after this time without a reply, and so on until its timeout, as stubs do: one query
+    #[arg(long, value_name = "TIME")]
+    pub(crate) retry: Option<Nanos>,
     /// Send an EDNS client subnet, another network for each client, from this prefix on: /24 or /56
     #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     pub(crate) subnets: Option<IpNet>,
@@ -210,6 +213,7 @@ impl StreamArgs {
             || self.cookies
             || self.tcp_fallback
             || self.resend.is_some()
+            || self.retry.is_some()
             || self.subnets.is_some()
             || self.keepalive
             || self.pad.is_some()
@@ -362,6 +366,7 @@ impl StreamArgs {
             cookies: self.cookies,
             tcp_fallback: self.tcp_fallback,
             resends: self.resend.unwrap_or(0),
+            retry: self.retry,
             subnets: self.subnets,
             keepalive: self.keepalive,
             padding: self.pad.unwrap_or(0),

@@ -3,6 +3,7 @@
 //! ```text
 //! turned away by the server                 on the client's next connection
 //! its connection closed before the reply    on the next one, `Population::resends` times at most
+//! no reply over UDP for some time           on the same port, until its timeout
 //! reply cut short over UDP                  over TCP, on the connection of the client's companion
 //! ```
 //!
@@ -62,6 +63,23 @@ impl Clients {
         self.connections[self.plan.mix.kind(conn)].resent += resent as u64;
         again.into_iter().for_each(|message| self.await_connection(conn, message));
         resent
+    }
+
+    /// Sends the queries of a client again that have had no reply for too long.
+    pub(super) fn retry(&mut self, conn: ConnId, now: Nanos, orders: &mut Orders) {
+        let Some(time) = self.plan.population.retry else { return };
+        let client = &mut self.clients[conn as usize];
+        if client.state != ConnectionState::Open || conn >= self.plan.clients {
+            return;
+        }
+        let again = client.kept.unanswered(&client.pipeline, now, time);
+        self.connections[self.plan.mix.kind(conn)].resent += again.len() as u64;
+        for message in again {
+            orders.send(conn, message.len(), |out| {
+                out.copy_from_slice(&message);
+                message.len()
+            });
+        }
     }
 
     /// Asks again over TCP if this is the reply in time to a query and was cut short; returns whether it does.

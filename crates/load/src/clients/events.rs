@@ -290,6 +290,8 @@ impl Clients {
         for conn in from as ConnId..to as ConnId {
             let client = &mut self.clients[conn as usize];
             let lost = self.outcomes.expire(&mut client.pipeline, place(conn), now);
+            self.retry(conn, now, orders);
+            let client = &mut self.clients[conn as usize];
             if lost == 0 {
                 let idle = self.plan.population.close_idle;
                 if idle.is_some_and(|idle| client.last_activity + idle <= now)

@@ -54,6 +54,9 @@ pub struct Connecting {
     pub tcp_fallback: bool,
     /// Number of times that a query is sent again on a new connection after the server has closed its connection.
     pub resends: u32,
+    /// Time without a reply after which a query over UDP is sent again, until its timeout, in nanoseconds.
+    #[serde(with = "text::option")]
+    pub retry: Option<Nanos>,
     /// First of the networks that clients send as EDNS client subnet, /24 or /56 each (RFC 7871).
     pub subnets: Option<IpNet>,
     /// Whether clients request the time that an idle connection may stay open (RFC 7828).
@@ -86,6 +89,7 @@ impl Default for Connecting {
             cookies: false,
             tcp_fallback: false,
             resends: 0,
+            retry: None,
             subnets: None,
             keepalive: false,
             padding: 0,

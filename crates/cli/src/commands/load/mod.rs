@@ -296,6 +296,7 @@ mod tests {
             "dnsdyno load 127.0.0.1 --replay x.pcap --speed 2x --replay-port 53,5300 --source 10.9.0.5/24",
             "dnsdyno load 127.0.0.1 --replay x.pcap --loops 3 --own-ports --close-idle 5s",
             "dnsdyno load 127.0.0.1 --replay x.population --transports udp=6,tls=3,https=1 --close-idle 10s --resume --pad",
+            "dnsdyno load 127.0.0.1 --queries q.txt --skip-bad --transport udp --retry 500ms",
             "dnsdyno load 127.0.0.1 --queries q.txt --runs 3 --pacing 'window 5 at most 2k' --source-port 2000 --step 100ms",
             "dnsdyno load 127.0.0.1 --queries q.txt --probability 0.25 -n 2",
             "dnsdyno load 127.0.0.1 --name x.test --type A,AAAA,MX",
