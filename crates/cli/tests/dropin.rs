@@ -217,7 +217,14 @@ fn dnsperf_speaks_tls_and_https() {
         assert!(attempts.contains("successful, 100.00%"), "{own}");
         let codes = value(&own, "Response codes");
         assert_eq!(codes, "NOERROR 256 (85.33%), NXDOMAIN 44 (14.67%)", "{own}");
+        let http = own.contains("DNS-over-HTTPS statistics:\n\n  HTTP/2 return codes:  200: 300\n");
+        assert_eq!(http, options[1] == "doh", "{own}");
     }
+    let auth = AuthDns::encrypted(&["--stream-fault", "status=503/3"]);
+    let port = auth.address("https").rsplit(':').next().expect("a port");
+    let args = ["-s", "127.0.0.1", "-d", "q.txt", "-m", "doh", "-p", port, "-t", "60"];
+    let (own, _) = ours(dir, "dnsperf", &args);
+    assert_eq!(value(&own, "HTTP/2 return codes"), "200: 200, 503: 100", "{own}");
 }
 
 #[test]

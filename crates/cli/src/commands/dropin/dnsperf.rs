@@ -1,5 +1,6 @@
 //! `dnsdyno dnsperf`: the command line and the output of dnsperf 2.14.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::SystemTime;
 
@@ -92,6 +93,7 @@ pub(crate) fn run(args: &DnsperfArgs) -> Result<(), Failure> {
         &trial,
         if args.updates { "Updates" } else { "Queries" },
         args.common.latency_histogram(),
+        args.mode.uses_http(),
         &mut out,
     );
     finish(&out, &trial)?;
@@ -166,8 +168,8 @@ fn micros(seconds: f64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// Adds dnsperf's statistics of a trial; `units` are `Queries` or `Updates`.
-fn statistics(trial: &Trial, units: &str, histogram: bool, out: &mut String) {
+/// Adds dnsperf's statistics of a trial, over HTTP or not; `units` are `Queries` or `Updates`.
+fn statistics(trial: &Trial, units: &str, histogram: bool, http: bool, out: &mut String) {
     let share = |n: u64| percent(n, trial.sent);
     let mut line = |text: String| {
         let _ = writeln!(out, "{text}");
@@ -200,7 +202,22 @@ fn statistics(trial: &Trial, units: &str, histogram: bool, out: &mut String) {
     if let Some(connections) = &trial.connections {
         line(String::new());
         connection_statistics(connections, &mut line);
+        if http {
+            line("\nDNS-over-HTTPS statistics:\n".to_owned());
+            line(format!("  HTTP/2 return codes:  {}\n", http_codes(trial, connections)));
+        }
     }
+}
+
+/// Returns the status codes of HTTP with their numbers. A reply is the content of a response with code 200 (RFC 8484 section 4.2.1).
+fn http_codes(trial: &Trial, connections: &Connections) -> String {
+    let failed = &connections.queries_failed;
+    let replies = trial.answered + trial.late + failed.get("media-type").unwrap_or(&0);
+    let mut codes = BTreeMap::from([("200", replies)]);
+    codes.extend(failed.iter().filter_map(|(why, n)| Some((why.strip_prefix("http-")?, *n))));
+    let codes = codes.into_iter().filter(|(_, n)| *n > 0);
+    let codes: Vec<String> = codes.map(|(code, n)| format!("{code}: {n}")).collect();
+    if codes.is_empty() { "none".to_owned() } else { codes.join(", ") }
 }
 
 /// Adds the lines on a distribution of times; with the title of its buckets these too.
