@@ -53,6 +53,7 @@ pub fn trial(t: &Trial) -> String {
     line("latency", latency(t));
     let histogram = t.latency_us.histogram().iter().flat_map(rows).collect::<Vec<_>>();
     histogram.into_iter().for_each(|row| line("", row));
+    means(t, &mut line);
     resources(t, &mut line);
     verdict(t, &mut line);
     out
@@ -171,6 +172,25 @@ fn latency(t: &Trial) -> String {
         times(&t.latency_us),
         t.conditions.timeout_s
     )
+}
+
+/// A line on the mean latency and the mean sizes of messages, if there were replies.
+fn means(t: &Trial, line: &mut impl FnMut(&str, String)) {
+    let times = &t.latency_from_send_us;
+    if times.count == 0 {
+        return;
+    }
+    let sizes = (t.octets.queries / t.sent.max(1), t.octets.replies / t.answered.max(1));
+    line(
+        "mean",
+        format!(
+            "{} +- {} (from sent to reply; standard deviation); queries of {} octets, replies of {}",
+            time_us(times.mean),
+            time_us(times.stdev),
+            thousands(sizes.0 as f64),
+            thousands(sizes.1 as f64)
+        ),
+    );
 }
 
 /// What limited a trial, with what shows it.
@@ -409,6 +429,22 @@ mod tests {
         assert_eq!(last(&trial), line("the goal was missed; 995 valid replies a second"));
         trial.void = record::Voidness(Some(measure::Void::Interrupted));
         assert_eq!(last(&trial), line("VOID: it says nothing about the server"));
+    }
+
+    #[test]
+    fn means_are_those_of_replies_and_queries() {
+        let text = include_str!("../../record/tests/fixtures/trial.json");
+        let mut trial: Trial = serde_json::from_str(text).expect("a trial");
+        (trial.sent, trial.answered, trial.valid) = (4, 2, 2);
+        trial.octets = record::Octets { queries: 180, replies: 4_000 };
+        let times = &mut trial.latency_from_send_us;
+        (times.count, times.mean, times.stdev) = (2, 1_500.0, 250.0);
+        let means =
+            |t: &Trial| super::trial(t).lines().find(|l| l.starts_with("mean")).map(str::to_owned);
+        let text = "1.50 ms +- 250.0 us (from sent to reply; standard deviation); queries of 45 octets, replies of 2,000";
+        assert_eq!(means(&trial), Some(format!("{:<16}{text}", "mean")));
+        trial.latency_from_send_us.count = 0;
+        assert_eq!(means(&trial), None);
     }
 
     #[test]
