@@ -1,11 +1,15 @@
 //! `dnsdyno trace` as a user sees it.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 use trace::{Message, Transport, Writer};
 use wire::{Edns, Name, Qtype, QueryTemplate};
@@ -348,6 +352,87 @@ fn a_capture_is_cut_hidden_and_turned_into_queries() {
     assert!(csv.records().all(|row| &row.expect("a row")[qtype] == "28"));
     let (code, _, err) = dnsdyno(&["trace", "export", file, "--output", "-"]);
     assert!(code == 2 && err.contains("<--json-lines|--csv>"), "{err}");
+}
+
+/// A server that answers each query with its header and question, and the questions that it has seen.
+fn witness() -> (SocketAddr, Arc<Mutex<BTreeSet<Vec<u8>>>>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+    let (address, seen) = (socket.local_addr().expect("an address"), Arc::default());
+    let questions: Arc<Mutex<BTreeSet<Vec<u8>>>> = Arc::clone(&seen);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 512];
+        while let Ok((len, peer)) = socket.recv_from(&mut bytes) {
+            questions.lock().expect("no panic").insert(bytes[12..len].to_vec());
+            bytes[2] |= 0x80;
+            let _ = socket.send_to(&bytes[..len], peer);
+        }
+    });
+    (address, seen)
+}
+
+/// Names of any octets, as messages have them.
+fn names() -> impl Strategy<Value = BTreeSet<Vec<u8>>> {
+    let label = prop::collection::vec(any::<u8>(), 1..=63);
+    let name = prop::collection::vec(label, 0..8).prop_map(|labels| {
+        let mut name = Vec::new();
+        for label in &labels {
+            if name.len() + label.len() < 254 {
+                name.extend([&[label.len() as u8], &label[..]].concat());
+            }
+        }
+        name.push(0);
+        name
+    });
+    prop::collection::btree_set(name, 1..100)
+}
+
+/// Names of any octets are the same in a capture, in the file of its queries, and in the messages that are sent of it.
+#[test]
+fn any_name_of_a_capture_is_sent_as_it_was() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (capture, file) = (dir.path().join("names.pcap"), dir.path().join("q.txt"));
+    let (capture, file) = (capture.to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
+    let (client, server) = ("192.0.2.1:999".parse(), "192.0.2.53:53".parse());
+    let (client, server) = (client.expect("an address"), server.expect("an address"));
+    let odd: BTreeSet<Vec<u8>> =
+        [&b"\0"[..], b"\x04#tag\0", b"\x01;\x01.\0", b"\x02\xc3\xbc\0", b"\x01\\\0"]
+            .map(<[u8]>::to_vec)
+            .into();
+    let sent = |names: &BTreeSet<Vec<u8>>| {
+        let questions: BTreeSet<Vec<u8>> =
+            names.iter().map(|name| [&name[..], b"\0\x01\0\x01"].concat()).collect();
+        let mut out = Writer::new(Vec::new()).expect("in memory");
+        for question in &questions {
+            let bytes = [b"\0\0\x01\0\0\x01\0\0\0\0\0\0", &question[..]].concat();
+            let at = Nanos::from_secs(1_700_000_000);
+            out.write(&message(at, client, server, Transport::Udp, &bytes));
+        }
+        std::fs::write(capture, out.finish().expect("in memory")).expect("written");
+        let (code, _, err) = dnsdyno(&["trace", "queries", capture, "--output", file]);
+        assert_eq!(code, 0, "{err}");
+        let load = ["load", "ADDRESS", "--queries", file, "--runs", "1", "--pacing", "window 9"];
+        let dnsperf = ["dnsperf", "-s", "127.0.0.1", "-p", "PORT", "-d", file, "-t", "60"];
+        for args in [[&load[..], &["--timeout", "60s"]].concat(), dnsperf.to_vec()] {
+            let (address, seen) = witness();
+            let (port, address) = (address.port().to_string(), address.to_string());
+            let args = args.into_iter().map(|word| match word {
+                "ADDRESS" => &*address,
+                "PORT" => &*port,
+                word => word,
+            });
+            let (code, out, err) = dnsdyno(&args.collect::<Vec<_>>());
+            // A busy machine may make it void.
+            assert!(code < 2, "{out}{err}");
+            assert_eq!(*seen.lock().expect("no panic"), questions);
+        }
+    };
+    sent(&odd);
+    let mut runner = TestRunner::new(Config { max_shrink_iters: 30, ..Config::with_cases(8) });
+    let run = |names: BTreeSet<Vec<u8>>| {
+        sent(&names);
+        Ok(())
+    };
+    runner.run(&names(), run).expect("as it was");
 }
 
 /// Python with DuckDB: of `DNSDYNO_DUCKDB`, or as `make test` installs it. Says so where there is none.
