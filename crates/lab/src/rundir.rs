@@ -70,9 +70,11 @@ fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let ours = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == geteuid().as_raw());
         if ours && entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            let free = File::open(entry.path().join(LOCK))
-                .map(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok());
-            if free.unwrap_or(false) {
+            let path = entry.path().join(LOCK);
+            let free = File::open(&path)
+                .is_ok_and(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok());
+            // A run that ended meanwhile, and keeps its directory, has removed the file before.
+            if free && path.exists() {
                 // Another process may remove it at the same time.
                 let _ = fs::remove_dir_all(entry.path());
             }
