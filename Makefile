@@ -46,7 +46,7 @@ demo: ## measure the capacity of the DNS64 servers in minutes; installs the latt
 
 check: ## formatting, unit tests and the form of the code: no root, no servers
 	$(CARGO) fmt --all --check
-	$(CARGO) test --workspace --locked --lib --test crates --test layers --test shapes
+	$(CARGO) test --workspace --locked --lib --bins --test crates --test layers --test shapes
 
 # Most of a test is a wait for processes and clocks, and those that measure take turns.
 test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))

@@ -1,9 +1,8 @@
-//! The tests whose runs have the cores of this machine to themselves, one after the other, in one program.
+//! The tests whose runs take the cores of this machine for themselves, one after the other, in one program.
 
 mod agent;
 mod answers;
 mod clients;
-mod disturbed;
 mod drill;
 mod edges;
 mod elsewhere;
