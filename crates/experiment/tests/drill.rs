@@ -65,7 +65,7 @@ impl Bench for Attacked {
         self.names.push(spec.load.first_name);
         let void = (self.names.len() <= self.voids)
             .then_some(Void::Starved { run_delay: 0.4, foreign: 0.5 });
-        let mut trial = scripted::trial(&spec.load, 100.0, true, Limiter::Dut, void);
+        let mut trial = scripted::trial(&spec.load, 100.0, void.is_none(), Limiter::Dut, void);
         let valid = self.valid.iter().map(|&valid| valid >> self.left);
         trial.series =
             valid.map(|valid| Second { sent: 100, valid, ..Second::default() }).collect();

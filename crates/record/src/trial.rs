@@ -204,13 +204,6 @@ impl Trial {
         !self.void.is_void() && !self.warnings.iter().any(late)
     }
 
-    /// Returns the time of a fixed piece of arithmetic on the server's cores, and that at their full speed as far as it was seen by then, in
-    /// nanoseconds; `None` if they were not measured.
-    pub fn work_times(&self) -> Option<(u64, u64)> {
-        let dut = self.cpu.get("dut")?;
-        dut.work_ns.zip(dut.full_speed_work_ns.or(dut.best_work_ns))
-    }
-
     /// Returns the number of invalid replies in time.
     pub(crate) fn invalid_count(&self) -> u64 {
         self.invalid.values().sum()

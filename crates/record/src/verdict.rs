@@ -68,13 +68,20 @@ impl Trial {
         (self.wanted() == 0).then_some(Void::NothingSent)
     }
 
-    /// Returns the doubt of an open loop whose queries left too late or not all, unless it missed its goal whatever they did. Of one that
-    /// ended early only the queries due until then are required.
-    pub fn not_kept(&self, goal: Option<&Goal>) -> Option<Void> {
+    /// Returns the doubt of an open loop whose queries left too late or not all; one that missed its goal whatever they did has a warning
+    /// instead. Of one that ended early only the queries due until then are required.
+    pub fn not_kept(&mut self, goal: Option<&Goal>) -> Option<Void> {
         let (open, errors) = (self.conditions.pacing.is_open_loop(), read(&self.schedule_error_us));
         let planned = if self.stopped_early { self.wanted() } else { self.planned };
         let doubt = ScheduleTolerance::default().verdict(planned, self.wanted(), &errors);
-        doubt.filter(|_| open && !self.too_slow_although_late(goal))
+        let doubt = doubt.filter(|_| open)?;
+        if !self.too_slow_although_late(goal) {
+            return Some(doubt);
+        }
+        if let Void::ScheduleNotKept { late: share, .. } = doubt {
+            self.warnings.push(Warning::LateQueries { share });
+        }
+        None
     }
 
     /// Returns whether the trial missed a bound on latency that it would have missed had all its queries left in time.

@@ -152,7 +152,8 @@ impl Setup {
         }
         (evidence.unserved, evidence.input_waited) = (trial.without_room(), tally.starved_share());
         evidence.complete = trial.is_complete();
-        trial.judge(self.doubts(&trial, &evidence, seen), evidence, None);
+        let doubts = self.doubts(&mut trial, &evidence, seen);
+        trial.judge(doubts, evidence, None);
         (trial.conditions.cpus, trial.conditions.agreed_start) = (pinned.clone(), seen.agreed);
         trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
         trial
@@ -188,7 +189,7 @@ impl Setup {
     }
 
     /// Returns why the trial may say nothing.
-    fn doubts(&self, trial: &Trial, evidence: &Evidence, seen: &Seen) -> Vec<Void> {
+    fn doubts(&self, trial: &mut Trial, evidence: &Evidence, seen: &Seen) -> Vec<Void> {
         let goal = self.request.goal.as_ref();
         let cut_short = [seen.cut_short(), trial.nothing_sent(), evidence.starved()];
         let of_load = [trial.not_kept(goal), trial.stalled(goal), self.not_sent(trial)];

@@ -39,7 +39,8 @@ impl Whole<'_> {
             && trial.is_sustained();
         let places = trial.connections.as_ref().map(Connections::places).unwrap_or_default();
         let evidence = Evidence { complete, places, ..Evidence::default() };
-        trial.judge(self.doubts(trial, &merged), evidence, self.limiter_of_a_part());
+        let doubts = self.doubts(trial, &merged);
+        trial.judge(doubts, evidence, self.limiter_of_a_part());
         let unknown = |part: &PartOutcome| !part.void.is_void() && part.clock_error_us.is_none();
         if self.parts.len() > 1 && merged.parts.iter().any(unknown) {
             trial.warnings.push(Warning::ClocksNotChecked);
@@ -55,24 +56,25 @@ impl Whole<'_> {
     }
 
     /// Returns why the trial may say nothing. That a part was late, or its Tester starved, counts after all else that parts were void for.
-    fn doubts(&self, trial: &Trial, merged: &Merged) -> Vec<Void> {
+    fn doubts(&self, trial: &mut Trial, merged: &Merged) -> Vec<Void> {
         let goal = self.terms.goal.as_ref();
         let lost = self.terms.lost.first().map(|lost| {
             let why = Box::new(Void::TesterLost { why: lost.why.clone() });
             Void::Part { part: lost.title(), why }
         });
-        let of_part = |wanted: fn(&Void) -> bool| {
-            self.parts.iter().find_map(|part| {
+        let of_parts = |wanted: fn(&Void) -> bool| {
+            self.parts.iter().filter_map(move |part| {
                 let why = part.trial.void.0.clone().filter(wanted)?;
                 Some(Void::Part { part: part.title(), why: Box::new(why) })
             })
         };
         let late = self.latest().filter(|_| !trial.too_slow_although_late(goal));
         let others =
-            of_part(|why| !matches!(why, Void::ScheduleNotKept { .. } | Void::Starved { .. }));
-        let starved = of_part(|why| matches!(why, Void::Starved { .. }));
-        let all = [lost, trial.nothing_sent(), others, starved, late, trial.not_kept(goal)];
-        all.into_iter().chain([start_spread(merged), trial.stalled(goal)]).flatten().collect()
+            of_parts(|why| !matches!(why, Void::ScheduleNotKept { .. } | Void::Starved { .. }));
+        let starved = of_parts(|why| matches!(why, Void::Starved { .. }));
+        let first = lost.into_iter().chain(trial.nothing_sent());
+        let last = [late, trial.not_kept(goal), start_spread(merged), trial.stalled(goal)];
+        first.chain(others).chain(starved).chain(last.into_iter().flatten()).collect()
     }
 
     /// Returns the verdict on the part with the largest share of late queries; `None` if all parts kept their schedules.
