@@ -40,7 +40,7 @@ const ABOVE: f64 = 1.2;
 const LOAD: Nanos = Nanos::from_millis(300);
 const LOAD_ROUNDS: u32 = 2;
 /// Names that closed loops before a search may use.
-const GLANCE_NAMES: u64 = 1 << 24;
+const GLANCE_NAMES: u64 = 1 << 23;
 
 impl Known {
     /// Returns what the rounds of a cell found.
@@ -54,7 +54,7 @@ impl Known {
 }
 
 /// Runs closed loops until answers stop growing, for a search that begins near them: the windows with the answers of each, none if the
-/// loops are void or too few names are left for them. A server that forgets names forgets those of the loops.
+/// loops are void or too few names are left for them.
 ///
 /// # Errors
 /// The errors of the bench.
@@ -66,25 +66,20 @@ pub fn glance(
     if names.is_short_of(GLANCE_NAMES) {
         return Ok(Vec::new());
     }
-    let mut used = names.clone();
     let mut round = NextRound {
         settings,
         pacing: OpenPacing::Constant,
         round: 0,
         rounds: 1,
-        bench: &mut *bench,
-        names: &mut used,
+        bench,
+        names,
         seen: &mut |_| (),
         tried: &mut |_| (),
     };
-    let windows = match round.windows() {
-        Err(BenchError::Void(_)) => Vec::new(),
-        windows => windows?,
-    };
-    if !bench.forget_names()? {
-        *names = used;
+    match round.windows() {
+        Err(BenchError::Void(_)) => Ok(Vec::new()),
+        windows => windows,
     }
-    Ok(windows)
 }
 
 /// Findings of one visit.

@@ -193,7 +193,8 @@ impl Session<'_> {
         };
         let glances = settings.method == Method::Search
             && settings.workload.replay.is_none()
-            && self.engines[v.point] != EngineKind::Kernel;
+            && self.engines[v.point] != EngineKind::Kernel
+            && bench.has_started_server();
         if glances && cell.record.windows.is_empty() && kept.is_empty() {
             cell.record.windows = glance(&settings.capacity, bench, names)?;
         }

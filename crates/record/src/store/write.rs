@@ -123,20 +123,17 @@ impl Recording {
         })
     }
 
-    /// Stores a trial of `cell` that ended. Only the server and the settings of the cell are used, unless the cell is
-    /// new.
+    /// Stores a trial of `cell` that ended, and with its first one what is known of the cell.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn trial(&mut self, cell: &CellRecord, trial: &TrialRecord) -> Result<(), StoreError> {
         let (id, path) = (self.id, self.path.clone());
         self.write("write to", |t| {
+            let record = head(cell, &path, id)?;
             let cell = cell_id(t, &path, id, cell)?;
-            t.execute(
-                "UPDATE cell SET state = 'begun', sum = NULL WHERE id = ?1 AND state = 'planned'",
-                [cell],
-            )
-            .at(&path, "write to")?;
+            let sql = "UPDATE cell SET state = 'begun', sum = NULL, record = ?2 WHERE id = ?1 AND state = 'planned'";
+            t.execute(sql, params![cell, record]).at(&path, "write to")?;
             put_trial(t, &path, id, cell, "trial", trial)
         })
     }

@@ -51,8 +51,9 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     args.sockets.check().map_err(Failure::BadInput)?;
     let requests = requests(&args, &search)?;
     let varied = varied(&args, &requests[0])?;
-    let setups = requests.into_iter().map(|request| args.engine.setup(request));
-    let setups = setups.collect::<Result<Vec<_>, _>>()?;
+    let setups =
+        requests.into_iter().map(|request| Ok(args.engine.setup(request)?.with_whole_input()?));
+    let setups = setups.collect::<Result<Vec<_>, Failure>>()?;
     let named = args.names(&setups).map_err(Failure::BadInput)?;
     let names: Vec<&str> = named.iter().map(String::as_str).collect();
     args.gate.check(method, &names).map_err(Failure::BadInput)?;
@@ -112,7 +113,9 @@ fn searches(
     keep: &mut dyn FnMut(&CellRecord, &TrialRecord),
 ) -> Result<(), BenchError> {
     let of_kernel = matches!(servers.all[0].bench.setup.request().engine, Engine::Kernel(_));
-    if args.start.is_none() && args.over() == Over::Rate && !of_kernel {
+    // What bounds the search bounds the load of the server too.
+    let is_bounded = args.start.or(args.max).is_some() || self_test.is_some();
+    if !is_bounded && args.over() == Over::Rate && !of_kernel {
         let settings = CapacitySettings { timeout: args.timeout, ..CapacitySettings::default() };
         let loops = servers.on(0, |bench, names, _| glance(&settings, bench, names))?;
         servers.all[0].cell.windows = loops;
