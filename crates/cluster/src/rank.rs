@@ -161,7 +161,7 @@ impl<L: Link> TesterRank<L> {
         let before = std::mem::replace(&mut self.work, Work::Idle);
         let thread = std::thread::spawn(move || {
             before.wait();
-            Setup::new(request, command)
+            Setup::new(request, command).and_then(Setup::with_whole_input)
         });
         self.work = Work::Preparing { trial, thread };
     }

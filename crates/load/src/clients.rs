@@ -474,6 +474,7 @@ impl Clients {
                 // A message of an unexpected form, or without room for its options, is sent unchanged.
                 let padding = population.padding.into();
                 whole = wire::extend::extend(out, len, &client.options, padding).unwrap_or(len);
+                self.outcomes.tally.query_bytes += (whole - len) as u64;
             }
             if population.keeps_queries() {
                 client.kept.keep(&out[..whole]);

@@ -53,7 +53,7 @@ impl Kept {
             let found = pipeline.find(*id);
             let waited = now.since(found.sent).0 / time.0.max(1);
             if found.state == State::Outstanding && waited > u64::from(*resends) {
-                *resends += 1;
+                *resends = u32::try_from(waited).unwrap_or(u32::MAX);
                 again.push(message.clone());
             }
         }

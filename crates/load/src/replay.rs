@@ -173,6 +173,7 @@ impl Replayer {
         let sources = &self.plan.sources;
         let from = sources.get(record.client as usize % sources.len().max(1)).copied();
         let (socket, peer) = (SocketId(socket as u16), self.plan.target);
+        self.outcomes.tally.query_bytes += query.len() as u64;
         tx.push(Destination::Peer { socket, peer, from }, query.len(), |out| {
             out[..query.len()].copy_from_slice(query);
             out[..2].copy_from_slice(&id.to_be_bytes());

@@ -458,7 +458,7 @@ impl Warning {
             Warning::QueriesLeftOut { .. } => {
                 format!("{n} queries of the capture were left out: cut, or without a whole header")
             }
-            Warning::LinesSkipped { first, .. } => format!("skipped {n} lines: {first}"),
+            Warning::LinesSkipped { first, .. } => format!("lines skipped, {n} in all: {first}"),
             Warning::ClockRateVaries { governors } => {
                 format!("the clock rate follows the load (governor {})", governors.join(", "))
             }

@@ -181,14 +181,15 @@ fn means(t: &Trial, line: &mut impl FnMut(&str, String)) {
         return;
     }
     let sizes = (t.octets.queries / t.sent.max(1), t.octets.replies / t.answered.max(1));
+    // Queries that no connection took have octets too.
+    let known = sizes.0 > 0 && t.unserved == 0;
+    let sizes = known.then(|| format!("; queries of {} octets, replies of {}", sizes.0, sizes.1));
+    let (mean, deviation) = (time_us(times.mean), time_us(times.stdev));
     line(
         "mean",
         format!(
-            "{} +- {} (from sent to reply; standard deviation); queries of {} octets, replies of {}",
-            time_us(times.mean),
-            time_us(times.stdev),
-            thousands(sizes.0 as f64),
-            thousands(sizes.1 as f64)
+            "{mean} +- {deviation} (from sent to reply; standard deviation){}",
+            sizes.unwrap_or_default()
         ),
     );
 }
@@ -325,7 +326,7 @@ fn connection_times(c: &Connections, sent: u64, line: &mut impl FnMut(&str, Stri
             0 => String::new(),
             _ => format!(" (TCP alone: p50 {})", time_us(c.connect_us.p50)),
         };
-        let share = c.established as f64 * 100.0 / sent.max(1) as f64;
+        let share = c.handshake_us.count as f64 * 100.0 / sent.max(1) as f64;
         let share = format!("; one for {share:.1} % of the queries");
         line("handshake", times(&c.handshake_us) + &tcp + &share);
     }

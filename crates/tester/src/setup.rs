@@ -79,6 +79,12 @@ impl Setup {
             Engine::Udp | Engine::Kernel(_) => None,
             Engine::Streams(connecting) => Some(ConnectionSetup::new(&request, connecting)?),
         };
+        if let Engine::Streams(connecting) = &request.engine
+            && connecting.retry.is_some_and(|retry| retry >= request.timeout)
+        {
+            let why = "must be shorter than the timeout, after which nothing is sent again";
+            return Err(Invalid::value("engine.streams.retry", why).into());
+        }
         let kernel = match request.engine.clone() {
             Engine::Kernel(way) => Some(KernelSetup::new(&mut request, &workload, &way)?),
             _ => None,
@@ -89,6 +95,15 @@ impl Setup {
         setup.check_families()?;
         setup.check_targets()?;
         Ok(setup)
+    }
+
+    /// Reads the whole of a query file first, for trials of which a bad line must not end one.
+    ///
+    /// # Errors
+    /// If a line is no query.
+    pub fn with_whole_input(mut self) -> Result<Self, TesterError> {
+        self.workload = self.workload.with_whole_input()?;
+        Ok(self)
     }
 
     /// Refuses an invalid lock-step load, and fewer names than an open loop needs.

@@ -137,11 +137,21 @@ impl WorkloadPlan {
             return Ok(WorkloadPlan::Feed(feed, options, text));
         }
         let file = QueryFile::start(input, path, content)?;
-        let file = if whole { file.complete()? } else { file };
-        let text = match file.queries() {
-            Some(queries) => format!("{queries} queries of {text}"),
-            None => format!("queries of {text}"),
-        };
+        let text = format!("queries of {text}");
+        match file.queries() {
+            Some(queries) => Ok(WorkloadPlan::File(file, options, format!("{queries} {text}"))),
+            None if whole => WorkloadPlan::File(file, options, text).with_whole_input(),
+            None => Ok(WorkloadPlan::File(file, options, text)),
+        }
+    }
+
+    /// Compiles the whole of a query file of which the end is not known yet.
+    pub(crate) fn with_whole_input(self) -> Result<Self, TesterError> {
+        let WorkloadPlan::File(file, options, text) = self else { return Ok(self) };
+        let known = file.queries().is_some();
+        let file = file.complete()?;
+        let count = file.queries().filter(|_| !known);
+        let text = count.map_or(text.clone(), |queries| format!("{queries} {text}"));
         Ok(WorkloadPlan::File(file, options, text))
     }
 
@@ -268,8 +278,10 @@ impl WorkloadPlan {
     pub(crate) fn most_queries(&self) -> u64 {
         match self {
             WorkloadPlan::Feed(feed, ..) => feed.taken_if_short().unwrap_or(u64::MAX),
-            WorkloadPlan::File(file, QueryOptions { runs: Some(runs), .. }, _) => {
-                file.queries().map_or(u64::MAX, |queries| queries.saturating_mul(*runs))
+            WorkloadPlan::File(file, options, _) => {
+                let runs = if file.is_cut() { Some(1) } else { options.runs };
+                let most = |runs| file.queries().map(|queries| queries.saturating_mul(runs));
+                runs.and_then(most).unwrap_or(u64::MAX)
             }
             _ => u64::MAX,
         }

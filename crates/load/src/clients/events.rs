@@ -195,13 +195,13 @@ impl StreamRole for Clients {
     }
 
     fn sent(&mut self, at: Nanos, conn: ConnId) {
-        self.outcomes.tally.last_sent = at;
-        let at = self.clock(at);
+        let (left, at) = (at, self.clock(at));
         let (outcomes, room_since) = (&mut self.outcomes, self.room_since);
         let client = &mut self.clients[conn as usize];
         // Queries that waited for the connection were recorded when they were handed over.
         let sending = std::mem::replace(&mut client.sending, true);
         client.pipeline.mark_sent(at, |due| {
+            outcomes.tally.last_sent = left;
             if sending {
                 outcomes.record_departure(at, at.since(due.max(room_since)));
             } else {

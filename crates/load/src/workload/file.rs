@@ -96,8 +96,8 @@ impl Shared {
 struct Records {
     out: BufWriter<File>,
     compiled: Compiled,
-    /// Octets of records that the workers know of.
-    published: u64,
+    /// Records that the workers know of.
+    published: Compiled,
     shared: Arc<Shared>,
     skips_bad: bool,
     bad: Option<BadLines>,
@@ -114,6 +114,10 @@ impl Records {
     /// Publishes the last records, and why there are no more.
     fn finish(mut self, path: &Path, read: Result<(), QueryFileError>) {
         let flushed = self.out.flush().map_err(no_room);
+        if flushed.is_err() {
+            // What could not be written is not there.
+            self.compiled = self.published;
+        }
         let mut state = self.shared.lock();
         let (bad, skips) = (self.bad.take(), self.skips_bad);
         let error = match bad {
@@ -142,7 +146,7 @@ impl Take for Records {
         self.compiled.octets += octets;
         self.compiled.queries += 1;
         self.compiled.longest = self.compiled.longest.max(bytes.len());
-        let waits = self.compiled.octets - self.published < CHUNK as u64;
+        let waits = self.compiled.octets - self.published.octets < CHUNK as u64;
         if waits { Ok(()) } else { self.pause() }
     }
 
@@ -154,9 +158,12 @@ impl Take for Records {
 
     fn pause(&mut self) -> Result<(), QueryFileError> {
         self.out.flush().map_err(no_room)?;
-        self.published = self.compiled.octets;
+        self.published = self.compiled;
         let mut state = self.shared.lock();
         state.compiled = self.compiled;
+        if self.skips_bad {
+            state.skipped.clone_from(&self.bad);
+        }
         self.shared.changed.notify_all();
         while self.compiled.octets > state.read.saturating_add(AHEAD) {
             if Arc::strong_count(&self.shared) == 1 {
@@ -215,7 +222,7 @@ impl QueryFile {
         let out = Records {
             out: BufWriter::with_capacity(CHUNK, written),
             compiled: Compiled::default(),
-            published: 0,
+            published: Compiled::default(),
             shared: shared.clone(),
             skips_bad: content.skips_bad_lines(),
             bad: None,
@@ -242,6 +249,11 @@ impl QueryFile {
     pub fn queries(&self) -> Option<u64> {
         let compiled = self.shared.lock().compiled;
         compiled.done.then_some(compiled.queries)
+    }
+
+    /// Returns whether an error ended the queries.
+    pub fn is_cut(&self) -> bool {
+        self.shared.lock().compiled.failed
     }
 
     /// Starts a run.

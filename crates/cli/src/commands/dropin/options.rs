@@ -255,7 +255,7 @@ impl Common {
 
     /// Returns the data file; `None` is the standard input.
     pub(super) fn data(&self) -> Option<&Path> {
-        self.data.as_deref()
+        self.data.as_deref().filter(|path| *path != Path::new("-"))
     }
 
     /// Returns whether the latencies are printed by buckets.

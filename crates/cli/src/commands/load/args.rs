@@ -304,8 +304,9 @@ impl LoadArgs {
     }
 
     fn pacing(&self) -> anyhow::Result<Pacing> {
-        if self.duration == Some(Nanos::ZERO) || self.timeout == Nanos::ZERO {
-            bail!("--duration and --timeout must be longer than 0");
+        if [self.duration, self.warm_up].contains(&Some(Nanos::ZERO)) || self.timeout == Nanos::ZERO
+        {
+            bail!("--duration, --warm-up and --timeout must be longer than 0");
         }
         let kind = match self.pacing {
             PacingArg::Kind(kind) => Some(kind),

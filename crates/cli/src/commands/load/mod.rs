@@ -99,7 +99,8 @@ fn warm_up(
 ) -> Result<(), Failure> {
     let Some(duration) = args.warm_up else { return Ok(()) };
     let TrialRequest { pacing, timeout, .. } = *setup.request();
-    let names = setup.names().map_or(u64::MAX, |all| all / u64::from(args.parts()));
+    let parts = if args.workload.reuse_names { 1 } else { args.parts() };
+    let names = setup.names().map_or(u64::MAX, |all| all / u64::from(parts));
     let setup = setup.for_trial(&TrialSpec {
         pacing,
         duration,
@@ -160,7 +161,7 @@ fn repeats(
         };
         watched = watching.end(&mut trial);
         if let Some(why) = ended {
-            watched = Err(Failure::input(why));
+            watched = watched.and(Err(Failure::input(why)));
         }
         let silent = report::no_answer(&trial).is_some();
         trials.push(trial);
@@ -237,7 +238,8 @@ pub(crate) fn show(format: Format, quantiles: &[f64], trial: &Trial) -> Result<(
 pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
     let request = TrialRequest::read(std::io::stdin().lock()).map_err(Failure::input)?;
     let line = report::load_line(&request);
-    let setup = Setup::new(request, line.to_string()).map_err(|error| {
+    let setup = Setup::new(request, line.to_string()).and_then(Setup::with_whole_input);
+    let setup = setup.map_err(|error| {
         let bad = error.is_bad_input();
         if bad { Failure::input(error) } else { Failure::run(error) }
     })?;

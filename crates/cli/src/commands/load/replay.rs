@@ -48,7 +48,7 @@ pub(crate) struct ReplayArgs {
         requires = "replay",
         conflicts_with_all = ["times", "dut_cpus", "auth_cpus", "stop_outstanding", "step", "goal", "interval", "quantiles",
             "format", "keep", "store", "slice", "start_at", "clock_bound", "dut", "clients", "transports", "engine", "source",
-            "source_port", "cpus", "sockets", "ports_per_thread", "own_ports", "loops", "hosts", "queries_per_connection",
+            "source_port", "cpus", "sockets", "ports_per_thread", "own_ports", "loops", "retry", "hosts", "queries_per_connection",
             "outstanding", "connection_rate", "opening", "connect_timeout", "close", "write", "max_reply", "fast_open", "close_idle",
             "cookies", "tcp_fallback", "resend", "subnets", "keepalive", "pad", "proxy", "resume", "early_data"]
     )]
