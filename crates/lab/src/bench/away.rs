@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::LabBench;
 use crate::agent::{Launched, Part, SharedAgent};
 use crate::job::SharedJob;
 use crate::netns::Namespace as Netns;
@@ -39,12 +38,5 @@ impl Away {
     pub(crate) fn memory(&self) -> Option<u64> {
         self.part.as_ref()?;
         Some(self.dut.as_ref()?.lock().collect().ok()?.memory)
-    }
-}
-
-impl LabBench<'_> {
-    /// Returns whether the lab has started the server, here or by an agent: others are loaded within the bounds of the search alone.
-    pub(crate) fn has_started_server(&self) -> bool {
-        self.away.outside.is_none() || self.away.part.is_some()
     }
 }

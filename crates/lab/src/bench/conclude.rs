@@ -14,6 +14,11 @@ use crate::probe::{Observed, Span, interrupts_are_apart};
 use crate::testbed::Host;
 
 impl LabBench<'_> {
+    /// Returns whether the lab has started the server, here or by an agent: others are loaded within the bounds of the search alone.
+    pub(crate) fn has_started_server(&self) -> bool {
+        self.away.outside.is_none() || self.away.part.is_some()
+    }
+
     /// Computes what the probes saw during `trial`.
     fn observed(&self, trial: &Trial, spent: &Spent) -> Observed {
         let from = trial.disturbances.started;
