@@ -183,7 +183,10 @@ fn means(t: &Trial, line: &mut impl FnMut(&str, String)) {
     let sizes = (t.octets.queries / t.sent.max(1), t.octets.replies / t.answered.max(1));
     // Queries that no connection took have octets too.
     let known = sizes.0 > 0 && t.unserved == 0;
-    let sizes = known.then(|| format!("; queries of {} octets, replies of {}", sizes.0, sizes.1));
+    let sizes = known.then(|| {
+        let [queries, replies] = [sizes.0, sizes.1].map(|octets| thousands(octets as f64));
+        format!("; queries of {queries} octets, replies of {replies}")
+    });
     let (mean, deviation) = (time_us(times.mean), time_us(times.stdev));
     line(
         "mean",
