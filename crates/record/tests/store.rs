@@ -10,6 +10,7 @@ use record::host::{CpuFacts, HOST_SCHEMA};
 use record::{
     CellRecord, CellState, Certificate, CustomHow, CustomServer, Figure, HostFacts, PacketSteering,
     Plan, RunState, Series, Skipped, Store, StoreError, Times, Trial, TrialRecord, Voidness,
+    WindowStep,
 };
 
 /// Environment variable with the path of the store for the child of the kill test.
@@ -147,13 +148,18 @@ fn a_resumed_run_keeps_its_trials_and_has_a_seam() {
     assert_eq!(store.runs().expect("a list")[0].state, RunState::Running);
     recording.forget(&cell("unbound", 2), 1).expect("forgets");
     recording.trial(&cell("unbound", 2), &trial(1, 4.0)).expect("stores");
+    // What was found before the first trial is stored with it.
+    let windows = vec![WindowStep::default()];
+    let begun = CellRecord { windows: windows.clone(), ..cell("unbound", 4) };
+    recording.trial(&begun, &trial(0, 5.0)).expect("stores");
     recording.finish(true).expect("ends");
     let run = store.load(id).expect("loads");
     assert_eq!((run.seams.len(), run.seams[0].trials_before), (1, 3));
     assert_eq!(run.seams[0].version, "0.2.0");
     assert!(run.seams[0].resumed_unix_s >= run.seams[0].stopped_unix_s);
     let rates: Vec<f64> = run.results.iter().flat_map(|c| &c.trials).map(|t| t.rate_qps).collect();
-    assert_eq!(rates, [1.0, 2.0, 4.0]);
+    assert_eq!(rates, [1.0, 2.0, 4.0, 5.0]);
+    assert_eq!(run.results[2].windows, windows);
 }
 
 #[test]
