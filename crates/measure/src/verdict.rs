@@ -1,4 +1,4 @@
-//! The verdict on a trial: one function of typed facts, whoever has gathered them.
+//! The verdict on a trial. The Tester, the lab, agents and merges gather facts; one function judges them.
 //!
 //! ```text
 //! doubts, in their order ──> the first one that the outcome does not excuse ──> void

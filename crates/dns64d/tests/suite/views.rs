@@ -65,7 +65,7 @@ fn some_clients_have_rules_and_zones_of_their_own_and_share_the_rest_of_the_cach
     let server = dns64d(&[&public], &config);
     let right = format!("NOERROR {SYNTHESISED}");
     let internal = format!("NOERROR {INTERNAL}");
-    // Each client asks twice: the second answer comes from the cache, and is its own whoever asked first.
+    // Each client asks twice. The second answer comes from the cache, which must not give it the answer of another view.
     for (name, others, own) in [
         ("secret.example AAAA", right.clone(), "NOERROR".to_owned()),
         ("secret.example A", "NOERROR 192.0.2.33".into(), "NOERROR 192.0.2.33".into()),
