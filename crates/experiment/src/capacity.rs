@@ -82,6 +82,11 @@ pub fn glance(
     }
 }
 
+/// Returns the answers a second of the closed loops; `None` of none.
+pub fn answered(windows: &[WindowStep]) -> Option<f64> {
+    choose(windows).map(|step| step.qps)
+}
+
 /// Findings of one visit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoundFound {
@@ -212,15 +217,9 @@ impl NextRound<'_> {
     /// Returns the request for a trial that counts although it is disturbed.
     fn spec(&self, pacing: Pacing, duration: Nanos, names: u64) -> TrialSpec {
         TrialSpec {
-            pacing,
-            duration,
-            timeout: self.settings.timeout,
-            goal: None,
-            early_stop: false,
-            first_name: 0,
             names,
-            step: None,
             slow_cores: SlowCores::Count,
+            ..TrialSpec::new(pacing, duration, self.settings.timeout)
         }
     }
 

@@ -7,7 +7,7 @@
 use measure::{Goal, Nanos, Pacing, Qps};
 use record::{Certificate, TrialRecord};
 
-use crate::bench::{Bench, BenchError, SlowCores, TrialSpec};
+use crate::bench::{Bench, BenchError, TrialSpec};
 use crate::names::NameBudget;
 
 /// Factor from the certified rate to the rate of the self-test.
@@ -57,15 +57,11 @@ pub fn certify(
         let count = rate_qps.queries_in(duration);
         let first_name = names.take(count)?;
         let spec = TrialSpec {
-            pacing: Pacing::Constant { rate: rate_qps },
-            duration,
-            timeout,
             goal: Some(Goal::zero_loss()),
             early_stop: true,
             first_name,
             names: count,
-            step: None,
-            slow_cores: SlowCores::Void,
+            ..TrialSpec::new(Pacing::Constant { rate: rate_qps }, duration, timeout)
         };
         let record = TrialRecord { repeat: 0, rate_qps: rate, trial: bench.trial(&spec)? };
         seen(&record);

@@ -14,8 +14,7 @@ use record::{
 
 use crate::answers::{self, ComparedAnswers};
 use crate::bench::{
-    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, SlowCores, TrialSpec,
-    pause_after,
+    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, TrialSpec, pause_after,
 };
 use crate::capacity::{NextRound, RoundFound};
 use crate::conformance::Circumstances;
@@ -226,16 +225,10 @@ impl Visiting<'_> {
         let mut best: Option<f64> = None;
         let mut void = None;
         for &rate in &load.rates {
+            let pacing = self.settings.tester.pacing.at(rate);
             let spec = TrialSpec {
-                pacing: self.settings.tester.pacing.at(rate),
-                duration: load.duration,
-                timeout: load.timeout,
-                goal: None,
-                early_stop: false,
-                first_name: 0,
-                names: most_names(self.settings.tester.pacing.at(rate), load.duration),
-                step: None,
-                slow_cores: SlowCores::Void,
+                names: most_names(pacing, load.duration),
+                ..TrialSpec::new(pacing, load.duration, load.timeout)
             };
             match self.trial(rate.get(), &spec, false) {
                 Ok(trial) => best = Some(trial.valid_qps().max(best.unwrap_or(0.0))),
@@ -253,15 +246,12 @@ impl Visiting<'_> {
     fn closed(&mut self) -> Result<f64, BenchError> {
         let closed = &self.settings.closed;
         let spec = TrialSpec {
-            pacing: Pacing::Window { outstanding: closed.window },
-            duration: closed.duration,
-            timeout: closed.timeout,
-            goal: None,
-            early_stop: false,
-            first_name: 0,
             names: (CLOSED_NAMES_PER_S * closed.duration.as_secs_f64()) as u64,
-            step: None,
-            slow_cores: SlowCores::Void,
+            ..TrialSpec::new(
+                Pacing::Window { outstanding: closed.window },
+                closed.duration,
+                closed.timeout,
+            )
         };
         Ok(self.trial(0.0, &spec, true)?.valid_qps())
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use experiment::{
     Bench, BenchError, Circumstances, Experiment, GeneratorSpec, GeneratorTimes, LockStepSpec,
-    NameBudget, SlowCores, TrialSpec, add_visit, visit,
+    NameBudget, TrialSpec, add_visit, visit,
 };
 use measure::{Limiter, Void};
 use record::{CellRecord, LockStepRow, Trial};
@@ -37,15 +37,13 @@ impl<F: FnMut(usize) -> bool> Bench for Disturbed<F> {
     fn lockstep(&mut self, spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {
         let void = self.next();
         let trial = TrialSpec {
-            pacing: measure::Pacing::LockStep { threads: 1, experiments: 1 },
-            duration: spec.timeout,
-            timeout: spec.timeout,
-            goal: None,
-            early_stop: false,
             first_name: spec.first_name,
             names: 256,
-            step: None,
-            slow_cores: SlowCores::Void,
+            ..TrialSpec::new(
+                measure::Pacing::LockStep { threads: 1, experiments: 1 },
+                spec.timeout,
+                spec.timeout,
+            )
         };
         Ok(LockStepRow {
             threads: 1,

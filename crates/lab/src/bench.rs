@@ -549,15 +549,9 @@ impl Bench for LabBench<'_> {
         let pacing = Pacing::LockStep { threads: spec.lanes, experiments: spec.experiments };
         self.begins(Some(pacing), Nanos::ZERO);
         let request = self.request(&TrialSpec {
-            pacing,
-            duration: LOCKSTEP_SAMPLED,
-            timeout: spec.timeout,
-            goal: None,
-            early_stop: false,
             first_name: spec.first_name,
             names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
-            step: None,
-            slow_cores: SlowCores::Void,
+            ..TrialSpec::new(pacing, LOCKSTEP_SAMPLED, spec.timeout)
         })?;
         // A server that answers nothing costs one timeout for each query; the limit ends that.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));

@@ -230,7 +230,6 @@ fn read(path: &Path) -> Result<Population, String> {
 mod tests {
     use std::net::SocketAddr;
 
-    use experiment::SlowCores;
     use trace::Dns;
 
     use super::*;
@@ -267,15 +266,14 @@ duration = "10s"
         request.engine = Engine::Streams(Box::default());
         let number = Qps::new(clients).expect("a number");
         let spec = TrialSpec {
-            pacing: Pacing::Constant { rate: number },
-            duration: Nanos::from_secs(10),
-            timeout: Nanos::from_secs(1),
-            goal: None,
             early_stop: true,
             first_name: 65_000,
             names: 20_000,
-            step: None,
-            slow_cores: SlowCores::Void,
+            ..TrialSpec::new(
+                Pacing::Constant { rate: number },
+                Nanos::from_secs(10),
+                Nanos::from_secs(1),
+            )
         };
         replayed.set(number, &mut request, &spec, dir).expect("written");
         let Workload::Replay { capture, .. } = &request.workload else { panic!("{request:?}") };

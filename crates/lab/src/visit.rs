@@ -8,8 +8,8 @@ use experiment::file::Role;
 use experiment::settings::TesterSettings;
 use experiment::visit::{Found, Replay, add_visit};
 use experiment::{
-    Bench, BenchError, Circumstances, Joined, Method, NameBudget, OneHost, Settings, SlowCores,
-    TrialSpec, Visit, visit,
+    Bench, BenchError, Circumstances, Joined, Method, NameBudget, OneHost, Settings, TrialSpec,
+    Visit, visit,
 };
 use measure::{Nanos, Pacing, Path};
 use record::{CellRecord, EngineKind, VoidRepeat};
@@ -242,15 +242,13 @@ fn warm_up(
     let count = wanted.min(names.size() / 2).max(1);
     let first_name = names.take(count)?;
     bench.trial(&TrialSpec {
-        pacing: Pacing::Window { outstanding: WARM_UP_WINDOW },
-        duration,
-        timeout: Nanos::from_secs(1),
-        goal: None,
-        early_stop: false,
         first_name,
         names: count,
-        step: None,
-        slow_cores: SlowCores::Void,
+        ..TrialSpec::new(
+            Pacing::Window { outstanding: WARM_UP_WINDOW },
+            duration,
+            Nanos::from_secs(1),
+        )
     })?;
     Ok(())
 }

@@ -126,6 +126,23 @@ pub struct TrialSpec {
     pub slow_cores: SlowCores,
 }
 
+impl TrialSpec {
+    /// Makes a trial without a goal, without names, and void on slow cores.
+    pub fn new(pacing: Pacing, duration: Nanos, timeout: Nanos) -> Self {
+        TrialSpec {
+            pacing,
+            duration,
+            timeout,
+            goal: None,
+            early_stop: false,
+            first_name: 0,
+            names: 0,
+            step: None,
+            slow_cores: SlowCores::Void,
+        }
+    }
+}
+
 /// What slow cores of the server make of a trial that misses its goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowCores {

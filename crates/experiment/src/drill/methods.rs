@@ -4,7 +4,7 @@ use measure::{Nanos, stats};
 use record::{AttackKind, AttackOutcome, Trial};
 
 use super::{DrillSpec, Drilled, Goodput};
-use crate::bench::{BenchError, SlowCores, TrialSpec};
+use crate::bench::{BenchError, TrialSpec};
 use crate::names::most_names;
 use crate::settings::DrillSettings;
 use crate::visit::{Found, Visiting, figures, without};
@@ -99,15 +99,9 @@ impl Visiting<'_> {
         let pacing = self.settings.tester.pacing.at(drill.queries);
         let (first_name, names) = self.names(most_names(pacing, drill.duration()), false)?;
         let load = TrialSpec {
-            pacing,
-            duration: drill.duration(),
-            timeout: drill.timeout,
-            goal: None,
-            early_stop: false,
             first_name,
             names,
-            step: None,
-            slow_cores: SlowCores::Void,
+            ..TrialSpec::new(pacing, drill.duration(), drill.timeout)
         };
         let Drilled { mut trial, attack } = self.bench.drill(&DrillSpec {
             load,

@@ -4,7 +4,7 @@ use measure::{Nanos, Pacing, UpdateRate, Void};
 use record::{TransferCounts, Trial, UpdateRun};
 
 use super::{Replication, Traced, UpdateSpec};
-use crate::bench::{BenchError, SlowCores, TrialSpec};
+use crate::bench::{BenchError, TrialSpec};
 use crate::settings::Settings;
 use crate::visit::{Figures, Found, Visiting};
 
@@ -138,17 +138,11 @@ impl Visiting<'_> {
 fn closed(settings: &Settings) -> TrialSpec {
     let closed = &settings.closed;
     let instances = settings.replication.instances as u32;
-    TrialSpec {
-        pacing: Pacing::Window { outstanding: closed.window.saturating_mul(instances) },
-        duration: closed.duration,
-        timeout: closed.timeout,
-        goal: None,
-        early_stop: false,
-        first_name: 0,
-        names: 0,
-        step: None,
-        slow_cores: SlowCores::Void,
-    }
+    TrialSpec::new(
+        Pacing::Window { outstanding: closed.window.saturating_mul(instances) },
+        closed.duration,
+        closed.timeout,
+    )
 }
 
 /// Checks that an answer of the primary did not end the stream.

@@ -4,7 +4,7 @@ use measure::{Nanos, Qps};
 use record::{Trial, TrialRecord};
 
 use super::spec::Search;
-use crate::bench::{Bench, BenchError, SlowCores, TrialSpec, pause_after};
+use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
 use crate::names::{NameBudget, most_names};
 
 /// Largest number of trials of one search: 2^30 is bracketed and bisected to 0.1 % in 50, and MLRsearch adds up to
@@ -118,15 +118,11 @@ impl<'a> Trials<'a> {
         let first_name = self.names.fresh(count, self.bench)?;
         let (timeout, goal) = (search.timeout, Some(search.goal.clone()));
         Ok(TrialSpec {
-            pacing,
-            duration,
-            timeout,
             goal,
             early_stop,
             first_name,
             names: count,
-            step: None,
-            slow_cores: SlowCores::Void,
+            ..TrialSpec::new(pacing, duration, timeout)
         })
     }
 }

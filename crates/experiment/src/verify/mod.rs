@@ -27,7 +27,7 @@ use self::judge::Outcome;
 pub use self::judge::{against_capture, behaviour_checks, median_checks};
 pub use self::table::Case;
 pub use self::way::{Counted, Way};
-use crate::bench::{Bench, BenchError, SlowCores, TrialSpec, pause_after};
+use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
 use crate::names::NameBudget;
 use crate::search::{Rule, Search, SearchTrace};
 
@@ -142,18 +142,7 @@ impl VerifyPlan {
     /// Returns the trial of any pacing, for `duration`.
     fn spec(pacing: Pacing, duration: Nanos) -> TrialSpec {
         let names = pacing.most_queries(duration, 1).unwrap_or(WINDOW_NAMES);
-        let (goal, early_stop) = (None, false);
-        TrialSpec {
-            pacing,
-            duration,
-            timeout: TIMEOUT,
-            goal,
-            early_stop,
-            first_name: 0,
-            names,
-            step: None,
-            slow_cores: SlowCores::Void,
-        }
+        TrialSpec { names, ..TrialSpec::new(pacing, duration, TIMEOUT) }
     }
 }
 

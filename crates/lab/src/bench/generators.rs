@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, RoleCpu, SlowCores, TrialSpec};
+use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, RoleCpu, TrialSpec};
 use measure::pacing::EXPERIMENT;
 use measure::{Evidence, Nanos, Pacing};
 use record::Trial;
@@ -22,15 +22,13 @@ impl LabBench<'_> {
     pub(super) fn window(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         let left = self.names().map_or(0, Names::size).saturating_sub(spec.first_name);
         let trial = self.trial(&TrialSpec {
-            pacing: Pacing::Window { outstanding: generator::OUTSTANDING },
-            duration: WINDOW,
-            timeout: Nanos::from_secs(1),
-            goal: None,
-            early_stop: false,
             first_name: spec.first_name,
             names: left.min(WINDOW_NAMES),
-            step: None,
-            slow_cores: SlowCores::Void,
+            ..TrialSpec::new(
+                Pacing::Window { outstanding: generator::OUTSTANDING },
+                WINDOW,
+                Nanos::from_secs(1),
+            )
         })?;
         let experiments = trial.valid.max(1) as f64 / f64::from(EXPERIMENT);
         Ok(GeneratorTimes {

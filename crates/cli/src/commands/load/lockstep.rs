@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use measure::Pacing;
 use measure::pacing::EXPERIMENT;
-use record::request::{SlowCores, TrialSpec};
+use record::request::TrialSpec;
 use record::{LockStepRow, LockStepTable, SCHEMA, TrialRequest};
 use tester::Setup;
 
@@ -43,15 +43,16 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
     for ((run, setup), threads) in (0u64..).zip(setups).zip(all) {
         // No name is queried twice, over all numbers of threads: the server would have it in its cache.
         let setup = setup.for_trial(&TrialSpec {
-            pacing: Pacing::LockStep { threads, experiments },
-            duration: request.duration,
-            timeout: request.timeout,
             goal: request.goal.clone(),
             early_stop: request.early_stop,
             first_name: run * each,
             names: each,
             step: request.step,
-            slow_cores: SlowCores::Void,
+            ..TrialSpec::new(
+                Pacing::LockStep { threads, experiments },
+                request.duration,
+                request.timeout,
+            )
         });
         let (live, progress) = progress::show(
             format!("lock-step {}, {threads} threads", setup.target()),

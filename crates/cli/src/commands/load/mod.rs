@@ -102,15 +102,9 @@ fn warm_up(
     let parts = if args.workload.reuse_names { 1 } else { args.parts() };
     let names = setup.names().map_or(u64::MAX, |all| all / u64::from(parts));
     let setup = setup.for_trial(&TrialSpec {
-        pacing,
-        duration,
-        timeout,
-        goal: None,
-        early_stop: false,
-        first_name: 0,
         names,
-        step: None,
         slow_cores: SlowCores::Count,
+        ..TrialSpec::new(pacing, duration, timeout)
     });
     let (live, _progress) =
         progress::show(format!("warm-up {}", setup.target()), Some(duration), args.interval);

@@ -129,15 +129,9 @@ mod tests {
         };
         let setup = Setup::new(request, String::new()).expect("a good request");
         let spec = TrialSpec {
-            pacing: pacing(40.0),
-            duration: Nanos::from_secs(1),
-            timeout: Nanos::from_secs(1),
-            goal: None,
-            early_stop: false,
-            first_name: 0,
             names: 1,
-            step: None,
             slow_cores: SlowCores::Count,
+            ..TrialSpec::new(pacing(40.0), Nanos::from_secs(1), Nanos::from_secs(1))
         };
         for (each, rate) in [(Qps::new(0.5), 20.0), (None, 7.0)] {
             let all = Qps::new(7.0).expect("a rate");
