@@ -9,7 +9,7 @@ mod tell;
 use std::path::Path;
 use std::time::Instant;
 
-use experiment::capacity::{Known, glance};
+use experiment::capacity::{answered, glance};
 use experiment::search::RESOLUTION;
 use experiment::settings::CapacitySettings;
 use experiment::{
@@ -113,18 +113,19 @@ fn searches(
     keep: &mut dyn FnMut(&CellRecord, &TrialRecord),
 ) -> Result<(), BenchError> {
     let of_kernel = matches!(servers.all[0].bench.setup.request().engine, Engine::Kernel(_));
-    // What bounds the search bounds the load of the server too.
-    let is_bounded = args.start.or(args.max).is_some() || self_test.is_some();
-    if !is_bounded && args.over() == Over::Rate && !of_kernel {
+    // What bounds the search, a certificate too, bounds the load of the server.
+    let [_, _, usual_max] = args.over().usual();
+    let is_bounded = args.start.is_some() || repeats.search.max.get() < usual_max;
+    let windows = if is_bounded || args.over() != Over::Rate || of_kernel {
+        Vec::new()
+    } else {
         let settings = CapacitySettings { timeout: args.timeout, ..CapacitySettings::default() };
-        let loops = servers.on(0, |bench, names, _| glance(&settings, bench, names))?;
-        servers.all[0].cell.windows = loops;
-    }
-    let windows = servers.all[0].cell.windows.clone();
+        servers.on(0, |bench, names, _| glance(&settings, bench, names))?
+    };
     let mut repeats = repeats.clone();
-    if let Some(step) = Known::of(&servers.all[0].cell).step {
-        eprintln!("closed loops get {} qps: the search begins near that", thousands(step.qps));
-        repeats.search = repeats.search.near(step.qps);
+    if let Some(qps) = answered(&windows) {
+        eprintln!("closed loops get {} qps: the search begins near that", thousands(qps));
+        repeats.search = repeats.search.near(qps);
     }
     let mut teller = Teller::new(&repeats.search, repeats.repeats, args.over());
     let (mut result, error) = servers.on(0, |bench, names, cell| {
