@@ -17,6 +17,7 @@ mod window;
 use measure::{Nanos, OpenPacing, Pacing, Qps};
 use record::{CellRecord, LoadPoint, Round, Seen, Trial, TrialRecord, WindowStep};
 
+use self::estimate::usual_qps;
 pub use self::estimate::{capacity_of, is_precise, sum_up};
 pub use self::window::least_rounds;
 use self::window::{ClosedLoop, answers_after_lead, choose};
@@ -47,7 +48,7 @@ impl Known {
     pub fn of(cell: &CellRecord) -> Self {
         Known {
             step: choose(&cell.windows).copied(),
-            qps: capacity_of(cell).map(|capacity| capacity.qps),
+            qps: usual_qps(cell),
             loads: cell.loads.clone(),
         }
     }
@@ -150,8 +151,9 @@ impl NextRound<'_> {
             }
         };
         let own = ClosedLoop::after(step.as_ref(), self.settings.duration);
-        if own.step.is_none() {
-            self.settle_demand(own)?;
+        // The loops that tried windows have warmed the server up.
+        if own.step.is_none() && found.windows.is_empty() {
+            self.settle_demand(own.impatient(step.as_ref()))?;
         }
         let trial = self.closed_loop(own)?;
         found.round = round_of(&trial, self.round);
@@ -211,7 +213,8 @@ impl NextRound<'_> {
     fn closed_loop(&mut self, of: ClosedLoop) -> Result<Trial, BenchError> {
         let names = (CLOSED_NAMES_PER_S * of.duration.as_secs_f64()) as u64;
         let spec = self.spec(of.pacing(), of.duration, names.min(self.names.size()));
-        self.counted(TrialSpec { step: of.step, ..spec })
+        let timeout = of.timeout.map_or(spec.timeout, |less| less.min(spec.timeout));
+        self.counted(TrialSpec { step: of.step, timeout, ..spec })
     }
 
     /// Returns the request for a trial that counts although it is disturbed.
@@ -268,6 +271,9 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
         round,
         qps: answers_after_lead(trial).unwrap_or(valid / seconds),
         cpu_us_per_answer: spent.filter(|_| valid > 0.0).map(|(_, spent_s)| spent_s * 1e6 / valid),
+        core_speed: dut.and_then(|dut| {
+            Some((dut.full_speed_work_ns? as f64 / dut.work_ns?.max(1) as f64).min(1.0))
+        }),
         cores: spent.map(|(dut, _)| cores(dut)),
         busy: spent.map(|(dut, spent_s)| spent_s / (cores(dut) * seconds * left(dut))),
         busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),

@@ -7,7 +7,7 @@ use record::{LoadPoint, WindowStep};
 pub struct Known {
     /// Step of the search for its window whose loop the rounds have; `None` before the first round.
     pub step: Option<WindowStep>,
-    /// Capacity so far, in queries a second.
+    /// Answers a second so far, at the usual speed of the server's cores.
     pub qps: Option<f64>,
     /// Loads that were offered already.
     pub loads: Vec<LoadPoint>,

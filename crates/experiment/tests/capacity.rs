@@ -31,6 +31,8 @@ struct Simulated {
     one_thread: bool,
     /// Largest share of the server's core that others take, drawn anew in each trial.
     foreign: f64,
+    /// Smallest speed of its core, as a share of the full one; drawn anew in each trial.
+    speed: f64,
     rng: Rng,
     trials: u32,
 }
@@ -48,6 +50,7 @@ impl Simulated {
             seen: true,
             one_thread: false,
             foreign: 0.0,
+            speed: 1.0,
             rng: Rng::new(1),
             trials: 0,
         }
@@ -64,7 +67,9 @@ impl Bench for Simulated {
         self.trials += 1;
         let foreign = self.foreign * self.rng.unit();
         let threads = if self.one_thread { 1.0 } else { self.cores as f64 };
-        let demand_s = self.demand_s * self.noise(0.02);
+        let slower = if self.speed < 1.0 { (1.0 - self.speed) * self.rng.unit() } else { 0.0 };
+        let speed = 1.0 - slower;
+        let demand_s = self.demand_s * self.noise(0.02) / speed;
         let by_cpu = (1.0 - foreign) * threads / demand_s;
         let most = by_cpu.min(self.plateau).min(self.tester) * self.noise(0.01);
         let seconds = spec.duration.as_secs_f64();
@@ -92,6 +97,8 @@ impl Bench for Simulated {
             busiest_thread: Some((spent_s / seconds / threads).min(1.0)),
             threads: Some(self.cores as u32),
             foreign: Some(foreign),
+            work_ns: Some((700.0 / speed) as u64),
+            full_speed_work_ns: Some(700),
             cpus: (1..=self.cores).collect(),
             ..Cpu::default()
         };
@@ -170,6 +177,17 @@ fn what_others_take_of_the_core_is_no_limit_of_the_server() {
     let (found, cell) = one(Simulated { foreign: 0.5, ..Simulated::new() });
     near(&found, 25_000.0, Basis::Saturated);
     assert!(cell.trials.iter().all(|t| t.trial.void == Voidness(None)), "disturbed, but not void");
+}
+
+#[test]
+fn a_saturated_server_is_measured_at_the_full_speed_of_its_core() {
+    let (found, _) = one(Simulated { speed: 0.5, ..Simulated::new() });
+    near(&found, 25_000.0, Basis::Saturated);
+    assert!(matches!(found.seen[..], [Seen::SlowCore(share)] if share < 0.9), "{found:?}");
+    assert!((found.cpu_us_per_answer.expect("known") / 40.0 - 1.0).abs() < 0.02, "{found:?}");
+    // A limit of its own is none of its core.
+    let limited = Simulated { speed: 0.5, plateau: 10_000.0, ..Simulated::new() };
+    near(&one(limited).0, 10_000.0, Basis::Plateau);
 }
 
 #[test]

@@ -21,7 +21,8 @@ pub struct ServerCapacity {
     /// Whether the server can do more than `qps`: the Tester ended first, far from the server's limit.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub exceeded: bool,
-    /// CPU time of the server for each valid answer (service demand), in microseconds; absent where it is not known.
+    /// CPU time of the server for each valid answer (service demand) at the full speed of its cores, in microseconds; absent where it
+    /// is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
     /// Number of rounds.
@@ -86,6 +87,8 @@ pub enum Seen {
     OpenLoop(f64),
     /// Share (0 to 1) of the server's cores that other processes used, which its CPU time cannot make good.
     Others(f64),
+    /// Share (0 to 1) of their full speed at which the server's cores ran; the capacity is at full speed.
+    SlowCore(f64),
 }
 
 impl Seen {
@@ -126,6 +129,11 @@ impl fmt::Display for Seen {
                 "other processes used {:.0} % of the server's cores: without them it may answer more",
                 percent(share)
             ),
+            Seen::SlowCore(share) => write!(
+                f,
+                "the server's cores ran at {:.0} % of their full speed, for which the capacity is given",
+                percent(share)
+            ),
             Seen::NoCpu => f.write_str("the server's CPU time is not visible"),
             Seen::InKernel => {
                 f.write_str("programs in the kernel answer, whose time is not counted")
@@ -150,6 +158,9 @@ pub struct Round {
     /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
+    /// Speed of the server's cores, as a share (0 to 1) of their full speed; absent where it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub core_speed: Option<f64>,
     /// Number of cores whose time the server could have; absent where its CPU time is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<f64>,

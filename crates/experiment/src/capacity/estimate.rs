@@ -21,6 +21,8 @@ const OTHERS: f64 = 0.03;
 /// Share of a rate that counts as the whole rate, and of late departures that a schedule allows.
 const REACHED: f64 = 0.98;
 const LATE: f64 = 0.01;
+/// Share of their full speed below which slow cores are said.
+const SLOW: f64 = 0.9;
 /// Factor by which an open loop gets more answers than a closed one that was the limit itself; a full token bucket gives some more, too.
 const MORE: f64 = 1.1;
 
@@ -37,13 +39,18 @@ fn middle(cell: &CellRecord, of: impl Fn(&Round) -> Option<f64>) -> Option<f64> 
     median(&cell.rounds.iter().map(of).collect::<Option<Vec<f64>>>()?)
 }
 
-/// Returns the answers a second at which the server's CPU would be used up: cores / demand, with several threads at most answers /
-/// busiest thread.
+/// Returns the speed of the server's cores in a round, as a share of their full speed.
+fn speed(round: &Round) -> f64 {
+    round.core_speed.unwrap_or(1.0)
+}
+
+/// Returns the answers a second at which the server's CPU would be used up at the full speed of its cores: cores / demand, with several
+/// threads at most answers / busiest thread.
 fn limit_of(round: &Round) -> Option<f64> {
     let by_demand = round.cores? * 1e6 / round.cpu_us_per_answer?;
     let by_thread = round.busiest_thread.filter(|share| *share > 0.0);
     let by_thread = by_thread.map_or(f64::MAX, |share| round.qps / share.min(1.0));
-    Some(by_demand.min(by_thread.max(round.qps)))
+    Some(by_demand.min(by_thread.max(round.qps)) / speed(round))
 }
 
 /// Returns from which rounds a plateau is taken where the CPU time is not known: those in which others left the server its cores,
@@ -96,6 +103,8 @@ impl Figures {
         if tester_ends && basis != Basis::Saturated {
             seen.push(Seen::TesterBusy(tester.min(1.0)));
         }
+        let slow = middle(cell, |round| Some(speed(round))).filter(|speed| *speed < SLOW);
+        seen.extend(slow.filter(|_| basis != Basis::Plateau).map(Seen::SlowCore));
         seen.extend((unanswered > UNANSWERED).then_some(Seen::Unanswered(unanswered)));
         let figure = |round: &Round| match basis {
             Basis::Plateau => round.qps,
@@ -123,12 +132,19 @@ pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
         confidence: interval.confidence,
         basis: figures.basis,
         exceeded: figures.exceeded,
-        cpu_us_per_answer: middle(cell, |round| round.cpu_us_per_answer)
+        cpu_us_per_answer: middle(cell, |round| Some(round.cpu_us_per_answer? * speed(round)))
             .filter(|_| !figures.seen.iter().any(Seen::hides_cpu)),
         rounds: cell.rounds.len() as u32,
         window: choose(&cell.windows).map_or(0, |step| step.window),
         seen: figures.seen,
     })
+}
+
+/// Returns the answers a second that the server gives at the usual speed of its cores, of which an open loop offers a share.
+pub(super) fn usual_qps(cell: &CellRecord) -> Option<f64> {
+    let ServerCapacity { qps, basis, .. } = capacity_of(cell)?;
+    let speed = middle(cell, |round| Some(speed(round))).filter(|_| basis != Basis::Plateau);
+    Some(qps * speed.unwrap_or(1.0))
 }
 
 /// Returns the ratio of two cells, paired by round.

@@ -20,6 +20,8 @@ const FIRST_WINDOW: u32 = 16;
 const LAST_WINDOW: u32 = 4_096;
 /// Duration of a closed loop that tries a window.
 const TRY: Nanos = Nanos::from_millis(250);
+/// Factor by which a reply may take longer than others while a server warms up or windows are tried.
+const PATIENCE: f64 = 20.0;
 /// Growth of the answers from which on a larger window gives more: trials of a quarter of a second differ by less.
 const GROWTH: f64 = 1.03;
 /// Number of windows running without growth after which no larger one is tried.
@@ -54,18 +56,20 @@ pub(super) struct ClosedLoop {
     pub(super) duration: Nanos,
     /// Length of the steps of one that counts whole seconds after its lead; `None` of others.
     pub(super) step: Option<Nanos>,
+    /// Time for which a reply is awaited, if not the usual one.
+    pub(super) timeout: Option<Nanos>,
 }
 
 impl ClosedLoop {
     /// Makes one without a lead.
     fn plain(window: u32, duration: Nanos) -> Self {
-        ClosedLoop { window, most: None, duration, step: None }
+        ClosedLoop { window, most: None, duration, step: None, timeout: None }
     }
 
     /// Makes one that counts whole seconds, for `duration` at least, after its lead.
     fn of_seconds(window: u32, most: Option<Qps>, duration: Nanos) -> Self {
         let whole = Nanos::from_secs(duration.0.div_ceil(1_000_000_000).max(1));
-        ClosedLoop { window, most, duration: LEAD + whole, step: Some(STEP) }
+        ClosedLoop { duration: LEAD + whole, most, step: Some(STEP), ..Self::plain(window, whole) }
     }
 
     /// Returns that of the rounds after the step that was chosen, for `duration` at least.
@@ -82,6 +86,15 @@ impl ClosedLoop {
     /// Returns how many rounds it needs in any case: whole seconds of a rate that is limited differ by little.
     pub(super) fn least_rounds(&self) -> u32 {
         if self.step.is_some() { LEAST_OF_SECONDS } else { LEAST_ROUNDS }
+    }
+
+    /// Returns one that awaits no reply for much longer than the step `seen` took for a query (Little's law): it need not tell late
+    /// replies from lost ones.
+    pub(super) fn impatient(self, seen: Option<&WindowStep>) -> Self {
+        let patience = |step: &WindowStep| PATIENCE * f64::from(step.window) / step.qps;
+        let seen = seen.filter(|step| step.qps > 0.0 && step.most_qps.is_none());
+        let timeout = seen.map(|step| Nanos::from_secs_f64(patience(step)).max(SLICE));
+        ClosedLoop { timeout, ..self }
     }
 
     /// Returns the pacing.
@@ -133,7 +146,7 @@ impl NextRound<'_> {
         // A server that was just started is slow at first.
         self.closed_loop(ClosedLoop::plain(window, SLICE))?;
         while flat < FLAT && window <= LAST_WINDOW {
-            let step = self.tried(ClosedLoop::plain(window, TRY))?;
+            let step = self.tried(ClosedLoop::plain(window, TRY).impatient(steps.last()))?;
             flat = if step.qps > most * GROWTH { 0 } else { flat + 1 };
             most = most.max(step.qps);
             (self.tried)(most);
