@@ -1,4 +1,4 @@
-//! MLRsearch (draft-ietf-bmwg-mlrsearch): several goals in one search, many short trials per load.
+//! MLRsearch (RFC 9971): several goals in one search, many short trials per load.
 //!
 //! A load's verdict does not hang on one trial: trials at the load are added up until no further trial can change
 //! whether it is a lower or an upper bound of a goal. So a stall of the host costs a trial, not the search. Each goal

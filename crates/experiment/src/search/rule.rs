@@ -10,7 +10,7 @@ use measure::{Goal, Nanos};
 pub enum Rule {
     /// RFC 8219 section 9.2: a rate passes if its trial does.
     Rfc8219,
-    /// MLRsearch (draft-ietf-bmwg-mlrsearch): trials at a rate are added up until they decide.
+    /// MLRsearch (RFC 9971): trials at a rate are added up until they decide.
     Mlrsearch {
         /// Further goals that are sought in the same search.
         also: Vec<Goal>,
