@@ -53,6 +53,8 @@ pub(super) struct Pool {
 enum End {
     /// The server has closed it, or it has served its time (RFC 7766 section 6.2.3).
     Closed,
+    /// The server takes no more queries on it and has said so, or has refused one.
+    GoingAway,
     /// There was none, or it is of no use: the server is silent, or sends no messages.
     Failed,
 }
@@ -131,7 +133,7 @@ impl Connection {
         }
         let queued = std::iter::from_fn(|| queries.try_recv().ok());
         for query in waiting.into_values().chain(queued) {
-            if end == End::Closed && query.tries > 0 && Instant::now() < query.until {
+            if end != End::Failed && query.tries > 0 && Instant::now() < query.until {
                 carrier.query_upstream(server, query);
             } else {
                 carrier.reply(&query, None);
@@ -143,8 +145,13 @@ impl Connection {
     async fn exchange(&mut self) -> End {
         let query_timeout = self.query_timeout;
         let connecting = Line::connect(self.server, query_timeout, &self.carrier);
-        let Ok(Ok(mut line)) = timeout(query_timeout, connecting).await else {
-            return End::Failed;
+        let mut line = match timeout(query_timeout, connecting).await {
+            Ok(Ok(line)) => line,
+            Ok(Err(_)) => return End::Failed,
+            Err(_) => {
+                self.carrier.warn_about_silence(self.server);
+                return End::Failed;
+            }
         };
         let (mut id, mut sent) = (0u16, 0);
         let mut deadline = Instant::now() + IDLE_TIME;

@@ -79,6 +79,21 @@ fn an_upstream_with_a_wrong_certificate_is_not_trusted() {
     assert!(script.asked().is_empty(), "no query was sent");
 }
 
+#[test]
+fn an_upstream_that_ends_no_handshake_is_in_the_log() {
+    let address = (std::net::Ipv4Addr::LOCALHOST, 0);
+    let tcp = std::net::TcpListener::bind(address).expect("a port");
+    let udp = std::net::UdpSocket::bind(address).expect("a port");
+    let silent =
+        [("tls", tcp.local_addr()), ("https", tcp.local_addr()), ("quic", udp.local_addr())];
+    for (transport, upstream) in silent {
+        let upstream = upstream.expect("an address");
+        let server = forwarder(upstream, transport, "tcp-timeout = \"100ms\"");
+        assert_eq!(server.ask("silent.example AAAA").rcode, "SERVFAIL", "{transport}");
+        wait_for("the reason in the log", || server.log().contains("no TLS with upstream"));
+    }
+}
+
 /// A server that has an A record for each name, over all transports.
 struct Upstream {
     tcp: SocketAddr,

@@ -162,7 +162,9 @@ impl Line {
                     return Err(End::Closed);
                 }
             },
-            Line::Requests { pending, .. } if is_closing && pending.is_empty() => Err(End::Closed),
+            Line::Requests { pending, .. } if is_closing && pending.is_empty() => {
+                Err(End::GoingAway)
+            }
             Line::Requests { requests, pending, is_closing, has_ended } => {
                 tokio::select! {
                     biased;
@@ -189,6 +191,15 @@ impl Carrier {
         if self.warned_at.get().is_none_or(|last| now - last >= WARNING_INTERVAL) {
             self.warned_at.set(Some(now));
             tracing::warn!(%server, "no TLS with upstream: {error}");
+        }
+    }
+
+    /// Logs it if a server with TLS or QUIC did not end its handshake in time.
+    pub(super) fn warn_about_silence(&self, server: SocketAddr) {
+        if self.active().upstream_tls.get(&server).is_some() {
+            let error =
+                io::Error::new(io::ErrorKind::TimedOut, "its handshake did not end in time");
+            self.warn_about_tls(server, &error);
         }
     }
 }
