@@ -296,6 +296,41 @@ fn a_warm_up_is_sent_and_not_counted() {
     assert_eq!(server.end("udp")["queries"], 150);
 }
 
+/// Starts a warm-up of a minute from a file of two lines against a socket, and waits for its first query.
+fn warming_up(args: &str) -> Child {
+    let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "a.example A\nb.example A\n").expect("writes");
+    let target = server.local_addr().expect("bound").to_string();
+    let args = format!("--no-check --timeout 100ms --warm-up 60s --rate 20 {args}");
+    let child = Command::new(cargo_bin("dnsdyno"))
+        .args(["load", &target, "--queries"])
+        .arg(file.path())
+        .args(args.split_ascii_whitespace())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    server.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("set");
+    server.recv(&mut [0; 512]).expect("a query");
+    child
+}
+
+#[test]
+fn a_warm_up_that_is_interrupted_or_has_too_few_queries_says_so() {
+    let interrupted = warming_up("");
+    let pid = interrupted.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("starts").success());
+    for (child, why) in [
+        (interrupted, "interrupted in the warm-up: nothing was measured"),
+        (warming_up("--runs 1"), "the warm-up ended after 2 queries"),
+    ] {
+        let output = child.wait_with_output().expect("ends");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains(why), "{told}");
+        assert_eq!(output.status.code(), Some(1), "{told}");
+    }
+}
+
 #[test]
 fn clients_have_a_rate_each() {
     let Some(server) = Known::start(json!({})) else { return };

@@ -108,9 +108,19 @@ fn warm_up(
     });
     let (live, _progress) =
         progress::show(format!("warm-up {}", setup.target()), Some(duration), args.interval);
-    match testers {
-        None => setup.run(&live, stop).map(drop)?,
-        Some(testers) => testers.trial(setup.request(), &live, stop).map(drop)?,
+    let trial = match testers {
+        None => setup.run(&live, stop)?.trial,
+        Some(testers) => testers.trial(setup.request(), &live, stop)?,
+    };
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::run(anyhow!("interrupted in the warm-up: nothing was measured")));
+    }
+    let lasted = Nanos::from_secs_f64(trial.last_sent_s.unwrap_or(0.0));
+    if lasted.0 < duration.0 / 2 {
+        eprintln!(
+            "warning: the warm-up ended after {} queries, {lasted} of {duration}: it has no more of them",
+            trial.sent
+        );
     }
     Ok(())
 }
