@@ -22,7 +22,7 @@ use crate::settings::text;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
-    /// Command line for the shell, a template. The server stays in the foreground.
+    /// Command line for the shell, a template. Without `daemon` the server stays in the foreground.
     #[serde(default)]
     pub command: String,
     /// Address and port of a server that the user runs, instead of a command.
@@ -41,6 +41,9 @@ pub struct Custom {
     /// nanoseconds.
     #[serde(default = "default_ready", deserialize_with = "text")]
     pub ready: Nanos,
+    /// Whether the server may go to the background, and its files may have absolute paths.
+    #[serde(default)]
+    pub daemon: bool,
     /// Configuration files: templates, by their paths in the directory of the run.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
@@ -67,6 +70,7 @@ impl Custom {
             port: default_port(),
             ipv6: true,
             ipv4: true,
+            daemon: false,
             ready: default_ready(),
             files: BTreeMap::new(),
         }

@@ -262,6 +262,7 @@ impl Bench for Comparing<'_> {
             namespace: testbed.namespace(Host::Tester),
             cpus: testbed.cpus(Host::Tester),
             dir: self.ground.dir,
+            daemon: false,
             command: self.command(spec, &json),
             environment: Vec::new(),
         };

@@ -150,6 +150,7 @@ impl Attacker {
             namespace: ground.testbed.namespace(Host::Tester),
             cpus: &place.cpus,
             dir: ground.dir,
+            daemon: false,
             command: vec![program().into(), ATTACK_COMMAND.into(), file.clone().into()],
             environment: Vec::new(),
         };

@@ -140,6 +140,7 @@ pub fn start(
         namespace: testbed.namespace(Host::Auth),
         cpus,
         dir,
+        daemon: false,
         command,
         environment: Vec::new(),
     };
@@ -175,6 +176,7 @@ pub(crate) fn start_internet(
         namespace: testbed.namespace(Host::Auth),
         cpus,
         dir,
+        daemon: false,
         command,
         environment: Vec::new(),
     };

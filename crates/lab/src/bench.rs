@@ -371,6 +371,7 @@ impl<'a> LabBench<'a> {
             namespace: self.away.outside.as_ref().unwrap_or(self.testbed.namespace(Host::Tester)),
             cpus: self.testbed.cpus(Host::Tester),
             dir: self.dir,
+            daemon: false,
             command,
             environment: Vec::new(),
         };

@@ -138,9 +138,11 @@ mod tests {
         ];
         for (name, printed, version) in table {
             let adapter = catalogue.get(name).unwrap();
-            assert_eq!(adapter.read_version(printed).as_deref(), Some(version));
+            let query = adapter.version.as_ref().unwrap();
+            assert_eq!(query.read(printed).as_deref(), Some(version));
         }
-        assert_eq!(catalogue.get("nsd").unwrap().read_version("usage: nsd"), None);
+        let query = catalogue.get("nsd").unwrap().version.as_ref().unwrap();
+        assert_eq!(query.read("usage: nsd"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, VersionQuery};
 use crate::process::POLL;
 
 /// Time within which a program must print its version.
@@ -27,17 +27,17 @@ pub struct Detected {
 /// Looks for the server's program and queries its version, outside of any testbed.
 pub fn detect(adapter: &Adapter) -> Detected {
     let program = adapter.program().ok();
-    let printed = program.as_deref().and_then(|program| printed(adapter, program).ok());
-    let version = printed.and_then(|text| adapter.read_version(&text));
+    let query = adapter.version.as_ref().zip(program.as_deref());
+    let version = query.and_then(|(query, program)| query.read(&printed(query, program).ok()?));
     Detected { program, version }
 }
 
 /// Returns the output of the program's version query.
-fn printed(adapter: &Adapter, program: &Path) -> io::Result<String> {
+fn printed(query: &VersionQuery, program: &Path) -> io::Result<String> {
     let file = tempfile::NamedTempFile::new()?;
     let out = || File::options().append(true).open(file.path());
     let mut child = Command::new(program)
-        .args(&adapter.version.arguments)
+        .args(&query.arguments)
         .stdin(Stdio::null())
         .stdout(out()?)
         .stderr(out()?)

@@ -1,9 +1,10 @@
 //! The wrapper that starts every process of the lab: a hidden command of the program itself.
 //!
 //! ```text
-//!   lab ── spawn ──> dnsdyno __exec --parent P --netns PATH --cpus LIST --dir DIR -- CMD ARGS
+//!   lab ── spawn ──> dnsdyno __exec --parent P --netns PATH --cpus LIST --dir DIR --daemon false -- CMD ARGS
 //!                      dies with P, enters the namespace, binds to the cores, goes to DIR
 //!                      └─ exec ──> CMD ARGS      same pid: what the lab watches is the server itself
+//!                                                (with `--daemon true` it stays: `daemon`)
 //! ```
 //!
 //! It is a process of its own, since code between fork and exec would be `unsafe` and could not report errors. All
@@ -23,6 +24,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
 use crate::cpus::CpuList;
+use crate::daemon;
 
 /// Name of the hidden command that runs the Measurer.
 pub const MEASURE_COMMAND: &str = "__measure";
@@ -42,6 +44,8 @@ pub(crate) struct ExecRequest {
     pub(crate) cpus: CpuList,
     /// Working directory.
     pub(crate) dir: PathBuf,
+    /// Whether the program may go to the background: the wrapper then stays.
+    pub(crate) daemon: bool,
     /// Program and its arguments.
     pub(crate) command: Vec<OsString>,
 }
@@ -59,6 +63,8 @@ impl ExecRequest {
             self.cpus.to_string().into(),
             "--dir".into(),
             self.dir.clone().into(),
+            "--daemon".into(),
+            self.daemon.to_string().into(),
             "--".into(),
         ];
         args.extend(self.command.iter().cloned());
@@ -80,6 +86,11 @@ impl ExecRequest {
         let netns = take("--netns")?.into();
         let cpus = list(take("--cpus")?).ok_or(ExecError::Usage("--cpus"))?;
         let dir = take("--dir")?.into();
+        let daemon = take("--daemon")?;
+        let daemon = match daemon.to_str().and_then(|text| text.parse().ok()) {
+            Some(daemon) => daemon,
+            None => return Err(ExecError::Usage("--daemon")),
+        };
         let command: Vec<OsString> = match args.next() {
             Some(dashes) if dashes == "--" => args.collect(),
             _ => return Err(ExecError::Usage("--")),
@@ -87,7 +98,7 @@ impl ExecRequest {
         if command.is_empty() {
             return Err(ExecError::Usage("-- CMD"));
         }
-        Ok(Self { parent, netns, cpus, dir, command })
+        Ok(Self { parent, netns, cpus, dir, daemon, command })
     }
 }
 
@@ -132,11 +143,14 @@ pub fn exec_main(args: impl IntoIterator<Item = OsString>) -> Result<Infallible,
     let set = request.cpus.to_set().ok_or(ExecError::Usage("--cpus"))?;
     sched_setaffinity(Pid::from_raw(0), &set)
         .map_err(|e| step(format!("run on cores {}", request.cpus))(e.into()))?;
-    let error = Command::new(&request.command[0])
-        .args(&request.command[1..])
-        .current_dir(&request.dir)
-        .exec();
-    Err(step(format!("execute {}", request.command[0].to_string_lossy()))(error))
+    let execute = || {
+        std::env::set_current_dir(&request.dir)?;
+        match request.daemon {
+            true => daemon::run(&request.command),
+            false => Err(Command::new(&request.command[0]).args(&request.command[1..]).exec()),
+        }
+    };
+    execute().map_err(step(format!("execute {}", request.command[0].to_string_lossy())))
 }
 
 #[cfg(test)]
@@ -150,6 +164,7 @@ mod tests {
             netns: "/proc/1/fd/7".into(),
             cpus: "0-1".parse().unwrap(),
             dir: "/tmp/a b".into(),
+            daemon: true,
             command: vec!["nsd".into(), "--".into(), "-d".into()],
         };
         let args = request.to_args();

@@ -35,6 +35,7 @@ mod control_group;
 mod core_plan;
 mod core_speed;
 mod cpus;
+mod daemon;
 pub mod detect;
 pub mod durability;
 mod elsewhere;

@@ -40,6 +40,8 @@ pub struct Launch<'a> {
     pub cpus: &'a CpuList,
     /// Working directory, which also contains the log.
     pub dir: &'a Path,
+    /// Whether it may go to the background, with files at absolute paths (`start.daemon` of an adapter).
+    pub daemon: bool,
     /// Program and its arguments.
     pub command: Vec<OsString>,
     /// Variables added to its environment.
@@ -176,6 +178,7 @@ impl Process {
             netns: launch.namespace.path(),
             cpus: launch.cpus.clone(),
             dir: launch.dir.to_owned(),
+            daemon: launch.daemon,
             command: launch.command.clone(),
         };
         let mut command = Command::new(enter::program());
@@ -314,32 +317,29 @@ impl Process {
         if std::mem::replace(&mut self.gone, true) {
             return;
         }
-        // The group exists as long as a child is left; without children this call fails.
-        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        // A daemon has left the group. The group exists as long as a child is left; without children the call fails.
+        let mut family = procfs::tree(self.pid());
+        family.remove(0);
+        let _ = killpg(Pid::from_raw(self.pid() as i32), Signal::SIGKILL);
+        for pid in &family {
+            let _ = kill(Pid::from_raw(*pid as i32), Signal::SIGKILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         // Its children hold ports and memory until they have ended.
-        let group = Pid::from_raw(self.child.id() as i32);
         let deadline = Instant::now() + LAST_BREATH;
-        while lives(group) && Instant::now() < deadline {
+        while family.iter().any(|pid| lives(*pid)) && Instant::now() < deadline {
             std::thread::sleep(POLL);
         }
     }
 }
 
-/// Returns whether a process of the group is left. Orphans become children of the first process of the pid namespace,
-/// which is the lab: ended ones are waited for here. If the lab is not that process, they end on their own; an ended
-/// process has no command line.
-fn lives(group: Pid) -> bool {
-    while let Ok(status) = waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG)) {
-        if status == WaitStatus::StillAlive {
-            return true;
-        }
-    }
-    procfs::tree(1).into_iter().any(|pid| {
-        nix::unistd::getpgid(Some(Pid::from_raw(pid as i32))) == Ok(group)
-            && fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
-    })
+/// Returns whether a killed process is left. Orphans become children of the first process of the pid namespace, which is the
+/// lab: ended ones are waited for here. If the lab is not that process, they end on their own; an ended process has no
+/// command line.
+fn lives(pid: u32) -> bool {
+    let _ = waitpid(Pid::from_raw(pid as i32), Some(WaitPidFlag::WNOHANG));
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
 impl Drop for Process {

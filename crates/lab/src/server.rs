@@ -12,7 +12,7 @@ use experiment::file::Role;
 use measure::Transport;
 use wire::{Name, Namespace, Pref64};
 
-use crate::adapter::{Adapter, AdapterError, FileTemplate};
+use crate::adapter::{Adapter, AdapterError, FileTemplate, VersionQuery};
 use crate::detect::detect;
 use crate::enter::Lab;
 use crate::leftovers;
@@ -162,22 +162,9 @@ impl Installed {
             return Ok(Self::elsewhere(adapter, None));
         }
         let program = unconfined(&adapter.program()?, dir)?;
-        let mut command = vec![program.clone().into_os_string()];
-        command.extend(adapter.version.arguments.iter().map(Into::into));
-        let name = format!("{}-version", adapter.name);
-        let mut process = Process::start(&Launch {
-            name: &name,
-            namespace: testbed.namespace(Host::Dut),
-            cpus: testbed.cpus(Host::Dut),
-            dir,
-            command,
-            environment: Vec::new(),
-        })?;
-        if process.wait(VERSION_LIMIT).is_none() {
-            return Err(process.late("print its version", VERSION_LIMIT).into());
-        }
-        let printed = fs::read(process.log()).unwrap_or_default();
-        let version = adapter.read_version(&String::from_utf8_lossy(&printed));
+        let query = adapter.version.as_ref();
+        let version = query.map(|query| ask_version(adapter, query, &program, testbed, dir));
+        let version = version.transpose()?.flatten();
         let behind = adapter.behind.as_deref().map(|behind| Self::find(behind, testbed, dir));
         let behind = behind.transpose()?.map(Box::new);
         Ok(Self { adapter: adapter.clone(), program, version, behind })
@@ -348,7 +335,7 @@ impl Installed {
         };
         fs::create_dir_all(state).map_err(io(state))?;
         for file in files {
-            let path = state.join(&file.path);
+            let path = state.join(file.place());
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(io(parent))?;
             }
@@ -387,6 +374,7 @@ impl Installed {
             namespace: testbed.namespace(instance.host),
             cpus: testbed.cpus(instance.host),
             dir: instance.state,
+            daemon: self.adapter.start.daemon,
             command,
             environment,
         })?)
@@ -532,6 +520,33 @@ pub(crate) fn transport_port(transport: Transport) -> u16 {
 /// Returns the size of all caches, in megabytes: see [`CACHE`].
 fn cache_mb() -> u64 {
     (crate::host::available_memory() / (1 << 20) / CACHE.0).clamp(64, CACHE.1)
+}
+
+/// Runs the version query of a server in the DUT's host.
+fn ask_version(
+    adapter: &Adapter,
+    query: &VersionQuery,
+    program: &Path,
+    testbed: &Testbed,
+    dir: &Path,
+) -> Result<Option<String>, ServerError> {
+    let mut command = vec![program.as_os_str().to_owned()];
+    command.extend(query.arguments.iter().map(Into::into));
+    let name = format!("{}-version", adapter.name);
+    let mut process = Process::start(&Launch {
+        name: &name,
+        namespace: testbed.namespace(Host::Dut),
+        cpus: testbed.cpus(Host::Dut),
+        dir,
+        daemon: false,
+        command,
+        environment: Vec::new(),
+    })?;
+    if process.wait(VERSION_LIMIT).is_none() {
+        return Err(process.late("print its version", VERSION_LIMIT).into());
+    }
+    let printed = fs::read(process.log()).unwrap_or_default();
+    Ok(query.read(&String::from_utf8_lossy(&printed)))
 }
 
 /// Returns the program, or the path of a copy if an AppArmor profile of this machine confines it to its usual files.

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::{Adapter, AdapterError};
-use crate::process::harmless;
 
 /// Directories with servers that may not be on PATH.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -42,12 +41,5 @@ impl Adapter {
         let mut candidates =
             self.binaries.iter().flat_map(|name| dirs.iter().map(move |dir| dir.join(name)));
         candidates.find(executable)
-    }
-
-    /// Returns the version in the server's output, if it is there.
-    pub(crate) fn read_version(&self, printed: &str) -> Option<String> {
-        let (_, rest) = printed.split_once(self.version.after.as_str())?;
-        let word = rest.split_whitespace().next()?.trim_end_matches([',', ';', ')']);
-        (!word.is_empty()).then(|| harmless(word))
     }
 }

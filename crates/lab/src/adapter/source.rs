@@ -38,6 +38,7 @@ pub struct CustomSource {
     port: u16,
     ipv6: bool,
     ipv4: bool,
+    daemon: bool,
     ready_ns: u64,
     files: BTreeMap<String, String>,
 }
@@ -52,6 +53,7 @@ impl Source {
             port: custom.port,
             ipv6: custom.ipv6,
             ipv4: custom.ipv4,
+            daemon: custom.daemon,
             ready_ns: custom.ready.0,
             files: custom.files.clone(),
         }))
@@ -73,6 +75,7 @@ impl Source {
                     port: own.port,
                     ipv6: own.ipv6,
                     ipv4: own.ipv4,
+                    daemon: own.daemon,
                     ready: Nanos(own.ready_ns),
                     files: own.files.clone(),
                     ..Custom::new(&own.command)

@@ -1,7 +1,7 @@
 //! The tables of an adapter's file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
+use crate::daemon::ROOT;
+use crate::process::harmless;
 use crate::replication::part::Signing;
 use crate::testbed::PORT;
 
@@ -66,7 +68,16 @@ pub struct VersionQuery {
     pub after: String,
 }
 
-/// Start of a server: in the foreground, as the current user.
+impl VersionQuery {
+    /// Returns the version in the server's output, if it is there.
+    pub(crate) fn read(&self, printed: &str) -> Option<String> {
+        let (_, rest) = printed.split_once(self.after.as_str())?;
+        let word = rest.split_whitespace().next()?.trim_end_matches([',', ';', ')']);
+        (!word.is_empty()).then(|| harmless(word))
+    }
+}
+
+/// Start of a server, as the current user.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
@@ -74,6 +85,10 @@ pub struct Start {
     /// starts one process for each core.
     #[serde(default)]
     pub through: Option<PathBuf>,
+    /// Whether it may go to the background, and its files may have absolute paths ([`crate::daemon`]); other servers stay in
+    /// the foreground.
+    #[serde(default)]
+    pub daemon: bool,
     /// Arguments, each a template.
     pub arguments: Vec<Spanned<String>>,
     /// Variables added to its environment, each value a template.
@@ -138,10 +153,20 @@ impl Default for Stop {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileTemplate {
-    /// Path in the directory of the run.
+    /// Path in the directory of the run; absolute only with [`Start::daemon`].
     pub path: String,
     /// Text of the file, a template.
     pub text: Spanned<String>,
+}
+
+impl FileTemplate {
+    /// Returns where the file is written in the directory of the run.
+    pub(crate) fn place(&self) -> PathBuf {
+        match self.path.strip_prefix('/') {
+            Some(path) => Path::new(ROOT).join(path),
+            None => PathBuf::from(&self.path),
+        }
+    }
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

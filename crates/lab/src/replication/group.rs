@@ -409,6 +409,7 @@ pub(super) fn start(
         namespace: ground.testbed.namespace(host),
         cpus,
         dir: ground.dir,
+        daemon: false,
         command,
         environment: Vec::new(),
     })

@@ -148,6 +148,7 @@ fn generate(
         namespace: testbed.namespace(Host::Tester),
         cpus: testbed.cpus(Host::Tester),
         dir,
+        daemon: false,
         command,
         environment: Vec::new(),
     })?;

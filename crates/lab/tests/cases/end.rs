@@ -57,6 +57,7 @@ pub(crate) fn hang(lab: &Lab) {
             namespace: testbed.namespace(host),
             cpus: testbed.cpus(host),
             dir: dir.path(),
+            daemon: false,
             command: ["/bin/sh", "-c", script].iter().map(Into::into).collect(),
             environment: vec![],
         };

@@ -124,6 +124,7 @@ pub(crate) fn processes_start_and_stop(lab: &Lab) {
         namespace: testbed.namespace(Host::Dut),
         cpus: testbed.cpus(Host::Dut),
         dir: dir.path(),
+        daemon: false,
         command: command.iter().map(Into::into).collect(),
         environment: vec![("GREETING".to_owned(), "hello".to_owned())],
     };

@@ -45,6 +45,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("buffers_are_equal", servers::buffers_are_equal),
     ("zones_load", || within_or(servers::zones_load)),
     ("a_custom_server_serves", || within(servers::a_custom_server_serves)),
+    ("a_strangers_daemon_serves", || within(servers::a_strangers_daemon_serves)),
     ("a_bad_server_says_why", || within(servers::a_bad_server_says_why)),
     ("an_occupied_port_is_shown", || within_or(servers::an_occupied_port_is_shown)),
     ("sigkill_leaves_nothing", end::sigkill_leaves_nothing),

@@ -1,5 +1,6 @@
 //! The servers of this machine, started for real.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use lab::zonefile::write_zone;
 use lab::{
     Adapter, AdapterError, Catalogue, Host, Installed, Lab, Server, ServerError, Service, Testbed,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use wire::{Namespace, Pref64};
 use zone::ZoneRecords;
 
@@ -264,6 +267,70 @@ pub(crate) fn a_custom_server_serves(lab: &Lab) {
     let installed = Installed::find(&missing, &testbed, dir.path()).unwrap();
     let error = installed.start(&service, &testbed, lab, dir.path()).unwrap_err().to_string();
     assert!(error.contains("exit code 127") && error.contains("/no/such/x"), "{error}");
+}
+
+/// A program that goes to the background, and insists on a file in `/etc`, a PID file and port 53.
+const STRANGER: &str = r#"#!/bin/sh
+[ "$1" = child ] || { cd /; setsid "$0" child </dev/null >/dev/null 2>&1 & exit 0; }
+[ ! -e /run/stranger.pid ] || exit 1
+echo $$ >/run/stranger.pid
+. /etc/stranger.d/stranger.conf
+exec "$program" auth --listen "[$address]:53" --namespace "$names" --pref64 "$prefix" --aaaa always
+"#;
+
+/// Its adapter.
+const STRANGERS_ADAPTER: &str = r#"name = "stranger"
+title = "A stranger's daemon"
+roles = ["authoritative"]
+binaries = ["BINARY"]
+listen = { ipv4 = false }
+start = { arguments = [], daemon = true }
+[[files]]
+path = "/etc/stranger.d/stranger.conf"
+text = """
+program=PROGRAM
+address={{ listen.v6 }}
+names={{ namespace }}
+prefix={{ pref64 }}
+"""
+"#;
+
+/// A daemon that knows nothing of the lab runs by an adapter of 15 lines, and nothing of it stays.
+pub(crate) fn a_strangers_daemon_serves(lab: &Lab) {
+    let (testbed, dir) = hosts::testbed(lab);
+    let binary = dir.path().join("strangerd");
+    std::fs::write(&binary, STRANGER).unwrap();
+    std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
+    let program = std::env::current_exe().unwrap();
+    assert!(STRANGERS_ADAPTER.lines().count() <= 15);
+    let text = STRANGERS_ADAPTER
+        .replace("BINARY", binary.to_str().unwrap())
+        .replace("PROGRAM", program.to_str().unwrap());
+    let adapter = Adapter::parse(&text, "stranger.toml".as_ref()).unwrap();
+    let installed = Installed::find(&adapter, &testbed, dir.path()).unwrap();
+    assert_eq!(installed.version(), None);
+    let service = service(Role::Authoritative, dir.path());
+    let daemons = |server: &Server| {
+        let path = format!("/proc/{0}/task/{0}/children", server.pid());
+        let children = std::fs::read_to_string(path).unwrap();
+        children.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<i32>>()
+    };
+    // The second one finds no PID file and the port free. Each is a child of what the lab watches.
+    for _ in 0..2 {
+        let mut server = installed.start(&service, &testbed, lab, dir.path()).unwrap();
+        assert_eq!(daemons(&server).len(), 1);
+        server.check().unwrap();
+        server.stop();
+    }
+    let mut server = installed.start(&service, &testbed, lab, dir.path()).unwrap();
+    kill(Pid::from_raw(daemons(&server)[0]), Signal::SIGKILL).unwrap();
+    while server.check().is_ok() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let error = server.check().unwrap_err().to_string();
+    assert!(error.contains("stranger ended by itself (exit code 137)"), "{error}");
+    let left = ["/etc/stranger.d", "/run/stranger.pid"];
+    assert!(left.iter().all(|path| !std::path::Path::new(path).exists()));
 }
 
 /// A server that does not start shows its log; one that dies later is noticed at once.
