@@ -94,6 +94,7 @@ fn describe(adapter: &Adapter) -> Value {
         "roles": roles,
         "front": adapter.front,
         "package": adapter.package,
+        "build": adapter.build,
         "installed": found.program.is_some(),
         "program": found.program,
         "version": found.version,
@@ -112,7 +113,10 @@ fn table(servers: &[Value]) -> String {
         let installed = match (server["installed"] == true, server["version"].as_str()) {
             (true, Some(version)) => version.to_owned(),
             (true, None) => "installed, version not known".to_owned(),
-            (false, _) => format!("not installed: package {}", text(server, "package")),
+            (false, _) if server["package"] != "" => {
+                format!("not installed: package {}", text(server, "package"))
+            }
+            (false, _) => format!("not installed: {}", text(server, "build")),
         };
         [text(server, "name"), text(server, "title"), roles, installed]
     });
