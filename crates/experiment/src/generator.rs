@@ -1,5 +1,6 @@
 //! Generators of DNS queries that an experiment compares.
 
+use measure::pacing::EXPERIMENT;
 use serde::Deserialize;
 
 /// Generator that sends the 256 queries of an experiment.
@@ -17,12 +18,25 @@ pub enum Generator {
     /// dnsperf with its defaults: 100 queries outstanding.
     #[serde(rename = "dnsperf")]
     Dnsperf,
+    /// dns64perf++ of the authors: bursts of 256 queries.
+    #[serde(rename = "dns64perf++")]
+    Dns64perfpp,
     /// The closed loop of this program with 100 queries outstanding.
     #[serde(rename = "window")]
     Window,
 }
 
 impl Generator {
+    /// Returns the number of names that its experiments of 256 queries need. dns64perf++ asks for a whole prefix, which twice as
+    /// many names contain.
+    pub fn names(self, experiments: u32) -> u64 {
+        let queries = u64::from(experiments) * u64::from(EXPERIMENT);
+        match self {
+            Generator::Dns64perfpp => 2 * queries.next_power_of_two(),
+            _ => queries,
+        }
+    }
+
     /// Returns the word of the generator in files and records.
     pub fn word(self) -> &'static str {
         match self {
@@ -30,7 +44,24 @@ impl Generator {
             Generator::Lockstep1 => "lockstep-1",
             Generator::Lockstep4 => "lockstep-4",
             Generator::Dnsperf => "dnsperf",
+            Generator::Dns64perfpp => "dns64perf++",
             Generator::Window => "window",
         }
+    }
+}
+
+/// Settings of the comparison of generators.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct GeneratorSettings {
+    /// Generator that sends the queries.
+    pub generator: Generator,
+    /// Number of experiments of 256 queries in each repeat.
+    pub experiments: u32,
+}
+
+impl Default for GeneratorSettings {
+    fn default() -> Self {
+        GeneratorSettings { generator: Generator::Lockstep1, experiments: 256 }
     }
 }

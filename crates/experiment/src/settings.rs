@@ -22,7 +22,7 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
 use crate::custom::Custom;
-pub use crate::generator::Generator;
+pub use crate::generator::{Generator, GeneratorSettings};
 use crate::known::Known;
 use crate::search::{Rule, RuleError, RuleName, Search};
 pub use answers::AnswersSettings;
@@ -309,22 +309,6 @@ pub struct ZoneLoadSettings {
 impl Default for ZoneLoadSettings {
     fn default() -> Self {
         ZoneLoadSettings { rate: true, later: 1 }
-    }
-}
-
-/// Settings of the comparison of generators.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct GeneratorSettings {
-    /// Generator that sends the queries.
-    pub generator: Generator,
-    /// Number of experiments of 256 queries in each repeat.
-    pub experiments: u32,
-}
-
-impl Default for GeneratorSettings {
-    fn default() -> Self {
-        GeneratorSettings { generator: Generator::Lockstep1, experiments: 256 }
     }
 }
 

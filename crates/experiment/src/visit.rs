@@ -288,10 +288,10 @@ impl Visiting<'_> {
     fn generators(&mut self) -> Result<Found, BenchError> {
         let s = &self.settings.generators;
         let (generator, experiments) = (s.generator, s.experiments);
-        let queries = u64::from(experiments) * u64::from(EXPERIMENT);
+        let names = generator.names(experiments);
         let times = self.valid(
             |visit| {
-                let (first_name, _) = visit.names(queries, false)?;
+                let (first_name, _) = visit.names(names, false)?;
                 visit.bench.generate(&GeneratorSpec { generator, experiments, first_name })
             },
             |times| times.void.as_ref(),

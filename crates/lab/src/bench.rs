@@ -577,7 +577,9 @@ impl Bench for LabBench<'_> {
             Generator::Lockstep1 => (1, spec.experiments, spec.first_name),
             Generator::Lockstep4 => (4, spec.experiments, spec.first_name),
             Generator::Window => return self.window(spec),
-            Generator::Script | Generator::Dnsperf => return self.foreign(spec),
+            Generator::Script | Generator::Dnsperf | Generator::Dns64perfpp => {
+                return self.foreign(spec);
+            }
         };
         let timeout = Nanos::from_secs(1);
         let row = self.lockstep(&LockStepSpec { lanes, experiments, timeout, first_name })?;

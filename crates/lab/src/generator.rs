@@ -47,6 +47,21 @@ while [ $i -lt "$EXPERIMENTS" ]; do
 done
 "#;
 
+/// The same with dns64perf++: bursts of 256 queries, 0.1 s apart, by its table of all queries. An experiment ends with its last
+/// reply.
+const DNS64PERFPP_TEXT: &str = r#"
+dns64perf++ "$SERVER" "$PORT" "$BLOCK" $((EXPERIMENTS * 256)) 256 1 100000000 1 >&2 &&
+    awk -F ';' '/;/ && $3 + 0 {
+                    i = int(n / 256)
+                    n += 1
+                    if (!($6 + 0)) lost[i]++
+                    if (!(i in begin) || $3 < begin[i]) begin[i] = $3
+                    if ($5 + 0 && $4 > end[i]) end[i] = $4
+                }
+                END { for (i = 0; i < n / 256; i++)
+                          printf "experiment %d %d\n", (end[i] - begin[i]) / 1000, lost[i] }' dns64perf.csv
+"#;
+
 /// What `host` prints of an address.
 const ADDRESS: &str = "has IPv6 address";
 /// What it prints of any answer: a record, no record, no such name.
@@ -91,13 +106,18 @@ impl Asked {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GeneratorError {
     /// A program that it needs is not installed.
-    #[error("no program `{program}` on PATH; as root: apt-get install {package}")]
+    #[error("no program `{program}` on PATH; {remedy}")]
     Missing {
         /// Name of the program.
         program: &'static str,
-        /// Package that contains the program.
-        package: &'static str,
+        /// How to get the program.
+        remedy: &'static str,
     },
+    /// It asks for its own names only.
+    #[error(
+        "dns64perf++ asks for padded names of a namespace: no `queries`, and `unpadded = false`"
+    )]
+    OwnNames,
     /// One of its files could not be written or read.
     #[error("{path}: {source}")]
     Io {
@@ -125,13 +145,18 @@ pub(crate) fn prepare(
     asked: &Asked,
     dir: &Path,
 ) -> Result<Vec<OsString>, GeneratorError> {
-    let (text, program, package) = match spec.generator {
-        Generator::Dnsperf => (DNSPERF_TEXT, "dnsperf", "dnsperf"),
-        _ => (SCRIPT_TEXT, "host", "bind9-host"),
+    let (text, program, remedy) = match spec.generator {
+        Generator::Dnsperf => (DNSPERF_TEXT, "dnsperf", "as root: apt-get install dnsperf"),
+        Generator::Dns64perfpp => (
+            DNS64PERFPP_TEXT,
+            "dns64perf++",
+            "build github.com/bakaid/dns64perfpp (benches/vs-dns64perf says how)",
+        ),
+        _ => (SCRIPT_TEXT, "host", "as root: apt-get install bind9-host"),
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&path).any(|dir| dir.join(program).exists()) {
-        return Err(GeneratorError::Missing { program, package });
+        return Err(GeneratorError::Missing { program, remedy });
     }
     let names = dir.join("names");
     let mut index = spec.first_name;
@@ -142,6 +167,7 @@ pub(crate) fn prepare(
         let file = format!("{}.{experiment}", names.display());
         fs::write(&file, lines).map_err(|source| GeneratorError::Io { path: file, source })?;
     }
+    let block = block(spec, asked)?;
     let answer = if matches!(asked, Asked::Names(_)) { ADDRESS } else { ANY_ANSWER };
     let settings = [
         ("EXPERIMENTS", spec.experiments.to_string()),
@@ -149,11 +175,25 @@ pub(crate) fn prepare(
         ("PORT", server.port().to_string()),
         ("NAMES", names.display().to_string()),
         ("ANSWER", answer.to_owned()),
+        ("BLOCK", block),
     ];
     let mut command: Vec<OsString> = vec!["/usr/bin/env".into()];
     command.extend(settings.iter().map(|(name, value)| format!("{name}={value}").into()));
     command.extend(["/bin/sh".into(), "-c".into(), text.into()]);
     Ok(command)
+}
+
+/// Returns the prefix of the names that dns64perf++ asks for, the first whole one of the names it may use; empty for others.
+fn block(spec: &GeneratorSpec, asked: &Asked) -> Result<String, GeneratorError> {
+    match (spec.generator, asked) {
+        (Generator::Dns64perfpp, Asked::Names(namespace)) if namespace.is_padded() => {
+            let size = spec.generator.names(spec.experiments) / 2;
+            let first = namespace.nth(spec.first_name.next_multiple_of(size));
+            Ok(format!("{first}/{}", 32 - size.ilog2()))
+        }
+        (Generator::Dns64perfpp, _) => Err(GeneratorError::OwnNames),
+        _ => Ok(String::new()),
+    }
 }
 
 /// Returns the time limit of the experiments.
@@ -219,6 +259,40 @@ mod tests {
         let asked = Asked::file(&path).unwrap();
         let lines: String = (0..3).map(|index| asked.line(index)).collect();
         assert_eq!(lines, "a.test A\nb.test MX\na.test A\n");
+    }
+
+    #[test]
+    fn dns64perfpp_is_read_from_its_table() {
+        let namespace = |text: &str| Namespace::with_default_zone(text.parse().unwrap());
+        let generator = Generator::Dns64perfpp;
+        let spec = GeneratorSpec { generator, experiments: 2, first_name: 10 };
+        let names = |padded| Asked::Names(Box::new(namespace("10.0.0.0/8").with_padding(padded)));
+        assert_eq!(block(&spec, &names(true)).unwrap(), "10.0.2.0/23");
+        assert!(matches!(block(&spec, &names(false)), Err(GeneratorError::OwnNames)));
+        // Two experiments of 256: the second begins 0.1 s later, and its last query has no answer.
+        let dir = tempfile::tempdir().unwrap();
+        let row = |i: u64| {
+            let (sent, lost) = (5_000_000_000 + i / 256 * 100_000_000 + i % 256 * 1_000, i == 511);
+            let answered = u64::from(!lost);
+            format!("n;0;{sent};{};{answered};{answered};9000\n", (sent + 9_000) * answered)
+        };
+        let head = "dns64perf++ test parameters\nserver: ::1\nport: 53\n\nquery;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]\n";
+        let table: String = std::iter::once(head.to_owned()).chain((0..512).map(row)).collect();
+        fs::write(dir.path().join("table"), table).unwrap();
+        let program = dir.path().join("dns64perf++");
+        fs::write(&program, "#!/bin/sh\necho $@\ncp table dns64perf.csv\n").unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", DNS64PERFPP_TEXT]).current_dir(dir.path()).env("PATH", path);
+        shell.env("EXPERIMENTS", "2").env("SERVER", "::1").env("PORT", "53");
+        let printed = shell.env("BLOCK", "10.0.2.0/23").output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&printed.stdout),
+            "experiment 264 0\nexperiment 263 1\n"
+        );
+        let arguments = String::from_utf8_lossy(&printed.stderr).into_owned();
+        assert_eq!(arguments, "::1 53 10.0.2.0/23 512 256 1 100000000 1\n");
     }
 
     #[test]
