@@ -38,6 +38,9 @@ pub struct Adapter {
     /// Roles of the server; a front has the roles of the server behind it.
     #[serde(default)]
     pub roles: Vec<Role>,
+    /// Why some of its synthesised addresses are wrong, so that they are not checked; absent of other servers.
+    #[serde(default, rename = "wrong-addresses")]
+    pub wrong_addresses: Option<String>,
     /// Whether it is a front, which forwards queries to another server.
     #[serde(default)]
     pub front: bool,
@@ -201,6 +204,7 @@ impl Adapter {
             transports: BTreeMap::new(),
             variables: BTreeMap::new(),
             files_per_connection: one(),
+            wrong_addresses: None,
             name: name.to_owned(),
             title: name.to_owned(),
             roles: vec![role],

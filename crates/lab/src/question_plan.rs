@@ -9,10 +9,11 @@ use experiment::file::Role;
 use experiment::settings::AUTO;
 use experiment::{Experiment, FileError, Method, NameBudget, Point};
 use record::TrialRequest;
-use record::request::{Names, NamespaceExpect, Query, Repeats, Workload};
+use record::request::{Expect, Names, NamespaceExpect, Query, Repeats, Workload};
 use wire::{Namespace, Pref64, Qtype};
 use zone::ZoneRecords;
 
+use crate::adapter::Adapter;
 use crate::agent::Asked;
 use crate::bench::measurer::{base_request, of_clients};
 use crate::clients::Replayed;
@@ -29,6 +30,8 @@ pub(crate) struct QuestionPlan {
     pub(crate) qtype: Qtype,
     /// Prefix of synthesised addresses.
     pub(crate) pref64: Pref64,
+    /// Whether any AAAA record is a correct answer, since the server has wrong addresses.
+    pub(crate) any_address: bool,
 }
 
 impl QuestionPlan {
@@ -63,9 +66,15 @@ impl QuestionPlan {
                 return Err(bad("type", why));
             }
         };
-        let plan = Self { namespace, qtype, pref64 };
+        let plan = Self { namespace, qtype, pref64, any_address: false };
         plan.check_size(point).map_err(|why| bad("namespace", why))?;
         Ok(plan)
+    }
+
+    /// Returns the plan for a server: without a check of addresses if its adapter says that some are wrong.
+    pub(crate) fn for_server(self, adapter: &Adapter) -> Self {
+        let any_address = adapter.chain().any(|part| part.wrong_addresses.is_some());
+        Self { any_address, ..self }
     }
 
     /// Checks that there are enough names for the first trial; an authoritative server may get the same name twice.
@@ -110,6 +119,7 @@ impl QuestionPlan {
     pub(crate) fn names(&self, recursion: bool, reuse: bool) -> Names {
         let expect = match self.qtype {
             Qtype::A => NamespaceExpect::Address,
+            _ if self.any_address => NamespaceExpect::Same(Expect::AnyAaaa),
             _ => NamespaceExpect::Embedded(net(&self.pref64)),
         };
         Names {
@@ -217,12 +227,17 @@ impl QuestionPlan {
             "AAAA" => Qtype::AAAA,
             other => return Err(bad("the type", other, "it is A or AAAA".to_owned())),
         };
-        Ok(Self { namespace: namespace.with_padding(!asked.unpadded), qtype, pref64 })
+        let namespace = namespace.with_padding(!asked.unpadded);
+        Ok(Self { namespace, qtype, pref64, any_address: false })
     }
 
     /// Returns the expected answer for each name.
     pub(crate) fn ask(&self) -> Ask {
-        if self.qtype == Qtype::A { Ask::A } else { Ask::Aaaa(self.pref64) }
+        match self.qtype {
+            Qtype::A => Ask::A,
+            _ if self.any_address => Ask::AnyAaaa,
+            _ => Ask::Aaaa(self.pref64),
+        }
     }
 
     /// Returns what the user of a remote server must start, so that it can answer for the names of `point`.
@@ -266,6 +281,7 @@ mod tests {
             namespace: Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix")),
             qtype: Qtype::AAAA,
             pref64: "2001:db8:64::/96".parse().expect("a prefix"),
+            any_address: false,
         };
         let asked = plan.asked();
         assert_eq!(QuestionPlan::of(&asked), Ok(plan));

@@ -59,6 +59,8 @@ pub enum Ask {
     A,
     /// The AAAA record: the IPv4 address embedded in the prefix.
     Aaaa(Pref64),
+    /// Any AAAA record.
+    AnyAaaa,
 }
 
 impl Question {
@@ -76,6 +78,7 @@ impl Question {
             let (qtype, expect) = match ask {
                 Ask::A => (Qtype::A, Expect::A(address)),
                 Ask::Aaaa(pref64) => (Qtype::AAAA, Expect::Aaaa(pref64.embed(address))),
+                Ask::AnyAaaa => (Qtype::AAAA, Expect::AnyAaaa),
             };
             let query = QueryTemplate::new(&name, qtype, true, false, None);
             Self { what: format!("{name} {qtype}"), query, expect }

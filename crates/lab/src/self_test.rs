@@ -147,7 +147,7 @@ impl Session<'_> {
         let mut tester = point.settings.tester.clone();
         // The AuthDNS is asked as a server asks it, however its clients do.
         tester.transport = Transport::Udp;
-        let asked = QuestionPlan { namespace, qtype: Qtype::AAAA, pref64 };
+        let asked = QuestionPlan { namespace, qtype: Qtype::AAAA, pref64, any_address: false };
         let base = |target| {
             let workload = Workload::Namespace(asked.names(false, false));
             carried_by(engine, base_request(target, workload, &tester, self.options.seed, None))

@@ -157,7 +157,7 @@ impl<'a> ServerHost<'a> {
         {
             return Err(why.into());
         }
-        let plan = QuestionPlan::of(&part.asked)?;
+        let plan = QuestionPlan::of(&part.asked)?.for_server(installed.adapter());
         let cpus = part.cpus.of(self.lab.allowed_cpus())?;
         if part.upstreams.is_empty() {
             return Err("the order names no AuthDNS".to_owned().into());

@@ -126,7 +126,9 @@ pub(crate) fn has_programs(adapter: &Adapter, point: &Point) -> bool {
 
 /// Returns the notes on a server's cell at a point: variables that its adapter lacks, shortcomings of their values.
 pub(crate) fn notes(adapter: &Adapter, point: &Point) -> Vec<String> {
-    let mut out = Vec::new();
+    let wrong = adapter.chain().filter_map(|part| part.wrong_addresses.as_deref());
+    let mut out: Vec<String> =
+        wrong.map(|why| format!("any AAAA record counts as valid: {why}")).collect();
     for (name, value) in &point.settings.variables {
         if point.varied.contains_key(name) && !adapter.knows_variable(name) {
             out.push(format!("its adapter has no variable `{name}`: measured once, as it is"));

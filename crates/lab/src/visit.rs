@@ -58,7 +58,7 @@ impl Session<'_> {
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Shortfall> {
         let point = &self.checked.experiment.points[v.point];
-        let asked = self.checked.questions[v.point];
+        let asked = self.checked.questions[v.point].for_server(installed.adapter());
         let role = point.settings.role;
         let stream = self.stream(v.point)?;
         let (service, believed) = self.service(point, &asked, installed, stream.as_ref())?;
