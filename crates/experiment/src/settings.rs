@@ -18,6 +18,7 @@ use std::str::FromStr;
 
 use measure::{Goal, Link, Nanos, OpenPacing, Path, Qps, Transport, UpdateRate};
 use record::EngineChoice;
+use record::request::TlsVersion;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,7 @@ pub use drill::DrillSettings;
 pub use internet::InternetSettings;
 pub use method::Method;
 pub use slice::ZoneSlice;
+pub use tester::Family;
 pub(crate) use values::text;
 use values::{one_second, some_text, texts};
 pub(crate) use workload::CLOSED_NAMES_PER_S;
@@ -393,12 +395,18 @@ pub struct TesterSettings {
     /// Transport of the queries.
     #[serde(deserialize_with = "text")]
     pub transport: Transport,
+    /// Protocol that carries the queries, if the server listens on both.
+    pub family: Family,
     /// Number of queries on a connection before it is closed; unlimited if absent.
     pub queries_per_connection: Option<u32>,
     /// Number of connections of a stream transport at a time; of source ports over UDP.
     pub clients: Option<u32>,
     /// Number of queries outstanding on a connection; its share of the window if absent.
     pub outstanding: Option<u32>,
+    /// Whether queries are sent with the handshake of TCP, if the server has given a cookie (TCP Fast Open, RFC 7413).
+    pub fast_open: bool,
+    /// The only version of TLS that is used; any if absent.
+    pub tls_version: Option<TlsVersion>,
     /// Whether TLS sessions are resumed.
     pub resume: bool,
     /// Whether queries are sent with the handshake of a resumed session (0-RTT).
@@ -418,9 +426,12 @@ impl Default for TesterSettings {
             gso: false,
             gro: true,
             transport: Transport::Udp,
+            family: Family::Ipv6,
             queries_per_connection: None,
             clients: None,
             outstanding: None,
+            fast_open: false,
+            tls_version: None,
             resume: false,
             early_data: false,
             close_idle: None,

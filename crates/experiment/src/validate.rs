@@ -10,7 +10,7 @@ use record::{AttackKind, EngineChoice};
 
 use crate::search::{RESOLUTION, RuleName};
 use crate::settings::{
-    MAX_SECONDARIES, Method, ReplicationSettings, Role, Settings, ZoneLoadSettings,
+    Family, MAX_SECONDARIES, Method, ReplicationSettings, Role, Settings, ZoneLoadSettings,
 };
 
 /// Bounds of numbers; a number outside is a typing error.
@@ -479,10 +479,6 @@ fn machine(s: &Settings) -> Result<(), Invalid> {
     threads(s.dut.cores, "dut.cores")?;
     threads(s.dut.threads, "dut.threads")?;
     s.dut.cpu_limit.map_or(Ok(()), |limit| within(limit, CPU_LIMIT, "dut.cpu-limit"))?;
-    let at_least_one = |n: Option<u32>, key| match n {
-        Some(0) => Err((key, format!("`{}` is at least 1", last(key)))),
-        _ => Ok(()),
-    };
     at_least_one(s.tester.ports.map(u32::from), "tester.ports")?;
     if let (EngineChoice::Kernel, Some((key, why))) = (s.tester.engine, s.needs_sockets()) {
         return Err((key, why.to_owned()));
@@ -494,8 +490,7 @@ fn machine(s: &Settings) -> Result<(), Invalid> {
         "tester.ports-per-thread",
         "`ports` are those of all cores, `ports-per-thread` those of each: give one of them",
     )?;
-    at_least_one(s.tester.queries_per_connection, "tester.queries-per-connection")?;
-    at_least_one(s.tester.clients, "tester.clients")?;
+    connections(s)?;
     let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     must(
         s.host
@@ -511,6 +506,32 @@ fn machine(s: &Settings) -> Result<(), Invalid> {
         "`governor` is `unchanged` or a governor of the kernel, such as performance",
     )?;
     must(s.host.path != Path::OneHost, "host.path", "`path` is `wire` or `host-offload`")
+}
+
+fn at_least_one(n: Option<u32>, key: &'static str) -> Result<(), Invalid> {
+    must(n != Some(0), key, format!("`{}` is at least 1", last(key)))
+}
+
+fn connections(s: &Settings) -> Result<(), Invalid> {
+    let (tester, transport) = (&s.tester, s.tester.transport);
+    at_least_one(tester.queries_per_connection, "tester.queries-per-connection")?;
+    at_least_one(tester.clients, "tester.clients")?;
+    must(
+        tester.family == Family::Ipv6
+            || !(transport.uses_tls() || s.method.replicates() || s.method == Method::Answers),
+        "tester.family",
+        "servers listen on IPv6 alone for tls, https, quic and http3, and for methods with several servers",
+    )?;
+    must(
+        !tester.fast_open || transport.uses_tcp(),
+        "tester.fast-open",
+        "the handshake of TCP carries queries over tcp, tls or https",
+    )?;
+    must(
+        tester.tls_version.is_none() || (transport.uses_tls() && transport.uses_tcp()),
+        "tester.tls-version",
+        "the version of TLS can be chosen over tls and https; quic and http3 have 1.3",
+    )
 }
 
 fn cpus(s: &Settings) -> Result<(), Invalid> {

@@ -177,6 +177,15 @@ fn errors_have_their_place() {
             with("[tester]\nports = 1\nports-per-thread = 2"),
             "x.toml:22:20: `ports` are those of all cores",
         ),
+        (
+            with("[tester]\ntransport = \"tls\"\nfamily = \"ipv4\""),
+            "x.toml:22:10: servers listen on IPv6 alone",
+        ),
+        (with("[tester]\nfast-open = true"), "x.toml:21:13: the handshake of TCP"),
+        (
+            with("[tester]\ntransport = \"quic\"\ntls-version = \"1.2\""),
+            "x.toml:22:15: the version of TLS",
+        ),
         (with("[lockstep]\nlanes = 257"), "x.toml:21:9: `lanes` is from 1 to 256"),
     ];
     for (text, start) in table {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use experiment::Settings;
+use experiment::settings::Family;
 
 use crate::adapter::Adapter;
 use crate::agent::{
@@ -217,13 +218,14 @@ impl Afar {
         Ok(Installed::elsewhere(adapter, version))
     }
 
-    /// Returns the address that the Tester queries: IPv6 if the server listens on it and its host has one.
+    /// Returns the address that the Tester queries: IPv6 if the server listens on it, its host has one, and `family` is not IPv4.
     ///
     /// # Errors
     /// If it has no address that the server listens on, in words.
-    pub(crate) fn target(&self, adapter: &Adapter) -> Result<SocketAddr, String> {
+    pub(crate) fn target(&self, adapter: &Adapter, family: Family) -> Result<SocketAddr, String> {
         let (listen, place) = (adapter.listen, self.places.dut);
-        let v6 = (listen.ipv6 && !place.v6.is_loopback()).then_some(IpAddr::V6(place.v6));
+        let wanted = listen.ipv6 && family == Family::Ipv6;
+        let v6 = (wanted && !place.v6.is_loopback()).then_some(IpAddr::V6(place.v6));
         let v4 = (listen.ipv4 && !place.v4.is_loopback()).then_some(IpAddr::V4(place.v4));
         let why = || format!("{} listens on no address that is known of its host", adapter.title);
         let ip = v6.or(v4).ok_or_else(why)?;

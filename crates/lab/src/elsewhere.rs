@@ -142,7 +142,8 @@ impl Session<'_> {
         let certificate = certificate.map_err(Shortfall::Failed)?;
         let afar = self.afar.as_ref().ok_or_else(|| Shortfall::Failed("no host".to_owned()))?;
         let adapter = installed.adapter();
-        let mut target = afar.target(adapter).map_err(Shortfall::Cannot)?;
+        let family = point.settings.tester.family;
+        let mut target = afar.target(adapter, family).map_err(Shortfall::Cannot)?;
         let (authdns, auth) = self.authdns_for(afar, point, &asked)?;
         let part = Part::Server(Box::new(ServerPart {
             source: adapter.source.clone(),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use experiment::file::Role;
+use experiment::settings::Family;
 use measure::Transport;
 use wire::{Name, Namespace, Pref64};
 
@@ -279,6 +280,21 @@ impl Installed {
             false => IpAddr::V4(address_v4(Host::Dut, Host::Tester)),
         };
         SocketAddr::new(ip, self.adapter.listen.port)
+    }
+
+    /// Returns the address that the Tester queries over `family`.
+    ///
+    /// # Errors
+    /// If it does not listen on IPv4, in words.
+    pub(crate) fn address_over(&self, family: Family) -> Result<SocketAddr, String> {
+        let listen = self.adapter.listen;
+        match family {
+            Family::Ipv6 => Ok(self.address()),
+            Family::Ipv4 if listen.ipv4 => {
+                Ok((address_v4(Host::Dut, Host::Tester), listen.port).into())
+            }
+            Family::Ipv4 => Err(format!("{} does not listen on IPv4", self.adapter.title)),
+        }
     }
 
     /// Returns the directory of its configuration and state, in the directory of a run.

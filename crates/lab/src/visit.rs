@@ -70,7 +70,8 @@ impl Session<'_> {
         } else {
             None
         };
-        let mut target = installed.address();
+        let family = point.settings.tester.family;
+        let mut target = installed.address_over(family).map_err(Shortfall::Cannot)?;
         if believed.is_some() {
             target.set_port(transport_port(point.settings.tester.transport));
         }

@@ -2,9 +2,20 @@
 
 use measure::{Path, Qps, Transport};
 use record::{CellRecord, Certificate};
+use serde::Deserialize;
 
 use super::{Method, Settings};
 use crate::known::Known;
+
+/// Protocol that carries the Tester's queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv6, as the clients of a DNS64 server use; IPv4 if the server listens on IPv4 alone.
+    Ipv6,
+    /// IPv4.
+    Ipv4,
+}
 
 impl Settings {
     /// Returns these settings with a search that stays within the Tester's certified rate; a number of clients is no rate.

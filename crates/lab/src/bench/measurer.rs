@@ -101,11 +101,13 @@ fn connecting(tester: &TesterSettings, authority: Option<PathBuf>) -> Connecting
         queries_per_connection,
         outstanding: tester.outstanding,
         close_idle: tester.close_idle,
+        fast_open: tester.fast_open,
         close: if reset { Close::Reset } else { Close::Fin },
         // Knot Resolver 5 refuses requests that are interleaved with the bodies of others.
         http: usual.http.map(|http| Http { method: HttpMethod::Get, ..http }),
         tls: usual.tls.map(|tls| Tls {
             ca: authority,
+            version: tester.tls_version,
             resume: tester.resume && private,
             early_data: tester.early_data && private,
             ..tls
