@@ -294,4 +294,21 @@ mod tests {
             assert!(QuestionPlan::of(&wrong).is_err(), "{wrong:?}");
         }
     }
+
+    #[test]
+    fn only_mtd64_is_not_held_to_its_addresses() {
+        let plan = QuestionPlan {
+            namespace: Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix")),
+            qtype: Qtype::AAAA,
+            pref64: "2001:db8:64::/96".parse().expect("a prefix"),
+            any_address: false,
+        };
+        let catalogue = crate::catalogue::Catalogue::load(None).expect("adapters");
+        for name in ["mtd64", "mtd64-ng", "totd", "unbound", "dnsdist+mtd64", "dnsdist+totd"] {
+            let plan = plan.for_server(catalogue.get(name).expect(name));
+            let any = plan.names(true, false).expect == NamespaceExpect::Same(Expect::AnyAaaa);
+            assert_eq!(any, name.ends_with("mtd64"), "{name}");
+            assert_eq!(plan.ask() == Ask::AnyAaaa, any, "{name}");
+        }
+    }
 }
