@@ -18,7 +18,7 @@ use crate::enter::{Lab, program};
 use crate::netns::Namespace as Netns;
 use crate::process::{Launch, Process, ProcessError};
 use crate::query_stream::ColdBox;
-use crate::ready::{Ask, Over, Question, wait_ready};
+use crate::ready::{Ask, At, Over, Question, wait_ready};
 use crate::testbed::{Host, PORT, Testbed};
 
 /// Time within which the AuthDNS must answer.
@@ -196,7 +196,8 @@ fn ready(
     let mut process = Process::start(launch)?;
     for address in addresses {
         let interrupted = lab.interrupted();
-        wait_ready(&mut process, client, *address, Over::Udp, questions, READY, interrupted)?;
+        let at = At { server: *address, over: Over::Udp, remedy: String::new() };
+        wait_ready(&mut process, client, &at, questions, READY, interrupted)?;
     }
     process.hold_to_cpus()?;
     Ok(process)

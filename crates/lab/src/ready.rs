@@ -3,6 +3,7 @@
 //! The queries are repeated within the time limit; there is no fixed wait. If the server ends meanwhile, the error
 //! comes at once.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +31,12 @@ pub enum Over {
     Tcp,
 }
 
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Over::Udp { "UDP" } else { "TCP" })
+    }
+}
+
 impl Over {
     /// Returns what carries questions over a transport; `None` if that has a handshake of its own.
     pub fn of(transport: Transport) -> Option<Self> {
@@ -39,6 +46,17 @@ impl Over {
             _ => None,
         }
     }
+}
+
+/// Where a server is asked.
+#[derive(Clone, Debug)]
+pub struct At {
+    /// Its address.
+    pub server: SocketAddr,
+    /// What carries the questions.
+    pub over: Over,
+    /// What to do if it does not answer there, behind `; `; may be empty.
+    pub remedy: String,
 }
 
 /// A question and its correct answer.
@@ -93,19 +111,19 @@ impl Question {
     }
 }
 
-/// Waits until `process` answers every question correctly at `server`; the queries come from the host `client`.
+/// Waits until `process` answers every question correctly; the queries come from the host `client`.
 ///
 /// # Errors
-/// If it ends, is late, or the run is interrupted; with its last answer.
+/// If it ends, is late, or the run is interrupted; with its last answer and the remedy.
 pub fn wait_ready(
     process: &mut Process,
     client: &Netns,
-    server: SocketAddr,
-    over: Over,
+    at: &At,
     questions: &[Question],
     limit: Duration,
     interrupted: &AtomicBool,
 ) -> Result<(), ProcessError> {
+    let At { server, over, remedy } = at;
     let mut time_limit = TimeLimit::new(limit);
     let mut id = 0;
     for question in questions {
@@ -116,11 +134,14 @@ pub fn wait_ready(
                 return Err(process.interrupted());
             }
             if time_limit.is_over() {
-                let what = format!("answer {} right ({last})", question.what);
+                let what = format!(
+                    "answer {} correctly over {over} at {server} ({last}{remedy})",
+                    question.what
+                );
                 return Err(process.late(&what, limit));
             }
             id += 1;
-            match client.run(|| ask(server, over, question, id)).and_then(|asked| asked) {
+            match client.run(|| ask(*server, *over, question, id)).and_then(|asked| asked) {
                 Ok(None) => break,
                 Ok(Some(wrong)) => {
                     last = wrong;
@@ -159,7 +180,10 @@ pub fn answers(
             false
         });
         if !right {
-            return Err(format!("{server} does not answer {} right ({last})", question.what));
+            return Err(format!(
+                "{server} does not answer {} correctly over {over} ({last})",
+                question.what
+            ));
         }
     }
     Ok(())

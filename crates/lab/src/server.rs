@@ -19,7 +19,7 @@ use crate::enter::Lab;
 use crate::leftovers;
 use crate::place::Place;
 use crate::process::{Launch, Process, ProcessError};
-use crate::ready::{Ask, Over, Question, wait_ready};
+use crate::ready::{Ask, At, Over, Question, wait_ready};
 use crate::reserve::default_buffer;
 use crate::template::{self, Setting};
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
@@ -424,22 +424,22 @@ impl Installed {
         let client = stage.testbed.namespace(stage.client());
         let (limit, interrupted) = (self.adapter.ready.timeout, stage.lab.interrupted());
         let over = if self.adapter.listen.udp { Over::Udp } else { Over::Tcp };
-        let mut wait = |address: IpAddr| {
-            let address = SocketAddr::new(address, port);
-            wait_ready(process, client, address, over, &questions, limit, interrupted)
-        };
         let listen = self.adapter.listen;
         let own = stage.listening(port);
         let v6 = listen.ipv6.then_some(IpAddr::V6(own.v6));
         let v4 = listen.ipv4.then_some(IpAddr::V4(own.v4));
-        let mut loaded = Duration::ZERO;
-        for (i, address) in v6.into_iter().chain(v4).enumerate() {
-            wait(address)?;
-            if i == 0 {
-                loaded = began.elapsed();
-            }
+        let mut first: Option<(SocketAddr, Duration)> = None;
+        for address in v6.into_iter().chain(v4) {
+            let key = if address.is_ipv6() { "ipv6" } else { "ipv4" };
+            let other = first.map(|(other, _)| format!("; it had answered at {other}"));
+            let other = other.unwrap_or_default();
+            let remedy =
+                format!("{other}; the key `{key} = false` of its table leaves this address out");
+            let at = At { server: SocketAddr::new(address, port), over, remedy };
+            wait_ready(process, client, &at, &questions, limit, interrupted)?;
+            first.get_or_insert((at.server, began.elapsed()));
         }
-        Ok(loaded)
+        Ok(first.map_or(Duration::ZERO, |(_, loaded)| loaded))
     }
 
     /// Renders a template of its adapter with the values of `setting`.

@@ -355,6 +355,8 @@ pub(crate) fn a_bad_server_says_why(lab: &Lab) {
     assert!(error.contains("| no such option"), "{error}");
     let error = start("echo reading the zone; exec sleep 60").to_string();
     assert!(error.contains("did not answer 010-032-000-000.dns64perf.test"), "{error}");
+    assert!(error.contains("correctly over UDP at [fd00:9::2]:53 (no answer"), "{error}");
+    assert!(error.contains("`ipv6 = false` of its table leaves this address out"), "{error}");
     assert!(error.contains("within 1.5s") && error.contains("| reading the zone"), "{error}");
     // Interrupted, it is not waited for.
     lab.interrupted().store(true, Ordering::Relaxed);
