@@ -177,7 +177,7 @@ ask_dns64() { # ask_dns64 PORT ARGUMENT...: a load of AAAA queries; the result i
     local port=$1
     shift
     rm -f "$work/out.json"
-    tester "$dnsdyno" load "10.9.0.2:$port" --type AAAA --expect-pref64 "$pref64" --cpus 0 --wait yield --shared-core \
+    tester "$dnsdyno" load "10.9.0.2:$port" --type AAAA --expect-pref64 "$pref64" --cpus 0 --wait-mode yield --shared-core \
         --json "$work/out.json" "$@" >"$work/load.log" 2>&1 || true
 }
 

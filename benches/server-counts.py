@@ -88,7 +88,7 @@ def draw(rng):
         if rng.random() < 0.4:
             over += ["--queries-per-connection", rng.choice([1, 5, 50])]
         if transport == "tls" and rng.random() < 0.4:
-            over += ["--resume"]
+            over += ["--tls-resume"]
     elif rng.random() < 0.3:
         over += ["--gso", "off"]
     if tool == "load":

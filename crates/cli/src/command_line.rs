@@ -13,6 +13,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
 
 use crate::Cli;
+use crate::arguments::OUTPUT;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -23,6 +24,15 @@ pub(crate) const COMPLETIONS: &str = "Examples:
 
   zsh, in a folder of $fpath
     dnsdyno completions zsh > ~/.zfunc/_dnsdyno";
+
+/// Commands in the help of the program.
+const GROUPS: [(&str, &str); 5] = [
+    ("Measure a server", "load search diff merge dnsperf resperf kxdpgun"),
+    ("Lab", "run servers auth agent"),
+    ("This machine", "doctor host selftest verify completions"),
+    ("Results", "show runs compare report export site delete"),
+    ("Data", "trace zone update"),
+];
 
 /// Commands whose help is short unless all of it is wanted.
 const LONG: [&str; 2] = ["load", "search"];
@@ -49,8 +59,8 @@ const RARE_WORKLOAD: [&str; 12] = [
     "no_recursion",
 ];
 
-/// Words that other tools use for options of `load` and `search`.
-const FOREIGN: [(&str, &str); 9] = [
+/// Words that other tools use for options.
+const FOREIGN: [(&str, &str); 12] = [
     ("qps", "--rate"),
     ("max-qps", "--rate"),
     ("concurrency", "--clients"),
@@ -60,18 +70,31 @@ const FOREIGN: [(&str, &str); 9] = [
     ("file", "--queries"),
     ("output", "--json"),
     ("server", "the server is the first argument, without an option"),
+    (
+        "port",
+        "the server's port stands behind its address (192.0.2.1:5300); ports of a capture are `--dns-port`",
+    ),
+    (
+        "insecure",
+        "certificates are checked only with `--ca FILE`; without it nothing is to be switched off",
+    ),
+    ("csv", "--format csv"),
 ];
 
 /// Returns the command with all that holds for each of its commands.
 pub(crate) fn command() -> Command {
-    let mut command = numbers_are_values(Cli::command().args_override_self(true));
+    let mut command = grouped(numbers_are_values(Cli::command().args_override_self(true)));
     for name in LONG {
         command = command.mut_subcommand(name, |command| {
             let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort);
             let help = help
-                .help_heading(None::<&str>)
+                .help_heading(OUTPUT)
                 .help("Print the usual options; `--help all` prints all of them");
-            command.disable_help_flag(true).arg(help).mut_args(|arg| {
+            let version = Arg::new("version").short('V').long("version");
+            let version =
+                version.action(ArgAction::Version).help_heading(OUTPUT).help("Print version");
+            let command = command.disable_help_flag(true).disable_version_flag(true);
+            command.args([help, version]).mut_args(|arg| {
                 let (id, heading) = (arg.get_id().to_string(), arg.get_help_heading());
                 let rare = heading.is_some_and(|heading| RARE.contains(&heading))
                     && !COMMON.contains(&id.as_str());
@@ -81,6 +104,22 @@ pub(crate) fn command() -> Command {
         });
     }
     command
+}
+
+/// Gives the program a help with its commands in groups.
+fn grouped(command: Command) -> Command {
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    for (group, names) in GROUPS {
+        text += &format!("\n{group}:\n");
+        for name in names.split(' ') {
+            let about = command.find_subcommand(name).and_then(Command::get_about);
+            text +=
+                &format!("  {name:<12} {}\n", about.map(ToString::to_string).unwrap_or_default());
+        }
+    }
+    command.help_template(
+        text + "\nOptions:\n{options}\n\n`dnsdyno COMMAND --help` explains a command.",
+    )
 }
 
 /// Makes `-5` a value of each option, so that its own parser says what is wrong with it.
@@ -154,7 +193,168 @@ pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    /// Commands whose options are those of other programs.
+    const DROP_INS: [&str; 3] = ["dnsperf", "resperf", "kxdpgun"];
+
+    /// Headings that options of one concept have, and a part of the name of each of these.
+    const CONCEPTS: [(&str, &[&str]); 3] = [
+        (
+            "Several Testers",
+            &["slice", "start_at", "clock_bound", "hosts", "least", "mpirun", "cluster"],
+        ),
+        (
+            "The server's host",
+            &[
+                "dut",
+                "dut_process",
+                "dut_program",
+                "ssh",
+                "dut_address",
+                "dut_cpus",
+                "auth",
+                "auth_address",
+                "auth_cpus",
+            ],
+        ),
+        ("Engine", &["engine", "device", "neighbour"]),
+    ];
+
+    /// Calls `each` with all commands, subcommands of their own included, but for those of other programs.
+    fn every(command: &Command, path: &str, each: &mut impl FnMut(&str, &Command)) {
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            let path = format!("{path}{} ", sub.get_name());
+            if !DROP_INS.contains(&sub.get_name()) {
+                each(path.trim_end(), sub);
+                every(sub, &path, each);
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        let mut grouped: Vec<&str> =
+            GROUPS.iter().flat_map(|(_, names)| names.split(' ')).collect();
+        let command = command();
+        let all = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+        let mut all: Vec<&str> = all.map(Command::get_name).collect();
+        grouped.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+        let help = command.clone().render_help().to_string();
+        let mut commands = help.lines().filter(|line| line.starts_with("  "));
+        let long = commands.find(|line| line.chars().count() > 80);
+        assert!(long.is_none() && help.contains("\nResults:\n  show "), "{long:?} {help}");
+    }
+
+    #[test]
+    fn an_option_means_one_thing() {
+        let mut seen: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
+        every(&command(), "", &mut |path, sub| {
+            for arg in sub.get_arguments().filter(|arg| arg.get_long().is_some()) {
+                let long = arg.get_long().expect("an option").to_owned();
+                let values = match arg.get_action().takes_values() {
+                    true => arg
+                        .get_value_names()
+                        .map(|names| names.iter().map(ToString::to_string).collect()),
+                    false => None,
+                };
+                let values: Vec<String> = values.unwrap_or_default();
+                let (first, before) =
+                    seen.entry(long.clone()).or_insert((path.to_owned(), values.clone()));
+                assert_eq!(values.is_empty(), before.is_empty(), "--{long} of {first} and {path}");
+                // Which one writes or reads, waits or chooses, is in the name.
+                if ["json", "wait", "wait-mode", "certificate", "keep", "dns-port", "format"]
+                    .contains(&&*long)
+                {
+                    assert_eq!(&values, before, "--{long} of {first} and {path}");
+                }
+            }
+        });
+        assert!(seen.contains_key("write-certificate") && !seen.contains_key("port"));
+    }
+
+    #[test]
+    fn no_heading_holds_for_options_of_another_concept() {
+        every(&command(), "", &mut |path, sub| {
+            for arg in sub.get_arguments() {
+                let concept =
+                    CONCEPTS.iter().find(|(heading, _)| arg.get_help_heading() == Some(heading));
+                let fits = concept.is_none_or(|(_, ids)| ids.contains(&arg.get_id().as_str()));
+                assert!(fits, "{path}: --{} is under {:?}", arg.get_id(), arg.get_help_heading());
+            }
+        });
+    }
+
+    #[test]
+    fn a_time_without_a_unit_has_seconds() {
+        // Instants, and a bound that may be a word.
+        let instants = ["start-at", "from", "to", "clock-bound"];
+        let mut tried = 0;
+        let mut all = command();
+        all.build();
+        every(&all, "", &mut |path, sub| {
+            for arg in sub
+                .get_arguments()
+                .filter(|arg| arg.get_long().is_some_and(|l| !instants.contains(&l)))
+            {
+                let is_time = arg
+                    .get_value_names()
+                    .is_some_and(|names| names.iter().any(|name| name == "TIME"));
+                if !is_time {
+                    continue;
+                }
+                let option = format!("--{}=5", arg.get_long().expect("an option"));
+                let words = [path, &option];
+                let error = sub.clone().try_get_matches_from(words).err();
+                let kind = error.as_ref().map(clap::Error::kind);
+                assert_ne!(kind, Some(ErrorKind::ValueValidation), "{path} {option}: {error:?}");
+                tried += 1;
+            }
+        });
+        assert!(tried > 20, "{tried}");
+    }
+
+    #[test]
+    fn the_help_of_a_load_begins_with_server_names_and_rate() {
+        let mut all = command();
+        all.build();
+        let load = all.find_subcommand_mut("load").expect("a command");
+        let help = load.render_help().to_string();
+        let places = [
+            "<TARGET>  ",
+            "--queries <FILE>",
+            "--name <NAME>",
+            "--namespace <PREFIX>",
+            "--rate <RATE>",
+            "--pacing <PACING>",
+        ];
+        let places = places.map(|text| help.find(text).unwrap_or_else(|| panic!("{text}: {help}")));
+        assert!(places.is_sorted(), "{places:?} {help}");
+        assert!(!help.contains("\nOptions:"), "{help}");
+    }
+
+    #[test]
+    fn the_short_options_of_the_field_are_those_of_dnsperf() {
+        let parse = |line: &str| {
+            let found = command().try_get_matches_from(line.split(' ')).expect(line);
+            match Cli::from_arg_matches(&found).expect(line).command {
+                crate::Command::Load(args) => args.request().expect(line),
+                other => panic!("{other:?}"),
+            }
+        };
+        let short = parse("dnsdyno load ::1 -d q.txt -Q 500 -l 5 -c 3 -q 20 -T 1 -t 2 -n 4");
+        let mut long = parse(
+            "dnsdyno load ::1 --queries q.txt --rate 500 --duration 5s --clients 3 --window 20 --timeout 2s --runs 4",
+        );
+        // A thread has a core.
+        long.sockets.cpus.clone_from(&short.sockets.cpus);
+        assert_eq!((&short, short.sockets.cpus.len()), (&long, 1));
+        assert_eq!(short.pacing.to_string(), "window 20 at most 500");
+    }
 
     #[test]
     fn the_commands_are_consistent() {

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::output;
+
 /// Failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -34,7 +36,7 @@ impl Failure {
             Failure::Silent => return ExitCode::from(1),
             Failure::Verdict(code) => return ExitCode::from(code),
         };
-        eprintln!("dnsdyno: {}", told(&error));
+        output::tell(format_args!("dnsdyno: {}\n", told(&error)));
         ExitCode::from(code)
     }
 }

@@ -46,44 +46,44 @@ enum Command {
     /// Load a server once, and show the outcome of the queries
     #[command(after_help = load::EXAMPLES)]
     Load(Box<load::LoadArgs>),
-    /// Merge the results of several Testers that sent slices of one load
+    /// Merge the results of several Testers that shared one load
     #[command(after_help = merge::EXAMPLES)]
     Merge(merge::MergeArgs),
-    /// Find the highest rate at which a server meets a goal
+    /// Find how fast a server is, or which of several is the fastest
     #[command(after_help = search::EXAMPLES)]
     Search(Box<search::SearchArgs>),
-    /// Test the Tester itself: the Measurer against our AuthDNS (RFC 8219 section 9.2)
+    /// Test how fast the Tester is, against our AuthDNS (RFC 8219)
     #[command(after_help = selftest::EXAMPLES)]
     Selftest(Box<selftest::SelftestArgs>),
-    /// Check the Tester with servers of known behaviour, and with a capture beside them
+    /// Check that the Tester finds what is known of known servers
     #[command(after_help = verify::EXAMPLES)]
     Verify(verify::VerifyArgs),
     /// Serve synthetic zones: every answer is computed from the name
     #[command(after_help = auth::EXAMPLES)]
     Auth(Box<auth::AuthArgs>),
-    /// Run an experiment in the lab: real servers in network namespaces, no root needed
+    /// Run an experiment: real servers in network namespaces, no root
     #[command(after_help = run::EXAMPLES)]
     Run(Box<run::RunArgs>),
-    /// List the servers that the lab can drive, and which are installed; write the configuration of one
+    /// List the servers of the lab, or write the configuration of one
     #[command(after_help = servers::EXAMPLES)]
     Servers(servers::ServersArgs),
     /// Say what this host is good for: facts, a self-test, verify
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorArgs),
-    /// Show facts of this host, the speed of its parts, and what disturbs measurements on it
+    /// Show facts of this host, its speed, and what disturbs it
     #[command(after_help = host::EXAMPLES)]
     Host(host::HostArgs),
     /// List the runs that are kept
     Runs(runs::RunsArgs),
     /// Show a run that is kept
     Show(runs::ShowArgs),
-    /// Write a run as JSON, as a table, or in the schema that tools of the field share
+    /// Write a run as JSON, as a table, or for other programs
     #[command(after_help = runs::EXPORT_EXAMPLES)]
     Export(runs::ExportArgs),
     /// Compare two runs: faster, slower, or no difference shown
     #[command(after_help = compare::NOTES)]
     Compare(compare::CompareArgs),
-    /// Compare the answers of servers to the same queries, or compare them with the replies in a capture
+    /// Compare the answers of servers, or those with a capture
     #[command(after_help = diff::EXAMPLES)]
     Diff(Box<diff::DiffArgs>),
     /// Delete runs
@@ -94,12 +94,12 @@ enum Command {
     /// Make, cut, count, compare and sign zone files
     #[command(after_help = zone::EXAMPLES)]
     Zone(Box<zone::ZoneArgs>),
-    /// Characterise and filter captures of DNS traffic, and turn them into queries
+    /// Describe and filter captures, and turn them into queries
     Trace(Box<trace::TraceArgs>),
     /// Write runs as one HTML page that needs no network
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
-    /// Write runs as a static site: an index, a page for each, the history of each server
+    /// Write runs as a static site, with the history of each server
     #[command(after_help = site::EXAMPLES)]
     Site(site::SiteArgs),
     /// Measure as dnsperf does: its options, its output
@@ -111,7 +111,7 @@ enum Command {
     /// Measure as kxdpgun does: its options, its output
     #[command(after_help = kxdpgun::EXAMPLES, disable_help_flag = true)]
     Kxdpgun(Box<kxdpgun::KxdpgunArgs>),
-    /// Watch a server on this host for a Tester elsewhere; `load --dut` starts it
+    /// Watch a server on this host for a Tester elsewhere
     #[command(after_help = agent::NOTES)]
     Agent(agent::AgentArgs),
     /// Write the completions of a shell

@@ -54,10 +54,24 @@ const PATIENCE_MS: u16 = 1_000;
 const PART: usize = 512;
 /// Whether the reader has let this process wait in vain, so that it need not wait again.
 static STUCK: AtomicBool = AtomicBool::new(false);
+/// Whether standard error has only the error that ends the command.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Leaves out all that comes to standard error but the error that ends the command.
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Writes text to standard error, unless this process is quiet.
+pub(crate) fn to_stderr(text: Arguments<'_>) {
+    if !QUIET.load(Ordering::Relaxed) {
+        tell(text);
+    }
+}
 
 /// Writes text to standard error, as far as it is taken: a full pipe that nobody reads, or a terminal that was stopped, loses the
 /// text, and never stops this process.
-pub(crate) fn to_stderr(text: Arguments<'_>) {
+pub(crate) fn tell(text: Arguments<'_>) {
     let mut out = io::stderr().lock();
     for part in text.to_string().as_bytes().chunks(PART) {
         let patience = if STUCK.load(Ordering::Relaxed) { 0 } else { PATIENCE_MS };

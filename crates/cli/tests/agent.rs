@@ -181,7 +181,7 @@ fn the_agent_sees_the_server_and_leaves_nothing() {
 
 fn the_wait_for_an_agreed_start_is_not_counted() {
     // It uses its core all the time, so that its CPU time tells how long was counted.
-    let Some(elsewhere) = Elsewhere::with_server(&["--wait", "spin"]) else { return };
+    let Some(elsewhere) = Elsewhere::with_server(&["--wait-mode", "spin"]) else { return };
     const AHEAD_S: u64 = 14;
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");

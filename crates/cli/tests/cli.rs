@@ -110,6 +110,44 @@ fn the_doctor_says_what_this_host_is_good_for() {
 }
 
 #[test]
+fn the_doctor_writes_what_it_finds() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("doctor.json");
+    let json = file.to_str().expect("UTF-8");
+    let words = ["doctor", "--quiet", "--rate", "2k", "--duration", "300ms", "--json", json];
+    let (_, out, err) = dnsdyno(&words);
+    let text = std::fs::read(&file).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+    let found: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let sentences: Vec<&str> =
+        found["sentences"].as_array().expect("a list").iter().filter_map(|s| s.as_str()).collect();
+    let last: Vec<&str> = out.trim_end().lines().rev().take(3).collect();
+    assert_eq!(last.into_iter().rev().collect::<Vec<_>>(), sentences, "{out}");
+    assert!(sentences[1].contains("known values it found"), "{sentences:?}");
+    for row in ["link modes ", "kernel engine "] {
+        assert!(out.lines().any(|line| line.starts_with(row)), "{row}: {out}");
+    }
+    assert!(found["found"]["checks"].as_array().is_some_and(|checks| checks.len() > 10), "{found}");
+    assert!(found["host"]["cpu"]["online"].as_u64().is_some() && found["self_test"].is_object());
+    // No progress and no notes.
+    assert!(!err.contains("half a minute"), "{err}");
+}
+
+#[test]
+fn names_that_were_not_given_are_said() {
+    let auth = AuthDns::start(&["--zone", "other.test"]);
+    for command in ["load", "search"] {
+        let (code, _, err) = dnsdyno(&[command, auth.plain()]);
+        assert!(code == 1 && err.contains("REFUSED"), "{err}");
+        assert!(
+            err.contains("no names were given") && err.contains("--queries FILE or --name NAME"),
+            "{err}"
+        );
+        let (_, _, err) = dnsdyno(&[command, auth.plain(), "--name", "x.test"]);
+        assert!(err.contains("REFUSED") && !err.contains("no names were given"), "{err}");
+    }
+}
+
+#[test]
 fn an_occupied_port_is_named() {
     let auth = AuthDns::start(&[]);
     let (code, _, err) = dnsdyno(&["auth", "--listen", auth.plain()]);
@@ -445,7 +483,7 @@ fn a_load_is_kept_where_that_is_wanted() {
     words.extend(["--namespace", "10.0.0.0/16", "--type", "A", "--store", &store]);
     let (_, _, err) = dnsdyno(&words);
     assert!(err.contains("kept as run 1 in "), "{err}");
-    let (_, out, err) = dnsdyno(&["export", "1", "--json", "--store", &store]);
+    let (_, out, err) = dnsdyno(&["export", "1", "--format", "json", "--store", &store]);
     let run: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     assert_eq!(run["experiment"], "load");
     let cell = &run["results"][0];

@@ -302,8 +302,17 @@ fn replies_are_held_against_those_of_a_capture() {
         (3, &20.into(), wanted.map(str::to_owned).to_vec())
     );
     assert_eq!(record["servers"][0]["name"], "captured");
-    let args =
-        ["load", auth.plain(), "--replay", &capture, "--compare", "--speed", "2x", "--json", "-"];
+    let args = [
+        "load",
+        auth.plain(),
+        "--replay",
+        &capture,
+        "--compare-replies",
+        "--speed",
+        "2x",
+        "--json",
+        "-",
+    ];
     let (code, out, err) = dnsdyno(&args);
     let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
     assert_eq!(
@@ -315,7 +324,7 @@ fn replies_are_held_against_those_of_a_capture() {
     let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
     assert_eq!((code, differs(&record)), (3, wanted.map(str::to_owned).to_vec()));
     assert_eq!(record["servers"][1]["name"], format!("tcp://{}", auth.plain()));
-    for option in ["--resume", "--keepalive", "--clients=3"] {
+    for option in ["--tls-resume", "--keepalive", "--clients=3"] {
         let (code, _, err) = dnsdyno(&[&args[..], &["--transport", "tcp", option]].concat());
         assert!(code == 2 && err.contains("cannot be used with"), "{option}: {err}");
     }
@@ -332,7 +341,7 @@ fn replies_are_held_against_those_of_a_capture() {
     assert!(lines.contains("010-000-000-007") && !lines.contains("010-000-000-009"), "{lines}");
     assert!(std::fs::read_to_string(&page).expect("written").contains("<html"));
     let (code, _, err) = dnsdyno(&["load", auth.plain(), "--replay", &capture, "--ttl", "any"]);
-    assert!(code == 2 && err.contains("add --replay FILE --compare"), "{err}");
+    assert!(code == 2 && err.contains("add --replay FILE --compare-replies"), "{err}");
     // The capture's queries, but not its replies.
     let (code, record) =
         diff(&[auth.plain(), auth.plain(), "--capture", &capture, "--count", "15"]);
@@ -399,7 +408,7 @@ fn captured_queries_keep_their_transport() {
     let (server, capture) = (server.to_string(), capture.display().to_string());
     for args in [
         &["diff", &server, "--capture", &capture][..],
-        &["load", &server, "--replay", &capture, "--compare"],
+        &["load", &server, "--replay", &capture, "--compare-replies"],
     ] {
         let (code, out, err) = dnsdyno(&[args, &["--timeout", "30s", "--json", "-"]].concat());
         let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));

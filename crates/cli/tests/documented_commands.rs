@@ -129,10 +129,13 @@ fn documented_commands_are_accepted() {
 
 #[test]
 fn commands_are_found_in_text_and_blocks() {
-    let page = "Text, `dnsdyno host --json > NAME.json`, `other`.\n```\ndnsdyno run x    the plan\n    dnsdyno no\n```\n\
+    let page = "Text, `dnsdyno host --json - > NAME.json`, `other`.\n```\ndnsdyno run x    the plan\n    dnsdyno no\n```\n\
                 `dnsdyno load SERVER --threads N`";
     let found = commands(page);
-    assert_eq!(found, ["dnsdyno host --json", "dnsdyno run x", "dnsdyno load SERVER --threads N"]);
+    assert_eq!(
+        found,
+        ["dnsdyno host --json -", "dnsdyno run x", "dnsdyno load SERVER --threads N"]
+    );
     let (words, plans) = arguments(&found[2]);
     assert_eq!(words.join(" "), "load 127.0.0.1:53 --threads 4 --help");
     assert!(!plans && arguments(&found[1]).1);

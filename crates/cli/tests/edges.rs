@@ -42,7 +42,7 @@ fn load(auth: &AuthDns) -> Vec<&str> {
 
 /// Returns the list of the runs in the store of a folder.
 fn runs(dir: &Path) -> Value {
-    let output = output(dir, &["runs", "--json"]);
+    let output = output(dir, &["runs", "--json", "-"]);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&output)))
 }
 
@@ -86,10 +86,11 @@ fn outputs_are_tried_before_anything_is_measured() {
         for (option, path, why) in [
             ("--json", &missing, "No such file"),
             ("--json", &folder, "is a directory"),
-            ("--certificate", &missing, "No such file"),
+            ("--write-certificate", &missing, "No such file"),
             ("--store", &foreign, "not a store"),
         ] {
-            let reads_it = option == "--certificate" && !["selftest", "verify"].contains(&words[0]);
+            let reads_it =
+                option == "--write-certificate" && !["selftest", "verify"].contains(&words[0]);
             let has_no_store =
                 option == "--store" && ["selftest", "verify", "run"].contains(&words[0]);
             if reads_it || has_no_store {
@@ -114,7 +115,7 @@ fn a_device_stays_a_device() {
     }
     let write = [
         [&load(&auth)[..], &["--json", &null]].concat(),
-        vec!["export", "1", "--json", "--output", &null],
+        vec!["export", "1", "--format", "json", "--output", &null],
         vec!["report", "1", "--output", &null],
     ];
     for words in write {
@@ -132,7 +133,10 @@ fn a_device_stays_a_device() {
     let (link, file) = (dir.path().join("link"), dir.path().join("file"));
     std::fs::write(&file, "old").expect("writes");
     std::os::unix::fs::symlink(&file, &link).expect("links");
-    output(dir.path(), &["export", "1", "--json", "--output", &link.display().to_string()]);
+    output(
+        dir.path(),
+        &["export", "1", "--format", "json", "--output", &link.display().to_string()],
+    );
     assert!(std::fs::symlink_metadata(&link).expect("it is there").is_symlink());
     assert!(std::fs::read_to_string(&file).expect("the file").starts_with('{'));
 }
@@ -400,7 +404,7 @@ fn stores_that_may_not_be_written_are_read() {
     // The program must be in a place where everybody may read it.
     let own = tempfile::tempdir_in("/tmp").expect("a folder");
     std::fs::set_permissions(own.path(), PermissionsExt::from_mode(0o755)).expect("our own");
-    for words in [&["runs"][..], &["show", "1"], &["export", "1", "--json"]] {
+    for words in [&["runs"][..], &["show", "1"], &["export", "1", "--format", "json"]] {
         let Some(output) = as_nobody(dir.path(), words) else { return };
         let told = said(&output);
         assert_eq!(output.status.code(), Some(0), "{words:?}: {told}");
@@ -505,7 +509,8 @@ fn a_server_that_writes_without_end_does_not_fill_the_disk() {
         program.display()
     );
     std::fs::write(&file, text).expect("writes");
-    let mut command = dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--no-store", "--keep"]);
+    let mut command =
+        dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--no-store", "--keep-files"]);
     let output = command.arg(&file).output().expect("starts");
     let told = said(&output);
     if told.contains("cannot get its namespaces") {

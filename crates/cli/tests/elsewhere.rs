@@ -323,7 +323,7 @@ fn a_run_over_ssh_differs_only_in_that_both_hosts_have_one_kernel() {
             "3k",
             "--duration",
             "60s",
-            "--certificate",
+            "--write-certificate",
             "tester.json",
         ]);
         if !shortened(&mut selftest).status.success() {
@@ -409,7 +409,7 @@ fn a_killed_agent_or_tester_leaves_nothing() {
     let Some(hosts) = Hosts::new() else { return };
     for inner in [false, true] {
         let (child, server) = hosts.long();
-        let agents = hosts.there("dnsdyno agent --start");
+        let agents = hosts.there("dnsdyno agent --start-servers");
         assert!(agents.len() >= 2 && !agents.contains(&server), "{agents:?}");
         // The first one waits outside of the pid namespace.
         kill("KILL", &[if inner { agents[1] } else { agents[0] }]);

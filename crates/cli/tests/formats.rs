@@ -49,7 +49,7 @@ fn figures(cell: &CellRecord) -> usize {
 
 #[test]
 fn bencher_has_the_median_and_the_range_of_each_figure() {
-    each(&["--bencher"], |run, text| {
+    each(&["--format", "bencher"], |run, text| {
         let json: Value = serde_json::from_str(text).expect("JSON");
         for cell in run.results.iter().filter(|cell| cell.has_figure()) {
             let name = report::view::cell_name(cell);
@@ -70,7 +70,7 @@ fn bencher_has_the_median_and_the_range_of_each_figure() {
 
 #[test]
 fn github_lists_divide_the_figures_by_direction() {
-    each(&["--github-benchmark", "bigger"], |run, bigger| {
+    each(&["--format", "github-bigger"], |run, bigger| {
         let bigger: Vec<Value> = serde_json::from_str(bigger).expect("a list");
         assert!(
             bigger
@@ -82,7 +82,7 @@ fn github_lists_divide_the_figures_by_direction() {
             bigger.iter().filter(|e| e["name"].as_str().is_some_and(|n| n.ends_with(": capacity")));
         assert_eq!(listed.count(), capacities);
     });
-    each(&["--github-benchmark", "smaller"], |run, smaller| {
+    each(&["--format", "github-smaller"], |run, smaller| {
         let smaller: Vec<Value> = serde_json::from_str(smaller).expect("a list");
         let has = |part: &str| {
             smaller.iter().any(|e| e["name"].as_str().is_some_and(|n| n.ends_with(part)))
@@ -98,7 +98,7 @@ fn github_lists_divide_the_figures_by_direction() {
 
 #[test]
 fn junit_has_a_test_for_each_cell() {
-    each(&["--junit"], |run, text| {
+    each(&["--format", "junit"], |run, text| {
         let report = Report::deserialize_from_str(text).expect("JUnit");
         let cases = &report.test_suites[0].test_cases;
         assert_eq!(cases.len(), run.results.len() + run.skipped.len());
@@ -129,7 +129,8 @@ fn a_missed_goal_is_a_failure() {
         .output()
         .expect("starts");
     assert!(file.exists(), "{}", String::from_utf8_lossy(&load.stderr));
-    let report = Report::deserialize_from_str(&export(&file, &["--junit"])).expect("JUnit");
+    let report =
+        Report::deserialize_from_str(&export(&file, &["--format", "junit"])).expect("JUnit");
     let case = &report.test_suites[0].test_cases[0];
     assert!(case.name.as_str().contains("loss < 10"), "{}", case.name.as_str());
     let TestCaseStatus::NonSuccess { message, .. } = &case.status else { panic!("{case:?}") };
@@ -141,7 +142,7 @@ fn a_missed_goal_is_a_failure() {
 
 #[test]
 fn json_lines_are_whole_trials() {
-    each(&["--json-lines"], |run, text| {
+    each(&["--format", "json-lines"], |run, text| {
         let trials = run.results.iter().flat_map(|cell| cell.trials.iter().map(move |t| (cell, t)));
         let mut lines = text.lines();
         for (cell, trial) in trials {
@@ -160,7 +161,7 @@ fn json_lines_are_whole_trials() {
 
 #[test]
 fn a_log_has_each_trial_that_counts() {
-    each(&["--hlog"], |run, text| {
+    each(&["--format", "hlog"], |run, text| {
         let trials = run.results.iter().flat_map(|cell| &cell.trials);
         let counted = trials
             .filter(|t| !t.trial.void.is_void() && !t.trial.latency_us.hdr.is_empty())
@@ -172,7 +173,7 @@ fn a_log_has_each_trial_that_counts() {
 
 #[test]
 fn open_metrics_have_histograms_that_add_up() {
-    each(&["--openmetrics"], |run, text| {
+    each(&["--format", "openmetrics"], |run, text| {
         assert!(text.ends_with("\n# EOF\n") || text == "# EOF\n", "{text:.200}");
         let value = |line: &str| {
             line.rsplit(' ').next().and_then(|v| v.parse::<f64>().ok()).expect("a number")
@@ -197,17 +198,17 @@ fn open_metrics_have_histograms_that_add_up() {
 
 #[test]
 fn tables_have_a_row_for_each_cell() {
-    each(&["--markdown"], |run, text| {
+    each(&["--format", "markdown"], |run, text| {
         let columns = |line: &str| line.replace("\\|", "").matches('|').count();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), run.results.len() + 2, "{text}");
         assert!(lines.iter().all(|line| columns(line) == columns(lines[0])), "{text}");
     });
-    each(&["--csv", "--table", "results"], |run, text| {
+    each(&["--format", "csv", "--table", "results"], |run, text| {
         assert_eq!(text.lines().count(), run.results.len() + 1, "{text}");
         assert!(text.starts_with("server,"), "{text}");
     });
-    each(&["--latex"], |run, text| {
+    each(&["--format", "latex"], |run, text| {
         let rows: Vec<_> = text.lines().filter(|line| line.ends_with("\\\\")).collect();
         assert_eq!(rows.len(), run.results.len() + 1, "{text}");
         let columns = |line: &str| line.replace("\\&", "").matches('&').count();
@@ -229,7 +230,7 @@ fn plots_are_svg_files_that_need_nothing_else() {
     for run in runs().into_iter().filter(valid) {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = dir.path().join("new/figures");
-        let told = export(&run, &["--svg", "--output", folder.to_str().expect("UTF-8")]);
+        let told = export(&run, &["--format", "svg", "--output", folder.to_str().expect("UTF-8")]);
         for path in told.lines() {
             let text = std::fs::read_to_string(path).expect("the file that was told");
             assert!(text.starts_with("<svg xmlns=") && text.ends_with("</svg>\n"), "{path}");
@@ -242,7 +243,7 @@ fn plots_are_svg_files_that_need_nothing_else() {
     }
     assert!(files > 20, "{files}");
     let file = runs()[0].clone();
-    for words in [&["--svg"][..], &["--svg", "--output", "-"]] {
+    for words in [&["--format", "svg"][..], &["--format", "svg", "--output", "-"]] {
         let refused =
             Command::new(cargo_bin("dnsdyno")).arg("export").arg(&file).args(words).output();
         let refused = refused.expect("starts");

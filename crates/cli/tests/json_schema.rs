@@ -53,7 +53,7 @@ fn loads_searches_and_tests_of_the_tester_are_valid() {
     let search = ["search", auth.plain(), "--start", "200", "--min", "100", "--max", "400"];
     written("run", &[&search[..], &names].concat());
     written("self-test", &["selftest", "--rate", "1k", "--duration", "300ms", "--json", "-"]);
-    written("host", &["host", "--quick", "--json"]);
+    written("host", &["host", "--quick", "--json", "-"]);
 }
 
 #[test]

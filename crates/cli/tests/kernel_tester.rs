@@ -248,7 +248,7 @@ fn a_chain_on_each_core_certifies_the_tester() {
     let dir = tempfile::tempdir().expect("a folder");
     let output = Command::new(cargo_bin("dnsdyno"))
         .args(["selftest", "--rate", "20k", "--duration", "1s", "--engine", "kernel"])
-        .args(["--certificate", "certificate.json", "--json", "result.json"])
+        .args(["--write-certificate", "certificate.json", "--json", "result.json"])
         .current_dir(dir.path())
         .output()
         .expect("starts");

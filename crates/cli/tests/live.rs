@@ -149,7 +149,7 @@ fn keys_end_a_run_and_the_terminal_is_as_it_was() {
         assert!(!leaves_processes(dir.path()));
         let runs = Command::new(cargo_bin("dnsdyno"))
             .env("DNSDYNO_STORE", dir.path().join("runs.db"))
-            .args(["runs", "--json"])
+            .args(["runs", "--json", "-"])
             .output()
             .expect("starts");
         let runs: Value = serde_json::from_slice(&runs.stdout).expect("JSON");

@@ -290,7 +290,7 @@ fn a_mix_of_transports_closes_idle_connections_resumes_and_loops() {
     let trial = load(
         &servers.address("udp"),
         &format!(
-            "--replay {} --transports {mix} --close-idle 200ms --resume --pad --loops 2 --timeout 60s --connect-timeout 60s",
+            "--replay {} --transports {mix} --close-idle 200ms --tls-resume --pad --loops 2 --timeout 60s --connect-timeout 60s",
             path.display()
         ),
     );

@@ -343,7 +343,8 @@ fn every_number_of_a_table_is_that_of_the_export() {
         let run = record::read_run(&path).expect("a run");
         let id = Store::open(&store).expect("a store").put(&run).expect("kept").to_string();
         let mut exported: Value =
-            serde_json::from_slice(&dnsdyno(&store, &["export", &id, "--json"])).expect("JSON");
+            serde_json::from_slice(&dnsdyno(&store, &["export", &id, "--format", "json"]))
+                .expect("JSON");
         let page = dnsdyno(&store, &["report", &id, "--output", "-"]);
         let page = String::from_utf8(page).expect("UTF-8");
         strip(&mut exported);

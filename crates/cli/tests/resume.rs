@@ -44,7 +44,7 @@ fn text(output: &Output) -> String {
 
 /// Trials of the only run in the store.
 fn trials(store: &Path) -> u64 {
-    let output = dnsdyno(store).args(["runs", "--json"]).output().expect("starts");
+    let output = dnsdyno(store).args(["runs", "--json", "-"]).output().expect("starts");
     let runs: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     runs[0]["trials"].as_u64().unwrap_or(0)
 }

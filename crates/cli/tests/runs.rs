@@ -100,7 +100,7 @@ fn runs_are_listed_shown_and_deleted() {
     let (code, list, _) = dnsdyno(&store, &["runs"]);
     assert_eq!((code, list.lines().count()), (0, 3), "{list}");
     assert!(list.contains("2026-11-21T03:51:00Z") && list.contains("complete"), "{list}");
-    let (_, json, _) = dnsdyno(&store, &["runs", "--json"]);
+    let (_, json, _) = dnsdyno(&store, &["runs", "--json", "-"]);
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json[1]["id"], &json[1]["state"]), (&2.into(), &"complete".into()));
 
@@ -126,7 +126,7 @@ fn an_exported_run_is_the_run() {
     let (dir, store) = kept(&[run(1.0)]);
     let file = dir.path().join("run.json");
     let file = file.to_str().expect("UTF-8");
-    let (code, _, _) = dnsdyno(&store, &["export", "1", "--json", "--output", file]);
+    let (code, _, _) = dnsdyno(&store, &["export", "1", "--format", "json", "--output", file]);
     let exported: Run = record::read(Path::new(file)).expect("a run");
     let stored = Store::open(&store).and_then(|s| s.load(1)).expect("loads");
     assert!(code == 0 && exported == stored, "what is exported is what was stored");
@@ -144,13 +144,13 @@ fn tables_have_a_row_for_each() {
         ("figures", 8, "1,dns64-rfc8219,unbound,1.17.1,1,capacity,qps,0,10000"),
         ("series", 16, "1,dns64-rfc8219,unbound,1.17.1,1,0,10000,tester.sent,1/s,0,7"),
     ] {
-        let (code, csv, _) = dnsdyno(&store, &["export", "--csv", "--table", table]);
+        let (code, csv, _) = dnsdyno(&store, &["export", "--format", "csv", "--table", table]);
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!((code, lines.len()), (0, rows + 1), "{table}: {csv}");
         assert!(lines[0].starts_with("run,experiment,server,server_version,setting.cores,"));
         assert!(lines[1].starts_with(start), "{table}: {}", lines[1]);
     }
-    let (_, csv, _) = dnsdyno(&store, &["export", "--csv"]);
+    let (_, csv, _) = dnsdyno(&store, &["export", "--format", "csv"]);
     assert!(csv.contains(",\"one, \"\"quoted\"\"\",,0\n"), "{csv}");
 }
 
@@ -158,7 +158,7 @@ fn tables_have_a_row_for_each() {
 #[test]
 fn dns_metrics_have_what_the_schema_requires() {
     let (dir, store) = kept(&[run(1.0)]);
-    let (code, lines, _) = dnsdyno(&store, &["export", "--dns-metrics"]);
+    let (code, lines, _) = dnsdyno(&store, &["export", "--format", "dns-metrics"]);
     let objects: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(code, 0);
@@ -195,7 +195,7 @@ fn dns_metrics_have_what_the_schema_requires() {
     let file = dir.path().join("load.json");
     record::write(&file, &trial(0, 1.0).trial).expect("writes");
     let file = file.to_str().expect("UTF-8");
-    let (code, lines, told) = dnsdyno(&store, &["export", file, "--dns-metrics"]);
+    let (code, lines, told) = dnsdyno(&store, &["export", file, "--format", "dns-metrics"]);
     assert_eq!((code, lines.lines().count()), (0, 2 + 4), "{told}");
 }
 
@@ -218,7 +218,7 @@ fn the_exit_code_says_what_a_comparison_found() {
         let (code, out, told) = dnsdyno(&store, &["compare", args[0], args[1]]);
         assert_eq!(code, wanted, "{args:?}: {out}{told}");
         assert!(out.contains(part), "{args:?}: {out}");
-        let (json_code, json, _) = dnsdyno(&store, &["compare", args[0], args[1], "--json"]);
+        let (json_code, json, _) = dnsdyno(&store, &["compare", args[0], args[1], "--json", "-"]);
         assert_eq!(json_code, wanted);
         if wanted == 3 {
             let json: Value = serde_json::from_str(&json).expect("JSON");
@@ -319,8 +319,12 @@ fn what_is_not_there_is_said() {
         (&store, &["show", "last~3"], "the store has 1 runs, there is no last~3"),
         (&store, &["show", "none.json"], "cannot read none.json"),
         (&store, &["delete", "none.json"], "none.json is not a run of the store"),
-        (&store, &["export", "1"], "--json"),
-        (&store, &["export", "1", "--json", "--csv"], "cannot be used with"),
+        (&store, &["export", "1"], "--format <FORMAT>"),
+        (
+            &store,
+            &["export", "1", "--format", "json", "--table", "cells"],
+            "--table requires --format csv",
+        ),
         (&absent, &["show"], "there is no store at "),
         (&absent, &["delete", "1"], "there is no store at "),
         (

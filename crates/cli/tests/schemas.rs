@@ -1,6 +1,6 @@
 //! Records of all versions of the schema: each is still read, and means what it meant.
 //!
-//! `tests/runs` holds runs of schema 1, `tests/tables` what `dnsdyno export --csv` wrote of each when schema 1 was
+//! `tests/runs` holds runs of schema 1, `tests/tables` what `dnsdyno export --format csv` wrote of each when schema 1 was
 //! today's.
 
 use std::path::{Path, PathBuf};

@@ -93,7 +93,7 @@ fn three_testers_start_together_and_are_one() {
     assert!(parts.iter().all(|part| part.conditions.agreed_start.is_some()));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("part 2/3") && text.contains("starts  "), "{text}");
-    let kept = dnsdyno(dir.path()).args(["runs", "--json"]).output().expect("starts");
+    let kept = dnsdyno(dir.path()).args(["runs", "--json", "-"]).output().expect("starts");
     let kept: Value = serde_json::from_slice(&kept.stdout).unwrap_or_default();
     assert!(kept.as_array().is_some_and(|runs| runs.len() == 1), "{kept}");
     // What was merged is no part, and one part is not the whole.

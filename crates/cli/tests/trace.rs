@@ -150,7 +150,7 @@ fn a_capture_is_replayed() {
     for (bad, message) in [
         (&["--replay", file, "--rate", "5"][..], "cannot be used with"),
         (&["--replay", file, "--speed", "fast"], "`fast` is not a speed such as 1x, 2x or 0.5x"),
-        (&["--replay", file, "--replay-port", "54"], "it contains no query to replay (0 replies"),
+        (&["--replay", file, "--dns-port", "54"], "it contains no query to replay (0 replies"),
         (&["--replay", "/nonexistent"], "cannot read the capture /nonexistent"),
     ] {
         let (code, _, err) = dnsdyno(&[&["load", "127.0.0.1:1"][..], bad].concat());
@@ -205,7 +205,7 @@ fn every_tool_keeps_what_stands_before_a_cut() {
         (&["queries", file, "--output", &out], "out"),
         (&["slice", file, "--zone", "example", "--range", "..n5,n5..", "--output", &slices], ""),
         (&["anonymise", file, "--key", &key, "--output", &out], "out"),
-        (&["export", file, "--csv", "--output", &out], "out"),
+        (&["export", file, "--format", "csv", "--output", &out], "out"),
     ];
     for (args, output) in table {
         let (code, _, err) = dnsdyno(&[&["trace"], args].concat());
@@ -241,7 +241,7 @@ fn an_interface_is_listened_to() {
         "queries",
         "--interface",
         "lo",
-        "--port",
+        "--dns-port",
         "9",
         "--for",
         "30s",
@@ -342,7 +342,7 @@ fn a_capture_is_cut_hidden_and_turned_into_queries() {
     assert_eq!(again, text);
 
     let (code, csv, err) =
-        dnsdyno(&["trace", "export", file, "--type", "AAAA", "--csv", "--output", "-"]);
+        dnsdyno(&["trace", "export", file, "--type", "AAAA", "--format", "csv", "--output", "-"]);
     assert_eq!((code, &*err), (0, "25 transactions are in -\n"));
     let mut csv = csv::Reader::from_reader(csv.as_bytes());
     let names = csv.headers().expect("names").clone();
@@ -351,7 +351,7 @@ fn a_capture_is_cut_hidden_and_turned_into_queries() {
     let qtype = names.iter().position(|name| name == "dns_qtype").expect("a column");
     assert!(csv.records().all(|row| &row.expect("a row")[qtype] == "28"));
     let (code, _, err) = dnsdyno(&["trace", "export", file, "--output", "-"]);
-    assert!(code == 2 && err.contains("<--json-lines|--csv>"), "{err}");
+    assert!(code == 2 && err.contains("--format <FORMAT>"), "{err}");
 }
 
 /// A server that answers each query with its header and question, and the questions that it has seen.
@@ -456,7 +456,7 @@ fn recipes_for_duckdb_run() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = capture(dir.path());
     let lines = dir.path().join("day.jsonl");
-    let words = ["--json-lines", "--output", lines.to_str().expect("UTF-8")];
+    let words = ["--format", "json-lines", "--output", lines.to_str().expect("UTF-8")];
     let (code, _, err) =
         dnsdyno(&[&["trace", "export", path.to_str().expect("UTF-8")], &words[..]].concat());
     assert_eq!(code, 0, "{err}");
@@ -520,14 +520,14 @@ fn queries_without_a_reply_and_dns_of_other_ports_are_told() {
     assert_eq!((code, &*err), (0, ""), "{out}");
     for line in [
         "5 queries have no reply in the capture (55.6%)",
-        "5  packets of port 5300 that look like DNS: --port 5300 reads them",
+        "5  packets of port 5300 that look like DNS: --dns-port 5300 reads them",
     ] {
         assert!(out.contains(line), "{line}\n{out}");
     }
-    let (_, out, err) = dnsdyno(&["trace", "stats", file, "--port", "54"]);
-    assert!(err.contains("18 packets look like DNS: --port 53,5300"), "{err}{out}");
-    let (code, _, err) = dnsdyno(&["load", "127.0.0.1", "--replay", file, "--replay-port", "54"]);
-    assert!(code == 2 && err.contains("18 packets look like DNS: --replay-port 53,5300"), "{err}");
+    let (_, out, err) = dnsdyno(&["trace", "stats", file, "--dns-port", "54"]);
+    assert!(err.contains("18 packets look like DNS: --dns-port 53,5300"), "{err}{out}");
+    let (code, _, err) = dnsdyno(&["load", "127.0.0.1", "--replay", file, "--dns-port", "54"]);
+    assert!(code == 2 && err.contains("18 packets look like DNS: --dns-port 53,5300"), "{err}");
 }
 
 /// A capture without DNS says what it has instead.
@@ -536,10 +536,10 @@ fn a_capture_without_dns_is_explained() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = capture(dir.path());
     let file = path.to_str().expect("UTF-8");
-    let (code, _, err) = dnsdyno(&["trace", "stats", file, "--port", "54"]);
+    let (code, _, err) = dnsdyno(&["trace", "stats", file, "--dns-port", "54"]);
     assert_eq!(code, 0, "{err}");
     let expected = "no DNS found on port 54; packets: 200; 160 packets are UDP of port 53, 40 packets are TCP of port 53\n\
-                    200 packets look like DNS: --port 53\n";
+                    200 packets look like DNS: --dns-port 53\n";
     assert_eq!(err, expected);
     // The same capture twice: all packets are merged by time.
     let (_, out, err) = dnsdyno(&["trace", "stats", file, file, "--json", "-"]);

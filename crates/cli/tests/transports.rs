@@ -118,7 +118,7 @@ fn check_certificates(auth: &AuthDns, transport: &str, target: &str) {
     // Queries wait for the one client, however slow this machine is.
     let loads = "--rate 100 --duration 300ms --timeout 30s --queries-per-connection 1 --clients 1";
     let args = format!("--transport {transport} {loads}");
-    let believed = load(target, &format!("{args} --ca {} --resume", auth.authority()));
+    let believed = load(target, &format!("{args} --ca {} --tls-resume", auth.authority()));
     assert_eq!((&believed["sent"], &believed["valid"]), (&30.into(), &30.into()), "{believed}");
     // A connection of QUIC may be over before its ticket for the next has come.
     let tickets = if transport.starts_with("quic") || transport == "http3" { 1 } else { 29 };

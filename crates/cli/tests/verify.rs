@@ -46,7 +46,7 @@ impl Bench {
         let made = self.file("made.json");
         if !made.exists() {
             // Its verdict may be any on a busy machine.
-            self.run("selftest --rate 5k --duration 100ms --certificate made.json");
+            self.run("selftest --rate 5k --duration 100ms --write-certificate made.json");
         }
         let mut file: Value = read(&made);
         file["certified_qps"] = json!(2_000.0);
@@ -68,7 +68,7 @@ fn checks(path: &Path) -> Vec<Check> {
 fn the_table_and_the_certificate_have_every_truth() {
     let bench = Bench::new();
     let (code, out, err) =
-        bench.run("verify --quick --capacities 5k --wait --certificate c.json --json v.json");
+        bench.run("verify --quick --capacities 5k --wait --write-certificate c.json --json v.json");
     let checks = checks(&bench.file("c.json"));
     assert_eq!(checks, self::checks(&bench.file("v.json")));
     let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
@@ -116,8 +116,8 @@ fn the_table_and_the_certificate_have_every_truth() {
 #[test]
 fn the_kernel_is_held_against_sockets() {
     let bench = Bench::new();
-    let (code, out, err) =
-        bench.run("verify --quick --engine kernel --capacities 2k --wait --certificate c.json");
+    let (code, out, err) = bench
+        .run("verify --quick --engine kernel --capacities 2k --wait --write-certificate c.json");
     if ["may not load BPF programs", "run as root"].iter().any(|part| err.contains(part)) {
         return skip::because(err);
     }
@@ -142,7 +142,7 @@ fn the_kernel_is_held_against_sockets() {
 fn a_wrong_truth_is_noticed() {
     let bench = Bench::new();
     let (code, out, err) = bench.run(
-        "verify --quick --loopback --capacities 5k --wrong-truth 0.3 --wait --certificate c.json",
+        "verify --quick --loopback --capacities 5k --wrong-truth 0.3 --wait --write-certificate c.json",
     );
     assert_eq!(code, 1, "{out}{err}");
     assert!(err.contains("values are beyond their bounds"), "{err}");
@@ -301,7 +301,7 @@ true
 #[test]
 fn a_server_in_another_namespace_conforms_and_one_here_is_named() {
     let bench = Bench::new();
-    let selftest = "selftest --rate 5k --duration 60s --certificate tester.json";
+    let selftest = "selftest --rate 5k --duration 60s --write-certificate tester.json";
     bench.command(selftest).env("DNSDYNO_TEST_TRIAL", SHORT).output().expect("starts");
     // Its verdict may be any on a busy machine.
     let mut certificate: Value = read(&bench.file("tester.json"));

@@ -28,7 +28,7 @@ fn from_a_seed_to_slices() {
     let run = |line: &str| succeeds(dir, line);
     run("generate tld --zone nl --delegations 3k --output nl.zone");
     let stats: serde_json::Value =
-        serde_json::from_str(&run("stats --json nl.zone")).expect("JSON");
+        serde_json::from_str(&run("stats --json - nl.zone")).expect("JSON");
     assert_eq!(stats["zone"], "nl");
     assert_eq!(stats["delegations"], 3_000);
     assert_eq!(stats["canonical_order"], true);
@@ -39,7 +39,7 @@ fn from_a_seed_to_slices() {
         |name: &str| std::fs::read_to_string(dir.join(name)).expect("reads").lines().count();
     assert_eq!((1..=3).map(|n| lines(&format!("part.{n}.queries"))).sum::<usize>(), 1_000);
     let delegations: u64 = (1..=3)
-        .map(|n| run(&format!("stats --json part.{n}.zone")))
+        .map(|n| run(&format!("stats --json - part.{n}.zone")))
         .map(|json| serde_json::from_str::<serde_json::Value>(&json).expect("JSON"))
         .map(|stats| stats["delegations"].as_u64().expect("a number"))
         .sum();
@@ -54,7 +54,7 @@ fn names_without_leading_zeros_are_a_zone_in_canonical_order() {
     let generate = "generate dns64 --namespace 10.0.0.0/20 --unpadded";
     run(&format!("{generate} --output expanded.zone"));
     run(&format!("{generate} --style generate --output generate.zone"));
-    let stats = run("stats --json expanded.zone");
+    let stats = run("stats --json - expanded.zone");
     let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
     assert_eq!((&stats["names"], &stats["canonical_order"]), (&(4_096 + 2).into(), &true.into()));
     // The same records as `$GENERATE` lines, which other programs expand too.
@@ -103,7 +103,7 @@ fn every_type_is_read_as_named_reads_it() {
         succeeds(dir, "compare part.1.zone named.zone --soa --signatures"),
         "the same 79 records\n"
     );
-    let (_, stats, _) = zone(dir, &["stats", "--json", "all.zone"]);
+    let (_, stats, _) = zone(dir, &["stats", "--json", "-", "all.zone"]);
     let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
     assert_eq!(stats["records"], 79);
 }

@@ -305,7 +305,7 @@ fn a_busy_core_of_a_host_is_named() {
     hosts.write_agent(&format!("[ $n != 3 ] || taskset -pc {core} $$ > /dev/null"));
     let busy = Busy::start(&hosts, 3, core);
     let mut command = load(hosts.mpirun(&[1, 2, 3]), dir, auth.address, 3);
-    let output = command.args(["--wait", "spin"]).output().expect("starts");
+    let output = command.args(["--wait-mode", "spin"]).output().expect("starts");
     drop(busy);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     let found = trial(dir, &output);

@@ -114,7 +114,7 @@ pub fn start(
         option("--engine", EngineKind::Kernel.to_string());
         option("--device", Host::interface(serves.client()));
     }
-    option("--wait", if shares { "sleep" } else { "auto" }.to_owned());
+    option("--wait-mode", if shares { "sleep" } else { "auto" }.to_owned());
     match serves {
         Serves::SelfTest | Serves::Truth => option("--aaaa", "always".to_owned()),
         Serves::Dut { aaaa_share, .. } if aaaa_share > 0.0 => {
@@ -166,7 +166,7 @@ pub(crate) fn start_internet(
     // The address that is asked says which server is: one socket has all.
     let any = format!("0.0.0.0:{PORT}");
     command.extend(
-        ["--listen", &any, "--cpus", &cpus.to_string(), "--wait", wait].map(OsString::from),
+        ["--listen", &any, "--cpus", &cpus.to_string(), "--wait-mode", wait].map(OsString::from),
     );
     if testbed.path() == LinkPath::Wire {
         command.push("--no-gro".into());

@@ -128,7 +128,7 @@ pub enum CertificateError {
     },
     /// The file is no certificate.
     #[error(
-        "{}:{line}:{column}: not a certificate: {why}; `dnsdyno verify --certificate FILE` and `dnsdyno selftest --certificate FILE` make one",
+        "{}:{line}:{column}: not a certificate: {why}; `dnsdyno verify --write-certificate FILE` and `dnsdyno selftest --write-certificate FILE` make one",
         path.display()
     )]
     Bad {

@@ -145,7 +145,7 @@ impl Line {
                 self.option("--replay", capture.display());
                 self.option("--speed", speed);
                 let ports: Vec<usize> = ports.iter().map(|port| usize::from(*port)).collect();
-                self.list("--replay-port", &ports);
+                self.list("--dns-port", &ports);
                 self.unless(1, "--loops", *loops);
             }
         }
@@ -200,7 +200,7 @@ impl Line {
         self.maybe("--ports-per-thread", sockets.per_worker);
         self.maybe("--source", sockets.source);
         self.maybe("--source-port", sockets.first_port);
-        self.unless(WaitFor::Auto.word(), "--wait", sockets.wait.word());
+        self.unless(WaitFor::Auto.word(), "--wait-mode", sockets.wait.word());
         let micros = |time: Nanos| time.0 / 1_000;
         self.unless(micros(usual.max_burst), "--max-burst-us", micros(sockets.max_burst));
         self.unless(Gso::Off.word(), "--gso", sockets.gso.word());
@@ -242,7 +242,7 @@ impl Line {
             self.maybe("--ca", tls.ca.as_ref().map(|path| path.display()));
             self.maybe("--tls-version", tls.version.map(TlsVersion::word));
             self.maybe("--alpn", tls.alpn.as_ref().map(|words| words.join(",")));
-            self.flag(tls.resume, "--resume");
+            self.flag(tls.resume, "--tls-resume");
             self.flag(tls.early_data, "--early-data");
         }
         self.unless(Pick::Turn.word(), "--pick", c.pick.word());

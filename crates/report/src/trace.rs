@@ -178,7 +178,7 @@ fn oddities(out: &mut String, s: &TraceStats) {
     for (port, count) in &p.dns_ports {
         let _ = writeln!(
             out,
-            "  {count:>12}  packets of port {port} that look like DNS: --port {port} reads them"
+            "  {count:>12}  packets of port {port} that look like DNS: --dns-port {port} reads them"
         );
     }
 }

@@ -205,8 +205,8 @@ impl Replay {
 
 /// Makes the error of a capture without a query.
 fn nothing_to_replay(path: &Path, ports: &[u16], taken: &Taken, counts: &Counts) -> Invalid {
-    let elsewhere = counts.elsewhere("--replay-port");
-    let hint = elsewhere.unwrap_or_else(|| "--replay-port chooses others".to_owned());
+    let elsewhere = counts.elsewhere();
+    let hint = elsewhere.unwrap_or_else(|| "--dns-port chooses others".to_owned());
     let why = format!(
         "{}: it contains no query to replay ({} replies, {} queries that are cut or have no header; DNS is looked for on port {ports:?}; {hint})",
         path.display(),

@@ -1,5 +1,8 @@
 //! Arguments that several commands share, each group with the part of a request that it becomes.
 
+/// Heading of the options about what is printed and kept.
+pub(crate) const OUTPUT: &str = "Output";
+
 pub(crate) mod address;
 pub(crate) mod certificate;
 pub(crate) mod choice;
@@ -9,8 +12,10 @@ pub(crate) mod engine;
 pub(crate) mod fields;
 pub(crate) mod gate;
 pub(crate) mod hosts;
+pub(crate) mod json;
 pub(crate) mod keep;
 pub(crate) mod number;
+pub(crate) mod quiet;
 pub(crate) mod remote;
 pub(crate) mod sockets;
 pub(crate) mod store;

@@ -30,7 +30,7 @@ pub(crate) struct SocketArgs {
     pub(crate) source_port: Option<u16>,
     /// How workers wait: spin has the best times and takes a whole core, yield and sleep suit a shared core
     #[arg(long, value_parser = choice(&WAIT), value_name = "MODE", default_value = "auto")]
-    pub(crate) wait: WaitFor,
+    pub(crate) wait_mode: WaitFor,
     /// Longest time that a due query is held back to leave together with others (microseconds)
     #[arg(long, value_name = "US", default_value_t = 50)]
     pub(crate) max_burst_us: u64,
@@ -107,7 +107,7 @@ impl SocketArgs {
             per_worker: self.ports_per_thread,
             source: self.source.map(|source| source.net),
             first_port: self.source_port,
-            wait: self.wait,
+            wait: self.wait_mode,
             max_burst: Nanos::from_micros(self.max_burst_us),
             gso: self.gso,
             gro: !self.no_gro,

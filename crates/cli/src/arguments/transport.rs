@@ -15,6 +15,7 @@ use record::request::{
 
 use crate::arguments::address::{ServerArg, parse_prefix};
 use crate::arguments::choice::{Choice, choice};
+use crate::arguments::number::parse_duration;
 
 /// Transports, clients and their connections.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +29,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "LIST", conflicts_with = "transport")]
     pub(crate) transports: Option<MixArg>,
     /// Number of clients; each has one connection at a time, or over UDP one port [default: 8]
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'c', long, value_name = "N")]
     pub(crate) clients: Option<u32>,
     /// Close a connection after N queries, and open another [default: never]
     #[arg(long, value_name = "N")]
@@ -46,7 +47,7 @@ pub(crate) struct StreamArgs {
     #[arg(long)]
     pub(crate) on_demand: bool,
     /// Time to open a connection at most, with its TLS handshake
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5s")]
     pub(crate) connect_timeout: Nanos,
     /// How connections are closed: fin leaves a port waiting for a minute (TIME_WAIT), reset does not
     #[arg(long, value_parser = choice(&CLOSE), value_name = "HOW", default_value = "fin")]
@@ -67,7 +68,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_parser = choice(&PICK), value_name = "HOW")]
     pub(crate) pick: Option<Pick>,
     /// Close a connection without a query for this time; its client opens another one for its next query
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) close_idle: Option<Nanos>,
     /// Send a DNS cookie (RFC 7873), another one for each client, and return the server's part of it
     #[arg(long)]
@@ -79,7 +80,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3")]
     pub(crate) resend: Option<u32>,
     /// Send a query over UDP again after this time without a reply, and so on until its timeout, as stubs do: one query
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) retry: Option<Nanos>,
     /// Send an EDNS client subnet, another network for each client, from this prefix on: /24 or /56
     #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
@@ -99,8 +100,8 @@ pub(crate) struct StreamArgs {
     pub(crate) proxy_within_tls: bool,
     /// Resume TLS sessions of earlier connections
     #[arg(long)]
-    pub(crate) resume: bool,
-    /// Send queries with the handshake of a resumed session (0-RTT); implies --resume
+    pub(crate) tls_resume: bool,
+    /// Send queries with the handshake of a resumed session (0-RTT); implies --tls-resume
     #[arg(long)]
     pub(crate) early_data: bool,
 }
@@ -193,7 +194,7 @@ impl StreamArgs {
     /// Returns the first given flag that is about sessions of TLS or what is inside it.
     fn first_session_flag(&self) -> Option<&'static str> {
         [
-            (self.resume, "--resume"),
+            (self.tls_resume, "--tls-resume"),
             (self.early_data, "--early-data"),
             (self.proxy_within_tls, "--proxy-within-tls"),
         ]
@@ -377,7 +378,7 @@ impl StreamArgs {
     }
 
     fn tls(&self) -> Tls {
-        Tls { resume: self.resume, early_data: self.early_data, ..self.secure.tls() }
+        Tls { resume: self.tls_resume, early_data: self.early_data, ..self.secure.tls() }
     }
 }
 

@@ -6,6 +6,7 @@ use clap::Args;
 use lab::{CpuList, Reservation};
 use measure::Nanos;
 
+use crate::arguments::number::parse_duration;
 use crate::failure::Failure;
 
 /// Longest wait for cores.
@@ -14,7 +15,7 @@ pub(crate) struct WaitArgs {
     /// Longest wait for cores that another run measures on; without it the second run is refused
     #[arg(
         long,
-        value_name = "TIME",
+        value_name = "TIME", value_parser = parse_duration,
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "1h"

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::{ArgAction, Args};
 use record::request::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
 use wire::reply::Rcodes;
@@ -10,18 +10,22 @@ use wire::{Ipv4Prefix, Name, Pref64, Qclass, Qtype};
 
 use crate::arguments::address::{ipv4_net, ipv6_net};
 use crate::arguments::number::parse_share;
+use crate::failure::Failure;
 
 /// Queries, and the replies that they must get.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Workload")]
+#[command(next_help_heading = "Queries")]
 pub(crate) struct WorkloadArgs {
+    /// Ask the queries of this file (`name type` a line, as dnsperf and queryperf read it; plain, gzip, xz or zstd; - for the
+    /// standard input), again and again
+    #[arg(short = 'd', long, value_name = "FILE", group = "workload")]
+    pub(crate) queries: Option<PathBuf>,
+    /// Ask the same name each time
+    #[arg(long, value_name = "NAME", group = "workload")]
+    pub(crate) name: Option<Name>,
     /// Ask for the dns64perf names of this IPv4 prefix, each once, in a seeded order [default: 10.0.0.0/8]
     #[arg(long, value_name = "PREFIX", group = "workload")]
     pub(crate) namespace: Option<Ipv4Prefix>,
-    /// Ask the queries of this file (`name type` a line, as dnsperf and queryperf read it; plain, gzip, xz or zstd; - for the
-    /// standard input), again and again
-    #[arg(long, value_name = "FILE", group = "workload")]
-    pub(crate) queries: Option<PathBuf>,
     /// Send the messages of this file as they are except for their ids, each behind its length in two octets, as on a TCP
     /// connection and in dnsperf's binary files
     #[arg(long, value_name = "FILE", group = "workload")]
@@ -35,9 +39,6 @@ pub(crate) struct WorkloadArgs {
     /// Skip lines of the file that are no queries, and report how many and which; else they are an error
     #[arg(long, requires = "queries")]
     pub(crate) skip_bad: bool,
-    /// Ask the same name each time
-    #[arg(long, value_name = "NAME", group = "workload")]
-    pub(crate) name: Option<Name>,
     /// Ask for random names below this zone
     #[arg(long, value_name = "ZONE", group = "workload")]
     pub(crate) random_subdomain: Option<Name>,
@@ -130,11 +131,7 @@ impl WorkloadArgs {
         if self.runs.is_some() && self.queries.is_none() && self.messages.is_none() {
             bail!("--runs says how often a file is used: use it with --queries or --messages");
         }
-        let other = self.queries.is_some()
-            || self.messages.is_some()
-            || self.name.is_some()
-            || self.random_subdomain.is_some()
-            || self.mix.is_some();
+        let other = self.has_other_names();
         if self.expect_pref64.is_some() && other {
             bail!("--expect-pref64 needs names that tell their addresses: use it with --namespace");
         }
@@ -184,6 +181,27 @@ impl WorkloadArgs {
             );
         }
         Ok(Workload::Namespace(self.names(qtype, query)))
+    }
+
+    /// Adds to the failure of the first queries which names they asked for, if no argument names any.
+    pub(crate) fn with_default(&self, failure: Failure) -> Failure {
+        let given = self.namespace.is_some() || self.has_other_names();
+        match failure {
+            Failure::Failed(error) if !given => Failure::Failed(anyhow!(
+                "{error}; no names were given, so it was asked for those of `dnsdyno auth` (010-000-000-000.{}): give --queries FILE or --name NAME",
+                self.zone
+            )),
+            other => other,
+        }
+    }
+
+    /// Returns whether the names are others than those of a namespace.
+    fn has_other_names(&self) -> bool {
+        self.queries.is_some()
+            || self.messages.is_some()
+            || self.name.is_some()
+            || self.random_subdomain.is_some()
+            || self.mix.is_some()
     }
 
     fn names(&self, qtype: String, query: Query) -> Names {

@@ -21,7 +21,7 @@ use crate::process::outside;
 
 pub(crate) const NOTES: &str = "`dnsdyno load --dut HOST` and `dnsdyno run --dut HOST` start it on the server's host and remove it. \
 It reads orders from its standard input, one line of JSON each, and ends with it, or when nothing is heard of the Tester for half a \
-minute. With --start what it has started ends with it, however it ends.";
+minute. With --start-servers what it has started ends with it, however it ends.";
 
 /// Time within which the first order must come: the program may still be brought to other hosts.
 const FIRST: Duration = Duration::from_secs(300);
@@ -44,11 +44,11 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AgentArgs {
     /// Watch a running server: the name of its processes
-    #[arg(long, value_name = "NAME", value_parser = remote::process, required_unless_present = "start")]
+    #[arg(long, value_name = "NAME", value_parser = remote::process, required_unless_present = "start_servers")]
     process: Option<String>,
     /// Start what the Tester asks for, in a pid namespace that ends with this process
     #[arg(long, conflicts_with_all = ["process", "cpus"])]
-    start: bool,
+    start_servers: bool,
     /// The server's cores [default: those on which its processes may run]
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuList>,

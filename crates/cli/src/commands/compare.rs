@@ -1,14 +1,15 @@
 //! `dnsdyno compare`: whether a run is slower or faster than another, or no difference is shown.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use clap::Args;
 use measure::stats::Terms;
 use record::{CompareTerms, Decision, FailIf};
 
+use crate::arguments::json::JsonArgs;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::failure::Failure;
-use crate::output::print;
 
 /// `dnsdyno compare`
 #[derive(Args, Clone, Debug)]
@@ -37,9 +38,8 @@ pub(crate) struct CompareArgs {
     /// The seed of the bootstrap
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the comparison as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -106,11 +106,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
             if known.is_empty() { "none".to_owned() } else { known.join(", ") }
         )));
     }
-    print(|out| {
-        if args.json {
-            serde_json::to_writer_pretty(&mut *out, &comparison)?;
-            return writeln!(out);
-        }
+    let write = |path: &Path| record::write(path, &comparison);
+    args.json.show(write, |out| {
         write!(out, "first   {}second  {}", title(&first), title(&second))?;
         write!(out, "\n{}", report::comparison(&comparison))
     })?;

@@ -1,24 +1,28 @@
 //! `dnsdyno doctor`: what this host is good for: its facts, a self-test, `verify`, and three sentences.
 //!
 //! ```text
-//! outside                facts, self-test ──────────────┐
-//! inside its namespaces  verify, links, kernel engine ──┴──> sentences
+//! outside                facts, self-test ───────────────────────┐
+//! inside its namespaces  verify, links, kernel engine ──(file)───┴──> table, sentences
 //! ```
 
-use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use clap::Parser;
-use experiment::{Verified, verify};
+use experiment::verify;
 use lab::detect::detect;
 use lab::host::Depth;
-use lab::{Catalogue, is_inside};
+use lab::{Catalogue, RunDir, is_inside};
 use measure::{Nanos, Qps};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::Uid;
-use record::{Check, CheckVerdict, HostFacts};
+use record::{Certificate, Check, CheckVerdict, HostFacts};
 use report::view::{Align, align};
+use serde_json::{Value, json};
 
+use crate::arguments::json::JsonArgs;
 use crate::arguments::number::parse_duration;
+use crate::arguments::quiet::QuietArgs;
 use crate::commands::verify::{VerifyArgs, on_ground, plan};
 use crate::commands::{host, selftest};
 use crate::failure::Failure;
@@ -35,6 +39,10 @@ pub(crate) struct DoctorArgs {
     /// Leave out verify, which takes half a minute
     #[arg(long)]
     no_verify: bool,
+    #[command(flatten)]
+    json: JsonArgs,
+    #[command(flatten)]
+    quiet: QuietArgs,
 }
 
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -55,51 +63,74 @@ fn defaults<T: clap::Args>(words: &[&str]) -> T {
     Defaults::parse_from([&["dnsdyno"], words].concat()).args
 }
 
+/// Environment variable of the process in the namespaces: the file for what it finds.
+const FINDINGS: &str = "DNSDYNO_DOCTOR_FINDINGS";
+
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    if is_inside() {
-        return check_figures();
+    args.quiet.apply();
+    if let (true, Some(file)) = (is_inside(), std::env::var_os(FINDINGS)) {
+        return find(Path::new(&file)).map(drop);
     }
     let facts = host::take(Depth::Quick);
-    print!("{}", table(&facts_of(&facts)?));
-    let rates = rates(args, &facts)?;
-    let checked = if args.no_verify { Ok(()) } else { check_figures() };
-    println!("{rates}\n{}", advice(&facts));
+    let (mut rows, mut all) = facts_of(&facts)?;
+    let certificate = self_test(args, &facts)?;
+    let mut sentences = vec![rates(&certificate)];
+    let mut checked = Ok(());
+    if !args.no_verify {
+        let dir = RunDir::create().map_err(Failure::run)?;
+        let found = find(&dir.path().join("findings.json"))?;
+        let checks: Vec<Check> =
+            serde_json::from_value(found["checks"].clone()).map_err(Failure::run)?;
+        for (row, key) in [("link modes", "link_modes"), ("kernel engine", "kernel_engine")] {
+            rows.push([row, found[key].as_str().unwrap_or_default()].map(str::to_owned));
+        }
+        sentences.push(figures(&checks));
+        checked = match found["error"].as_str() {
+            Some(error) => Err(Failure::run(anyhow!("{error}"))),
+            None if checks.iter().any(Check::is_failed) => Err(Failure::Silent),
+            None => Ok(()),
+        };
+        all["found"] = found;
+    }
+    sentences.push(advice(&facts));
+    (all["self_test"], all["sentences"]) = (json!(certificate), json!(sentences));
+    let text = align(&rows, &[Align::Left]);
+    args.json.show(
+        |path| record::write(path, &all),
+        |out| writeln!(out, "{text}\n{}", sentences.join("\n")),
+    )?;
     checked
 }
 
-/// Prints what the namespaces permit, and whether the Tester's figures are right.
-fn check_figures() -> Result<(), Failure> {
+/// Finds what the namespaces permit, and whether the Tester's figures are right. A process of the namespaces does it, and writes it
+/// into `file`.
+fn find(file: &Path) -> Result<Value, Failure> {
     let args: VerifyArgs = defaults(&["--quick", "--wait"]);
     let plan = plan(&args)?;
-    on_ground(&args, |mut ground| {
+    let file: PathBuf = file.to_owned();
+    let variables = [(FINDINGS, file.display().to_string())];
+    on_ground(&args, &variables, |mut ground| {
         eprintln!("verify: half a minute");
         let verified = verify(&plan, &mut ground, &mut |_| ());
         let links = ground.pair.link_refused().unwrap_or("yes").to_owned();
         let kernel = ground.use_kernel();
         let kernel = kernel.map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
         ground.end();
-        print!("{}", table(&[("link modes", links), ("kernel engine", kernel)]));
-        println!("{}", figures(&verified));
-        match verified.error {
-            Some(error) => Err(Failure::run(error)),
-            None if verified.checks.iter().any(Check::is_failed) => Err(Failure::Silent),
-            None => Ok(()),
-        }
-    })
+        let error = verified.error.map(|error| error.to_string());
+        let found = json!({ "link_modes": links, "kernel_engine": kernel, "checks": verified.checks, "error": error });
+        record::write(&file, &found).map_err(Failure::run)
+    })?;
+    let found = std::fs::read(&file).map_err(Failure::run)?;
+    serde_json::from_slice(&found).map_err(Failure::run)
 }
 
-fn table(rows: &[(&str, String)]) -> String {
-    let rows: Vec<[String; 2]> =
-        rows.iter().map(|(what, how)| [(*what).to_owned(), how.clone()]).collect();
-    align(&rows, &[Align::Left])
-}
-
-/// Returns what this host has.
-fn facts_of(facts: &HostFacts) -> Result<Vec<(&'static str, String)>, Failure> {
+/// Returns what this host has, as rows of a table and as JSON.
+fn facts_of(facts: &HostFacts) -> Result<(Vec<[String; 2]>, Value), Failure> {
     let (cpu, kernel) = (&facts.cpu, &facts.kernel);
     let machine = if cpu.virtual_machine { "virtual" } else { "not virtual" };
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".to_owned());
     let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
+    let root = Uid::effective().is_root();
     let catalogue = Catalogue::load(None).map_err(Failure::input)?;
     let (mut here, mut absent) = (Vec::new(), Vec::new());
     for adapter in catalogue.iter() {
@@ -110,49 +141,49 @@ fn facts_of(facts: &HostFacts) -> Result<Vec<(&'static str, String)>, Failure> {
     let mut rows = vec![
         ("processor", format!("{}, {} cores, {machine}", known(&cpu.model), cpu.online)),
         ("kernel", format!("{}, clock {}", known(&kernel.release), known(&kernel.clock_source))),
-        ("root", if Uid::effective().is_root() { "yes" } else { "no" }.to_owned()),
+        ("root", if root { "yes" } else { "no" }.to_owned()),
         ("open files", files.to_string()),
         ("servers", here.join(", ")),
         ("not installed", absent.join(", ")),
     ];
     rows.retain(|(_, how)| !how.is_empty());
-    Ok(rows)
+    let rows = rows.into_iter().map(|(what, how)| [what.to_owned(), how]).collect();
+    let all = json!({ "host": facts, "root": root, "open_files": files, "servers": here, "not_installed": absent });
+    Ok((rows, all))
 }
 
-/// Makes the self-test; returns up to which rate the Tester is sure.
-fn rates(args: &DoctorArgs, facts: &HostFacts) -> Result<String, Failure> {
+/// Makes the self-test.
+fn self_test(args: &DoctorArgs, facts: &HostFacts) -> Result<Certificate, Failure> {
     let least = facts.packet_ceilings.iter().filter_map(|ceiling| ceiling.round_trips_per_s);
     let least = least.fold(f64::INFINITY, f64::min);
     let third = if least.is_finite() { (least / 3e3).floor().max(1.0) * 1e3 } else { 10e3 };
     let rate = args.rate.or_else(|| Qps::new(third)).unwrap_or_default();
-    let (rate_word, duration) = (rate.exact().to_string(), args.duration.to_string());
-    let words = ["--rate", &rate_word, "--duration", &duration];
-    let certificate = selftest::certify(&mut defaults(&words))?.certificate;
+    let (rate, duration) = (rate.exact().to_string(), args.duration.to_string());
+    Ok(selftest::certify(&mut defaults(&["--rate", &rate, "--duration", &duration]))?.certificate)
+}
+
+/// Returns up to which rate the Tester is sure.
+fn rates(certificate: &Certificate) -> String {
     let trial = &certificate.trials[0].trial;
-    let mut out = String::new();
-    let _ = match (certificate.passed, &trial.void.0) {
-        (true, _) => write!(
-            out,
+    let rate = Qps::new(certificate.self_test_qps).unwrap_or_default();
+    match (certificate.passed, &trial.void.0) {
+        (true, _) => format!(
             "Its Tester is sure of servers of up to {:.0} queries a second: it kept {rate} with every reply (RFC 8219 section 9.2).",
             certificate.certified_qps
         ),
-        (false, Some(why)) => {
-            write!(out, "Its Tester is sure of no server at {rate} now: {why}.")
-        }
-        (false, None) => write!(
-            out,
+        (false, Some(why)) => format!("Its Tester is sure of no server at {rate} now: {why}."),
+        (false, None) => format!(
             "Its Tester is sure of no server at {rate}: {} of {} queries had no reply in time; try a lower --rate.",
             trial.lost, trial.sent
         ),
-    };
-    Ok(out)
+    }
 }
 
 /// Returns whether its figures are right.
-fn figures(verified: &Verified) -> String {
-    let count = |verdict| verified.checks.iter().filter(|check| check.verdict == verdict).count();
-    let failed = verified.checks.iter().filter(|check| check.is_failed()).count();
-    let (all, passed) = (verified.checks.len(), count(CheckVerdict::Passed));
+fn figures(checks: &[Check]) -> String {
+    let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
+    let failed = checks.iter().filter(|check| check.is_failed()).count();
+    let (all, passed) = (checks.len(), count(CheckVerdict::Passed));
     let spoilt = count(CheckVerdict::TesterLimited);
     let rest = match (failed, spoilt) {
         (0, 0) => String::new(),

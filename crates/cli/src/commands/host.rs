@@ -1,6 +1,5 @@
 //! `dnsdyno host`: facts of this host, the speed of its parts, and what disturbs measurements on it.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -10,15 +9,15 @@ use measure::Nanos;
 use record::HostFacts;
 use report::Candidate;
 
+use crate::arguments::json::JsonArgs;
 use crate::failure::Failure;
 use crate::output::print;
 
 /// Arguments of `dnsdyno host`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostArgs {
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     /// Print facts only, measure nothing
     #[arg(long, conflicts_with = "quick")]
     facts: bool,
@@ -35,7 +34,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno host
 
   The same for a record
-    dnsdyno host --json > host.json
+    dnsdyno host --json host.json
 
   Which of three machines is the best server?
     dnsdyno host --compare sun.json iron.json hp.json";
@@ -50,15 +49,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<(), Failure> {
         _ => Depth::Full,
     };
     let host = take(depth);
-    let mut out = std::io::stdout().lock();
-    let written = if args.json {
-        serde_json::to_string_pretty(&host)
-            .map_err(std::io::Error::from)
-            .and_then(|text| writeln!(out, "{text}"))
-    } else {
-        write!(out, "{}", report::host(&host))
-    };
-    written.map_err(Failure::run)
+    args.json.show(|path| record::write(path, &host), |out| write!(out, "{}", report::host(&host)))
 }
 
 /// Prints the hosts of these files side by side; a column has the name of its file.
@@ -68,7 +59,7 @@ fn compare(paths: &[PathBuf]) -> Result<(), Failure> {
         // All fields may be absent, so that any object of JSON can be read as a host.
         if facts.schema == 0 || facts.cpu.online == 0 {
             return Err(Failure::input(anyhow!(
-                "{} has no facts of a host: write them with `dnsdyno host --json`",
+                "{} has no facts of a host: write them with `dnsdyno host --json FILE`",
                 path.display()
             )));
         }

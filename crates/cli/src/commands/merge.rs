@@ -9,6 +9,7 @@ use record::{MergeTerms, Part, Trial};
 use super::load::{FORMAT, Format, parse_percentile, show};
 use crate::arguments::choice::choice;
 use crate::arguments::keep::KeepArgs;
+use crate::arguments::number::parse_duration;
 use crate::failure::Failure;
 use crate::output;
 use crate::process::command_line;
@@ -34,13 +35,13 @@ pub(crate) struct MergeArgs {
     #[arg(long, value_name = "GOAL")]
     goal: Option<Goal>,
     /// Largest time between the starts of two parts, the errors of their clocks included [default: 1 % of the duration]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     start_bound: Option<Nanos>,
     /// Show these percentiles of the latency too (25,75,99.99)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_percentile)]
     quantiles: Vec<f64>,
     /// Form of what is printed
-    #[arg(long, value_parser = choice(&FORMAT), value_name = "FORM", default_value = "table")]
+    #[arg(long, value_parser = choice(&FORMAT), value_name = "FORMAT", default_value = "table")]
     format: Format,
     /// Write the result, histograms included, to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]

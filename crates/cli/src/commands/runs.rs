@@ -3,12 +3,14 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use clap::Args;
 use record::{Run, RunLine, Table};
 use report::export::{self, Better};
 use serde_json::Value;
 
 use crate::arguments::choice::{Choice, choice};
+use crate::arguments::json::JsonArgs;
 use crate::arguments::store::{RunRef, StoreArgs, failure};
 use crate::failure::Failure;
 use crate::output::{create, make_folder, print};
@@ -16,9 +18,8 @@ use crate::output::{create, make_folder, print};
 /// `dnsdyno runs`
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunsArgs {
-    /// Write the list as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -48,66 +49,74 @@ pub(crate) struct ExportArgs {
     /// Its number, `last`, `last~1` for the one before, or a JSON file
     #[arg(value_name = "RUN", default_value = "last")]
     run: RunRef,
-    #[command(flatten)]
-    form: Form,
-    /// The table of --csv
-    #[arg(long, value_parser = choice(&TABLES), value_name = "TABLE", default_value = "trials", requires = "csv")]
-    table: Which,
-    /// Also write the buckets of each histogram, for programs that cannot read the encoded form
-    #[arg(long, requires = "json")]
+    /// What the run is written as
+    #[arg(long, value_parser = choice(&FORMATS), value_name = "FORMAT")]
+    format: Format,
+    /// The table of --format csv [default: trials]
+    #[arg(long, value_parser = choice(&TABLES), value_name = "TABLE")]
+    table: Option<Which>,
+    /// With --format json, also write the buckets of each histogram, for programs that cannot read the encoded form
+    #[arg(long)]
     buckets: bool,
-    /// The file to write; `-` is the standard output. With --svg a folder
+    /// The file to write; `-` is the standard output. With --format svg a folder
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-#[derive(Args, Clone, Debug)]
-#[group(required = true, multiple = false)]
-struct Form {
-    /// The whole run, as `dnsdyno run --json` writes it
-    #[arg(long)]
-    json: bool,
-    /// A JSON object for each trial on a line of its own, with its server and settings
-    #[arg(long)]
-    json_lines: bool,
-    /// A table of comma-separated values
-    #[arg(long)]
-    csv: bool,
-    /// DNS-OARC's shared schema dns-metrics, an object a line, as kxdpgun writes it
-    #[arg(long)]
-    dns_metrics: bool,
-    /// The figures in the Bencher Metric Format
-    #[arg(long)]
-    bencher: bool,
-    /// The figures for github-action-benchmark, those of which more or less is better
-    #[arg(long, value_name = "BETTER", value_parser = choice(&BETTER))]
-    github_benchmark: Option<Better>,
-    /// The goals as tests, in JUnit's XML
-    #[arg(long)]
-    junit: bool,
-    /// The latencies of each trial as an interval log of HdrHistogram
-    #[arg(long)]
-    hlog: bool,
-    /// The figures and the latencies as OpenMetrics, with histograms
-    #[arg(long)]
-    openmetrics: bool,
-    /// The figures as a table in Markdown
-    #[arg(long)]
-    markdown: bool,
-    /// The figures as a table in LaTeX, with the rules of booktabs
-    #[arg(long)]
-    latex: bool,
-    /// The plots of the page, each as an SVG file in the folder of --output
-    #[arg(long, requires = "output")]
-    svg: bool,
+/// What a run is written as.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Format {
+    Json,
+    JsonLines,
+    Csv,
+    DnsMetrics,
+    Bencher,
+    GithubBenchmark(Better),
+    Junit,
+    Hlog,
+    OpenMetrics,
+    Markdown,
+    Latex,
+    Svg,
 }
 
-/// Which figures a list for github-action-benchmark has.
-const BETTER: [Choice<Better>; 2] = [
-    ("bigger", "Rates, for its tool customBiggerIsBetter", Better::Bigger),
-    ("smaller", "Times, memory and CPU, for customSmallerIsBetter", Better::Smaller),
+/// Forms of a run for other programs.
+const FORMATS: [Choice<Format>; 13] = [
+    ("json", "The whole run, as `dnsdyno run --json` writes it", Format::Json),
+    (
+        "json-lines",
+        "A JSON object for each trial on a line of its own, with its server and settings",
+        Format::JsonLines,
+    ),
+    ("csv", "A table of comma-separated values (--table)", Format::Csv),
+    (
+        "dns-metrics",
+        "DNS-OARC's shared schema dns-metrics, an object a line, as kxdpgun writes it",
+        Format::DnsMetrics,
+    ),
+    ("bencher", "The figures in the Bencher Metric Format", Format::Bencher),
+    (
+        "github-bigger",
+        "Rates for github-action-benchmark's tool customBiggerIsBetter",
+        Format::GithubBenchmark(Better::Bigger),
+    ),
+    (
+        "github-smaller",
+        "Times, memory and CPU for its tool customSmallerIsBetter",
+        Format::GithubBenchmark(Better::Smaller),
+    ),
+    ("junit", "The goals as tests, in JUnit's XML", Format::Junit),
+    ("hlog", "The latencies of each trial as an interval log of HdrHistogram", Format::Hlog),
+    (
+        "openmetrics",
+        "The figures and the latencies as OpenMetrics, with histograms",
+        Format::OpenMetrics,
+    ),
+    ("markdown", "The figures as a table in Markdown", Format::Markdown),
+    ("latex", "The figures as a table in LaTeX, with the rules of booktabs", Format::Latex),
+    ("svg", "The plots of the page, each as an SVG file in the folder of --output", Format::Svg),
 ];
 
 /// A table of a run.
@@ -149,37 +158,36 @@ pub(crate) struct DeleteArgs {
 
 pub(crate) const EXPORT_EXAMPLES: &str = "Examples:
   The trials of the last run, for a spreadsheet
-    dnsdyno export last --csv --output trials.csv
+    dnsdyno export last --format csv --output trials.csv
 
   The capacity of each search of run 7
-    dnsdyno export 7 --csv --table figures
+    dnsdyno export 7 --format csv --table figures
 
   The goals of a load as tests for a CI system, and its latencies for HdrHistogram's plotters
-    dnsdyno export load.json --junit --output junit.xml
-    dnsdyno export load.json --hlog --output load.hlog
+    dnsdyno export load.json --format junit --output junit.xml
+    dnsdyno export load.json --format hlog --output load.hlog
 
   The plots of the last run, each as an SVG file in a folder
-    dnsdyno export last --svg --output figures
+    dnsdyno export last --format svg --output figures
 
   What `dnsdyno load` measured, for tools that read kxdpgun's JSON
-    dnsdyno export load.json --dns-metrics";
+    dnsdyno export load.json --format dns-metrics";
 
 pub(crate) fn list(args: &RunsArgs) -> Result<(), Failure> {
     let runs: Vec<RunLine> = match args.store.existing()? {
         Some(store) => store.runs().map_err(failure)?,
         None => Vec::new(),
     };
-    if args.json {
-        return print(|out| {
-            serde_json::to_writer_pretty(&mut *out, &runs)?;
-            writeln!(out)
-        });
-    }
     if runs.is_empty() {
         eprintln!("there are no runs in {}", args.store.path()?.display());
-        return Ok(());
     }
-    print(|out| write!(out, "{}", report::runs(&runs)))
+    args.json.show(
+        |path| record::write(path, &runs),
+        |out| match runs.is_empty() {
+            true => Ok(()),
+            false => write!(out, "{}", report::runs(&runs)),
+        },
+    )
 }
 
 pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {
@@ -211,15 +219,24 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(), Failure> {
 }
 
 pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
+    for (given, option, format) in [
+        (args.table.is_some(), "--table", ("csv", Format::Csv)),
+        (args.buckets, "--buckets", ("json", Format::Json)),
+    ] {
+        if given && args.format != format.1 {
+            return Err(Failure::input(anyhow!("{option} requires --format {}", format.0)));
+        }
+    }
     let mut run = args.store.load(&args.run)?;
     if args.buckets {
         let mut trials = run.results.iter_mut().flat_map(|cell| &mut cell.trials);
         trials.try_for_each(|trial| trial.trial.fill_buckets()).map_err(Failure::run)?;
     }
-    if args.form.svg {
+    if args.format == Format::Svg {
         return draw(&run, &args.output);
     }
-    let write = |out: &mut dyn Write| write_as(&args.form, args.table, &run, out);
+    let table = args.table.unwrap_or(Which::Of(Table::Trials));
+    let write = |out: &mut dyn Write| write_as(args.format, table, &run, out);
     if args.output == Path::new("-") {
         return print(write);
     }
@@ -230,12 +247,12 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), Failure> {
 /// Writes the plots of a run into a folder; prints the path of each.
 fn draw(run: &Run, folder: &Path) -> Result<(), Failure> {
     if folder == Path::new("-") {
-        let why = "--svg writes several files: name a folder with --output";
-        return Err(Failure::input(anyhow::anyhow!(why)));
+        let why = "--format svg writes several files: name a folder with --output";
+        return Err(Failure::input(anyhow!(why)));
     }
     let drawings = export::svg(run);
     if drawings.is_empty() {
-        return Err(Failure::input(anyhow::anyhow!("the run has nothing to plot")));
+        return Err(Failure::input(anyhow!("the run has nothing to plot")));
     }
     make_folder(folder)?;
     for drawing in drawings {
@@ -247,28 +264,26 @@ fn draw(run: &Run, folder: &Path) -> Result<(), Failure> {
 }
 
 /// Writes a run in one of the forms.
-fn write_as(form: &Form, table: Which, run: &Run, out: &mut dyn Write) -> io::Result<()> {
+fn write_as(format: Format, table: Which, run: &Run, out: &mut dyn Write) -> io::Result<()> {
     let json = |out: &mut dyn Write, value: &Value| {
         serde_json::to_writer_pretty(&mut *out, value)?;
         writeln!(out)
     };
-    match form {
-        Form { csv: true, .. } => match table {
+    match format {
+        Format::Csv => match table {
             Which::Results => out.write_all(export::csv(run).as_bytes()),
             Which::Of(table) => record::write_csv(run, table, out).map_err(io::Error::from),
         },
-        Form { dns_metrics: true, .. } => record::write_dns_metrics(run, out),
-        Form { json_lines: true, .. } => record::write_json_lines(run, out),
-        Form { bencher: true, .. } => json(out, &export::bencher(run)),
-        Form { github_benchmark: Some(better), .. } => {
-            json(out, &export::github_benchmark(run, *better))
-        }
-        Form { junit: true, .. } => out.write_all(export::junit(run).as_bytes()),
-        Form { hlog: true, .. } => export::hlog(run, out),
-        Form { openmetrics: true, .. } => out.write_all(export::open_metrics(run).as_bytes()),
-        Form { markdown: true, .. } => out.write_all(export::markdown(run).as_bytes()),
-        Form { latex: true, .. } => out.write_all(export::latex(run).as_bytes()),
-        Form { .. } => {
+        Format::DnsMetrics => record::write_dns_metrics(run, out),
+        Format::JsonLines => record::write_json_lines(run, out),
+        Format::Bencher => json(out, &export::bencher(run)),
+        Format::GithubBenchmark(better) => json(out, &export::github_benchmark(run, better)),
+        Format::Junit => out.write_all(export::junit(run).as_bytes()),
+        Format::Hlog => export::hlog(run, out),
+        Format::OpenMetrics => out.write_all(export::open_metrics(run).as_bytes()),
+        Format::Markdown => out.write_all(export::markdown(run).as_bytes()),
+        Format::Latex => out.write_all(export::latex(run).as_bytes()),
+        Format::Json | Format::Svg => {
             serde_json::to_writer(&mut *out, run)?;
             writeln!(out)
         }

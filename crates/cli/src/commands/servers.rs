@@ -1,6 +1,5 @@
 //! `dnsdyno servers`: the servers that the lab can drive, whether they are installed, and the configuration of one.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use lab::detect::detect;
@@ -8,6 +7,7 @@ use lab::{Adapter, Catalogue, ConfigureError};
 use report::view::{Align, align, quoted};
 use serde_json::{Value, json};
 
+use crate::arguments::json::JsonArgs;
 use crate::failure::Failure;
 
 /// Arguments of `dnsdyno servers`.
@@ -15,9 +15,8 @@ use crate::failure::Failure;
 pub(crate) struct ServersArgs {
     #[command(subcommand)]
     command: Option<ServersCommand>,
-    /// Print them as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
     /// A folder of further server adapters (*.toml)
     #[arg(long, value_name = "DIR", global = true)]
     servers_dir: Option<PathBuf>,
@@ -58,15 +57,7 @@ pub(crate) fn run(args: &ServersArgs) -> Result<(), Failure> {
         return configure(&catalogue, args);
     }
     let servers: Vec<Value> = catalogue.iter().map(describe).collect();
-    let mut out = std::io::stdout().lock();
-    let written = if args.json {
-        serde_json::to_string_pretty(&servers)
-            .map_err(std::io::Error::from)
-            .and_then(|text| writeln!(out, "{text}"))
-    } else {
-        write!(out, "{}", table(&servers))
-    };
-    written.map_err(Failure::run)
+    args.json.show(|path| record::write(path, &servers), |out| write!(out, "{}", table(&servers)))
 }
 
 /// Writes the configuration of a server and prints its command line.

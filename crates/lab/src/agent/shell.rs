@@ -149,7 +149,7 @@ fn script(remote: &Remote, size: Option<u64>) -> String {
         Task::Watch { process, cpus: Some(cpus) } => {
             format!("agent --process {process} --cpus {cpus}")
         }
-        Task::Start => "agent --start".to_owned(),
+        Task::Start => "agent --start-servers".to_owned(),
     };
     let given = remote.program.as_deref().unwrap_or("dnsdyno");
     let (bring, program) = match size {
@@ -187,7 +187,9 @@ mod tests {
     fn what_is_brought_is_removed() {
         let dir = tempfile::tempdir().expect("a folder");
         let program = "#!/bin/sh\necho \"$0 $*\"; touch \"$TMPDIR/state\"; cat\n";
-        for (task, words) in [(watch(), "agent --process x"), (Task::Start, "agent --start")] {
+        for (task, words) in
+            [(watch(), "agent --process x"), (Task::Start, "agent --start-servers")]
+        {
             let mut child = Command::new("sh")
                 .env("TMPDIR", dir.path())
                 .args(["-c", &script(&remote(None, task), Some(program.len() as u64))])
@@ -212,6 +214,6 @@ mod tests {
     fn a_program_that_is_there_is_not_brought() {
         let there = |task| script(&remote(Some("/opt/x"), task), None);
         assert_eq!(there(watch()), "exec /opt/x agent --process x");
-        assert!(there(Task::Start).ends_with("TMPDIR=\"$d\" /opt/x agent --start'"));
+        assert!(there(Task::Start).ends_with("TMPDIR=\"$d\" /opt/x agent --start-servers'"));
     }
 }

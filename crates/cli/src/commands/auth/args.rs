@@ -102,7 +102,7 @@ pub(crate) struct AuthArgs {
     #[arg(long, value_name = "S", default_value_t = 3_600)]
     pub(crate) soa_ttl: u32,
     /// Delay every reply by this time
-    #[arg(long, value_name = "TIME", default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0s")]
     pub(crate) delay: Nanos,
     /// Delay replies by a known distribution: bimodal:SHARE:LOW:HIGH delays a share (0 to 1) by the time LOW and
     /// the others by HIGH
@@ -160,7 +160,7 @@ pub(crate) struct AuthArgs {
     pub(crate) cpus: Option<CpuList>,
     /// How workers wait
     #[arg(long, value_parser = choice(&WAIT), value_name = "MODE", default_value = "sleep")]
-    pub(crate) wait: WaitFor,
+    pub(crate) wait_mode: WaitFor,
     /// Send each datagram by itself (no UDP_SEGMENT)
     #[arg(long)]
     pub(crate) no_gso: bool,

@@ -18,6 +18,7 @@ use self::queries::Queries;
 use self::servers::{Contact, TransportArgs, Transports};
 use super::load::{LoadArgs, Speed};
 use crate::arguments::address::ServerArg;
+use crate::arguments::number::parse_duration;
 use crate::failure::Failure;
 use crate::process::interruption;
 
@@ -73,10 +74,10 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     window: Option<u16>,
     /// Timeout of a reply, over UDP and again over TCP; over a connection with its opening
-    #[arg(long, value_name = "TIME", default_value = "2s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "2s")]
     timeout: Nanos,
     /// Time before what differs is asked again
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s")]
     pause: Nanos,
     /// Write the result to this file as JSON, with samples (- for the standard output)
     #[arg(long, value_name = "FILE")]
@@ -182,7 +183,7 @@ fn usual_window(sides: &[Side]) -> u16 {
     if sides.iter().any(connected) { WINDOWS.1 } else { WINDOWS.0 }
 }
 
-/// Runs `load --replay --compare`: the replies to a capture's queries, at its times, against those of the capture.
+/// Runs `load --replay --compare-replies`: the replies to a capture's queries, at its times, against those of the capture.
 pub(crate) fn replay(args: &LoadArgs, capture: PathBuf) -> Result<(), Failure> {
     let terms = &args.replay.terms;
     let (usual, secure) = (args.streams.transport, &args.streams.secure);
@@ -191,7 +192,7 @@ pub(crate) fn replay(args: &LoadArgs, capture: PathBuf) -> Result<(), Failure> {
     let known = terms.known()?;
     let outputs = Outputs { json: &args.json, lines: &terms.lines, page: &terms.page };
     outputs.try_writing()?;
-    let queries = Queries::of_captures(vec![capture], args.replay.replay_port.clone(), true, None)?;
+    let queries = Queries::of_captures(vec![capture], args.replay.dns_port.clone(), true, None)?;
     let stop = interruption()?;
     let sides: Vec<Side> = contacts.into_iter().map(|contact| contact.side).collect();
     let diff = Diff {

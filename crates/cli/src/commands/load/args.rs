@@ -8,12 +8,13 @@ use clap::{ArgAction, Args};
 use lab::CpuList;
 use measure::{Goal, Nanos, OpenPacing, Pacing, Qps};
 use record::TrialRequest;
-use record::request;
+use record::request::{self, Sockets};
 
 use super::dut;
 use super::pacing::{PacingArg, PacingKind, PacingParser};
 use super::part::PartArgs;
 use super::replay::ReplayArgs;
+use crate::arguments::OUTPUT;
 use crate::arguments::address::{Family, ServerArg, on_link};
 use crate::arguments::certificate::CertificateArgs;
 use crate::arguments::choice::{Choice, choice};
@@ -22,24 +23,31 @@ use crate::arguments::engine::EngineArgs;
 use crate::arguments::hosts::HostsArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::number::{parse_count, parse_duration, parse_rate_each};
+use crate::arguments::quiet::QuietArgs;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
 use crate::preflight::CheckArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
-  A closed loop, as dnsperf does it: 512 queries outstanding, from a file, for five seconds
-    dnsdyno load 10.9.0.2:5300 --queries q.txt --pacing window --window 512 --duration 5s --cpus 0
+  10,000 queries a second from a file, for five seconds
+    dnsdyno load 10.9.0.2:5300 --queries q.txt --rate 10k --duration 5
+
+  A closed loop, with the options that dnsperf has too: at most 512 queries outstanding
+    dnsdyno load 10.9.0.2:5300 -d q.txt -q 512 -l 5
 
   An open loop against a DNS64 server: 100,000 queries a second, each for another name, each reply checked
     dnsdyno load [fd00::2]:53 --namespace 10.0.0.0/12 --type AAAA --rate 100k --duration 5s \\
         --expect-pref64 2001:db8:64::/96 --json out.json
 
   TLS: 16 clients that open a new connection every 100 queries, sessions resumed
-    dnsdyno load [fd00::2]:853 --transport tls --clients 16 --queries-per-connection 100 --resume \\
+    dnsdyno load [fd00::2]:853 --transport tls --clients 16 --queries-per-connection 100 --tls-resume \\
         --queries q.txt --pacing window --window 64
 
   dnsdyno says what limited the result. A trial whose schedule was not kept is void: exit code 1.";
+
+/// Heading of the options about what is sent and when.
+const LOAD: &str = "Load";
 
 /// `dnsdyno load`
 #[derive(Args, Clone, Debug)]
@@ -47,86 +55,91 @@ pub(crate) struct LoadArgs {
     /// The server: an address or a name, with or without :PORT, IPv6 as `[ADDRESS]:PORT`, also `tls://SERVER` or
     /// `https://SERVER/PATH`; a name is looked up once [default port: the transport's]
     pub(crate) target: ServerArg,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    /// Queries per second (500, 100k, 1.5M): the rate of constant and poisson pacing, the most of a window [default: 1k; of a
+    /// window none]
+    #[arg(help_heading = LOAD, short = 'Q', long, value_name = "RATE")]
+    pub(crate) rate: Option<Qps>,
+    /// How long to send (5s, 250ms, 1m) [default: 10s; with --runs until the passes are done]
+    #[arg(help_heading = LOAD, short = 'l', long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) duration: Option<Nanos>,
     /// When queries leave: a word, with its numbers in further arguments, or all in one: 'constant 20k', 'poisson 20k',
     /// 'ramp 1k..20k', 'window 256', 'lockstep 4x256'; --window says the word already
-    #[arg(long, value_parser = PacingParser, value_name = "PACING", default_value_if("window", ArgPredicate::IsPresent, "window"), default_value = "constant")]
+    #[arg(help_heading = LOAD, long, value_parser = PacingParser, value_name = "PACING", default_value_if("window", ArgPredicate::IsPresent, "window"), default_value = "constant")]
     pub(crate) pacing: PacingArg,
-    /// Rate of constant and poisson pacing, in queries per second (500, 100k, 1.5M) [default: 1k]
-    #[arg(long, value_name = "RATE")]
-    pub(crate) rate: Option<Qps>,
     /// Rate of constant and poisson pacing for each of --clients (2, 1/60: a query a minute)
-    #[arg(long, value_name = "RATE", value_parser = parse_rate_each, requires = "clients", conflicts_with = "rate")]
+    #[arg(help_heading = LOAD, long, value_name = "RATE", value_parser = parse_rate_each, requires = "clients", conflicts_with = "rate")]
     pub(crate) rate_per_client: Option<Qps>,
     /// First rate of a ramp
-    #[arg(long, value_name = "RATE")]
+    #[arg(help_heading = LOAD, long, value_name = "RATE")]
     pub(crate) from: Option<Qps>,
     /// Last rate of a ramp
-    #[arg(long, value_name = "RATE")]
+    #[arg(help_heading = LOAD, long, value_name = "RATE")]
     pub(crate) to: Option<Qps>,
     /// Number of queries outstanding in a window, over all workers [default: 100]
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = LOAD, short = 'q', long, value_name = "N")]
     pub(crate) window: Option<u32>,
-    /// Number of threads of a lock-step load, 1 to 256; several numbers (1,2,4,8,16) give a run each. They are shared out
-    /// to the cores of --cpus [default: 1]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
+    /// Number of threads, each on a core of its own. Of a lock-step load 1 to 256, shared out to the cores of --cpus; several numbers
+    /// (1,2,4,8,16) give a run each [default: 1]
+    #[arg(help_heading = LOAD, short = 'T', long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
     pub(crate) threads: Vec<u32>,
     /// Number of experiments of a lock-step load, 256 queries each [default: 256]
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = LOAD, long, value_name = "N")]
     pub(crate) experiments: Option<u32>,
     /// Write the time of each experiment of a lock-step load to this file, as CSV (- for the standard output)
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
     pub(crate) times: Option<PathBuf>,
     /// Cores of a server on this host, or on that of --dut: they are watched for stalls, and there are 64 source ports for each; a lock-step
     /// table shows their use [default there: all of this host]
-    #[arg(long, value_name = "LIST")]
+    #[arg(help_heading = LOAD, long, value_name = "LIST")]
     pub(crate) dut_cpus: Option<CpuList>,
     /// Cores of the AuthDNS behind a server on this host: they are watched for stalls
-    #[arg(long, value_name = "LIST")]
+    #[arg(help_heading = LOAD, long, value_name = "LIST")]
     pub(crate) auth_cpus: Option<CpuList>,
-    /// How long to send (5s, 250ms, 1m) [default: 10s; with --runs until the passes are done]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub(crate) duration: Option<Nanos>,
     /// Send the same load for this time before, uncounted; names that are used once are shared out
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["replay", "compare", "start_at"])]
+    #[arg(help_heading = LOAD, long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["replay", "compare_replies", "start_at"])]
     pub(crate) warm_up: Option<Nanos>,
     /// Timeout of a query: a later reply does not count
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(help_heading = LOAD, short = 't', long, value_name = "TIME", value_parser = parse_duration, default_value = "1s")]
     pub(crate) timeout: Nanos,
     /// Stop sending in an open loop when N queries are outstanding, as resperf does
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(help_heading = LOAD, long, value_name = "N", value_parser = parse_count)]
     pub(crate) stop_outstanding: Option<u64>,
     /// Let a query of a closed loop keep its place until its timeout, as dnsperf does; else the place is free again
     /// as soon as a reply is unlikely
-    #[arg(long)]
+    #[arg(help_heading = LOAD, long)]
     pub(crate) keep_places: bool,
     /// Count the queries of steps of this length apart [default: a twentieth of a ramp]
-    #[arg(long, value_name = "TIME")]
+    #[arg(help_heading = LOAD, long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) step: Option<Nanos>,
     /// Check the trial against this goal, and end it early if it cannot pass any more; without a bound on loss it allows none
-    #[arg(long, value_name = "GOAL")]
+    #[arg(help_heading = LOAD, long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
     /// Repeats of the same load, each with its own part of the names if no name is used twice; the table has medians and their spread
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000),
-          conflicts_with_all = ["times", "quantiles", "start_at", "compare"])]
+    #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000),
+          conflicts_with_all = ["times", "quantiles", "start_at", "compare_replies"])]
     pub(crate) repeats: u32,
     /// Show the counters at this interval, also off a terminal
-    #[arg(long, value_name = "TIME")]
+    #[arg(help_heading = OUTPUT, long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) interval: Option<Nanos>,
     /// Show these percentiles of the latency too (25,75,99.99)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_percentile)]
+    #[arg(help_heading = OUTPUT, long, value_name = "LIST", value_delimiter = ',', value_parser = parse_percentile)]
     pub(crate) quantiles: Vec<f64>,
     /// Form of what is printed
-    #[arg(long, value_parser = choice(&FORMAT), value_name = "FORM", default_value = "table")]
+    #[arg(help_heading = OUTPUT, long, value_parser = choice(&FORMAT), value_name = "FORMAT", default_value = "table")]
     pub(crate) format: Format,
     /// Write the result, histograms included, to this file (- for the standard output)
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = LOAD)]
     pub(crate) check: CheckArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OUTPUT)]
     pub(crate) certificate: CertificateArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OUTPUT)]
     pub(crate) keep: KeepArgs,
+    #[command(flatten, next_help_heading = OUTPUT)]
+    pub(crate) quiet: QuietArgs,
     #[command(flatten)]
     pub(crate) part: PartArgs,
     #[command(flatten)]
@@ -137,8 +150,6 @@ pub(crate) struct LoadArgs {
     pub(crate) streams: StreamArgs,
     #[command(flatten)]
     pub(crate) replay: ReplayArgs,
-    #[command(flatten)]
-    pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     #[command(flatten)]
@@ -160,7 +171,7 @@ pub(crate) enum Format {
 pub(crate) const FORMAT: [Choice<Format>; 3] = [
     ("table", "Lines for people", Format::Table),
     ("json", "The record, as --json - writes it", Format::Json),
-    ("csv", "A row below its heads, as `export --csv` writes it", Format::Csv),
+    ("csv", "A row below its heads, as `export --format csv` writes it", Format::Csv),
 ];
 
 /// Reads a percentile, above 0 and up to 100.
@@ -221,13 +232,32 @@ impl LoadArgs {
             slice: self.part.slice.unwrap_or_default(),
             start_at: self.part.start_at,
             clock_bound: self.part.clock_bound.unwrap_or_default(),
-            sockets: self.sockets.request(),
+            sockets: Sockets { cpus: self.cores(pacing)?, ..self.sockets.request() },
             seed: self.workload.seed,
             live: None,
             // Cores of another host are watched there.
             dut_cpus: if self.dut.is_given() { Vec::new() } else { listed(&self.dut_cpus) },
             auth_cpus: listed(&self.auth_cpus),
         })
+    }
+
+    /// Returns the cores of the workers: those of --cpus, or the first ones for --threads, each of which a lock-step load spreads itself.
+    fn cores(&self, pacing: Pacing) -> anyhow::Result<Vec<usize>> {
+        let lockstep = matches!(pacing, Pacing::LockStep { .. });
+        let threads = match self.threads.as_slice() {
+            [] => return Ok(listed(&self.sockets.cpus)),
+            _ if lockstep => return Ok(listed(&self.sockets.cpus)),
+            [threads] => *threads as usize,
+            _ => bail!("--threads: several numbers are for --pacing lockstep"),
+        };
+        let allowed = CpuList::allowed();
+        if !(1..=allowed.count()).contains(&threads) {
+            bail!(
+                "--threads {threads}: this process has {} cores, and a thread takes one",
+                allowed.count()
+            );
+        }
+        Ok(allowed.cpus()[..threads].to_vec())
     }
 
     /// Returns the number of loads that share out names that are used once: the repeats, and the warm-up.
@@ -253,11 +283,10 @@ impl LoadArgs {
             (
                 !self.threads.is_empty(),
                 "--threads",
-                (!lockstep).then_some(
-                    "it requires --pacing lockstep; --cpus sets the workers of other loads",
-                ),
+                (!lockstep && self.sockets.cpus.is_some())
+                    .then_some("--cpus sets the threads: there is one on each core"),
             ),
-            (!self.threads.is_empty(), "--threads", whole.then_some(said)),
+            (!self.threads.is_empty(), "--threads", (whole && lockstep).then_some(said)),
             (
                 self.experiments.is_some(),
                 "--experiments",
@@ -312,12 +341,13 @@ impl LoadArgs {
             PacingArg::Kind(kind) => Some(kind),
             PacingArg::Whole(_) => None,
         };
-        let needs_rate = matches!(kind, Some(PacingKind::Constant | PacingKind::Poisson));
+        let takes_rate =
+            matches!(kind, Some(PacingKind::Constant | PacingKind::Poisson | PacingKind::Window));
         let clients = f64::from(self.streams.clients.unwrap_or(0));
         let of_all = self.rate_per_client.and_then(|each| Qps::new(each.get() * clients));
-        if self.rate.or(of_all).is_some() && !needs_rate {
+        if self.rate.or(of_all).is_some() && !takes_rate {
             bail!(
-                "--rate goes with constant and poisson pacing; a ramp has --from and --to, a window --window"
+                "--rate goes with constant, poisson and window pacing; a ramp has --from and --to"
             );
         }
         if (self.from.is_some() || self.to.is_some()) && kind != Some(PacingKind::Ramp) {
@@ -327,10 +357,11 @@ impl LoadArgs {
             PacingArg::Whole(pacing) => return Ok(pacing),
             PacingArg::Kind(kind) => kind,
         };
-        let rate = self.rate.or(of_all).unwrap_or_else(|| "1k".parse().expect("a rate"));
+        let given = self.rate.or(of_all);
+        let rate = || given.unwrap_or_else(|| "1k".parse().expect("a rate"));
         Ok(match kind {
-            PacingKind::Constant => OpenPacing::Constant.at(rate),
-            PacingKind::Poisson => OpenPacing::Poisson.at(rate),
+            PacingKind::Constant => OpenPacing::Constant.at(rate()),
+            PacingKind::Poisson => OpenPacing::Poisson.at(rate()),
             PacingKind::Ramp => match (self.from, self.to) {
                 (Some(from), Some(to)) => Pacing::Ramp { from, to },
                 _ => bail!("a ramp needs --from and --to"),
@@ -338,7 +369,13 @@ impl LoadArgs {
             PacingKind::Window if self.window == Some(0) => {
                 bail!("--window 0: at least one query must be outstanding")
             }
-            PacingKind::Window => Pacing::Window { outstanding: self.window.unwrap_or(100) },
+            PacingKind::Window => {
+                let outstanding = self.window.unwrap_or(100);
+                match given {
+                    Some(rate) => Pacing::CappedWindow { outstanding, rate },
+                    None => Pacing::Window { outstanding },
+                }
+            }
             PacingKind::Lockstep if self.experiments == Some(0) => {
                 bail!("--experiments 0: at least one must run")
             }

@@ -38,7 +38,8 @@ pub(crate) fn run(args: &LoadArgs, request: TrialRequest) -> Result<(), Failure>
     setups[0].check_names(each * all.len() as u64).map_err(tester::TesterError::from)?;
     try_writing([&args.json, &args.times])?;
     let stop = interruption()?;
-    args.check.ask(&setups[0], None, &stop)?;
+    let asked = args.check.ask(&setups[0], None, &stop);
+    asked.map_err(|failure| args.workload.with_default(failure))?;
     let mut rows = Vec::new();
     for ((run, setup), threads) in (0u64..).zip(setups).zip(all) {
         // No name is queried twice, over all numbers of threads: the server would have it in its cache.

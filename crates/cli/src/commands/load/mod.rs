@@ -30,6 +30,7 @@ use crate::testers::{Testers, of_job};
 
 /// Runs the load; on several Testers if there are any.
 pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Result<(), Failure> {
+    args.quiet.apply();
     let conducted = testers.is_some();
     args.part.conducted = conducted || args.hosts.is_given();
     args.sockets.check().map_err(Failure::BadInput)?;
@@ -53,7 +54,8 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
     let mut testers = of_job(testers, &mut job);
     let stop = interruption()?;
     output::tell_goal(setup.request().goal.as_ref());
-    args.check.ask(&setup, testers.as_deref_mut(), &stop)?;
+    let asked = args.check.ask(&setup, testers.as_deref_mut(), &stop);
+    asked.map_err(|failure| args.workload.with_default(failure))?;
     warm_up(&args, &setup, &mut testers, &stop)?;
     let (trials, watched) = repeats(&args, &setup, testers, &stop)?;
     let run = record::of_repeats(trials.iter().cloned());
@@ -299,9 +301,9 @@ mod tests {
             "dnsdyno load 127.0.0.1 --name x.test --edns --dnssec --edns-option 10:aa --expect noerror",
             "dnsdyno load 127.0.0.1 --random-subdomain x.test --pacing poisson --rate 33333.3 --timeout 20ms",
             "dnsdyno load 127.0.0.1 --mix x.test --mix-names 5 --mix-exponent 1.5 --mix-missing 0.25",
-            "dnsdyno load 127.0.0.1 --replay x.pcap --speed 2x --replay-port 53,5300 --source 10.9.0.5/24",
+            "dnsdyno load 127.0.0.1 --replay x.pcap --speed 2x --dns-port 53,5300 --source 10.9.0.5/24",
             "dnsdyno load 127.0.0.1 --replay x.pcap --loops 3 --own-ports --close-idle 5s",
-            "dnsdyno load 127.0.0.1 --replay x.population --transports udp=6,tls=3,https=1 --close-idle 10s --resume --pad",
+            "dnsdyno load 127.0.0.1 --replay x.population --transports udp=6,tls=3,https=1 --close-idle 10s --tls-resume --pad",
             "dnsdyno load 127.0.0.1 --queries q.txt --skip-bad --transport udp --retry 500ms",
             "dnsdyno load 127.0.0.1 --queries q.txt --runs 3 --pacing 'window 5 at most 2k' --source-port 2000 --step 100ms",
             "dnsdyno load 127.0.0.1 --queries q.txt --probability 0.25 -n 2",
@@ -313,9 +315,9 @@ mod tests {
             "dnsdyno load 127.0.0.1 --cpus 0,2 --ports-per-thread 7",
             "dnsdyno load 127.0.0.1 --slice 2/3 --start-at 2026-11-23T04:30:00.25Z",
             "dnsdyno load 127.0.0.1 --start-at 2026-11-23T04:30:37TAI --clock-bound unchecked",
-            "dnsdyno load 127.0.0.1 --cpus 0,2 --ports 9 --wait yield --max-burst-us 20 --gso on --no-gro \
+            "dnsdyno load 127.0.0.1 --cpus 0,2 --ports 9 --wait-mode yield --max-burst-us 20 --gso on --no-gro \
              --no-timestamps --buffer 4096 --shared-core --seed 5",
-            "dnsdyno load 127.0.0.1 --transport tls --clients 3 --queries-per-connection 5 --resume --alpn dot,x \
+            "dnsdyno load 127.0.0.1 --transport tls --clients 3 --queries-per-connection 5 --tls-resume --alpn dot,x \
              --tls-version 1.3 --tls-name x.test --ca ca.pem --close reset --write together --connection-rate 7 --opening 2 --on-demand",
             "dnsdyno load 127.0.0.1 --transports udp=6,tcp=1,tls:8853=3 --pick chance --close-idle 3s --cookies --tcp-fallback --resend 2 \
              --subnets 198.51.100.0/24 --keepalive --pad --proxy 10.0.0.0/8 --proxy-within-tls --max-reply 512",

@@ -41,7 +41,7 @@ pub(crate) struct ReplayArgs {
         default_value = "53",
         requires = "replay"
     )]
-    pub(crate) replay_port: Vec<u16>,
+    pub(crate) dns_port: Vec<u16>,
     /// Compare each reply with the capture's, and show what differs, as `dnsdyno diff` does
     #[arg(
         long,
@@ -50,9 +50,9 @@ pub(crate) struct ReplayArgs {
             "format", "keep", "store", "slice", "start_at", "clock_bound", "dut", "clients", "transports", "engine", "source",
             "source_port", "cpus", "sockets", "ports_per_thread", "own_ports", "loops", "retry", "hosts", "queries_per_connection",
             "outstanding", "connection_rate", "opening", "connect_timeout", "close", "write", "max_reply", "fast_open", "close_idle",
-            "cookies", "tcp_fallback", "resend", "subnets", "keepalive", "pad", "proxy", "resume", "early_data"]
+            "cookies", "tcp_fallback", "resend", "subnets", "keepalive", "pad", "proxy", "tls_resume", "early_data"]
     )]
-    compare: bool,
+    compare_replies: bool,
     #[command(flatten)]
     pub(crate) terms: TermArgs,
 }
@@ -89,17 +89,17 @@ impl ReplayArgs {
     /// # Errors
     /// If there are terms of a comparison that is not asked for.
     pub(crate) fn compared(&self) -> Result<Option<PathBuf>, Failure> {
-        if !self.compare && self.terms.is_given() {
-            let why = "--lines, --page, --ttl, --ignore and --known are about differences: add --replay FILE --compare";
+        if !self.compare_replies && self.terms.is_given() {
+            let why = "--lines, --page, --ttl, --ignore and --known are about differences: add --replay FILE --compare-replies";
             return Err(Failure::BadInput(anyhow!(why)));
         }
-        Ok(self.replay.clone().filter(|_| self.compare))
+        Ok(self.replay.clone().filter(|_| self.compare_replies))
     }
 
     /// Returns the workload if a capture is to be replayed.
     pub(crate) fn request(&self) -> Option<Workload> {
         let capture = self.replay.clone()?;
-        let (speed, ports, loops) = (self.speed.0, self.replay_port.clone(), self.loops);
+        let (speed, ports, loops) = (self.speed.0, self.dns_port.clone(), self.loops);
         Some(Workload::Replay { capture, speed, ports, loops })
     }
 }

@@ -14,6 +14,7 @@ use crate::arguments::elsewhere::ElsewhereArgs;
 use crate::arguments::engine::ENGINE;
 use crate::arguments::gate::GateArgs;
 use crate::arguments::hosts::HostsArgs;
+use crate::arguments::quiet::QuietArgs;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::arguments::wait::WaitArgs;
 
@@ -78,10 +79,6 @@ pub(crate) struct RunArgs {
     pub(crate) remote: Vec<(String, Custom)>,
     #[command(flatten)]
     pub(crate) gate: GateArgs,
-    #[command(flatten)]
-    pub(crate) elsewhere: ElsewhereArgs,
-    #[command(flatten)]
-    pub(crate) hosts: HostsArgs,
     /// Take this certificate of the Tester, from `verify` or `selftest`, made on this machine with the path, engine and
     /// transport of the trials, instead of a self-test; no rate is above it
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
@@ -106,7 +103,7 @@ pub(crate) struct RunArgs {
     pub(crate) trust: bool,
     /// Keep the servers' configurations and logs
     #[arg(long)]
-    pub(crate) keep: bool,
+    pub(crate) keep_files: bool,
     /// Print each step as a plain line, also on a terminal
     #[arg(long)]
     pub(crate) plain: bool,
@@ -120,7 +117,14 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) no_store: bool,
     #[command(flatten)]
+    pub(crate) quiet: QuietArgs,
+    #[command(flatten)]
     pub(crate) store: StoreArgs,
+    // Last, since their headings hold for what follows.
+    #[command(flatten)]
+    pub(crate) elsewhere: ElsewhereArgs,
+    #[command(flatten)]
+    pub(crate) hosts: HostsArgs,
 }
 
 /// Reads a server that the user runs.

@@ -63,10 +63,12 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         args.store.open()?.try_writing().map_err(store::failure)?;
     }
     let approved = trust::ask(&experiment, &options, args.trust)?;
+    args.quiet.apply();
+    let plain = args.plain || args.quiet.quiet;
     // The lab has its own network, which cannot be reached from outside.
     let listener = args.metrics.map(Listener::open).transpose()?;
     let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
-    variables.extend(live::tell_inside(args.plain));
+    variables.extend(live::tell_inside(plain));
     variables.extend(approved);
     // Held by the outer process until the inner one has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
@@ -83,7 +85,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let elsewhere = hosts::inherited(&lab, &options)?;
     let store = if args.no_store { None } else { Some(args.store.open()?) };
     let board = Board::new();
-    let viewed = live::is_wanted(args.plain);
+    let viewed = live::is_wanted(plain);
     let watcher = (viewed || listener.is_some()).then(|| board.watcher());
     let options = RunOptions { host: fingerprint(&options), watcher, elsewhere, ..options.clone() };
     metrics::serve(listener, &board)?;
@@ -174,7 +176,7 @@ fn options(
         precision: args.gate.precision(),
         seed: args.seed,
         repeats: args.repeats,
-        keep: args.keep,
+        keep: args.keep_files,
         command: command_line(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: option_env!("DNSDYNO_COMMIT").map(str::to_owned),

@@ -9,6 +9,7 @@ use record::EngineChoice;
 use tester::Setup;
 
 use super::over::Over;
+use crate::arguments::OUTPUT;
 use crate::arguments::address::NamedTarget;
 use crate::arguments::certificate::CertificateArgs;
 use crate::arguments::choice::{Choice, choice};
@@ -17,6 +18,7 @@ use crate::arguments::gate::GateArgs;
 use crate::arguments::hosts::HostsArgs;
 use crate::arguments::keep::KeepArgs;
 use crate::arguments::number::{parse_duration, parse_rate_each};
+use crate::arguments::quiet::QuietArgs;
 use crate::arguments::sockets::SocketArgs;
 use crate::arguments::transport::StreamArgs;
 use crate::arguments::workload::WorkloadArgs;
@@ -42,8 +44,11 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno search 192.0.2.1 --transport tcp --over clients --rate 5k --queries q.txt --goal 'p99 < 20ms, loss < 0.1%'
 
   By RFC 8219 against a server on another host, with the certificate of this machine's Tester
-    dnsdyno selftest --rate 440k --certificate tester.json
+    dnsdyno selftest --rate 440k --write-certificate tester.json
     dnsdyno search [2001:db8::53]:53 --rfc8219 --namespace 0.0.0.0/2 --certificate tester.json";
+
+/// Heading of the options about how it is measured.
+const SEARCH: &str = "Search";
 
 /// `dnsdyno search`
 #[derive(Args, Clone, Debug)]
@@ -52,78 +57,80 @@ pub(crate) struct SearchArgs {
     /// [default port: the transport's]. Its capacity is measured by rounds of closed loops; several servers are compared
     #[arg(required = true, value_name = "[NAME=]TARGET")]
     pub(crate) targets: Vec<NamedTarget>,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
     /// Search by trials instead, for the highest rate, number of clients, or number of new connections a second. So do the options of
     /// such a search: --goal, --also, --rule, --duration-sum, --rfc8219, --rate, --start, --min, --max, --resolution, --repeats,
     /// --certificate, --engine
-    #[arg(long, value_parser = choice(&OVER), value_name = "WHAT")]
+    #[arg(help_heading = SEARCH, long, value_parser = choice(&OVER), value_name = "WHAT")]
     pub(crate) over: Option<Over>,
     /// Queries a second of all clients together in a search over clients [default: 1k]
-    #[arg(long, value_name = "RATE")]
+    #[arg(help_heading = SEARCH, long, value_name = "RATE")]
     pub(crate) rate: Option<Qps>,
     /// Queries a second of each client in a search over clients (2, 1/60: a query a minute)
-    #[arg(long, value_name = "RATE", value_parser = parse_rate_each, conflicts_with = "rate")]
+    #[arg(help_heading = SEARCH, long, value_name = "RATE", value_parser = parse_rate_each, conflicts_with = "rate")]
     pub(crate) rate_per_client: Option<Qps>,
     /// How queries are spaced
-    #[arg(long, value_parser = choice(&PACING), value_name = "PACING", default_value = "constant")]
+    #[arg(help_heading = SEARCH, long, value_parser = choice(&PACING), value_name = "PACING", default_value = "constant")]
     pub(crate) pacing: OpenPacing,
     /// What a trial must reach: `zero-loss`, or bounds such as `p99 < 5ms, loss < 0.1%`; without a bound on loss it allows none
     /// [default: zero-loss]
-    #[arg(long, value_name = "GOAL")]
+    #[arg(help_heading = SEARCH, long, value_name = "GOAL")]
     pub(crate) goal: Option<Goal>,
     /// A further goal that the rule mlrsearch seeks in the same search; may be repeated
-    #[arg(long, value_name = "GOAL")]
+    #[arg(help_heading = SEARCH, long, value_name = "GOAL")]
     pub(crate) also: Vec<Goal>,
     /// How a rate is decided: by one trial (rfc8219) or by many short ones (mlrsearch) [default: mlrsearch; over clients and
     /// connections rfc8219]
-    #[arg(long, value_name = "RULE")]
+    #[arg(help_heading = SEARCH, long, value_name = "RULE")]
     pub(crate) rule: Option<RuleName>,
     /// Sum of the trials that decide a rate under mlrsearch [default: five trials]
-    #[arg(long, value_name = "TIME")]
+    #[arg(help_heading = SEARCH, long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration_sum: Option<Nanos>,
     /// RFC 8219 section 9: trials of 60 s, 1 s timeout, zero loss, 20 searches, no name twice
-    #[arg(long, conflicts_with_all = ["over", "pacing", "transport", "transports", "clients", "goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
+    #[arg(help_heading = SEARCH, long, conflicts_with_all = ["over", "pacing", "transport", "transports", "clients", "goal", "also", "rule", "duration_sum", "duration", "timeout", "repeats"])]
     pub(crate) rfc8219: bool,
     /// Largest number of rounds of a capacity [default: 24, in about ten seconds for each server]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = SEARCH, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = SEARCH)]
     pub(crate) gate: GateArgs,
     /// The rate of the first trial [default: near what closed loops get], or its clients or connections a second [default: 16; 100]
-    #[arg(long, value_name = "RATE")]
+    #[arg(help_heading = SEARCH, long, value_name = "RATE")]
     pub(crate) start: Option<Qps>,
     /// The lowest rate of a trial, or the fewest clients or connections [default: 1k; 1; 10]
-    #[arg(long, value_name = "RATE")]
+    #[arg(help_heading = SEARCH, long, value_name = "RATE")]
     pub(crate) min: Option<Qps>,
     /// The highest rate of a trial, or the most clients or connections [default: 2M; 20k; 100k]
-    #[arg(long, value_name = "RATE")]
+    #[arg(help_heading = SEARCH, long, value_name = "RATE")]
     pub(crate) max: Option<Qps>,
     /// Width of the interval at which a search ends, as a share of the rate [default: 0.02]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(help_heading = SEARCH, long, value_name = "SHARE")]
     pub(crate) resolution: Option<f64>,
     /// How long a trial sends [default: 10s; a round of a capacity 500ms]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(help_heading = SEARCH, short = 'l', long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Nanos>,
     /// Timeout of a query: a later reply does not count
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(help_heading = SEARCH, short = 't', long, value_name = "TIME", value_parser = parse_duration, default_value = "1s")]
     pub(crate) timeout: Nanos,
     /// Number of searches [default: 5]
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = SEARCH, long, value_name = "N")]
     pub(crate) repeats: Option<u32>,
     /// Write the result with every trial to this file (- for the standard output)
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = SEARCH)]
     pub(crate) check: CheckArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OUTPUT)]
     pub(crate) certificate: CertificateArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OUTPUT)]
     pub(crate) keep: KeepArgs,
+    #[command(flatten, next_help_heading = OUTPUT)]
+    pub(crate) quiet: QuietArgs,
     #[command(flatten)]
     pub(crate) hosts: HostsArgs,
     #[command(flatten)]
     pub(crate) streams: StreamArgs,
-    #[command(flatten)]
-    pub(crate) workload: WorkloadArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     #[command(flatten)]

@@ -45,6 +45,7 @@ const REPEATS: u32 = 5;
 
 /// Makes the rounds or runs the search; on several Testers if there are any.
 pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result<(), Failure> {
+    args.quiet.apply();
     let shortened = shortened()?;
     let method = args.method().map_err(Failure::BadInput)?;
     let (mut search, repeats) = plan(&args)?;
@@ -67,7 +68,9 @@ pub(crate) fn run(args: SearchArgs, testers: Option<&mut dyn Testers>) -> Result
     let stop = interruption()?;
     let goals = std::iter::once(&search.goal).chain(&args.also).filter(|_| method.searches());
     goals.for_each(|goal| output::tell_goal(Some(goal)));
-    setups.iter().try_for_each(|setup| args.check.ask(setup, testers.as_deref_mut(), &stop))?;
+    let mut ask = |setup| args.check.ask(setup, testers.as_deref_mut(), &stop);
+    let asked = setups.iter().try_for_each(&mut ask);
+    asked.map_err(|failure| args.workload.with_default(failure))?;
     let all = setups.into_iter().zip(&named).map(|(setup, name)| {
         let names = budget(&args, setup.names());
         Server::new(OwnBench { setup, varied, stop: stop.clone() }, names, name, method)

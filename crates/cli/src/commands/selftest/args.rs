@@ -11,6 +11,7 @@ use wire::{Ipv4Prefix, Pref64};
 use crate::arguments::address::parse_target;
 use crate::arguments::engine::EngineArgs;
 use crate::arguments::number::parse_duration;
+use crate::arguments::quiet::QuietArgs;
 use crate::arguments::sockets::SocketArgs;
 use crate::preflight::CheckArgs;
 
@@ -34,7 +35,7 @@ pub(crate) struct SelftestArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60s")]
     pub(crate) duration: Nanos,
     /// Timeout of a query, a quarter of that of the servers to be measured: a later reply does not count
-    #[arg(long, value_name = "TIME", default_value = "250ms")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "250ms")]
     pub(crate) timeout: Nanos,
     /// Query this AuthDNS (started with --aaaa always) instead of one in this process
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_target)]
@@ -50,10 +51,12 @@ pub(crate) struct SelftestArgs {
     pub(crate) auth_cpus: Option<CpuList>,
     /// Write a certificate for `run`, `search` and `report` to this file
     #[arg(long, value_name = "FILE")]
-    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) write_certificate: Option<PathBuf>,
     /// Write the result to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) quiet: QuietArgs,
     #[command(flatten)]
     pub(crate) check: CheckArgs,
     #[command(flatten)]

@@ -34,7 +34,8 @@ use crate::process::interruption;
 use crate::progress;
 
 pub(crate) fn run(mut args: SelftestArgs) -> Result<(), Failure> {
-    output::try_writing([&args.certificate, &args.json])?;
+    args.quiet.apply();
+    output::try_writing([&args.write_certificate, &args.json])?;
     let Certified { certificate, request, network } = certify(&mut args)?;
     let kept = keep(&args, &certificate, &request, network);
     kept.and(tell(&args, &certificate))?;
@@ -182,7 +183,7 @@ fn keep(
     request: &TrialRequest,
     network: Option<(Network, Option<Link>)>,
 ) -> Result<(), Failure> {
-    let Some(path) = &args.certificate else { return Ok(()) };
+    let Some(path) = &args.write_certificate else { return Ok(()) };
     let local = network.is_some();
     let (network, link) = network.unzip();
     let tested = Tested { network, link: link.flatten(), ..tested(request, local) };

@@ -10,7 +10,7 @@ use trace::{Anonymiser, Capture, CaptureError, Dns, Message};
 
 use super::input::{InputArgs, conclude};
 use super::select::{SelectArgs, key, unwritable};
-use crate::arguments::number::parse_count;
+use crate::arguments::number::{parse_count, parse_duration};
 use crate::failure::Failure;
 use crate::output::{is_stdout, output};
 
@@ -35,13 +35,13 @@ pub(crate) struct ClientsArgs {
     clients: Option<u64>,
     /// Make the clients of time slices of this length, which all begin at the same time [default: the longest slices that give
     /// --clients]
-    #[arg(long, value_name = "TIME", requires = "clients")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "clients")]
     slice: Option<Nanos>,
     /// Hide the addresses: keyed, prefixes kept (Crypto-PAn); the file has 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Time without a query after which a client is idle and closes its connection
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
     idle: Nanos,
     /// Write the statistics to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use trace::Dns;
 use trace::export::Export;
 use trace::transactions::{Transaction, Transactions};
 
 use super::input::{InputArgs, conclude};
 use super::select::{SelectArgs, unwritable};
+use crate::arguments::choice::{Choice, choice};
 use crate::failure::Failure;
 use crate::output::output;
 
@@ -19,30 +20,25 @@ pub(crate) struct ExportArgs {
     input: InputArgs,
     #[command(flatten)]
     select: SelectArgs,
-    #[command(flatten)]
-    form: Form,
+    /// What the table is written as
+    #[arg(long = "format", action = ArgAction::Set, value_parser = choice(&FORMATS), value_name = "FORMAT")]
+    is_csv: bool,
     /// The file to write (`-`: the standard output)
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
 }
 
-/// Form of the table.
-#[derive(Args, Clone, Debug)]
-#[group(required = true, multiple = false)]
-struct Form {
-    /// A JSON object for each transaction on a line of its own
-    #[arg(long)]
-    json_lines: bool,
-    /// Comma-separated values, below a row with the names of the columns
-    #[arg(long)]
-    csv: bool,
-}
+/// Forms of the table; whether it is CSV.
+const FORMATS: [Choice<bool>; 2] = [
+    ("json-lines", "A JSON object for each transaction on a line of its own", false),
+    ("csv", "Comma-separated values, below a row with the names of the columns", true),
+];
 
 pub(crate) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let unwritable = |error| unwritable(&args.output, error);
     let select = args.select.select();
     let out = output(&args.output)?;
-    let mut export = match args.form.csv {
+    let mut export = match args.is_csv {
         true => Export::csv(out).map_err(unwritable)?,
         false => Export::json_lines(out),
     };

@@ -11,6 +11,7 @@ use trace::{Capture, CaptureError, Frames, Merge, Message, Messages};
 use udp::capture::{LiveCapture, Only, Until};
 
 use super::tap::{LiveTap, TapAddress};
+use crate::arguments::number::parse_duration;
 use crate::failure::Failure;
 use crate::process::interruption;
 
@@ -19,7 +20,7 @@ use crate::process::interruption;
 pub(crate) struct CapturePorts {
     /// Ports whose traffic in the capture is DNS
     #[arg(
-        long = "port",
+        long = "dns-port",
         value_name = "LIST",
         value_delimiter = ',',
         default_value = "53",
@@ -44,10 +45,10 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "SOCKET", conflicts_with = "captures", group = "live")]
     pub(crate) dnstap: Option<TapAddress>,
     /// How long to read packets of the interface, or dnstap
-    #[arg(long = "for", value_name = "TIME", requires = "live")]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, requires = "live")]
     pub(crate) listen: Option<Nanos>,
     /// Ports whose traffic is DNS
-    #[arg(long = "port", value_name = "LIST", value_delimiter = ',', default_value = "53")]
+    #[arg(long = "dns-port", value_name = "LIST", value_delimiter = ',', default_value = "53")]
     pub(crate) ports: Vec<u16>,
 }
 
@@ -117,7 +118,7 @@ impl InputArgs {
             .collect();
         let what = if others.is_empty() { "none can be read".into() } else { others.join(", ") };
         eprintln!("no DNS found on port {}; packets: {frames}; {what}", ports.join(", "));
-        if let Some(hint) = counts.elsewhere("--port") {
+        if let Some(hint) = counts.elsewhere() {
             eprintln!("{hint}");
         }
     }

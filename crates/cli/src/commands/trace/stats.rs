@@ -7,6 +7,7 @@ use measure::Nanos;
 use trace::Stats;
 
 use super::input::{InputArgs, conclude};
+use crate::arguments::number::parse_duration;
 use crate::failure::Failure;
 use crate::output::is_stdout;
 
@@ -16,7 +17,7 @@ pub(crate) struct StatsArgs {
     #[command(flatten)]
     input: InputArgs,
     /// Length of the windows in which bursts are counted
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s")]
     window: Nanos,
     /// Write all statistics to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]

@@ -103,7 +103,7 @@ struct GenerateArgs {
     #[arg(long, value_parser = choice(&PREREQUISITES), value_name = "WHAT", default_value = "names")]
     prerequisites: Prerequisites,
     /// The form of the file
-    #[arg(long, value_enum, value_name = "FORM", default_value = "binary")]
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "binary")]
     form: Form,
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -164,7 +164,7 @@ struct SendArgs {
     #[arg(long)]
     tcp: bool,
     /// Timeout of a reply
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
     timeout: Nanos,
     /// Number of updates at the start of the stream that are not sent
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "0")]

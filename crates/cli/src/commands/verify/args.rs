@@ -10,15 +10,16 @@ use record::EngineKind;
 use crate::arguments::address::parse_target;
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::number::parse_share;
+use crate::arguments::quiet::QuietArgs;
 use crate::arguments::wait::WaitArgs;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   Does this machine's Tester find what is known? Half a minute, then less than four
     dnsdyno verify --quick
-    dnsdyno verify --certificate tester.json
+    dnsdyno verify --write-certificate tester.json
 
   The same for programs in the kernel, as root; both engines must also agree
-    dnsdyno verify --engine kernel --certificate kernel.json
+    dnsdyno verify --engine kernel --write-certificate kernel.json
 
   Measure with that certificate
     dnsdyno search [2001:db8::53]:53 --rfc8219 --namespace 0.0.0.0/2 --certificate tester.json
@@ -67,7 +68,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0")]
     pub(crate) wrong_truth: f64,
     /// Make no trials, but hold this trial (from `load --json`) against the capture --pcap
-    #[arg(long, value_name = "FILE", requires = "pcap", conflicts_with_all = ["quick", "capacities", "loopback", "certificate"])]
+    #[arg(long, value_name = "FILE", requires = "pcap", conflicts_with_all = ["quick", "capacities", "loopback", "write_certificate"])]
     pub(crate) trial: Option<PathBuf>,
     /// A capture beside the server of --trial, pcap or pcapng
     #[arg(long, value_name = "FILE", requires = "trial")]
@@ -77,8 +78,10 @@ pub(crate) struct VerifyArgs {
     pub(crate) server: Option<SocketAddr>,
     /// Write a certificate for `run`, `search` and `report` to this file
     #[arg(long, value_name = "FILE")]
-    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) write_certificate: Option<PathBuf>,
     /// Write the checks to this file (- for the standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) quiet: QuietArgs,
 }

@@ -25,22 +25,24 @@ use crate::output;
 use crate::process::{command_line, interruption, outside};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
+    args.quiet.apply();
     if let (Some(trial), Some(pcap)) = (&args.trial, &args.pcap) {
         return foreign(args, trial, pcap);
     }
     let plan = plan(args)?;
-    output::try_writing([&args.certificate, &args.json])?;
-    on_ground(args, |ground| conduct(args, &plan, ground))
+    output::try_writing([&args.write_certificate, &args.json])?;
+    on_ground(args, &[], |ground| conduct(args, &plan, ground))
 }
 
-/// Calls `then` with the bench that the arguments want.
+/// Calls `then` with the bench that the arguments want, where there are namespaces in a process of their own, which has `variables`.
 pub(crate) fn on_ground(
     args: &VerifyArgs,
+    variables: &[(&str, String)],
     then: impl FnOnce(Ground) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let cores = PairCores::choose();
     let _reserved = args.wait.reserve(&cores.all())?;
-    match enter(args)? {
+    match enter(args, variables)? {
         Entry::Outside(code) => outside(code),
         Entry::Loopback(why) => {
             if args.engine == EngineKind::Kernel {
@@ -76,11 +78,11 @@ enum Entry {
 }
 
 /// Enters namespaces of its own; stays outside where the kernel refuses them.
-fn enter(args: &VerifyArgs) -> Result<Entry, Failure> {
+fn enter(args: &VerifyArgs, variables: &[(&str, String)]) -> Result<Entry, Failure> {
     if args.loopback {
         return Ok(Entry::Loopback("--loopback".to_owned()));
     }
-    match lab::enter_with(&[], Network::Own) {
+    match lab::enter_with(variables, Network::Own) {
         Ok(Entered::Inside(lab)) => Ok(Entry::Inside(lab)),
         Ok(Entered::Outside(code)) => Ok(Entry::Outside(code)),
         Err(e @ EnterError::Namespaces { .. }) if args.link.is_none() && args.path.is_none() => {
@@ -137,7 +139,7 @@ fn conduct(args: &VerifyArgs, plan: &VerifyPlan, mut ground: Ground) -> Result<(
     let Verified { checks, certified_qps, coverage, error } = verified;
     let file = CertificateFile { coverage, ..certificate(tested, certified_qps, checks) };
     // Each of these is done whatever became of the others.
-    let path = args.certificate.as_deref();
+    let path = args.write_certificate.as_deref();
     let written = path.map_or(Ok(()), |path| record::write(path, &file)).map_err(Failure::run);
     written.and(show(args, &file))?;
     match error {
@@ -185,7 +187,7 @@ fn conclude(args: &VerifyArgs, file: &CertificateFile) -> Result<(), Failure> {
             file.checks.len()
         )));
     }
-    if args.certificate.is_some() && file.certified_qps <= 0.0 {
+    if args.write_certificate.is_some() && file.certified_qps <= 0.0 {
         return Err(Failure::run(anyhow!(
             "no capacity was found right, so that the certificate certifies no rate: try again when the machine is quiet"
         )));

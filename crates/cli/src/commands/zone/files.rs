@@ -13,6 +13,7 @@ use zone::slice::{MAX_PARTS, SliceError, Slicer, balance};
 use zone::stats::Stats;
 use zone::{Notes, Reader};
 
+use crate::arguments::json::JsonArgs;
 use crate::arguments::number::{parse_count, parse_share};
 use crate::arguments::zone_file::{ZoneFile, print_notes};
 use crate::failure::Failure;
@@ -45,9 +46,8 @@ pub(crate) struct SliceArgs {
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     input: ZoneFile,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgs,
 }
 
 /// `dnsdyno zone queries`
@@ -165,10 +165,6 @@ pub(crate) fn slice(args: SliceArgs) -> Result<(), Failure> {
 pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
     let stats = Stats::of(|| args.input.open()).map_err(Failure::input)?;
     args.input.print_notes();
-    if !args.json {
-        print!("{stats}");
-        return Ok(());
-    }
     let types: serde_json::Map<_, _> =
         stats.type_counts().map(|(rtype, count)| (rtype, count.into())).collect();
     let json = serde_json::json!({
@@ -189,8 +185,7 @@ pub(crate) fn stats(args: StatsArgs) -> Result<(), Failure> {
         "canonical_order": stats.in_order,
         "signed": stats.signed(),
     });
-    println!("{json:#}");
-    Ok(())
+    args.json.show(|path| record::write(path, &json), |out| write!(out, "{stats}"))
 }
 
 pub(crate) fn queries(args: QueriesArgs) -> Result<(), Failure> {
