@@ -14,6 +14,7 @@ mod each_client;
 mod evidence;
 mod failures;
 mod formats;
+mod guide;
 mod hidden;
 mod json_schema;
 #[allow(dead_code, unused_imports, unused_macros, reason = "each program uses its part")]
