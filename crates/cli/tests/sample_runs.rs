@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, UNIX_EPOCH};
 
 use assert_cmd::cargo::cargo_bin;
+use sha2::{Digest, Sha256};
 
 /// Largest compressed record, in octets.
 const MAX_RECORD: u64 = 384 * 1024;
@@ -71,6 +73,68 @@ fn the_readme_shows_what_its_run_prints() {
     assert!(table.lines().count() > 5, "{table}");
     for line in table.lines() {
         assert!(shown.contains(line.trim_end()), "no line `{line}` in\n{shown}");
+    }
+}
+
+#[test]
+fn the_page_of_figures_is_made_of_the_records() {
+    let made = Command::new(root().join("scripts/results"))
+        .arg("-")
+        .env("DNSDYNO", cargo_bin("dnsdyno"))
+        .output();
+    let made = match made {
+        Ok(made) => made,
+        Err(e) => return skip::because(format!("scripts/results: {e} (package python3)")),
+    };
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let page = std::fs::read_to_string(root().join("docs/results.md")).expect("a page");
+    let made = String::from_utf8(made.stdout).expect("UTF-8");
+    let differs = made.lines().zip(page.lines()).find(|(made, page)| made != page);
+    assert!(
+        made == page,
+        "docs/results.md is not of the records: run scripts/results; {differs:?}"
+    );
+}
+
+/// The text chunk `Source` of a PNG.
+fn source(picture: &Path) -> String {
+    let bytes = std::fs::read(picture).expect("a picture");
+    let mut rest = &bytes[8..];
+    while let [a, b, c, d, tail @ ..] = rest {
+        let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+        if let Some(text) = tail[..length + 4].strip_prefix(b"tEXtSource\0") {
+            return String::from_utf8_lossy(text).into_owned();
+        }
+        // Behind the content is its checksum.
+        rest = &tail[length + 8..];
+    }
+    panic!("{}: run scripts/pictures", picture.display());
+}
+
+#[test]
+fn the_pictures_are_of_the_records() {
+    let folders = std::fs::read_dir(root().join("runs")).expect("the sample runs");
+    let records = folders.map(|entry| entry.expect("an entry").path().join("record.json.gz"));
+    let mut all: Vec<PathBuf> = records.filter(|record| record.is_file()).collect();
+    all.sort();
+    let one = vec![root().join("runs/dns64-rfc8219/record.json.gz")];
+    for (picture, records) in [("report.png", one), ("site.png", all)] {
+        let runs =
+            records.iter().map(|record| record::read_run(record).unwrap_or_else(|e| panic!("{e}")));
+        let last = runs.map(|run| run.plan.started_unix_s).fold(0.0, f64::max);
+        let minute = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs_f64(last))
+            .to_string();
+        let minute = minute[..16].replace('T', " ");
+        let content: Vec<u8> =
+            records.iter().flat_map(|record| std::fs::read(record).expect("a record")).collect();
+        let digest = Sha256::digest(&content);
+        let digest: String = digest.iter().map(|octet| format!("{octet:02x}")).collect();
+        let source = source(&root().join("docs").join(picture));
+        assert!(source.contains("runs/"), "{picture}: {source}");
+        assert!(
+            source.contains(&minute) && source.ends_with(&digest),
+            "{picture} is of other records: run scripts/pictures; {source}"
+        );
     }
 }
 
