@@ -99,6 +99,13 @@ impl Askers {
     }
 }
 
+/// Sends one query with this id to one server over UDP, and over TCP if the reply is truncated; returns what comes within the timeout.
+pub fn ask_one(server: SocketAddr, query: &[u8], id: u16, timeout: Duration) -> Raw {
+    let mut askers = Askers::new(&[Asked { address: server, dialer: None }], timeout, 0);
+    askers.id = id;
+    askers.ask(query, false).pop().expect("an outcome for each server")
+}
+
 fn is_truncated(message: &[u8]) -> bool {
     Header::read(message).is_some_and(|header| header.is_truncated())
 }

@@ -26,6 +26,7 @@ mod stable;
 mod tally;
 
 pub use answer::Answer;
+pub use ask::ask_one;
 pub use compare::{Seen, Terms, TtlTolerance, compare};
 pub use diff::{Diff, Pace, Progress, Side};
 pub use kind::{Kind, Kinds};

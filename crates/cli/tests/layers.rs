@@ -48,6 +48,14 @@ const PROCESS_PATHS: &[&str] = &["std::process", "std::os::unix::process", "nix:
 const COMMAND_PATHS: &[&str] =
     &["std::process::Command", "std::os::unix::process", "tokio::process", "nix::unistd::execvp"];
 
+/// Look-ups in the C library, which loads modules of the host for them: a static program cannot.
+const LOOKUP_PATHS: &[&str] = &[
+    "std::net::ToSocketAddrs",
+    "tokio::net::lookup_host",
+    "nix::unistd::User",
+    "nix::unistd::Group",
+];
+
 /// What some crates must not have, neither as a dependency nor as a path in their sources.
 struct Absence {
     crates: &'static [&'static str],
@@ -200,6 +208,12 @@ fn what_is_absent_is_not_named() {
 fn only_the_lab_starts_processes() {
     let found = named(&source::targets(), &|name| name != STARTS_PROCESSES, COMMAND_PATHS);
     assert!(found.is_empty(), "only {STARTS_PROCESSES} starts processes:\n{}", found.join("\n"));
+}
+
+#[test]
+fn no_name_is_looked_up_in_the_c_library() {
+    let found = named(&source::targets(), &|_| true, LOOKUP_PATHS);
+    assert!(found.is_empty(), "static programs cannot do it:\n{}", found.join("\n"));
 }
 
 /// Where crates name a forbidden path outside their tests.

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use dns64::Config;
 use nix::net::if_::if_nametoindex;
-use nix::unistd::{AccessFlags, User, access};
+use nix::unistd::{AccessFlags, access};
 use rustls::client::verify_server_name;
 use rustls::pki_types::ServerName;
 use rustls::server::ParsedCertificate;
 use streams::tls::{ALPN_DOT, Identity};
 
+use crate::privileges::User;
 use crate::upstream_tls::upstream_tls;
 use crate::{bind, in_kernel, privileges};
 
@@ -207,8 +208,9 @@ mod tests {
             std::fs::set_permissions(path, mode).expect("our own file");
         };
         let own = std::fs::metadata(&file).expect("a file");
-        let root = User::from_uid(nix::unistd::Uid::from_raw(0)).ok().flatten().expect("root");
-        let user = |uid: u32, gid: u32| User { uid: uid.into(), gid: gid.into(), ..root.clone() };
+        let user =
+            |uid: u32, gid: u32| User { name: String::new(), uid: uid.into(), gid: gid.into() };
+        let root = user(0, 0);
         let (uid, gid) = (own.uid() + 1, own.gid() + 1);
         for (mode, user, reads) in [
             (0o604, user(uid, gid), true),

@@ -1,13 +1,37 @@
 //! Change to an ordinary user once the sockets are bound.
 
 use anyhow::{Context, anyhow};
-use nix::unistd::{Uid, User, geteuid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 
 /// Users to which a server started as root changes if none is configured: the first that exists.
 const USUAL: [&str; 2] = ["dns64d", "nobody"];
 
 /// The configured user that stands for no change.
 const UNCHANGED: &str = "root";
+
+/// A user of this host. The C library would load modules of the host to look it up (nsswitch.conf), which a static program cannot do.
+#[derive(Debug, Clone)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) uid: Uid,
+    pub(crate) gid: Gid,
+}
+
+impl User {
+    /// Returns the user with this name in `/etc/passwd`.
+    fn of_name(name: &str) -> anyhow::Result<Option<Self>> {
+        let text = std::fs::read_to_string("/etc/passwd").context("cannot read /etc/passwd")?;
+        let of_line = |line: &str| match line.split(':').collect::<Vec<_>>()[..] {
+            [of, _, uid, gid, ..] if of == name => Some(User {
+                name: name.to_owned(),
+                uid: Uid::from_raw(uid.parse().ok()?),
+                gid: Gid::from_raw(gid.parse().ok()?),
+            }),
+            _ => None,
+        };
+        Ok(text.lines().find_map(of_line))
+    }
+}
 
 /// Changes the process to `user` permanently. With the name `root` the process keeps the user that started it. With an
 /// empty name a process of root changes to the first of the usual users that exists; if there is none, as in a user
@@ -31,7 +55,7 @@ pub(crate) fn drop_to(user: &str) -> anyhow::Result<()> {
 pub(crate) fn user_of(user: &str) -> anyhow::Result<Option<User>> {
     let is_root = geteuid().is_root();
     let found = match user {
-        "" if is_root => USUAL.iter().find_map(|user| User::from_name(user).ok().flatten()),
+        "" if is_root => USUAL.iter().find_map(|user| User::of_name(user).ok().flatten()),
         "" | UNCHANGED => None,
         user => Some(find(user)?).filter(|found| found.uid != geteuid()),
     };
@@ -46,18 +70,16 @@ pub(crate) fn user_of(user: &str) -> anyhow::Result<Option<User>> {
 
 /// Looks up a user.
 fn find(user: &str) -> anyhow::Result<User> {
-    User::from_name(user).with_context(|| format!("cannot look up the user {user}"))?.ok_or_else(
-        || {
-            anyhow!(
-                "server.user: the user {user} does not exist: create it, or write \"root\" to change nothing"
-            )
-        },
-    )
+    User::of_name(user)?.ok_or_else(|| {
+        anyhow!(
+            "server.user: the user {user} does not exist: create it, or write \"root\" to change nothing"
+        )
+    })
 }
 
 /// Changes from root to the first of the usual users that exists, or warns that it cannot.
 fn leave_root() {
-    let exists = |user: &&&str| matches!(User::from_name(user), Ok(Some(_)));
+    let exists = |user: &&&str| matches!(User::of_name(user), Ok(Some(_)));
     let changed = match USUAL.iter().find(exists) {
         Some(user) => change_to(user).inspect(|()| tracing::info!(user, "no longer root")),
         None => Err(anyhow!("there is no user {}", USUAL.join(" or "))),

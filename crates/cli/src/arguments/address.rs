@@ -1,14 +1,16 @@
 //! Addresses and prefixes as arguments and as fields of a request.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use anyhow::{anyhow, bail};
+use anyhow::{Error, anyhow, bail};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::Transport;
 use nix::net::if_::if_nametoindex;
 use wire::{Ipv4Prefix, Pref64};
+
+use super::lookup;
 
 /// A server: an address or the name of a host, with or without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,11 +64,17 @@ impl Target {
         if port == 0 {
             bail!("{self}: port 0 is no port of a server; write 1 to 65535");
         }
-        let found = (host.as_str(), port).to_socket_addrs().map_err(|e| {
-            anyhow!("cannot look up {host}: {e}; write an address such as 192.0.2.1:53 or [2001:db8::1]:53")
-        })?;
-        let all: Vec<SocketAddr> = found.filter(|address| family.has(address.ip())).collect();
-        let Some(&address) = all.first() else { bail!("{host} has no address of this family") };
+        let found = match self.host_name() {
+            None => vec![literal(host, port)?],
+            Some(name) => {
+                let found = lookup::addresses(name).map_err(|e| {
+                    anyhow!("cannot look up {host}: {e}; write an address such as 192.0.2.1:53 or [2001:db8::1]:53")
+                })?;
+                found.into_iter().map(|address| SocketAddr::new(address, port)).collect()
+            }
+        };
+        let mut of_family = found.into_iter().filter(|address| family.has(address.ip()));
+        let Some(address) = of_family.next() else { bail!("{host} has no address of this family") };
         if address.ip().is_multicast()
             || matches!(address.ip(), IpAddr::V4(ip) if ip.is_broadcast())
         {
@@ -230,6 +238,14 @@ pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
 /// Reads an address with its port to listen at.
 pub(crate) fn parse_listen_at_port(text: &str) -> Result<SocketAddr, String> {
     with_scope_number(text)?.parse().map_err(|e| format!("`{text}`: {e}, as in 192.0.2.1:853"))
+}
+
+/// Reads an address, which may name an interface.
+fn literal(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+    match host.parse::<IpAddr>() {
+        Ok(address) => Ok(SocketAddr::new(address, port)),
+        Err(_) => Ok(format!("[{}]:{port}", with_scope_number(host).map_err(Error::msg)?).parse()?),
+    }
 }
 
 /// Returns an address with the number of the interface that it names (`fe80::1%eth0`).

@@ -14,6 +14,7 @@ pub(crate) mod gate;
 pub(crate) mod hosts;
 pub(crate) mod json;
 pub(crate) mod keep;
+mod lookup;
 pub(crate) mod number;
 pub(crate) mod quiet;
 pub(crate) mod remote;
