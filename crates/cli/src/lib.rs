@@ -25,17 +25,28 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    agent, attack, auth, compare, diff, doctor, host, load, man, merge, report, run, runs, search,
-    selftest, servers, site, trace, update, verify, zone,
+    agent, attack, auth, compare, demo, diff, doctor, host, load, man, merge, report, run, runs,
+    search, selftest, servers, site, trace, update, verify, zone,
 };
 use failure::Failure;
 
 pub use process::command_line;
 pub use testers::{Testers, TestersError};
 
+/// What `--version` prints: the version, and what this build is.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit: ",
+    env!("DNSDYNO_BUILD_COMMIT"),
+    "\nfeatures: ",
+    env!("DNSDYNO_BUILD_FEATURES"),
+    "\nkernel engine: ",
+    env!("DNSDYNO_BUILD_KERNEL_ENGINE"),
+);
+
 /// A dynamometer for DNS servers: how fast is it, how sure are you, and what limited it?
 #[derive(Debug, Parser)]
-#[command(name = "dnsdyno", version, propagate_version = true, max_term_width = 110)]
+#[command(name = "dnsdyno", version, long_version = LONG_VERSION, propagate_version = true, max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -43,6 +54,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure what is installed, or the AuthDNS of this program, in minutes: a table and a page
+    #[command(after_help = demo::EXAMPLES)]
+    Demo(demo::DemoArgs),
     /// Load a server once, and show the outcome of the queries
     #[command(after_help = load::EXAMPLES)]
     Load(Box<load::LoadArgs>),
@@ -173,6 +187,7 @@ pub fn conduct(words: Vec<OsString>, testers: &mut dyn Testers) -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Demo(args) => demo::run(&args),
         Command::Load(args) => load::run(*args, None),
         Command::Agent(args) => agent::run(&args),
         Command::Merge(args) => merge::run(&args),

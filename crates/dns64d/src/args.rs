@@ -8,6 +8,17 @@ use clap_complete::Shell;
 
 use crate::control::Ctl;
 
+/// What `--version` prints: the version, and what this build is.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit: ",
+    env!("DNSDYNO_BUILD_COMMIT"),
+    "\nfeatures: ",
+    env!("DNSDYNO_BUILD_FEATURES"),
+    "\nkernel engine: ",
+    env!("DNSDYNO_BUILD_KERNEL_ENGINE"),
+);
+
 /// A DNS64 server (RFC 6147): AAAA records for names that have only A records.
 ///
 /// It forwards queries to the configured resolvers, and synthesises AAAA records for hosts that reach IPv4
@@ -24,7 +35,7 @@ use crate::control::Ctl;
 ///
 /// Exit codes: 0 success, 1 failure of the server, 2 error in the configuration or the command line.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "dns64d", version)]
+#[command(name = "dns64d", version, long_version = LONG_VERSION)]
 pub(crate) struct Args {
     /// Configuration file, TOML.
     #[arg(short, long, value_name = "FILE", default_value = "/etc/dns64d.toml", global = true)]

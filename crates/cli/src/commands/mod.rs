@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod attack;
 pub(crate) mod auth;
 pub(crate) mod compare;
+pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod dropin;

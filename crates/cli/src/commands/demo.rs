@@ -1,0 +1,83 @@
+//! `dnsdyno demo`: a first measurement from this program alone, without a file or a setting.
+//!
+//! ```text
+//! a DNS64 server is installed, or beside this program ──> dns64-rfc8219 --quick ──┐
+//! none is ──> auth-scaling --quick, of the AuthDNS in this program ───────────────┴──> table, demo.json, demo.html
+//! ```
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use experiment::Experiment;
+use lab::built_in;
+use lab::detect::detect;
+use lab::{Catalogue, is_inside};
+
+use crate::failure::Failure;
+use crate::{command_line, output};
+
+/// The experiment of installed servers.
+const INSTALLED: &str = "dns64-rfc8219";
+/// The experiment where none is installed, and the server of it that is in this program.
+const ALONE: (&str, &str) = ("auth-scaling", "authdns");
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  Measure the DNS64 servers of this host in minutes; the table here, the page in demo.html
+    dnsdyno demo
+
+  The same with a server more
+    apt-get install unbound && dnsdyno demo";
+
+/// `dnsdyno demo`
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DemoArgs {
+    /// The folder of the record (demo.json) and of the page (demo.html)
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    output: PathBuf,
+}
+
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    output::make_folder(&args.output)?;
+    let [record, page] = ["demo.json", "demo.html"].map(|name| args.output.join(name));
+    let (experiment, server) = chosen()?;
+    let mut words: Vec<OsString> = vec!["run".into(), experiment.into(), "--quick".into()];
+    words.extend(server.map(|name| format!("--servers={name}").into()));
+    words.extend(["--json".into(), record.clone().into()]);
+    // The lab executes this program again: the process outside writes the page.
+    if is_inside() {
+        return command(words);
+    }
+    output::try_writing([&Some(record.clone()), &Some(page.clone())])?;
+    let _ = std::fs::remove_file(&record);
+    let measured = command(words);
+    if record.exists() {
+        println!("every trial of it: {}\nthe report:", record.display());
+        command(vec!["report".into(), record.into(), "--output".into(), page.into()])?;
+    }
+    measured
+}
+
+/// Returns the experiment, and the only server of it if nothing is installed.
+fn chosen() -> Result<(&'static str, Option<&'static str>), Failure> {
+    let catalogue = Catalogue::load(None).map_err(Failure::input)?;
+    let text = built_in::experiment(INSTALLED).unwrap_or_default();
+    let experiment = Experiment::parse(text, Path::new(INSTALLED)).map_err(Failure::input)?;
+    let is_there =
+        |name: &String| catalogue.get(name).is_ok_and(|adapter| detect(adapter).program.is_some());
+    if experiment.common().servers.iter().any(is_there) {
+        return Ok((INSTALLED, None));
+    }
+    if !is_inside() {
+        eprintln!(
+            "no DNS64 server is installed: the AuthDNS of this program is measured (`dnsdyno servers` names packages)"
+        );
+    }
+    Ok((ALONE.0, Some(ALONE.1)))
+}
+
+/// Runs the command of this program with these arguments.
+fn command(arguments: Vec<OsString>) -> Result<(), Failure> {
+    let words = std::iter::once("dnsdyno".into()).chain(arguments).collect();
+    let cli = command_line::parse(words).map_err(|_| Failure::Silent)?;
+    crate::run(cli.command)
+}
