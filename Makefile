@@ -18,13 +18,13 @@ TEST_PACKAGES = $(DEMO_PACKAGES) nsd knot:knotd yadifa:yadifad pdns-server:pdns_
 	python3-venv:/usr/lib/python3*/ensurepip strace eatmydata radvd tayga procps:sysctl prometheus:promtool \
 	dpkg-dev:dpkg-shlibdeps binutils:strip man-db:man util-linux:setpriv \
 	openssh-server:sshd openssh-client:ssh \
-	clang-14 llvm-14:llvm-strip-14 libbpf-dev:/usr/include/bpf/bpf_helpers.h
+	apparmor:apparmor_parser clang-14 llvm-14:llvm-strip-14 libbpf-dev:/usr/include/bpf/bpf_helpers.h
 
 # Open MPI, and what builds its bindings.
 CLUSTER_PACKAGES = openmpi-bin:mpirun libopenmpi-dev:mpicc libclang-14-dev:/usr/lib/llvm-14/lib/libclang.so \
 	iproute2:ip tcpdump faketime procps:kill
 
-.PHONY: build programs demo check test lint bench fuzz man deb cluster cluster-packages cluster-test clean help
+.PHONY: build programs demo check test lint bench fuzz man dist deb cluster cluster-packages cluster-test clean help
 
 build: programs ## build the programs, and the example server of docs/experiments/dns64-threading.md
 	$(CARGO) build --release --locked --package dns64d --example threads
@@ -37,12 +37,7 @@ programs: ## build the programs (target/release/dnsdyno and dns64d), their debug
 demo: ## measure the capacity of the DNS64 servers in minutes; installs the latter when root
 	scripts/install-packages $(DEMO_PACKAGES)
 	$(MAKE) programs
-	mkdir -p $(OUT)
-	rm -f $(OUT)/demo.json
-	$(DNSDYNO) run experiments/dns64-rfc8219.toml --quick --json $(OUT)/demo.json || [ -s $(OUT)/demo.json ]
-	$(DNSDYNO) report $(OUT)/demo.json --output $(OUT)/demo.html >/dev/null
-	@echo "every trial of it: $(OUT)/demo.json"
-	@echo "the report: $(CURDIR)/$(OUT)/demo.html"
+	$(DNSDYNO) demo --output $(OUT) || [ -s $(OUT)/demo.json ]
 
 check: ## formatting, unit tests and the form of the code: no root, no servers
 	$(CARGO) fmt --all --check
@@ -77,6 +72,9 @@ fuzz: ## run each fuzz target for 30 s (needs nightly and cargo-fuzz)
 man: build ## write the man pages to out/man
 	$(DNSDYNO) man $(OUT)/man
 	target/release/dns64d --man $(OUT)/man
+
+dist: ## build the files of a release in out/dist: static programs as archive, Debian packages and wheel, sums, SBOM
+	scripts/dist $(OUT)/dist
 
 deb: build ## build the Debian packages of dnsdyno and dns64d (needs dpkg-dev)
 	scripts/build-deb target/release $(OUT)

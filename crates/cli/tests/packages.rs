@@ -62,7 +62,7 @@ fn clean_root(packages: &[PathBuf]) -> Result<CleanRoot, String> {
         .filter_map(|one| one.split_whitespace().next())
         .collect();
     assert!(depends.contains(&"libc6"), "{depends:?}");
-    let root = CleanRoot::new(&[&depends[..], &["man-db"]].concat())?;
+    let root = CleanRoot::new(&[&depends[..], &["man-db", "passwd"]].concat())?;
     fs::create_dir(root.path("packages")).expect("our own folder");
     for package in packages {
         let name = package.file_name().expect("a file").to_string_lossy().into_owned();
@@ -146,6 +146,16 @@ fn documents_are_there(root: &CleanRoot) {
         .arg(format!("--root={}", root.path("").display()))
         .arg("dns64d.service")
         .output();
+    let place = root.path("usr/lib/systemd/system/dns64d.service");
+    let security = ["security", "--offline=true", "--no-pager"];
+    if let Ok(told) = Command::new("systemd-analyze").args(security).arg(place).output() {
+        let told = text(&told);
+        let level =
+            told.split_once("dns64d.service: ").and_then(|(_, rest)| rest.split(' ').next());
+        let level: f64 =
+            level.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{told}"));
+        assert!(level < 2.0, "{told}");
+    }
     // Without systemd nobody starts the unit either. The root has neither its targets nor kill.
     if let Ok(checked) = unit {
         let told = text(&checked);
@@ -210,6 +220,30 @@ fn load_and_service_run(root: &CleanRoot) {
         let valid = shown.lines().find(|line| line.trim_start().starts_with("valid"));
         let words: Vec<&str> = valid.unwrap_or_default().split_whitespace().collect();
         assert!(words.get(1).is_some_and(|n| *n != "0"), "{told}");
+    }
+}
+
+#[test]
+fn deployments_are_accepted() {
+    let folder = workspace().join("packaging/dns64d");
+    // The configuration of the manifest for Kubernetes.
+    let manifest = fs::read_to_string(folder.join("kubernetes.yaml")).expect("the manifest");
+    let (_, rest) = manifest.split_once("  dns64d.toml: |\n").expect("a configuration");
+    let lines =
+        rest.lines().map_while(|line| line.strip_prefix("    ").or(line.is_empty().then_some("")));
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("dns64d.toml");
+    fs::write(&file, lines.map(|line| format!("{line}\n")).collect::<String>()).expect("our own");
+    let dns64d = cargo_bin("dnsdyno").with_file_name("dns64d");
+    match Command::new(&dns64d).arg("--check").arg("--config").arg(file).output() {
+        Ok(checked) => assert!(checked.status.success(), "{}", text(&checked)),
+        Err(error) => return skip::because(format!("{}: {error}", dns64d.display())),
+    }
+    let mut parser = Command::new("apparmor_parser");
+    parser.args(["--skip-kernel-load", "--skip-cache"]).arg(folder.join("apparmor"));
+    match parser.output() {
+        Ok(checked) => assert!(checked.status.success(), "{}", text(&checked)),
+        Err(error) => skip::because(format!("apparmor_parser (package apparmor): {error}")),
     }
 }
 
