@@ -1,5 +1,6 @@
 //! Sample runs (`runs/`): each is of a built-in experiment, its record still gives its table and a page, and the README shows one of them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, UNIX_EPOCH};
@@ -61,6 +62,41 @@ fn sample_runs_are_of_built_in_experiments_and_still_render() {
             let name = path.file_name().expect("a name").to_string_lossy().into_owned();
             check(&path, &name);
         }
+    }
+}
+
+/// The table of docs/stability.md is made of the records: DNSDYNO_WRITE_STABLE=1 writes it.
+#[test]
+fn the_support_matrix_is_what_was_run() {
+    let mut seen = BTreeMap::<String, BTreeSet<String>>::new();
+    for entry in std::fs::read_dir(root().join("runs")).expect("the sample runs") {
+        let path = entry.expect("an entry").path();
+        if !path.is_dir() {
+            continue;
+        }
+        let run = record::read_run(&path.join("record.json.gz")).unwrap_or_else(|e| panic!("{e}"));
+        let kernel = run.plan.host.and_then(|host| host.kernel.release).unwrap_or_default();
+        let kernel: Vec<&str> = kernel.split(['.', '-']).take(2).collect();
+        seen.entry("Linux".to_owned()).or_default().insert(kernel.join("."));
+        for cell in run.results {
+            // A front has both: `nginx+nsd`.
+            if let (false, Some(version)) = (cell.server.contains('+'), cell.server_version) {
+                seen.entry(cell.server).or_default().insert(version);
+            }
+        }
+    }
+    let row = |(what, versions): (&String, &BTreeSet<String>)| {
+        format!("| {what} | {} |\n", Vec::from_iter(versions.iter().cloned()).join(", "))
+    };
+    let wanted: String = seen.iter().map(row).collect();
+    let path = root().join("docs/stability.md");
+    let page = std::fs::read_to_string(&path).expect("the page");
+    let head = "| what | versions |\n|---|---|\n";
+    let (before, table) = page.split_once(head).expect("the table ends the page");
+    if std::env::var_os("DNSDYNO_WRITE_STABLE").is_some() {
+        std::fs::write(&path, format!("{before}{head}{wanted}")).expect("our own file");
+    } else {
+        assert_eq!(table, wanted, "DNSDYNO_WRITE_STABLE=1 writes it");
     }
 }
 

@@ -32,6 +32,7 @@ mod schemas;
 mod several_servers;
 mod several_testers;
 mod site_page;
+mod stability;
 mod trace;
 mod transports;
 mod truths;

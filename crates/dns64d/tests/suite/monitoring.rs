@@ -34,6 +34,14 @@ fn every_metric_of_the_dashboard_and_of_the_alerts_exists() {
     let server = dns64d(&[&upstream], "");
     server.ask("www.example AAAA");
     let page = server.http("/metrics");
+    let list = include_str!("../../../cli/tests/tables/stable.txt");
+    let stored = list.lines().find_map(|line| line.strip_prefix("metric dns64d: "));
+    for name in stored.expect("a list").split(' ') {
+        assert!(
+            page.contains(&format!("# TYPE {name} ")),
+            "no {name}, which breaks docs/stability.md"
+        );
+    }
     let alerts = fs::read_to_string(folder().join("alerts.yml")).expect("the rules");
     let (shown, alarming) = (metrics(&queries().join(" ")), metrics(&alerts));
     assert!(shown.len() > 20 && alarming.len() > 10, "{shown:?} {alarming:?}");

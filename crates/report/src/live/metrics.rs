@@ -156,6 +156,12 @@ mod tests {
         state.figures(&cell, &[("zone_load".into(), "s", 1.5)]);
         let text = metrics(&state);
         assert!(text.contains("figure=\"zone_load\",unit=\"s\"} 1.5\n"), "{text}");
+        let list = include_str!("../../../cli/tests/tables/stable.txt");
+        let stored = list.lines().find_map(|line| line.strip_prefix("metric dnsdyno: "));
+        for name in stored.expect("a list").split(' ').filter(|name| *name != "dnsdyno_visiting") {
+            let family = format!("# TYPE {name} ");
+            assert!(text.contains(&family), "no {name}, which breaks docs/stability.md: {text}");
+        }
         assert!(text.contains("dnsdyno_visits_done 1\n") && !text.contains("dnsdyno_visiting"));
         assert!(text.lines().any(|l| l == "dnsdyno_remaining_seconds 50"), "{text}");
     }
