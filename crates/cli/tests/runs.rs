@@ -36,7 +36,7 @@ fn trial(repeat: u32, rate_qps: f64) -> TrialRecord {
         Second { sent: 7, valid: 6, ..Second::default() },
         Second { sent: 9, valid: 9, ..Second::default() },
     ];
-    trial.warnings = vec![Warning::Other { text: "one, \"quoted\"".into() }];
+    trial.warnings = vec![Warning::NobodyListens { times: 1, target: "one, \"quoted\"".into() }];
     TrialRecord { repeat, rate_qps, trial }
 }
 
@@ -109,7 +109,7 @@ fn runs_are_listed_shown_and_deleted() {
     assert!(last.contains("unbound 1.17.1  2 ") && last.contains("40,000"), "{last}");
     let (_, details, _) = dnsdyno(&store, &["show", "--details"]);
     assert!(details.contains("zone load") && details.contains("1.5 s"), "{details}");
-    let warning = "warning: one, \"quoted\" (4 trials)";
+    let warning = "one, \"quoted\" (ICMP): is the server up?";
     assert!(details.contains(warning) && !last.contains(warning), "{details}");
     let (_, first, _) = dnsdyno(&store, &["show", "last~1", "--files", "--trials"]);
     assert!(first.starts_with("run 1:") && first.contains("==> dns64-rfc8219.toml <=="), "{first}");
@@ -151,7 +151,7 @@ fn tables_have_a_row_for_each() {
         assert!(lines[1].starts_with(start), "{table}: {}", lines[1]);
     }
     let (_, csv, _) = dnsdyno(&store, &["export", "--format", "csv"]);
-    assert!(csv.contains(",\"one, \"\"quoted\"\"\",,0\n"), "{csv}");
+    assert!(csv.contains("one, \"\"quoted\"\" (ICMP)"), "{csv}");
 }
 
 /// What the schema says: <https://dns-oarc.github.io/dns-metrics/SCHEMA.html>.

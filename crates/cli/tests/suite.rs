@@ -28,7 +28,6 @@ mod report_numbers;
 mod report_page;
 mod runs;
 mod sample_runs;
-mod schemas;
 mod several_servers;
 mod several_testers;
 mod site_page;

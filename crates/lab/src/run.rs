@@ -17,8 +17,8 @@ use experiment::{BenchError, Custom, Experiment, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts, InputFile,
-    PacketSteering, Plan, Run, SCHEMA, TestbedFacts, Tested,
+    CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts, InputFile, Plan,
+    Run, SCHEMA, TestbedFacts, Tested,
 };
 use udp::sys::is_own_address;
 
@@ -147,11 +147,7 @@ impl RunOptions {
         });
         self.custom = custom.collect();
         self.seed = choices.seed.unwrap_or(self.seed);
-        // A run of schema 1 continues over links of the same kind.
-        let steered =
-            run.plan.testbed.as_ref().and_then(|testbed| testbed.packet_steering.as_ref());
-        self.link = choices.link.or_else(|| steered.map(PacketSteering::link));
-        self.path = choices.path.or_else(|| steered.map(|_| Path::HostOffload));
+        (self.link, self.path) = (choices.link, choices.path);
         self.engine = choices.engine;
         self.repeats = choices.repeats;
         let given = self.elsewhere.dut.is_some();
@@ -516,7 +512,6 @@ fn describe(
         cpu: cpu.model,
         port_settings: testbed.port_settings(),
         refused_settings: testbed.refused().to_vec(),
-        ..TestbedFacts::default()
     }
 }
 
@@ -588,17 +583,5 @@ mod tests {
         let mut moved = RunOptions { elsewhere: other.clone(), ..RunOptions::default() };
         moved.go_on(run);
         assert_eq!(moved.elsewhere.remotes, other.remotes);
-
-        for (steering, link) in [
-            (PacketSteering::On { virtual_machine: true }, Link::Steered),
-            (PacketSteering::Refused { why: "no".into() }, Link::Steered),
-            (PacketSteering::Off, Link::Plain),
-        ] {
-            let testbed = TestbedFacts { packet_steering: Some(steering), ..Default::default() };
-            let plan = Plan { testbed: Some(testbed), ..Plan::default() };
-            let mut again = RunOptions::default();
-            again.go_on(Run { plan, ..Run::default() });
-            assert_eq!((again.link, again.path), (Some(link), Some(Path::HostOffload)));
-        }
     }
 }

@@ -128,8 +128,7 @@ impl Void {
             | Void::LinkLost { .. }
             | Void::UpdatesRanOut { .. }
             | Void::UnansweredBefore { .. }
-            | Void::TesterLost { .. }
-            | Void::Other { .. } => Limiter::Unknown,
+            | Void::TesterLost { .. } => Limiter::Unknown,
         }
     }
 }

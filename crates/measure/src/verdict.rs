@@ -69,8 +69,7 @@ impl Facts {
             | Void::UpdatesRanOut { .. }
             | Void::UnansweredBefore { .. }
             | Void::StartSpread { .. }
-            | Void::TesterLost { .. }
-            | Void::Other { .. } => false,
+            | Void::TesterLost { .. } => false,
         }
     }
 }

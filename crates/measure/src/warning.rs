@@ -257,11 +257,6 @@ pub enum Warning {
     AddressNotChecked,
     /// Several Testers started together by clocks whose errors are not known.
     ClocksNotChecked,
-    /// A sentence of a record of schema 1, which had no types for warnings; new records have none.
-    Other {
-        /// Text of the warning.
-        text: String,
-    },
 }
 
 const HIDDEN_RATE: &str = "a virtual machine without a view of the clock rate";
@@ -352,8 +347,7 @@ impl Warning {
             | Warning::ServerStillBusy { .. }
             | Warning::CaptureCut { .. }
             | Warning::QueriesLeftOut { .. }
-            | Warning::LinesSkipped { .. }
-            | Warning::Other { .. } => return None,
+            | Warning::LinesSkipped { .. } => return None,
         };
         Some(advice.to_owned())
     }
@@ -407,8 +401,7 @@ impl Warning {
             | Warning::SharedCores { .. }
             | Warning::Segmented
             | Warning::AddressNotChecked
-            | Warning::ClocksNotChecked
-            | Warning::Other { .. } => None,
+            | Warning::ClocksNotChecked => None,
         }
     }
 
@@ -479,7 +472,6 @@ impl Warning {
                 format!("core {cpu} went away from a busy program for up to {n} ms")
             }
             Warning::BufferLimit { .. } => format!("receive buffers end at {n} bytes"),
-            Warning::Other { text } => text.clone(),
         }
     }
 }
@@ -562,22 +554,11 @@ mod tests {
             times,
             target: format!("192.0.2.1:{port}"),
         };
-        let other = |text: &str| Warning::Other { text: text.to_owned() };
-        let said = [
-            share(0.11),
-            listens(3, 53),
-            share(0.062),
-            other("the clock went back 1 s"),
-            listens(3, 54),
-            other("the clock went back 2 s"),
-            share(0.70),
-        ];
+        let said = [share(0.11), listens(3, 53), share(0.062), listens(3, 54), share(0.70)];
         let wanted = [
             ("processes that are not of the testbed used 6.2 to 70.0 % of the server's cores", 3),
             ("3 times nobody listened at 192.0.2.1:53 (ICMP): is the server up?", 1),
-            ("the clock went back 1 s", 1),
             ("3 times nobody listened at 192.0.2.1:54 (ICMP): is the server up?", 1),
-            ("the clock went back 2 s", 1),
         ];
         let found = summarise(&said);
         let found: Vec<(&str, usize)> = found.iter().map(|s| (s.text.as_str(), s.count)).collect();
@@ -621,7 +602,6 @@ mod tests {
             ),
             (Warning::SlowCore { share: 0.5 }, r#"{"kind":"slow-core","share":0.5}"#),
             (Warning::ClockRateHidden, r#"{"kind":"clock-rate-hidden"}"#),
-            (Warning::Other { text: "x".to_owned() }, r#"{"kind":"other","text":"x"}"#),
         ];
         for (warning, json) in table {
             assert_eq!(serde_json::to_string(&warning).expect("serialises"), json);

@@ -100,7 +100,7 @@ pub struct AnswerPair {
     pub second: usize,
     /// Number of queries, known ones among them, that they answer differently.
     pub differ: u64,
-    /// Number of those by the first kind in which the two differ; empty in older records.
+    /// Number of those by the first kind in which the two differ.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<String, u64>,
 }

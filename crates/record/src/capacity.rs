@@ -209,7 +209,7 @@ pub struct LoadPoint {
     pub asked_qps: f64,
     /// Queries that it sent a second; fewer if it cannot offer them.
     pub offered_qps: f64,
-    /// Valid answers a second while it sent; absent in older records.
+    /// Valid answers a second while it sent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answered_qps: Option<f64>,
     /// Whether the Tester offered what was asked for.

@@ -43,7 +43,7 @@ pub(crate) fn serialize<C: Serialize, S: Serializer>(
     serializer.collect_seq(cells.iter().map(Written))
 }
 
-/// Reads cells, also those of older records, whose trials are whole.
+/// Reads cells, also those with a single trial, which is whole.
 pub(crate) fn deserialize<'de, C: DeserializeOwned, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<C>, D::Error> {

@@ -8,13 +8,11 @@ use flate2::read::MultiGzDecoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{SCHEMA, v1};
+use crate::SCHEMA;
 
 /// First octets of a file that gzip compressed, and the largest size of its content.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const MOST: u64 = 1 << 32;
-/// Version of the records that this program writes.
-const LATEST: u64 = SCHEMA as u64;
 
 /// Error of a record file.
 #[derive(Debug, thiserror::Error)]
@@ -41,16 +39,6 @@ pub enum RecordError {
         /// What is wrong.
         why: String,
     },
-    /// The file is not a valid record of an older version.
-    #[error("{}: not a record of schema {schema}: {why}", path.display())]
-    Old {
-        /// Path of the file.
-        path: PathBuf,
-        /// Schema version that the file states.
-        schema: u64,
-        /// What is wrong.
-        why: String,
-    },
     /// The loads of several files are not repeats of one.
     #[error("{} is no repeat of {}: {why}; name repeats of the same load", path.display(), first.display())]
     NoRepeat {
@@ -62,7 +50,7 @@ pub enum RecordError {
         why: String,
     },
     /// The record has a version that this program does not know.
-    #[error("{}: the record has schema {found}, this version reads schemas 1 to {SCHEMA}", path.display())]
+    #[error("{}: the record has schema {found}, this version reads schema {SCHEMA}", path.display())]
     Schema {
         /// Path of the file.
         path: PathBuf,
@@ -170,7 +158,7 @@ fn content(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Reads a record, also one of an older version, and one that gzip compressed.
+/// Reads a record, also one that gzip compressed.
 ///
 /// # Errors
 /// With line and column if the JSON is wrong; with the version if it is unknown.
@@ -192,16 +180,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
     }
     let Version { schema: found } = serde_json::from_slice(&text).map_err(bad)?;
     match found {
-        1 => {
-            let mut record = serde_json::from_slice(&text).map_err(bad)?;
-            v1::upgrade(&mut record);
-            serde_json::from_value(record).map_err(|e| RecordError::Old {
-                path: path.to_owned(),
-                schema: found,
-                why: e.to_string(),
-            })
-        }
-        2..=LATEST => serde_json::from_slice(&text).map_err(bad),
+        found if found == u64::from(SCHEMA) => serde_json::from_slice(&text).map_err(bad),
         found => Err(RecordError::Schema { path: path.to_owned(), found }),
     }
 }
@@ -312,7 +291,6 @@ mod tests {
             ("{\n  \"schema\": x", "bad.json:2:"),
             ("{\"schema\": 99}", "schema 99"),
             ("{\"schema\": 1}", "missing field"),
-            ("{\"schema\": 2}", "missing field"),
         ] {
             std::fs::write(&path, text).expect("writes");
             let error = read::<Trial>(&path).expect_err(text).to_string();

@@ -44,7 +44,6 @@ mod trace;
 mod transfers;
 mod trial;
 pub mod updates;
-mod v1;
 mod verdict;
 mod words;
 
@@ -84,9 +83,7 @@ pub use series::{Figure, Second, Series};
 pub use snapshot::{Snapshot, TesterCount};
 pub use source::{of_repeats, of_trial, read_repeats, read_run};
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
-pub use testbed::{
-    AuthHost, Choices, CustomHow, CustomServer, DutHost, PacketSteering, TestbedFacts,
-};
+pub use testbed::{AuthHost, Choices, CustomHow, CustomServer, DutHost, TestbedFacts};
 pub use times::Times;
 pub use trace::{
     TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates, TraceSeries, TraceStats,
@@ -100,8 +97,4 @@ pub use trial::{
 pub use updates::{Durability, Lag, UpdateCheck, UpdateRun};
 
 /// Version of the JSON of these types.
-///
-/// Version 1 had sentences for a trial's `warnings` and `void` and for a run's testbed, and empty texts for missing
-/// facts of a host. Version 2 had histograms with their buckets, not compressed, and each sample with its time. Version 3 had all
-/// conditions in each trial, and samples in groups of series. Records of all of them can still be read.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 1;

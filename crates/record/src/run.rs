@@ -15,14 +15,13 @@ use crate::engine_kind::EngineKind;
 use crate::plan::{Plan, Seam};
 use crate::series::{Figure, Series};
 use crate::times::Times;
-use crate::trial::{Trial, current, limiter_word};
+use crate::trial::{Trial, limiter_word};
 use crate::words;
 
 /// Result of `dnsdyno search` or `dnsdyno run`: a plan, and the result of each of its cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// Version of the JSON that is written.
-    #[serde(deserialize_with = "current")]
     #[schemars(extend("const" = SCHEMA))]
     pub schema: u32,
     /// Number of the run in its store; absent if it was not stored.
@@ -103,8 +102,7 @@ pub struct CellRecord {
     pub limiter: Limiter,
     /// Goal of the search; empty without one.
     pub goal: String,
-    /// Rule by which the search decides on a rate: `rfc8219` or `mlrsearch`; empty without a search, and
-    /// in older records.
+    /// Rule by which the search decides on a rate: `rfc8219` or `mlrsearch`; empty without a search.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub rule: String,
     /// Capacity from rounds of closed loops (the method `capacity`); absent of other methods.
@@ -293,7 +291,7 @@ impl CellRecord {
 
     /// Returns the kind of the testbed's links in its first trial; `None` if that is not known.
     pub fn link(&self) -> Option<Link> {
-        self.trials.first()?.trial.conditions.link()
+        self.trials.first()?.trial.conditions.link
     }
 
     /// Returns the engine that carried the queries of its first trial; `None` if that is not known.
@@ -392,7 +390,7 @@ pub struct TrialRecord {
 /// 9.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Certificate {
-    /// Engine of the Measurer; absent in older records, whose trials name it.
+    /// Engine of the Measurer; absent if its trials name it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub engine: Option<EngineKind>,
     /// Highest rate at which servers may be measured, in queries a second; zero if no self-test passed.

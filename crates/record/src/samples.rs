@@ -84,52 +84,17 @@ pub(crate) fn serialize<S: Serializer>(all: &[Series], serializer: S) -> Result<
     Samples::from(all).serialize(serializer)
 }
 
-/// Reads them, also as older records have them: in groups of series with the same times, or each series with its own.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<Series>, D::Error> {
-    #[derive(Deserialize)]
-    struct Values {
-        name: String,
-        unit: String,
-        values: Vec<f64>,
-    }
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Part {
-        Group { times_s: Vec<f64>, series: Vec<Values> },
-        Series(Series),
-    }
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Any {
-        Samples(Samples),
-        Parts(Vec<Part>),
-    }
-    let mut all: Vec<Series> = match Any::deserialize(deserializer)? {
-        Any::Samples(samples) => samples.into(),
-        Any::Parts(parts) => parts
-            .into_iter()
-            .flat_map(|part| match part {
-                Part::Series(series) => vec![series],
-                Part::Group { times_s, series } => series
-                    .into_iter()
-                    .map(|Values { name, unit, values }| Series {
-                        name,
-                        unit,
-                        samples: times_s.iter().copied().zip(values).collect(),
-                    })
-                    .collect(),
-            })
-            .collect(),
-    };
+    let mut all: Vec<Series> = Samples::deserialize(deserializer)?.into();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -154,23 +119,5 @@ mod tests {
         });
         assert_eq!(written, wanted);
         assert_eq!(serde_json::from_value::<Holder>(written).expect("reads"), all);
-    }
-
-    #[test]
-    fn tables_of_older_records_are_read() {
-        let groups = json!([
-            { "times_s": [0.25, 0.5], "series": [{ "name": "b", "unit": "%", "values": [1.0, 2.0] }] },
-            { "times_s": [0.5], "series": [{ "name": "a", "unit": "%", "values": [3.0] }] },
-        ]);
-        let each = json!([
-            { "name": "a", "unit": "%", "samples": [[0.5, 3.0]] },
-            { "name": "b", "unit": "%", "samples": [[0.25, 1.0], [0.5, 2.0]] },
-        ]);
-        let wanted = [series("a", &[(0.5, 3.0)]), series("b", &[(0.25, 1.0), (0.5, 2.0)])];
-        for older in [groups, each] {
-            assert_eq!(serde_json::from_value::<Holder>(older).expect("reads").0, wanted);
-        }
-        let refused = |value: Value| serde_json::from_value::<Holder>(value).is_err();
-        assert!(refused(json!([{ "times_s": [1.0] }])) && refused(json!("samples")));
     }
 }

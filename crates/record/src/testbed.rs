@@ -1,7 +1,6 @@
 //! The testbed of a run, and the choices of its command line.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use measure::{Link, Path};
@@ -33,9 +32,6 @@ pub struct TestbedFacts {
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
     #[schemars(schema_with = "words::path")]
     pub path: Option<Path>,
-    /// Receive packet steering, for records that name no link.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packet_steering: Option<PacketSteering>,
     /// Whether the host is a virtual machine, where an interrupt between cores takes microseconds.
     pub virtual_machine: bool,
     /// Bytes of receive buffer that a server's sockets begin with.
@@ -67,9 +63,6 @@ pub struct TestbedFacts {
     /// Settings that the kernel refused, or that need more rights.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused_settings: Vec<String>,
-    /// Facts without a field, by name; for records of schema 1.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub other: BTreeMap<String, String>,
 }
 
 /// Network of the hosts of a testbed.
@@ -91,51 +84,6 @@ pub enum User {
     /// The lab ran as an ordinary user, in a user namespace.
     UserNamespace,
 }
-
-/// Receive packet steering of a record that names no link: each host's core does the work for the packets it
-/// receives.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "state", rename_all = "kebab-case")]
-pub enum PacketSteering {
-    /// Each host does its own receive work.
-    On {
-        /// Whether the host is a virtual machine, where the interrupt between cores is slow.
-        virtual_machine: bool,
-    },
-    /// The sender's core does the receiver's work.
-    Off,
-    /// The kernel refused it.
-    Refused {
-        /// Error of the kernel.
-        why: String,
-    },
-}
-
-impl PacketSteering {
-    /// Returns the requested kind of link.
-    pub fn link(&self) -> Link {
-        match self {
-            PacketSteering::On { .. } | PacketSteering::Refused { .. } => Link::Steered,
-            PacketSteering::Off => Link::Plain,
-        }
-    }
-}
-
-impl fmt::Display for PacketSteering {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PacketSteering::On { virtual_machine: false } => f.write_str(STEERED),
-            PacketSteering::On { virtual_machine: true } => write!(f, "{STEERED}{INTERRUPT}"),
-            PacketSteering::Off => write!(f, "off: {NOT_STEERED}"),
-            PacketSteering::Refused { why } => write!(f, "refused ({why}): {NOT_STEERED}"),
-        }
-    }
-}
-
-const STEERED: &str = "on: each host pays for what it receives";
-const NOT_STEERED: &str = "the sender's core does the receiver's work";
-const INTERRUPT: &str = ", and on this virtual machine several microseconds more for the interrupt that brings it \
-                         from the other core";
 
 const STEERED_GUEST: &str = "steered: on this virtual machine each packet costs several microseconds more for the \
                              interrupt between cores";
@@ -264,7 +212,6 @@ impl TestbedFacts {
             ("ports", (!ports.is_empty()).then(|| ports.join(", "))),
             ("path", self.path.map(|path| path.to_string())),
             ("user", user),
-            ("packet steering", self.packet_steering.as_ref().map(ToString::to_string)),
             ("tester cpus", cpus(&self.tester_cpus)),
             ("auth cpus", cpus(&self.auth_cpus)),
             ("dut cpus", vary.or_else(|| cpus(&self.dut_cpus))),
@@ -278,9 +225,7 @@ impl TestbedFacts {
             ("refused settings", (!refused.is_empty()).then(|| refused.join("; "))),
         ];
         let named = named.into_iter().filter_map(|(name, fact)| Some((name, fact?)));
-        let mut words = self.other.clone();
-        words.extend(network.into_iter().chain(named).map(|(name, fact)| (name.to_owned(), fact)));
-        words
+        network.into_iter().chain(named).map(|(name, fact)| (name.to_owned(), fact)).collect()
     }
 }
 

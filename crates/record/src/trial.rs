@@ -27,7 +27,6 @@ use crate::words;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Version of the JSON that is written.
-    #[serde(deserialize_with = "current")]
     #[schemars(extend("const" = SCHEMA))]
     pub schema: u32,
     /// Number of queries planned.
@@ -48,7 +47,7 @@ pub struct Trial {
     pub late: u64,
     /// Number of queries that were sent and got no reply in time.
     pub lost: u64,
-    /// Number of queries that were never sent, since no connection took them in time; in older records they are among the lost.
+    /// Number of queries that were never sent, since no connection took them in time.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub unserved: u64,
     /// Number of further replies to answered queries.
@@ -57,7 +56,7 @@ pub struct Trial {
     pub unexpected: u64,
     /// Number of queries outstanding when the trial was interrupted.
     pub unresolved: u64,
-    /// Octets of the queries and of the replies in time; absent in older records.
+    /// Octets of the queries and of the replies in time.
     #[serde(skip_serializing_if = "Octets::is_zero", default)]
     pub octets: Octets,
     /// Queries sent a second.
@@ -66,7 +65,7 @@ pub struct Trial {
     pub answered_qps: f64,
     /// Duration of sending, in seconds.
     pub duration_s: f64,
-    /// Time until the last query left, in seconds; absent in older records.
+    /// Time until the last query left, in seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_sent_s: Option<f64>,
     /// Time from due to reply, in microseconds; a lost query counts with the timeout.
@@ -81,7 +80,7 @@ pub struct Trial {
     #[serde(with = "limiter_word")]
     #[schemars(schema_with = "words::limiter")]
     pub limiter: Limiter,
-    /// Proof of the limiter; absent if none is needed, and in older records.
+    /// Proof of the limiter; absent if none is needed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limiter_proof: Option<LimiterProof>,
     /// False, or the reason why the trial is void.
@@ -307,9 +306,9 @@ pub struct Step {
     pub target_qps: Option<f64>,
     /// Number of queries that left in this step.
     pub sent: u64,
-    /// Number of replies in time that arrived in this step, valid or not; in older records those to its queries.
+    /// Number of replies in time that arrived in this step, valid or not.
     pub answered: u64,
-    /// Number of queries that left in this step and got no reply in time; absent in older records.
+    /// Number of queries that left in this step and got no reply in time.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,
     /// Number of replies in time with a return code other than NOERROR and NXDOMAIN.
@@ -407,12 +406,12 @@ pub struct Conditions {
     /// Transport of the queries: udp, tcp, tls and so on.
     #[serde(default)]
     pub transport: String,
-    /// Engine that carried the queries; absent in older records.
+    /// Engine that carried the queries.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub engine: Option<EngineKind>,
     /// Description of the queries.
     pub workload: String,
-    /// Number of names of a namespace, and the first of them; absent of other workloads, and in older records, where the workload has it.
+    /// Number of names of a namespace, and the first of them; absent of other workloads.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub names: String,
     /// Pacing of the queries.
@@ -450,9 +449,6 @@ pub struct Conditions {
     /// Attack on the server during the trial; absent without one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub attack: Option<Attack>,
-    /// Whether receive packet steering was on in the testbed, for records that name no link.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub packet_steering: Option<bool>,
     /// Kind of the testbed's links; absent without a testbed.
     #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
     #[schemars(schema_with = "words::link")]
@@ -461,15 +457,6 @@ pub struct Conditions {
     #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
     #[schemars(schema_with = "words::path")]
     pub path: Option<Path>,
-}
-
-impl Conditions {
-    /// Returns the kind of the testbed's links; `None` if that is not known. Early records only say whether packets were
-    /// steered.
-    pub fn link(&self) -> Option<Link> {
-        let early = |steered| if steered { Link::Steered } else { Link::Plain };
-        self.link.or_else(|| self.packet_steering.map(early))
-    }
 }
 
 /// Says in a schema that each member may stand elsewhere.
@@ -524,11 +511,6 @@ impl JsonSchema for Voidness {
             "anyOf": [{ "const": false }, generator.subschema_for::<Void>()],
         })
     }
-}
-
-/// Reads the version of a record and returns that of this program, as which it will be written again.
-pub(crate) fn current<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    u32::deserialize(deserializer).map(|_| SCHEMA)
 }
 
 /// Serialisation of an optional value as its word.

@@ -1,5 +1,4 @@
-//! The JSON Schema of the records in `docs/schema`: it is made of the types, all records that this program writes are valid by it, and
-//! records of older schemas are not, but are still read.
+//! The JSON Schema of the records in `docs/schema`: it is made of the types, all records that this program writes are valid by it.
 //!
 //! After a change of the types: `DNSDYNO_WRITE_SCHEMA=1 cargo test -p record --test json_schema`.
 
@@ -101,37 +100,16 @@ fn sample_runs_are_valid() {
     let mut shared = 0;
     for path in samples {
         let run = json_of(&path);
-        let written = match run["schema"] == SCHEMA {
-            true => run,
-            false => {
-                assert!(!validator.is_valid(&run), "{} is of an older schema", path.display());
-                serde_json::to_value(read_run(&path).expect("a run")).expect("JSON")
-            }
-        };
-        let faults = faults(&validator, &written);
+        let faults = faults(&validator, &run);
         assert!(faults.is_empty(), "{}: {faults:#?}", path.display());
-        let cells = written["results"].as_array().expect("cells");
+        let cells = run["results"].as_array().expect("cells");
         shared += cells.iter().filter(|cell| cell["shared"].is_object()).count();
     }
     assert!(shared > 10, "cells of several trials write once what they share: {shared}");
 }
 
 #[test]
-fn records_of_older_schemas_are_read_and_valid_only_when_written_again() {
-    let validator = validator::<Run>();
-    let old = records(&workspace().join("crates/cli/tests/runs"));
-    let old = [&old[..], &[workspace().join("crates/record/tests/fixtures/run_2.json")]].concat();
-    assert!(old.len() >= 9, "{old:?}");
-    for path in old {
-        let text = std::fs::read(&path).expect("a record");
-        let before: Value = serde_json::from_slice(&text).expect("JSON");
-        assert!(before["schema"] == 1 || before["schema"] == 2, "{}", path.display());
-        assert!(!validator.is_valid(&before), "{}", path.display());
-        let run = read_run(&path).expect("older records are read");
-        let after = serde_json::to_value(&run).expect("JSON");
-        let faults = faults(&validator, &after);
-        assert!(faults.is_empty(), "{}: {faults:#?}", path.display());
-    }
+fn another_schema_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let newer = folder.path().join("newer.json");
     std::fs::write(&newer, json!({ "schema": SCHEMA + 1 }).to_string()).expect("writes");

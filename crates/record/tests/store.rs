@@ -5,12 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use measure::{Histogram, Nanos, Void, Warning};
+use measure::{Histogram, Nanos, Void};
 use record::host::{CpuFacts, HOST_SCHEMA};
 use record::{
-    CellRecord, CellState, Certificate, CustomHow, CustomServer, Figure, HostFacts, PacketSteering,
-    Plan, RunState, Series, Skipped, Store, StoreError, Times, Trial, TrialRecord, Voidness,
-    WindowStep,
+    CellRecord, CellState, Certificate, Figure, HostFacts, Plan, RunState, Series, Skipped, Store,
+    StoreError, Times, Trial, TrialRecord, Voidness, WindowStep,
 };
 
 /// Environment variable with the path of the store for the child of the kill test.
@@ -307,9 +306,6 @@ fn damaged_stores_are_refused_or_read() {
     assert!(refused > 5 && unreadable > 5, "{refused} refused, {unreadable} unreadable");
 }
 
-/// A store of version 1 of the schema, as a dump, so that a diff shows changes of it.
-const SCHEMA_1: &str = include_str!("fixtures/schema_1.sql");
-
 /// Each flipped bit is found, or changes nothing of what is read.
 #[test]
 fn no_flipped_bit_changes_what_is_read() {
@@ -353,7 +349,7 @@ fn no_flipped_bit_changes_what_is_read() {
 }
 
 #[test]
-fn a_changed_row_is_named_and_its_run_can_be_deleted() {
+fn a_changed_run_is_named_and_can_be_deleted() {
     let dir = folder();
     let path = dir.path().join("runs.db");
     let store = Store::open(&path).expect("a new store");
@@ -367,7 +363,7 @@ fn a_changed_row_is_named_and_its_run_can_be_deleted() {
     assert_eq!(changed, Ok(1));
     let error = store.load(2).expect_err("it cannot be trusted");
     let told = error.to_string();
-    assert!(told.contains("`trial`") && told.contains("`dnsdyno delete 2`"), "{told}");
+    assert!(told.contains("run 2 has changed") && told.contains("`dnsdyno delete 2`"), "{told}");
     assert!(error.is_bad_input());
     store.load(1).expect("the other run is as it was");
     store.delete(2).expect("deletes");
@@ -384,7 +380,6 @@ fn a_row_that_moved_to_another_run_is_missed() {
         "UPDATE histogram SET trial = 9 WHERE trial = 1 AND name = 'latency_us'",
         "UPDATE series SET cell = 2 WHERE trial = 1",
         "UPDATE file SET run = 2 WHERE run = 1",
-        "UPDATE run SET id = 7 WHERE id = 1",
     ] {
         let dir = folder();
         let path = dir.path().join("runs.db");
@@ -401,28 +396,6 @@ fn a_row_that_moved_to_another_run_is_missed() {
         let error = store.load(1).expect_err(change).to_string();
         assert!(error.contains("has changed on the disk"), "{error}");
     }
-}
-
-#[test]
-fn a_store_that_an_older_version_writes_is_not_migrated() {
-    let dir = folder();
-    let path = dir.path().join("runs.db");
-    let old = rusqlite::Connection::open(&path).expect("a new file");
-    old.execute_batch(SCHEMA_1).expect("the old tables");
-    old.execute("UPDATE run SET state = 'running'", []).expect("a run");
-    let id: i64 = old.query_row("SELECT max(id) FROM run", [], |row| row.get(0)).expect("a run");
-    // As that version locks it.
-    let lock = dir.path().join(format!("runs.db.run-{id}.lock"));
-    let held = std::fs::File::create(lock).expect("our own folder");
-    held.lock().expect("nobody else has it");
-    let before = std::fs::read(&path).expect("readable");
-    let error = Store::open(&path).expect_err("it is being written");
-    let told = error.to_string();
-    assert!(told.contains(&format!("writes run {id} just now: wait for its end")), "{told}");
-    assert!(error.is_bad_input());
-    assert!(std::fs::read(&path).expect("readable") == before, "it was changed");
-    drop(held);
-    Store::open(&path).expect("it has ended").load(id).expect("its run");
 }
 
 #[test]
@@ -459,96 +432,6 @@ fn only_ordinary_files_are_opened() {
 }
 
 #[test]
-fn a_store_of_the_first_schema_opens() {
-    let dir = folder();
-    let path = dir.path().join("runs.db");
-    let old = rusqlite::Connection::open(&path).expect("a new file");
-    old.execute_batch(SCHEMA_1).expect("the dump is SQL");
-    drop(old);
-    let version = |path: &Path| -> i32 {
-        let connection = rusqlite::Connection::open(path).expect("opens");
-        connection.pragma_query_value(None, "user_version", |row| row.get(0)).expect("a version")
-    };
-    assert_eq!(version(&path), 1);
-    let store = Store::open(&path).expect("opens");
-    assert_eq!(version(&path), 4, "it is brought to this version");
-    let line = &store.runs().expect("a list")[0];
-    assert_eq!((line.id, line.state, line.trials), (1, RunState::Complete, 2));
-    let run = store.load(1).expect("loads");
-    assert_eq!((&run.plan, run.seams.len(), run.skipped.len()), (&plan(), 1, 1));
-    let mut wanted = cell("unbound", 1);
-    wanted.trials = vec![trial(0, 8_000.0), trial(1, 9_000.5)];
-    // Certificates of then name no engine.
-    wanted.certificate.iter_mut().for_each(|certificate| certificate.engine = None);
-    assert_eq!(run.results, vec![wanted]);
-    let connection = rusqlite::Connection::open(&path).expect("opens");
-    let sql = "SELECT server, median_qps, sum(lost), max(rate_qps), count(void)
-               FROM result JOIN measured USING (run, server)";
-    let row: (String, f64, u64, f64, u64) = connection
-        .query_row(sql, [], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?)))
-        .expect("the views of this version hold for what version 1 wrote");
-    assert_eq!(row, ("unbound".to_owned(), 11_000.0, 0, 9_000.5, 0));
-    drop(connection);
-    store.begin(&plan()).expect("it can be written").finish(true).expect("ends");
-    drop(store);
-    assert_eq!(Store::open(&path).expect("opens again").runs().expect("a list").len(), 2);
-}
-
-/// A store of version 2, whose JSON has schema 1 of the records.
-const SCHEMA_2: &str = include_str!("fixtures/schema_2.sql");
-
-#[test]
-fn a_store_with_records_of_schema_1_opens() {
-    let dir = folder();
-    let path = dir.path().join("runs.db");
-    let old = rusqlite::Connection::open(&path).expect("a new file");
-    old.execute_batch(SCHEMA_2).expect("the dump is SQL");
-    drop(old);
-    let store = Store::open(&path).expect("opens");
-    let run = store.load(1).expect("loads");
-    let trials = &run.results[0].trials;
-    assert!(trials.iter().all(|t| t.trial.schema == record::SCHEMA));
-    let starved = "the Tester was starved: it waited for its CPU 49 % of the time, other processes used 37 % of its cores";
-    let foreign = "processes that are not of the testbed used 38 % of the server's cores";
-    assert_eq!(trials[0].trial.void.0, None);
-    assert_eq!(trials[1].trial.void.0, Some(Void::Other { text: starved.into() }));
-    assert_eq!(trials[1].trial.warnings, [Warning::Other { text: foreign.into() }]);
-    let mut wanted = vec![trial(0, 8_000.0), trial(1, 9_000.5)];
-    wanted[1].trial.void = trials[1].trial.void.clone();
-    wanted[1].trial.warnings.clone_from(&trials[1].trial.warnings);
-    assert_eq!(*trials, wanted, "numbers and histograms are those of the old store");
-
-    let choices = &run.plan.choices;
-    assert_eq!(choices.seed, Some(7));
-    assert_eq!(choices.servers, ["nsd", "own"]);
-    let command = CustomHow::Command("/opt/own -c {{ dir }}/x=1, y".into());
-    let address = CustomHow::Address(([192, 0, 2, 1], 5353).into());
-    let custom = [("own", command), ("theirs", address)];
-    let custom = custom.map(|(name, how)| CustomServer { name: name.into(), how });
-    assert_eq!(choices.custom, custom);
-    let testbed = run.plan.testbed.as_ref().expect("a testbed");
-    assert_eq!(testbed.packet_steering, Some(PacketSteering::Off));
-    assert_eq!((&testbed.tester_cpus[..], &testbed.dut_cpus[..]), (&[0][..], &[1, 2][..]));
-    assert_eq!(testbed.refused_settings, ["tx-usecs of dut", "sysctl net.core.x"]);
-    assert_eq!(testbed.other, BTreeMap::new(), "every fact has its field");
-    assert_eq!(
-        run.plan.words()["packet steering"],
-        "off: the sender's core does the receiver's work"
-    );
-    let host = run.plan.host.as_ref().expect("a host");
-    assert_eq!(host.cpu.model.as_deref(), Some("AMD EPYC"));
-    assert_eq!((host.network.len(), host.network[1].driver.as_deref()), (3, None));
-    assert_eq!((host.warnings.len(), host.packet_ceilings.len()), (5, 2));
-
-    let connection = rusqlite::Connection::open(&path).expect("opens");
-    let sql = "SELECT repeat, void FROM measured ORDER BY repeat";
-    let mut statement = connection.prepare(sql).expect("the view is there");
-    let rows = statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?))).expect("rows");
-    let rows: Vec<(u32, Option<String>)> = rows.map(|row| row.expect("a row")).collect();
-    assert_eq!(rows, [(0, None), (1, Some(starved.to_owned()))]);
-}
-
-#[test]
 fn the_view_names_the_reason_of_a_void_trial() {
     let dir = folder();
     let path = dir.path().join("runs.db");
@@ -563,24 +446,6 @@ fn the_view_names_the_reason_of_a_void_trial() {
     let reason: String =
         connection.query_row("SELECT void FROM measured", [], |r| r.get(0)).expect("a reason");
     assert_eq!(reason, "starved");
-}
-
-/// Makes the store of the fixture again in `$DNSDYNO_TEST_FIXTURE`; needed only for a new schema.
-#[test]
-fn fixture() {
-    let Some(path) = std::env::var_os("DNSDYNO_TEST_FIXTURE") else { return };
-    let store = Store::open(Path::new(&path)).expect("opens");
-    let mut recording = store.begin(&plan()).expect("begins");
-    let cell = cell("unbound", 1);
-    recording.trial(&cell, &trial(0, 8_000.0)).expect("stores");
-    drop(recording);
-    let mut recording = store.resume(1, "0.1.0").expect("resumes");
-    recording.trial(&cell, &trial(1, 9_000.5)).expect("stores");
-    recording.cell(&cell, true).expect("stores");
-    let skipped =
-        Skipped { server: "bind9".into(), why: "not installed".into(), ..Skipped::default() };
-    recording.skip(&skipped).expect("stores");
-    recording.finish(true).expect("ends");
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub fn trial(t: &Trial) -> String {
             .engine
             .filter(|engine| *engine == EngineKind::Kernel)
             .map(|e| format!("engine {e}")),
-        t.conditions.link().map(|link| format!("link {link}")),
+        t.conditions.link.map(|link| format!("link {link}")),
         t.conditions.path.map(|path| format!("path {path}")),
     ];
     let network: Vec<String> = network.into_iter().flatten().collect();

@@ -382,7 +382,6 @@ impl Setup {
             slice: self.request.slice,
             agreed_start: None,
             attack: None,
-            packet_steering: None,
             link: None,
             path: self.target_is_local().then(|| self.local_path(facts)),
         }

@@ -111,11 +111,6 @@ pub enum Void {
         /// What was seen of it.
         why: String,
     },
-    /// A sentence from a record of schema 1, which had no types for reasons.
-    Other {
-        /// The sentence.
-        text: String,
-    },
 }
 
 impl Void {
@@ -137,8 +132,7 @@ impl Void {
             | Void::UpdatesRanOut { .. }
             | Void::UnansweredBefore { .. }
             | Void::StartSpread { .. }
-            | Void::TesterLost { .. }
-            | Void::Other { .. } => false,
+            | Void::TesterLost { .. } => false,
         }
     }
 
@@ -162,10 +156,7 @@ impl Void {
             Void::UpdatesRanOut { .. } => "make more updates, or shorter trials",
             Void::StartSpread { .. } => "check the clocks of the Testers",
             Void::Part { why, .. } => return why.remedy(),
-            Void::Interrupted
-            | Void::NothingSent
-            | Void::UnansweredBefore { .. }
-            | Void::Other { .. } => return None,
+            Void::Interrupted | Void::NothingSent | Void::UnansweredBefore { .. } => return None,
         })
     }
 }
@@ -254,7 +245,6 @@ impl fmt::Display for Void {
             ),
             Void::Part { part, why } => write!(f, "part {part}: {why}"),
             Void::TesterLost { why } => write!(f, "the Tester was lost: {why}"),
-            Void::Other { text } => f.write_str(text),
         }
     }
 }
@@ -386,7 +376,6 @@ mod tests {
                 r#"{"reason":"tester-lost","why":"silent for 10s"}"#,
                 "the Tester was lost: silent for 10s",
             ),
-            (Void::Other { text: "why".into() }, r#"{"reason":"other","text":"why"}"#, "why"),
         ];
         for (void, json, sentence) in table {
             assert_eq!(serde_json::to_string(&void).expect("serialises"), json);

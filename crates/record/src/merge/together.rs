@@ -49,7 +49,7 @@ fn difference(a: &Trial, b: &Trial) -> Option<(&'static str, String, String)> {
         c.agreed_start.map_or("without --start-at".to_owned(), |start| start.at.to_string())
     };
     let engine = |c: &Conditions| c.engine.map_or(String::new(), |engine| engine.to_string());
-    let link = |c: &Conditions| c.link().map_or(String::new(), |link| link.to_string());
+    let link = |c: &Conditions| c.link.map_or(String::new(), |link| link.to_string());
     let path = |c: &Conditions| c.path.map_or(String::new(), |path| path.to_string());
     let texts = [
         ("number of slices", x.slice.of().to_string(), y.slice.of().to_string()),

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::connection::{LOCK_TIMEOUT, connect};
 use super::error::Context;
-use super::{StoreError, schema, seal, version};
+use super::{StoreError, schema};
 
 /// First bytes of every SQLite 3 file ("The SQLite Database File Format", section 1.3).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -44,19 +44,19 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
 
 /// Makes the tables, in a file with a write-ahead log.
 fn fill(path: &Path) -> Result<(), StoreError> {
-    let mut connection = connect(path)?;
+    let connection = connect(path)?;
     connection.pragma_update(None, "journal_mode", "WAL").at(path, "make")?;
-    schema::migrate(&mut connection, path)?;
+    schema::make(&connection).at(path, "make")?;
     connection.close().map_err(|(_, e)| e).at(path, "make")
 }
 
-/// Refuses a file that is not a store, is damaged, or has a newer version.
+/// Refuses a file that is not a store, is damaged, or has another version.
 pub(super) fn look(path: &Path) -> Result<(), StoreError> {
     look_at_header(path)?;
     let connection = read_only(path)?;
     let found = schema::version(&connection).at(path, "read")?;
-    if found > version::VERSION {
-        return Err(StoreError::Newer { path: path.to_owned(), found });
+    if found != schema::VERSION {
+        return Err(StoreError::Version { path: path.to_owned(), found });
     }
     let why: String =
         connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).at(path, "check")?;
@@ -76,7 +76,6 @@ pub(super) fn read_only(path: &Path) -> Result<Connection, StoreError> {
     };
     let connection = connection.at(path, "open")?;
     connection.busy_timeout(LOCK_TIMEOUT).at(path, "open")?;
-    seal::prepare(&connection).at(path, "open")?;
     Ok(connection)
 }
 

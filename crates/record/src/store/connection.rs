@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::Connection;
 
+use super::StoreError;
 use super::error::Context;
-use super::{StoreError, seal};
 
 /// Longest time that a process waits for a transaction of another one.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -18,7 +18,6 @@ pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
     connection.pragma_update(None, "foreign_keys", true).at(path, "open")?;
     // With a write-ahead log a killed process loses nothing; a power failure may lose the last trials.
     connection.pragma_update(None, "synchronous", "NORMAL").at(path, "open")?;
-    seal::prepare(&connection).at(path, "open")?;
     Ok(connection)
 }
 

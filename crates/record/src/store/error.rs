@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use measure::histogram::NotAHistogram;
 use rusqlite::{ErrorCode, ffi};
 
-use super::version::VERSION;
+use super::schema::VERSION;
 
 /// Error of a store.
 #[derive(Debug, thiserror::Error)]
@@ -41,42 +41,17 @@ pub enum StoreError {
         /// Damage that SQLite reported.
         why: String,
     },
-    /// A newer dnsdyno wrote the store.
+    /// Another version of dnsdyno wrote the store.
     #[error(
-        "{}: the store has version {found}, this dnsdyno knows versions up to {}; it was left untouched",
+        "{}: the store has version {found}, this dnsdyno reads version {}; it was left untouched. Move it away and a new one \
+         is begun, or name another store (--store)",
         path.display(), VERSION
     )]
-    Newer {
+    Version {
         /// Path of the file.
         path: PathBuf,
         /// Version found.
         found: i32,
-    },
-    /// The store is older, and cannot be brought to this version.
-    #[error(
-        "{}: the store has version {found} and this process may not write it, to bring it to version {}: copy it, \
-         and read the copy",
-        path.display(), VERSION
-    )]
-    Older {
-        /// Path of the file.
-        path: PathBuf,
-        /// Version found.
-        found: i32,
-    },
-    /// The store is older, and a process of its version writes a run.
-    #[error(
-        "{}: the store has version {found}, and a dnsdyno of that version writes run {id} just now: wait for its end, before \
-         which the store cannot be brought to version {}; or name another store (--store)",
-        path.display(), VERSION
-    )]
-    WrittenByOlder {
-        /// Path of the file.
-        path: PathBuf,
-        /// Version found.
-        found: i32,
-        /// Number of the run.
-        id: i64,
     },
     /// There is no space left for what was to be stored.
     #[error("{}: the disk is full: free some space, or name another store (--store)", path.display())]
@@ -84,15 +59,16 @@ pub enum StoreError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// A row has changed on the disk.
-    #[error("{}: a row of `{table}` has changed on the disk since it was stored; {}", path.display(), of(*run))]
+    /// A run has changed on the disk.
+    #[error(
+        "{}: run {id} has changed on the disk since it was stored; `dnsdyno delete {id}` removes it",
+        path.display()
+    )]
     Changed {
         /// Path of the file.
         path: PathBuf,
-        /// Name of the table.
-        table: &'static str,
-        /// Number of its run, as far as that can be told.
-        run: Option<i64>,
+        /// Number of the run.
+        id: i64,
     },
     /// SQLite refused an operation.
     #[error("cannot {what} the store {}: {source}", path.display())]
@@ -134,14 +110,6 @@ pub enum StoreError {
         /// What is wrong.
         why: String,
     },
-}
-
-/// Says which run a changed row belongs to, and what may be done.
-fn of(run: Option<i64>) -> String {
-    match run {
-        Some(run) => format!("it belongs to run {run}, which `dnsdyno delete {run}` removes"),
-        None => "it belongs to no run".to_owned(),
-    }
 }
 
 /// Lists the runs of the store, for a message.

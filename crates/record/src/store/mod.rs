@@ -35,7 +35,7 @@
 //! - The process that writes a run holds a lock beside the store. The kernel releases it when that process dies, so
 //!   that an interrupted run can be distinguished from a running one.
 //! - A file that is not a store, or is damaged, is opened read-only first and not changed.
-//! - Each row has a checksum, so that what has changed on the disk is refused.
+//! - A run that has ended has a checksum, so that one that has changed on the disk is refused.
 
 mod check;
 mod connection;
@@ -45,7 +45,6 @@ mod lock;
 mod read;
 mod schema;
 mod seal;
-mod version;
 mod write;
 
 use std::ffi::OsString;
@@ -69,38 +68,29 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store at `path`; makes it and its folder if they do not exist. A store of an older version is
-    /// migrated to this one.
+    /// Opens the store at `path`; makes it and its folder if they do not exist.
     ///
     /// # Errors
-    /// If the file is not a store, is damaged, or has a newer version, or an older one that an older dnsdyno writes to just now; it is
-    /// not changed then.
+    /// If the file is not a store, is damaged, or has another version; it is not changed then.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if !path.exists() {
             check::create(path)?;
         }
         check::look(path)?;
-        let mut connection = connect(path)?;
-        schema::migrate(&mut connection, path)?;
-        Ok(Store { connection, path: path.to_owned() })
+        Ok(Store { connection: connect(path)?, path: path.to_owned() })
     }
 
     /// Opens the store at `path` to read it, also where this process may not write.
     ///
     /// # Errors
-    /// As [`open`](Self::open); and if a store of an older version cannot be migrated since it cannot be written.
+    /// As [`open`](Self::open).
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
         check::look_at_header(path)?;
         if check::is_writable(path) {
             return Self::open(path);
         }
         check::look(path)?;
-        let connection = check::read_only(path)?;
-        let found = schema::version(&connection).at(path, "read")?;
-        if found < version::VERSION {
-            return Err(StoreError::Older { path: path.to_owned(), found });
-        }
-        Ok(Store { connection, path: path.to_owned() })
+        Ok(Store { connection: check::read_only(path)?, path: path.to_owned() })
     }
 
     /// Tries whether the store can be written, and changes nothing.
@@ -188,9 +178,8 @@ impl Store {
     /// # Errors
     /// If there is no such run, or it cannot be read.
     pub fn load(&self, id: i64) -> Result<crate::Run, StoreError> {
-        // Before the number is looked for, which may have changed too.
-        seal::check(&self.connection, &self.path, id)?;
         self.must_have(id)?;
+        seal::check(&self.connection, &self.path, id)?;
         read::load(&self.connection, &self.path, id)
     }
 

@@ -47,8 +47,7 @@ impl Recording {
         put_files(&transaction, id, None, &files).at(path, "begin a run in")?;
         // The lock is taken before other processes can see the run.
         let lock = RunLock::take(path, id)?;
-        let sealed = seal::fill(&transaction).and_then(|()| transaction.commit());
-        sealed.at(path, "begin a run in")?;
+        transaction.commit().at(path, "begin a run in")?;
         Ok(Recording { connection, path: path.to_owned(), id, _lock: lock })
     }
 
@@ -132,7 +131,8 @@ impl Recording {
         self.write("write to", |t| {
             let record = head(cell, &path, id)?;
             let cell = cell_id(t, &path, id, cell)?;
-            let sql = "UPDATE cell SET state = 'begun', sum = NULL, record = ?2 WHERE id = ?1 AND state = 'planned'";
+            let sql =
+                "UPDATE cell SET state = 'begun', record = ?2 WHERE id = ?1 AND state = 'planned'";
             t.execute(sql, params![cell, record]).at(&path, "write to")?;
             put_trial(t, &path, id, cell, "trial", trial)
         })
@@ -147,7 +147,7 @@ impl Recording {
         let (run, path) = (self.id, self.path.clone());
         self.write("write to", |t| {
             let id = cell_id(t, &path, run, cell)?;
-            let sql = "UPDATE cell SET record = ?2, state = ?3, sum = NULL WHERE id = ?1";
+            let sql = "UPDATE cell SET record = ?2, state = ?3 WHERE id = ?1";
             let state = if done { "done" } else { "begun" };
             t.execute(sql, params![id, head(cell, &path, run)?, state]).at(&path, "write to")?;
             for old in [
@@ -227,11 +227,8 @@ impl Recording {
         let transaction = immediate(&mut self.connection).at(&self.path, what)?;
         change(&transaction)?;
         transaction
-            .execute(
-                "UPDATE run SET touched_unix_s = ?2, sum = NULL WHERE id = ?1",
-                params![self.id, now()],
-            )
-            .and_then(|_| seal::fill(&transaction))
+            .execute("UPDATE run SET touched_unix_s = ?2 WHERE id = ?1", params![self.id, now()])
+            .and_then(|_| seal::put(&transaction, self.id))
             .and_then(|()| transaction.commit())
             .at(&self.path, what)
     }

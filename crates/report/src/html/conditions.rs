@@ -83,9 +83,6 @@ fn how(run: &Run) -> Markup {
         if !c.names.is_empty() {
             out.push(("Names".into(), c.names.clone()));
         }
-        if let Some(steering) = c.packet_steering {
-            out.push(("Packet steering".into(), on(steering).into()));
-        }
         out.extend(c.attack.as_ref().map(|attack| ("Attack".into(), attack_in_words(attack))));
         out.extend(c.link.map(|link| ("Links".into(), link.to_string())));
         out.extend(c.path.map(|path| ("Path".into(), path.to_string())));

@@ -17,8 +17,7 @@ const ALL: [Condition; 5] = [
     }),
     ("link", |run, cell| {
         let testbed = run.plan.testbed.as_ref();
-        let steering = || testbed.and_then(|t| Some(t.packet_steering.as_ref()?.link()));
-        let link = cell.link().or(testbed.and_then(|t| t.link)).or_else(steering);
+        let link = cell.link().or(testbed.and_then(|t| t.link));
         known(cell, link.map(|link| link.to_string()))
     }),
     ("path", |run, cell| {
