@@ -9,6 +9,7 @@
 
 mod answers;
 mod bench;
+pub mod bisect;
 pub mod capacity;
 pub mod certify;
 pub mod conformance;
