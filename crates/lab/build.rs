@@ -1,4 +1,4 @@
-//! Lists what is built in: every TOML file of `servers/` and of `experiments/`, as name and text, sorted by name. Both folders are
+//! Lists what is built in: every TOML file of `servers/`, `experiments/` and `builds/`, as name and text, sorted by name. The folders are
 //! at the top of the repository; links beside this file lead to them, so that they are in the packed crate.
 
 use std::env;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 fn main() -> io::Result<()> {
     let variable = |name| env::var_os(name).map(PathBuf::from).ok_or(io::ErrorKind::NotFound);
     let (manifest, out) = (variable("CARGO_MANIFEST_DIR")?, variable("OUT_DIR")?);
-    for folder in ["servers", "experiments"] {
+    for folder in ["servers", "experiments", "builds"] {
         let path = manifest.join(folder).canonicalize()?;
         // A file that is added, removed or changed changes the list.
         println!("cargo:rerun-if-changed={}", path.display());

@@ -81,6 +81,11 @@ impl Custom {
         Custom { address: Some(address), ..Custom::new("") }
     }
 
+    /// Returns the server with a path in the place of `$PROGRAM` in its command.
+    pub fn with_program(&self, program: &str) -> Self {
+        Custom { command: self.command.replace("$PROGRAM", program), ..self.clone() }
+    }
+
     /// Returns what is invalid about the server; `None` if nothing is.
     pub fn invalid(&self) -> Option<&'static str> {
         if self.address.is_some_and(|address| address.port() == 0) {

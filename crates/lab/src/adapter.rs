@@ -18,7 +18,7 @@ use toml::Spanned;
 
 pub use self::source::Source;
 pub(crate) use self::tables::{
-    FileTemplate, Listen, Ready, ReplicationTable, Start, Stop, Variable, VersionQuery,
+    FileTemplate, Listen, Ready, ReplicationTable, Start, Stop, Variable, VersionQuery, duration,
 };
 use crate::replication::part::Part;
 use crate::template::{self, Setting};
@@ -59,6 +59,9 @@ pub struct Adapter {
     /// Address and port of a server that the user runs; only in adapters made by [`Adapter::custom`].
     #[serde(skip)]
     pub remote: Option<SocketAddr>,
+    /// Program that was built for this run; it is looked for if absent.
+    #[serde(skip)]
+    pub(crate) built: Option<PathBuf>,
     /// Text that it was made of.
     #[serde(skip)]
     pub(crate) source: Source,
@@ -211,6 +214,7 @@ impl Adapter {
             front: false,
             behind: None,
             remote: custom.address,
+            built: None,
             source: Source::custom(name, role, custom),
             package: String::new(),
             build: None,
@@ -246,6 +250,12 @@ impl Adapter {
             template::render(text.get_ref(), &sample).map_err(|e| bad(e.line, e.why))?;
         }
         Ok(adapter)
+    }
+
+    /// Returns the adapter under the name of a server that was built for this run; its own program is looked for if `built` is absent.
+    pub(crate) fn named(&self, name: &str, built: Option<&Path>) -> Self {
+        let (name, title) = (name.to_owned(), format!("{} ({name})", self.title));
+        Adapter { name, title, built: built.map(Path::to_owned), ..self.clone() }
     }
 
     /// Returns values to test its templates with: each role, with each value of each variable.

@@ -1,11 +1,14 @@
-//! Built-in servers and experiments. The build script lists the files of `servers/` and `experiments/`: a file that
-//! is added there is built in.
+//! Built-in servers, experiments and recipes. The build script lists the files of `servers/`, `experiments/` and `builds/`: a file
+//! that is added there is built in.
 
 /// Name and text of each adapter, sorted by name.
 pub static SERVERS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/servers.rs"));
 
 /// Name and text of each experiment, sorted by name.
 pub static EXPERIMENTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
+
+/// Name and text of each recipe, sorted by name.
+pub static RECIPES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/builds.rs"));
 
 /// Returns the text of the built-in experiment `name`.
 pub fn experiment(name: &str) -> Option<&'static str> {
@@ -64,7 +67,9 @@ mod tests {
 
     #[test]
     fn every_file_is_built_in() {
-        for (folder, list) in [("servers", SERVERS), ("experiments", EXPERIMENTS)] {
+        for (folder, list) in
+            [("servers", SERVERS), ("experiments", EXPERIMENTS), ("builds", RECIPES)]
+        {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
             let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
             let mut names: Vec<String> = entries

@@ -27,6 +27,7 @@ mod answers;
 mod attack;
 pub mod authdns;
 mod bench;
+pub mod builds;
 pub mod built_in;
 mod catalogue;
 mod clients;

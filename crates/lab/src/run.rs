@@ -9,6 +9,7 @@
 //! Results are kept also after an error: if a server does not start, or the run is interrupted, the
 //! [`record::Run`] is marked incomplete and lists what is missing.
 
+use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -17,8 +18,8 @@ use experiment::{BenchError, Custom, Experiment, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts, InputFile, Plan,
-    Run, SCHEMA, TestbedFacts, Tested,
+    BuildOutcome, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts,
+    InputFile, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested,
 };
 use udp::sys::is_own_address;
 
@@ -28,6 +29,7 @@ use crate::adapter::Adapter;
 use crate::afar::{Afar, Elsewhere};
 use crate::answers;
 use crate::attack;
+use crate::builds::Built;
 use crate::catalogue::Catalogue;
 use crate::clients;
 use crate::core_plan::{cpu_plan, given_plan};
@@ -57,6 +59,8 @@ pub struct RunOptions {
     pub only: Vec<String>,
     /// Custom servers of the user, measured in addition to those of the experiment.
     pub custom: Vec<(String, Custom)>,
+    /// Servers that were built from revisions of their sources, measured in addition; those that failed to build are gaps.
+    pub built: Vec<Built>,
     /// Kind of the testbed's links, instead of the experiment's.
     pub link: Option<Link>,
     /// Path of datagrams on the links, instead of the experiment's.
@@ -111,6 +115,7 @@ impl RunOptions {
             seed: Some(self.seed),
             servers: self.only.clone(),
             custom: custom.collect(),
+            built: self.built.iter().map(|built| built.record.clone()).collect(),
             link: self.link,
             path: self.path,
             engine: self.engine,
@@ -267,6 +272,15 @@ pub fn check<'e>(
     for (name, custom) in custom {
         catalogue.add(Adapter::custom(name, common.role, custom)?);
     }
+    if !options.built.is_empty() && options.elsewhere.starts() {
+        return Err(RunError::Elsewhere(
+            "programs that are built here run here: leave --dut out".to_owned(),
+        ));
+    }
+    for built in &options.built {
+        let adapter = built.adapter(&catalogue, common.role)?;
+        adapter.into_iter().for_each(|adapter| catalogue.add(adapter));
+    }
     let adapters = chosen(experiment, options, &catalogue)?;
     variables::check(experiment, &adapters)?;
     let elsewhere = &options.elsewhere;
@@ -374,6 +388,7 @@ pub fn run_experiment(
         ..Run::default()
     };
     notify(Event::Begun(&run.plan));
+    note_gaps(options, &mut run, notify);
     let mut session = Session::new(lab, checked, options, testbed, dir.path(), idle, afar);
     let ended = session.run(&mut run, notify);
     run.elapsed_s = began.elapsed().as_secs_f64();
@@ -389,6 +404,18 @@ pub fn run_experiment(
     }
     run.complete &= !run.results.is_empty();
     Ok(run)
+}
+
+/// Notes the servers that could not be built. A run that goes on has them from its beginning.
+fn note_gaps(options: &RunOptions, run: &mut Run, notify: &mut dyn FnMut(Event<'_>)) {
+    for built in options.built.iter().filter(|_| options.resumed.is_none()) {
+        if let BuildOutcome::NotBuilt(why) = &built.record.outcome {
+            let (server, settings) = (built.record.name.clone(), BTreeMap::new());
+            let gap = Skipped { server, settings, why: why.clone() };
+            notify(Event::Skipped(&gap));
+            run.skipped.push(gap);
+        }
+    }
 }
 
 /// Returns the adapters of the primaries and secondaries beside the experiment's `servers`, each checked for its part.
@@ -452,8 +479,12 @@ fn chosen(
     catalogue: &Catalogue,
 ) -> Result<Vec<Adapter>, RunError> {
     let common = experiment.common();
-    let custom = options.custom.iter().map(|(name, _)| name.clone());
-    let custom = custom.filter(|name| !common.servers.contains(name));
+    let built = options.built.iter().map(|built| &built.record);
+    let built = built.filter(|one| matches!(one.outcome, BuildOutcome::Program(_)));
+    let custom = options.custom.iter().map(|(name, _)| name).chain(built.map(|one| &one.name));
+    // Built servers are compared with the baseline, whether the experiment has it or not.
+    let baseline = options.baseline.iter().filter(|_| !options.built.is_empty());
+    let custom = custom.chain(baseline).filter(|&name| !common.servers.contains(name)).cloned();
     let servers: Vec<String> = common.servers.iter().cloned().chain(custom).collect();
     if servers.is_empty() {
         return Err(RunError::NoServer);

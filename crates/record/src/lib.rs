@@ -83,7 +83,9 @@ pub use series::{Figure, Second, Series};
 pub use snapshot::{Snapshot, TesterCount};
 pub use source::{of_repeats, of_trial, read_repeats, read_run};
 pub use store::{CellLine, CellState, Recording, RunLine, RunState, Store, StoreError};
-pub use testbed::{AuthHost, Choices, CustomHow, CustomServer, DutHost, TestbedFacts};
+pub use testbed::{
+    AuthHost, BuildOutcome, BuiltServer, Choices, CustomHow, CustomServer, DutHost, TestbedFacts,
+};
 pub use times::Times;
 pub use trace::{
     TraceClients, TraceCode, TraceDirection, TracePackets, TraceRates, TraceSeries, TraceStats,

@@ -101,6 +101,9 @@ pub struct Choices {
     /// Custom servers of the user, beside those of the experiment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub custom: Vec<CustomServer>,
+    /// Servers built from revisions of their sources, in the order of the revisions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub built: Vec<BuiltServer>,
     /// Kind of the links, instead of the experiment's.
     #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
     #[schemars(schema_with = "words::link")]
@@ -164,6 +167,38 @@ pub struct AuthHost {
     /// Addresses at which the servers ask this AuthDNS; those of its host if empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub addresses: Vec<IpAddr>,
+}
+
+/// A server built from one revision of its sources.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BuiltServer {
+    /// Name of the server in the run: the recipe and the revision, with `@` between them.
+    pub name: String,
+    /// Name of the recipe.
+    pub build: String,
+    /// Name of the revision: a tag, a commit, or the version of an archive.
+    pub revision: String,
+    /// Commit, or SHA-256 of the archive, in hexadecimal.
+    pub commit: String,
+    /// First line of the commit's message; empty for an archive.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub subject: String,
+    /// Time of the commit, in seconds since 1970; absent for an archive.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub committed_unix_s: Option<i64>,
+    /// Program, or why there is none.
+    #[serde(flatten)]
+    pub outcome: BuildOutcome,
+}
+
+/// Outcome of a build.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BuildOutcome {
+    /// Path of the program.
+    Program(String),
+    /// Why it was not built.
+    NotBuilt(String),
 }
 
 /// A custom server of the user.

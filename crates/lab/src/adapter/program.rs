@@ -19,6 +19,9 @@ impl Adapter {
         if let Some(behind) = &self.behind {
             behind.program()?;
         }
+        if let Some(program) = &self.built {
+            return Ok(program.clone());
+        }
         let path = std::env::var_os("PATH").unwrap_or_default();
         self.find_program(&path).ok_or_else(|| AdapterError::NotInstalled {
             title: self.title.clone(),

@@ -169,7 +169,8 @@ impl FileTemplate {
     }
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+/// Reads a time with its unit.
+pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     measure::Nanos::from_str(&text).map(Duration::from).map_err(D::Error::custom)
 }
