@@ -37,7 +37,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 pub(crate) fn run(args: &SiteArgs) -> Result<(), Failure> {
     let folder = &args.folder;
     is_ours(folder)?;
-    for part in ["runs", "servers"] {
+    for part in ["runs", "servers", "builds"] {
         make_folder(&folder.join(part))?;
     }
     let mut site = Site::new(&args.title);

@@ -3,6 +3,7 @@
 use maud::Markup;
 use record::{CellRecord, Run};
 
+use super::versions::Version;
 use crate::export::measures;
 use crate::html::{finding, heading};
 use crate::view::conditions;
@@ -29,6 +30,8 @@ pub(super) struct Entry {
     /// The main result in words.
     pub(super) finding: Option<Markup>,
     pub(super) facts: Vec<Fact>,
+    /// Cells of servers that were built from revisions.
+    pub(super) versions: Vec<Version>,
 }
 
 /// A figure of a cell.
@@ -71,6 +74,7 @@ impl Entry {
             servers,
             finding: finding(run),
             facts: run.results.iter().flat_map(|cell| facts(run, cell)).collect(),
+            versions: Version::of(run),
         }
     }
 

@@ -6,14 +6,24 @@ use maud::{Markup, html};
 use serde_json::json;
 
 use super::entry::Entry;
+use super::versions;
 use crate::html::{Frame, frame};
 
 const SCRIPT: &str = include_str!("index.js");
 /// Heads of the table.
 const HEADS: [&str; 6] = ["run", "began", "servers", "result", "host", "record"];
 
-/// Renders the index; `servers` has the file of each server's history.
-pub(super) fn page(title: &str, entries: &[Entry], servers: &BTreeMap<String, String>) -> String {
+/// Files of the other pages, by what they are about.
+pub(super) struct Pages<'a> {
+    /// The history of each server.
+    pub(super) servers: &'a BTreeMap<String, String>,
+    /// The versions of each server that was built.
+    pub(super) builds: &'a BTreeMap<String, String>,
+}
+
+/// Renders the index.
+pub(super) fn page(title: &str, entries: &[Entry], pages: &Pages<'_>) -> String {
+    let Pages { servers, builds } = *pages;
     let experiments: BTreeSet<&str> = entries.iter().map(|e| e.experiment.as_str()).collect();
     let hosts: BTreeSet<&str> = entries.iter().map(|e| e.host.as_str()).collect();
     let body = html! {
@@ -29,6 +39,13 @@ pub(super) fn page(title: &str, entries: &[Entry], servers: &BTreeMap<String, St
         section aria-label="Runs" {
             h2 { "Runs" }
             (runs(entries, servers))
+        }
+        @if !builds.is_empty() {
+            section aria-label="Versions" {
+                h2 { "Versions" }
+                (versions::fastest_table(entries, builds))
+                p.note { "Feeds of the steps: " a href="changes.json" { "JSON" } ", " a href="changes.atom" { "Atom" } "." }
+            }
         }
         section aria-label="Servers" {
             h2 { "Histories" }
@@ -78,7 +95,7 @@ fn row(entry: &Entry, servers: &BTreeMap<String, String>) -> Markup {
                 span {
                     @for (i, server) in entry.servers.iter().enumerate() {
                         @if i > 0 { ", " }
-                        @if let Some(name) = servers.get(server) { a href=(format!("servers/{name}.html")) { (server) } }
+                        @if let Some(name) = servers.get(server) { a href=(format!("servers/{name}.html")) { (server) } } @else { (server) }
                     }
                 }
             }

@@ -5,6 +5,8 @@
 //! runs/NAME.html        the page of a run
 //! runs/NAME.json.gz     its record
 //! servers/NAME.html     the history of a server, with its change points
+//! builds/NAME.html      the versions of a server that were built, with the steps between them
+//! changes.json, .atom   feeds of the steps
 //! site.json             the list of runs, for programs
 //! ```
 //!
@@ -13,6 +15,7 @@
 mod entry;
 mod history;
 mod index;
+mod versions;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +28,9 @@ use entry::Entry;
 /// File of the list of runs; a folder with it is a site.
 pub const LIST: &str = "site.json";
 
+/// Files of the feeds of steps, of a site with built servers.
+const FEEDS: [&str; 2] = ["changes.json", "changes.atom"];
+
 /// Returns the files that a site has besides its index and its list, as the list names them; none of a list of another program.
 pub fn listed(list: &str) -> Vec<String> {
     let list: serde_json::Value = serde_json::from_str(list).unwrap_or_default();
@@ -32,10 +38,12 @@ pub fn listed(list: &str) -> Vec<String> {
     let of_run = |run: &serde_json::Value| [run["page"].clone(), run["record"].clone()];
     let named =
         items("runs").flat_map(of_run).chain(items("servers").map(|one| one["page"].clone()));
+    let named = named.chain(items("builds").map(|one| one["page"].clone()));
     let paths = named.filter_map(|path| path.as_str().map(str::to_owned));
     // A list that somebody has changed leads to no other files.
     let plain = |path: &String| {
-        let name = ["runs/", "servers/"].iter().find_map(|folder| path.strip_prefix(folder));
+        let name =
+            ["runs/", "servers/", "builds/"].iter().find_map(|folder| path.strip_prefix(folder));
         name.is_some_and(|name| !name.contains('/') && !name.starts_with('.'))
     };
     paths.filter(plain).collect()
@@ -60,14 +68,15 @@ pub struct Site {
     title: String,
     entries: Vec<Entry>,
     servers: Names,
+    builds: Names,
     runs: Names,
 }
 
 impl Site {
     /// Makes a site without runs; its title stands above the index.
     pub fn new(title: &str) -> Self {
-        let (servers, runs) = (Names::default(), Names::default());
-        Site { title: title.to_owned(), entries: Vec::new(), servers, runs }
+        let (servers, builds, runs) = (Names::default(), Names::default(), Names::default());
+        Site { title: title.to_owned(), entries: Vec::new(), servers, builds, runs }
     }
 
     /// Adds a run, and returns its page and its record.
@@ -76,8 +85,16 @@ impl Site {
         let name = self.runs.name(&entry::name(run), &number.to_string());
         let mut navigation = vec![("../index.html".to_owned(), "All runs".to_owned())];
         let mut servers: Vec<&str> = Vec::new();
+        let built = &run.plan.choices.built;
         for cell in &run.results {
-            if !servers.contains(&cell.server.as_str()) {
+            if let Some(one) = built.iter().find(|one| one.name == cell.server) {
+                if !servers.contains(&one.build.as_str()) {
+                    servers.push(&one.build);
+                    let file = self.builds.name(&one.build, &one.build);
+                    let words = format!("Versions of {}", one.build);
+                    navigation.push((format!("../builds/{file}.html"), words));
+                }
+            } else if !servers.contains(&cell.server.as_str()) {
                 servers.push(&cell.server);
                 let file = self.servers.name(&cell.server, &cell.server);
                 navigation.push((
@@ -104,6 +121,14 @@ impl Site {
                 File::text(format!("servers/{name}.html"), text)
             })
             .collect();
+        files.extend(self.builds.all.iter().map(|(build, name)| {
+            File::text(format!("builds/{name}.html"), versions::page(build, &self.entries))
+        }));
+        if !self.builds.all.is_empty() {
+            let [json, atom] = versions::feeds(&self.title, &self.entries, &self.builds.all);
+            files.push(File::text(FEEDS[0].to_owned(), json));
+            files.push(File::text(FEEDS[1].to_owned(), atom));
+        }
         let list: Vec<serde_json::Value> = { self.entries.iter() }
             .map(|e| {
                 json!({
@@ -115,9 +140,12 @@ impl Site {
             .collect();
         let page = |(server, name): (&String, &String)| json!({ "server": server, "page": format!("servers/{name}.html") });
         let servers: Vec<serde_json::Value> = self.servers.all.iter().map(page).collect();
-        let list = json!({ "runs": list, "servers": servers });
+        let page = |(build, name): (&String, &String)| json!({ "build": build, "page": format!("builds/{name}.html") });
+        let builds: Vec<serde_json::Value> = self.builds.all.iter().map(page).collect();
+        let list = json!({ "runs": list, "servers": servers, "builds": builds });
         files.push(File::text(LIST.to_owned(), format!("{list:#}\n")));
-        let index = index::page(&self.title, &self.entries, &self.servers.all);
+        let pages = index::Pages { servers: &self.servers.all, builds: &self.builds.all };
+        let index = index::page(&self.title, &self.entries, &pages);
         files.push(File::text("index.html".to_owned(), index));
         files
     }
