@@ -184,13 +184,6 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     print(|out| out.write_all(&script))
 }
 
-/// Returns the name that is most like `word`, if one is.
-pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = names.map(|name| (strsim::jaro_winkler(word, name), name));
-    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.8).then_some(best.1)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -359,12 +352,5 @@ mod tests {
     #[test]
     fn the_commands_are_consistent() {
         command().debug_assert();
-    }
-
-    #[test]
-    fn names_that_are_alike_are_suggested() {
-        let names = || ["dns64-rfc8219", "dns64-cached", "auth-memory"].into_iter();
-        assert_eq!(nearest("dns64-rfc8129", names()), Some("dns64-rfc8219"));
-        assert_eq!(nearest("cert", names()), None);
     }
 }

@@ -12,6 +12,7 @@ mod bench;
 mod command_line;
 mod commands;
 mod failure;
+mod nearest;
 mod preflight;
 mod process;
 mod progress;
@@ -25,8 +26,8 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    agent, attack, auth, compare, demo, diff, doctor, host, load, man, merge, report, run, runs,
-    search, selftest, servers, site, trace, update, verify, zone,
+    agent, attack, auth, bisect, compare, demo, diff, doctor, history, host, load, man, merge,
+    report, run, runs, search, selftest, servers, site, trace, update, verify, zone,
 };
 use failure::Failure;
 
@@ -78,6 +79,12 @@ enum Command {
     /// Run an experiment: real servers in network namespaces, no root
     #[command(after_help = run::EXAMPLES)]
     Run(Box<run::RunArgs>),
+    /// Run an experiment over the revisions of a server, which are built first: how fast was every version?
+    #[command(after_help = history::EXAMPLES)]
+    History(Box<history::HistoryArgs>),
+    /// Find the commit that changed a figure of a server
+    #[command(after_help = bisect::EXAMPLES)]
+    Bisect(Box<bisect::BisectArgs>),
     /// List the servers of the lab, or write the configuration of one
     #[command(after_help = servers::EXAMPLES)]
     Servers(servers::ServersArgs),
@@ -156,12 +163,16 @@ enum Command {
 
 /// Runs the command that the arguments of this process name; returns its exit code.
 pub fn main() -> ExitCode {
-    // The lab's wrapper takes its arguments as they are.
+    // The lab's wrapper and its sandbox take their arguments as they are.
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == lab::exec::EXEC_COMMAND) {
+    let first = words.next().unwrap_or_default();
+    if first == lab::exec::EXEC_COMMAND {
         let Err(error) = lab::exec_main(words);
         eprintln!("dnsdyno: {error}");
         return ExitCode::from(127);
+    }
+    if first == lab::builds::BUILD_COMMAND {
+        return ExitCode::from(lab::builds::sandbox_main(words));
     }
     let cli = match command_line::parse(dropin::words(std::env::args_os())) {
         Ok(cli) => cli,
@@ -198,6 +209,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Verify(args) => verify::run(&args),
         Command::Auth(args) => auth::run(*args),
         Command::Run(args) => run::run(*args),
+        Command::History(args) => history::run(*args),
+        Command::Bisect(args) => bisect::run(&args),
         Command::Update(args) => update::run(*args),
         Command::Zone(args) => zone::run(*args),
         Command::Trace(args) => trace::run(*args),

@@ -8,6 +8,7 @@ mod edges;
 mod elsewhere;
 mod engines;
 mod fronts;
+mod history;
 mod internet;
 mod kernel;
 mod kernel_faults;

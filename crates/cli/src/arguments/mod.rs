@@ -4,6 +4,7 @@
 pub(crate) const OUTPUT: &str = "Output";
 
 pub(crate) mod address;
+pub(crate) mod build;
 pub(crate) mod certificate;
 pub(crate) mod choice;
 pub(crate) mod dut;

@@ -3,11 +3,13 @@
 pub(crate) mod agent;
 pub(crate) mod attack;
 pub(crate) mod auth;
+pub(crate) mod bisect;
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod dropin;
+pub(crate) mod history;
 pub(crate) mod host;
 pub(crate) mod load;
 pub(crate) mod man;

@@ -12,6 +12,7 @@ mod trust;
 use std::path::Path;
 
 use experiment::{Experiment, Found};
+use lab::builds::Built;
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
 use lab::{Checked, CpuList, Elsewhere, Entered, Event, RunOptions, Testers, run_experiment};
@@ -29,9 +30,9 @@ use self::metrics::Listener;
 use crate::arguments::certificate::shortened;
 use crate::arguments::hosts::RunTesters;
 use crate::arguments::store::{self, RunRef, StoreArgs};
-use crate::command_line::nearest;
 use crate::commands::host;
 use crate::failure::Failure;
+use crate::nearest::nearest;
 use crate::output;
 use crate::process::{command_line, outside};
 
@@ -41,22 +42,34 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let resumed = args.resume.as_ref().map(|which| unfinished(&args.store, which)).transpose()?;
+    if let Some(run) = resumed.as_ref().filter(|run| !run.plan.choices.built.is_empty()) {
+        let (id, command) = (run.id.unwrap_or_default(), &run.plan.command);
+        let why = format!("run {id} is of a history: its command continues it: {command}");
+        return Err(Failure::input(anyhow::anyhow!(why)));
+    }
+    run_built(args, resumed, Vec::new()).map(drop)
+}
+
+/// Runs an experiment with built servers beside its own, or the rest of an interrupted run; returns `None` in the process outside the
+/// lab, and where only the plan was wanted.
+pub(crate) fn run_built(
+    args: RunArgs,
+    resumed: Option<Run>,
+    built: Vec<Built>,
+) -> Result<Option<Run>, Failure> {
     let experiment = match &resumed {
         Some(run) => again(run)?,
-        None => {
-            let experiment = read(&args).map_err(Failure::BadInput)?;
-            in_form(experiment, args.quick, args.repeats)?
-        }
+        None => experiment(&args)?,
     };
     let testers = args.hosts.of_run()?;
-    let options = options(&args, testers.as_ref(), resumed)?;
+    let options = RunOptions { built, ..options(&args, testers.as_ref(), resumed)? };
     let checked = lab::check(&experiment, &options).map_err(failure)?;
     let servers: Vec<&str> = checked.adapters.iter().map(|a| a.name.as_str()).collect();
     args.gate.check(experiment.common().method, &servers).map_err(Failure::BadInput)?;
     answers::check(&experiment).map_err(Failure::input)?;
     if args.dry_run {
         plan::show(&checked, options.engine);
-        return cores_are_here(&checked);
+        return cores_are_here(&checked).map(|()| None);
     }
     output::try_writing([&args.json])?;
     if !args.no_store {
@@ -79,7 +92,7 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
         Entered::Inside(lab) => lab,
         Entered::Outside(code) => {
             drop(started);
-            return outside(code);
+            return outside(code).map(|()| None);
         }
     };
     let elsewhere = hosts::inherited(&lab, &options)?;
@@ -92,7 +105,12 @@ pub(crate) fn run(args: RunArgs) -> Result<(), Failure> {
     let view = if viewed { open_view(&board, &lab, &checked) } else { None };
     let (store, json) = (store.as_ref(), args.json.as_deref());
     let run = conduct(&lab, &checked, &options, store, &board, view, json)?;
-    args.gate.decide(&run)
+    args.gate.decide(&run).map(|()| Some(run))
+}
+
+/// Reads the experiment that the arguments name, in its form.
+pub(crate) fn experiment(args: &RunArgs) -> Result<Experiment, Failure> {
+    in_form(read(args).map_err(Failure::BadInput)?, args.quick, args.repeats)
 }
 
 /// Refuses an experiment whose cores this process does not have.
@@ -154,7 +172,7 @@ fn in_form(
 }
 
 /// Returns the options of the lab; a resumed run has those that it began with.
-fn options(
+pub(crate) fn options(
     args: &RunArgs,
     testers: Option<&RunTesters>,
     resumed: Option<Run>,
@@ -285,7 +303,8 @@ fn conduct(
     if run.complete && all_known { Ok(run) } else { Err(Failure::Silent) }
 }
 
-fn failure(e: lab::RunError) -> Failure {
+/// Returns why an experiment did not begin.
+pub(crate) fn failure(e: lab::RunError) -> Failure {
     if e.is_bad_input() { Failure::input(e) } else { Failure::run(e) }
 }
 

@@ -1,0 +1,291 @@
+//! `dnsdyno bisect`: which commit changed a figure of a server.
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use experiment::Experiment;
+use experiment::bisect::{Bisected, Compared, Obstacle, Pair, Sides, bisect};
+use lab::builds::Revision;
+use lab::{Entered, Lab, Network, RunOptions, run_experiment};
+use measure::stats::OfRounds;
+use record::{BuildOutcome, CellRecord, Decision, Run};
+use report::view::{Align, align, quantity};
+use serde_json::{Value, json};
+
+use crate::arguments::build::{BuildArgs, Builds};
+use crate::commands::compare::outcome;
+use crate::commands::run::{self, RunArgs};
+use crate::failure::Failure;
+use crate::output;
+use crate::process::outside;
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  Which commit between two releases changed how much CPU time an answer of NSD takes?
+    dnsdyno bisect auth-scaling --quick --build nsd --source /src/nsd --good NSD_4_8_0_REL --bad NSD_4_9_0_REL --metric cpu
+
+The exit code is 0 if a commit was found, 4 if no difference or no single commit is shown, 1 if the bisection failed.";
+
+/// Figure that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Metric {
+    /// Valid answers a second of closed loops.
+    Capacity,
+    /// CPU time of the server for each answer.
+    Cpu,
+    /// 99th percentile of the latency of closed loops.
+    P99,
+    /// Most resident memory of the server.
+    Memory,
+}
+
+/// `dnsdyno bisect`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BisectArgs {
+    #[command(flatten)]
+    build: BuildArgs,
+    /// The revision before the change
+    #[arg(long, value_name = "REVISION")]
+    good: String,
+    /// The revision behind the change
+    #[arg(long, value_name = "REVISION")]
+    bad: String,
+    /// The figure that changed, in either direction
+    #[arg(long, value_enum, value_name = "FIGURE", default_value = "capacity")]
+    metric: Metric,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub(crate) fn run(args: &BisectArgs) -> Result<(), Failure> {
+    let builds = args.build.open()?;
+    let commits = builds.recipe.commits(&args.good, &args.bad).map_err(Failure::input)?;
+    if commits.len() < 2 {
+        let why = format!("`{}` and `{}` are the same commit", args.good, args.bad);
+        return Err(Failure::input(anyhow!(why)));
+    }
+    let mut experiment = run::experiment(&args.run)?;
+    let method = experiment.common().method;
+    if !method.is_capacity()
+        || experiment.points.iter().any(|point| !point.settings.method.is_capacity())
+    {
+        return Err(Failure::input(anyhow!(
+            "the method is `{}`, and a bisection compares rounds of the method `capacity`; --quick has it",
+            method.word()
+        )));
+    }
+    // Of each point only the rounds count.
+    experiment.points.iter_mut().for_each(|point| point.settings.capacity.loads = false);
+    let options = run::options(&args.run, None, None)?;
+    let planned = builds.planned(&commits[0]);
+    let (only, built) = (vec![planned.record.name.clone()], vec![planned]);
+    let plan = RunOptions { only, built, ..options.clone() };
+    let cores = lab::check(&experiment, &plan).map_err(run::failure)?.cores();
+    if args.run.dry_run {
+        commits.iter().for_each(|one| println!("{} {}", one.name, one.subject));
+        return Ok(());
+    }
+    output::try_writing([&args.run.json])?;
+    let _reserved = args.run.wait.reserve(&cores)?;
+    let lab = match lab::enter_with(&[], Network::Own).map_err(Failure::run)? {
+        Entered::Inside(lab) => lab,
+        Entered::Outside(code) => return outside(code),
+    };
+    let last = commits.len() - 1;
+    let mut rounds = Rounds { lab, experiment, options, builds, commits, metric: args.metric };
+    let bisected = bisect(last, &mut rounds).map_err(|obstacle| {
+        Failure::run(match obstacle {
+            Obstacle::Unusable(i) => {
+                anyhow!("{} could not be built or measured", rounds.commits[i].name)
+            }
+            Obstacle::Failed(why) => anyhow!(why),
+        })
+    })?;
+    tell(args, &bisected, &rounds)
+}
+
+/// Rounds of revisions in the lab, a run for each comparison.
+struct Rounds {
+    lab: Lab,
+    experiment: Experiment,
+    options: RunOptions,
+    builds: Builds,
+    commits: Vec<Revision>,
+    metric: Metric,
+}
+
+impl Rounds {
+    /// Returns the commits between two revisions that could not be measured, with both ends left out.
+    fn between(&self, compared: &Compared) -> &[Revision] {
+        &self.commits[compared.before + 1..compared.after]
+    }
+}
+
+impl Sides for Rounds {
+    fn pairs(&mut self, before: usize, after: usize, rounds: usize) -> Result<Vec<Pair>, Obstacle> {
+        let failed = |e: &dyn std::fmt::Display| Obstacle::Failed(e.to_string());
+        let sides = [before, after].map(|side| self.commits[side].clone());
+        let built = self.builds.build(&sides, self.lab.interrupted());
+        if self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Obstacle::Failed("interrupted".to_owned()));
+        }
+        let gap =
+            built.iter().position(|one| matches!(one.record.outcome, BuildOutcome::NotBuilt(_)));
+        if let Some(gap) = gap {
+            return Err(Obstacle::Unusable([before, after][gap]));
+        }
+        let names: Vec<String> = built.iter().map(|one| one.record.name.clone()).collect();
+        let repeats = u32::try_from(rounds).unwrap_or(u32::MAX);
+        let experiment = self.experiment.clone().repeated(repeats).map_err(|e| failed(&e))?;
+        self.options.seed = self.options.seed.wrapping_add(1);
+        let baseline = Some(names[0].clone());
+        let only = names.clone();
+        let options = RunOptions { only, baseline, built, ..self.options.clone() };
+        let checked = lab::check(&experiment, &options).map_err(|e| failed(&e))?;
+        let run = run_experiment(&self.lab, &checked, &options, &mut |_| ());
+        let run = run.map_err(|e| failed(&e))?;
+        if self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Obstacle::Failed("interrupted".to_owned()));
+        }
+        for (name, side) in names.iter().zip([before, after]) {
+            if let Some(skipped) = run.skipped.iter().find(|skipped| skipped.server == *name)
+                && !run.results.iter().any(|cell| cell.server == *name)
+            {
+                eprintln!("{name}: not measured: {}", skipped.why);
+                return Err(Obstacle::Unusable(side));
+            }
+        }
+        let pairs = pairs(&run, &names, repeats, self.metric);
+        let ratios: Vec<String> =
+            pairs.iter().map(|pair| format!("{:.3}", pair.after / pair.before)).collect();
+        eprintln!("{} against {}: {}", names[1], names[0], ratios.join(" "));
+        Ok(pairs)
+    }
+}
+
+/// Returns the figures of two servers in the rounds that have both, the mean (geometric) of all points of the matrix.
+fn pairs(run: &Run, names: &[String], rounds: u32, metric: Metric) -> Vec<Pair> {
+    let of = |name: &String, round: u32| {
+        let cells: Vec<&CellRecord> = run.results.iter().filter(|c| c.server == *name).collect();
+        let values: Option<Vec<f64>> =
+            cells.iter().map(|cell| figure(cell, round, metric)).collect();
+        let values = values.filter(|values| !values.is_empty())?;
+        let logs: f64 = values.iter().map(|value| value.ln()).sum();
+        Some((logs / values.len() as f64).exp())
+    };
+    let pair = |round| Some(Pair { before: of(&names[0], round)?, after: of(&names[1], round)? });
+    (0..rounds).filter_map(pair).collect()
+}
+
+/// Returns the figure of a cell in one round; `None` if it has none.
+fn figure(cell: &CellRecord, number: u32, metric: Metric) -> Option<f64> {
+    let round = cell.rounds.iter().find(|round| round.round == number)?;
+    let trial = || cell.trials.iter().rfind(|trial| trial.repeat == number).map(|t| &t.trial);
+    let value = match metric {
+        Metric::Capacity => Some(round.qps),
+        Metric::Cpu => round.cpu_us_per_answer,
+        Metric::P99 => trial()?.latency_us.kept(0.99),
+        Metric::Memory => {
+            let series = trial()?.probes.iter().find(|series| series.name == "dut.resident")?;
+            series.samples.iter().map(|(_, value)| *value).reduce(f64::max)
+        }
+    };
+    value.filter(|value| *value > 0.0)
+}
+
+impl Metric {
+    /// Returns its name in words and its unit.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Metric::Capacity => ("answers of closed loops", "qps"),
+            Metric::Cpu => ("CPU time for each answer", "us"),
+            Metric::P99 => ("latency p99 of closed loops", "us"),
+            Metric::Memory => ("resident memory", "B"),
+        }
+    }
+}
+
+/// Prints the outcome, with the command that repeats its comparison.
+fn tell(args: &BisectArgs, bisected: &Bisected, rounds: &Rounds) -> Result<(), Failure> {
+    let (name, unit) = args.metric.words();
+    let commit = |i: usize| &rounds.commits[i];
+    let last = rounds.commits.len() - 1;
+    let (compared, verdict, words) = match bisected {
+        Bisected::Same(whole) => (whole, "same", format!("no difference is shown: {name}")),
+        Bisected::Spread(whole) => {
+            let words = format!(
+                "{} and {} differ, but none of {last} steps is shown to differ alone: {name}",
+                commit(0).name,
+                commit(last).name
+            );
+            (whole, "spread", words)
+        }
+        Bisected::Found { step, .. } => {
+            let found = commit(step.after);
+            let others = rounds.between(step).len();
+            let others = match others {
+                0 => String::new(),
+                n => format!(" (or one of the {n} before it, which cannot be built or measured)"),
+            };
+            let words = format!("{} {}{others} changed: {name}", found.commit, found.subject);
+            (step, "found", words)
+        }
+    };
+    let row = |what: &str, figure: &OfRounds| {
+        let shown = |value| quantity(value, unit);
+        let (low, high) = (shown(figure.interval.low), shown(figure.interval.high));
+        [what.to_owned(), shown(figure.value), format!("({low} to {high})")]
+    };
+    let ratio = &compared.ratio;
+    let table = align(
+        &[
+            row(&commit(compared.before).name, &compared.before_figure),
+            row(&commit(compared.after).name, &compared.after_figure),
+            [
+                "ratio".to_owned(),
+                format!("{:.3}", ratio.value),
+                format!(
+                    "({:.3} to {:.3}), {} rounds",
+                    ratio.interval.low, ratio.interval.high, compared.rounds
+                ),
+            ],
+        ],
+        &[Align::Left, Align::Right, Align::Left],
+    );
+    let quick = if args.run.quick { " --quick" } else { "" };
+    let file = args.run.experiment.as_ref().map(|path| path.display().to_string());
+    let repeat = format!(
+        "dnsdyno history {}{quick} {} --again --revisions {},{}",
+        file.unwrap_or_default(),
+        args.build.words(),
+        commit(compared.before).name,
+        commit(compared.after).name
+    );
+    if args.run.json.as_deref() != Some(std::path::Path::new("-")) {
+        output::print(|out| write!(out, "{words}\n{table}to repeat it: {repeat}\n"))?;
+    }
+    if let Some(path) = &args.run.json {
+        let mut found = as_json(compared, rounds);
+        found["verdict"] = verdict.into();
+        found["repeat"] = repeat.into();
+        record::write(path, &found).map_err(Failure::run)?;
+    }
+    match bisected {
+        Bisected::Found { .. } => Ok(()),
+        _ => outcome(Decision::Inconclusive),
+    }
+}
+
+/// Returns two revisions and their figures for programs.
+fn as_json(compared: &Compared, rounds: &Rounds) -> Value {
+    let (name, unit) = rounds.metric.words();
+    let figure = |of: &OfRounds| json!({ "value": of.value, "low": of.interval.low, "high": of.interval.high });
+    let side = |i: usize, of: &OfRounds| {
+        let Revision { name, commit, .. } = &rounds.commits[i];
+        json!({ "revision": name, "commit": commit, "figure": figure(of) })
+    };
+    json!({
+        "metric": name, "unit": unit, "rounds": compared.rounds,
+        "before": side(compared.before, &compared.before_figure),
+        "after": side(compared.after, &compared.after_figure),
+        "ratio": figure(&compared.ratio),
+    })
+}

@@ -1,0 +1,237 @@
+//! `dnsdyno history`: an experiment over the revisions of a server, beside one fixed anchor.
+//!
+//! Each run of a history is an ordinary run of the store, whose servers are the anchor and built revisions. What earlier runs have
+//! measured is not measured again: ratios to the anchor join runs, as long as the anchor itself stays as fast.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::anyhow;
+use clap::Args;
+use experiment::Experiment;
+use experiment::file::Role;
+use record::{BuildOutcome, CellRecord, Run};
+use report::view::setting_words;
+
+use crate::arguments::build::{BuildArgs, Builds};
+use crate::arguments::store;
+use crate::commands::compare::outcome;
+use crate::commands::run::{self, RunArgs};
+use crate::failure::Failure;
+
+/// By how much the anchor may move, as a share of its capacity, so that ratios of two runs still go together.
+const DRIFT: f64 = 0.1;
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  Each release of NSD since 4.3, from a copy of its repository, beside our AuthDNS
+    dnsdyno history auth-scaling --quick --build nsd --source /src/nsd --source simdzone=/src/simdzone --revisions NSD_4_3_0_REL..NSD_4_12_0_REL
+
+  Every tenth commit between two releases, by a recipe of your own
+    dnsdyno history auth-scaling --quick --build mine --builds mine.toml --revisions v1.0..main --every 10
+
+  Interrupted, or there is a new release: the same command measures what is left
+    dnsdyno history auth-scaling --quick --build nsd --source /src/nsd --revisions NSD_4_3_0_REL..NSD_4_13_0_REL
+
+  As pages, with a line for each figure over the versions
+    dnsdyno site public 7 8";
+
+/// `dnsdyno history`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    build: BuildArgs,
+    /// Revisions, with commas between them: tags, commits, versions of archives, A..B with both ends, or two days (2023-01-01..2024-12-31)
+    #[arg(long, value_name = "LIST")]
+    revisions: String,
+    /// Of a range only every n-th revision, and the last
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    every: u16,
+    /// Measure also what earlier runs of the store have measured
+    #[arg(long)]
+    again: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
+    let builds = args.build.open()?;
+    let experiment = run::experiment(&args.run)?;
+    let anchor = anchor(&args.run, &experiment)?;
+    let mut revisions =
+        builds.recipe.revisions(&args.revisions, args.every.into()).map_err(Failure::input)?;
+    let earlier = if args.again || args.run.no_store {
+        Vec::new()
+    } else {
+        earlier(&args.run, &builds, &experiment)?
+    };
+    let unfinished = earlier.iter().find(|run| is_unfinished(run)).cloned();
+    match &unfinished {
+        Some(run) => {
+            let begun: Vec<&str> =
+                run.plan.choices.built.iter().map(|one| one.revision.as_str()).collect();
+            if !lab::is_inside() {
+                let id = run.id.unwrap_or_default();
+                eprintln!("run {id} of this history is not complete: it is continued first");
+            }
+            revisions = builds.recipe.revisions(&begun.join(","), 1).map_err(Failure::input)?;
+        }
+        None => {
+            let known: BTreeSet<String> = earlier.iter().flat_map(measured).collect();
+            revisions.retain(|revision| !known.contains(&builds.recipe.server_name(revision)));
+        }
+    }
+    if args.run.dry_run {
+        revisions.iter().for_each(|one| println!("{}", builds.recipe.server_name(one)));
+        return Ok(());
+    }
+    if revisions.is_empty() {
+        println!("every revision is measured: `dnsdyno site DIR RUN...` shows them");
+        return Ok(());
+    }
+    let built = match lab::is_inside() {
+        true => builds.known(&revisions),
+        false => builds.build(&revisions, &AtomicBool::new(false)),
+    };
+    let programs =
+        built.iter().filter(|one| matches!(one.record.outcome, BuildOutcome::Program(_)));
+    let mut servers = vec![anchor.clone()];
+    servers.extend(programs.map(|one| one.record.name.clone()));
+    if servers.len() == 1 {
+        return Err(Failure::run(anyhow!("no revision could be built")));
+    }
+    let mut plan = args.run.clone();
+    plan.servers.extend(servers);
+    plan.gate.baseline = Some(anchor.clone());
+    let earlier: Vec<Run> = earlier.into_iter().filter(|run| !is_unfinished(run)).collect();
+    match run::run_built(plan, unfinished, built)? {
+        Some(run) => tell_drift(&run, &earlier, &anchor),
+        None => Ok(()),
+    }
+}
+
+/// Returns the name of the server that all revisions are compared with.
+fn anchor(args: &RunArgs, experiment: &Experiment) -> Result<String, Failure> {
+    let usual = match experiment.common().role {
+        Role::Authoritative => Some("authdns"),
+        Role::Dns64 => Some("dns64d"),
+        Role::Resolver => None,
+    };
+    args.gate.baseline.clone().or(usual.map(str::to_owned)).ok_or_else(|| {
+        Failure::input(anyhow!(
+            "no server of ours is a resolver: name a fixed server that the revisions are compared with, with --baseline"
+        ))
+    })
+}
+
+/// Returns the runs of the store with the same recipe and experiment, oldest first.
+fn earlier(args: &RunArgs, builds: &Builds, experiment: &Experiment) -> Result<Vec<Run>, Failure> {
+    let Some(store) = args.store.existing()? else { return Ok(Vec::new()) };
+    let prefix = format!("{}@", builds.recipe.name);
+    let lines = store.runs().map_err(store::failure)?;
+    let ours = lines.iter().filter(|line| {
+        let has = line.servers.iter().any(|server| server.starts_with(&prefix));
+        // A run in which nothing was measured yet has no servers in the list.
+        line.experiment == experiment.common().name && (has || line.cells_done < line.cells)
+    });
+    let runs = ours.map(|line| store.load(line.id).map_err(store::failure));
+    let mut runs = runs.collect::<Result<Vec<Run>, Failure>>()?;
+    runs.retain(|run| {
+        run.plan.choices.built.iter().any(|one| one.build == builds.recipe.name)
+            && run.plan.text == experiment.text
+            && run.plan.quick == experiment.is_quick
+    });
+    Ok(runs)
+}
+
+/// Returns whether a run was interrupted. One in which a server could not be measured is not continued: that is a gap.
+fn is_unfinished(run: &Run) -> bool {
+    let built = &run.plan.choices.built;
+    let not_built = |name: &str| {
+        let mut gaps = built.iter().filter(|b| matches!(b.outcome, BuildOutcome::NotBuilt(_)));
+        gaps.any(|gap| gap.name == name)
+    };
+    let mut gaps = run.skipped.iter();
+    !run.complete && gaps.all(|gap| not_built(&gap.server) || gap.why == "interrupted")
+}
+
+/// Returns the revisions' servers that a run has measured or found to be gaps.
+fn measured(run: &Run) -> BTreeSet<String> {
+    let gaps = run.skipped.iter().map(|skipped| skipped.server.clone());
+    run.results.iter().map(|cell| cell.server.clone()).chain(gaps).collect()
+}
+
+/// Says by how much the anchor moved since the earlier runs, if that is more than ratios can bear.
+fn tell_drift(run: &Run, earlier: &[Run], anchor: &str) -> Result<(), Failure> {
+    let cells = |run: &Run| -> Vec<CellRecord> {
+        let of_anchor = run.results.iter().filter(|cell| cell.server == anchor);
+        of_anchor.cloned().collect()
+    };
+    let mut moved = false;
+    for before in earlier {
+        for (old, new) in cells(before).iter().flat_map(|old| {
+            let same: Vec<_> =
+                cells(run).into_iter().filter(|new| new.settings == old.settings).collect();
+            same.into_iter().map(move |new| (old.clone(), new))
+        }) {
+            let Some(change) = drift(&old, &new) else { continue };
+            moved = true;
+            eprintln!(
+                "the anchor {anchor} is {:+.0} % as fast as in run {} ({}): the revisions of that run cannot be joined with these; \
+                 measure them with --again",
+                100.0 * change,
+                before.id.unwrap_or_default(),
+                setting_words(&new.settings),
+            );
+        }
+    }
+    if moved { outcome(record::Decision::Inconclusive) } else { Ok(()) }
+}
+
+/// Returns by what share the capacity of the anchor changed, if that is more than its intervals and [`DRIFT`].
+fn drift(before: &CellRecord, now: &CellRecord) -> Option<f64> {
+    let (before, now) = (before.capacity.as_ref()?, now.capacity.as_ref()?);
+    let apart = now.high_qps < before.low_qps || before.high_qps < now.low_qps;
+    let change = now.qps / before.qps - 1.0;
+    (apart && change.abs() > DRIFT).then_some(change)
+}
+
+#[cfg(test)]
+mod tests {
+    use record::{Basis, ServerCapacity};
+
+    use super::*;
+
+    fn cell(qps: f64, width: f64) -> CellRecord {
+        let capacity = ServerCapacity {
+            qps,
+            low_qps: qps * (1.0 - width),
+            high_qps: qps * (1.0 + width),
+            confidence: 0.95,
+            basis: Basis::Saturated,
+            exceeded: false,
+            cpu_us_per_answer: None,
+            rounds: 8,
+            window: 64,
+            seen: Vec::new(),
+        };
+        CellRecord { capacity: Some(capacity), ..CellRecord::new("authdns", [].into(), "capacity") }
+    }
+
+    #[test]
+    fn an_anchor_that_moved_is_told() {
+        for (before, now, width, wanted) in [
+            (100.0, 101.0, 0.02, None),
+            (100.0, 107.0, 0.02, None),
+            (100.0, 120.0, 0.2, None),
+            (100.0, 80.0, 0.02, Some(-0.2)),
+        ] {
+            let found = drift(&cell(before, width), &cell(now, width));
+            let equal = match (found, wanted) {
+                (Some(found), Some(wanted)) => f64::abs(found - wanted) < 1e-9,
+                (found, wanted) => found == wanted,
+            };
+            assert!(equal, "{before} {now} {width}: {found:?}");
+        }
+        assert_eq!(drift(&CellRecord::new("authdns", [].into(), "load"), &cell(1.0, 0.1)), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! Builds of revisions, histories and bisections, on a throw-away repository of a small server in C whose work for each answer is known.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+
+/// A repository, a recipe, and an experiment, in a folder that is removed.
+struct Ground {
+    dir: tempfile::TempDir,
+}
+
+const EXPERIMENT: &str = r#"
+name = "small"
+title = "a small server"
+role = "dns64"
+servers = []
+
+[workload]
+namespace = "10.0.0.0/16"
+pref64 = "2001:db8:64::/96"
+"#;
+
+const CAPACITY: &str = "method = \"capacity\"\nrepeats = 8\n";
+const LOAD: &str = "method = \"load\"\nrepeats = 1\n";
+const RATE: &str = "[load]\nrates = [\"500\"]\nduration = \"400ms\"\n";
+
+impl Ground {
+    /// Makes commits 0 to `last`; each runs its line of the shell before it.
+    fn new(method: &str, last: usize, changes: &[(usize, &str)]) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let ground = Ground { dir };
+        let server = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/truth-server.c");
+        std::fs::create_dir(ground.path("repository")).expect("a folder");
+        std::fs::copy(server, ground.path("repository/server.c")).expect("the server");
+        ground.shell("git init -q . && git config user.name x && git config user.email x@example.com && echo 'cc -O2 -o server server.c' >build");
+        for commit in 0..=last {
+            let change = changes.iter().find(|(at, _)| *at == commit).map_or("true", |(_, c)| c);
+            ground.shell(&format!(
+                "{change}; echo '/* {commit} */' >>server.c; git add .; git commit -q -m 'commit {commit}'; git tag v{commit}"
+            ));
+        }
+        let recipe = format!(
+            "[build.small]\nsource = \"{}\"\ncommands = [\". ./build\", \"install -D server $PREFIX/server\"]\nprogram = \"server\"\n\
+             timeout = \"20s\"\ntags = \"v*\"\n[build.small.custom]\ncommand = \"$PROGRAM {{{{ listen.port }}}} work 20000\"\n",
+            ground.path("repository").display()
+        );
+        std::fs::write(ground.path("builds.toml"), recipe).expect("writes");
+        let rest = if method == LOAD { RATE } else { "" };
+        let name = "title = \"a small server\"\n";
+        let text = EXPERIMENT.replace(name, &format!("{name}{method}")) + rest;
+        std::fs::write(ground.path("small.toml"), text).expect("writes");
+        ground
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn shell(&self, line: &str) {
+        let mut shell = Command::new("sh");
+        shell.args(["-ec", line]).current_dir(self.path("repository"));
+        let done = shell.output().expect("a shell");
+        assert!(done.status.success(), "{line}: {}", text(&done));
+    }
+
+    /// Returns the command with the recipe and a store and a cache of its own.
+    fn dnsdyno(&self, command: &str, words: &[&str]) -> Command {
+        let mut dnsdyno = Command::new(cargo_bin("dnsdyno"));
+        dnsdyno.arg(command).arg(self.path("small.toml")).args(["--build", "small", "--builds"]);
+        dnsdyno.arg(self.path("builds.toml")).arg("--cache").arg(self.path("cache"));
+        dnsdyno.args(["--wait", "--plain", "--trust"]).args(words);
+        dnsdyno.arg("--json").arg(self.path("out.json"));
+        dnsdyno.env("DNSDYNO_STORE", self.path("runs.db"));
+        dnsdyno
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(self.path("out.json")).expect("written"))
+            .expect("JSON")
+    }
+
+    fn logs(&self) -> String {
+        let folders = std::fs::read_dir(self.path("cache")).into_iter().flatten().flatten();
+        let logs = folders.filter_map(|one| std::fs::read_to_string(one.path().join("log")).ok());
+        logs.collect()
+    }
+}
+
+fn text(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+/// Returns whether the test cannot run here, and says why.
+fn is_refused(output: &Output) -> bool {
+    let told = text(output);
+    let refused = told.contains("cannot get its namespaces");
+    if refused {
+        skip::because(told);
+    }
+    refused
+}
+
+#[test]
+fn a_bisection_finds_the_planted_commit() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        skip::because("no C compiler");
+        return;
+    }
+    let slower = "sed -i 's/k < (uint64_t)n;/k < (uint64_t)(n * 1.3);/' server.c";
+    let broken = [(3, "echo 'int main(' >>server.c"), (4, "sed -i '/int main($/d' server.c")];
+    let ground = Ground::new(CAPACITY, 8, &[broken[0], broken[1], (6, slower)]);
+    let words = ["--good", "v0", "--bad", "v8", "--metric", "cpu"];
+    let output = ground.dnsdyno("bisect", &words).output().expect("starts");
+    if is_refused(&output) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}\n{}", text(&output), ground.logs());
+    let found = ground.json();
+    assert_eq!(found["verdict"], "found", "{found}");
+    assert!(text(&output).contains("commit 6 changed: CPU time"), "{}", text(&output));
+    let [low, high] = ["low", "high"].map(|end| found["ratio"][end].as_f64().expect("a ratio"));
+    // 30 % more steps; the rest of an answer takes time too.
+    assert!(low > 1.0 && low < 1.3 && high < 1.6, "{found}");
+    assert!(found["repeat"].as_str().is_some_and(|line| line.contains("history")), "{found}");
+}
+
+#[test]
+fn equal_commits_are_no_change() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        skip::because("no C compiler");
+        return;
+    }
+    let ground = Ground::new(CAPACITY, 2, &[]);
+    let words = ["--good", "v0", "--bad", "v2", "--metric", "cpu"];
+    let output = ground.dnsdyno("bisect", &words).output().expect("starts");
+    if is_refused(&output) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output));
+    assert!(text(&output).contains("no difference is shown"), "{}", text(&output));
+    let wrong = ["--good", "v2", "--bad", "v0"];
+    let output = ground.dnsdyno("bisect", &wrong).output().expect("starts");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("does not come before"), "{}", text(&output));
+}
+
+#[test]
+fn a_history_has_gaps_goes_on_and_grows() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        skip::because("no C compiler");
+        return;
+    }
+    let outside = tempfile::tempdir().expect("a folder");
+    let write = format!("echo 'touch {}/it' >build", outside.path().display());
+    let changes = [
+        (1, "echo 'sleep 1000' >build"),
+        (2, "echo 'echo it is broken; false' >build"),
+        (3, &*write),
+        (
+            4,
+            "echo 'cat /proc/net/dev; test $(grep -c : /proc/net/dev) = 1; cc -O2 -o server server.c' >build",
+        ),
+        (5, "echo 'head -c 30000000 /dev/zero >large; sleep 10; cp large large2' >build"),
+        (6, "echo 'cc -O2 -o server server.c' >build"),
+    ];
+    let ground = Ground::new(LOAD, 7, &changes);
+    let recipe = std::fs::read_to_string(ground.path("builds.toml")).expect("the recipe");
+    let recipe = recipe.replace("timeout = \"20s\"", "timeout = \"5s\"\nmost-mb = 20");
+    let fixed = format!("{}/cache/fixed", ground.dir.path().display());
+    std::fs::write(ground.path("builds.toml"), recipe).expect("writes");
+    std::fs::create_dir(ground.path("cache")).expect("a folder");
+    ground.shell(&format!("git show v0:server.c >../first.c; cc -O2 -o {fixed} ../first.c"));
+    let anchor = format!("fixed={fixed} {{{{ listen.port }}}} work 20000");
+    let history = |revisions: &str| {
+        let words = ["--custom", &anchor, "--baseline", "fixed", "--revisions", revisions];
+        ground.dnsdyno("history", &words)
+    };
+    let output = history("v0..v6").output().expect("starts");
+    if is_refused(&output) {
+        return;
+    }
+    let run = ground.json();
+    let measured = |run: &Value| -> Vec<String> {
+        let cells = run["results"].as_array().expect("cells").iter();
+        cells.map(|cell| cell["server"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(
+        measured(&run),
+        ["fixed", "small@v0", "small@v4", "small@v6"],
+        "{}\n{}",
+        text(&output),
+        ground.logs()
+    );
+    let why = |server: &str| {
+        let skipped = run["skipped"].as_array().expect("gaps").iter();
+        let gap = { skipped }.find(|gap| gap["server"] == server).expect(server);
+        gap["why"].as_str().expect("words").to_owned()
+    };
+    assert!(why("small@v1").contains("longer than 5s"), "{}", why("small@v1"));
+    assert!(why("small@v2").contains("exit code 1; its output: "), "{}", why("small@v2"));
+    assert!(why("small@v3").contains("the build failed"), "{}", why("small@v3"));
+    assert!(
+        why("small@v5").contains("failed") || why("small@v5").contains("20 MB"),
+        "{}",
+        why("small@v5")
+    );
+    assert!(
+        ground.logs().contains("it is broken") && ground.logs().contains("Read-only file system")
+    );
+    assert!(!outside.path().join("it").exists(), "the sandbox wrote outside");
+    if run["complete"] != true {
+        skip::because("this machine is too busy: repeats are void, and are measured again first");
+        return;
+    }
+    // Nothing is left to do, and a new revision is measured alone.
+    let again = history("v0..v6").output().expect("starts");
+    assert!(text(&again).contains("every revision is measured"), "{}", text(&again));
+    let grown = history("v0..v7").output().expect("starts");
+    assert_eq!(measured(&ground.json()), ["fixed", "small@v7"], "{}", text(&grown));
+}
+
+#[test]
+fn a_killed_history_goes_on() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        skip::because("no C compiler");
+        return;
+    }
+    let ground = Ground::new(LOAD, 3, &[]);
+    let first = std::fs::read_to_string(ground.path("small.toml")).expect("the experiment");
+    let many = first.replace("repeats = 1", "repeats = 3").replace("400ms", "700ms");
+    std::fs::write(ground.path("small.toml"), many).expect("writes");
+    std::fs::create_dir(ground.path("cache")).expect("a folder");
+    let fixed = format!("{}/cache/fixed", ground.dir.path().display());
+    ground.shell(&format!("cc -O2 -o {fixed} server.c"));
+    let anchor = format!("fixed={fixed} {{{{ listen.port }}}} work 20000");
+    let history = || {
+        let words = ["--custom", &anchor, "--baseline", "fixed", "--revisions", "v0..v3"];
+        ground.dnsdyno("history", &words)
+    };
+    let mut child = history().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut before = 0;
+    while before < 3 && child.try_wait().expect("waits").is_none() {
+        std::thread::sleep(Duration::from_millis(50));
+        before = trials(&ground.path("runs.db"));
+    }
+    child.kill().expect("kills");
+    let killed = child.wait_with_output().expect("ends");
+    if is_refused(&killed) {
+        return;
+    }
+    assert!((3..15).contains(&before), "{before} trials: {}", text(&killed));
+    let mut resumed = history().output().expect("starts");
+    // The one that was killed holds its lock until the kernel is done with it.
+    while text(&resumed).contains("is in use by another process") {
+        std::thread::sleep(Duration::from_millis(50));
+        resumed = history().output().expect("starts");
+    }
+    let run = ground.json();
+    assert!(text(&resumed).contains("it is continued first"), "{}", text(&resumed));
+    assert_eq!(run["results"].as_array().map(Vec::len), Some(5), "{}", text(&resumed));
+    assert!(run["seams"][0]["trials_before"].as_u64() >= Some(before), "{}", run["seams"]);
+    let refused = Command::new(cargo_bin("dnsdyno"))
+        .args(["run", "--resume", "1"])
+        .env("DNSDYNO_STORE", ground.path("runs.db"))
+        .output()
+        .expect("starts");
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+}
+
+/// Returns the number of trials of the only run in the store.
+fn trials(store: &Path) -> u64 {
+    let mut dnsdyno = Command::new(cargo_bin("dnsdyno"));
+    let output = dnsdyno.args(["runs", "--json"]).env("DNSDYNO_STORE", store).output();
+    let output = output.expect("starts");
+    let runs: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    runs[0]["trials"].as_u64().unwrap_or(0)
+}
