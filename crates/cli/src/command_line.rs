@@ -27,8 +27,8 @@ pub(crate) const COMPLETIONS: &str = "Examples:
 
 /// Commands in the help of the program.
 const GROUPS: [(&str, &str); 5] = [
-    ("Measure a server", "load search diff merge dnsperf resperf kxdpgun"),
-    ("Lab", "run servers auth agent"),
+    ("Measure a server", "demo load search diff merge dnsperf resperf kxdpgun"),
+    ("Lab", "run history bisect servers auth agent"),
     ("This machine", "doctor host selftest verify completions"),
     ("Results", "show runs compare report export site delete"),
     ("Data", "trace zone update"),

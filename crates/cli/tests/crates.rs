@@ -139,7 +139,7 @@ fn each_crate_is_packed_with_what_its_build_reads() {
             "lab" => &["build.rs", "servers/unbound.toml", "experiments/dns64-rfc8219.toml"],
             "kernel" => &["bpf/auth.bpf.o"],
             "dns64" => &["src/config/defaults.toml"],
-            "record" => &["src/store/schema_4.sql"],
+            "record" => &["src/store/schema.sql"],
             _ => &[],
         };
         for name in wanted {

@@ -274,7 +274,7 @@ fn a_killed_history_goes_on() {
 /// Returns the number of trials of the only run in the store.
 fn trials(store: &Path) -> u64 {
     let mut dnsdyno = Command::new(cargo_bin("dnsdyno"));
-    let output = dnsdyno.args(["runs", "--json"]).env("DNSDYNO_STORE", store).output();
+    let output = dnsdyno.args(["runs", "--json", "-"]).env("DNSDYNO_STORE", store).output();
     let output = output.expect("starts");
     let runs: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     runs[0]["trials"].as_u64().unwrap_or(0)

@@ -9,9 +9,8 @@ use measure::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of the JSON of [`HostFacts`]. Version 1 had empty texts for absent fields and sentences for warnings; runs
-/// with it can still be read.
-pub const HOST_SCHEMA: u32 = 2;
+/// Version of the JSON of [`HostFacts`].
+pub const HOST_SCHEMA: u32 = 1;
 
 /// Facts of one host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
