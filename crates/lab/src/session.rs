@@ -152,6 +152,8 @@ impl<'a> Session<'a> {
         let planned: Vec<CellRecord> = planned.map(|(_, cell)| cell.record.clone()).collect();
         notify(Event::Planned(&planned, self.estimate(&left)));
         let (mut cut, mut compared) = (BTreeSet::new(), BTreeSet::new());
+        // The visit before; those of servers that were given up are none.
+        let mut last: Option<Visit> = None;
         for (i, v) in left.iter().enumerate() {
             let index = self.index(v);
             if cells[index].given_up || compared.contains(&v.point) {
@@ -163,8 +165,7 @@ impl<'a> Session<'a> {
             }
             let over = common.budget.is_some_and(|b| self.began.elapsed() >= Duration::from(b));
             if common.method == Method::Capacity {
-                let last = i.checked_sub(1).map(|last| left[last]);
-                if self.is_enough(&mut cells, last, v, over) {
+                if self.is_enough(&mut cells, last.replace(*v), v, over) {
                     break;
                 }
             } else if over {
