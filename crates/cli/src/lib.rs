@@ -55,7 +55,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure what is installed, or the AuthDNS of this program, in minutes: a table and a page
+    /// Measure what is installed here: a table and a page, in minutes
     #[command(after_help = demo::EXAMPLES)]
     Demo(demo::DemoArgs),
     /// Load a server once, and show the outcome of the queries
@@ -79,7 +79,7 @@ enum Command {
     /// Run an experiment: real servers in network namespaces, no root
     #[command(after_help = run::EXAMPLES)]
     Run(Box<run::RunArgs>),
-    /// Run an experiment over the revisions of a server, which are built first: how fast was every version?
+    /// Measure revisions of a server: how fast was every version?
     #[command(after_help = history::EXAMPLES)]
     History(Box<history::HistoryArgs>),
     /// Find the commit that changed a figure of a server

@@ -114,7 +114,8 @@ fn the_readme_shows_what_its_run_prints() {
 
 #[test]
 fn the_page_of_figures_is_made_of_the_records() {
-    let made = Command::new(root().join("scripts/results"))
+    let made = Command::new("python3")
+        .arg(root().join("scripts/results"))
         .arg("-")
         .env("DNSDYNO", cargo_bin("dnsdyno"))
         .output();

@@ -271,9 +271,8 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
         round,
         qps: answers_after_lead(trial).unwrap_or(valid / seconds),
         cpu_us_per_answer: spent.filter(|_| valid > 0.0).map(|(_, spent_s)| spent_s * 1e6 / valid),
-        core_speed: dut.and_then(|dut| {
-            Some((dut.full_speed_work_ns? as f64 / dut.work_ns?.max(1) as f64).min(1.0))
-        }),
+        work_ns: dut.and_then(|dut| dut.work_ns),
+        full_speed_work_ns: dut.and_then(|dut| dut.full_speed_work_ns),
         cores: spent.map(|(dut, _)| cores(dut)),
         busy: spent.map(|(dut, spent_s)| spent_s / (cores(dut) * seconds * left(dut))),
         busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),

@@ -406,14 +406,16 @@ pub fn run_experiment(
     Ok(run)
 }
 
-/// Notes the servers that could not be built. A run that goes on has them from its beginning.
+/// Notes the servers that could not be built; a store forgets them when a run goes on.
 fn note_gaps(options: &RunOptions, run: &mut Run, notify: &mut dyn FnMut(Event<'_>)) {
-    for built in options.built.iter().filter(|_| options.resumed.is_none()) {
+    for built in &options.built {
         if let BuildOutcome::NotBuilt(why) = &built.record.outcome {
             let (server, settings) = (built.record.name.clone(), BTreeMap::new());
             let gap = Skipped { server, settings, why: why.clone() };
             notify(Event::Skipped(&gap));
-            run.skipped.push(gap);
+            if !run.skipped.contains(&gap) {
+                run.skipped.push(gap);
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ impl Session<'_> {
     fn known_certificate(&self, engine: Option<EngineKind>) -> Option<&Certificate> {
         let resumed = self.options.resumed.iter().flat_map(|run| &run.results);
         let given = || self.options.certificate.as_ref()?.self_test.as_ref();
-        // Those of older versions name no engine, and are of sockets.
+        // Those that name no engine are of sockets.
         let of = |c: &Certificate| c.engine.unwrap_or(EngineKind::Sockets);
         let is_of = |c: &&Certificate| engine.is_none_or(|engine| of(c) == engine);
         let known = resumed.filter_map(|cell| cell.certificate.as_ref());

@@ -367,7 +367,8 @@ impl Session<'_> {
         if self.afar.is_some() {
             return self.start_elsewhere_once(v, &installed);
         }
-        let (asked, stream) = (self.checked.questions[v.point], self.stream(v.point)?);
+        let asked = self.checked.questions[v.point].for_server(adapter);
+        let stream = self.stream(v.point)?;
         let (service, _) = self.service(point, &asked, &installed, stream.as_ref())?;
         let _upstream = self.upstream(point, &asked, stream.as_ref())?;
         installed.start(&service, &self.testbed, self.lab, self.dir)?.stop();

@@ -158,9 +158,12 @@ pub struct Round {
     /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
-    /// Speed of the server's cores, as a share (0 to 1) of their full speed; absent where it was not measured.
+    /// Mean time of a fixed piece of arithmetic on the server's cores during the loop, in nanoseconds; absent where it was not measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub core_speed: Option<f64>,
+    pub work_ns: Option<u64>,
+    /// Its shortest time there since the run began: the time at their full speed, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub full_speed_work_ns: Option<u64>,
     /// Number of cores whose time the server could have; absent where its CPU time is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<f64>,
@@ -178,6 +181,14 @@ pub struct Round {
     pub foreign: Option<f64>,
     /// Share (0 to 1) of the queries without a valid answer in time.
     pub unanswered: f64,
+}
+
+impl Round {
+    /// Returns the speed of the server's cores as a share (0 to 1) of their full speed, as far as it was seen until then; `None` where it
+    /// was not measured.
+    pub fn core_speed(&self) -> Option<f64> {
+        Some((self.full_speed_work_ns? as f64 / self.work_ns?.max(1) as f64).min(1.0))
+    }
 }
 
 /// One step of the search for the window of a cell. After the first with a highest rate all last for whole seconds.
@@ -203,7 +214,7 @@ pub struct WindowStep {
 /// Latency and loss of a server at a share of its capacity, from open loops.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadPoint {
-    /// Share of the capacity that was asked for (0 to 1).
+    /// Share (0 to 1) that was asked for, of the capacity at the speed that the cores had.
     pub share: f64,
     /// Queries a second that the Tester was to send.
     pub asked_qps: f64,

@@ -40,7 +40,7 @@ pub struct CertificateFile {
     pub certified_qps: f64,
     /// Conditions of the trials.
     pub tested: Tested,
-    /// Pacings and transports that were checked besides; empty in older files.
+    /// Pacings and transports that were checked besides.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub coverage: Vec<Coverage>,
     /// Time at which it was made, in seconds since 1970.

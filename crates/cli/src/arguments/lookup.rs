@@ -1,7 +1,7 @@
 //! Addresses of a host, from the hosts file or from the name servers of this host.
 //!
 //! ```text
-//! name ──> /etc/hosts ──> localhost (RFC 6761) ──> servers of /etc/resolv.conf, with its search list
+//! name ──> /etc/hosts ──> localhost, invalid (RFC 6761) ──> servers of /etc/resolv.conf, with its search list
 //! ```
 //!
 //! The C library would load modules of the host for this (nsswitch.conf), which a static program cannot do. So every build looks names up in
@@ -30,6 +30,14 @@ struct Resolver {
     timeout: Duration,
     /// How often each server is asked.
     attempts: u64,
+}
+
+/// Why the addresses of a name are not known.
+enum Unknown {
+    /// The last server did not answer.
+    Silent(String),
+    /// It answered something else, or could not be asked.
+    Failed(String),
 }
 
 /// Returns the addresses of a host, those that this host has a route to first, IPv6 before IPv4.
@@ -113,13 +121,18 @@ impl Resolver {
             return Ok(vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()]);
         }
         let mut why = "no such host".to_owned();
+        if lower == "invalid" || lower.ends_with(".invalid") {
+            return Err(why);
+        }
         // A name with a domain of the search list may be too long.
         for name in self.candidates(host).iter().filter_map(|name| name.parse::<Name>().ok()) {
             let mut found = Vec::new();
-            for asked in [Qtype::AAAA, Qtype::A].map(|qtype| self.ask(&name, qtype)) {
-                match asked {
+            for qtype in [Qtype::AAAA, Qtype::A] {
+                match self.ask(&name, qtype) {
                     Ok(addresses) => found.extend(addresses),
-                    Err(failed) => why = failed,
+                    // Servers that are silent once would be so for each name.
+                    Err(Unknown::Silent(failed)) => return Err(failed),
+                    Err(Unknown::Failed(failed)) => why = failed,
                 }
             }
             if !found.is_empty() {
@@ -142,9 +155,9 @@ impl Resolver {
     }
 
     /// Returns the addresses of one type that the first server with an answer has for a name.
-    fn ask(&self, name: &Name, qtype: Qtype) -> Result<Vec<IpAddr>, String> {
+    fn ask(&self, name: &Name, qtype: Qtype) -> Result<Vec<IpAddr>, Unknown> {
         let query = QueryTemplate::new(name, qtype, true, false, None);
-        let mut last = String::new();
+        let mut last = Unknown::Silent(String::new());
         for server in (0..self.attempts).flat_map(|_| &self.servers) {
             // A random id, so that a stranger cannot guess it.
             let id = RandomState::new().hash_one(server) as u16;
@@ -152,11 +165,11 @@ impl Resolver {
                 Raw::Message { bytes, .. } => {
                     match read_addresses(&bytes, &query.bytes()[query.question_range()], qtype) {
                         Ok(found) => return Ok(found),
-                        Err(why) => format!("{server}: {why}"),
+                        Err(why) => Unknown::Failed(format!("{server}: {why}")),
                     }
                 }
-                Raw::Failed(why) => format!("{server}: {why}"),
-                _ => format!("{server} does not answer"),
+                Raw::Failed(why) => Unknown::Failed(format!("{server}: {why}")),
+                _ => Unknown::Silent(format!("{server} does not answer")),
             };
         }
         Err(last)

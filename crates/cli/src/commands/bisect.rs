@@ -1,5 +1,7 @@
 //! `dnsdyno bisect`: which commit changed a figure of a server.
 
+use std::cmp::Ordering;
+
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use experiment::Experiment;
@@ -153,6 +155,12 @@ impl Sides for Rounds {
                 return Err(Obstacle::Unusable(side));
             }
         }
+        let count = |name: &String| run.results.iter().filter(|c| c.server == *name).count();
+        match count(&names[0]).cmp(&count(&names[1])) {
+            Ordering::Less => return Err(Obstacle::Unusable(before)),
+            Ordering::Equal => {}
+            Ordering::Greater => return Err(Obstacle::Unusable(after)),
+        }
         let pairs = pairs(&run, &names, repeats, self.metric);
         let ratios: Vec<String> =
             pairs.iter().map(|pair| format!("{:.3}", pair.after / pair.before)).collect();
@@ -181,7 +189,7 @@ fn figure(cell: &CellRecord, number: u32, metric: Metric) -> Option<f64> {
     let trial = || cell.trials.iter().rfind(|trial| trial.repeat == number).map(|t| &t.trial);
     let value = match metric {
         Metric::Capacity => Some(round.qps),
-        Metric::Cpu => round.cpu_us_per_answer,
+        Metric::Cpu => Some(round.cpu_us_per_answer? * round.core_speed().unwrap_or(1.0)),
         Metric::P99 => trial()?.latency_us.kept(0.99),
         Metric::Memory => {
             let series = trial()?.probes.iter().find(|series| series.name == "dut.resident")?;

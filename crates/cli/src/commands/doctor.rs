@@ -26,6 +26,7 @@ use crate::arguments::quiet::QuietArgs;
 use crate::commands::verify::{VerifyArgs, on_ground, plan};
 use crate::commands::{host, selftest};
 use crate::failure::Failure;
+use crate::output;
 
 /// Arguments of `dnsdyno doctor`.
 #[derive(Debug, clap::Args)]
@@ -71,6 +72,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     if let (true, Some(file)) = (is_inside(), std::env::var_os(FINDINGS)) {
         return find(Path::new(&file)).map(drop);
     }
+    output::try_writing([&args.json.json])?;
     let facts = host::take(Depth::Quick);
     let (mut rows, mut all) = facts_of(&facts)?;
     let certificate = self_test(args, &facts)?;
@@ -78,19 +80,21 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let mut checked = Ok(());
     if !args.no_verify {
         let dir = RunDir::create().map_err(Failure::run)?;
-        let found = find(&dir.path().join("findings.json"))?;
-        let checks: Vec<Check> =
-            serde_json::from_value(found["checks"].clone()).map_err(Failure::run)?;
-        for (row, key) in [("link modes", "link_modes"), ("kernel engine", "kernel_engine")] {
-            rows.push([row, found[key].as_str().unwrap_or_default()].map(str::to_owned));
-        }
-        sentences.push(figures(&checks));
-        checked = match found["error"].as_str() {
-            Some(error) => Err(Failure::run(anyhow!("{error}"))),
-            None if checks.iter().any(Check::is_failed) => Err(Failure::Silent),
-            None => Ok(()),
-        };
-        all["found"] = found;
+        checked = find(&dir.path().join("findings.json")).and_then(|found| {
+            let checks: Vec<Check> =
+                serde_json::from_value(found["checks"].clone()).map_err(Failure::run)?;
+            for (row, key) in [("link modes", "link_modes"), ("kernel engine", "kernel_engine")] {
+                rows.push([row, found[key].as_str().unwrap_or_default()].map(str::to_owned));
+            }
+            sentences.push(figures(&checks));
+            let error = found["error"].as_str().map(str::to_owned);
+            all["found"] = found;
+            match error {
+                Some(error) => Err(Failure::run(anyhow!("{error}"))),
+                None if checks.iter().any(Check::is_failed) => Err(Failure::Silent),
+                None => Ok(()),
+            }
+        });
     }
     sentences.push(advice(&facts));
     (all["self_test"], all["sentences"]) = (json!(certificate), json!(sentences));

@@ -9,8 +9,10 @@ use std::sync::atomic::AtomicBool;
 use anyhow::anyhow;
 use clap::Args;
 use experiment::Experiment;
+use experiment::capacity::least_rounds;
 use experiment::file::Role;
-use record::{BuildOutcome, CellRecord, Run};
+use lab::builds::Revision;
+use record::{BuildOutcome, BuiltServer, CellRecord, Run, Skipped};
 use report::view::setting_words;
 
 use crate::arguments::build::{BuildArgs, Builds};
@@ -74,10 +76,21 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
                 eprintln!("run {id} of this history is not complete: it is continued first");
             }
             revisions = builds.recipe.revisions(&begun.join(","), 1).map_err(Failure::input)?;
+            let same = |one: &Revision| {
+                run.plan.choices.built.iter().any(|built| built.commit == one.commit)
+            };
+            if let Some(moved) = revisions.iter().find(|one| !same(one)) {
+                let why = anyhow!(
+                    "`{}` is another commit since run {} began: name commits, or measure all with --again",
+                    moved.name,
+                    run.id.unwrap_or_default()
+                );
+                return Err(Failure::input(why));
+            }
         }
         None => {
             let known: BTreeSet<String> = earlier.iter().flat_map(measured).collect();
-            revisions.retain(|revision| !known.contains(&builds.recipe.server_name(revision)));
+            revisions.retain(|revision| !known.contains(&revision.commit));
         }
     }
     if args.run.dry_run {
@@ -143,21 +156,33 @@ fn earlier(args: &RunArgs, builds: &Builds, experiment: &Experiment) -> Result<V
     Ok(runs)
 }
 
-/// Returns whether a run was interrupted. One in which a server could not be measured is not continued: that is a gap.
+/// Returns whether a run was interrupted: a revision that was built and is no gap has fewer rounds than are made in any case, or than
+/// another has, or has void ones. One in which a server could not be measured is not continued: that is a gap.
 fn is_unfinished(run: &Run) -> bool {
-    let built = &run.plan.choices.built;
-    let not_built = |name: &str| {
-        let mut gaps = built.iter().filter(|b| matches!(b.outcome, BuildOutcome::NotBuilt(_)));
-        gaps.any(|gap| gap.name == name)
-    };
-    let mut gaps = run.skipped.iter();
-    !run.complete && gaps.all(|gap| not_built(&gap.server) || gap.why == "interrupted")
+    let made = |cell: &CellRecord| cell.repeats_made();
+    let most = run.results.iter().map(made).max().unwrap_or(0);
+    let of_rounds = run.results.iter().any(|cell| !cell.rounds.is_empty());
+    let most = if of_rounds { most.max(least_rounds(&run.results)) } else { most };
+    let built = run.plan.choices.built.iter();
+    let mut open = built.filter(|one| !is_gap(run, one)).filter(|one| {
+        let mut cells = run.results.iter().filter(|cell| cell.server == one.name).peekable();
+        cells.peek().is_none() || cells.any(|cell| made(cell) < most)
+    });
+    !run.complete && open.next().is_some()
 }
 
-/// Returns the revisions' servers that a run has measured or found to be gaps.
+/// Returns whether a run found that a revision cannot be built or measured.
+fn is_gap(run: &Run, built: &BuiltServer) -> bool {
+    let failed = |gap: &Skipped| gap.server == built.name && gap.why != "interrupted";
+    matches!(built.outcome, BuildOutcome::NotBuilt(_)) || run.skipped.iter().any(failed)
+}
+
+/// Returns the commits that a run has measured or found to be gaps.
 fn measured(run: &Run) -> BTreeSet<String> {
-    let gaps = run.skipped.iter().map(|skipped| skipped.server.clone());
-    run.results.iter().map(|cell| cell.server.clone()).chain(gaps).collect()
+    let has = |one: &&BuiltServer| {
+        is_gap(run, one) || run.results.iter().any(|cell| cell.server == one.name)
+    };
+    run.plan.choices.built.iter().filter(has).map(|one| one.commit.clone()).collect()
 }
 
 /// Says by how much the anchor moved since the earlier runs, if that is more than ratios can bear.
@@ -176,7 +201,7 @@ fn tell_drift(run: &Run, earlier: &[Run], anchor: &str) -> Result<(), Failure> {
             let Some(change) = drift(&old, &new) else { continue };
             moved = true;
             eprintln!(
-                "the anchor {anchor} is {:+.0} % as fast as in run {} ({}): the revisions of that run cannot be joined with these; \
+                "the anchor {anchor} changed by {:+.0} % since run {} ({}): the revisions of that run cannot be joined with these; \
                  measure them with --again",
                 100.0 * change,
                 before.id.unwrap_or_default(),

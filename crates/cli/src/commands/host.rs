@@ -103,7 +103,7 @@ mod tests {
         let (good, other) = (dir.path().join("good.json"), dir.path().join("other.json"));
         record::write(&good, &take(Depth::Facts)).expect("writes");
         assert!(compare(&[good.clone(), good.clone()]).is_ok());
-        std::fs::write(&other, r#"{"schema": 2, "sent": 1}"#).expect("writes");
+        std::fs::write(&other, r#"{"schema": 1, "sent": 1}"#).expect("writes");
         let Err(Failure::BadInput(why)) = compare(&[good, other.clone()]) else {
             panic!("a file that is not of a host")
         };

@@ -12,7 +12,8 @@ use super::window::choose;
 const CONFIDENCE: f64 = 0.95;
 /// Share of what it could have from which on a server, or the Tester, is at its limit.
 const SATURATED: f64 = 0.9;
-/// Share of its CPU from which on a server's limit follows from its demand: no figure is further than 1 / 0.8 from what was reached.
+/// Share of its CPU from which on a server's limit follows from its demand: at the speed that its cores had, no figure is further than
+/// 1 / 0.8 from what was reached.
 const NEAR: f64 = 0.8;
 /// Share of queries without a valid answer from which on it is said.
 const UNANSWERED: f64 = 0.01;
@@ -39,18 +40,19 @@ fn middle(cell: &CellRecord, of: impl Fn(&Round) -> Option<f64>) -> Option<f64> 
     median(&cell.rounds.iter().map(of).collect::<Option<Vec<f64>>>()?)
 }
 
-/// Returns the speed of the server's cores in a round, as a share of their full speed.
-fn speed(round: &Round) -> f64 {
-    round.core_speed.unwrap_or(1.0)
+/// Returns the speed of the server's cores in a round, as a share of their full speed: the highest that any round of the cell saw.
+fn speed_in(cell: &CellRecord) -> impl Fn(&Round) -> f64 + use<> {
+    let full = cell.rounds.iter().filter_map(|round| round.full_speed_work_ns).min();
+    move |round| Round { full_speed_work_ns: full, ..round.clone() }.core_speed().unwrap_or(1.0)
 }
 
 /// Returns the answers a second at which the server's CPU would be used up at the full speed of its cores: cores / demand, with several
 /// threads at most answers / busiest thread.
-fn limit_of(round: &Round) -> Option<f64> {
+fn limit_of(round: &Round, speed: f64) -> Option<f64> {
     let by_demand = round.cores? * 1e6 / round.cpu_us_per_answer?;
     let by_thread = round.busiest_thread.filter(|share| *share > 0.0);
     let by_thread = by_thread.map_or(f64::MAX, |share| round.qps / share.min(1.0));
-    Some(by_demand.min(by_thread.max(round.qps)) / speed(round))
+    Some(by_demand.min(by_thread.max(round.qps)) / speed)
 }
 
 /// Returns from which rounds a plateau is taken where the CPU time is not known: those in which others left the server its cores,
@@ -103,12 +105,13 @@ impl Figures {
         if tester_ends && basis != Basis::Saturated {
             seen.push(Seen::TesterBusy(tester.min(1.0)));
         }
+        let speed = speed_in(cell);
         let slow = middle(cell, |round| Some(speed(round))).filter(|speed| *speed < SLOW);
         seen.extend(slow.filter(|_| basis != Basis::Plateau).map(Seen::SlowCore));
         seen.extend((unanswered > UNANSWERED).then_some(Seen::Unanswered(unanswered)));
         let figure = |round: &Round| match basis {
             Basis::Plateau => round.qps,
-            Basis::Saturated | Basis::Demand => limit_of(round).unwrap_or(round.qps),
+            Basis::Saturated | Basis::Demand => limit_of(round, speed(round)).unwrap_or(round.qps),
         };
         let rounds = cell.rounds.iter().filter(|round| !hidden || calm(round));
         let by_round = rounds.map(|round| (round.round, figure(round)));
@@ -123,7 +126,7 @@ impl Figures {
 
 /// Returns the capacity of a cell from its rounds so far; `None` if they are too few, or gave no answers.
 pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
-    let figures = Figures::of(cell);
+    let (figures, speed) = (Figures::of(cell), speed_in(cell));
     let OfRounds { value, interval } = figures.estimate()?;
     Some(ServerCapacity {
         qps: value,
@@ -143,6 +146,7 @@ pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
 /// Returns the answers a second that the server gives at the usual speed of its cores, of which an open loop offers a share.
 pub(super) fn usual_qps(cell: &CellRecord) -> Option<f64> {
     let ServerCapacity { qps, basis, .. } = capacity_of(cell)?;
+    let speed = speed_in(cell);
     let speed = middle(cell, |round| Some(speed(round))).filter(|_| basis != Basis::Plateau);
     Some(qps * speed.unwrap_or(1.0))
 }

@@ -18,9 +18,9 @@ use super::way::Way;
 use super::{VerifyPlan, Verifying};
 use crate::bench::BenchError;
 
-/// Largest error of a rate by Little's law, in percent, besides the time for which a place is empty between the kernel's time of a reply
-/// and its next query, in microseconds: one drive of the engine, with its wake-up.
-const LAW: f64 = 3.0;
+/// Largest error of a rate by Little's law, in percent, and the longest time for which a place is empty between the kernel's time of a
+/// reply and its next query, in microseconds: one drive of the engine, with its wake-up.
+const LAW: Bound = Bound::Percent(3.0);
 const DRIVE_US: f64 = 30.0;
 /// Share of the steps, from the first on, in which a window may still open.
 const OPENING: f64 = 0.3;
@@ -131,7 +131,7 @@ impl Verifying<'_> {
 /// Returns what the machine did in a trial, if it explains that a rate or a round trip is wrong by the part `error`: the part of the time
 /// that was lost, and as much again in which the places of a window fill.
 fn machine(trial: &Trial, error: f64) -> Option<String> {
-    let explained = LAW / 100.0 + 2.0 * lost_time(trial);
+    let explained = LAW.value() / 100.0 + 2.0 * lost_time(trial);
     void(trial).or_else(|| stood_still(trial)).filter(|_| error > 0.0 && error <= explained)
 }
 
@@ -146,19 +146,18 @@ fn lost_time(trial: &Trial) -> f64 {
 /// Makes the checks of a window of places that was sent to a server of `delay`.
 fn judge(window: u32, delay: Nanos, pair: &Ability, trial: &Trial, wrong: f64) -> Vec<Check> {
     let name = |what: &str| format!("{what}, window {window}, delay {delay}, {}", pair.way);
-    let law = |value, round_trip_us| {
-        let bound = Bound::Percent(LAW + DRIVE_US / round_trip_us * 100.0);
-        Known { truth: TruthSource::Law, value, unit: "qps", bound }
-    };
+    let law = |value| Known { truth: TruthSource::Law, value, unit: "qps", bound: LAW };
     let Some(found) = Steady::of(trial) else {
-        let none = Check::without(name("rate"), law(0.0, f64::INFINITY), CheckVerdict::Failed);
+        let none = Check::without(name("rate"), law(0.0), CheckVerdict::Failed);
         return vec![none.because("nothing was answered")];
     };
     let (places, right) = (f64::from(window), 1.0 + wrong);
     let rate = places / (found.round_trip_us / 1e6);
     let behind = 1.0 - found.rate / (rate * right);
-    let law = law(rate * right, found.round_trip_us);
-    let rate = Check::compare(name("rate"), law, found.rate);
+    // Places may stand empty for a drive, so that the truth is a range.
+    let least = places / ((found.round_trip_us + DRIVE_US) / 1e6);
+    let truth = found.rate.clamp(least * right, rate * right);
+    let rate = Check::compare(name("rate"), law(truth), found.rate);
     let rate = blamed(rate, || machine(trial, behind));
     let slack = SLACK_US + SLACK_PART * delay.as_micros_f64() + places / pair.rate * 1e6;
     let known = Known {

@@ -239,10 +239,14 @@ impl Cache {
             .collect();
         all.sort();
         let most = MOST_KEPT.saturating_sub(wanted.len());
-        for (_, path) in all.iter().take(all.len().saturating_sub(most)) {
+        let surplus = all.len().saturating_sub(most);
+        for (_, path) in all.into_iter().take(surplus) {
             // One that cannot be removed is tried the next time.
-            let _ = fs::remove_dir_all(path);
-            let _ = fs::remove_file(path.with_extension("lock"));
+            let _ = fs::remove_dir_all(&path);
+            // A version has dots of its own.
+            let mut lock = path.into_os_string();
+            lock.push(".lock");
+            let _ = fs::remove_file(lock);
         }
     }
 }

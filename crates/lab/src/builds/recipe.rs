@@ -136,9 +136,17 @@ impl Recipe {
         format!("{}@{}", self.name, revision.name.chars().map(plain).collect::<String>())
     }
 
-    /// Returns the key of a build: it differs where commit, commands or program differ.
+    /// Returns the key of a build: it differs where commit, commands, program, or what is left out of the sources or given beside them
+    /// differ.
     pub(super) fn key(&self, revision: &Revision) -> String {
-        let what = format!("{}\n{:?}\n{}", revision.commit, self.commands, self.program);
+        let what = format!(
+            "{}\n{:?}\n{}\n{:?}\n{:?}",
+            revision.commit,
+            self.commands,
+            self.program,
+            self.leave_out,
+            self.submodules.keys()
+        );
         let digest = Sha256::digest(what);
         let hex: String = digest.iter().take(8).map(|octet| format!("{octet:02x}")).collect();
         format!("{}-{hex}", self.server_name(revision))

@@ -71,7 +71,7 @@ fn run(dir: &Path, seconds: u64, megabytes: u64, stopped: impl Fn() -> bool) -> 
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     setrlimit(Resource::RLIMIT_FSIZE, megabytes << 20, megabytes << 20)?;
     let home = dir.join("home");
-    let kept = ["PATH", "HOST_HOME", "PREFIX", "REVISION", "JOBS"];
+    let kept = ["PATH", "HOST_HOME", "RUSTUP_HOME", "PREFIX", "REVISION", "JOBS"];
     let kept = kept.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     let mut child = Command::new("sh")
         .arg(dir.join(SCRIPT))

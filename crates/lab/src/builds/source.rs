@@ -1,5 +1,6 @@
 //! Sources of a recipe: a git repository of this host, or a folder with one archive for each version.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -51,7 +52,8 @@ impl Recipe {
             };
             all.extend(found);
         }
-        all.dedup_by(|a, b| a.name == b.name);
+        let mut seen = BTreeSet::new();
+        all.retain(|one: &Revision| seen.insert(self.server_name(one)));
         self.checked(words, all)
     }
 

@@ -142,6 +142,7 @@ impl Store {
     /// If there is no such run, another process writes it, or it cannot be written.
     pub fn resume(&self, id: i64, version: &str) -> Result<Recording, StoreError> {
         self.must_have(id)?;
+        seal::check(&self.connection, &self.path, id)?;
         Recording::resume(&self.path, id, version)
     }
 
@@ -179,7 +180,6 @@ impl Store {
     /// If there is no such run, or it cannot be read.
     pub fn load(&self, id: i64) -> Result<crate::Run, StoreError> {
         self.must_have(id)?;
-        seal::check(&self.connection, &self.path, id)?;
         read::load(&self.connection, &self.path, id)
     }
 

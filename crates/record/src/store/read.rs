@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, Params, Row};
 
 use super::error::{Context, Part};
-use super::{CellLine, CellState, RunLine, RunState, StoreError, lock};
+use super::{CellLine, CellState, RunLine, RunState, StoreError, lock, seal};
 use crate::{CellRecord, Run, SCHEMA, Series, TrialRecord};
 
 /// Returns the list of all runs.
@@ -72,6 +72,7 @@ pub(super) fn cells(
 /// Loads run `id`, which exists. One transaction reads it, so that nothing changes meanwhile.
 pub(super) fn load(connection: &Connection, path: &Path, id: i64) -> Result<Run, StoreError> {
     let snapshot = connection.unchecked_transaction().at(path, "read")?;
+    seal::check(&snapshot, path, id)?;
     let reader = Reader { connection: &snapshot, path, id };
     let (plan, touched, state): (String, f64, String) = snapshot
         .query_row("SELECT plan, touched_unix_s, state FROM run WHERE id = ?1", [id], |row| {

@@ -31,14 +31,11 @@ pub(super) fn put(transaction: &Transaction<'_>, id: i64) -> rusqlite::Result<()
 
 /// Refuses run `id` if it has ended and a row of it has changed since.
 pub(super) fn check(connection: &Connection, path: &Path, id: i64) -> Result<(), StoreError> {
-    let sql = "SELECT sum FROM run WHERE id = ?1 AND state <> 'running'";
-    let sum = connection.query_row(sql, [id], |row| row.get::<_, Option<i64>>(0)).optional();
-    match sum.at(path, "read")? {
-        Some(sum) if sum != Some(checksum(connection, id).at(path, "read")?) => {
-            Err(StoreError::Changed { path: path.to_owned(), id })
-        }
-        _ => Ok(()),
-    }
+    let sql = "SELECT sum, state <> 'running' FROM run WHERE id = ?1";
+    let found = connection.query_row(sql, [id], |row| Ok((row.get(0)?, row.get(1)?))).optional();
+    let (sum, has_ended): (Option<i64>, bool) = found.at(path, "read")?.unwrap_or_default();
+    let wanted = has_ended.then(|| checksum(connection, id)).transpose().at(path, "read")?;
+    if sum == wanted { Ok(()) } else { Err(StoreError::Changed { path: path.to_owned(), id }) }
 }
 
 /// Returns the CRC-32 of the rows of a run: of each value with its type and its length.
