@@ -9,7 +9,7 @@
 //! Results are kept also after an error: if a server does not start, or the run is interrupted, the
 //! [`record::Run`] is marked incomplete and lists what is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -486,8 +486,9 @@ fn chosen(
     let custom = options.custom.iter().map(|(name, _)| name).chain(built.map(|one| &one.name));
     // Built servers are compared with the baseline, whether the experiment has it or not.
     let baseline = options.baseline.iter().filter(|_| !options.built.is_empty());
-    let custom = custom.chain(baseline).filter(|&name| !common.servers.contains(name)).cloned();
-    let servers: Vec<String> = common.servers.iter().cloned().chain(custom).collect();
+    let mut seen = BTreeSet::new();
+    let all = common.servers.iter().chain(custom).chain(baseline);
+    let servers: Vec<String> = all.filter(|&name| seen.insert(name)).cloned().collect();
     if servers.is_empty() {
         return Err(RunError::NoServer);
     }
