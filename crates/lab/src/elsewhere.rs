@@ -133,7 +133,7 @@ impl Session<'_> {
         if let Some(why) = self.bound_to_this_host(installed.adapter(), point) {
             return Err(Shortfall::Cannot(why));
         }
-        let asked = self.checked.questions[v.point].for_server(installed.adapter());
+        let asked = self.asked(v);
         let believed = match point.settings.tester.transport.uses_tls() {
             true => Some(self.certified()?),
             false => None,
@@ -233,7 +233,7 @@ impl Session<'_> {
         let stream = self.stream(v.point)?;
         let raised = self.raise(v, installed, stream.as_ref())?;
         let point = &self.checked.experiment.points[v.point];
-        let asked = self.checked.questions[v.point].for_server(installed.adapter());
+        let asked = self.asked(v);
         let settings = &point.settings;
         let Some(afar) = &self.afar else { return Ok(()) };
         let Raised { away, authdns, target, believed } = raised;

@@ -275,14 +275,18 @@ fn net<T: FromStr<Err: std::fmt::Debug>>(prefix: &impl Display) -> T {
 mod tests {
     use super::*;
 
-    #[test]
-    fn names_are_the_same_there() {
-        let plan = QuestionPlan {
+    fn plan() -> QuestionPlan {
+        QuestionPlan {
             namespace: Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix")),
             qtype: Qtype::AAAA,
             pref64: "2001:db8:64::/96".parse().expect("a prefix"),
             any_address: false,
-        };
+        }
+    }
+
+    #[test]
+    fn names_are_the_same_there() {
+        let plan = plan();
         let asked = plan.asked();
         assert_eq!(QuestionPlan::of(&asked), Ok(plan));
         for wrong in [
@@ -297,15 +301,9 @@ mod tests {
 
     #[test]
     fn only_mtd64_is_not_held_to_its_addresses() {
-        let plan = QuestionPlan {
-            namespace: Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix")),
-            qtype: Qtype::AAAA,
-            pref64: "2001:db8:64::/96".parse().expect("a prefix"),
-            any_address: false,
-        };
         let catalogue = crate::catalogue::Catalogue::load(None).expect("adapters");
         for name in ["mtd64", "mtd64-ng", "totd", "unbound", "dnsdist+mtd64", "dnsdist+totd"] {
-            let plan = plan.for_server(catalogue.get(name).expect(name));
+            let plan = plan().for_server(catalogue.get(name).expect(name));
             let any = plan.names(true, false).expect == NamespaceExpect::Same(Expect::AnyAaaa);
             assert_eq!(any, name.ends_with("mtd64"), "{name}");
             assert_eq!(plan.ask() == Ask::AnyAaaa, any, "{name}");

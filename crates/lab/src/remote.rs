@@ -63,7 +63,7 @@ impl Session<'_> {
             )));
         }
         let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
-        let (asked, outside) = (self.checked.questions[v.point], Namespace::own().map_err(failed)?);
+        let (asked, outside) = (self.asked(v), Namespace::own().map_err(failed)?);
         let target = installed.address();
         let base = asked.request(point, stream.as_ref(), self.options.seed, target, None);
         let base = carried_by(self.engines[v.point], base);

@@ -211,6 +211,11 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Returns the questions of a visit, as its server is held to them.
+    pub(crate) fn asked(&self, v: &Visit) -> QuestionPlan {
+        self.checked.questions[v.point].for_server(&self.checked.adapters[v.server])
+    }
+
     /// Returns the number of a visit's cell.
     fn index(&self, v: &Visit) -> usize {
         v.point * self.checked.adapters.len() + v.server

@@ -58,7 +58,7 @@ impl Session<'_> {
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Shortfall> {
         let point = &self.checked.experiment.points[v.point];
-        let asked = self.checked.questions[v.point].for_server(installed.adapter());
+        let asked = self.asked(v);
         let role = point.settings.role;
         let stream = self.stream(v.point)?;
         let (service, believed) = self.service(point, &asked, installed, stream.as_ref())?;
@@ -367,7 +367,7 @@ impl Session<'_> {
         if self.afar.is_some() {
             return self.start_elsewhere_once(v, &installed);
         }
-        let asked = self.checked.questions[v.point].for_server(adapter);
+        let asked = self.asked(v);
         let stream = self.stream(v.point)?;
         let (service, _) = self.service(point, &asked, &installed, stream.as_ref())?;
         let _upstream = self.upstream(point, &asked, stream.as_ref())?;
