@@ -28,8 +28,12 @@ const LOAD: &str = "method = \"load\"\nrepeats = 1\n";
 const RATE: &str = "[load]\nrates = [\"500\"]\nduration = \"400ms\"\n";
 
 impl Ground {
-    /// Makes commits 0 to `last`; each runs its line of the shell before it.
-    fn new(method: &str, last: usize, changes: &[(usize, &str)]) -> Self {
+    /// Makes commits 0 to `last`; each runs its line of the shell before it. `None` without a C compiler.
+    fn new(method: &str, last: usize, changes: &[(usize, &str)]) -> Option<Self> {
+        if Command::new("cc").arg("--version").output().is_err() {
+            skip::because("no C compiler");
+            return None;
+        }
         let dir = tempfile::tempdir().expect("a folder");
         let ground = Ground { dir };
         let server = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/truth-server.c");
@@ -52,7 +56,7 @@ impl Ground {
         let name = "title = \"a small server\"\n";
         let text = EXPERIMENT.replace(name, &format!("{name}{method}")) + rest;
         std::fs::write(ground.path("small.toml"), text).expect("writes");
-        ground
+        Some(ground)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -106,13 +110,11 @@ fn is_refused(output: &Output) -> bool {
 
 #[test]
 fn a_bisection_finds_the_planted_commit() {
-    if Command::new("cc").arg("--version").output().is_err() {
-        skip::because("no C compiler");
-        return;
-    }
     let slower = "sed -i 's/k < (uint64_t)n;/k < (uint64_t)(n * 1.3);/' server.c";
     let broken = [(3, "echo 'int main(' >>server.c"), (4, "sed -i '/int main($/d' server.c")];
-    let ground = Ground::new(CAPACITY, 8, &[broken[0], broken[1], (6, slower)]);
+    let Some(ground) = Ground::new(CAPACITY, 8, &[broken[0], broken[1], (6, slower)]) else {
+        return;
+    };
     let words = ["--good", "v0", "--bad", "v8", "--metric", "cpu"];
     let output = ground.dnsdyno("bisect", &words).output().expect("starts");
     if is_refused(&output) {
@@ -130,11 +132,7 @@ fn a_bisection_finds_the_planted_commit() {
 
 #[test]
 fn equal_commits_are_no_change() {
-    if Command::new("cc").arg("--version").output().is_err() {
-        skip::because("no C compiler");
-        return;
-    }
-    let ground = Ground::new(CAPACITY, 2, &[]);
+    let Some(ground) = Ground::new(CAPACITY, 2, &[]) else { return };
     let words = ["--good", "v0", "--bad", "v2", "--metric", "cpu"];
     let output = ground.dnsdyno("bisect", &words).output().expect("starts");
     if is_refused(&output) {
@@ -152,10 +150,6 @@ fn equal_commits_are_no_change() {
 
 #[test]
 fn a_history_has_gaps_goes_on_and_grows() {
-    if Command::new("cc").arg("--version").output().is_err() {
-        skip::because("no C compiler");
-        return;
-    }
     let outside = tempfile::tempdir().expect("a folder");
     let write = format!("echo 'touch {}/it' >build", outside.path().display());
     let changes = [
@@ -169,7 +163,7 @@ fn a_history_has_gaps_goes_on_and_grows() {
         (5, "echo 'head -c 30000000 /dev/zero >large; sleep 10; cp large large2' >build"),
         (6, "echo 'cc -O2 -o server server.c' >build"),
     ];
-    let ground = Ground::new(LOAD, 7, &changes);
+    let Some(ground) = Ground::new(LOAD, 7, &changes) else { return };
     let recipe = std::fs::read_to_string(ground.path("builds.toml")).expect("the recipe");
     let recipe = recipe.replace("timeout = \"20s\"", "timeout = \"15s\"\nmost-mb = 20");
     let fixed = format!("{}/cache/fixed", ground.dir.path().display());
@@ -227,11 +221,7 @@ fn a_history_has_gaps_goes_on_and_grows() {
 
 #[test]
 fn a_killed_history_goes_on() {
-    if Command::new("cc").arg("--version").output().is_err() {
-        skip::because("no C compiler");
-        return;
-    }
-    let ground = Ground::new(LOAD, 3, &[]);
+    let Some(ground) = Ground::new(LOAD, 3, &[]) else { return };
     let first = std::fs::read_to_string(ground.path("small.toml")).expect("the experiment");
     let many = first.replace("repeats = 1", "repeats = 3").replace("400ms", "700ms");
     std::fs::write(ground.path("small.toml"), many).expect("writes");

@@ -60,7 +60,7 @@ pub enum Obstacle {
 
 /// Measures revisions, by their index, side by side.
 pub trait Sides {
-    /// Measures two revisions in `rounds` rounds, each in both orders equally often; rounds that are void are left out.
+    /// Measures two revisions in `rounds` rounds, whose orders alternate; rounds that are void are left out.
     ///
     /// # Errors
     /// If one of them cannot be measured, or the user has interrupted it.
@@ -127,7 +127,7 @@ pub fn bisect(last: usize, sides: &mut dyn Sides) -> Result<Bisected, Obstacle> 
                     return Ok(Bisected::Found { whole, step: compared });
                 }
                 Ok(_) => {
-                    // That it would show no difference if it had the change is as unlikely.
+                    // It may have the change nevertheless: how unlikely that is, is a choice.
                     steps.weights[step] *= ALARM;
                     break;
                 }

@@ -18,7 +18,7 @@ use measure::{Nanos, OpenPacing, Pacing, Qps};
 use record::{CellRecord, LoadPoint, Round, Seen, Trial, TrialRecord, WindowStep};
 
 use self::estimate::usual_qps;
-pub use self::estimate::{capacity_of, is_precise, sum_up};
+pub use self::estimate::{capacity_of, is_precise, speed_in, sum_up};
 pub use self::window::least_rounds;
 use self::window::{ClosedLoop, answers_after_lead, choose};
 use crate::bench::{Bench, BenchError, SlowCores, TrialSpec};

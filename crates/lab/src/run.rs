@@ -482,7 +482,7 @@ fn chosen(
 ) -> Result<Vec<Adapter>, RunError> {
     let common = experiment.common();
     let built = options.built.iter().map(|built| &built.record);
-    let built = built.filter(|one| matches!(one.outcome, BuildOutcome::Program(_)));
+    let built = built.filter(|one| one.is_built());
     let custom = options.custom.iter().map(|(name, _)| name).chain(built.map(|one| &one.name));
     // Built servers are compared with the baseline, whether the experiment has it or not.
     let baseline = options.baseline.iter().filter(|_| !options.built.is_empty());

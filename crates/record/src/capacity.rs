@@ -161,7 +161,7 @@ pub struct Round {
     /// Mean time of a fixed piece of arithmetic on the server's cores during the loop, in nanoseconds; absent where it was not measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub work_ns: Option<u64>,
-    /// Its shortest time there since the run began: the time at their full speed, in nanoseconds.
+    /// Shortest time of this piece on the same cores since the run began, in nanoseconds: the time at their full speed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub full_speed_work_ns: Option<u64>,
     /// Number of cores whose time the server could have; absent where its CPU time is not known.
@@ -184,10 +184,10 @@ pub struct Round {
 }
 
 impl Round {
-    /// Returns the speed of the server's cores as a share (0 to 1) of their full speed, as far as it was seen until then; `None` where it
-    /// was not measured.
-    pub fn core_speed(&self) -> Option<f64> {
-        Some((self.full_speed_work_ns? as f64 / self.work_ns?.max(1) as f64).min(1.0))
+    /// Returns the speed of the server's cores as a share (0 to 1) of their full speed, at which the piece of arithmetic takes
+    /// `full_speed_work_ns`; `None` where it was not measured.
+    pub fn core_speed(&self, full_speed_work_ns: u64) -> Option<f64> {
+        Some((full_speed_work_ns as f64 / self.work_ns?.max(1) as f64).min(1.0))
     }
 }
 

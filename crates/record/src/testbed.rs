@@ -191,6 +191,13 @@ pub struct BuiltServer {
     pub outcome: BuildOutcome,
 }
 
+impl BuiltServer {
+    /// Returns whether there is a program.
+    pub fn is_built(&self) -> bool {
+        matches!(self.outcome, BuildOutcome::Program(_))
+    }
+}
+
 /// Outcome of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

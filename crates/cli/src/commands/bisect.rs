@@ -1,15 +1,14 @@
 //! `dnsdyno bisect`: which commit changed a figure of a server.
 
-use std::cmp::Ordering;
-
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use experiment::Experiment;
 use experiment::bisect::{Bisected, Compared, Obstacle, Pair, Sides, bisect};
+use experiment::capacity::speed_in;
 use lab::builds::Revision;
 use lab::{Entered, Lab, Network, RunOptions, run_experiment};
 use measure::stats::OfRounds;
-use record::{BuildOutcome, CellRecord, Decision, Run};
+use record::{CellRecord, Decision, Run};
 use report::view::{Align, align, quantity};
 use serde_json::{Value, json};
 
@@ -129,9 +128,7 @@ impl Sides for Rounds {
         if self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Obstacle::Failed("interrupted".to_owned()));
         }
-        let gap =
-            built.iter().position(|one| matches!(one.record.outcome, BuildOutcome::NotBuilt(_)));
-        if let Some(gap) = gap {
+        if let Some(gap) = built.iter().position(|one| !one.record.is_built()) {
             return Err(Obstacle::Unusable([before, after][gap]));
         }
         let names: Vec<String> = built.iter().map(|one| one.record.name.clone()).collect();
@@ -147,19 +144,18 @@ impl Sides for Rounds {
         if self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Obstacle::Failed("interrupted".to_owned()));
         }
+        // Each side has a cell at the same points, or cannot be compared.
+        let cells = |name: &String| run.results.iter().filter(|c| c.server == *name).count();
+        let most = names.iter().map(cells).max();
         for (name, side) in names.iter().zip([before, after]) {
-            if let Some(skipped) = run.skipped.iter().find(|skipped| skipped.server == *name)
-                && !run.results.iter().any(|cell| cell.server == *name)
-            {
+            let skipped = run.skipped.iter().find(|skipped| skipped.server == *name);
+            let skipped = skipped.filter(|_| cells(name) == 0);
+            if let Some(skipped) = skipped {
                 eprintln!("{name}: not measured: {}", skipped.why);
+            }
+            if skipped.is_some() || Some(cells(name)) < most {
                 return Err(Obstacle::Unusable(side));
             }
-        }
-        let count = |name: &String| run.results.iter().filter(|c| c.server == *name).count();
-        match count(&names[0]).cmp(&count(&names[1])) {
-            Ordering::Less => return Err(Obstacle::Unusable(before)),
-            Ordering::Equal => {}
-            Ordering::Greater => return Err(Obstacle::Unusable(after)),
         }
         let pairs = pairs(&run, &names, repeats, self.metric);
         let ratios: Vec<String> =
@@ -189,7 +185,7 @@ fn figure(cell: &CellRecord, number: u32, metric: Metric) -> Option<f64> {
     let trial = || cell.trials.iter().rfind(|trial| trial.repeat == number).map(|t| &t.trial);
     let value = match metric {
         Metric::Capacity => Some(round.qps),
-        Metric::Cpu => Some(round.cpu_us_per_answer? * round.core_speed().unwrap_or(1.0)),
+        Metric::Cpu => Some(round.cpu_us_per_answer? * speed_in(cell)(round)),
         Metric::P99 => trial()?.latency_us.kept(0.99),
         Metric::Memory => {
             let series = trial()?.probes.iter().find(|series| series.name == "dut.resident")?;

@@ -12,7 +12,7 @@ use experiment::Experiment;
 use experiment::capacity::least_rounds;
 use experiment::file::Role;
 use lab::builds::Revision;
-use record::{BuildOutcome, BuiltServer, CellRecord, Run, Skipped};
+use record::{BuiltServer, CellRecord, Run, Skipped};
 use report::view::setting_words;
 
 use crate::arguments::build::{BuildArgs, Builds};
@@ -45,7 +45,7 @@ pub(crate) struct HistoryArgs {
     /// Revisions, with commas between them: tags, commits, versions of archives, A..B with both ends, or two days (2023-01-01..2024-12-31)
     #[arg(long, value_name = "LIST")]
     revisions: String,
-    /// Of a range only every n-th revision, and the last
+    /// Measure only every N-th revision of a range, and its last one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     every: u16,
     /// Measure also what earlier runs of the store have measured
@@ -66,7 +66,10 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
     } else {
         earlier(&args.run, &builds, &experiment)?
     };
-    let unfinished = earlier.iter().find(|run| is_unfinished(run)).cloned();
+    let (mut unfinished, earlier): (Vec<Run>, Vec<Run>) =
+        earlier.into_iter().partition(is_unfinished);
+    unfinished.truncate(1);
+    let unfinished = unfinished.pop();
     match &unfinished {
         Some(run) => {
             let begun: Vec<&str> =
@@ -105,8 +108,7 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
         true => builds.known(&revisions),
         false => builds.build(&revisions, &AtomicBool::new(false)),
     };
-    let programs =
-        built.iter().filter(|one| matches!(one.record.outcome, BuildOutcome::Program(_)));
+    let programs = built.iter().filter(|one| one.record.is_built());
     let mut servers = vec![anchor.clone()];
     servers.extend(programs.map(|one| one.record.name.clone()));
     if servers.len() == 1 {
@@ -115,7 +117,6 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
     let mut plan = args.run.clone();
     plan.servers.extend(servers);
     plan.gate.baseline = Some(anchor.clone());
-    let earlier: Vec<Run> = earlier.into_iter().filter(|run| !is_unfinished(run)).collect();
     match run::run_built(plan, unfinished, built)? {
         Some(run) => tell_drift(&run, &earlier, &anchor),
         None => Ok(()),
@@ -174,7 +175,7 @@ fn is_unfinished(run: &Run) -> bool {
 /// Returns whether a run found that a revision cannot be built or measured.
 fn is_gap(run: &Run, built: &BuiltServer) -> bool {
     let failed = |gap: &Skipped| gap.server == built.name && gap.why != "interrupted";
-    matches!(built.outcome, BuildOutcome::NotBuilt(_)) || run.skipped.iter().any(failed)
+    !built.is_built() || run.skipped.iter().any(failed)
 }
 
 /// Returns the commits that a run has measured or found to be gaps.
@@ -187,18 +188,13 @@ fn measured(run: &Run) -> BTreeSet<String> {
 
 /// Says by how much the anchor moved since the earlier runs, if that is more than ratios can bear.
 fn tell_drift(run: &Run, earlier: &[Run], anchor: &str) -> Result<(), Failure> {
-    let cells = |run: &Run| -> Vec<CellRecord> {
-        let of_anchor = run.results.iter().filter(|cell| cell.server == anchor);
-        of_anchor.cloned().collect()
-    };
+    let is_anchor = |cell: &&CellRecord| cell.server == anchor;
     let mut moved = false;
     for before in earlier {
-        for (old, new) in cells(before).iter().flat_map(|old| {
-            let same: Vec<_> =
-                cells(run).into_iter().filter(|new| new.settings == old.settings).collect();
-            same.into_iter().map(move |new| (old.clone(), new))
-        }) {
-            let Some(change) = drift(&old, &new) else { continue };
+        for old in before.results.iter().filter(is_anchor) {
+            let mut cells = run.results.iter().filter(is_anchor);
+            let Some(new) = cells.find(|new| new.settings == old.settings) else { continue };
+            let Some(change) = drift(old, new) else { continue };
             moved = true;
             eprintln!(
                 "the anchor {anchor} changed by {:+.0} % since run {} ({}): the revisions of that run cannot be joined with these; \

@@ -41,9 +41,9 @@ fn middle(cell: &CellRecord, of: impl Fn(&Round) -> Option<f64>) -> Option<f64> 
 }
 
 /// Returns the speed of the server's cores in a round, as a share of their full speed: the highest that any round of the cell saw.
-fn speed_in(cell: &CellRecord) -> impl Fn(&Round) -> f64 + use<> {
+pub fn speed_in(cell: &CellRecord) -> impl Fn(&Round) -> f64 + use<> {
     let full = cell.rounds.iter().filter_map(|round| round.full_speed_work_ns).min();
-    move |round| Round { full_speed_work_ns: full, ..round.clone() }.core_speed().unwrap_or(1.0)
+    move |round| full.and_then(|full| round.core_speed(full)).unwrap_or(1.0)
 }
 
 /// Returns the answers a second at which the server's CPU would be used up at the full speed of its cores: cores / demand, with several
