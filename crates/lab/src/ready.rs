@@ -51,7 +51,7 @@ impl Over {
 /// Where a server is asked.
 #[derive(Clone, Debug)]
 pub struct At {
-    /// Its address.
+    /// Address and port of the server.
     pub server: SocketAddr,
     /// What carries the questions.
     pub over: Over,

@@ -27,7 +27,7 @@ use crate::cpus::CpuList;
 use crate::enter;
 use crate::exec::ExecRequest;
 
-/// Largest number of builds that are kept; those that were used longest ago are removed.
+/// Largest number of builds that are kept; those that were made longest ago are removed.
 const MOST_KEPT: usize = 300;
 /// Free space below which a failed build is tried again the next time, in octets.
 const FULL: u64 = 64 << 20;

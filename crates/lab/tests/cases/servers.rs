@@ -278,7 +278,7 @@ echo $$ >/run/stranger.pid
 exec "$program" auth --listen "[$address]:53" --namespace "$names" --pref64 "$prefix" --aaaa always
 "#;
 
-/// Its adapter.
+/// The adapter of the stand-in.
 const STRANGERS_ADAPTER: &str = r#"name = "stranger"
 title = "A stranger's daemon"
 roles = ["authoritative"]

@@ -60,7 +60,7 @@ impl Version {
         run.plan.choices.built.iter().flat_map(of).collect()
     }
 
-    /// Returns its ratio, else its capacity, with an interval.
+    /// Returns its ratio with an interval.
     fn level(&self) -> Option<[f64; 3]> {
         self.ratio.as_ref().map(|ratio| [ratio.value, ratio.low, ratio.high])
     }
