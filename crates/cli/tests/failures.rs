@@ -395,8 +395,10 @@ fn haproxy_denies_a_query_in_ten() {
     let backend = http_backend(auth.address("tcp").to_owned());
     let both = ["server.pem", "server.key"].map(|name| std::fs::read(dir.join(name)).expect("PEM"));
     std::fs::write(dir.join("both.pem"), both.concat()).expect("writes");
+    // Of two threads, each would count a request before either looks at the count: both would miss the tenth.
     let config = format!(
-        "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n\
+        "global\n nbthread 1\n\
+         defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n\
          frontend doh\n bind 127.0.0.1:{port} ssl crt {dir}/both.pem alpn h2\n\
          stick-table type ip size 10 expire 60s store http_req_cnt\n\
          http-request track-sc0 src\n\
