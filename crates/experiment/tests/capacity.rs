@@ -7,7 +7,7 @@ use experiment::{
     Bench, BenchError, Circumstances, Experiment, NameBudget, Settings, TrialSpec, add_visit, visit,
 };
 use measure::{Limiter, Nanos, Pacing, Rng, Void};
-use record::{Basis, CellRecord, Cpu, Seen, ServerCapacity, Trial, Voidness};
+use record::{Basis, CellRecord, Cpu, Seen, ServerCapacity, Trial, VoidRepeat, Voidness};
 
 use crate::scripted;
 
@@ -22,6 +22,8 @@ struct Simulated {
     /// Answers a second at which it ends, for another reason than its CPU, and whether it drops what is above.
     plateau: f64,
     drops: bool,
+    /// Every how many visits it answers nothing.
+    fails: u32,
     /// Answers a second at which the Tester ends.
     tester: f64,
     /// Time of a query without waiting, in seconds.
@@ -45,6 +47,7 @@ impl Simulated {
             idle: 0.0,
             plateau: f64::MAX,
             drops: false,
+            fails: u32::MAX,
             tester: 200_000.0,
             trip_s: 1e-3,
             seen: true,
@@ -129,9 +132,14 @@ fn measured(servers: &mut [Simulated]) -> Vec<CellRecord> {
         for (server, cell) in servers.iter_mut().zip(&mut cells) {
             let mut names = NameBudget::new(1 << 30, true);
             let known = settings.clone().knowing(cell);
+            let usual = server.clone();
+            if (round + 1) % server.fails == 0 {
+                (server.plateau, server.drops) = (0.0, true);
+            }
             let mut trials = Vec::new();
             let mut seen = |trial: &record::TrialRecord| trials.push(trial.clone());
             let found = visit(&known, server, &mut names, round, &mut seen).expect("a visit");
+            (server.plateau, server.drops) = (usual.plateau, usual.drops);
             cell.trials.extend(trials);
             add_visit(cell, &settings, found, &Circumstances::default());
         }
@@ -275,8 +283,16 @@ fn an_open_loop_checks_a_server_whose_cpu_is_not_seen() {
 }
 
 #[test]
-fn a_server_that_answers_nothing_is_no_capacity() {
-    let mut dead = Simulated { plateau: 0.0, drops: true, ..Simulated::new() };
-    let cells = measured(std::slice::from_mut(&mut dead));
-    assert_eq!(cells[0].capacity, None);
+fn a_visit_without_an_answer_is_void() {
+    for fails in [1, 2, 3] {
+        let mut server = Simulated { fails, ..Simulated::new() };
+        let cell = measured(std::slice::from_mut(&mut server)).remove(0);
+        let found = cell.capacity.as_ref();
+        assert_eq!(found.is_some(), fails > 1, "{found:?}");
+        if let Some(found) = found {
+            near(found, 25_000.0, Basis::Saturated);
+        }
+        let is_said = |void: &VoidRepeat| void.why.ends_with("queries was answered");
+        assert!(!cell.void_repeats.is_empty() && cell.void_repeats.iter().all(is_said));
+    }
 }
