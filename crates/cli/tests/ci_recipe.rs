@@ -1,5 +1,7 @@
-//! The recipe for CI systems (`docs/examples/regression`): a server that takes longer fails, the same one does not.
+//! The recipe for CI systems (`action.yml`, `packaging/ci/gitlab.yml`, and `docs/examples/regression` in both): a server that takes longer fails,
+//! the same one does not. Each file is run as its runner does: variables from its inputs, then its commands.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -7,28 +9,102 @@ use assert_cmd::cargo::cargo_bin;
 
 use crate::kit::host;
 
-/// Runs the recipe at a port with AuthDNSs that answer after these times in milliseconds; returns its exit code, what it printed, and its
-/// folder.
-fn regression(port: u16, old: u32, new: u32) -> (Option<i32>, String, tempfile::TempDir) {
+/// What a runner reads in a file: variables and commands of the shell.
+struct Job {
+    variables: Vec<(String, String)>,
+    commands: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+/// Returns the value of a line `KEY: VALUE` without its quotes.
+fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let value = line.trim().strip_prefix(key)?.strip_prefix(": ")?;
+    Some(value.trim_matches(['\'', '"']))
+}
+
+/// Reads the first step of the action; an input that is not given has its default.
+fn action(given: &[(&str, &str)]) -> Job {
+    let text = fs::read_to_string(root().join("action.yml")).expect("the action");
+    let (inputs, steps) = text.split_once("\nruns:").expect("steps");
+    let input = |name: &str| {
+        let line = inputs.lines().find(|line| line.starts_with(&format!("  {name}: {{")));
+        let line = line.unwrap_or_else(|| panic!("no input {name}"));
+        let given = given.iter().find(|(of, _)| *of == name).map(|(_, value)| *value);
+        let default =
+            line.split_once("default: ").map(|(_, rest)| rest.trim_end_matches('}').trim());
+        given
+            .or(default.map(|text| text.trim_matches('"')))
+            .unwrap_or_else(|| panic!("{name} is required"))
+            .to_owned()
+    };
+    let step = steps.split("- shell: ").nth(1).expect("a step");
+    let variables = step.lines().filter_map(|line| {
+        let (name, of) = line.trim().split_once(": ${{ inputs.")?;
+        Some((name.to_owned(), input(of.trim_end_matches(" }}"))))
+    });
+    let mut variables: Vec<(String, String)> = variables.collect();
+    variables.push(("GITHUB_ACTION_PATH".to_owned(), root().display().to_string()));
+    let run = step.lines().find_map(|line| value(line, "run")).expect("a command");
+    Job { variables, commands: vec![run.to_owned()] }
+}
+
+/// Reads the job of GitLab's file; variables of the job that extends it come last.
+fn gitlab(given: &[(&str, &str)]) -> Job {
+    let text = fs::read_to_string(root().join("packaging/ci/gitlab.yml")).expect("the file");
+    let (_, job) = text.split_once("  variables:\n").expect("variables");
+    let (variables, rest) = job.split_once("  script:\n").expect("commands");
+    let (script, _) = rest.split_once("  after_script:").expect("an end");
+    let variables = variables.lines().filter_map(|line| {
+        let (name, value) = line.strip_prefix("    ")?.split_once(": ")?;
+        (!name.starts_with('#')).then(|| (name.to_owned(), value.trim_matches('"').to_owned()))
+    });
+    let own = given
+        .iter()
+        .map(|(name, value)| (name.to_uppercase().replace('-', "_"), (*value).to_owned()));
+    let commands = script.lines().filter_map(|line| line.trim().strip_prefix("- "));
+    let commands = commands.map(|line| line.trim_matches('\'').to_owned()).collect();
+    Job { variables: variables.chain(own).collect(), commands }
+}
+
+/// Runs a job at a port with AuthDNSs that answer after these times in milliseconds; returns its exit code, what it printed, and its folder.
+fn gate(
+    job: fn(&[(&str, &str)]) -> Job,
+    old: u32,
+    new: u32,
+    sum: Option<&str>,
+) -> (Option<i32>, String, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");
-    let program = cargo_bin("dnsdyno");
-    let server = |delay| {
-        let program = program.display();
+    let program = cargo_bin("dnsdyno").display().to_string();
+    // The release file: its program is the one that is tested.
+    let script = "mkdir -p r/dnsdyno-0-linux && printf '#!/bin/sh\\nexec %s \"$@\"\\n' \"$0\" >r/dnsdyno-0-linux/dnsdyno && \
+        chmod +x r/dnsdyno-0-linux/dnsdyno && tar -C r -cJf dnsdyno.tar.xz dnsdyno-0-linux && sha256sum dnsdyno.tar.xz";
+    let made = Command::new("sh").args(["-c", script, &program]).current_dir(dir.path()).output();
+    let made = made.expect("sh");
+    let printed = String::from_utf8_lossy(&made.stdout).into_owned();
+    let right = printed.split(' ').next().expect("a sum");
+    let server = |delay: u32| {
         format!(
             "{program} auth --listen 127.0.0.1:$PORT --namespace 10.0.0.0/16 --aaaa always --delay {delay}ms"
         )
     };
-    let path = std::env::var("PATH").unwrap_or_default();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/regression");
-    let output = Command::new(script)
-        .args([server(old), server(new)])
-        .env(
-            "PATH",
-            format!("{}:{path}", program.parent().map(PathBuf::from).expect("a folder").display()),
-        )
-        .env("PORT", port.to_string())
-        .env("DURATION", "1s")
-        .env("FAIL_IF", "answered < -30%")
+    let (old, new) = (server(old), server(new));
+    let given = [
+        ("old", &*old),
+        ("new", &new),
+        ("fail-if", "answered < -30%"),
+        ("duration", "1s"),
+        ("archive", "dnsdyno.tar.xz"),
+        ("sha256", sum.unwrap_or(right)),
+    ];
+    let job = job(&given);
+    std::os::unix::fs::symlink(root(), dir.path().join("dnsdyno")).expect("our own folder");
+    let output = Command::new("bash")
+        .args(["-e", "-c", &job.commands.join("\n")])
+        .envs(job.variables)
+        .env("PORT", host::free_port().to_string())
         .current_dir(dir.path())
         .output()
         .expect("starts");
@@ -39,18 +115,29 @@ fn regression(port: u16, old: u32, new: u32) -> (Option<i32>, String, tempfile::
 #[test]
 fn the_recipe_fails_on_a_regression_and_on_nothing_else() {
     // The AuthDNSs wait most of the time, so that both run at once. A busy machine makes more rounds, and no other code.
-    let cases = [(120, 3, "slower: "), (40, 0, "fine: nothing is slower")];
+    let cases = [
+        (action as fn(&[(&str, &str)]) -> Job, 120, 3, "slower: ", "**slower**"),
+        (gitlab, 40, 0, "fine: nothing is slower", "not slower"),
+    ];
     std::thread::scope(|scope| {
-        for (port, (new, wanted, says)) in [0; 2].map(|_| host::free_port()).into_iter().zip(cases)
-        {
+        for (job, new, wanted, says, verdict) in cases {
             scope.spawn(move || {
-                let (code, printed, dir) = regression(port, 40, new);
+                let (code, printed, dir) = gate(job, 40, new, None);
                 assert_eq!(code, Some(wanted), "{printed}");
                 assert!(printed.contains(says), "{printed}");
                 for file in ["old-5.json", "new-5.json", "junit.xml", "comparison.txt"] {
                     assert!(dir.path().join(file).exists(), "{file}: {printed}");
                 }
+                let summary = fs::read_to_string(dir.path().join("dnsdyno-summary.md"));
+                let summary = summary.expect("a summary");
+                assert!(summary.contains(verdict) && summary.contains(says), "{summary}");
             });
         }
     });
+}
+
+#[test]
+fn a_release_file_with_another_sum_is_not_installed() {
+    let (code, printed, _dir) = gate(action, 1, 1, Some(&"0".repeat(64)));
+    assert!(code == Some(2) && printed.contains("does not have the sum"), "{printed}");
 }
