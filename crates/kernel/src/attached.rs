@@ -16,12 +16,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use aya::maps::{Map, MapData, MapInfo};
 use aya::programs::{ProgramFd, ProgramInfo, loaded_programs};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp, XdpAttached};
 
+use crate::netlink::{ACK, DUMP, GET_LINK, SET_LINK, ask, attribute, link, nested, number, value};
 use crate::program::XdpMode;
-use crate::tester::ask;
 
 /// Names of the programs that may stay.
 const NAMES: [&[u8]; 2] = [b"dns64d_cache", b"dns64d_resolver"];
@@ -33,6 +30,15 @@ const IF_NONE: u32 = 1;
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 const REPLACE: u32 = 1 << 4;
+/// The attribute of a link on its program, and those in it (linux/if_link.h).
+const XDP: u16 = 43;
+const XDP_FD: u16 = 1;
+const XDP_ATTACHED: u16 = 2;
+const XDP_FLAGS: u16 = 3;
+const XDP_PROGRAM: u16 = 4;
+const XDP_EXPECTED: u16 = 8;
+/// Value of `XDP_ATTACHED` in the generic mode.
+const SOCKET_BUFFER: u8 = 2;
 /// File descriptor that stands for no program.
 const NO_PROGRAM: i32 = -1;
 /// CAP_SYS_ADMIN, as a bit of the rights of a process (linux/capability.h).
@@ -109,23 +115,14 @@ pub(crate) fn remove(device: u32, mode: XdpMode, program: &ProgramFd) -> io::Res
 /// # Errors
 /// If the kernel does not tell.
 pub(crate) fn on_devices(device: Option<u32>) -> io::Result<Vec<OnDevice>> {
-    let flags = if device.is_some() { 0 } else { NLM_F_DUMP };
-    let request = RouteNetlinkMessage::GetLink(message(device.unwrap_or(0), Vec::new()));
+    let flags = if device.is_some() { 0 } else { DUMP };
     let mut found = Vec::new();
-    ask(request, flags, |message| {
-        let RouteNetlinkMessage::NewLink(link) = message else { return };
-        let device = link.header.index;
-        let parts = link.attributes.iter().find_map(|attribute| match attribute {
-            LinkAttribute::Xdp(parts) => Some(parts),
-            _ => None,
-        });
-        let Some(parts) = parts else { return };
-        let is_generic = parts.contains(&LinkXdp::Attached(XdpAttached::SocketBuffer));
+    ask(GET_LINK, flags, link(device.unwrap_or(0)), &[], |head, attributes| {
+        let Some(parts) = value(attributes, XDP) else { return };
+        let is_generic = value(parts, XDP_ATTACHED) == Some(&[SOCKET_BUFFER]);
         let mode = if is_generic { XdpMode::Generic } else { XdpMode::Native };
-        let id = parts.iter().find_map(|part| match part {
-            LinkXdp::ProgId(id) => Some(*id),
-            _ => None,
-        });
+        let id = value(parts, XDP_PROGRAM).and_then(number);
+        let device = number(&head[4..8]).unwrap_or_default();
         found.extend(id.map(|id| OnDevice { device, mode, id }));
     })?;
     Ok(found)
@@ -180,10 +177,11 @@ fn set(
     program: Option<BorrowedFd<'_>>,
     expected: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    let mut parts = vec![LinkXdp::Fd(program.map_or(NO_PROGRAM, |fd| fd.as_raw_fd()))];
+    let fd = program.map_or(NO_PROGRAM, |fd| fd.as_raw_fd());
+    let mut parts = attribute(XDP_FD, &fd.to_ne_bytes());
     let flags = match expected {
         Some(fd) => {
-            parts.push(LinkXdp::ExpectedFd(fd.as_raw_fd() as u32));
+            parts.extend(attribute(XDP_EXPECTED, &fd.as_raw_fd().to_ne_bytes()));
             REPLACE
         }
         None => IF_NONE,
@@ -192,16 +190,8 @@ fn set(
         XdpMode::Native => NATIVE,
         XdpMode::Generic => GENERIC,
     };
-    parts.push(LinkXdp::Flags(mode | flags));
-    let message = message(device, vec![LinkAttribute::Xdp(parts)]);
-    ask(RouteNetlinkMessage::SetLink(message), NLM_F_ACK, |_| ())
-}
-
-fn message(device: u32, attributes: Vec<LinkAttribute>) -> LinkMessage {
-    let mut message = LinkMessage::default();
-    message.header.index = device;
-    message.attributes = attributes;
-    message
+    parts.extend(attribute(XDP_FLAGS, &(mode | flags).to_ne_bytes()));
+    ask(SET_LINK, ACK, link(device), &nested(XDP, &parts), |_, _| ())
 }
 
 #[cfg(test)]

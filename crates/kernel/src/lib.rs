@@ -22,6 +22,7 @@ mod draws;
 mod error;
 mod layout;
 mod left;
+mod netlink;
 mod program;
 mod resolver;
 mod shared;

@@ -41,7 +41,7 @@ pub use events::{Event, Handed, Sent};
 pub use list::QuestionList;
 pub use plan::{Instants, ListOrder, NameOrder, Order, PlainReply, Questions, TesterPlan};
 pub use route::{Hardware, Route, Via, hardware_of};
-pub(crate) use route::{LinkState, ask, is_veth};
+pub(crate) use route::{LinkState, is_veth};
 pub use times::{TesterCounts, TesterSecond, TesterTimes};
 
 /// The programs and maps of `bpf/tester.bpf.c`.

@@ -7,26 +7,35 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
-use netlink_packet_route::{AddressFamily, neighbour};
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{if_indextoname, if_nametoindex};
+use nix::sys::socket::AddressFamily;
 
 use crate::error::KernelError;
+use crate::netlink::{
+    DUMP, GET_LINK, GET_NEIGHBOUR, GET_ROUTE, ask, attribute, link, number, value,
+};
 
 /// The discard port: nothing answers there.
 const DISCARD: u16 = 9;
 /// How often a neighbour is looked up, and the time between.
 const LOOKUPS: u32 = 40;
 const BETWEEN: Duration = Duration::from_millis(50);
-/// Largest answer of the kernel, in octets.
-const ANSWER: usize = 1 << 16;
+/// Attributes of a link: what it is, the kind in that, and how often the carrier came or went (linux/if_link.h).
+const LINK_INFO: u16 = 18;
+const INFO_KIND: u16 = 1;
+const CARRIER_CHANGES: u16 = 35;
+/// Flags of a link that is up and has a carrier (linux/if.h).
+const RUNS: u32 = 1 | 1 << 6;
+/// Attributes of a route (linux/rtnetlink.h).
+const TO: u16 = 1;
+const DEVICE: u16 = 4;
+const GATEWAY: u16 = 5;
+const FROM: u16 = 7;
+/// Attributes of a neighbour, and the state of one that did not answer (linux/neighbour.h).
+const ADDRESS: u16 = 1;
+const HARDWARE: u16 = 2;
+const FAILED: u16 = 1 << 5;
 
 /// A hardware address.
 pub type Hardware = [u8; 6];
@@ -126,12 +135,9 @@ impl LinkState {
     /// If there is none.
     pub(crate) fn of(device: u32) -> io::Result<Self> {
         let mut state = LinkState { runs: false, changes: None };
-        ask_link(device, |link| {
-            state.runs = link.header.flags.contains(LinkFlags::Up | LinkFlags::Running);
-            state.changes = link.attributes.iter().find_map(|attribute| match attribute {
-                LinkAttribute::CarrierChanges(changes) => Some(*changes),
-                _ => None,
-            });
+        ask(GET_LINK, 0, link(device), &[], |head, attributes| {
+            state.runs = number(&head[8..12]).is_some_and(|flags| flags & RUNS == RUNS);
+            state.changes = value(attributes, CARRIER_CHANGES).and_then(number);
         })?;
         Ok(state)
     }
@@ -144,93 +150,39 @@ impl LinkState {
 
 /// Returns whether a device is an end of a veth pair.
 pub(crate) fn is_veth(device: &str) -> bool {
-    let kind = LinkInfo::Kind(InfoKind::Veth);
     let mut found = false;
-    let asked = ask_link(if_nametoindex(device).unwrap_or(0), |link| {
-        let is_kind = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::LinkInfo(infos) if infos.contains(&kind));
-        found |= link.attributes.iter().any(is_kind);
+    let device = if_nametoindex(device).unwrap_or(0);
+    let asked = ask(GET_LINK, 0, link(device), &[], |_, attributes| {
+        let kind = value(attributes, LINK_INFO).and_then(|info| value(info, INFO_KIND));
+        found |= kind.is_some_and(|kind| kind.strip_suffix(&[0]).unwrap_or(kind) == b"veth");
     });
     asked.is_ok() && found
 }
 
-/// Asks the kernel for the device with this number, and calls `take` for what it tells.
-fn ask_link(device: u32, mut take: impl FnMut(LinkMessage)) -> io::Result<()> {
-    let mut wanted = LinkMessage::default();
-    wanted.header.index = device;
-    ask(RouteNetlinkMessage::GetLink(wanted), 0, |message| {
-        if let RouteNetlinkMessage::NewLink(link) = message {
-            take(link);
-        }
-    })
-}
-
-/// Asks the kernel over netlink, and calls `take` for each message of its answer.
-pub(crate) fn ask(
-    request: RouteNetlinkMessage,
-    flags: u16,
-    mut take: impl FnMut(RouteNetlinkMessage),
-) -> io::Result<()> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&NetlinkAddress::new(0, 0))?;
-    let mut message = NetlinkMessage::from(request);
-    message.header.flags = NLM_F_REQUEST | flags;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    let mut answer = vec![0; ANSWER];
-    loop {
-        let len = socket.recv(&mut &mut answer[..], 0)?;
-        let mut rest = &answer[..len];
-        while !rest.is_empty() {
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                .map_err(|e| io::Error::other(format!("an answer that cannot be read: {e}")))?;
-            let len = (message.header.length as usize).next_multiple_of(4);
-            rest = rest.get(len.max(1)..).unwrap_or_default();
-            match message.payload {
-                NetlinkPayload::InnerMessage(inner) => take(inner),
-                NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-                _ => return Ok(()),
-            }
-        }
-        if flags & NLM_F_DUMP == 0 {
-            return Ok(());
-        }
-    }
-}
-
-fn route_address(address: &RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(v4) => Some((*v4).into()),
-        RouteAddress::Inet6(v6) => Some((*v6).into()),
-        _ => None,
-    }
+/// Reads an address of either family.
+fn address(value: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(value).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from)).ok()
 }
 
 /// Looks up the route to an address, over a device if one is given.
 fn entry_to(target: IpAddr, device: Option<u32>) -> io::Result<Entry> {
-    let mut wanted = RouteMessage::default();
-    let (family, bits, address) = match target {
-        IpAddr::V4(v4) => (AddressFamily::Inet, 32, RouteAddress::Inet(v4)),
-        IpAddr::V6(v6) => (AddressFamily::Inet6, 128, RouteAddress::Inet6(v6)),
+    let (family, octets) = match target {
+        IpAddr::V4(v4) => (AddressFamily::Inet as u8, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (AddressFamily::Inet6 as u8, v6.octets().to_vec()),
     };
-    (wanted.header.address_family, wanted.header.destination_prefix_length) = (family, bits);
-    wanted.attributes.push(RouteAttribute::Destination(address));
-    wanted.attributes.extend(device.map(RouteAttribute::Oif));
+    let mut head = [0; 12];
+    (head[0], head[1]) = (family, 8 * octets.len() as u8);
+    let mut wanted = attribute(TO, &octets);
+    wanted.extend(device.iter().flat_map(|device| attribute(DEVICE, &device.to_ne_bytes())));
     let mut found = None;
-    ask(RouteNetlinkMessage::GetRoute(wanted), 0, |message| {
-        let RouteNetlinkMessage::NewRoute(route) = message else { return };
-        let mut entry = Entry { device: 0, gateway: None, source: None };
-        for attribute in &route.attributes {
-            match attribute {
-                RouteAttribute::Oif(index) => entry.device = *index,
-                RouteAttribute::Gateway(address) => entry.gateway = route_address(address),
-                RouteAttribute::PrefSource(address) => entry.source = route_address(address),
-                _ => {}
-            }
-        }
-        found = Some(entry);
+    ask(GET_ROUTE, 0, head, &wanted, |_, of| {
+        let of = |kind| value(of, kind);
+        found = Some(Entry {
+            device: of(DEVICE).and_then(number).unwrap_or(0),
+            gateway: of(GATEWAY).and_then(address),
+            source: of(FROM).and_then(address),
+        });
     })?;
     found.ok_or_else(|| io::Error::other("the kernel names no route"))
 }
@@ -238,28 +190,12 @@ fn entry_to(target: IpAddr, device: Option<u32>) -> io::Result<Entry> {
 /// Looks up the hardware address of a neighbour; `None` if the kernel does not know it.
 fn known_neighbour(hop: IpAddr, device: u32) -> io::Result<Option<Hardware>> {
     let mut found = None;
-    let request = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
-    ask(request, NLM_F_DUMP, |message| {
-        let RouteNetlinkMessage::NewNeighbour(entry) = message else { return };
-        let mut address = None;
-        let mut hardware = None;
-        for attribute in &entry.attributes {
-            match attribute {
-                NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => {
-                    address = Some(IpAddr::from(*v4));
-                }
-                NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
-                    address = Some(IpAddr::from(*v6));
-                }
-                NeighbourAttribute::LinkLayerAddress(octets) => {
-                    hardware = octets[..].try_into().ok();
-                }
-                _ => {}
-            }
-        }
-        let failed = entry.header.state == neighbour::NeighbourState::Failed;
-        if entry.header.ifindex == device && address == Some(hop) && !failed {
-            found = found.or(hardware);
+    ask(GET_NEIGHBOUR, DUMP, [0; 12], &[], |head, of| {
+        let failed = u16::from_ne_bytes([head[8], head[9]]) == FAILED;
+        let is_it = number(&head[4..8]) == Some(device)
+            && value(of, ADDRESS).and_then(address) == Some(hop);
+        if is_it && !failed {
+            found = found.or(value(of, HARDWARE).and_then(|octets| octets.try_into().ok()));
         }
     })?;
     Ok(found)

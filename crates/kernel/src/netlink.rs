@@ -1,0 +1,158 @@
+//! Questions to the kernel over netlink (rtnetlink(7)): of its many messages and attributes only those that this crate needs.
+//!
+//! ```text
+//! length:32 type:16 flags:16 sequence:32 port:32 | head of the type | length:16 kind:16 value, filled up to 32 bits | ...
+//! ```
+//!
+//! All numbers have the byte order of the host.
+
+use std::io;
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// Types of messages (linux/rtnetlink.h).
+pub(crate) const GET_LINK: u16 = 18;
+pub(crate) const SET_LINK: u16 = 19;
+pub(crate) const GET_ROUTE: u16 = 26;
+pub(crate) const GET_NEIGHBOUR: u16 = 30;
+/// Flags of a request (linux/netlink.h): the kernel confirms it, or tells all entries.
+pub(crate) const ACK: u16 = 4;
+pub(crate) const DUMP: u16 = 0x300;
+const REQUEST: u16 = 1;
+/// Octets of the header; the first type that is no control message, and that of an error or of a confirmation.
+const HEADER: usize = 16;
+const FIRST: u16 = 16;
+const ERROR: u16 = 2;
+/// Marks an attribute that contains others, and is no part of its kind (as is the mark of a byte order).
+const NESTED: u16 = 1 << 15;
+const MARKS: u16 = NESTED | 1 << 14;
+/// Largest answer of the kernel, in octets.
+const ANSWER: usize = 1 << 16;
+
+/// Asks the kernel, and calls `take` with head and attributes of each message of its answer, whose head is of the same type.
+///
+/// # Errors
+/// That of the kernel.
+pub(crate) fn ask<const N: usize>(
+    kind: u16,
+    flags: u16,
+    head: [u8; N],
+    attributes: &[u8],
+    mut take: impl FnMut(&[u8; N], &[u8]),
+) -> io::Result<()> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut request = ((HEADER + N + attributes.len()) as u32).to_ne_bytes().to_vec();
+    request.extend([kind, flags | REQUEST].map(u16::to_ne_bytes).as_flattened());
+    request.resize(HEADER, 0);
+    request.extend(head);
+    request.extend(attributes);
+    socket.send(&request, 0)?;
+    let mut answer = vec![0; ANSWER];
+    loop {
+        let len = socket.recv(&mut &mut answer[..], 0)?;
+        let mut rest = &answer[..len];
+        while let Some((kind, body, after)) = first_message(rest) {
+            let code = number(body.get(..4).unwrap_or_default());
+            match (kind, code, body.split_first_chunk()) {
+                (FIRST.., _, Some((head, attributes))) => take(head, attributes),
+                (ERROR, Some(code), _) if code != 0 => {
+                    return Err(io::Error::from_raw_os_error((code as i32).wrapping_neg()));
+                }
+                _ => return Ok(()),
+            }
+            rest = after;
+        }
+        if flags & DUMP == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Splits off the first message: its type, its body, and what follows it.
+fn first_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let len = number(bytes.get(..4)?)? as usize;
+    let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+    let after = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+    Some((kind, bytes.get(HEADER..len)?, after))
+}
+
+/// Returns the head of a message on the device with this number (`struct ifinfomsg`).
+pub(crate) fn link(device: u32) -> [u8; 16] {
+    let mut head = [0; 16];
+    head[4..8].copy_from_slice(&device.to_ne_bytes());
+    head
+}
+
+/// Returns the attributes: kind and value. One that is cut off ends them.
+pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let head = rest.first_chunk::<4>()?;
+        let [len, kind] = [[head[0], head[1]], [head[2], head[3]]].map(u16::from_ne_bytes);
+        let value = rest.get(4..usize::from(len))?;
+        rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
+        Some((kind & !MARKS, value))
+    })
+}
+
+/// Returns the value of the first attribute of a kind.
+pub(crate) fn value(attributes_of: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(attributes_of).find(|(found, _)| *found == kind).map(|(_, value)| value)
+}
+
+/// Returns an attribute.
+pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut all = [(4 + value.len()) as u16, kind].map(u16::to_ne_bytes).as_flattened().to_vec();
+    all.extend(value);
+    all.resize(all.len().next_multiple_of(4), 0);
+    all
+}
+
+/// Returns an attribute that contains others.
+pub(crate) fn nested(kind: u16, attributes: &[u8]) -> Vec<u8> {
+    attribute(kind | NESTED, attributes)
+}
+
+/// Reads a number of 32 bits.
+pub(crate) fn number(value: &[u8]) -> Option<u32> {
+    value.try_into().ok().map(u32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn attributes_are_read_as_they_are_written(all in prop::collection::vec((0u16..1 << 14, prop::collection::vec(any::<u8>(), 0..9)), 0..5)) {
+            let bytes: Vec<u8> = all.iter().flat_map(|(kind, value)| attribute(*kind, value)).collect();
+            let read: Vec<(u16, Vec<u8>)> = attributes(&bytes).map(|(kind, value)| (kind, value.to_vec())).collect();
+            prop_assert_eq!(&read, &all);
+            let outer = nested(7, &bytes);
+            prop_assert_eq!(value(&outer, 7), Some(&bytes[..]));
+        }
+
+        #[test]
+        fn any_octets_end(bytes in prop::collection::vec(any::<u8>(), 0..99)) {
+            prop_assert!(attributes(&bytes).count() <= bytes.len() / 4);
+            if let Some((_, body, after)) = first_message(&bytes) {
+                prop_assert!(HEADER + body.len() + after.len() <= bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_tells_of_the_loopback_and_refuses_a_device_that_is_not_there() {
+        let mut name = None;
+        let asked = ask(GET_LINK, 0, link(1), &[], |_, of| name = value(of, 3).map(<[u8]>::to_vec));
+        asked.expect("a loopback");
+        assert_eq!(name.as_deref(), Some(&b"lo\0"[..]));
+        let refused = ask(GET_LINK, 0, link(1 << 30), &[], |_, _| panic!("no device"));
+        let refused = refused.expect_err("no device");
+        assert_eq!(refused.raw_os_error(), Some(19), "ENODEV");
+    }
+}
