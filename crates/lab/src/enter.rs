@@ -143,7 +143,8 @@ pub enum EnterError {
     #[error(
         "the lab cannot mount its own {what}: {source}\n  \
          in a container, run it with the whole of /proc visible (podman: --security-opt unmask=ALL, \
-         docker: --security-opt systempaths=unconfined) or as root on the host"
+         docker: --security-opt systempaths=unconfined) or as root on the host; in a chroot, make its folder a mount point first \
+         (mount --bind DIR DIR)"
     )]
     Mount {
         /// File system that was mounted.
@@ -222,6 +223,8 @@ fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterErro
     let numbers = polite.iter().map(|signal| *signal as i32).chain([SIGCHLD]);
     let mut signals = Signals::new(numbers)
         .map_err(|source| EnterError::Start { what: "handle signals", source })?;
+    // Where the root is no mount point (chroot), the path of a program of the old mount namespace is that outside of the root.
+    let program = program();
     separate(network)?;
     // The inner process sees the end of this pipe when this process ends for any reason.
     let (theirs, ours) = pipe2(OFlag::O_CLOEXEC).map_err(failed("make a pipe"))?;
@@ -230,7 +233,7 @@ fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterErro
     // of a pid namespace would lose them otherwise.
     let blocked = SigSet::from_iter(polite);
     blocked.thread_block().map_err(failed("block signals"))?;
-    let child = Command::new(program())
+    let child = Command::new(program)
         .arg0(std::env::args_os().next().unwrap_or_else(|| "dnsdyno".into()))
         .args(std::env::args_os().skip(1))
         .env(INSIDE, theirs.as_raw_fd().to_string())
