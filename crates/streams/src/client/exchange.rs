@@ -162,7 +162,7 @@ impl Exchanged {
     }
 
     /// Sends and receives until nothing is left to do; ready when the connection has ended or takes no more
-    /// queries. Messages that were not sent go back to the role unless the connection failed.
+    /// queries. Messages that were not sent go back to the role; those of a connection that failed or was aborted never left.
     pub(super) fn poll<R: StreamRole + 'static>(
         &mut self,
         shared: &Rc<Shared<R>>,
@@ -173,6 +173,7 @@ impl Exchanged {
             let rest = self.send_queries(shared, cx);
             news |= self.receive(shared, cx);
             if rest == Rest::Aborted || rest == Rest::Closing && self.pending.is_empty() {
+                shared.end_unwritten(self.conn, self.taken, End::Ordered);
                 self.report_without_stream(shared);
                 return Poll::Ready(End::Ordered);
             }
@@ -182,9 +183,7 @@ impl Exchanged {
                 end => end,
             };
             if let Some(end) = end {
-                if !matches!(end, End::Failed(_)) {
-                    shared.return_unwritten(self.conn, self.taken);
-                }
+                shared.end_unwritten(self.conn, self.taken, end);
                 if end != End::GoingAway {
                     self.report_without_stream(shared);
                 }

@@ -53,9 +53,9 @@ impl Framed {
         }
     }
 
-    /// Passes the messages that were not written back to the role, after the peer closed the connection.
-    pub(super) fn return_unwritten<R: StreamRole>(&self, shared: &Shared<R>) {
-        shared.return_unwritten(self.conn, self.written);
+    /// Tells the role of the messages that were not written when the connection ended with `end`.
+    pub(super) fn end_unwritten<R: StreamRole>(&self, shared: &Shared<R>, end: End) {
+        shared.end_unwritten(self.conn, self.written, end);
     }
 
     /// Returns the stream, to close it.

@@ -73,10 +73,9 @@ async fn connection<R: StreamRole + 'static>(
         Ok(Dialed::Framed(stream)) => {
             let mut framed = Framed::new(conn, stream, dialer.max_message, dialer.write);
             let end = std::future::poll_fn(|cx| framed.poll(&shared, cx)).await;
-            match end {
-                End::Ordered => framed.into_stream().close(CLOSE_GRACE).await,
-                End::ByPeer => framed.return_unwritten(&shared),
-                End::GoingAway | End::Failed(_) => {}
+            framed.end_unwritten(&shared, end);
+            if end == End::Ordered {
+                framed.into_stream().close(CLOSE_GRACE).await;
             }
             end
         }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 
-use engine::stream::{ConnId, Orders, StreamRole, first_message};
+use engine::stream::{ConnId, End, Orders, StreamRole, first_message};
 use engine::{Next, clock};
 
 /// Starts the task of a connection.
@@ -34,14 +34,16 @@ pub(super) enum Caller {
 }
 
 impl<R: StreamRole> Shared<R> {
-    /// Passes the messages that were ordered for a connection and not written, those from offset `written` of the
-    /// output on, back to the role.
-    pub(super) fn return_unwritten(&self, conn: ConnId, written: usize) {
+    /// Tells the role of the messages that were ordered for a connection which has ended with `end` and were not written, those from
+    /// offset `written` of the output on: of one that the peer closed they go back to the role, of others they never left.
+    pub(super) fn end_unwritten(&self, conn: ConnId, written: usize, end: End) {
         let (mut orders, mut role) = (self.orders.borrow_mut(), self.role.borrow_mut());
-        let (output, mut at) = (&orders.slot(conn).output, 0);
+        let (output, mut at, now) = (&orders.slot(conn).output, 0, clock::monotonic());
         while let Some(message) = output.get(at..).and_then(first_message) {
-            if at >= written {
-                role.turned_away(clock::monotonic(), conn, message);
+            match (end, message.first_chunk()) {
+                _ if at < written => {}
+                (End::Ordered | End::Failed(_), Some(&tag)) => role.never_left(now, conn, tag),
+                _ => role.turned_away(now, conn, message),
             }
             at += 2 + message.len();
         }

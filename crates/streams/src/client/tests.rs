@@ -27,6 +27,8 @@ struct Client {
     ordered: bool,
     /// Leaves the close to the peer.
     stays_open: bool,
+    /// Aborts the connection in the same orders as the messages.
+    aborts: bool,
     opened: Option<Opened>,
     replies: Vec<Vec<u8>>,
     failed: Vec<(u8, QueryFailure)>,
@@ -85,6 +87,9 @@ impl StreamRole for Client {
                     place.copy_from_slice(message);
                     message.len()
                 });
+            }
+            if self.aborts {
+                orders.abort(0);
             }
         }
         let ended = self.replies.len() + self.failed.len() + self.turned_away.len();

@@ -98,6 +98,24 @@ fn a_query_that_gets_no_stream_in_time_never_left() {
 }
 
 #[test]
+fn what_an_aborted_connection_has_not_written_never_left() {
+    let aborted = |dialer| {
+        let client = Client { messages: messages(), aborts: true, ..Client::default() };
+        run_client(dialer, client).0
+    };
+    let mut all = vec![with_server(None, |address| aborted(Dialer::tcp(address)))];
+    all.extend(carriages().into_iter().map(|carriage| {
+        with_carriage(carriage, None, |dialer, tls| {
+            aborted(Dialer { tls: Some(tls(&ClientTls::default())), ..dialer })
+        })
+    }));
+    for client in all {
+        assert_eq!((client.end, client.sent), (Some(End::Ordered), 0));
+        assert_eq!(client.never_left, (1..=20).collect::<Vec<u8>>());
+    }
+}
+
+#[test]
 fn the_end_of_tls_without_a_notice_is_a_close_by_the_peer() {
     let identity = Authority::new().unwrap().identity(&["localhost"]).unwrap();
     let server = ServerTls::new(identity, &[ALPN_DOT], false).unwrap();
