@@ -125,7 +125,7 @@ pub(crate) fn sum_up(
     record.at_least = match (middle, bound) {
         (Some(_), Some(_)) if estimated => bounds.len() > exact.len(),
         (Some(middle), Some(bound)) => bound > middle,
-        _ => middle.is_none(),
+        _ => bound.is_some(),
     };
     record.median_qps = if record.at_least { bound } else { middle };
     // The 1st and 99th percentile of a few repeats would only be the smallest and the largest value.

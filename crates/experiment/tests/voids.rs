@@ -147,6 +147,7 @@ fn nothing_but_void_trials_is_a_cell_without_a_figure() {
     for method in ["search", "closed", "lockstep", "generators", "load"] {
         let cell = run(method, |_| true);
         assert!(!cell.has_figure() && cell.repeats == 0, "{method}: {}", line(&cell));
+        assert!(!cell.at_least, "{method}: no figure is a lower bound");
         assert_eq!((cell.repeats_made(), cell.limiter), (4, Limiter::Unknown), "{method}");
         let _ = writeln!(out, "{method}: {}", cell.void_repeats[3].why);
     }

@@ -88,8 +88,8 @@ impl CoresUsed {
         let seconds = self.elapsed.as_secs_f64() * cpus.len() as f64;
         let run = each().map(|(_, run)| *run).sum::<Option<u64>>();
         let by_run = run.map(|ran| (ran as f64 / 1e9 - own).max(0.0) / seconds.max(1e-9));
-        // Ticks are too coarse for less than half a second.
-        (used.total() >= 50).then(|| by_ticks.min(by_run.unwrap_or(f64::MAX)) + steal)
+        // Ticks are too coarse for less than a tenth of a second.
+        (used.total() >= 10).then(|| by_ticks.min(by_run.unwrap_or(f64::MAX)) + steal)
     }
 
     /// Returns a core beside the `pinned` ones that was idle for more than half of the time, the one that was used least; `None`

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+use crate::limiter::MAX_FOREIGN;
 use crate::stall::Stall;
 use crate::units::Nanos;
 use crate::warning::{foreign_on_server, server_waited, slow_core};
@@ -117,8 +118,8 @@ impl Void {
     /// Returns whether a trial at a lower rate may be sound where this one is not.
     pub fn depends_on_rate(&self) -> bool {
         match self {
-            // What the Tester itself lacks of its cores is less at lower rates; what others use of them is not.
-            Void::Starved { run_delay, foreign } => run_delay > foreign,
+            // What the Tester itself lacks of its cores is less at lower rates; what others use of them is not, and it waits for them.
+            Void::Starved { foreign, .. } => *foreign <= MAX_FOREIGN,
             Void::ScheduleNotKept { .. } | Void::NotSent { .. } => true,
             Void::Part { why, .. } => why.depends_on_rate(),
             Void::ForeignOnServer { .. }
@@ -200,12 +201,18 @@ impl fmt::Display for Void {
                 late * 100.0,
                 sent * 100.0
             ),
-            Void::Starved { run_delay, foreign } => write!(
-                f,
-                "the Tester was starved: it waited for its CPU {:.0} % of the time, other processes used {:.0} % of its cores",
-                run_delay * 100.0,
-                foreign * 100.0
-            ),
+            Void::Starved { run_delay, foreign } => {
+                let waited = run_delay * 100.0;
+                write!(
+                    f,
+                    "the Tester was starved: it waited for its CPU {waited:.0} % of the time"
+                )?;
+                // Of a short trial it is not known.
+                match foreign * 100.0 {
+                    0.0 => Ok(()),
+                    used => write!(f, ", other processes used {used:.0} % of its cores"),
+                }
+            }
             Void::ForeignOnServer { share } => {
                 f.write_str(&foreign_on_server(&format!("{:.0}", share * 100.0)))
             }
@@ -307,7 +314,7 @@ mod tests {
             (
                 Void::Starved { run_delay: 0.5, foreign: 0.0 },
                 r#"{"reason":"starved","run_delay":0.5,"foreign":0.0}"#,
-                "the Tester was starved: it waited for its CPU 50 % of the time, other processes used 0 % of its cores",
+                "the Tester was starved: it waited for its CPU 50 % of the time",
             ),
             (
                 Void::ForeignOnServer { share: 0.3 },
@@ -381,6 +388,15 @@ mod tests {
             assert_eq!(serde_json::to_string(&void).expect("serialises"), json);
             assert_eq!(serde_json::from_str::<Void>(json).expect("reads"), void);
             assert_eq!(void.to_string(), sentence);
+        }
+    }
+
+    #[test]
+    fn a_tester_that_waits_for_others_waits_at_lower_rates_too() {
+        // What the Tester waited, and what others used.
+        let table = [(0.59, 0.44, false), (0.4, 0.5, false), (0.6, 0.1, true), (0.5, 0.0, true)];
+        for (run_delay, foreign, depends) in table {
+            assert_eq!(Void::Starved { run_delay, foreign }.depends_on_rate(), depends);
         }
     }
 

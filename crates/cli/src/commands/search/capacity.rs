@@ -115,9 +115,13 @@ impl Rounds {
         let (name, least, most) =
             (&cell.server, least_rounds([cell]).min(self.rounds), self.rounds);
         let left = self.budget.map(|budget| budget.saturating_sub(self.began.elapsed()));
-        let end = left.map_or(String::new(), |left| {
-            format!("; at most {} left", span(left.as_secs_f64().ceil()))
-        });
+        let end = match left {
+            Some(left) if !left.is_zero() => {
+                format!("; at most {} left", span(left.as_secs_f64().ceil()))
+            }
+            Some(_) => format!("; it ends with round {}", least.max(made)),
+            None => String::new(),
+        };
         self.line.show(&format!("{name}: round {made} of {least} to {most}: {so_far}{ratio}{end}"));
     }
 }

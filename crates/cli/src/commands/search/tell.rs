@@ -41,7 +41,9 @@ impl<'s> Teller<'s> {
             Progress::Search { repeat, repeats, trace } => {
                 self.trials.clear();
                 self.ended += 1;
-                let verdict = self.over.words(&trace.capacity.verdict);
+                let void = trace.void();
+                let verdict = void.as_ref().unwrap_or(&trace.capacity.verdict);
+                let verdict = self.over.words(verdict);
                 eprintln!("search {} of {repeats}: {verdict}", repeat + 1);
             }
         }
