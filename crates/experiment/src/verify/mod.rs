@@ -73,6 +73,8 @@ pub struct VerifyPlan {
     pub wrong: f64,
     /// Whether the engine, the kernel, is held against sockets too.
     pub beside_sockets: bool,
+    /// Number of trials, of all, that are run again since the machine spoiled them. A machine that spoils more is disturbed all the time.
+    pub spoiled: u32,
 }
 
 impl VerifyPlan {
@@ -96,6 +98,7 @@ impl VerifyPlan {
             accept_rates: vec![rate(300.0)],
             wrong: 0.0,
             beside_sockets: false,
+            spoiled: 40,
         }
     }
 
@@ -113,6 +116,7 @@ impl VerifyPlan {
                 .map(|(ms, window)| (Nanos::from_millis(ms), vec![window]))
                 .to_vec(),
             accept_rates: Vec::new(),
+            spoiled: 6,
             ..VerifyPlan::full()
         }
     }
@@ -231,7 +235,7 @@ pub fn verify(
     bench: &mut dyn TruthBench,
     seen: &mut dyn FnMut(&Check),
 ) -> Verified {
-    let mut verifying = Verifying { plan, bench, seen, done: Verified::default() };
+    let mut verifying = Verifying { plan, bench, seen, done: Verified::default(), spoiled: 0 };
     let error = verifying.run().err();
     let done = verifying.done;
     let failed = done.checks.iter().any(Check::is_failed) || error.is_some();
@@ -246,6 +250,8 @@ struct Verifying<'a> {
     bench: &'a mut dyn TruthBench,
     seen: &'a mut dyn FnMut(&Check),
     done: Verified,
+    /// Number of trials that were run again since the machine had spoiled them.
+    spoiled: u32,
 }
 
 impl Verifying<'_> {
@@ -273,12 +279,16 @@ impl Verifying<'_> {
         *tries += 1;
         let missed =
             |c: &&Check| matches!(c.verdict, CheckVerdict::Failed | CheckVerdict::TesterLimited);
-        let mut missed = checks.iter().filter(missed).peekable();
-        let again = missed.peek().is_some()
-            && missed.all(|c| c.verdict == CheckVerdict::TesterLimited || !c.unit.is_empty())
+        let missed: Vec<&Check> = checks.iter().filter(missed).collect();
+        let is_spoiled = |check: &&Check| check.verdict == CheckVerdict::TesterLimited;
+        let spoiled = missed.iter().all(is_spoiled);
+        let again = !missed.is_empty()
+            && missed.iter().all(|check| is_spoiled(check) || !check.unit.is_empty())
+            && !(spoiled && self.spoiled == self.plan.spoiled)
             && *tries <= RETRIES
             && self.plan.wrong == 0.0;
         if again {
+            self.spoiled += u32::from(spoiled);
             self.bench.pause(pause_after(*tries));
         }
         again
