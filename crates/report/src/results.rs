@@ -250,7 +250,7 @@ fn of_each(cell: &CellRecord) -> String {
 }
 
 /// Returns a capacity with its interval; `~` and `>` mark those of a Tester that ended first.
-fn capacity(found: &ServerCapacity) -> Field {
+pub(crate) fn capacity(found: &ServerCapacity) -> Field {
     let sign = match (found.exceeded, found.basis) {
         (true, _) => "> ",
         (false, Basis::Demand) => "~",

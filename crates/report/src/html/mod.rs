@@ -232,6 +232,41 @@ mod tests {
     }
 
     #[test]
+    fn no_two_sections_have_one_title_and_a_load_has_its_histogram() {
+        let trial = stored("load").results[0].trials[0].trial.clone();
+        let load = record::of_trial("load", trial);
+        let others = ["search", "load", "connections", "queries", "updates"].map(stored);
+        for run in [&load].into_iter().chain(&others) {
+            let page = html(std::slice::from_ref(run), &terms());
+            let headings = page.split("<h").skip(1).filter(|rest| rest.starts_with(['2', '3']));
+            let text = |rest: &str| between(rest, ">", "</h").to_owned();
+            let mut titles: Vec<String> = headings.map(text).collect();
+            let all = titles.len();
+            titles.sort();
+            titles.dedup();
+            assert_eq!(titles.len(), all, "{titles:?}");
+        }
+        assert!(html(&[load], &terms()).contains("Histogram of latencies"));
+    }
+
+    #[test]
+    fn a_capacity_of_rounds_is_one_figure_in_the_summary_and_in_the_table() {
+        let file = "/../../runs/dns64-rfc8219/record.json.gz";
+        let file = [env!("CARGO_MANIFEST_DIR"), file].concat();
+        let run = record::read_run(std::path::Path::new(&file)).expect("a run");
+        let mut all: Vec<_> = run.results.iter().filter_map(|c| c.capacity.clone()).collect();
+        all.sort_by(|a, b| a.qps.total_cmp(&b.qps));
+        let page = html(&[run], &terms());
+        let said = between(&page, "<strong>Capacity</strong>", "</li>");
+        for found in [&all[0], &all[all.len() - 1]] {
+            let [qps, low, high] =
+                [found.qps, found.low_qps, found.high_qps].map(crate::view::thousands);
+            let words = format!("{qps} ({low} to {high}) (");
+            assert!(said.contains(&words), "{words}: {said}");
+        }
+    }
+
+    #[test]
     fn any_run_has_a_page_and_runs_without_common_figures_have_one() {
         let empty = html(&[Run::default()], &terms());
         assert!(empty.contains("<h1>") && !empty.contains("NaN"));

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
-use record::{Run, Seam};
+use record::{Figure, Run, Seam};
 
 use super::cells::Cells;
 use super::doubts::doubts;
 use super::{capacity, figures};
+use crate::results;
 use crate::view::conditions::network;
 use crate::view::name::{figure_title, server_name, void_notes};
 use crate::view::{date, span, thousands};
@@ -116,7 +117,16 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
         .collect();
     for name in figures::names(cells) {
         let with = cells.cells.iter().filter_map(|c| Some((c, c.record.figures.get(name)?)));
-        let mut with: Vec<_> = with.filter_map(|(c, f)| Some((c, f, f.median()?))).collect();
+        // A capacity of rounds is no median of them.
+        let found = |c: &super::cells::Cell<'_>| {
+            c.record.capacity.as_ref().filter(|_| name == "capacity").map(results::capacity)
+        };
+        let value = |c, f: &Figure| found(c).map_or_else(|| f.median(), |field| field.value);
+        let in_words = |c, f: &Figure| match found(c) {
+            Some(field) => format!("{} ({})", field.text, field.spread),
+            None => figures::in_words(f),
+        };
+        let mut with: Vec<_> = with.filter_map(|(c, f)| Some((c, f, value(c, f)?))).collect();
         with.sort_by(|a, b| a.2.total_cmp(&b.2));
         let spoken = figure_title(name);
         // A latency says nothing without its rate.
@@ -124,15 +134,15 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
             figures::at_rate(c.record, name).map(|at| format!(", {at}")).unwrap_or_default()
         };
         match (with.first(), with.last()) {
-            (Some((c, f, _)), _) if with.len() == 1 => out.push(
-                html! { strong { (spoken) } ": " (c.name) " " (figures::in_words(f)) (at(c)) },
-            ),
-            (Some((_, low, a)), Some((_, _, b))) if a == b => {
-                out.push(html! { strong { (spoken) } ": " (figures::in_words(low)) " for all" })
+            (Some((c, f, _)), _) if with.len() == 1 => {
+                out.push(html! { strong { (spoken) } ": " (c.name) " " (in_words(c, f)) (at(c)) })
+            }
+            (Some((c, low, a)), Some((_, _, b))) if a == b => {
+                out.push(html! { strong { (spoken) } ": " (in_words(c, low)) " for all" })
             }
             (Some((a, low, _)), Some((b, high, _))) => out.push(html! {
-                strong { (spoken) } ": from " (figures::in_words(low)) " (" (a.name) (at(a)) ") to "
-                (figures::in_words(high)) " (" (b.name) (at(b)) ")"
+                strong { (spoken) } ": from " (in_words(a, low)) " (" (a.name) (at(a)) ") to "
+                (in_words(b, high)) " (" (b.name) (at(b)) ")"
             }),
             _ => {}
         }
