@@ -6,6 +6,7 @@ use std::process::Command;
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
+use crate::guide::has_the_table;
 use crate::kit::AuthDns;
 
 /// Runs `dnsdyno` and returns exit code, standard output, standard error.
@@ -251,8 +252,11 @@ fn the_address_in_each_answer_is_checked_unless_asked_otherwise() {
         "2k",
         "--start",
         "1k",
+        "--goal",
+        "p99 < 5ms, loss < 0.1%",
     ]);
     assert!(out.contains("warning: the answers' addresses were not checked"), "{out}");
+    has_the_table("dnsdyno search 127.0.0.1:5300", &out);
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 
+use crate::guide::has_the_table;
+
 /// A server of this test on a thread: it answers one query after the other, each after a time, and keeps the queries without their ids.
 #[derive(Clone)]
 struct Known {
@@ -55,6 +57,7 @@ fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
     let run = |more: &[&str]| dnsdyno(&[&["search", &old, &new], &short[..], more].concat());
     let (code, table, told) = run(&["--json", &json, "--fail-if", "new < -10%"]);
     assert_eq!(code, Some(3), "{table}{told}");
+    has_the_table("dnsdyno search old=", &table);
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines[1].starts_with("server") && lines[1].contains("x old"), "{table}");
     assert!(lines[2].starts_with("old ") && lines[3].starts_with("new "), "{table}");
@@ -99,7 +102,9 @@ fn one_server_has_its_capacity_with_latency_at_it_and_at_half() {
     }
     let first = told.lines().next().expect("progress");
     assert!(first.contains(": about ") && first.ends_with(" qps so far"), "{told}");
-    assert!(told.contains(": round 1 of 8 to 24: ") && told.contains(" left\n"), "{told}");
+    assert!(told.contains(": round 1 of 8 to 24: "), "{told}");
+    // A busy machine may have no time left.
+    assert!(told.contains(" left\n") || told.contains("; it ends with round 8\n"), "{told}");
     let run: record::Run = record::read(json.as_ref()).expect("a run");
     let [cell] = &run.results[..] else { panic!("{run:?}") };
     let found = cell.capacity.as_ref().expect("a capacity");

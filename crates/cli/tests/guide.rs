@@ -94,6 +94,30 @@ fn compare(shown: &Shown, printed: &str, shortened: bool) -> Result<(), String> 
     Ok(())
 }
 
+/// Checks that the table which the guide shows below a command is one that such a command has `printed`: the same title, and columns that
+/// are there, in their order.
+pub(crate) fn has_the_table(command: &str, printed: &str) {
+    let guide = include_str!("../../../docs/guide.md");
+    let shown = shown(guide).into_iter().find(|shown| shown.command.starts_with(command));
+    let shown = shown.unwrap_or_else(|| panic!("no `{command}` in the guide")).lines;
+    let printed: Vec<&str> = printed.lines().collect();
+    assert_eq!(masked(&shown[0]), masked(printed[0]));
+    // On a busy machine a search may have no figure, and other columns.
+    if printed.iter().any(|line| line.starts_with("INCOMPLETE")) {
+        return;
+    }
+    let columns = |line: &str| {
+        line.split("  ")
+            .map(str::trim)
+            .filter(|c| !c.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let (wanted, all) = (columns(&shown[1]), columns(printed[1]));
+    let found: Vec<String> = all.iter().filter(|column| wanted.contains(column)).cloned().collect();
+    assert_eq!(wanted, found, "of {all:?}");
+}
+
 #[test]
 fn the_pages_show_what_their_commands_print() {
     let (auth, dir) = (AuthDns::start(&[]), tempfile::tempdir().expect("a folder"));
@@ -109,7 +133,7 @@ fn the_pages_show_what_their_commands_print() {
         let text = std::fs::read_to_string(docs.join(page)).expect("a page");
         for shown in shown(&text) {
             let command = &shown.command;
-            // A search takes minutes, and its table the columns that its result needs.
+            // A search takes minutes: other tests that make one call `has_the_table`.
             if ["make", "dnsdyno search", "dnsdyno report"].iter().any(|no| command.starts_with(no))
             {
                 continue;

@@ -572,6 +572,7 @@ mod tests {
             source: "hpet".to_owned(),
             sources: vec!["hpet".to_owned(), "tsc".to_owned()],
         };
+        let by = CoreUser { command: "cc1".to_owned(), pid: 7 };
         let table = [
             (
                 Warning::SmallReceiveBuffers { bytes: 212_992, wanted: 33_554_432 },
@@ -586,6 +587,14 @@ mod tests {
                 "core 1 went away from a busy program for up to 2.5 ms: something else runs there",
             ),
             (Warning::NotSent { datagrams: 2 }, "the kernel did not take 2 datagrams for sending"),
+            (
+                Warning::CoreTaken { by: by.clone(), share: 0.81, cpus: vec![0], free: Some(1) },
+                "cc1 (process 7) used 81 % of the Tester's core 0: keep it off them, or give the Tester a core that others leave: --cpus 1",
+            ),
+            (
+                Warning::CoreAvoided { by, cpu: 0, instead: 1 },
+                "cc1 (process 7) is bound to core 0: the Tester ran on core 1: --cpus chooses another",
+            ),
         ];
         for (warning, text) in table {
             assert_eq!(warning.with_advice(), text);

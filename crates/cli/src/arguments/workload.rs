@@ -122,11 +122,33 @@ fn parse_expect(text: &str) -> Result<Expect, String> {
 }
 
 impl WorkloadArgs {
+    /// Returns the types of --type, as they are typed; `None` without the option.
+    fn types(&self) -> Option<String> {
+        let types: Vec<String> = self.qtype.iter().map(ToString::to_string).collect();
+        (!types.is_empty()).then(|| types.join(","))
+    }
+
+    /// Returns the options that choose the names, as they are typed.
+    pub(crate) fn chosen_names(&self) -> String {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let name = |name: &Option<Name>| name.as_ref().map(Name::to_string);
+        let options = [
+            ("queries", path(&self.queries)),
+            ("messages", path(&self.messages)),
+            ("name", name(&self.name)),
+            ("random-subdomain", name(&self.random_subdomain)),
+            ("mix", name(&self.mix)),
+            ("namespace", self.namespace.as_ref().map(Ipv4Prefix::to_string)),
+            ("type", self.types()),
+        ];
+        let given = |(option, value): (_, Option<_>)| Some(format!(" --{option} {}", value?));
+        options.into_iter().filter_map(given).collect()
+    }
+
     /// Returns the workload of a request.
     pub(crate) fn request(&self) -> anyhow::Result<Workload> {
         let expect = self.expect.clone().unwrap_or(Expect::Answered);
-        let types: Vec<String> = self.qtype.iter().map(ToString::to_string).collect();
-        let qtype = if types.is_empty() { Qtype::AAAA.to_string() } else { types.join(",") };
+        let qtype = self.types().unwrap_or_else(|| Qtype::AAAA.to_string());
         let query = self.query();
         if self.runs.is_some() && self.queries.is_none() && self.messages.is_none() {
             bail!("--runs says how often a file is used: use it with --queries or --messages");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
-use measure::{Nanos, Pacing};
+use measure::{Nanos, Pacing, Transport};
 use record::request::{SlowCores, TrialSpec, Workload};
 use record::{Run, Table, Trial, TrialRecord, TrialRequest};
 use tester::{Setup, TesterError};
@@ -74,7 +74,7 @@ pub(crate) fn run(mut args: LoadArgs, testers: Option<&mut dyn Testers>) -> Resu
         Some(trial) => {
             show(args.format, &args.quantiles, trial)?;
             if args.format == Format::Table {
-                println!("{:<16}{}", "next", next(trial, json));
+                println!("{:<16}{}", "next", next(&args, trial));
             }
         }
         None => show_repeats(args.format, &run)?,
@@ -208,13 +208,21 @@ fn show_repeats(format: Format, run: &Run) -> Result<(), Failure> {
     }
 }
 
-/// Returns what to do after a load: the highest rate of the server, and the page.
-fn next(trial: &Trial, json: Option<&Path>) -> String {
-    let page = match json {
+/// Returns what to do after a load: the capacity of the server for the same names, and the page.
+fn next(args: &LoadArgs, trial: &Trial) -> String {
+    let page = match &args.json {
         Some(path) => format!("`dnsdyno report {}` makes a page of it", path.display()),
         None => "`--json FILE` keeps it, and `dnsdyno report FILE` makes a page of it".to_owned(),
     };
-    format!("`dnsdyno search {}` finds the highest rate; {page}", trial.conditions.target)
+    if args.replay.request().is_some() {
+        return page;
+    }
+    let (target, names) = (&trial.conditions.target, args.workload.chosen_names());
+    let transport = match args.streams.transport {
+        Transport::Udp => String::new(),
+        other => format!(" --transport {other}"),
+    };
+    format!("`dnsdyno search {target}{names}{transport}` measures the capacity; {page}")
 }
 
 /// Returns how long a load sends; `None` if that is not known before.
