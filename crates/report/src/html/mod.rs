@@ -232,12 +232,9 @@ mod tests {
     }
 
     #[test]
-    fn no_two_sections_have_one_title_and_a_load_has_its_histogram() {
-        let trial = stored("load").results[0].trials[0].trial.clone();
-        let load = record::of_trial("load", trial);
-        let others = ["search", "load", "connections", "queries", "updates"].map(stored);
-        for run in [&load].into_iter().chain(&others) {
-            let page = html(std::slice::from_ref(run), &terms());
+    fn no_two_sections_have_one_title() {
+        for run in ["search", "load", "connections", "queries", "updates"].map(stored) {
+            let page = html(&[run], &terms());
             let headings = page.split("<h").skip(1).filter(|rest| rest.starts_with(['2', '3']));
             let text = |rest: &str| between(rest, ">", "</h").to_owned();
             let mut titles: Vec<String> = headings.map(text).collect();
@@ -246,7 +243,6 @@ mod tests {
             titles.dedup();
             assert_eq!(titles.len(), all, "{titles:?}");
         }
-        assert!(html(&[load], &terms()).contains("Histogram of latencies"));
     }
 
     #[test]
