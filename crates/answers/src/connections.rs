@@ -112,9 +112,7 @@ impl Server {
             QueryFailure::Connection(
                 Failure::ConnectStalled | Failure::HandshakeStalled | Failure::Stalled,
             ) => Raw::Timeout,
-            QueryFailure::Connection(why) => {
-                Raw::Failed(format!("the connection failed: {}", why.reason()))
-            }
+            QueryFailure::Connection(why) => Raw::Failed(format!("the connection failed: {why}")),
             why => Raw::Failed(format!("the query failed: {}", why.reason())),
         });
     }

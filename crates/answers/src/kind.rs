@@ -1,8 +1,6 @@
 //! Kinds of differences between two answers, and sets of them.
 
-use std::fmt;
 use std::ops::BitOr;
-use std::str::FromStr;
 
 /// What two answers differ in. A difference that shows in several places has the first of these as its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,44 +31,20 @@ pub enum Kind {
     Ttl,
 }
 
-impl Kind {
-    /// All kinds in their order, each with its word.
-    pub const ALL: [(Kind, &'static str); 12] = [
-        (Kind::Timeout, "timeout"),
-        (Kind::Error, "error"),
-        (Kind::Malformed, "malformed"),
-        (Kind::Question, "question"),
-        (Kind::Rcode, "rcode"),
-        (Kind::Flags, "flags"),
-        (Kind::Answer, "answer"),
-        (Kind::Signatures, "signatures"),
-        (Kind::Authority, "authority"),
-        (Kind::Additional, "additional"),
-        (Kind::Edns, "edns"),
-        (Kind::Ttl, "ttl"),
-    ];
-
-    /// Returns the word of the kind.
-    pub fn word(self) -> &'static str {
-        Kind::ALL[self as usize].1
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Kind::ALL.into_iter().find(|(_, word)| *word == text);
-        found.map(|(kind, _)| kind).ok_or_else(|| {
-            let words = Kind::ALL.map(|(_, word)| word).join(", ");
-            format!("`{text}` is not a kind of difference: write one of {words}")
-        })
+measure::words! {
+    Kind {
+        Timeout = "timeout",
+        Error = "error",
+        Malformed = "malformed",
+        Question = "question",
+        Rcode = "rcode",
+        Flags = "flags",
+        Answer = "answer",
+        Signatures = "signatures",
+        Authority = "authority",
+        Additional = "additional",
+        Edns = "edns",
+        Ttl = "ttl",
     }
 }
 
@@ -111,7 +85,7 @@ impl Kinds {
 
     /// Returns the kinds in their order.
     pub fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().map(|(kind, _)| kind).filter(move |kind| self.has(*kind))
+        Kind::ALL.into_iter().filter(move |kind| self.has(*kind))
     }
 
     /// Returns the first kind.
@@ -151,10 +125,10 @@ mod tests {
 
     #[test]
     fn kinds_have_their_place_and_their_word() {
-        for (place, (kind, word)) in Kind::ALL.into_iter().enumerate() {
-            assert_eq!((kind as usize, kind.word(), word.parse()), (place, word, Ok(kind)));
+        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!((kind as usize, kind.word().parse()), (place, Ok(kind)));
         }
-        let error = "answers".parse::<Kind>().expect_err("no kind");
+        let error = "answers".parse::<Kind>().expect_err("no kind").to_string();
         assert!(error.contains("`answers`") && error.contains("timeout, error"), "{error}");
     }
 

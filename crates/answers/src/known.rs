@@ -106,7 +106,7 @@ fn kinds(text: &str) -> Result<Kinds, String> {
     if text == "*" {
         return Ok(Kinds::ALL);
     }
-    text.split(',').map(str::parse::<Kind>).collect()
+    text.split(',').map(|word| word.parse::<Kind>().map_err(|why| why.to_string())).collect()
 }
 
 fn names(text: &str) -> Result<Names, String> {

@@ -44,19 +44,20 @@ pub enum Fault {
     Silent,
 }
 
-impl Fault {
-    /// All faults, each with its word on the command line.
-    pub const ALL: [(&'static str, Fault); 8] = [
-        ("wrong-address", Fault::WrongAddress),
-        ("wrong-question", Fault::WrongQuestion),
-        ("wrong-id", Fault::WrongId),
-        ("truncate", Fault::Truncate),
-        ("cut", Fault::Cut),
-        ("servfail", Fault::Servfail),
-        ("duplicate", Fault::Duplicate),
-        ("silent", Fault::Silent),
-    ];
+measure::words! {
+    Fault {
+        WrongAddress = "wrong-address",
+        WrongQuestion = "wrong-question",
+        WrongId = "wrong-id",
+        Truncate = "truncate",
+        Cut = "cut",
+        Servfail = "servfail",
+        Duplicate = "duplicate",
+        Silent = "silent",
+    }
+}
 
+impl Fault {
     /// Returns whether the fault can be applied to a reply. Over a stream nothing is truncated (RFC 7766 section 5).
     fn fits(self, reply: &Reply, carrier: Carrier) -> bool {
         match self {
@@ -123,12 +124,8 @@ pub struct FaultSpec {
 
 /// The error for a text that is not a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a fault: write KIND or KIND:SHARE, with KIND one of {kinds}, and SHARE from 0 to 1", kinds = kinds())]
+#[error("`{0}` is not a fault: write KIND or KIND:SHARE, with KIND one of {kinds}, and SHARE from 0 to 1", kinds = Fault::ALL.map(Fault::word).join(", "))]
 pub struct FaultError(String);
-
-fn kinds() -> String {
-    Fault::ALL.map(|(word, _)| word).join(", ")
-}
 
 impl FromStr for FaultSpec {
     type Err = FaultError;
@@ -137,8 +134,7 @@ impl FromStr for FaultSpec {
     fn from_str(s: &str) -> Result<Self, FaultError> {
         let (word, share) =
             s.split_once(':').map_or((s, Some(1.0)), |(word, share)| (word, share.parse().ok()));
-        let fault = Fault::ALL.into_iter().find(|(name, _)| *name == word).map(|(_, fault)| fault);
-        match (fault, share.filter(|share| (0.0..=1.0).contains(share))) {
+        match (word.parse().ok(), share.filter(|share| (0.0..=1.0).contains(share))) {
             (Some(fault), Some(share)) => Ok(FaultSpec { fault, share }),
             _ => Err(FaultError(s.to_owned())),
         }
@@ -147,11 +143,7 @@ impl FromStr for FaultSpec {
 
 impl fmt::Display for FaultSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = Fault::ALL
-            .into_iter()
-            .find(|(_, fault)| *fault == self.fault)
-            .map_or("", |(word, _)| word);
-        write!(f, "{word}:{}", self.share)
+        write!(f, "{}:{}", self.fault, self.share)
     }
 }
 
@@ -249,9 +241,9 @@ mod tests {
             let error = bad.parse::<FaultSpec>().expect_err(bad).to_string();
             assert!(error.contains("wrong-address"), "{error}");
         }
-        for (word, fault) in Fault::ALL {
-            assert_eq!(word.parse(), Ok(FaultSpec { fault, share: 1.0 }));
-            assert_eq!(FaultSpec { fault, share: 1.0 }.to_string(), format!("{word}:1"));
+        for fault in Fault::ALL {
+            assert_eq!(fault.word().parse(), Ok(FaultSpec { fault, share: 1.0 }));
+            assert_eq!(FaultSpec { fault, share: 1.0 }.to_string(), format!("{fault}:1"));
         }
     }
 

@@ -432,12 +432,9 @@ fn bad_input_and_silent_servers_are_told() {
         (&["--queries", "/nowhere/q"], "cannot read the query file /nowhere/q"),
         (&["--queries", &none], "none: no query is there"),
         (&["--capture", "/nowhere/c"], "/nowhere/c"),
-        (&["--queries", &good, "--known", &known], "known:2:1: `ttls` is not a kind of difference"),
+        (&["--queries", &good, "--known", &known], "known:2:1: `ttls` is none of timeout, error"),
         (&["--queries", &good, "--ttl", "some"], "`some` is not a difference of TTLs"),
-        (
-            &["--queries", &good, "--ignore", "size"],
-            "`size` is not a kind of difference: write one of timeout",
-        ),
+        (&["--queries", &good, "--ignore", "size"], "`size` is none of timeout"),
         (&["--queries", &good, "--json", "-", "--lines", "-"], "only one of the outputs"),
         (&["--queries", &good, "--json", "/nowhere/x"], "cannot write /nowhere/x"),
     ];

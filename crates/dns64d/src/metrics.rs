@@ -233,14 +233,12 @@ fn transports(places: &Places, text: &mut Exposition) {
             }
         };
     by_reason("dns64d_connections_refused_total", "Connections without a place.", &|traffic| {
-        let value = |(why, word): (Refusal, &'static str)| (word, &traffic.refused[why as usize]);
-        let all = Refusal::ALL.map(value);
-        all.map(|(word, value)| (word, value.load(Ordering::Relaxed))).into()
+        let count = |why: Refusal| traffic.refused[why as usize].load(Ordering::Relaxed);
+        Refusal::ALL.map(|why| (why.word(), count(why))).into()
     });
     by_reason("dns64d_connections_closed_total", "Connections that ended.", &|traffic| {
-        let value = |(how, word): (Closed, &'static str)| (word, &traffic.closed[how as usize]);
-        let all = Closed::ALL.map(value);
-        all.map(|(word, value)| (word, value.load(Ordering::Relaxed))).into()
+        let count = |how: Closed| traffic.closed[how as usize].load(Ordering::Relaxed);
+        Closed::ALL.map(|how| (how.word(), count(how))).into()
     });
     let name = "dns64d_connections_open";
     text.family(name, Kind::Gauge, "Open connections.");

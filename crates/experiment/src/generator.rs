@@ -26,6 +26,17 @@ pub enum Generator {
     Window,
 }
 
+measure::words! {
+    Generator {
+        Script = "script",
+        Lockstep1 = "lockstep-1",
+        Lockstep4 = "lockstep-4",
+        Dnsperf = "dnsperf",
+        Dns64perfpp = "dns64perf++",
+        Window = "window",
+    }
+}
+
 impl Generator {
     /// Returns the number of names that its experiments of 256 queries need. dns64perf++ asks for a whole prefix, which twice as
     /// many names contain.
@@ -34,18 +45,6 @@ impl Generator {
         match self {
             Generator::Dns64perfpp => 2 * queries.next_power_of_two(),
             _ => queries,
-        }
-    }
-
-    /// Returns the word of the generator in files and records.
-    pub fn word(self) -> &'static str {
-        match self {
-            Generator::Script => "script",
-            Generator::Lockstep1 => "lockstep-1",
-            Generator::Lockstep4 => "lockstep-4",
-            Generator::Dnsperf => "dnsperf",
-            Generator::Dns64perfpp => "dns64perf++",
-            Generator::Window => "window",
         }
     }
 }

@@ -21,16 +21,6 @@ pub struct Visit {
     pub repeat: u32,
 }
 
-impl Order {
-    /// Returns its word in experiment files.
-    pub fn word(self) -> &'static str {
-        match self {
-            Order::Interleaved => "interleaved",
-            Order::Grouped => "grouped",
-        }
-    }
-}
-
 /// Returns all visits of `servers` servers, in their order; `repeats` has the number of repeats of each point.
 pub fn visits(servers: usize, repeats: &[u32], order: Order, seed: u64) -> Vec<Visit> {
     let points = repeats.len();

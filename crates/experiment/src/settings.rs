@@ -147,19 +147,7 @@ pub enum Role {
     Authoritative,
 }
 
-impl Role {
-    /// All roles.
-    pub const ALL: [Role; 3] = [Role::Dns64, Role::Resolver, Role::Authoritative];
-
-    /// Returns the word of the role in files.
-    pub fn word(self) -> &'static str {
-        match self {
-            Role::Dns64 => "dns64",
-            Role::Resolver => "resolver",
-            Role::Authoritative => "authoritative",
-        }
-    }
-}
+measure::words! { Role { Dns64 = "dns64", Resolver = "resolver", Authoritative = "authoritative" } }
 
 /// Order in which cells are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -172,6 +160,8 @@ pub enum Order {
     /// Cell by cell, in the order of the file.
     Grouped,
 }
+
+measure::words! { Order { Interleaved = "interleaved", Grouped = "grouped" } }
 
 /// Settings of the search for the capacity. Its rates are numbers of clients for the method `clients`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

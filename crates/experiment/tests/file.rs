@@ -163,7 +163,7 @@ fn errors_have_their_place() {
         (GOOD.replace("[search]", "method = \"load\"\n[search]"), "x.toml:8:10: the method `load`"),
         (GOOD.replace("[search]", "[serach]"), "x.toml:8:2: unknown field `serach`"),
         (with("[quick.quick]\nrepeats = 1"), "x.toml:20:8: `[quick]` has no `[quick]`"),
-        (with("[tester]\ntransport = \"sctp\""), "x.toml:21:13: `sctp` is not a transport"),
+        (with("[tester]\ntransport = \"sctp\""), "x.toml:21:13: `sctp` is none of udp"),
         (with("[dut]\ncpu-limit = 0.0"), "x.toml:21:13: `cpu-limit` is a number from 0.01 to 4096"),
         (
             with("[host]\nsysctl.\"kernel.core_pattern\" = \"x\""),

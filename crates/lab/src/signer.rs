@@ -27,19 +27,15 @@ pub enum Signer {
     LdnsSignzone,
 }
 
-impl Signer {
-    /// All signers, the preferred one first.
-    pub const ALL: [Signer; 3] = [Signer::DnssecSignzone, Signer::Kzonesign, Signer::LdnsSignzone];
-
-    /// Returns the name of the program.
-    pub fn program(self) -> &'static str {
-        match self {
-            Signer::DnssecSignzone => "dnssec-signzone",
-            Signer::Kzonesign => "kzonesign",
-            Signer::LdnsSignzone => "ldns-signzone",
-        }
+measure::words! {
+    Signer {
+        DnssecSignzone = "dnssec-signzone",
+        Kzonesign = "kzonesign",
+        LdnsSignzone = "ldns-signzone",
     }
+}
 
+impl Signer {
     /// Returns the Debian package of the program.
     pub fn package(self) -> &'static str {
         match self {
@@ -56,7 +52,7 @@ impl Signer {
 
     /// Returns whether its program is installed.
     pub fn is_installed(self) -> bool {
-        find(self.program()).is_some()
+        find(self.word()).is_some()
     }
 }
 
@@ -153,10 +149,7 @@ impl Signing<'_> {
     pub fn run(&self) -> Result<(), SignError> {
         let signer = self.signer;
         if !signer.is_installed() {
-            return Err(SignError::Missing {
-                program: signer.program(),
-                package: signer.package(),
-            });
+            return Err(SignError::Missing { program: signer.word(), package: signer.package() });
         }
         fs::create_dir_all(self.keys).map_err(file_error(self.keys))?;
         // The signers work in the folder of the keys.

@@ -27,6 +27,7 @@ mod units;
 mod update_rate;
 pub mod verdict;
 pub mod warning;
+mod words;
 mod zipf;
 
 pub use goal::Goal;
@@ -45,4 +46,5 @@ pub use units::{Nanos, Qps};
 pub use update_rate::UpdateRate;
 pub use verdict::{Facts, Verdict};
 pub use warning::Warning;
+pub use words::UnknownWord;
 pub use zipf::Zipf;

@@ -5,10 +5,8 @@
 //!                    └──> limiter  the first that applies, the Tester's own parts before the DUT
 //! ```
 
-use std::fmt;
-use std::str::FromStr;
+use serde::{Deserialize, Serialize};
 
-pub(crate) use self::void::as_ns;
 pub use self::void::{ScheduleTolerance, Void};
 use crate::proof::LimiterProof;
 use crate::stall::Side;
@@ -17,7 +15,9 @@ use crate::warning::Warning;
 mod void;
 
 /// What limited a result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 pub enum Limiter {
     /// The server under test: its CPU or its receive queue.
     Dut,
@@ -34,6 +34,7 @@ pub enum Limiter {
     /// The pipe from which the queries come.
     TesterInput,
     /// The AuthDNS.
+    #[serde(rename = "authdns")]
     AuthDns,
     /// Drops on a link.
     Link,
@@ -46,65 +47,29 @@ pub enum Limiter {
     Unknown,
 }
 
-impl Limiter {
-    /// Every limiter.
-    pub const ALL: [Limiter; 12] = [
-        Limiter::Dut,
-        Limiter::Target,
-        Limiter::TesterCpu,
-        Limiter::TesterSchedule,
-        Limiter::TesterDrops,
-        Limiter::TesterClients,
-        Limiter::TesterInput,
-        Limiter::AuthDns,
-        Limiter::Link,
-        Limiter::Offered,
-        Limiter::SearchBound,
-        Limiter::Unknown,
-    ];
-
-    /// Returns the stable word for JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Limiter::Dut => "dut",
-            Limiter::Target => "target",
-            Limiter::TesterCpu => "tester-cpu",
-            Limiter::TesterSchedule => "tester-schedule",
-            Limiter::TesterDrops => "tester-drops",
-            Limiter::TesterClients => "tester-clients",
-            Limiter::TesterInput => "tester-input",
-            Limiter::AuthDns => "authdns",
-            Limiter::Link => "link",
-            Limiter::Offered => "offered",
-            Limiter::SearchBound => "search-bound",
-            Limiter::Unknown => "unknown",
-        }
+crate::words! {
+    Limiter {
+        Dut = "dut",
+        Target = "target",
+        TesterCpu = "tester-cpu",
+        TesterSchedule = "tester-schedule",
+        TesterDrops = "tester-drops",
+        TesterClients = "tester-clients",
+        TesterInput = "tester-input",
+        AuthDns = "authdns",
+        Link = "link",
+        Offered = "offered",
+        SearchBound = "search-bound",
+        Unknown = "unknown",
     }
+}
 
+impl Limiter {
     /// Returns whether a capacity with this limiter is only a lower bound of the DUT's.
     pub fn makes_lower_bound(self) -> bool {
         !matches!(self, Limiter::Dut | Limiter::Target)
     }
 }
-
-impl fmt::Display for Limiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-impl FromStr for Limiter {
-    type Err = NotALimiter;
-
-    fn from_str(s: &str) -> Result<Self, NotALimiter> {
-        Limiter::ALL.into_iter().find(|l| l.word() == s).ok_or_else(|| NotALimiter(s.to_owned()))
-    }
-}
-
-/// A word that names no limiter.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a limiter")]
-pub struct NotALimiter(String);
 
 impl Void {
     /// Returns the limiter of a trial that is void for this reason.
@@ -373,6 +338,9 @@ mod tests {
     fn words_are_read_and_printed() {
         for limiter in Limiter::ALL {
             assert_eq!(limiter.word().parse(), Ok(limiter));
+            let json = serde_json::to_string(&limiter).expect("a word");
+            assert_eq!(json, format!("\"{limiter}\""));
+            assert_eq!(serde_json::from_str::<Limiter>(&json).expect("a limiter"), limiter);
         }
         assert!("server".parse::<Limiter>().is_err());
     }

@@ -3,11 +3,16 @@
 //! Results of different links or paths are never compared: the same server has capacities that differ by a
 //! factor of two between links, and by more between paths (docs/testbed.md).
 
-use std::fmt;
-use std::str::FromStr;
+use serde::{Deserialize, Serialize};
+
+use crate::UnknownWord;
 
 /// The kind of a virtual link: whose core does the receive work of a host, and when.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 pub enum Link {
     /// Each side does the other's receive work, packet for packet: the sender's core runs the receiver's
     /// software interrupt. Any user can have it; latencies are true.
@@ -21,19 +26,9 @@ pub enum Link {
     Steered,
 }
 
+crate::words! { Link { Plain = "plain", Moderated = "moderated", Steered = "steered" } }
+
 impl Link {
-    /// Every kind of link.
-    pub const ALL: [Link; 3] = [Link::Plain, Link::Moderated, Link::Steered];
-
-    /// Returns its word in files and records.
-    pub fn word(self) -> &'static str {
-        match self {
-            Link::Plain => "plain",
-            Link::Moderated => "moderated",
-            Link::Steered => "steered",
-        }
-    }
-
     /// Returns whether each host does its own receive work on its cores.
     pub fn bills_receiver(self) -> bool {
         self != Link::Plain
@@ -41,7 +36,11 @@ impl Link {
 }
 
 /// What a datagram is on its way between hosts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 pub enum Path {
     /// Each datagram is a packet when it reaches a host, as on a wire.
     #[default]
@@ -53,10 +52,9 @@ pub enum Path {
     OneHost,
 }
 
-impl Path {
-    /// Every path.
-    pub const ALL: [Path; 3] = [Path::Wire, Path::HostOffload, Path::OneHost];
+crate::words! { Path { Wire = "wire", HostOffload = "host-offload", OneHost = "one-host" } }
 
+impl Path {
     /// Returns the path between two ends on one host, which the one crosses with segmented messages or not.
     pub fn on_one_host(segmented: bool) -> Self {
         if segmented { Path::HostOffload } else { Path::OneHost }
@@ -68,56 +66,7 @@ impl Path {
     /// If it is none.
     pub fn chosen(text: &str) -> Result<Self, UnknownWord> {
         let path = [Path::Wire, Path::HostOffload].into_iter().find(|path| path.word() == text);
-        path.ok_or_else(|| UnknownWord { found: text.into(), known: "wire, host-offload" })
-    }
-
-    /// Returns its word in files and records.
-    pub fn word(self) -> &'static str {
-        match self {
-            Path::Wire => "wire",
-            Path::HostOffload => "host-offload",
-            Path::OneHost => "one-host",
-        }
-    }
-}
-
-/// A word that names no link or no path.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is none of {known}")]
-pub struct UnknownWord {
-    /// The word found.
-    pub found: String,
-    /// The words that are accepted.
-    pub known: &'static str,
-}
-
-impl FromStr for Link {
-    type Err = UnknownWord;
-
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        let unknown = || UnknownWord { found: text.into(), known: "plain, moderated, steered" };
-        Link::ALL.into_iter().find(|link| link.word() == text).ok_or_else(unknown)
-    }
-}
-
-impl FromStr for Path {
-    type Err = UnknownWord;
-
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        let unknown = || UnknownWord { found: text.into(), known: "wire, host-offload, one-host" };
-        Path::ALL.into_iter().find(|path| path.word() == text).ok_or_else(unknown)
-    }
-}
-
-impl fmt::Display for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        path.ok_or_else(|| UnknownWord::new(text, &["wire", "host-offload"]))
     }
 }
 
@@ -129,9 +78,11 @@ mod tests {
     fn words_read_back() {
         for link in Link::ALL {
             assert_eq!(link.to_string().parse(), Ok(link));
+            assert_eq!(serde_json::json!(link), link.word());
         }
         for path in Path::ALL {
             assert_eq!(path.to_string().parse(), Ok(path));
+            assert_eq!(serde_json::json!(path), path.word());
         }
         let error = "fast".parse::<Link>().unwrap_err().to_string();
         assert_eq!(error, "`fast` is none of plain, moderated, steered");

@@ -16,7 +16,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limiter::{Void, as_ns};
+use crate::limiter::Void;
 use crate::units::Nanos;
 
 /// A stall, or a departure after its due time, is noted from this length on.
@@ -69,12 +69,10 @@ pub struct Stall {
     /// Side of the core.
     pub side: Side,
     /// Time at which it should have run, on the host's `CLOCK_MONOTONIC`.
-    #[serde(rename = "at_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// Time until it ran.
-    #[serde(rename = "length_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "length_ns")]
     pub length: Nanos,
 }
 
@@ -95,8 +93,7 @@ pub struct WatchedCore {
     /// Whether the watcher has a real-time priority; without it, it may be kept waiting by what runs there.
     pub real_time: bool,
     /// CPU time of the watcher on this core.
-    #[serde(rename = "used_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "used_ns")]
     pub used: Nanos,
     /// Mean time of the same piece of arithmetic at each look in the time of sending, in nanoseconds: more if the core is slower, since
     /// its clock rate fell or another thread of the same physical core was busy. Absent where there were too few looks.
@@ -113,18 +110,15 @@ pub struct WatchedCore {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LateSpan {
     /// Due time of the first of them.
-    #[serde(rename = "from_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "from_ns")]
     pub from: Nanos,
     /// Time at which the last of them left.
-    #[serde(rename = "until_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "until_ns")]
     pub until: Nanos,
     /// Number of queries.
     pub queries: u64,
     /// Largest schedule error among them.
-    #[serde(rename = "worst_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "worst_ns")]
     pub worst: Nanos,
 }
 
@@ -133,12 +127,10 @@ pub struct LateSpan {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LossSpan {
     /// Due time of the first of them.
-    #[serde(rename = "from_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "from_ns")]
     pub from: Nanos,
     /// Due time of the last of them.
-    #[serde(rename = "until_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "until_ns")]
     pub until: Nanos,
     /// Number of queries.
     pub queries: u64,
@@ -149,12 +141,10 @@ pub struct LossSpan {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LostQuery {
     /// Due time.
-    #[serde(rename = "due_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "due_ns")]
     pub due: Nanos,
     /// Time at which it left.
-    #[serde(rename = "sent_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "sent_ns")]
     pub sent: Nanos,
     /// Number of the socket within its worker.
     pub socket: u16,
@@ -176,8 +166,7 @@ pub struct LostQuery {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Disturbances {
     /// Time from which the offsets of the trial count, on the host's `CLOCK_MONOTONIC`.
-    #[serde(rename = "started_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+    #[serde(rename = "started_ns")]
     pub started: Nanos,
     /// First lost queries, at most [`MAX_LOST_KEPT`].
     pub lost: Vec<LostQuery>,

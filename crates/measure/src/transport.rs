@@ -9,13 +9,11 @@
 //! All differences between transports that are data, not code, are here: words, ports, and the protocol each is built
 //! on. `tester::connections` makes the connections.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 /// Transport of the queries of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// Datagrams (RFC 1035).
@@ -32,29 +30,18 @@ pub enum Transport {
     Http3,
 }
 
-impl Transport {
-    /// All transports.
-    pub const ALL: [Transport; 6] = [
-        Transport::Udp,
-        Transport::Tcp,
-        Transport::Tls,
-        Transport::Https,
-        Transport::Quic,
-        Transport::Http3,
-    ];
-
-    /// Returns the word in arguments, files and records.
-    pub fn word(self) -> &'static str {
-        match self {
-            Transport::Udp => "udp",
-            Transport::Tcp => "tcp",
-            Transport::Tls => "tls",
-            Transport::Https => "https",
-            Transport::Quic => "quic",
-            Transport::Http3 => "http3",
-        }
+crate::words! {
+    Transport {
+        Udp = "udp",
+        Tcp = "tcp",
+        Tls = "tls",
+        Https = "https",
+        Quic = "quic",
+        Http3 = "http3",
     }
+}
 
+impl Transport {
     /// Returns a title of one line, for a list of values.
     pub fn title(self) -> &'static str {
         match self {
@@ -118,29 +105,6 @@ impl Transport {
     }
 }
 
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-/// Error for a word that names no transport.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{found}` is not a transport; there are {}", Transport::ALL.map(Transport::word).join(", "))]
-pub struct UnknownTransport {
-    /// Word that was given.
-    pub found: String,
-}
-
-impl FromStr for Transport {
-    type Err = UnknownTransport;
-
-    fn from_str(text: &str) -> Result<Self, UnknownTransport> {
-        let found = Self::ALL.into_iter().find(|transport| transport.word() == text);
-        found.ok_or_else(|| UnknownTransport { found: text.to_owned() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,7 +119,7 @@ mod tests {
             assert!(transport.title().contains(&transport.default_port().to_string()));
         }
         let error = "sctp".parse::<Transport>().expect_err("no transport").to_string();
-        assert_eq!(error, "`sctp` is not a transport; there are udp, tcp, tls, https, quic, http3");
+        assert_eq!(error, "`sctp` is none of udp, tcp, tls, https, quic, http3");
     }
 
     #[test]

@@ -127,16 +127,7 @@ pub enum AnswerVerdict {
     Unstable,
 }
 
-impl AnswerVerdict {
-    /// Returns the verdict's word.
-    pub fn word(self) -> &'static str {
-        match self {
-            AnswerVerdict::Differs => "differs",
-            AnswerVerdict::Known => "known",
-            AnswerVerdict::Unstable => "unstable",
-        }
-    }
-}
+measure::words! { AnswerVerdict { Differs = "differs", Known = "known", Unstable = "unstable" } }
 
 /// A query whose answers differ; a line of JSON Lines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,7 +1,5 @@
 //! Attacks of a drill: their kinds, and what a trial records of them.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,37 +29,22 @@ pub enum AttackKind {
     Unread,
 }
 
-impl AttackKind {
-    /// Every kind.
-    pub const ALL: [AttackKind; 10] = [
-        AttackKind::RandomNames,
-        AttackKind::Delegations,
-        AttackKind::Signatures,
-        AttackKind::Amplification,
-        AttackKind::Idle,
-        AttackKind::Slow,
-        AttackKind::HalfHandshakes,
-        AttackKind::Handshakes,
-        AttackKind::Initials,
-        AttackKind::Unread,
-    ];
-
-    /// Returns its word in files.
-    pub const fn word(self) -> &'static str {
-        match self {
-            AttackKind::RandomNames => "random-names",
-            AttackKind::Delegations => "delegations",
-            AttackKind::Signatures => "signatures",
-            AttackKind::Amplification => "amplification",
-            AttackKind::Idle => "idle",
-            AttackKind::Slow => "slow",
-            AttackKind::HalfHandshakes => "half-handshakes",
-            AttackKind::Handshakes => "handshakes",
-            AttackKind::Initials => "initials",
-            AttackKind::Unread => "unread",
-        }
+measure::words! {
+    AttackKind {
+        RandomNames = "random-names",
+        Delegations = "delegations",
+        Signatures = "signatures",
+        Amplification = "amplification",
+        Idle = "idle",
+        Slow = "slow",
+        HalfHandshakes = "half-handshakes",
+        Handshakes = "handshakes",
+        Initials = "initials",
+        Unread = "unread",
     }
+}
 
+impl AttackKind {
     /// Returns whether it is a flood of queries over UDP, which the Measurer sends.
     pub const fn is_flood(self) -> bool {
         matches!(
@@ -87,12 +70,6 @@ impl AttackKind {
     /// Returns whether it has connections over TCP.
     pub const fn connects(self) -> bool {
         !self.is_flood() && !matches!(self, AttackKind::Initials)
-    }
-}
-
-impl fmt::Display for AttackKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
     }
 }
 

@@ -46,22 +46,7 @@ pub enum Basis {
     Demand,
 }
 
-impl Basis {
-    /// Returns its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Basis::Saturated => "saturated",
-            Basis::Plateau => "plateau",
-            Basis::Demand => "demand",
-        }
-    }
-}
-
-impl fmt::Display for Basis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
+measure::words! { Basis { Saturated = "saturated", Plateau = "plateau", Demand = "demand" } }
 
 /// What was seen of the limit of a server, or what is not known of its CPU time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

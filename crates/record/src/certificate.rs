@@ -20,11 +20,9 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use crate::check::Check;
 use crate::engine_kind::EngineKind;
 use crate::host::HostFacts;
-use crate::request::{TrialRequest, text};
+use crate::request::TrialRequest;
 use crate::run::Certificate;
 use crate::testbed::Network;
-use crate::trial::optional_word;
-use crate::words;
 
 /// Version of a certificate file.
 pub const CERTIFICATE_VERSION: u32 = 1;
@@ -66,12 +64,9 @@ pub struct Tested {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub network: Option<Network>,
     /// Kind of the virtual link; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
-    #[schemars(schema_with = "words::link")]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub link: Option<Link>,
     /// How a datagram crossed the network.
-    #[serde(with = "text")]
-    #[schemars(schema_with = "words::path")]
     pub path: Path,
     /// Engine that carried the queries.
     pub engine: EngineKind,
@@ -85,7 +80,6 @@ pub struct Coverage {
     /// Engine that carried the queries: sockets, or clients with connections or ports of their own.
     pub engine: EngineKind,
     /// Transport of the queries.
-    #[schemars(schema_with = "words::transport")]
     pub transport: Transport,
     /// Kinds of pacing: constant, poisson, ramp, window, lockstep.
     pub pacings: Vec<String>,

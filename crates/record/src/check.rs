@@ -1,7 +1,5 @@
 //! Checks of the Tester: what it found, held against a known value.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +43,16 @@ pub enum TruthSource {
     Server,
 }
 
+measure::words! {
+    TruthSource {
+        Set = "set",
+        Capture = "capture",
+        Sockets = "sockets",
+        Law = "law",
+        Server = "server",
+    }
+}
+
 /// Largest error of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -78,18 +86,6 @@ impl CheckVerdict {
             CheckVerdict::TesterLimited => "Tester-limited",
             CheckVerdict::NotMade => "not made",
         }
-    }
-}
-
-impl fmt::Display for TruthSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            TruthSource::Set => "set",
-            TruthSource::Capture => "capture",
-            TruthSource::Sockets => "sockets",
-            TruthSource::Law => "law",
-            TruthSource::Server => "server",
-        })
     }
 }
 

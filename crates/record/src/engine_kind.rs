@@ -1,7 +1,5 @@
 //! Kinds of engines, for records and certificates, and the choice of one.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,15 +15,7 @@ pub enum EngineKind {
     Kernel,
 }
 
-impl fmt::Display for EngineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            EngineKind::Sockets => "sockets",
-            EngineKind::Streams => "streams",
-            EngineKind::Kernel => "kernel",
-        })
-    }
-}
+measure::words! { EngineKind { Sockets = "sockets", Streams = "streams", Kernel = "kernel" } }
 
 /// Choice of the engine of queries over UDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,12 +30,4 @@ pub enum EngineChoice {
     Auto,
 }
 
-impl fmt::Display for EngineChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            EngineChoice::Sockets => "sockets",
-            EngineChoice::Kernel => "kernel",
-            EngineChoice::Auto => "auto",
-        })
-    }
-}
+measure::words! { EngineChoice { Sockets = "sockets", Kernel = "kernel", Auto = "auto" } }

@@ -45,7 +45,6 @@ mod transfers;
 mod trial;
 pub mod updates;
 mod verdict;
-mod words;
 
 pub use self::csv::{Table, write_csv};
 pub use answers::{

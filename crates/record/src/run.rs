@@ -15,8 +15,7 @@ use crate::engine_kind::EngineKind;
 use crate::plan::{Plan, Seam};
 use crate::series::{Figure, Series};
 use crate::times::Times;
-use crate::trial::{Trial, limiter_word};
-use crate::words;
+use crate::trial::Trial;
 
 /// Result of `dnsdyno search` or `dnsdyno run`: a plan, and the result of each of its cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -97,8 +96,6 @@ pub struct CellRecord {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
     /// Limiter of the capacity.
-    #[serde(with = "limiter_word")]
-    #[schemars(schema_with = "words::limiter")]
     pub limiter: Limiter,
     /// Goal of the search; empty without one.
     pub goal: String,
@@ -326,8 +323,6 @@ pub struct Capacity {
     /// Whether the capacity is a lower bound.
     pub at_least: bool,
     /// Limiter of the capacity.
-    #[serde(with = "limiter_word")]
-    #[schemars(schema_with = "words::limiter")]
     pub limiter: Limiter,
     /// Verdict in words.
     pub verdict: String,

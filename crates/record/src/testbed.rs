@@ -8,8 +8,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engine_kind::EngineChoice;
-use crate::trial::optional_word;
-use crate::words;
 
 /// Facts of the testbed of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -22,15 +20,13 @@ pub struct TestbedFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
     /// Kind of the links.
-    #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
-    #[schemars(schema_with = "words::link")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// Reason why the links are not of the requested kind; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_refused: Option<String>,
     /// How a datagram crosses the links.
-    #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
-    #[schemars(schema_with = "words::path")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
     /// Whether the host is a virtual machine, where an interrupt between cores takes microseconds.
     pub virtual_machine: bool,
@@ -105,12 +101,10 @@ pub struct Choices {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub built: Vec<BuiltServer>,
     /// Kind of the links, instead of the experiment's.
-    #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
-    #[schemars(schema_with = "words::link")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// How a datagram crosses the links, instead of the experiment's choice.
-    #[serde(skip_serializing_if = "Option::is_none", with = "optional_word")]
-    #[schemars(schema_with = "words::path")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
     /// Engine of the queries, instead of the experiment's choice.
     #[serde(skip_serializing_if = "Option::is_none")]

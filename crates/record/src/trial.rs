@@ -21,7 +21,6 @@ use crate::request::text;
 use crate::samples;
 use crate::series::{Second, Series, is_zero};
 use crate::times::Times;
-use crate::words;
 
 /// Result of one trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -77,8 +76,6 @@ pub struct Trial {
     /// Number of replies in time by return code.
     pub rcodes: BTreeMap<String, u64>,
     /// Limiter of the trial.
-    #[serde(with = "limiter_word")]
-    #[schemars(schema_with = "words::limiter")]
     pub limiter: Limiter,
     /// Proof of the limiter; absent if none is needed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -450,12 +447,10 @@ pub struct Conditions {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub attack: Option<Attack>,
     /// Kind of the testbed's links; absent without a testbed.
-    #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
-    #[schemars(schema_with = "words::link")]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub link: Option<Link>,
     /// How a datagram crossed the links; absent if not known.
-    #[serde(skip_serializing_if = "Option::is_none", default, with = "optional_word")]
-    #[schemars(schema_with = "words::path")]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<Path>,
 }
 
@@ -510,51 +505,5 @@ impl JsonSchema for Voidness {
             "description": "False, or the reason why the trial is void.",
             "anyOf": [{ "const": false }, generator.subschema_for::<Void>()],
         })
-    }
-}
-
-/// Serialisation of an optional value as its word.
-pub(crate) mod optional_word {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::{Deserialize, Deserializer, Serializer, de};
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(
-        value: &Option<T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => serializer.collect_str(value),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        let word: Option<String> = Option::deserialize(deserializer)?;
-        word.map(|word| word.parse().map_err(de::Error::custom)).transpose()
-    }
-}
-
-/// Serialisation of a limiter as its word.
-pub(crate) mod limiter_word {
-    use measure::Limiter;
-    use serde::{Deserialize, Deserializer, Serializer, de};
-
-    pub(crate) fn serialize<S: Serializer>(
-        limiter: &Limiter,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(limiter.word())
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Limiter, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }

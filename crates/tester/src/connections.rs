@@ -276,7 +276,7 @@ impl ConnectionSetup {
             completed: t.completed,
             closed_idle: t.closed_idle,
             closed_by_server: t.closed_by_peer,
-            failed: failed.map(|(why, count)| (why.reason().to_owned(), count)).collect(),
+            failed: failed.map(|(why, count)| (why.word().to_owned(), count)).collect(),
             slow: t.slow,
             lost_with_connection: t.lost_with_connection,
             queries_failed: queries_failed

@@ -66,17 +66,16 @@ pub(crate) enum Refusal {
     Proxy,
 }
 
-impl Refusal {
-    /// All reasons, with their words in metrics.
-    pub(crate) const ALL: [(Self, &str); 7] = [
-        (Refusal::Client, "client"),
-        (Refusal::Network, "network"),
-        (Refusal::Full, "full"),
-        (Refusal::Handshakes, "handshakes"),
-        (Refusal::Memory, "memory"),
-        (Refusal::Draining, "draining"),
-        (Refusal::Proxy, "proxy"),
-    ];
+measure::words! {
+    Refusal {
+        Client = "client",
+        Network = "network",
+        Full = "full",
+        Handshakes = "handshakes",
+        Memory = "memory",
+        Draining = "draining",
+        Proxy = "proxy",
+    }
 }
 
 /// How a connection with a place ended.
@@ -92,14 +91,13 @@ pub(crate) enum Closed {
     Error,
 }
 
-impl Closed {
-    /// All ends, with their words in metrics.
-    pub(crate) const ALL: [(Self, &str); 4] = [
-        (Closed::Client, "client"),
-        (Closed::Idle, "idle"),
-        (Closed::Displaced, "displaced"),
-        (Closed::Error, "error"),
-    ];
+measure::words! {
+    Closed {
+        Client = "client",
+        Idle = "idle",
+        Displaced = "displaced",
+        Error = "error",
+    }
 }
 
 impl From<Ending> for Closed {

@@ -1,8 +1,5 @@
 //! The rules by which a search decides on a rate.
 
-use std::fmt;
-use std::str::FromStr;
-
 use measure::{Goal, Nanos};
 
 /// Rule by which a search decides on a rate.
@@ -39,10 +36,9 @@ pub enum RuleName {
     Mlrsearch,
 }
 
-impl RuleName {
-    /// All names.
-    const ALL: [RuleName; 2] = [RuleName::Rfc8219, RuleName::Mlrsearch];
+measure::words! { RuleName { Rfc8219 = "rfc8219", Mlrsearch = "mlrsearch" } }
 
+impl RuleName {
     /// Returns the rule with its settings; without a `duration_sum` five trials of `duration` decide a rate.
     ///
     /// # Errors
@@ -63,29 +59,6 @@ impl RuleName {
             RuleName::Rfc8219 if duration_sum.is_some() => wrong("duration-sum"),
             RuleName::Rfc8219 => Ok(Rule::Rfc8219),
         }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            RuleName::Rfc8219 => "rfc8219",
-            RuleName::Mlrsearch => "mlrsearch",
-        }
-    }
-}
-
-impl fmt::Display for RuleName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-impl FromStr for RuleName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = || RuleName::ALL.map(RuleName::word).join(", ");
-        let rule = RuleName::ALL.into_iter().find(|rule| rule.word() == text);
-        rule.ok_or_else(|| format!("`{text}` is none of {}", known()))
     }
 }
 

@@ -35,26 +35,25 @@ pub enum Method {
     Answers,
 }
 
-impl Method {
-    /// Returns the word of the method in files.
-    pub fn word(self) -> &'static str {
-        match self {
-            Method::Search => "search",
-            Method::Capacity => "capacity",
-            Method::Clients => "clients",
-            Method::Lockstep => "lockstep",
-            Method::Load => "load",
-            Method::Closed => "closed",
-            Method::ZoneLoad => "zone-load",
-            Method::Generators => "generators",
-            Method::UpdateRate => "update-rate",
-            Method::QueryUnderUpdate => "query-under-update",
-            Method::SignedUnsigned => "signed-unsigned",
-            Method::Drill => "drill",
-            Method::Answers => "answers",
-        }
+measure::words! {
+    Method {
+        Search = "search",
+        Capacity = "capacity",
+        Clients = "clients",
+        Lockstep = "lockstep",
+        Load = "load",
+        Closed = "closed",
+        ZoneLoad = "zone-load",
+        Generators = "generators",
+        UpdateRate = "update-rate",
+        QueryUnderUpdate = "query-under-update",
+        SignedUnsigned = "signed-unsigned",
+        Drill = "drill",
+        Answers = "answers",
     }
+}
 
+impl Method {
     /// Returns the word of the method in records: a search over clients is a search.
     pub fn recorded(self) -> &'static str {
         if self.searches() { Method::Search.word() } else { self.word() }

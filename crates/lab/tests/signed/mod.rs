@@ -15,13 +15,13 @@ pub(crate) fn by_each_signer(
 ) {
     for signer in Signer::ALL {
         if !signer.is_installed() {
-            let (program, package) = (signer.program(), signer.package());
+            let (program, package) = (signer.word(), signer.package());
             skip::because(format_args!("{program} is not installed ({package})"));
             continue;
         }
         for denial in [Denial::Nsec, Denial::Nsec3, Denial::Nsec3OptOut] {
-            let keys = dir.join(format!("{}-{denial:?}.keys", signer.program()));
-            let output = dir.join(format!("{}-{denial:?}.zone", signer.program()));
+            let keys = dir.join(format!("{}-{denial:?}.keys", signer.word()));
+            let output = dir.join(format!("{}-{denial:?}.zone", signer.word()));
             let algorithm = Algorithm::EcdsaP256Sha256;
             let (keys, output) = (&keys, &output);
             let signing = Signing { signer, zone: name, input, output, keys, algorithm, denial };

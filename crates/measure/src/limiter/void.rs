@@ -21,8 +21,7 @@ pub enum Void {
         /// Share (0 to 1) of the queries that left later than the tolerance.
         late: f64,
         /// The tolerance.
-        #[serde(rename = "tolerance_ns", with = "as_ns")]
-        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+        #[serde(rename = "tolerance_ns")]
         tolerance: Nanos,
         /// Share (0 to 1) of the planned queries that were sent.
         sent: f64,
@@ -92,12 +91,10 @@ pub enum Void {
     /// The parts of a load on several hosts did not start together.
     StartSpread {
         /// Largest time between two starts, the errors of the clocks included.
-        #[serde(rename = "spread_ns", with = "as_ns")]
-        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+        #[serde(rename = "spread_ns")]
         spread: Nanos,
         /// Largest one that is allowed.
-        #[serde(rename = "bound_ns", with = "as_ns")]
-        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
+        #[serde(rename = "bound_ns")]
         bound: Nanos,
     },
     /// A part of a load on several hosts is void.
@@ -159,21 +156,6 @@ impl Void {
             Void::Part { why, .. } => return why.remedy(),
             Void::Interrupted | Void::NothingSent | Void::UnansweredBefore { .. } => return None,
         })
-    }
-}
-
-/// Nanoseconds as a number in the JSON.
-pub(crate) mod as_ns {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use crate::units::Nanos;
-
-    pub(crate) fn serialize<S: Serializer>(time: &Nanos, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(time.0)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Nanos, D::Error> {
-        u64::deserialize(d).map(Nanos)
     }
 }
 

@@ -135,7 +135,7 @@ fn errors_name_the_place_and_the_field() {
         (with("certified_qps", (-1.0).into()), "field `certified_qps`: -1 is not a rate"),
         (
             with("tested", serde_json::json!({"path": "air"})),
-            "field `tested.path`: `air` is none of",
+            "field `tested.path`: unknown variant `air`",
         ),
         (format!("{good} x"), "trailing characters"),
         (String::new(), "c.json:1:0: not a certificate: EOF"),

@@ -146,15 +146,7 @@ pub enum Close {
     Reset,
 }
 
-impl Close {
-    /// Returns its word in arguments.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Close::Fin => "fin",
-            Close::Reset => "reset",
-        }
-    }
-}
+measure::words! { Close { Fin = "fin", Reset = "reset" } }
 
 /// How queries that are due together on a connection of TCP are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,15 +159,7 @@ pub enum Write {
     Together,
 }
 
-impl Write {
-    /// Returns its word in arguments.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Write::Each => "each",
-            Write::Together => "together",
-        }
-    }
-}
+measure::words! { Write { Each = "each", Together = "together" } }
 
 /// Order in which clients send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,15 +172,7 @@ pub enum Pick {
     Chance,
 }
 
-impl Pick {
-    /// Returns its word in arguments.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Pick::Turn => "turn",
-            Pick::Chance => "chance",
-        }
-    }
-}
+measure::words! { Pick { Turn = "turn", Chance = "chance" } }
 
 /// HTTP requests (RFC 8484).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,15 +195,7 @@ pub enum HttpMethod {
     Post,
 }
 
-impl HttpMethod {
-    /// Returns its word in arguments.
-    pub const fn word(self) -> &'static str {
-        match self {
-            HttpMethod::Get => "get",
-            HttpMethod::Post => "post",
-        }
-    }
-}
+measure::words! { HttpMethod { Get = "get", Post = "post" } }
 
 /// TLS settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -258,15 +226,7 @@ pub enum TlsVersion {
     V13,
 }
 
-impl TlsVersion {
-    /// Returns its word in arguments.
-    pub const fn word(self) -> &'static str {
-        match self {
-            TlsVersion::V12 => "1.2",
-            TlsVersion::V13 => "1.3",
-        }
-    }
-}
+measure::words! { TlsVersion { V12 = "1.2", V13 = "1.3" } }
 
 /// Client addresses of the PROXY protocol, version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

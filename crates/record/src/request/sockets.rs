@@ -75,6 +75,8 @@ pub enum WaitFor {
     Auto,
 }
 
+measure::words! { WaitFor { Spin = "spin", Yield = "yield", Sleep = "sleep", Auto = "auto" } }
+
 /// Whether queries leave as segmented messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -86,24 +88,4 @@ pub enum Gso {
     Off,
 }
 
-impl WaitFor {
-    /// Returns its word in arguments.
-    pub const fn word(self) -> &'static str {
-        match self {
-            WaitFor::Spin => "spin",
-            WaitFor::Yield => "yield",
-            WaitFor::Sleep => "sleep",
-            WaitFor::Auto => "auto",
-        }
-    }
-}
-
-impl Gso {
-    /// Returns its word in arguments.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Gso::On => "on",
-            Gso::Off => "off",
-        }
-    }
-}
+measure::words! { Gso { On = "on", Off = "off" } }

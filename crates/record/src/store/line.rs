@@ -65,14 +65,11 @@ pub enum RunState {
     Interrupted,
 }
 
-impl RunState {
-    /// Returns the state as a word.
-    pub fn word(self) -> &'static str {
-        match self {
-            RunState::Running => "running",
-            RunState::Complete => "complete",
-            RunState::Incomplete => "incomplete",
-            RunState::Interrupted => "interrupted",
-        }
+measure::words! {
+    RunState {
+        Running = "running",
+        Complete = "complete",
+        Incomplete = "incomplete",
+        Interrupted = "interrupted",
     }
 }

@@ -99,5 +99,5 @@ impl Requests {
 
 /// Returns the error for a failure.
 fn error(failure: Failure) -> io::Error {
-    io::Error::other(failure.reason())
+    io::Error::other(failure.word())
 }

@@ -11,7 +11,7 @@ pub(super) fn check(experiment: &Experiment) -> Result<(), FileError> {
         let ttl = settings.ttl.parse::<TtlTolerance>();
         ttl.map_err(|e| bad("answers.ttl", e.to_string()))?;
         for word in &settings.ignore {
-            word.parse::<Kind>().map_err(|e| bad("answers.ignore", e))?;
+            word.parse::<Kind>().map_err(|e| bad("answers.ignore", e.to_string()))?;
         }
         if let Some(path) = &settings.known {
             let path = experiment.folder().join(path);

@@ -54,7 +54,7 @@ pub(crate) fn run(args: SignArgs) -> Result<(), Failure> {
     let signer = match args.signer {
         Some(signer) => signer,
         None => Signer::installed().ok_or_else(|| {
-            let all = Signer::ALL.map(|s| format!("{} ({})", s.program(), s.package())).join(", ");
+            let all = Signer::ALL.map(|s| format!("{} ({})", s.word(), s.package())).join(", ");
             Failure::input(anyhow!("no signer is installed; one of these is needed: {all}"))
         })?,
     };
@@ -81,7 +81,7 @@ pub(crate) fn run(args: SignArgs) -> Result<(), Failure> {
     let (before, after) = (size(input), size(output));
     println!(
         "signed by {} in {:.1} s: {before:.1} MB became {after:.1} MB, {:.2} times as much",
-        signer.program(),
+        signer.word(),
         began.elapsed().as_secs_f64(),
         after / before.max(1e-9),
     );
