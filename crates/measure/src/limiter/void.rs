@@ -5,10 +5,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
-use crate::limiter::MAX_FOREIGN;
 use crate::stall::Stall;
 use crate::units::Nanos;
 use crate::warning::{foreign_on_server, server_waited, slow_core};
+
+/// Share of foreign load on the Tester's cores from which on it lacks CPU.
+pub(super) const MAX_FOREIGN: f64 = 0.25;
 
 /// Why a trial says nothing. To add a reason: a variant, its sentence in `Display`, its limiter. The name of the
 /// variant in kebab case stands in the JSON: it is never renamed.
