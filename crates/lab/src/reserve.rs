@@ -4,6 +4,7 @@
 //! releases when the process ends for any reason; a second run reports which process holds it.
 
 use std::fs;
+use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
@@ -15,8 +16,8 @@ use nix::unistd::geteuid;
 use crate::cpus::CpuList;
 use crate::enter;
 
-/// Interval between attempts to reserve a core that another run holds.
-const AGAIN: Duration = Duration::from_millis(500);
+/// Time until another attempt at a core whose holder cannot be waited for, as it is about to begin or to end.
+const AGAIN: Duration = Duration::from_millis(10);
 /// Default size of the socket buffers of all hosts during a run, in bytes; the kernel counts twice that.
 pub(crate) const BUFFER: u64 = 4 << 20;
 /// File with the sizes from before a run, in case the run cannot restore them.
@@ -59,8 +60,13 @@ impl Reservation {
             held.extend(loop {
                 match hold(&format!("dnsdyno-core-{core}")) {
                     Ok(listener) => break listener,
-                    Err(_) if Instant::now() < deadline => std::thread::sleep(AGAIN),
-                    Err(by) => return Err(CoreTaken { core, by }),
+                    Err(holder) => {
+                        let left = deadline.saturating_duration_since(Instant::now());
+                        if left.is_zero() {
+                            return Err(CoreTaken { core, by: holder.name });
+                        }
+                        holder.wait(left);
+                    }
                 }
             });
         }
@@ -72,24 +78,45 @@ impl Reservation {
 ///
 /// # Errors
 /// The process that holds the name.
-fn hold(name: &str) -> Result<Option<UnixListener>, String> {
+fn hold(name: &str) -> Result<Option<UnixListener>, Holder> {
     let Ok(address) = SocketAddr::from_abstract_name(name) else { return Ok(None) };
     match UnixListener::bind_addr(&address) {
         Ok(listener) => Ok(Some(listener)),
-        Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => Err(holder(&address)),
+        Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => Err(Holder::of(&address)),
         Err(_) => Ok(None),
     }
 }
 
-/// Returns number and command line of the process that listens on a socket.
-fn holder(address: &SocketAddr) -> String {
-    let credentials = UnixStream::connect_addr(address)
-        .ok()
-        .and_then(|stream| getsockopt(&stream, PeerCredentials).ok());
-    let Some(pid) = credentials.map(|c| c.pid()) else { return "unknown process".to_owned() };
-    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let command = String::from_utf8_lossy(&command).replace('\0', " ");
-    format!("process {pid}: {}", command.trim())
+/// A process that listens on a socket, with its number and command line.
+struct Holder {
+    /// A connection that it never accepts, and that the kernel resets when it ends.
+    connection: Option<UnixStream>,
+    name: String,
+}
+
+impl Holder {
+    fn of(address: &SocketAddr) -> Self {
+        let connection = UnixStream::connect_addr(address).ok();
+        let credentials = connection.as_ref().and_then(|c| getsockopt(c, PeerCredentials).ok());
+        let name = credentials.map_or("unknown process".to_owned(), |credentials| {
+            let pid = credentials.pid();
+            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            format!("process {pid}: {}", command.trim())
+        });
+        Holder { connection, name }
+    }
+
+    /// Waits until it has released the socket, at most for `limit`, which is above zero.
+    fn wait(self, limit: Duration) {
+        match self.connection {
+            Some(mut connection) if connection.set_read_timeout(Some(limit)).is_ok() => {
+                // Nothing is ever sent: reading fails when the holder has ended, or the time is over.
+                let _ = connection.read(&mut [0]);
+            }
+            _ => std::thread::sleep(AGAIN.min(limit)),
+        }
+    }
 }
 
 /// Enlarged default sizes of socket buffers: every server has the same, also one that requests no size. Only root may
@@ -210,7 +237,12 @@ mod tests {
         let taken = Reservation::take(&core, Duration::ZERO).expect_err("taken");
         assert_eq!(taken.core, 1023);
         assert!(taken.by.starts_with(&format!("process {}", std::process::id())), "{}", taken.by);
+        // Whoever waits has it as soon as it is free, and is told when the time is over.
+        let short = Reservation::take(&core, Duration::from_millis(1)).expect_err("taken");
+        assert_eq!(short.by, taken.by);
+        let waits = core.clone();
+        let next = std::thread::spawn(move || Reservation::take(&waits, Duration::from_secs(600)));
         drop(first);
-        assert!(Reservation::take(&core, Duration::ZERO).is_ok());
+        assert!(next.join().expect("no panic").is_ok());
     }
 }
