@@ -151,6 +151,10 @@ fn equal_commits_are_no_change() {
     let output = ground.dnsdyno("bisect", &wrong).output().expect("starts");
     assert_eq!(output.status.code(), Some(2), "{}", text(&output));
     assert!(text(&output).contains("does not come before"), "{}", text(&output));
+    let unused = ["--good", "v0", "--bad", "v2", "--repeats", "3"];
+    let output = ground.dnsdyno("bisect", &unused).output().expect("starts");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("--repeats changes nothing"), "{}", text(&output));
 }
 
 #[test]

@@ -105,7 +105,7 @@ type Certify = fn(&FilePath, &[&str]) -> Result<(), String>;
 
 impl RunOptions {
     /// Returns the choices of the command line, for the record and for [`RunOptions::go_on`].
-    fn choices(&self) -> Choices {
+    pub fn choices(&self) -> Choices {
         let custom = self.custom.iter().map(|(name, custom)| {
             let command = || CustomHow::Command(custom.command.clone());
             let how = custom.address.map_or_else(command, CustomHow::Address);

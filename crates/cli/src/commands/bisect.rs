@@ -56,7 +56,29 @@ pub(crate) struct BisectArgs {
     run: RunArgs,
 }
 
+/// Refuses options of `run` that change nothing here.
+fn refuse_unused(args: &RunArgs) -> Result<(), Failure> {
+    let unused = [
+        ("--list", args.list),
+        ("--resume", args.resume.is_some()),
+        ("--repeats", args.repeats.is_some()),
+        ("--servers", !args.servers.is_empty()),
+        ("--custom", !args.custom.is_empty()),
+        ("--remote", !args.remote.is_empty()),
+        ("--baseline", args.gate.baseline.is_some()),
+        ("--fail-if", !args.gate.fail_if.is_empty()),
+        ("--metrics", args.metrics.is_some()),
+    ];
+    match unused.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(Failure::input(anyhow!(
+            "a bisection compares two revisions at a time, and {option} changes nothing there: leave it out"
+        ))),
+        None => Ok(()),
+    }
+}
+
 pub(crate) fn run(args: &BisectArgs) -> Result<(), Failure> {
+    refuse_unused(&args.run)?;
     let builds = args.build.open()?;
     let commits = builds.recipe.commits(&args.good, &args.bad).map_err(Failure::input)?;
     if commits.len() < 2 {

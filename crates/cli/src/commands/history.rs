@@ -12,7 +12,7 @@ use experiment::Experiment;
 use experiment::capacity::least_rounds;
 use experiment::file::Role;
 use lab::builds::Revision;
-use record::{BuiltServer, CellRecord, Run, Skipped};
+use record::{BuiltServer, CellRecord, Choices, Run, Skipped};
 use report::view::setting_words;
 
 use crate::arguments::build::{BuildArgs, Builds};
@@ -64,7 +64,7 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Failure> {
     let earlier = if args.again || args.run.no_store {
         Vec::new()
     } else {
-        earlier(&args.run, &builds, &experiment)?
+        earlier(&args.run, &builds, &experiment, &anchor)?
     };
     let (mut unfinished, earlier): (Vec<Run>, Vec<Run>) =
         earlier.into_iter().partition(is_unfinished);
@@ -137,8 +137,13 @@ fn anchor(args: &RunArgs, experiment: &Experiment) -> Result<String, Failure> {
     })
 }
 
-/// Returns the runs of the store with the same recipe and experiment, oldest first.
-fn earlier(args: &RunArgs, builds: &Builds, experiment: &Experiment) -> Result<Vec<Run>, Failure> {
+/// Returns the runs of the store with the same recipe and experiment beside the same anchor, oldest first.
+fn earlier(
+    args: &RunArgs,
+    builds: &Builds,
+    experiment: &Experiment,
+    anchor: &str,
+) -> Result<Vec<Run>, Failure> {
     let Some(store) = args.store.existing()? else { return Ok(Vec::new()) };
     let prefix = format!("{}@", builds.recipe.name);
     let lines = store.runs().map_err(store::failure)?;
@@ -149,12 +154,28 @@ fn earlier(args: &RunArgs, builds: &Builds, experiment: &Experiment) -> Result<V
     });
     let runs = ours.map(|line| store.load(line.id).map_err(store::failure));
     let mut runs = runs.collect::<Result<Vec<Run>, Failure>>()?;
+    let wanted = run::options(args, args.hosts.of_run()?.as_ref(), None)?.choices();
     runs.retain(|run| {
         run.plan.choices.built.iter().any(|one| one.build == builds.recipe.name)
             && run.plan.text == experiment.text
             && run.plan.quick == experiment.is_quick
+            && is_joinable(run, &wanted, anchor)
     });
     Ok(runs)
+}
+
+/// Returns whether the ratios of a run are to the anchor, under the conditions that are wanted now.
+fn is_joinable(run: &Run, wanted: &Choices, anchor: &str) -> bool {
+    let begun = &run.plan.choices;
+    // Of the seed, the repeats and the servers a ratio does not depend.
+    let conditions = Choices {
+        seed: wanted.seed,
+        repeats: wanted.repeats,
+        servers: wanted.servers.clone(),
+        built: wanted.built.clone(),
+        ..begun.clone()
+    };
+    conditions == *wanted && begun.servers.iter().any(|server| server == anchor)
 }
 
 /// Returns whether a run was interrupted: a revision that was built and is no gap has fewer rounds than are made in any case, or than
@@ -186,11 +207,25 @@ fn measured(run: &Run) -> BTreeSet<String> {
     run.plan.choices.built.iter().filter(has).map(|one| one.commit.clone()).collect()
 }
 
+/// Returns the runs that have a revision which no later one has measured.
+fn still_needed<'r>(run: &Run, earlier: &'r [Run]) -> Vec<&'r Run> {
+    let mut again = measured(run);
+    let mut needed: Vec<&Run> = Vec::new();
+    for before in earlier.iter().rev() {
+        let own = measured(before);
+        if !own.is_subset(&again) {
+            needed.insert(0, before);
+        }
+        again.extend(own);
+    }
+    needed
+}
+
 /// Says by how much the anchor moved since the earlier runs, if that is more than ratios can bear.
 fn tell_drift(run: &Run, earlier: &[Run], anchor: &str) -> Result<(), Failure> {
     let is_anchor = |cell: &&CellRecord| cell.server == anchor;
     let mut moved = false;
-    for before in earlier {
+    for before in still_needed(run, earlier) {
         for old in before.results.iter().filter(is_anchor) {
             let mut cells = run.results.iter().filter(is_anchor);
             let Some(new) = cells.find(|new| new.settings == old.settings) else { continue };
@@ -218,7 +253,7 @@ fn drift(before: &CellRecord, now: &CellRecord) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use record::{Basis, ServerCapacity};
+    use record::{Basis, BuildOutcome, EngineChoice, ServerCapacity};
 
     use super::*;
 
@@ -236,6 +271,47 @@ mod tests {
             seen: Vec::new(),
         };
         CellRecord { capacity: Some(capacity), ..CellRecord::new("authdns", [].into(), "capacity") }
+    }
+
+    /// A run of two servers: the anchor, and a revision for each commit.
+    fn run_of(commits: &[&str]) -> Run {
+        let mut run = Run::default();
+        run.plan.choices.servers.push("authdns".to_owned());
+        for commit in commits {
+            let name = format!("nsd@{commit}");
+            run.plan.choices.built.push(BuiltServer {
+                name: name.clone(),
+                build: "nsd".to_owned(),
+                revision: (*commit).to_owned(),
+                commit: (*commit).to_owned(),
+                subject: String::new(),
+                committed_unix_s: None,
+                outcome: BuildOutcome::Program("/x".into()),
+            });
+            run.results.push(CellRecord::new(&name, [].into(), "capacity"));
+        }
+        run
+    }
+
+    #[test]
+    fn runs_are_joined_by_the_same_anchor_under_the_same_conditions() {
+        let run = run_of(&["a"]);
+        let wanted = |engine| Choices { seed: Some(7), engine, ..Choices::default() };
+        assert!(is_joinable(&run, &wanted(None), "authdns"));
+        assert!(!is_joinable(&run, &wanted(None), "knot"));
+        assert!(!is_joinable(&run, &wanted(Some(EngineChoice::Kernel)), "authdns"));
+    }
+
+    #[test]
+    fn a_run_whose_revisions_were_measured_again_is_not_needed() {
+        let earlier = [run_of(&["a", "b"]), run_of(&["c"]), run_of(&["a"])];
+        let needed = |now: &[&str]| -> Vec<usize> {
+            let found = still_needed(&run_of(now), &earlier);
+            found.iter().map(|run| run.results.len()).collect()
+        };
+        assert_eq!(needed(&["d"]), [2, 1, 1]);
+        assert_eq!(needed(&["b", "c"]), [1]);
+        assert_eq!(needed(&["a", "b", "c"]), [0usize; 0]);
     }
 
     #[test]

@@ -362,6 +362,16 @@ fn items(entries: &[Entry], pages: &BTreeMap<String, String>) -> Vec<Item> {
     items
 }
 
+/// Returns text as part of an IRI: every octet but letters, digits, `-`, `.` and `/` as `%` with two digits (RFC 3986 section 2.1).
+fn escaped(text: &str) -> String {
+    let octet = |b: u8| match b {
+        b'-' | b'.' | b'/' => char::from(b).to_string(),
+        b if b.is_ascii_alphanumeric() => char::from(b).to_string(),
+        b => format!("%{b:02X}"),
+    };
+    text.bytes().map(octet).collect()
+}
+
 /// Renders the steps of all servers as a JSON feed (version 1.1) and as an Atom feed (RFC 4287).
 pub(super) fn feeds(
     title: &str,
@@ -391,7 +401,7 @@ pub(super) fn feeds(
             @for item in &items {
                 entry {
                     title { (item.title) }
-                    id { "urn:dnsdyno:" (id(item)) }
+                    id { "urn:dnsdyno:" (escaped(&id(item))) }
                     updated { (date(item.at)) }
                     content type="text" { (item.title) }
                 }
@@ -464,7 +474,11 @@ mod tests {
         let items = feed["items"].as_array().expect("items");
         assert_eq!(items.len(), 1, "4.9 and 4.10 are alike, and 4.8: {feed}");
         assert_eq!(items[0]["date_published"], "2026-09-30T14:13:20Z");
-        assert!(files["changes.atom"].contains("<updated>2026-09-30T14:13:20Z</updated>"));
+        let atom = &files["changes.atom"];
+        assert!(atom.contains("<updated>2026-09-30T14:13:20Z</updated>"), "{atom}");
+        let id =
+            "<id>urn:dnsdyno:builds/nsd.html%23nsd%204.12%3A%20%2B18.8%20%25%20after%204.10%20";
+        assert!(atom.contains(id), "{atom}");
         assert!(files["index.html"].contains("builds/nsd.html"), "{}", files["index.html"]);
         assert!(!files.contains_key("servers/nsd-4.8.html"));
         assert!(listed(&files[LIST]).contains(&"builds/nsd.html".to_owned()));
