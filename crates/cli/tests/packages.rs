@@ -95,7 +95,12 @@ fn packages_install_run_upgrade_and_go() {
         Ok(root) => root,
         Err(why) => return skip::because(why),
     };
-    run(&root, "dpkg --install /packages/*.deb && dpkg --audit && dpkg --verify dnsdyno dns64d");
+    run(&root, "dpkg --install /packages/dnsdyno_*.deb");
+    the_demo_needs_nothing_else(&root);
+    run(
+        &root,
+        "dpkg --install /packages/dns64d_*.deb && dpkg --audit && dpkg --verify dnsdyno dns64d",
+    );
     documents_are_there(&root);
     load_and_service_run(&root);
     // An upgrade keeps a configuration that was changed.
@@ -110,6 +115,18 @@ fn packages_install_run_upgrade_and_go() {
         "find / -xdev -path /packages -prune -o -name '*dns64d*' -print -o -name '*dnsdyno*' -print",
     );
     assert_eq!(left, "", "removed packages leave nothing");
+}
+
+/// Ends a demo in its first visit: the AuthDNS is the program itself, also where that is not on PATH, and the page is written nevertheless.
+fn the_demo_needs_nothing_else(root: &CleanRoot) {
+    let shown = run(
+        root,
+        "PATH=/nowhere /usr/bin/dnsdyno demo --output /demo >/tmp/demo.log 2>&1 & demo=$!
+         until grep -q ' repeat 1' /tmp/demo.log; do kill -0 $demo || { cat /tmp/demo.log; exit 1; }; sleep 0.1; done
+         kill -TERM $demo; wait $demo || true
+         test -s /demo/demo.json; grep -q '<html' /demo/demo.html; cat /tmp/demo.log; rm -r /demo /tmp/demo.log /root/.local",
+    );
+    assert!(shown.contains("the AuthDNS of this program is measured"), "{shown}");
 }
 
 /// Checks man pages, completions, licences, and the unit.

@@ -166,7 +166,7 @@ impl CleanRoot {
 
     /// Returns a command that runs a shell script in the root, with processes, a network and mounts of its own.
     pub(crate) fn script(&self, script: &str) -> Command {
-        let enter = "mount -t proc proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && mount -t tmpfs tmpfs \"$0/run\" && \
+        let enter = "mount --bind \"$0\" \"$0\" && mount -t proc proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && mount -t tmpfs tmpfs \"$0/run\" && \
                      ip link set lo up && exec env -i PATH=/usr/sbin:/usr/bin HOME=/root chroot \"$0\" /bin/sh -euc \"$1\"";
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--net", "sh", "-c", enter]);
