@@ -14,15 +14,16 @@ const SIZE: &str = "namespace";
 /// Number of names of the source's zone, a /5.
 const NAMES: f64 = (1_u64 << 27) as f64;
 /// Figures that grow with the zone.
-const FIGURES: [&str; 4] = ["zone_load_first", "zone_load_later", "memory_resident", "disk_used"];
+const FIGURES: [&str; 4] =
+    ["zone_load_first", "zone_load_later", "memory_proportional", "disk_used"];
 /// Printed figures: server, figure, value (seconds or bytes).
 const PRINTED: [(&str, &str, f64); 6] = [
     ("nsd", "zone_load_first", 657.0),
     ("nsd", "zone_load_later", 210.0),
-    ("nsd", "memory_resident", 38.1e9),
+    ("nsd", "memory_proportional", 38.1e9),
     ("nsd", "disk_used", 84.1e9),
     ("knot", "zone_load_first", 315.0),
-    ("yadifa", "memory_resident", 23e9),
+    ("yadifa", "memory_proportional", 23e9),
 ];
 
 /// Returns the table as text; empty without two sizes of a zone.
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_two_largest_zones_decide() {
-        let memory = |bytes| [("memory_resident", "B", bytes)];
+        let memory = |bytes| [("memory_proportional", "B", bytes)];
         let all = [
             cell("nsd", "10.0.0.0/16", &memory(9e9)),
             cell("nsd", "10.0.0.0/12", &memory(300e6)),
@@ -139,7 +140,7 @@ mod tests {
             words,
             [
                 "nsd",
-                "memory resident",
+                "memory proportional",
                 "200.0 MB of 524,288",
                 "300.0 MB of 1,048,576",
                 "25.70 GB",
