@@ -468,7 +468,8 @@ impl<'a> LabBench<'a> {
             }
             self.check_away()?;
             if time_limit.is_over() {
-                return Err(BenchError::failed(tester.late("end its trial", limit)));
+                let what = "end its trial (each query without an answer costs its timeout)";
+                return Err(BenchError::failed(tester.late(what, limit)));
             }
             reader.look();
             std::thread::sleep(WATCH);
