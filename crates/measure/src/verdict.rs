@@ -5,11 +5,8 @@
 //! evidence ────────────────> no doubt is left ──> the limiter, and what shows it
 //! ```
 
-use crate::limiter::{Evidence, Limiter, ScheduleTolerance, Void};
+use crate::limiter::{Evidence, Limiter, Void};
 use crate::proof::LimiterProof;
-
-/// Largest share (0 to 1) of late queries with which a load that was answered whole is still the load that was wanted.
-const MOST_LATE: f64 = 0.25;
 
 /// What is known of a trial when it is judged.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,16 +49,13 @@ impl Facts {
     /// Returns whether the outcome stands in spite of a doubt.
     ///
     /// A rate that passed although its queries left unevenly passed: a stall and the burst after it are harder for a server than an even
-    /// rate. So did one that passed, or was answered whole, while others were busy, or although a part of it was late. Losses on slow cores and by stalls excuse a goal
+    /// rate. So did one that passed, or was answered whole, while others were busy. Losses on slow cores and by stalls excuse a goal
     /// that was missed; a load without a goal has losses that they do not explain.
     fn excuses(&self, doubt: &Void) -> bool {
         let stands = self.kept_its_rate && self.passed == Some(true);
         let complete = self.evidence.complete;
         match doubt {
-            Void::ScheduleNotKept { late, sent, .. } => {
-                let little = *late <= MOST_LATE && *sent >= ScheduleTolerance::default().min_sent;
-                stands || (self.passed.is_none() && complete && little)
-            }
+            Void::ScheduleNotKept { .. } => stands,
             Void::Starved { .. } => stands || (self.passed.is_none() && complete),
             Void::ForeignOnServer { .. } | Void::ServerWaited { .. } | Void::NotSent { .. } => {
                 self.passed.unwrap_or(complete)
@@ -83,26 +77,6 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Nanos;
-
-    #[test]
-    fn a_load_that_was_answered_whole_stands_although_a_part_was_late() {
-        // Without a goal, and with one that was missed: whether it is complete, the late part, and the part that was sent.
-        let table = [
-            (None, true, 0.1, 1.0, false),
-            (None, true, 0.3, 1.0, true),
-            (None, true, 0.1, 0.9, true),
-            (None, false, 0.1, 1.0, true),
-            (Some(false), true, 0.1, 1.0, true),
-        ];
-        for (passed, complete, late, sent, void) in table {
-            let tolerance = Nanos::from_millis(1);
-            let doubts = vec![Void::ScheduleNotKept { late, tolerance, sent }];
-            let evidence = Evidence { complete, ..Evidence::default() };
-            let facts = Facts { passed, doubts, evidence, ..Facts::default() };
-            assert_eq!(facts.clone().verdict().void.is_some(), void, "{facts:?}");
-        }
-    }
 
     #[test]
     fn a_disturbed_failure_is_no_verdict() {

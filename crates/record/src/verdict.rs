@@ -157,8 +157,7 @@ mod tests {
             ("all answered", Some(goal), 0, 1.005, false),
             ("one lost", Some(goal), 1, 1.005, true),
             ("all answered, but at a lower rate", Some(goal), 0, 1.2, true),
-            ("without a goal, all answered", None, 0, 1.005, false),
-            ("without a goal, one lost", None, 1, 1.005, true),
+            ("without a goal", None, 0, 1.005, true),
         ];
         for (what, goal, lost, last, void) in table {
             let trial = late(lost, last, goal);

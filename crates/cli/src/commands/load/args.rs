@@ -44,7 +44,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
     dnsdyno load [fd00::2]:853 --transport tls --clients 16 --queries-per-connection 100 --tls-resume \\
         --queries q.txt --pacing window --window 64
 
-  dnsdyno says what limited the result. A void trial says nothing about the server: exit code 1.";
+  dnsdyno says what limited the result. A trial whose schedule was not kept is void: exit code 1.";
 
 /// Heading of the options about what is sent and when.
 const LOAD: &str = "Load";
