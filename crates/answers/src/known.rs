@@ -146,7 +146,7 @@ mod tests {
         for (text, line, column, why) in [
             ("ttl", 1, 4, "the name is missing"),
             ("\nttl *", 2, 6, "the type is missing"),
-            ("ttl,x * *", 1, 1, "`x` is not a kind"),
+            ("ttl,x * *", 1, 1, "`x` is none of timeout, error"),
             ("ttl a..b *", 1, 5, ""),
             ("ttl * NONE", 1, 7, "`NONE` is not a record type"),
         ] {

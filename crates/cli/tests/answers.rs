@@ -241,7 +241,7 @@ fn what_cannot_be_compared_is_refused_with_its_place() {
     let with = |text: &str| format!("{EXPERIMENT}{text}\n");
     let table = [
         (with("ttl = \"soon\""), &[][..], "x.toml:14:7: "),
-        (with("ignore = [\"ttl\", \"color\"]"), &[], "x.toml:14:10: `color` is not a kind"),
+        (with("ignore = [\"ttl\", \"color\"]"), &[], "x.toml:14:10: `color` is none of timeout"),
         (with("known = \"no.txt\""), &[], "x.toml:14:9: cannot read "),
         (with("known = \"known.txt\""), &[], "x.toml:14:9: known.txt:1"),
         (

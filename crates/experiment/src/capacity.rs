@@ -156,11 +156,10 @@ impl NextRound<'_> {
             self.settle_demand(own.impatient(step.as_ref()))?;
         }
         let trial = self.closed_loop(own)?;
-        let sent = trial.sent;
         found.round = round_of(&trial, self.round);
         self.keep(trial.offered_qps, trial);
         if found.round.qps == 0.0 {
-            return Err(BenchError::Void(format!("none of {sent} queries was answered")));
+            return Err(BenchError::Void("no query was answered".to_owned()));
         }
         let first = self.rounds.min(own.least_rounds()).saturating_sub(LOAD_ROUNDS);
         if self.settings.loads && (first..first + LOAD_ROUNDS).contains(&self.round) {
