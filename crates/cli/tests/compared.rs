@@ -120,14 +120,16 @@ fn one_server_has_its_capacity_with_latency_at_it_and_at_half() {
 }
 
 #[test]
-fn a_server_is_not_slower_than_itself() {
+fn no_gate_holds_between_a_server_and_itself() {
     let known = Known::start(Duration::from_millis(1), true);
     let named = ["a", "b", "c"].map(|name| format!("{name}={}", known.address));
     let mut words = vec!["search", "--name", "x.test", "--type", "A", "--duration", "300ms"];
     words.extend(named.iter().map(String::as_str));
     words.extend(["--rounds", "4", "--fail-if", "b < -40%", "--fail-if", "c < -40%"]);
     let (code, table, told) = dnsdyno(&words);
-    assert_eq!(code, Some(0), "{table}{told}");
+    // The fewest rounds on a busy machine may leave the question open.
+    let is_open = code == Some(4) && told.contains("may hold");
+    assert!(code == Some(0) || is_open, "{code:?}: {table}{told}");
     for name in ["a ", "b ", "c "] {
         assert!(table.lines().any(|line| line.starts_with(name)), "{table}");
     }
