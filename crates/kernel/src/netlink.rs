@@ -65,6 +65,9 @@ pub(crate) fn ask<const N: usize>(
             }
             rest = after;
         }
+        if !rest.is_empty() {
+            return Err(io::Error::other("an answer of the kernel cannot be read"));
+        }
         if flags & DUMP == 0 {
             return Ok(());
         }
