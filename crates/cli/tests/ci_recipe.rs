@@ -83,6 +83,7 @@ fn gate(
         chmod +x r/dnsdyno-0-linux/dnsdyno && tar -C r -cJf dnsdyno.tar.xz dnsdyno-0-linux && sha256sum dnsdyno.tar.xz";
     let made = Command::new("sh").args(["-c", script, &program]).current_dir(dir.path()).output();
     let made = made.expect("sh");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let printed = String::from_utf8_lossy(&made.stdout).into_owned();
     let right = printed.split(' ').next().expect("a sum");
     let server = |delay: u32| {
