@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use clap::{ArgAction, Args};
 use record::request::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
+use report::view::quoted;
 use wire::reply::Rcodes;
 use wire::{Ipv4Prefix, Name, Pref64, Qclass, Qtype};
 
@@ -58,7 +59,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "mix")]
     pub(crate) mix_missing: f64,
     /// The zone of the namespace
-    #[arg(long, value_name = "ZONE", default_value = "dns64perf.test")]
+    #[arg(long, value_name = "ZONE", default_value = ZONE)]
     pub(crate) zone: Name,
     /// Names without leading zeros (10-1-2-3), as dns64perf and dns64perf2 query them, in place of 010-001-002-003
     #[arg(long)]
@@ -109,6 +110,9 @@ pub(crate) struct WorkloadArgs {
     pub(crate) seed: u64,
 }
 
+/// Zone of the namespace by default.
+const ZONE: &str = "dns64perf.test";
+
 /// Reads what a reply must be.
 fn parse_expect(text: &str) -> Result<Expect, String> {
     let words =
@@ -130,7 +134,7 @@ impl WorkloadArgs {
 
     /// Returns the options that choose the names, as they are typed.
     pub(crate) fn chosen_names(&self) -> String {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let path = |path: &Option<PathBuf>| Some(quoted(&path.as_ref()?.display().to_string()));
         let name = |name: &Option<Name>| name.as_ref().map(Name::to_string);
         let options = [
             ("queries", path(&self.queries)),
@@ -139,10 +143,13 @@ impl WorkloadArgs {
             ("random-subdomain", name(&self.random_subdomain)),
             ("mix", name(&self.mix)),
             ("namespace", self.namespace.as_ref().map(Ipv4Prefix::to_string)),
+            ("zone", Some(self.zone.to_string()).filter(|zone| zone.trim_end_matches('.') != ZONE)),
             ("type", self.types()),
+            ("class", self.class.map(|class| class.to_string())),
         ];
         let given = |(option, value): (_, Option<_>)| Some(format!(" --{option} {}", value?));
-        options.into_iter().filter_map(given).collect()
+        let unpadded = self.unpadded.then(|| " --unpadded".to_owned());
+        options.into_iter().filter_map(given).chain(unpadded).collect()
     }
 
     /// Returns the workload of a request.
@@ -256,5 +263,33 @@ impl WorkloadArgs {
             Edns { udp_size: self.edns, dnssec: self.dnssec, options: self.edns_option.clone() };
         let class = self.class.map(|class| class.to_string());
         Query { recursion: !self.no_recursion, class, edns: wanted.then_some(edns) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        workload: WorkloadArgs,
+    }
+
+    #[test]
+    fn options_that_choose_the_names_are_told_as_they_were_given() {
+        for options in [
+            "",
+            " --queries 'my names.txt'",
+            " --name version.bind --type TXT --class CH",
+            " --namespace 10.0.0.0/16 --zone example.test --unpadded",
+        ] {
+            let words = options.replace('\'', "").replace("my names", "my_names");
+            let words = words.split_whitespace().map(|word| word.replace('_', " "));
+            let line = Line::parse_from(std::iter::once("load".to_owned()).chain(words));
+            assert_eq!(line.workload.chosen_names(), options);
+        }
     }
 }

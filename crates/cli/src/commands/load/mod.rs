@@ -214,7 +214,8 @@ fn next(args: &LoadArgs, trial: &Trial) -> String {
         Some(path) => format!("`dnsdyno report {}` makes a page of it", path.display()),
         None => "`--json FILE` keeps it, and `dnsdyno report FILE` makes a page of it".to_owned(),
     };
-    if args.replay.request().is_some() {
+    let is_pipe = args.workload.queries.as_deref() == Some(Path::new("-"));
+    if args.replay.request().is_some() || is_pipe {
         return page;
     }
     let (target, names) = (&trial.conditions.target, args.workload.chosen_names());
