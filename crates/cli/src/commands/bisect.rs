@@ -68,6 +68,7 @@ fn refuse_unused(args: &RunArgs) -> Result<(), Failure> {
         ("--baseline", args.gate.baseline.is_some()),
         ("--fail-if", !args.gate.fail_if.is_empty()),
         ("--metrics", args.metrics.is_some()),
+        ("--hosts", args.hosts.is_given()),
     ];
     match unused.iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(Failure::input(anyhow!(

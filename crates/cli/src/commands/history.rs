@@ -207,8 +207,15 @@ fn measured(run: &Run) -> BTreeSet<String> {
     run.plan.choices.built.iter().filter(has).map(|one| one.commit.clone()).collect()
 }
 
-/// Returns the runs that have a revision which no later one has measured.
+/// Returns the runs that have figures of a revision which no later one has.
 fn still_needed<'r>(run: &Run, earlier: &'r [Run]) -> Vec<&'r Run> {
+    let measured = |run: &Run| -> BTreeSet<String> {
+        let built = run.plan.choices.built.iter();
+        let has = |one: &&BuiltServer| {
+            run.results.iter().any(|cell: &CellRecord| cell.server == one.name)
+        };
+        built.filter(has).map(|one| one.commit.clone()).collect()
+    };
     let mut again = measured(run);
     let mut needed: Vec<&Run> = Vec::new();
     for before in earlier.iter().rev() {
