@@ -242,7 +242,7 @@ fn the_rules_for_void_trials_are_over_all_parts() {
         ),
         (
             "the schedule of all",
-            |parts| parts.iter_mut().for_each(|part| delay(&mut part.trial, 60)),
+            |parts| parts.iter_mut().for_each(|part| delay(&mut part.trial, 5)),
             schedule,
             Limiter::TesterSchedule,
         ),
