@@ -158,13 +158,13 @@ mod tests {
 
     #[test]
     fn a_start_is_the_same_instant_on_both_clocks() {
-        let unix = clock::realtime() + Nanos::from_millis(200);
+        let now = clock::realtime();
+        let unix = now + Nanos::from_millis(200);
         let at: StartAt = format!("@{}.{:09}", unix.0 / 1_000_000_000, unix.0 % 1_000_000_000)
             .parse()
             .expect("an instant");
         let clock = ClockState { error: None, tai_offset: None };
-        let agreed = Agreed::new(at, ClockBound::Unchecked, &clock, clock::realtime());
-        let agreed = agreed.expect("in time");
+        let agreed = Agreed::new(at, ClockBound::Unchecked, &clock, now).expect("in time");
         let start = agreed.monotonic().expect("in the future");
         // Ten milliseconds: somebody may set this host's clock meanwhile, but not often.
         assert!(agreed.record(start).error_us.abs() < 10_000.0, "{:?}", agreed.record(start));
