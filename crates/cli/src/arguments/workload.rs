@@ -6,6 +6,7 @@ use anyhow::{anyhow, bail};
 use clap::{ArgAction, Args};
 use record::request::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
 use report::view::quoted;
+use wire::namespace::DEFAULT_ZONE;
 use wire::reply::Rcodes;
 use wire::{Ipv4Prefix, Name, Pref64, Qclass, Qtype};
 
@@ -59,7 +60,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "mix")]
     pub(crate) mix_missing: f64,
     /// The zone of the namespace
-    #[arg(long, value_name = "ZONE", default_value = ZONE)]
+    #[arg(long, value_name = "ZONE", default_value = DEFAULT_ZONE)]
     pub(crate) zone: Name,
     /// Names without leading zeros (10-1-2-3), as dns64perf and dns64perf2 query them, in place of 010-001-002-003
     #[arg(long)]
@@ -110,9 +111,6 @@ pub(crate) struct WorkloadArgs {
     pub(crate) seed: u64,
 }
 
-/// Zone of the namespace by default.
-const ZONE: &str = "dns64perf.test";
-
 /// Reads what a reply must be.
 fn parse_expect(text: &str) -> Result<Expect, String> {
     let words =
@@ -143,7 +141,7 @@ impl WorkloadArgs {
             ("random-subdomain", name(&self.random_subdomain)),
             ("mix", name(&self.mix)),
             ("namespace", self.namespace.as_ref().map(Ipv4Prefix::to_string)),
-            ("zone", Some(self.zone.to_string()).filter(|zone| zone.trim_end_matches('.') != ZONE)),
+            ("zone", Some(self.zone.to_string()).filter(|zone| zone != DEFAULT_ZONE)),
             ("type", self.types()),
             ("class", self.class.map(|class| class.to_string())),
         ];

@@ -11,6 +11,7 @@ use measure::{Nanos, Qps};
 use record::request::WaitFor;
 use streams::serve::FaultPlan;
 use udp::UdpOptions;
+use wire::namespace::DEFAULT_ZONE;
 use wire::{Ipv4Prefix, Name, Pref64};
 
 use crate::arguments::address::{parse_listen, parse_listen_at_port};
@@ -75,7 +76,7 @@ pub(crate) struct AuthArgs {
     #[arg(long, value_name = "PREFIX", default_value = "10.0.0.0/8")]
     pub(crate) namespace: Ipv4Prefix,
     /// Zone of the names
-    #[arg(long, value_name = "ZONE", default_value = "dns64perf.test")]
+    #[arg(long, value_name = "ZONE", default_value = DEFAULT_ZONE)]
     pub(crate) zone: Name,
     /// Which names have AAAA records
     #[arg(
