@@ -201,25 +201,27 @@ fn is_gap(run: &Run, built: &BuiltServer) -> bool {
 
 /// Returns the commits that a run has measured or found to be gaps.
 fn measured(run: &Run) -> BTreeSet<String> {
-    let has = |one: &&BuiltServer| {
-        is_gap(run, one) || run.results.iter().any(|cell| cell.server == one.name)
-    };
-    run.plan.choices.built.iter().filter(has).map(|one| one.commit.clone()).collect()
+    commits_of(run, |one| is_gap(run, one) || has_figures(run, one))
+}
+
+/// Returns whether a run has figures of a revision.
+fn has_figures(run: &Run, built: &BuiltServer) -> bool {
+    run.results.iter().any(|cell| cell.server == built.name)
+}
+
+/// Returns the commits of a run's revisions of which `is_one` holds.
+fn commits_of(run: &Run, is_one: impl Fn(&BuiltServer) -> bool) -> BTreeSet<String> {
+    let built = run.plan.choices.built.iter().filter(|one| is_one(one));
+    built.map(|one| one.commit.clone()).collect()
 }
 
 /// Returns the runs that have figures of a revision which no later one has.
 fn still_needed<'r>(run: &Run, earlier: &'r [Run]) -> Vec<&'r Run> {
-    let measured = |run: &Run| -> BTreeSet<String> {
-        let built = run.plan.choices.built.iter();
-        let has = |one: &&BuiltServer| {
-            run.results.iter().any(|cell: &CellRecord| cell.server == one.name)
-        };
-        built.filter(has).map(|one| one.commit.clone()).collect()
-    };
-    let mut again = measured(run);
+    let with_figures = |run| commits_of(run, |one| has_figures(run, one));
+    let mut again = with_figures(run);
     let mut needed: Vec<&Run> = Vec::new();
     for before in earlier.iter().rev() {
-        let own = measured(before);
+        let own = with_figures(before);
         if !own.is_subset(&again) {
             needed.insert(0, before);
         }
