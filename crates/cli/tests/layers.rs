@@ -5,7 +5,7 @@ mod source;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, Metadata};
-use source::scope::Scope;
+use source::scope::{Circles, Scope};
 
 /// Crates that open sockets, or bring a runtime that does.
 const SOCKETS: &[&str] = &[
@@ -86,6 +86,9 @@ const ABSENT: &[Absence] = &[
 
 /// The crate that starts processes.
 const STARTS_PROCESSES: &str = "lab";
+
+/// Lines of code in a room, without comments and tests.
+const MAX_ROOM: usize = 5_000;
 
 /// The crates that hold `unsafe` code. Clippy wants a `SAFETY:` line for each block.
 const UNSAFE: &[&str] = &["cluster", "kernel", "streams", "udp"];
@@ -176,6 +179,36 @@ fn crates_import_only_what_their_layer_allows() {
         for import in dependencies.iter().filter(|import| layers.contains_key(*import)) {
             assert!(allowed.contains(import), "{name} imports {import}, which its layer forbids");
         }
+    }
+}
+
+#[test]
+fn rooms_import_only_from_those_before_them() {
+    let (page, targets) = (architecture(), source::targets());
+    let line = page.lines().find_map(|line| line.strip_prefix("Rooms of `lab`"));
+    let rooms: Vec<&str> = line.expect("the rooms").split('`').skip(1).step_by(2).collect();
+    let files = &targets.iter().find(|(name, _)| name == "lab").expect("a crate").1;
+    let room = |file: usize| {
+        let name = files[file].module.first()?;
+        Some(
+            rooms.iter().position(|room| room == name).unwrap_or_else(|| panic!("{name}: no room")),
+        )
+    };
+    let mut lines = vec![0; rooms.len()];
+    for (file, imports) in Circles::imports(files).iter().enumerate() {
+        let above = |import: &&usize| room(file).is_some() && room(**import) > room(file);
+        if let Some(import) = imports.iter().find(above) {
+            let [from, to] = [file, *import].map(|file| files[file].path.display());
+            panic!("{from} imports {to}, which is in a room above");
+        }
+        let text = std::fs::read_to_string(source::workspace().join(&files[file].path));
+        let text = text.expect("UTF-8");
+        let code = text.lines().map(str::trim).take_while(|line| *line != "#[cfg(test)]");
+        let code = code.filter(|line| !line.is_empty() && !line.starts_with("//")).count();
+        room(file).into_iter().for_each(|room| lines[room] += code);
+    }
+    for (room, lines) in rooms.iter().zip(lines) {
+        assert!((1..=MAX_ROOM).contains(&lines), "the room {room} of lab has {lines} lines");
     }
 }
 

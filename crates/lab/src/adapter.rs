@@ -20,12 +20,19 @@ pub use self::source::Source;
 pub(crate) use self::tables::{
     FileTemplate, Listen, Ready, ReplicationTable, Start, Stop, Variable, VersionQuery, duration,
 };
-use crate::replication::part::Part;
-use crate::template::{self, Setting};
+use crate::adapter::part::Part;
+use crate::adapter::template::Setting;
 
+pub mod builds;
+pub mod built_in;
+pub(crate) mod catalogue;
+pub mod detect;
+pub(crate) mod part;
 mod program;
 mod source;
 mod tables;
+pub(crate) mod template;
+pub(crate) mod variables;
 
 /// Adapter of one server.
 #[derive(Clone, Debug, Deserialize)]
@@ -479,8 +486,8 @@ pub(crate) mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     use super::*;
-    use crate::catalogue::Catalogue;
-    use crate::place::Place;
+    use crate::adapter::catalogue::Catalogue;
+    use crate::testbed::place::Place;
 
     pub(crate) const GOOD: &str = r#"
 name = "x"

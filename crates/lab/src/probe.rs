@@ -14,13 +14,15 @@
 //! of the processes a hundred times a second, so that work outside of the time of sending is told apart.
 
 mod account;
+pub(crate) mod evidence;
+pub mod host;
 mod ledger;
 mod periodic;
-pub mod procfs;
 mod real_host;
 mod sample;
 mod tasks;
 mod usage;
+pub(crate) mod watch;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,8 +39,8 @@ use nix::unistd::{SysconfVar, sysconf};
 use udp::processes;
 use udp::sys::CoreRunTimes;
 
-use crate::cpus::CpuList;
-use crate::testbed::{Host, PORT, Testbed};
+use crate::testbed::cpus::CpuList;
+use crate::testbed::{Host, PORT, Testbed, procfs};
 pub(crate) use account::{Account, Accounts};
 pub(crate) use ledger::{Ledger, RunTimes};
 pub use real_host::{HostLosses, HostProbe};

@@ -13,21 +13,32 @@ use experiment::settings::Family;
 use measure::Transport;
 use wire::{Name, Namespace, Pref64};
 
+use crate::adapter::detect::detect;
+use crate::adapter::template::{self, Setting};
 use crate::adapter::{Adapter, AdapterError, FileTemplate, VersionQuery};
-use crate::detect::detect;
-use crate::enter::Lab;
-use crate::leftovers;
-use crate::place::Place;
-use crate::process::{Launch, Process, ProcessError};
-use crate::ready::{Ask, At, Over, Question, wait_ready};
-use crate::reserve::default_buffer;
-use crate::template::{self, Setting};
+use crate::server::ready::{Ask, At, Over, Question, wait_ready};
+use crate::server::zonefile::reverse_zone;
+use crate::testbed::enter::Lab;
+use crate::testbed::leftovers;
+use crate::testbed::place::Place;
+use crate::testbed::process::{Launch, Process, ProcessError};
+use crate::testbed::reserve::default_buffer;
 use crate::testbed::{Host, PORT, Testbed, address_v4, address_v6};
-use crate::zonefile::reverse_zone;
 
+pub mod authdns;
 mod beside;
+pub(crate) mod clients;
+pub(crate) mod configure;
+pub mod internet;
+pub(crate) mod query_stream;
+pub(crate) mod question_plan;
+pub mod ready;
+pub(crate) mod replication;
 mod running;
+pub mod signer;
 mod task;
+pub(crate) mod zone_load;
+pub mod zonefile;
 
 use self::running::Part;
 pub use self::running::Server;
@@ -73,10 +84,10 @@ pub enum ServerError {
     Process(#[from] ProcessError),
     /// A command that prepares the start of the server failed.
     #[error(transparent)]
-    Preparation(#[from] crate::signer::SignError),
+    Preparation(#[from] crate::server::signer::SignError),
     /// Its CPU time cannot be limited.
     #[error(transparent)]
-    Limit(#[from] crate::limit::LimitError),
+    Limit(#[from] crate::testbed::limit::LimitError),
     /// Another process is in the server's host, or has its port.
     #[error("{title} is not started, since its host is not free: {source}")]
     Leftovers {
@@ -535,7 +546,7 @@ pub(crate) fn transport_port(transport: Transport) -> u16 {
 
 /// Returns the size of all caches, in megabytes: see [`CACHE`].
 fn cache_mb() -> u64 {
-    (crate::host::available_memory() / (1 << 20) / CACHE.0).clamp(64, CACHE.1)
+    (crate::probe::host::available_memory() / (1 << 20) / CACHE.0).clamp(64, CACHE.1)
 }
 
 /// Runs the version query of a server in the DUT's host.

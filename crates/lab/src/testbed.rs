@@ -13,6 +13,29 @@
 //! them: a load may have many client addresses. So does the auth host own `INTERNET`, for the dut: each server of an Internet in a
 //! box has an address there.
 
+pub(crate) mod control_group;
+pub(crate) mod core_plan;
+pub(crate) mod core_speed;
+pub(crate) mod cpus;
+pub(crate) mod daemon;
+pub mod durability;
+pub mod enter;
+pub mod exec;
+mod features;
+pub(crate) mod leftovers;
+pub(crate) mod limit;
+mod link_mode;
+mod links;
+mod log_bound;
+pub(crate) mod netns;
+pub(crate) mod place;
+pub(crate) mod process;
+pub mod procfs;
+pub(crate) mod reserve;
+pub(crate) mod rundir;
+pub(crate) mod short_link;
+pub(crate) mod tuning;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -26,13 +49,12 @@ use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 use udp::core_speed::WorkTimes;
 
-use crate::core_speed::{in_trial, share_cores};
-use crate::cpus::{CpuList, CpuPlan};
-use crate::enter::Lab;
-use crate::link_mode;
-use crate::links::{self, End, Hardware, LinkError, Net};
-use crate::netns::Namespace;
-use crate::place::Place;
+use crate::testbed::core_speed::{in_trial, share_cores};
+use crate::testbed::cpus::{CpuList, CpuPlan};
+use crate::testbed::enter::Lab;
+use crate::testbed::links::{End, Hardware, LinkError, Net};
+use crate::testbed::netns::Namespace;
+use crate::testbed::place::Place;
 
 /// Port of servers and of the AuthDNS.
 pub const PORT: u16 = 53;

@@ -103,7 +103,7 @@ impl Watched<'_> {
 
 /// Returns whether all processes run.
 fn alive(pids: &[u32]) -> bool {
-    !pids.is_empty() && pids.iter().all(|pid| lab::probe::procfs::read_stat(*pid).is_some())
+    !pids.is_empty() && pids.iter().all(|pid| lab::testbed::procfs::read_stat(*pid).is_some())
 }
 
 /// A trial that is watched.

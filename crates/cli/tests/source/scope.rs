@@ -198,9 +198,7 @@ pub(crate) struct Circles {
 impl Circles {
     /// The circles of imports among the files of a program or library, the largest first; each sorted.
     pub(crate) fn of(files: &[File]) -> Vec<Vec<String>> {
-        let scopes = files.iter().enumerate().flat_map(|(i, file)| Scope::of(file, i));
-        let scopes = scopes.map(|scope| (scope.module.clone(), scope)).collect();
-        let imports = Self { scopes }.imports(files.len());
+        let imports = Self::imports(files);
         let reached: Vec<BTreeSet<usize>> =
             (0..files.len()).map(|from| reached(&imports, from)).collect();
         let mut circles = BTreeSet::new();
@@ -220,9 +218,11 @@ impl Circles {
     }
 
     /// The files that each file imports from.
-    fn imports(&self, files: usize) -> Vec<BTreeSet<usize>> {
-        let mut imports = vec![BTreeSet::new(); files];
-        for scope in self.scopes.values() {
+    pub(crate) fn imports(files: &[File]) -> Vec<BTreeSet<usize>> {
+        let scopes = files.iter().enumerate().flat_map(|(i, file)| Scope::of(file, i));
+        let all = Self { scopes: scopes.map(|scope| (scope.module.clone(), scope)).collect() };
+        let mut imports = vec![BTreeSet::new(); files.len()];
+        for scope in all.scopes.values() {
             let imported = scope.imports.iter().filter(|import| !import.passed_on);
             let imported = imported.map(|import| &import.path);
             // A single name that is a module's is a variable here.
@@ -230,7 +230,7 @@ impl Circles {
             let written =
                 written.filter(|path| path.len() > 1 || !scope.modules.contains(&path[0]));
             for path in imported.chain(written) {
-                if let Some(file) = self.file_of(scope, path, MAX_HOPS)
+                if let Some(file) = all.file_of(scope, path, MAX_HOPS)
                     && file != scope.file
                 {
                     imports[scope.file].insert(file);

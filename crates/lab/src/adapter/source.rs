@@ -89,7 +89,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Catalogue;
+    use crate::adapter::catalogue::Catalogue;
 
     #[test]
     fn an_adapter_is_the_same_there() {

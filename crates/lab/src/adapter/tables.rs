@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
-use crate::daemon::ROOT;
-use crate::process::harmless;
-use crate::replication::part::Signing;
+use crate::adapter::part::Signing;
 use crate::testbed::PORT;
+use crate::testbed::daemon::ROOT;
+use crate::testbed::process::harmless;
 
 /// Variable of an adapter's templates that an experiment may set.
 #[derive(Clone, Debug, Deserialize)]
@@ -85,7 +85,7 @@ pub struct Start {
     /// starts one process for each core.
     #[serde(default)]
     pub through: Option<PathBuf>,
-    /// Whether it may go to the background, and its files may have absolute paths ([`crate::daemon`]); other servers stay in
+    /// Whether it may go to the background, and its files may have absolute paths ([`crate::testbed::daemon`]); other servers stay in
     /// the foreground.
     #[serde(default)]
     pub daemon: bool,

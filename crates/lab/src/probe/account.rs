@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::procfs;
-use crate::control_group::ControlGroup;
+use crate::testbed::control_group::ControlGroup;
+use crate::testbed::procfs;
 
 /// Number of times that new processes are looked for: one may start another while it is moved.
 const LOOKS: u32 = 3;

@@ -11,9 +11,9 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::account::Account;
 use super::periodic::{Counters, Periodic};
-use super::procfs;
 use super::tasks::{packet_threads, run_time, run_time_at};
-use crate::cpus::CpuList;
+use crate::testbed::cpus::CpuList;
+use crate::testbed::procfs;
 use crate::testbed::{Host, Testbed};
 
 /// Time between two entries; one takes a microsecond for each process.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use udp::sys;
 
-use crate::cpus::CpuList;
+use crate::testbed::cpus::CpuList;
 
 /// Counters that a thread reads at intervals.
 pub(super) trait Counters: Send + 'static {

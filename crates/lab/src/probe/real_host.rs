@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use measure::Link;
 use measure::stall::WatchedCore;
 
-use super::{Processes, Snapshot, Span, procfs, read_network, tasks, ticks_per_second, usage};
+use super::{Processes, Snapshot, Span, read_network, tasks, ticks_per_second, usage};
+use crate::testbed::procfs;
 use udp::processes;
 
-use crate::cpus::CpuList;
 use crate::probe::HostUse;
 use crate::testbed::Host;
+use crate::testbed::cpus::CpuList;
 
 /// Loopback: what is lost there is no packet of a client elsewhere, and datagrams on it are counted by their sockets.
 const LOOPBACK: &str = "lo";

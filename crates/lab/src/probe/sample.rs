@@ -31,10 +31,10 @@ use measure::procfs::{
 use record::Series;
 
 use super::periodic::{Counters, Periodic};
-use super::procfs;
 use super::ticks_per_second;
-use crate::cpus::CpuList;
-use crate::watch::{LiveUpdate, Watcher};
+use crate::probe::watch::{LiveUpdate, Watcher};
+use crate::testbed::cpus::CpuList;
+use crate::testbed::procfs;
 
 /// Largest number of samples of a series; at the limit every second one is dropped and the interval doubles.
 const MAX_SAMPLES: usize = 1_000;

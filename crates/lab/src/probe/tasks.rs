@@ -19,7 +19,7 @@ use measure::procfs::parse_schedstat;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
-use super::procfs::{self, numbers};
+use crate::testbed::procfs::{self, numbers};
 
 /// Prefixes of the names of kernel threads that do the work of processes: packets of the testbed's links, and what a
 /// server writes to its files (the journal of ext4 and the completion of block requests).

@@ -19,7 +19,7 @@ use record::Cpu;
 use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
-use crate::cpus::CpuList;
+use crate::testbed::cpus::CpuList;
 
 /// Number of the server's host.
 const DUT: usize = 2;

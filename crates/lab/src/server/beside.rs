@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Installed, Server, ServerError, Service, Stage};
-use crate::replication::Ground;
+use crate::server::replication::Ground;
 use crate::testbed::{Host, PORT};
 
 /// Port before those of the servers after the first.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::adapter::Stop;
-use crate::process::{LogTail, Process, ProcessError};
+use crate::testbed::process::{LogTail, Process, ProcessError};
 
 /// A running server.
 #[derive(Debug)]

@@ -155,7 +155,7 @@ pub(crate) fn processes_start_and_stop(lab: &Lab) {
             stray.check().unwrap();
         }
         stray.hold_to_cpus().unwrap();
-        let strays = lab::probe::procfs::affinities(stray.pid());
+        let strays = lab::testbed::procfs::affinities(stray.pid());
         assert!(!strays.is_empty(), "its threads are not found");
         assert!(strays.iter().all(|(_, cpus)| cpus == testbed.cpus(Host::Dut)), "{strays:?}");
     }
@@ -166,7 +166,7 @@ pub(crate) fn processes_start_and_stop(lab: &Lab) {
         stubborn.check().unwrap();
     }
     assert!(stubborn.stop(Signal::SIGTERM, Duration::from_millis(100)).is_none());
-    assert!(!lab::probe::procfs::tree(1).iter().any(|pid| {
+    assert!(!lab::testbed::procfs::tree(1).iter().any(|pid| {
         std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.contains("8811"))
     }));
     // One that does not start says why.

@@ -116,7 +116,12 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
             assert_eq!(observed.receive_drops(Host::Dut), 0);
             server.stop();
             // Its children too: nothing is left but the lab and the AuthDNS.
-            assert_eq!(lab::probe::procfs::tree(1).len(), 2, "{:?}", lab::probe::procfs::tree(1));
+            assert_eq!(
+                lab::testbed::procfs::tree(1).len(),
+                2,
+                "{:?}",
+                lab::testbed::procfs::tree(1)
+            );
         }
     }
     0

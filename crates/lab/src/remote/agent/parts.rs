@@ -1,0 +1,161 @@
+//! What an agent is asked to start on its host: a server under test, or an AuthDNS. All of it is data of checked types; no part
+//! of it becomes a word of a shell.
+
+use std::collections::BTreeMap;
+
+use experiment::file::Role;
+use measure::Transport;
+use serde::{Deserialize, Serialize};
+
+pub use crate::adapter::Source;
+use crate::server::authdns::Serves;
+pub use crate::server::question_plan::Asked;
+use crate::testbed::cpus::CpuList;
+pub use crate::testbed::place::Place;
+
+/// A server to start on the agent's host, from scratch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "kebab-case")]
+pub enum Part {
+    /// The server under test.
+    Server(Box<ServerPart>),
+    /// An AuthDNS.
+    AuthDns(AuthDnsPart),
+}
+
+impl Part {
+    /// Returns the CPU time that it may use, in cores; `None` without a limit.
+    pub(crate) fn cpu_limit(&self) -> Option<f64> {
+        match self {
+            Part::Server(server) => server.cpu_limit,
+            Part::AuthDns(_) => None,
+        }
+    }
+}
+
+/// A server under test: its adapter and its task. The agent's host decides what depends on it: program, version, size of caches,
+/// buffers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerPart {
+    /// Adapter of the server.
+    pub source: Source,
+    /// Role of the server.
+    pub role: Role,
+    /// Queried names.
+    pub asked: Asked,
+    /// Number of threads; one for each core if absent.
+    pub threads: Option<usize>,
+    /// Cores of the server.
+    pub cpus: Cores,
+    /// Transport of the queries.
+    pub transport: Transport,
+    /// Number of the Tester's clients.
+    pub clients: u32,
+    /// Variables of the adapter's templates that the experiment sets.
+    pub variables: BTreeMap<String, String>,
+    /// Certificate of a server that is asked over TLS.
+    pub certificate: Option<Certified>,
+    /// Addresses on which it listens; the port is that of its adapter.
+    pub listen: Place,
+    /// Addresses and port of each AuthDNS.
+    pub upstreams: Vec<Place>,
+    /// CPU time that it may use, in cores; absent without a limit.
+    pub cpu_limit: Option<f64>,
+}
+
+/// An AuthDNS: what it serves, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AuthDnsPart {
+    /// Client of the AuthDNS.
+    pub serves: Serves,
+    /// Names that exist.
+    pub asked: Asked,
+    /// Addresses and port on which it listens.
+    pub listen: Place,
+    /// Cores of the AuthDNS.
+    pub cpus: Cores,
+}
+
+/// Cores of a part on its host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cores {
+    /// Cores by their numbers; all that the agent may use if absent.
+    pub list: Option<Vec<usize>>,
+    /// Number of cores of the list that are used, from the first one on; all if absent.
+    pub count: Option<usize>,
+}
+
+/// Reason why a part was not started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotStarted {
+    /// This host cannot run it, whatever is tried: a run is complete without it.
+    #[error("{0}")]
+    Cannot(String),
+    /// It failed, or was asked for wrongly.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for NotStarted {
+    fn from(why: String) -> Self {
+        NotStarted::Failed(why)
+    }
+}
+
+/// Certificate and key of a server, as PEM: made by the run's own authority, for this run only.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certified {
+    /// Certificate.
+    pub certificate: String,
+    /// Private key of the certificate, as PEM.
+    pub key: String,
+}
+
+impl std::fmt::Debug for Certified {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Certified")
+    }
+}
+
+impl Cores {
+    /// Returns the cores, of those that are `allowed`.
+    ///
+    /// # Errors
+    /// If one is not allowed; [`NotStarted::Cannot`] if there are not so many.
+    pub(crate) fn of(&self, allowed: &CpuList) -> Result<CpuList, NotStarted> {
+        let listed = self.list.as_ref().and_then(|list| CpuList::new(list.iter().copied()));
+        let all = listed.unwrap_or_else(|| allowed.clone());
+        if !all.is_within(allowed) {
+            return Err(format!("cores {all}: this process may use {allowed}").into());
+        }
+        let count = self.count.unwrap_or(all.count());
+        if count == 0 || count > all.count() {
+            let why = format!("{count} cores: there are {} ({all})", all.count());
+            return Err(NotStarted::Cannot(why));
+        }
+        let some = CpuList::new(all.cpus().iter().take(count).copied());
+        some.ok_or_else(|| "no core".to_owned().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_those_of_the_host() {
+        let allowed = CpuList::new([0, 1, 4]).expect("cores");
+        let of = |list: Option<&[usize]>, count| {
+            Cores { list: list.map(<[usize]>::to_vec), count }.of(&allowed)
+        };
+        let cores = |cpus: &[usize]| Ok(CpuList::new(cpus.iter().copied()).expect("cores"));
+        assert_eq!(of(None, None), Ok(allowed.clone()));
+        assert_eq!(of(None, Some(2)), cores(&[0, 1]));
+        assert_eq!(of(Some(&[1, 4]), Some(1)), cores(&[1]));
+        // A core that is not there was named by the user; a number of cores is one of the experiment's.
+        assert!(matches!(of(Some(&[2]), None), Err(NotStarted::Failed(_))));
+        for count in [0, 4] {
+            assert!(matches!(of(None, Some(count)), Err(NotStarted::Cannot(_))), "{count}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The remote shell: how an agent gets to its host, and how it ends.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::error::AgentError;
+use crate::testbed::cpus::CpuList;
+use crate::testbed::process::POLL;
+
+/// Time within which the remote shell must end by itself.
+const LEAVE: Duration = Duration::from_secs(3);
+/// Time within which a stopped agent must end that was told to go on.
+const GO_ON: Duration = Duration::from_secs(20);
+
+/// A host, what an agent does there, and how to get there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Name or address, with a user before `@` or without.
+    pub host: String,
+    /// Words of the remote shell before the host.
+    pub shell: Vec<String>,
+    /// What the agent does.
+    pub task: Task,
+    /// Program of the same version there; if absent this one is brought, and removed at the end.
+    pub program: Option<String>,
+}
+
+/// What an agent does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// It watches a server that the user runs.
+    Watch {
+        /// Name of the server's processes.
+        process: String,
+        /// Cores of the server; those on which it may run if absent.
+        cpus: Option<CpuList>,
+    },
+    /// It starts what it is asked for, in a pid namespace that ends with it.
+    Start,
+}
+
+/// A running remote shell. When it is dropped, its standard input must be closed already.
+#[derive(Debug)]
+pub(super) struct Shell {
+    child: Child,
+    /// A shell here that waits for a line, and then tells the agent to go on; absent before that is there.
+    waker: Option<Child>,
+}
+
+impl Shell {
+    /// Starts it; a program of `size` bytes will be the first on its standard input.
+    pub(super) fn launch(
+        remote: &Remote,
+        size: Option<u64>,
+    ) -> Result<(Self, ChildStdin, ChildStdout), AgentError> {
+        let mut child = remote
+            .command(&script(remote, size))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|source| AgentError::Shell { shell: remote.words().0.to_owned(), source })?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let shell = Shell { child, waker: None };
+        let gone = || AgentError::Gone { host: remote.host.clone() };
+        pipes.map(|(orders, replies)| (shell, orders, replies)).ok_or_else(gone)
+    }
+
+    /// Prepares what tells the agent to go on, by its process group there. It must wait from the beginning: when a lab has
+    /// ended, the process outside of it can start no other, since the pid namespace of its children has ended too.
+    pub(super) fn prepare(&mut self, remote: &Remote, group: i32) {
+        if group <= 1 {
+            return;
+        }
+        let (program, words) = remote.words();
+        let waker = Command::new("sh")
+            .args(["-c", "read -r _ && exec \"$@\" </dev/null", "sh", program])
+            .args(words)
+            .arg(&remote.host)
+            .arg(format!("kill -s CONT -- -{group}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        // Without it a stopped agent stays.
+        self.waker = waker.ok();
+    }
+
+    /// Waits until it ends, at most for `limit`.
+    fn ends(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + limit;
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL),
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Shell {
+    /// Waits for the end of the agent, which has read the end of its orders. One that was stopped (SIGSTOP) is told to go on,
+    /// so that it reads that too.
+    fn drop(&mut self) {
+        let stdin = self.waker.as_mut().and_then(|waker| waker.stdin.take());
+        if Self::ends(&mut self.child, LEAVE).is_none() {
+            let woken = stdin.is_some_and(|mut stdin| stdin.write_all(b"\n").is_ok());
+            if woken {
+                Self::ends(&mut self.child, GO_ON);
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        } else {
+            // Without a line it has nothing to do.
+            drop(stdin);
+        }
+        if let Some(waker) = &mut self.waker {
+            Self::ends(waker, LEAVE);
+            let _ = waker.kill();
+            let _ = waker.wait();
+        }
+    }
+}
+
+impl Remote {
+    /// Returns the program of the remote shell, and its words.
+    fn words(&self) -> (&str, &[String]) {
+        self.shell
+            .split_first()
+            .map_or(("ssh", &[][..]), |(program, words)| (program.as_str(), words))
+    }
+
+    /// Returns the command that has the host's shell execute `script`. Ctrl-C is for the Tester, which ends it in order.
+    fn command(&self, script: &str) -> Command {
+        let (program, words) = self.words();
+        let mut command = Command::new(program);
+        command.args(words).arg(&self.host).arg(script).process_group(0);
+        command
+    }
+}
+
+/// Returns the command for the remote shell. Its only single quotes are around it: names were checked.
+fn script(remote: &Remote, size: Option<u64>) -> String {
+    let agent = match &remote.task {
+        Task::Watch { process, cpus: None } => format!("agent --process {process}"),
+        Task::Watch { process, cpus: Some(cpus) } => {
+            format!("agent --process {process} --cpus {cpus}")
+        }
+        Task::Start => "agent --start-servers".to_owned(),
+    };
+    let given = remote.program.as_deref().unwrap_or("dnsdyno");
+    let (bring, program) = match size {
+        Some(size) => {
+            let bring = format!("head -c {size} > \"$d/dnsdyno\" && chmod 700 \"$d/dnsdyno\" && ");
+            (bring, "\"$d/dnsdyno\"")
+        }
+        None if remote.task != Task::Start => return format!("exec {given} {agent}"),
+        None => (String::new(), given),
+    };
+    // What an agent that was killed has left may still be written to for a moment.
+    format!(
+        "exec sh -c 'umask 077; d=$(mktemp -d) || exit 1; \
+         trap \"rm -rf \\\"\\$d\\\" || {{ sleep 1; rm -rf \\\"\\$d\\\"; }}\" EXIT; \
+         trap \"exit 1\" HUP INT TERM PIPE; {bring}TMPDIR=\"$d\" {program} {agent}'"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn remote(program: Option<&str>, task: Task) -> Remote {
+        let program = program.map(str::to_owned);
+        Remote { host: "x".to_owned(), shell: Vec::new(), task, program }
+    }
+
+    fn watch() -> Task {
+        Task::Watch { process: "x".to_owned(), cpus: None }
+    }
+
+    #[test]
+    fn what_is_brought_is_removed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let program = "#!/bin/sh\necho \"$0 $*\"; touch \"$TMPDIR/state\"; cat\n";
+        for (task, words) in
+            [(watch(), "agent --process x"), (Task::Start, "agent --start-servers")]
+        {
+            let mut child = Command::new("sh")
+                .env("TMPDIR", dir.path())
+                .args(["-c", &script(&remote(None, task), Some(program.len() as u64))])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("starts");
+            let mut orders = child.stdin.take().expect("a pipe");
+            orders
+                .write_all(program.as_bytes())
+                .and_then(|()| orders.write_all(b"orders\n"))
+                .expect("writes");
+            drop(orders);
+            let output = child.wait_with_output().expect("ends");
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(said.contains(&format!("/dnsdyno {words}\norders\n")), "{said}");
+            assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 0);
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_there_is_not_brought() {
+        let there = |task| script(&remote(Some("/opt/x"), task), None);
+        assert_eq!(there(watch()), "exec /opt/x agent --process x");
+        assert!(there(Task::Start).ends_with("TMPDIR=\"$d\" /opt/x agent --start-servers'"));
+    }
+}

@@ -1,0 +1,157 @@
+//! A job that the user has started: its rank 0, the conductor, starts the run, whose trials are those of the job.
+//!
+//! ```text
+//! mpirun ──┬─> dnsdyno-cluster run ..., rank 0 ── starts, with pipes ──> dnsdyno run ... ──> the lab, agents
+//!          │      the conductor  <── asks ── ── answers ──>                 (no rank: it has its own namespaces and signals)
+//!          └─> dnsdyno-cluster run ..., ranks 1..: the Testers
+//! ```
+
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use super::{JobError, JobLine};
+use crate::remote::handover::Pipes;
+use crate::testbed::enter::{GIVEN_JOB, exit_code};
+use crate::testbed::process::POLL;
+
+/// What the job that started a run passes to it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Given {
+    pipes: Pipes,
+    /// Number of Testers.
+    testers: usize,
+}
+
+/// A run that this process has started for the job of which it is the conductor.
+#[derive(Debug)]
+pub struct StartedRun {
+    waits: JoinHandle<io::Result<ExitStatus>>,
+}
+
+impl StartedRun {
+    /// Starts `program`, which is `dnsdyno`, with the words of the command line (the first one is its name in records) and the pipes to a
+    /// job of `testers` Testers. It is told to end when `signalled` is set; it has its signals for itself otherwise. Returns the other
+    /// ends of the pipes: its asks, and the answers to them.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(
+        program: &Path,
+        words: &[OsString],
+        testers: usize,
+        signalled: Arc<AtomicBool>,
+    ) -> io::Result<(Self, PipeReader, PipeWriter)> {
+        let (asks, their_asks) = io::pipe()?;
+        let (their_answers, answers) = io::pipe()?;
+        let given = Given { pipes: Pipes::pass(&their_asks, &their_answers)?, testers };
+        let mut command = Command::new(program);
+        if let Some((name, arguments)) = words.split_first() {
+            command.arg0(name).args(arguments);
+        }
+        let child = command
+            .env(GIVEN_JOB, serde_json::to_string(&given)?)
+            // `mpirun` ends a rank with all of its group, a second after it has told to; the servers need longer.
+            .process_group(0)
+            .spawn()?;
+        let waits = std::thread::spawn(move || wait(child, &signalled));
+        Ok((StartedRun { waits }, asks, answers))
+    }
+
+    /// Waits until the run has ended; returns its exit code, as a shell reports it.
+    ///
+    /// # Errors
+    /// If it cannot be waited for.
+    pub fn wait(self) -> io::Result<u8> {
+        let status = self.waits.join().map_err(|_| io::Error::other("its thread panicked"))??;
+        Ok(exit_code(status))
+    }
+}
+
+/// Waits for a run, and tells it once to end.
+fn wait(mut child: Child, signalled: &AtomicBool) -> io::Result<ExitStatus> {
+    let mut told = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if !told && signalled.load(Ordering::Relaxed) {
+            told = true;
+            // It was not waited for yet, so that its number is still valid.
+            let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Returns the number of Testers of the job that has started this process, if one has.
+///
+/// # Errors
+/// If what this process was told of it is not readable.
+pub fn testers() -> Result<Option<usize>, JobError> {
+    Ok(given()?.map(|given| given.testers))
+}
+
+impl JobLine {
+    /// Returns the job that has started this process, if one has. This process is told to end when the rank ends that started it.
+    ///
+    /// # Errors
+    /// If its pipes are not there.
+    pub fn given() -> Result<Option<Self>, JobError> {
+        let Some(given) = given()? else { return Ok(None) };
+        // The end of the pipes tells it too, in the next trial.
+        let _ = set_pdeathsig(Signal::SIGTERM);
+        let (asks, answers) = given.pipes.take().map_err(|_| JobError::Gone)?;
+        Ok(Some(JobLine { asks, answers, starter: None }))
+    }
+}
+
+fn given() -> Result<Option<Given>, JobError> {
+    let Ok(text) = std::env::var(GIVEN_JOB) else { return Ok(None) };
+    serde_json::from_str(&text).map(Some).map_err(|_| JobError::NotGiven)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+
+    /// Starts a shell in place of a run.
+    fn start(script: &str, signalled: &Arc<AtomicBool>) -> (StartedRun, PipeReader, PipeWriter) {
+        let words: Vec<OsString> = ["its name", "-c", script].map(Into::into).into();
+        StartedRun::start(Path::new("/bin/sh"), &words, 2, signalled.clone()).expect("starts")
+    }
+
+    #[test]
+    fn a_run_has_the_pipes_and_tells_its_end() {
+        let never = Arc::new(AtomicBool::new(false));
+        // The numbers of the pipes are what it was told.
+        let said = r#"set -- $(echo "$DNSDYNO_JOB" | tr -dc '0-9 ,' | tr , ' '); echo "$0 $3" > /proc/self/fd/$1; exit 3"#;
+        let (run, asks, answers) = start(said, &never);
+        let mut read = String::new();
+        BufReader::new(asks).read_line(&mut read).expect("readable");
+        assert_eq!(read, "its name 2\n");
+        drop(answers);
+        assert_eq!(run.wait().expect("ends"), 3);
+    }
+
+    #[test]
+    fn a_run_is_told_to_end() {
+        let signalled = Arc::new(AtomicBool::new(true));
+        let (run, _asks, _answers) = start("exec sleep 600", &signalled);
+        assert_eq!(run.wait().expect("ends"), 128 + 15);
+        let nowhere = StartedRun::start(Path::new("/nonexistent"), &[], 1, signalled);
+        assert!(nowhere.is_err());
+    }
+}

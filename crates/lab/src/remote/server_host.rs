@@ -1,0 +1,309 @@
+//! The host of what a Tester elsewhere asks for: the agent's side of [`crate::remote::agent`], with the adapters, the readiness and the
+//! ends of processes of the lab.
+//!
+//! The parts run in this host's own network, at the addresses that the Tester names, and in the pid namespace of the lab: what
+//! they leave ends with the agent.
+
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use experiment::file::Role;
+use nix::sys::signal::Signal;
+use wire::Name;
+
+use crate::adapter::AdapterError;
+use crate::remote::agent::{
+    Asked, AuthDnsPart, Certified, Collected, Launched, NotStarted, Order, Part, Place, Reply,
+    ServerPart, Source,
+};
+use crate::server::authdns::{self, Serves};
+use crate::server::question_plan::QuestionPlan;
+use crate::server::zone_load::memory;
+use crate::server::zonefile::{ZoneError, write_zone};
+use crate::server::{Installed, Server, ServerError, Service};
+use crate::testbed::cpus::{CpuList, CpuPlan};
+use crate::testbed::enter::Lab;
+use crate::testbed::limit::CpuLimit;
+use crate::testbed::process::Process;
+use crate::testbed::procfs;
+use crate::testbed::rundir::{RunDir, RunDirError};
+use crate::testbed::{PORT, Places, Testbed, TestbedError};
+
+/// Time within which the AuthDNS must end.
+const GRACE: Duration = Duration::from_secs(5);
+/// Where nothing is asked.
+const NOWHERE: Place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: PORT };
+
+/// The host of one part at a time.
+#[derive(Debug)]
+pub struct ServerHost<'a> {
+    lab: &'a Lab,
+    dir: RunDir,
+    found: Option<(Source, Installed)>,
+    zone: Option<(Asked, PathBuf)>,
+    running: Option<Running>,
+}
+
+/// A part that runs.
+#[derive(Debug)]
+struct Running {
+    what: What,
+    cpus: CpuList,
+    /// Limits its CPU time until it is dropped.
+    limit: Option<CpuLimit>,
+}
+
+#[derive(Debug)]
+enum What {
+    Server(Server),
+    AuthDns {
+        process: Process,
+        /// Where, and by the name of which zone, it tells how many messages it got; absent where a question would change what it
+        /// does next.
+        tells: Option<Box<(SocketAddr, Name)>>,
+    },
+}
+
+impl<'a> ServerHost<'a> {
+    /// Makes the host of a process in the lab.
+    ///
+    /// # Errors
+    /// If there is no room for temporary files.
+    pub fn new(lab: &'a Lab) -> Result<Self, RunDirError> {
+        Ok(Self { lab, dir: RunDir::create()?, found: None, zone: None, running: None })
+    }
+
+    /// Carries out an order about parts; `None` if it is none of them.
+    pub fn reply(&mut self, order: &Order) -> Option<Reply> {
+        let refused = |why| Reply::Refused { why };
+        Some(match order {
+            Order::Find { source } => match self.find(source) {
+                Ok(found) => Reply::Found { version: found.version().map(str::to_owned) },
+                Err(error) => not_started(error.into()),
+            },
+            Order::Start(part) => match self.start(part) {
+                Ok(launched) => Reply::Started(Box::new(launched)),
+                Err(why) => not_started(why),
+            },
+            Order::Collect => match self.collect() {
+                Some(collected) => Reply::Collected(Box::new(collected)),
+                None => refused("nothing was started".to_owned()),
+            },
+            Order::Stop => {
+                self.stop();
+                Reply::Stopped
+            }
+            Order::RunTime => {
+                let own = self.pids().first().copied();
+                Reply::RunTime { ran_ns: own.map_or(0, procfs::run_time) }
+            }
+            Order::Alive | Order::Clock | Order::Begin { .. } | Order::End { .. } => return None,
+        })
+    }
+
+    /// Returns the processes of the part, without their children.
+    pub fn pids(&self) -> Vec<u32> {
+        match self.running.as_ref().map(|running| &running.what) {
+            None => Vec::new(),
+            Some(What::Server(server)) => server.pids(),
+            Some(What::AuthDns { process, .. }) => vec![process.pid()],
+        }
+    }
+
+    /// Returns the number of messages that an AuthDNS has got since it was started, the question of this call included; `None` of
+    /// another part, and if it does not say.
+    pub fn queries(&self) -> Option<u64> {
+        match self.running.as_ref().map(|running| &running.what) {
+            Some(What::AuthDns { tells: Some(tells), .. }) => {
+                authdns::messages(tells.0, &tells.1).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the cores of the part; those of this process without one.
+    pub fn cpus(&self) -> CpuList {
+        let own = || self.lab.allowed_cpus().clone();
+        self.running.as_ref().map_or_else(own, |running| running.cpus.clone())
+    }
+
+    /// Stops the part as its adapter says.
+    pub fn stop(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        // Without its limit it can stop in time.
+        drop(running.limit);
+        match running.what {
+            What::Server(server) => server.stop(),
+            What::AuthDns { mut process, .. } => {
+                process.stop(Signal::SIGTERM, GRACE);
+            }
+        }
+    }
+
+    fn start(&mut self, part: &Part) -> Result<Launched, NotStarted> {
+        self.stop();
+        match part {
+            Part::Server(part) => self.start_server(part),
+            Part::AuthDns(part) => self.start_authdns(part),
+        }
+    }
+
+    fn start_server(&mut self, part: &ServerPart) -> Result<Launched, NotStarted> {
+        let installed = self.find(&part.source)?;
+        if let Some(why) =
+            part.variables.iter().find_map(|(n, v)| installed.adapter().refuses(n, v))
+        {
+            return Err(why.into());
+        }
+        let plan = QuestionPlan::of(&part.asked)?.for_server(installed.adapter());
+        let cpus = part.cpus.of(self.lab.allowed_cpus())?;
+        if part.upstreams.is_empty() {
+            return Err("the order names no AuthDNS".to_owned().into());
+        }
+        let places = Places { dut: part.listen, auth: part.upstreams.clone() };
+        let testbed = self.testbed(&cpus, places)?;
+        let certified = part.certificate.as_ref().map(|c| self.write_certificate(c)).transpose()?;
+        let (transport, given) = (part.transport, part.variables.clone());
+        let variables = installed
+            .variables(transport, part.clients, given, certified.as_deref())
+            .map_err(NotStarted::Cannot)?;
+        let authoritative = part.role == Role::Authoritative;
+        let service = Service {
+            role: part.role,
+            namespace: plan.namespace,
+            origin: None::<Name>,
+            pref64: plan.pref64,
+            zone_file: authoritative.then(|| self.zone(&part.asked, &plan)).transpose()?,
+            ask: plan.ask(),
+            threads: part.threads,
+            variables,
+        };
+        let server = installed.start(&service, &testbed, self.lab, self.dir.path())?;
+        let limit = part.cpu_limit.map(|cores| {
+            CpuLimit::apply(&server.pids(), cores, cpus.count()).map_err(|e| e.to_string())
+        });
+        let limit = limit.transpose()?;
+        let launched = Launched {
+            files: server.files().clone(),
+            loaded_s: server.loaded().as_secs_f64(),
+            cpus: cpus.cpus().to_vec(),
+            limited: limit.as_ref().map(|limit| limit.means().to_owned()),
+        };
+        self.running = Some(Running { what: What::Server(server), cpus, limit });
+        Ok(launched)
+    }
+
+    fn start_authdns(&mut self, part: &AuthDnsPart) -> Result<Launched, NotStarted> {
+        let plan = QuestionPlan::of(&part.asked)?;
+        let cpus = part.cpus.of(self.lab.allowed_cpus())?;
+        let testbed = self.testbed(&cpus, Places { dut: NOWHERE, auth: vec![part.listen] })?;
+        let began = Instant::now();
+        let (namespace, dir) = (&plan.namespace, self.dir.path());
+        let started = authdns::start(part.serves, namespace, plan.pref64, &testbed, self.lab, dir);
+        let process = started.map_err(|e| e.to_string())?;
+        let (loaded_s, listed) = (began.elapsed().as_secs_f64(), cpus.cpus().to_vec());
+        // Of a known behaviour each reply counts.
+        let at = (part.listen.v4, part.listen.port).into();
+        let tells = (part.serves != Serves::Truth).then(|| Box::new((at, *namespace.zone())));
+        self.running = Some(Running { what: What::AuthDns { process, tells }, cpus, limit: None });
+        Ok(Launched { loaded_s, cpus: listed, ..Launched::default() })
+    }
+
+    /// Returns how the part is; `None` without one.
+    fn collect(&mut self) -> Option<Collected> {
+        let memory = memory(&self.pids())[0].1;
+        let (alive, log) = match &mut self.running.as_mut()?.what {
+            What::Server(server) => (server.check().is_ok(), server.tail()),
+            What::AuthDns { process, .. } => (process.check().is_ok(), process.tail()),
+        };
+        Some(Collected { alive, log: log.0, memory })
+    }
+
+    /// Returns the server's program; the last one is remembered.
+    fn find(&mut self, source: &Source) -> Result<Installed, ServerError> {
+        if let Some((known, found)) = &self.found
+            && known == source
+        {
+            return Ok(found.clone());
+        }
+        let adapter = source.adapter()?;
+        let testbed = Testbed::here(
+            self.lab,
+            plan(self.lab.allowed_cpus()),
+            Places { dut: NOWHERE, auth: vec![NOWHERE] },
+        );
+        let io = |e: TestbedError| ServerError::Io {
+            path: "the network".to_owned(),
+            source: std::io::Error::other(e.to_string()),
+        };
+        let found = Installed::find(&adapter, &testbed.map_err(io)?, self.dir.path())?;
+        self.found = Some((source.clone(), found.clone()));
+        Ok(found)
+    }
+
+    /// Makes this host the place of a part.
+    fn testbed(&self, cpus: &CpuList, places: Places) -> Result<Testbed, String> {
+        Testbed::here(self.lab, plan(cpus), places).map_err(|e| e.to_string())
+    }
+
+    /// Writes a certificate with its key; returns their directory.
+    fn write_certificate(&self, certified: &Certified) -> Result<PathBuf, String> {
+        let dir = self.dir.path().join("certificates");
+        let write = |name: &str, text: &str| fs::write(dir.join(name), text);
+        fs::create_dir_all(&dir)
+            .and_then(|()| write("server.pem", &certified.certificate))
+            .and_then(|()| write("server.key", &certified.key))
+            .map_err(|e| format!("{}: {e}", dir.display()))?;
+        Ok(dir)
+    }
+
+    /// Returns the zone file of the queried names; the last one is kept.
+    fn zone(&mut self, asked: &Asked, plan: &QuestionPlan) -> Result<PathBuf, NotStarted> {
+        if let Some((known, path)) = &self.zone
+            && known == asked
+        {
+            return Ok(path.clone());
+        }
+        let path = self.dir.path().join("zone");
+        let written = write_zone(Path::new(&path), &plan.namespace, plan.records());
+        written.map_err(|error| match error {
+            ZoneError::TooLarge { .. } => NotStarted::Cannot(error.to_string()),
+            other => NotStarted::Failed(other.to_string()),
+        })?;
+        self.zone = Some((asked.clone(), path.clone()));
+        Ok(path)
+    }
+}
+
+/// Returns the reply to an order to find or start what is not there.
+fn not_started(why: NotStarted) -> Reply {
+    match why {
+        NotStarted::Cannot(why) => Reply::Cannot { why },
+        NotStarted::Failed(why) => Reply::Refused { why },
+    }
+}
+
+impl From<ServerError> for NotStarted {
+    fn from(error: ServerError) -> Self {
+        match error {
+            ServerError::Adapter(AdapterError::NotInstalled { .. }) => {
+                NotStarted::Cannot(error.to_string())
+            }
+            other => NotStarted::Failed(other.to_string()),
+        }
+    }
+}
+
+/// Returns the plan of a host whose part has the cores `cpus`: the Tester has none here.
+fn plan(cpus: &CpuList) -> CpuPlan {
+    let elsewhere = CpuList::new([usize::MAX]).expect("one core");
+    CpuPlan { tester: elsewhere, auth: cpus.clone(), dut: cpus.clone() }
+}
+
+impl Drop for ServerHost<'_> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

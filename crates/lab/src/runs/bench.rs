@@ -1,0 +1,596 @@
+//! The lab as a [`Bench`]: a trial is the Measurer as a process in the tester's host; probes before and after it show
+//! what limited it.
+//!
+//! ```text
+//!   snapshot ─> dnsdyno __measure, a request on a pipe ─> snapshot ─> Trial: cpu, drops, limiter, void
+//!                     │ watched: the server under test and the AuthDNS must run until its end
+//! ```
+
+mod agents;
+mod away;
+mod conclude;
+mod drill;
+mod generators;
+mod lost;
+pub(crate) mod measurer;
+mod settle;
+mod testers;
+mod updates;
+mod upstream;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use experiment::settings::Generator;
+use experiment::{
+    Bench, BenchError, DrillSpec, Drilled, GeneratorSpec, GeneratorTimes, LockStepSpec,
+    Replication, SlowCores, TrialSpec,
+};
+use measure::pacing::EXPERIMENT;
+use measure::{Nanos, Pacing, Warning};
+use nix::sys::signal::Signal;
+use record::{LockStepRow, Seen, Series, Trial, TrialRequest, TrialResult};
+use serde::de::DeserializeOwned;
+
+pub(crate) use self::away::Away;
+use self::measurer::command;
+pub(crate) use self::upstream::Upstream;
+use crate::probe::watch::{LiveUpdate, Reader, Watcher};
+use crate::probe::{Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched};
+use crate::runs::attack::Attacker;
+use crate::server::clients::Replayed;
+use crate::server::replication::{Companions, Ground, Group, Member};
+use crate::server::{Installed, Server, Service};
+use crate::testbed::cpus::CpuList;
+use crate::testbed::enter::Lab;
+use crate::testbed::limit::{CpuLimit, LimitError};
+use crate::testbed::process::{Launch, Process, TimeLimit};
+use crate::testbed::{Host, Testbed};
+
+/// Interval between checks of the processes of a running trial.
+const WATCH: Duration = Duration::from_millis(50);
+/// Time allowed to a trial beside its sending and its last timeout, to start and to write its result.
+const RESERVE: Duration = Duration::from_secs(30);
+/// Time allowed for each connection that is opened before a trial: full TLS handshakes are faster than 200 a second.
+const CONNECTING: Duration = Duration::from_millis(5);
+/// Time within which an interrupted Measurer must report.
+const GRACE: Duration = Duration::from_secs(5);
+/// Time allowed to a lock-step load beside one second for each of its experiments.
+const LOCKSTEP: Duration = Duration::from_secs(60);
+/// Duration that the interval of a lock-step load's samples is computed from: its real one is the result.
+const LOCKSTEP_SAMPLED: Nanos = Nanos::from_secs(10);
+/// Time within which a server must recover from an overload, and interval between checks. The server is idle if it ran
+/// for less than a twentieth of the interval.
+const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE_STEP: Duration = Duration::from_millis(100);
+
+/// Number of samples of a trial, if their interval is within [`SAMPLING`].
+const SAMPLES: u32 = 20;
+/// Shortest and longest interval between samples: the kernel counts CPU time in steps of 10 ms.
+const SAMPLING: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+
+/// Bench that runs trials in the lab.
+#[derive(Debug)]
+pub(crate) struct LabBench<'a> {
+    lab: &'a Lab,
+    testbed: &'a Testbed,
+    dir: &'a Path,
+    // Request that all trials of this bench begin with.
+    base: TrialRequest,
+    authdns: Option<Upstream>,
+    server: Option<Running<'a>>,
+    // The primary and the secondaries beside the server.
+    group: Option<Group>,
+    // The attacker of a drill while it runs, its cores if they are not those of the auth host, and how many there were.
+    attacker: Option<Attacker>,
+    attacker_cpus: Option<CpuList>,
+    attacks: u64,
+    // CPU time that the server may use, in cores; absent without a limit.
+    cpu_limit: Option<f64>,
+    // Whether the server may still have work from the last trial.
+    overloaded: bool,
+    // Shortest time of the watchers' work on the server's cores in a trial so far, in nanoseconds.
+    fastest_work_ns: Option<u64>,
+    // Whether names were used, forgotten by the server, and may be used again.
+    names_forgotten: bool,
+    watcher: Option<Watcher>,
+    // What trials with a rate, or a number of clients, replay.
+    replayed: Option<Replayed>,
+    // What is on other hosts.
+    away: Away,
+    accounts: Accounts,
+    // Duration of every trial, set by a test.
+    shortened: Option<Nanos>,
+}
+
+/// Counters before and after a Measurer ran, and samples in between.
+struct Spent {
+    before: Snapshot,
+    after: Snapshot,
+    series: Vec<Series>,
+    // CPU time of each host's processes over time.
+    run_times: RunTimes,
+    // CPU time of each role beside the server: seconds in user mode and in the kernel.
+    beside: Vec<(&'static str, CpuList, (f64, f64))>,
+}
+
+/// A server under test that can be started again.
+#[derive(Debug)]
+struct Running<'a> {
+    starts: Starts<'a>,
+    // Absent only between a stop and a start.
+    server: Option<Server>,
+    // Limits the server's CPU time until it is dropped.
+    limit: Option<CpuLimit>,
+}
+
+/// What is started: a server for the queried names, or a member of a group that replicates a zone.
+#[derive(Clone, Copy, Debug)]
+enum Starts<'a> {
+    Service(&'a Installed, &'a Service),
+    Member(&'a Member),
+}
+
+impl<'a> LabBench<'a> {
+    /// Makes a bench of the Measurer against the AuthDNS itself: the self-test.
+    pub(crate) fn self_test(
+        lab: &'a Lab,
+        testbed: &'a Testbed,
+        dir: &'a Path,
+        base: TrialRequest,
+        authdns: Process,
+    ) -> Self {
+        let authdns = Some(Upstream::AuthDns(authdns));
+        Self { authdns, ..Self::bare(lab, testbed, dir, base) }
+    }
+
+    /// Makes a bench of the Measurer against a server on another host, which asks `authdns` if that is here.
+    pub(crate) fn elsewhere(
+        lab: &'a Lab,
+        testbed: &'a Testbed,
+        dir: &'a Path,
+        base: TrialRequest,
+        authdns: Option<Upstream>,
+        away: Away,
+    ) -> Self {
+        Self { authdns, away, ..Self::bare(lab, testbed, dir, base) }
+    }
+
+    /// Makes a bench of the Measurer alone.
+    fn bare(lab: &'a Lab, testbed: &'a Testbed, dir: &'a Path, base: TrialRequest) -> Self {
+        Self {
+            lab,
+            testbed,
+            dir,
+            base,
+            authdns: None,
+            server: None,
+            group: None,
+            attacker: None,
+            attacker_cpus: None,
+            attacks: 0,
+            cpu_limit: None,
+            overloaded: false,
+            fastest_work_ns: None,
+            names_forgotten: false,
+            watcher: None,
+            replayed: None,
+            away: Away::default(),
+            accounts: Accounts::default(),
+            shortened: None,
+        }
+    }
+
+    /// Makes a bench of a server under test and starts the server; a DNS64 server needs an AuthDNS. The server gets
+    /// the CPU time of at most `cpu_limit` cores, if that is given.
+    ///
+    /// # Errors
+    /// If the server does not start, or cannot be limited.
+    pub(crate) fn start(
+        ground: Ground<'a>,
+        base: TrialRequest,
+        authdns: Option<Upstream>,
+        installed: &'a Installed,
+        service: &'a Service,
+        cpu_limit: Option<f64>,
+    ) -> Result<Self, crate::ServerError> {
+        let Ground { testbed, lab, dir } = ground;
+        let starts = Starts::Service(installed, service);
+        let server = Some(Running { starts, server: None, limit: None });
+        let mut bench = Self { authdns, server, cpu_limit, ..Self::bare(lab, testbed, dir, base) };
+        bench.start_server()?;
+        Ok(bench)
+    }
+
+    /// Returns the bench with a watcher of its trials.
+    pub(crate) fn watched_by(mut self, watcher: Option<Watcher>) -> Self {
+        self.watcher = watcher;
+        self
+    }
+
+    /// Returns the bench with trials of this duration, whatever the plan says, if a test set one.
+    pub(crate) fn shortened_to(mut self, duration: Option<Nanos>) -> Self {
+        self.shortened = duration;
+        self
+    }
+
+    /// Returns the bench whose trials with a number replay `replayed`, if that is given.
+    pub(crate) fn replaying(mut self, replayed: Option<Replayed>) -> Self {
+        self.replayed = replayed;
+        self
+    }
+
+    /// Returns the path of the file to which the Measurer writes its counters while it runs.
+    fn live_file(&self) -> PathBuf {
+        self.dir.join("live.json")
+    }
+
+    /// Notifies the watcher that a trial begins.
+    fn begins(&self, pacing: Option<Pacing>, duration: Nanos) {
+        if let Some(watcher) = &self.watcher {
+            watcher.notify(LiveUpdate::Begins { pacing, duration });
+        }
+    }
+
+    /// Starts the server from scratch and limits its CPU time.
+    fn start_server(&mut self) -> Result<(), crate::ServerError> {
+        let Some(running) = &mut self.server else { return Ok(()) };
+        let (testbed, lab, dir) = (self.testbed, self.lab, self.dir);
+        let server = match running.starts {
+            Starts::Service(installed, service) => installed.start(service, testbed, lab, dir)?,
+            Starts::Member(member) => {
+                let mut server = member.start(testbed, lab, dir)?;
+                if let Some(group) = &mut self.group {
+                    group.wait(&mut server, Ground { testbed, lab, dir })?;
+                }
+                server
+            }
+        };
+        running.server = Some(server);
+        self.limit_server()
+    }
+
+    /// Limits the server's CPU time, if it has a limit.
+    fn limit_server(&mut self) -> Result<(), crate::ServerError> {
+        let Some(Running { server: Some(server), limit, .. }) = &mut self.server else {
+            return Ok(());
+        };
+        if let Some(cores) = self.cpu_limit {
+            let cpus = self.testbed.cpus(Host::Dut).count();
+            let applied = CpuLimit::apply(&server.pids(), cores, cpus)
+                .map_err(|e: LimitError| crate::ServerError::Limit(e))?;
+            *limit = Some(applied);
+        }
+        Ok(())
+    }
+
+    /// Stops the server; its CPU limit ends first, so that it can stop in time.
+    fn stop_server(&mut self) {
+        // The account's group is in that of the limit.
+        self.accounts = Accounts::default();
+        if let Some(running) = &mut self.server {
+            running.limit = None;
+            if let Some(server) = running.server.take() {
+                server.stop();
+            }
+        }
+    }
+
+    /// Returns the server; `None` while it is stopped.
+    pub(crate) fn server(&self) -> Option<&Server> {
+        self.server.as_ref()?.server.as_ref()
+    }
+
+    /// Returns the configuration files of the server; `None` if it was not started by this bench.
+    pub(crate) fn files(&self) -> Option<&BTreeMap<String, String>> {
+        let there = self.away.part.as_ref().map(|_| &self.away.launched.files);
+        self.server().map(Server::files).or(there)
+    }
+
+    /// Returns the means of the server's CPU limit, in words; `None` without a limit.
+    pub(crate) fn limited(&self) -> Option<&str> {
+        let here = self.server.as_ref().and_then(|running| running.limit.as_ref());
+        here.map(CpuLimit::means).or(self.away.launched.limited.as_deref())
+    }
+
+    /// Returns the resident memory of a server that was started elsewhere, in bytes.
+    pub(crate) fn memory_elsewhere(&self) -> Option<u64> {
+        self.away.memory()
+    }
+
+    /// Stops the server as its adapter says, and the AuthDNS.
+    pub(crate) fn stop(mut self) {
+        self.stop_server();
+        if let Some(group) = self.group {
+            group.stop();
+        }
+        if let Some(authdns) = self.authdns {
+            authdns.stop();
+        }
+        self.away.stop();
+    }
+
+    /// Returns the processes whose CPU time is read, each with its host.
+    fn watched(&self) -> Vec<(Host, u32)> {
+        let authdns = self.authdns.iter().flat_map(Upstream::pids).map(|pid| (Host::Auth, pid));
+        let server = self.server.iter().filter_map(|running| running.server.as_ref());
+        let server = server.flat_map(Server::pids).map(|pid| (Host::Dut, pid));
+        let beside = self.companions().into_iter();
+        let beside = beside.flat_map(|c| c.pids.into_iter().map(move |pid| (c.host, pid)));
+        authdns.chain(server).chain(beside).collect()
+    }
+
+    /// Returns the processes beside the server, by role.
+    fn companions(&self) -> Vec<Companions> {
+        let group = self.group.iter().flat_map(|group| group.companions(self.testbed));
+        group.chain(self.attacker.iter().map(Attacker::companion)).collect()
+    }
+
+    /// Starts a sampler of every role for a trial of `duration`, on the lab's cores.
+    fn sampler(&self, watched: &[(Host, u32)], tester: u32, duration: Duration) -> Sampler {
+        let role = |role, host: Host, also: Option<u32>| {
+            // The attacker of a drill runs beside the Measurer.
+            let of = |other: Host| other == host && host != Host::Tester;
+            let pids = watched.iter().filter(|(other, _)| of(*other)).map(|(_, pid)| *pid);
+            let pids: Vec<u32> = pids.chain(also).collect();
+            let cpus = self.testbed.cpus(host).clone();
+            (!pids.is_empty()).then_some(Watched { role, pids, children_only: false, cpus })
+        };
+        let auth = if self.group.is_some() { "primary" } else { "authdns" };
+        let watched = [
+            role("tester", Host::Tester, Some(tester)),
+            role(auth, Host::Auth, None),
+            role("dut", Host::Dut, None),
+        ];
+        let interval = (duration / SAMPLES).clamp(SAMPLING.0, SAMPLING.1);
+        let watched = watched.into_iter().flatten().collect();
+        Sampler::start(watched, interval, &self.testbed.lab_cpus(), self.watcher.clone())
+    }
+
+    /// Runs `command` as the Measurer, at most for `limit`. Returns its process and the counters; `duration` decides
+    /// the interval of the samples.
+    fn run(
+        &mut self,
+        command: Vec<OsString>,
+        input: &[u8],
+        duration: Nanos,
+        limit: Duration,
+    ) -> Result<(Process, Spent), BenchError> {
+        let mut watched = self.watched();
+        let companions = self.companions();
+        let account = self.account(&watched);
+        let before = Snapshot::with_account(self.testbed, &watched, account.as_deref());
+        let before = before.map_err(BenchError::failed)?;
+        let beside_before = Companions::times(&companions);
+        let mut reader = Reader::new(self.watcher.clone(), self.live_file());
+        let launch = Launch {
+            name: "tester",
+            namespace: self.away.outside.as_ref().unwrap_or(self.testbed.namespace(Host::Tester)),
+            cpus: self.testbed.cpus(Host::Tester),
+            dir: self.dir,
+            daemon: false,
+            command,
+            environment: Vec::new(),
+        };
+        let ledger = Ledger::start(&watched, account.clone(), self.testbed);
+        let mut tester = Process::start_with(&launch, input).map_err(BenchError::failed)?;
+        let sampler = self.sampler(&watched, tester.pid(), duration.into());
+        self.watch(&mut tester, &mut reader, limit)?;
+        // The process has ended but was not waited for yet: its counters are still in `/proc`.
+        watched.push((Host::Tester, tester.pid()));
+        let after = Snapshot::with_account(self.testbed, &watched, account.as_deref());
+        let after = after.map_err(BenchError::failed)?;
+        let beside = Companions::times(&companions).into_iter().zip(beside_before);
+        let beside = beside
+            .map(|((role, cpus, now), (_, _, then))| (role, cpus, (now.0 - then.0, now.1 - then.1)))
+            .collect();
+        let (series, run_times) = (sampler.stop(), ledger.stop());
+        Ok((tester, Spent { before, after, series, run_times, beside }))
+    }
+
+    /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where this process
+    /// may not have one.
+    fn account(&mut self, watched: &[(Host, u32)]) -> Option<Arc<Account>> {
+        let pids = watched.iter().filter(|(host, _)| *host == Host::Dut).map(|(_, pid)| *pid);
+        self.accounts.of(pids.collect())
+    }
+
+    /// Runs a command that writes its result to `file`, with `input` on its standard input. Returns the result and the
+    /// counters.
+    fn result<T: DeserializeOwned>(
+        &mut self,
+        command: Vec<OsString>,
+        input: &[u8],
+        file: &Path,
+        duration: Nanos,
+        limit: Duration,
+    ) -> Result<(T, Spent), BenchError> {
+        // The result of an earlier trial must never count for this one.
+        let _ = std::fs::remove_file(file);
+        let (mut tester, spent) = self.run(command, input, duration, limit)?;
+        let ended = tester.check();
+        if !file.exists() {
+            return Err(ended.map_or_else(BenchError::failed, |()| {
+                BenchError::failed("the Measurer wrote no result")
+            }));
+        }
+        Ok((record::read(file).map_err(BenchError::failed)?, spent))
+    }
+
+    /// Runs the requested trial, at most for `limit`; `duration` decides the interval of the samples.
+    fn measure(
+        &mut self,
+        request: &TrialRequest,
+        duration: Nanos,
+        limit: Duration,
+    ) -> Result<(TrialResult, Spent), BenchError> {
+        let file = self.dir.join("trial.json");
+        let input = serde_json::to_vec(request).map_err(BenchError::failed)?;
+        self.result(command(&file), &input, &file, duration, limit)
+    }
+
+    /// Returns whether an AuthDNS, or a primary, runs in the auth host.
+    fn uses_auth(&self) -> bool {
+        self.authdns.is_some() || self.group.as_ref().is_some_and(Group::uses_auth)
+    }
+
+    /// Returns whether the AuthDNS of this bench, or a primary, runs on the Measurer's core.
+    fn shares_core(&self) -> bool {
+        self.uses_auth()
+            && self.testbed.cpus(Host::Auth).shares_with(self.testbed.cpus(Host::Tester))
+    }
+
+    /// Waits for the Measurer; ends it if the run is interrupted or another process has ended.
+    fn watch(
+        &mut self,
+        tester: &mut Process,
+        reader: &mut Reader,
+        limit: Duration,
+    ) -> Result<(), BenchError> {
+        let mut time_limit = TimeLimit::new(limit);
+        while !tester.is_over() {
+            if self.is_interrupted() {
+                tester.stop(Signal::SIGINT, GRACE);
+                return Err(BenchError::Interrupted);
+            }
+            let server = self.server.iter_mut().filter_map(|running| running.server.as_mut());
+            for server in server {
+                server.check().map_err(BenchError::failed)?;
+            }
+            if let Some(authdns) = &mut self.authdns {
+                authdns.check().map_err(BenchError::failed)?;
+            }
+            if let Some(group) = &mut self.group {
+                group.check().map_err(BenchError::failed)?;
+            }
+            self.check_away()?;
+            if time_limit.is_over() {
+                let what = "end its trial (each query without an answer costs its timeout)";
+                return Err(BenchError::failed(tester.late(what, limit)));
+            }
+            reader.look();
+            std::thread::sleep(WATCH);
+        }
+        Ok(())
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl Bench for LabBench<'_> {
+    fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
+        if self.is_interrupted() {
+            return Err(BenchError::Interrupted);
+        }
+        let duration = self.shortened.unwrap_or(spec.duration);
+        let spec = &TrialSpec { duration, ..spec.clone() };
+        let settled = self.settle_for(spec)?;
+        let request = self.request(spec)?;
+        let sending = request.duration;
+        let connecting = CONNECTING * request.clients();
+        let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
+        self.begins(Some(request.pacing), sending);
+        let mut trial = match self.away.testers.clone() {
+            Some(testers) => self.trial_of_testers(&testers, &request)?,
+            None => {
+                self.begin_away(Duration::ZERO)?;
+                let (result, spent) = self.measure(&request, sending, limit)?;
+                self.conclude(result.trial, spent, spec.slow_cores)
+            }
+        };
+        self.end_away(&mut trial, &request)?;
+        let best = trial.cpu.get("dut").and_then(|cpu| cpu.best_work_ns);
+        self.fastest_work_ns = self.fastest_work_ns.into_iter().chain(best).min();
+        trial.compact().map_err(BenchError::failed)?;
+        self.overloaded = trial.bad() > 0 || trial.void.is_void();
+        if !settled {
+            trial.warnings.push(Warning::ServerStillBusy { after_s: SETTLE.as_secs_f64() });
+        }
+        Ok(trial)
+    }
+
+    fn pause(&mut self, time: Nanos) {
+        std::thread::sleep(time.into());
+    }
+
+    fn forget_names(&mut self) -> Result<bool, BenchError> {
+        if self.away.outside.is_some() {
+            return self.restart_away();
+        }
+        if self.server.is_some() && self.asks_once() {
+            self.start_anew()?;
+            self.names_forgotten = true;
+        }
+        Ok(true)
+    }
+
+    fn hidden_cpu(&self) -> Option<Seen> {
+        self.hides_cpu()
+    }
+
+    fn idle_share(&mut self, time: Nanos) -> Result<Option<f64>, BenchError> {
+        self.watch_idle(time)
+    }
+
+    fn start_anew(&mut self) -> Result<(), BenchError> {
+        self.stop_server();
+        self.overloaded = false;
+        self.start_server().map_err(BenchError::failed)
+    }
+
+    fn lockstep(&mut self, spec: &LockStepSpec) -> Result<LockStepRow, BenchError> {
+        if self.is_interrupted() {
+            return Err(BenchError::Interrupted);
+        }
+        self.settle()?;
+        let pacing = Pacing::LockStep { threads: spec.lanes, experiments: spec.experiments };
+        self.begins(Some(pacing), Nanos::ZERO);
+        let request = self.request(&TrialSpec {
+            first_name: spec.first_name,
+            names: u64::from(spec.experiments) * u64::from(EXPERIMENT),
+            ..TrialSpec::new(pacing, LOCKSTEP_SAMPLED, spec.timeout)
+        })?;
+        // A server that answers nothing costs one timeout for each query; the limit ends that.
+        let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
+        self.begin_away(Duration::ZERO)?;
+        let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
+        result.trial = self.conclude(result.trial, spent, SlowCores::Void);
+        self.end_away(&mut result.trial, &request)?;
+        result.trial.compact().map_err(BenchError::failed)?;
+        Ok(LockStepRow::new(spec.lanes, result))
+    }
+
+    fn drill(&mut self, spec: &DrillSpec) -> Result<Drilled, BenchError> {
+        self.attacked(spec)
+    }
+
+    fn replication(&mut self) -> Result<&mut dyn Replication, BenchError> {
+        Ok(self)
+    }
+
+    fn generate(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        let (lanes, experiments, first_name) = match spec.generator {
+            Generator::Lockstep1 => (1, spec.experiments, spec.first_name),
+            Generator::Lockstep4 => (4, spec.experiments, spec.first_name),
+            Generator::Window => return self.window(spec),
+            Generator::Script | Generator::Dnsperf | Generator::Dns64perfpp => {
+                return self.foreign(spec);
+            }
+        };
+        let timeout = Nanos::from_secs(1);
+        let row = self.lockstep(&LockStepSpec { lanes, experiments, timeout, first_name })?;
+        Ok(GeneratorTimes {
+            mean_s: row.mean_ms / 1e3,
+            std_dev_s: Some(row.std_dev_ms / 1e3),
+            max_s: Some(row.max_ms / 1e3),
+            unanswered: row.trial.bad(),
+            cpu: generators::cpu_of(&row.trial),
+            void: row.trial.void.0,
+        })
+    }
+}

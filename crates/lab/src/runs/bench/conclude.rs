@@ -1,0 +1,143 @@
+//! The end of a trial: what the probes saw is added to the Measurer's record, and judged.
+
+use experiment::SlowCores;
+use measure::{Limiter, Link, Nanos, Path, Void, Warning};
+use record::{Cpu, Trial};
+use udp::core_speed::WorkTimes;
+
+use super::{LabBench, Spent};
+use crate::probe::evidence::{Known, evidence};
+use crate::probe::{Observed, Span, interrupts_are_apart};
+use crate::runs::attack::ATTACKER;
+use crate::testbed::Host;
+use crate::testbed::core_speed::lacked;
+use crate::testbed::cpus::CpuList;
+
+impl LabBench<'_> {
+    /// Returns whether the lab has started the server, here or by an agent: others are loaded within the bounds of the search alone.
+    pub(crate) fn has_started_server(&self) -> bool {
+        self.away.outside.is_none() || self.away.part.is_some()
+    }
+
+    /// Computes what the probes saw during `trial`.
+    fn observed(&self, trial: &Trial, spent: &Spent) -> Observed {
+        let from = trial.disturbances.started;
+        let until = from + Nanos((trial.duration_s * 1e9) as u64);
+        let own = |host| match trial.stopped_early {
+            true => spent.run_times.until_stopped(host, from, until),
+            false => spent.run_times.between(host, from, until),
+        };
+        let span = Span {
+            sending_s: trial.duration_s,
+            own_sending_s: Host::ALL.map(own),
+            packets_s: spent
+                .run_times
+                .packets_between(from, until)
+                .filter(|_| self.testbed.link() == Link::Plain && !interrupts_are_apart()),
+            watched: &trial.disturbances.watched,
+            ..Span::default()
+        };
+        Observed::between(&spent.before, &spent.after, self.testbed, &span)
+    }
+
+    /// Adds the probes' counters to the Measurer's record, and decides whether the trial is void and what limited it.
+    pub(super) fn conclude(&self, mut trial: Trial, spent: Spent, slow_cores: SlowCores) -> Trial {
+        let observed = &self.observed(&trial, &spent);
+        // The Measurer has its own series, of latencies.
+        trial.probes.extend(spent.series);
+        let known = Known {
+            testbed: self.testbed,
+            shared: self.shares_core(),
+            has_server: self.server.is_some(),
+            cpu_limit: self.cpu_limit,
+        };
+        let work = self.testbed.core_speed(Host::Dut, &trial.disturbances.watched);
+        let work = work.filter(|_| known.has_server).map(|times| {
+            let cpus = self.testbed.cpus(Host::Dut).cpus();
+            (times, self.lab.full_speed().note(cpus, times))
+        });
+        let mut evidence = evidence(&trial, observed, &known);
+        evidence.dut_slow = work.map(|(times, _)| lacked(times, self.fastest_work_ns));
+        if !known.has_server {
+            evidence.dut_drops = trial.drops.dut_receive;
+        }
+        if self.authdns.is_none() {
+            // A busy primary does not slow down queries to its secondary.
+            (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
+        }
+        trial.warnings.extend(evidence.server_warnings());
+        let outside = self.away.outside.is_some();
+        if !outside && self.testbed.path() == Path::Wire {
+            // The links cut such messages into packets.
+            trial.warnings.retain(|warning| *warning != Warning::Segmented);
+        }
+        self.ask_for_lost(&mut trial.disturbances.lost);
+        trial.drops.tester_receive = evidence.tester_drops;
+        trial.drops.authdns_receive = evidence.authdns_drops;
+        trial.drops.dut_receive = evidence.dut_drops;
+        trial.drops.dut_not_taken = evidence.dut_not_taken;
+        trial.drops.link = evidence.link_drops;
+        self.record_cpu(&mut trial, observed, spent.beside, work);
+        evidence.dut_slow = evidence.dut_slow.filter(|_| slow_cores == SlowCores::Void);
+        // The Measurer sees a server on its own host, of which the probes of the testbed know nothing.
+        let by_measurer = trial.limiter == Limiter::Dut && evidence.limiter() == Limiter::Target;
+        let known = by_measurer.then(|| (trial.limiter, trial.limiter_proof.take()));
+        let unseated = self.testbed.check_links().err().map(|seen| Void::LinkUnseated { seen });
+        let doubts: Vec<Void> = evidence.doubts().chain(unseated).collect();
+        trial.judge(doubts, evidence, known);
+        trial.conditions.link = Some(self.testbed.link()).filter(|_| !outside);
+        // The Measurer knows the addresses of its host.
+        trial.conditions.path = match trial.conditions.path.filter(|_| outside) {
+            None => Some(self.path_to_server(trial.conditions.gso)),
+            here => here,
+        };
+        trial
+    }
+
+    /// Returns how datagrams cross to the server: the testbed's links, or what its agent knows.
+    fn path_to_server(&self, segmented: bool) -> Path {
+        match &self.away.dut {
+            Some(agent) if agent.lock().shares_kernel() => Path::on_one_host(segmented),
+            _ => self.testbed.path(),
+        }
+    }
+
+    /// Adds the CPU time of each role, and the times of `work` on the server's cores: those in the trial, and that at full speed.
+    fn record_cpu(
+        &self,
+        trial: &mut Trial,
+        observed: &Observed,
+        beside: Vec<(&'static str, CpuList, (f64, f64))>,
+        work: Option<(WorkTimes, u64)>,
+    ) {
+        let tester = trial.cpu.entry("tester".to_owned()).or_default();
+        let used = observed.usage(Host::Tester);
+        let of_attacker = beside.iter().find(|(role, ..)| *role == ATTACKER);
+        // The attacker's processes are in the Tester's host, and have a record of their own below.
+        let (user_s, system_s) = of_attacker.map_or((0.0, 0.0), |(.., time)| *time);
+        tester.user_s = (used.user_s - user_s).max(0.0);
+        tester.system_s = (used.system_s - system_s).max(0.0);
+        tester.softirq_s = Some(used.softirq_s);
+        tester.cpus = self.testbed.cpus(Host::Tester).cpus().to_vec();
+        let cpu = |host| observed.usage(host).record(self.testbed.cpus(host).cpus());
+        if self.authdns.is_some() {
+            trial.cpu.insert("authdns".to_owned(), cpu(Host::Auth));
+        }
+        for (role, cpus, (user_s, system_s)) in beside {
+            let cpus = cpus.cpus().to_vec();
+            let busy = (user_s + system_s) / (trial.duration_s * cpus.len() as f64).max(1e-3);
+            let cpu = Cpu { user_s, system_s, busy: busy.min(1.0), cpus, ..Cpu::default() };
+            trial.cpu.insert(role.to_owned(), cpu);
+        }
+        if self.server.is_some() {
+            let cpu = Cpu {
+                work_ns: work.map(|(times, _)| times.mean.0),
+                best_work_ns: work.map(|(times, _)| times.best.0),
+                full_speed_work_ns: work.map(|(_, full_speed)| full_speed),
+                limit_cores: self.cpu_limit,
+                ..cpu(Host::Dut)
+            };
+            trial.cpu.insert("dut".to_owned(), cpu);
+        }
+    }
+}

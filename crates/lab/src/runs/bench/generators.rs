@@ -1,0 +1,81 @@
+//! Trials of the generators of DNS queries that an experiment compares.
+
+use std::time::Instant;
+
+use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, RoleCpu, TrialSpec};
+use measure::pacing::EXPERIMENT;
+use measure::{Evidence, Nanos, Pacing};
+use record::Trial;
+use record::request::{Names, Workload};
+
+use super::{LabBench, Spent};
+use crate::probe::{Observed, Span};
+use crate::runs::generator::{self, Asked};
+use crate::testbed::Host;
+
+/// Duration of our closed loop, and largest number of names that it may query.
+const WINDOW: Nanos = Nanos::from_secs(2);
+const WINDOW_NAMES: u64 = 1_000_000;
+
+impl LabBench<'_> {
+    /// Runs our closed loop. It does not stop after 256 queries: the time of 256 is computed from its rate.
+    pub(super) fn window(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        let left = self.names().map_or(0, Names::size).saturating_sub(spec.first_name);
+        let trial = self.trial(&TrialSpec {
+            first_name: spec.first_name,
+            names: left.min(WINDOW_NAMES),
+            ..TrialSpec::new(
+                Pacing::Window { outstanding: generator::OUTSTANDING },
+                WINDOW,
+                Nanos::from_secs(1),
+            )
+        })?;
+        let experiments = trial.valid.max(1) as f64 / f64::from(EXPERIMENT);
+        Ok(GeneratorTimes {
+            mean_s: trial.duration_s / experiments,
+            unanswered: trial.bad(),
+            cpu: cpu_of(&trial),
+            void: trial.void.0,
+            ..GeneratorTimes::default()
+        })
+    }
+
+    /// Runs the experiments of an external generator.
+    pub(super) fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        let asked = match &self.base.workload {
+            Workload::QueryFile { path, .. } => Asked::file(path).map_err(BenchError::failed)?,
+            _ => Asked::Names(Box::new(self.namespace()?)),
+        };
+        let command = generator::prepare(spec, self.base.target, &asked, self.dir)
+            .map_err(BenchError::failed)?;
+        let limit = generator::limit(spec);
+        self.begins(None, Nanos::ZERO);
+        let began = Instant::now();
+        let (tester, spent) = self.run(command, &[], Nanos::from_secs(10), limit)?;
+        let times = generator::read_times(spec, tester.log()).map_err(BenchError::failed)?;
+        let Spent { before, after, .. } = spent;
+        let elapsed_s = began.elapsed().as_secs_f64();
+        // The CPU time of a script's many processes ends with each of them, so that it cannot be told from that of
+        // other processes on the Tester's cores: only the server's cores are checked.
+        let span = Span { sending_s: elapsed_s, ..Span::default() };
+        let observed = Observed::between(&before, &after, self.testbed, &span);
+        let foreign = self.server.is_some().then(|| observed.usage(Host::Dut).foreign);
+        let evidence = Evidence { dut_foreign: foreign, ..Evidence::default() };
+        let used = |host| Some(100.0 * observed.usage(host).own_s / elapsed_s.max(1e-3));
+        let cpu = RoleCpu {
+            tester: used(Host::Tester),
+            dut: self.server.as_ref().and_then(|_| used(Host::Dut)),
+            authdns: self.authdns.as_ref().and_then(|_| used(Host::Auth)),
+        };
+        Ok(GeneratorTimes { void: evidence.server_disturbed(), cpu, ..times })
+    }
+}
+
+/// Returns the CPU time of each role's processes during a trial.
+pub(super) fn cpu_of(trial: &Trial) -> RoleCpu {
+    let used = |role: &str| {
+        let cpu = trial.cpu.get(role)?;
+        Some(100.0 * (cpu.user_s + cpu.system_s) / trial.duration_s.max(1e-3))
+    };
+    RoleCpu { tester: used("tester"), dut: used("dut"), authdns: used("authdns") }
+}

@@ -1,0 +1,75 @@
+//! What a trial waits for: that the server has done the work of the last one.
+
+use std::thread::sleep;
+use std::time::Instant;
+
+use experiment::{BenchError, SlowCores, TrialSpec};
+use measure::Nanos;
+use record::Seen;
+
+use super::agents::of_agent;
+use super::{LabBench, SETTLE, SETTLE_STEP};
+use crate::server::Server;
+use crate::testbed::Host;
+use crate::testbed::procfs;
+
+impl LabBench<'_> {
+    /// Waits before a trial until the server is idle; returns whether it is. An estimate from many trials, none of which decides
+    /// alone, has no time for that.
+    pub(super) fn settle_for(&mut self, spec: &TrialSpec) -> Result<bool, BenchError> {
+        let estimates = spec.goal.is_none() && spec.slow_cores == SlowCores::Count;
+        if estimates { Ok(true) } else { self.settle() }
+    }
+
+    /// Returns why the CPU time of the server says nothing about its limit.
+    pub(super) fn hides_cpu(&self) -> Option<Seen> {
+        let dut = self.testbed.cpus(Host::Dut);
+        let mut others = [Host::Tester, Host::Auth].into_iter();
+        if self.testbed.receives_frames() {
+            // With closed loops of sockets only programs of the server need frames.
+            return Some(Seen::InKernel);
+        }
+        let shared = others.any(|host| self.testbed.cpus(host).shares_with(dut));
+        (self.server().is_some() && shared).then_some(Seen::SharedCore)
+    }
+
+    /// Returns the share of a core that the server uses while nothing is sent for `time`; `None` if it was not started by this bench.
+    pub(super) fn watch_idle(&self, time: Nanos) -> Result<Option<f64>, BenchError> {
+        let Some(before) = self.run_time()? else { return Ok(None) };
+        sleep(time.into());
+        if self.is_interrupted() {
+            return Err(BenchError::Interrupted);
+        }
+        let ran = self.run_time()?.unwrap_or(before).saturating_sub(before);
+        Ok(Some(ran as f64 / time.0 as f64))
+    }
+
+    /// Waits until the server has finished the work that an overload left: queries in its receive queue, and its own
+    /// queries upstream. RFC 2544 section 23 waits 2 s and 5 s for that; this waits until the server is idle, at most
+    /// [`SETTLE`]. Returns whether it is idle.
+    pub(super) fn settle(&mut self) -> Result<bool, BenchError> {
+        let deadline = Instant::now() + SETTLE;
+        while std::mem::take(&mut self.overloaded) {
+            let Some(before) = self.run_time()? else { return Ok(true) };
+            sleep(SETTLE_STEP);
+            let ran = self.run_time()?.unwrap_or(before).saturating_sub(before);
+            self.overloaded = ran > SETTLE_STEP.as_nanos() as u64 / 20;
+            if self.is_interrupted() {
+                return Err(BenchError::Interrupted);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns how long the server's own process ran, in nanoseconds; `None` if it was not started by this bench.
+    fn run_time(&self) -> Result<Option<u64>, BenchError> {
+        if let Some(pid) = self.server().map(Server::pid) {
+            return Ok(Some(procfs::run_time(pid)));
+        }
+        let started = self.away.dut.as_ref().filter(|_| self.away.part.is_some());
+        started.map(|agent| agent.lock().run_time().map_err(of_agent)).transpose()
+    }
+}

@@ -1,0 +1,116 @@
+//! Trials of several Testers on other hosts: the agents count while they send, and the watcher is told the sums of their counters.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use experiment::BenchError;
+use measure::{Disturbances, Nanos};
+use nix::time::{ClockId, clock_gettime};
+use record::{SCHEMA, Snapshot, TesterCount, Trial, TrialRequest};
+
+use super::LabBench;
+use crate::probe::watch::{LiveUpdate, Watcher};
+use crate::remote::job::{Progress, SharedJob};
+
+/// Time before the start of several Testers at which the agents begin to count.
+const AHEAD: Duration = Duration::from_millis(100);
+
+impl LabBench<'_> {
+    /// Runs a trial on the Testers of other hosts, together.
+    pub(super) fn trial_of_testers(
+        &self,
+        testers: &SharedJob,
+        request: &TrialRequest,
+    ) -> Result<Trial, BenchError> {
+        let stop = AtomicBool::new(false);
+        let mut shown = Shown { watcher: self.watcher.as_ref(), began: Instant::now(), any: false };
+        let (mut begun, mut failed_with) = (false, None);
+        // The conductor says something twice a second.
+        let mut notify = |progress: Progress| {
+            let done = match progress {
+                Progress::Starts(time) => {
+                    begun = true;
+                    self.begin_away(time.saturating_sub(AHEAD))
+                }
+                Progress::Counters(counters, testers) => {
+                    shown.show(counters, testers);
+                    self.check_away()
+                }
+            };
+            failed_with = failed_with.take().or(done.err());
+            let over = failed_with.is_some() || self.is_interrupted();
+            stop.store(over, Ordering::Relaxed);
+        };
+        let trial = testers.lock().trial(request, &mut notify, &stop);
+        drop(shown);
+        if self.is_interrupted() {
+            return Err(BenchError::Interrupted);
+        }
+        if let Some(error) = failed_with {
+            return Err(error);
+        }
+        let mut trial = trial.map_err(BenchError::failed)?;
+        if !begun {
+            // It ended before the start.
+            self.begin_away(Duration::ZERO)?;
+        }
+        move_to_this_clock(&mut trial);
+        trial.conditions.path.get_or_insert(self.testbed.path());
+        Ok(trial)
+    }
+}
+
+/// Passes the Testers' counters to a watcher; dropping it ends the watcher's trial.
+struct Shown<'a> {
+    watcher: Option<&'a Watcher>,
+    /// When the first query was seen, or the trial was asked for.
+    began: Instant,
+    /// Whether a query was seen.
+    any: bool,
+}
+
+impl Shown<'_> {
+    fn show(&mut self, [sent, answered, valid, lost, bad]: [u64; 5], testers: Vec<TesterCount>) {
+        let Some(watcher) = self.watcher.filter(|_| sent > 0) else { return };
+        if !self.any {
+            (self.began, self.any) = (Instant::now(), true);
+        }
+        let at_s = self.began.elapsed().as_secs_f64();
+        let latency_us = Vec::new();
+        let schema = SCHEMA;
+        let now = Snapshot {
+            schema,
+            at_s,
+            sent,
+            answered,
+            valid,
+            bad,
+            lost,
+            latency_us,
+            testers,
+            ..Snapshot::default()
+        };
+        watcher.notify(LiveUpdate::Load(now));
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if let Some(watcher) = self.watcher {
+            watcher.notify(LiveUpdate::Ends);
+        }
+    }
+}
+
+/// Moves the stalls of a merged trial, which are on the clock of its first Tester, to `CLOCK_MONOTONIC` of this host. The start was
+/// agreed by the conductor's clock, which is that of this host unless the file of the hosts names another one.
+fn move_to_this_clock(trial: &mut Trial) {
+    let start = trial.conditions.agreed_start.and_then(|start| start.at.unix(None));
+    let now = |clock| clock_gettime(clock).map(Duration::from).map(Nanos::from);
+    let clocks = (now(ClockId::CLOCK_MONOTONIC), now(ClockId::CLOCK_REALTIME));
+    let (Some(start), (Ok(monotonic), Ok(realtime))) = (start, clocks) else { return };
+    let mut here =
+        Disturbances { started: monotonic.since(realtime.since(start)), ..Disturbances::default() };
+    here.merge_of_host(&trial.disturbances);
+    trial.disturbances = here;
+}

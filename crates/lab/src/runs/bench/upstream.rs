@@ -1,0 +1,48 @@
+//! The server behind the server under test: our AuthDNS, or a real server with a zone.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::server::Server;
+use crate::testbed::process::{Process, ProcessError};
+
+/// Time within which the AuthDNS must end.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A server that the server under test queries, in the auth host.
+#[derive(Debug)]
+pub(crate) enum Upstream {
+    /// Our AuthDNS, which computes its answers from the names.
+    AuthDns(Process),
+    /// A server of the catalogue, with a zone.
+    Authority(Server),
+}
+
+impl Upstream {
+    /// Checks that it still runs.
+    pub(crate) fn check(&mut self) -> Result<(), ProcessError> {
+        match self {
+            Upstream::AuthDns(process) => process.check(),
+            Upstream::Authority(server) => server.check(),
+        }
+    }
+
+    /// Returns the numbers of its processes.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        match self {
+            Upstream::AuthDns(process) => vec![process.pid()],
+            Upstream::Authority(server) => server.pids(),
+        }
+    }
+
+    /// Stops it.
+    pub(crate) fn stop(self) {
+        match self {
+            Upstream::AuthDns(mut process) => {
+                process.stop(Signal::SIGTERM, GRACE);
+            }
+            Upstream::Authority(server) => server.stop(),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Rounds of capacities: whether they are enough, and what they come to.
+
+use experiment::{Method, Visit, capacity};
+use record::CellRecord;
+
+use crate::runs::run::Event;
+use crate::runs::session::{Cell, Session};
+
+impl Session<'_> {
+    /// Returns whether no further round is needed where `next` begins one after the visit `last`: as many as are made in any case were
+    /// made, and they are precise, or the time is `over`.
+    pub(crate) fn is_enough(
+        &self,
+        cells: &mut [Cell],
+        last: Option<Visit>,
+        next: &Visit,
+        over: bool,
+    ) -> bool {
+        if last.is_some_and(|last| last.repeat == next.repeat) {
+            return false;
+        }
+        self.sum_up(cells);
+        let usual = self.checked.experiment.common().capacity.precision;
+        let precision = self.options.precision.map_or(usual, |asked| asked.min(usual));
+        let records = || cells.iter().map(|cell| &cell.record);
+        let least = capacity::least_rounds(records());
+        next.repeat >= least && (over || capacity::is_precise(records(), precision))
+    }
+
+    /// Computes the capacity of each cell from all its rounds, and notifies the caller of it.
+    pub(crate) fn finish_capacities(&self, cells: &mut [Cell], notify: &mut dyn FnMut(Event<'_>)) {
+        if self.checked.experiment.common().method == Method::Capacity {
+            self.sum_up(cells);
+            let measured = cells.iter().filter(|cell| !cell.record.rounds.is_empty());
+            measured.for_each(|cell| notify(Event::SummedUp(&cell.record)));
+        }
+    }
+
+    /// Computes the capacity of each cell from its rounds so far.
+    fn sum_up(&self, cells: &mut [Cell]) {
+        let adapters = &self.checked.adapters;
+        let first = adapters.first().map(|adapter| adapter.name.as_str());
+        let is_here = |name: &&String| adapters.iter().any(|adapter| adapter.name == **name);
+        let usual = self.checked.experiment.common().baseline.as_ref().filter(is_here);
+        let baseline = self.options.baseline.as_ref().or(usual).map(String::as_str).or(first);
+        let mut records: Vec<&mut CellRecord> =
+            cells.iter_mut().map(|cell| &mut cell.record).collect();
+        capacity::sum_up(&mut records, baseline);
+    }
+}

@@ -1,0 +1,399 @@
+//! A visit to a server that has started: warm-up, method, findings; and a first start of each server before the self-test, so that
+//! one that cannot start is known at once, and not after minutes.
+
+mod agent;
+mod group;
+mod running;
+mod together;
+
+use std::net::SocketAddr;
+
+use experiment::capacity::glance;
+use experiment::file::Role;
+use experiment::settings::TesterSettings;
+use experiment::visit::{Found, Replay, add_visit};
+use experiment::{
+    Bench, BenchError, Circumstances, Joined, Method, NameBudget, OneHost, Settings, TrialSpec,
+    Visit, visit,
+};
+use measure::{Nanos, Pacing, Path};
+use record::{CellRecord, EngineKind, VoidRepeat};
+use udp::sys::is_own_address;
+
+use crate::remote::agent::SharedAgent;
+use crate::runs::attack;
+use crate::runs::bench::LabBench;
+use crate::runs::bench::measurer::carried_by;
+use crate::runs::run::Event;
+use crate::runs::session::{Cell, Session, Shortfall};
+use crate::server::replication::Ground;
+use crate::server::zone_load::zone_load;
+use crate::server::{Installed, transport_port};
+
+/// Number of outstanding queries of a warm-up, which is a closed loop.
+const WARM_UP_WINDOW: u32 = 64;
+/// Number of names for each second of a warm-up.
+const WARM_UP_NAMES_PER_S: f64 = 100_000.0;
+
+/// Number of visits running in which a server may die before it gets no more.
+const MAX_DEATHS: u32 = 1;
+
+/// A started server, ready to be measured.
+pub(crate) struct Started<'a> {
+    pub(crate) bench: LabBench<'a>,
+    /// Display name for messages.
+    pub(crate) title: String,
+    pub(crate) version: Option<&'a str>,
+    pub(crate) names: NameBudget,
+    /// Circumstances of the measurement, without those of its names.
+    pub(crate) circumstances: Circumstances,
+    /// Difference from RFC 8219 that the kind of server makes.
+    pub(crate) differs: Option<String>,
+    /// Whether the visit can conform to RFC 8219 at all.
+    pub(crate) conforms: bool,
+}
+
+impl Session<'_> {
+    /// Starts the server, measures it with the method, and stops it.
+    pub(crate) fn measure(
+        &mut self,
+        v: &Visit,
+        cell: &mut Cell,
+        installed: &Installed,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        let asked = self.asked(v);
+        let role = point.settings.role;
+        let stream = self.stream(v.point)?;
+        let (service, believed) = self.service(point, &asked, installed, stream.as_ref())?;
+        let upstream = self.upstream(point, &asked, stream.as_ref())?;
+        let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
+        let loaded = if point.settings.method == Method::ZoneLoad {
+            let later = point.settings.zone_load.later;
+            Some(zone_load(installed, &service, testbed, lab, dir, later)?)
+        } else {
+            None
+        };
+        let family = point.settings.tester.family;
+        let mut target = installed.address_over(family).map_err(Shortfall::Cannot)?;
+        if believed.is_some() {
+            target.set_port(transport_port(point.settings.tester.transport));
+        }
+        let seed = self.options.seed;
+        let base = asked.request(point, stream.as_ref(), seed, target, believed);
+        let base = carried_by(self.engines[v.point], base);
+        let limit = point.settings.dut.cpu_limit;
+        let ground = Ground { testbed, lab, dir };
+        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
+        let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;
+        let differs = unlike_rfc8219(&point.settings, stream.is_some());
+        let names = asked.budget(role, stream.as_ref(), false);
+        let internet = stream.and_then(|stream| stream.internet);
+        let bench = bench.replaying(replayed);
+        let started = Started {
+            bench,
+            title: installed.adapter().title.clone(),
+            version: installed.version(),
+            names,
+            circumstances: Circumstances {
+                over_ipv6: target.is_ipv6(),
+                one_host: Some(self.between(&point.settings.tester)),
+                ..Circumstances::default()
+            },
+            differs,
+            conforms: true,
+        };
+        let found = self.measure_started(v, cell, started, notify)?;
+        let is_void = matches!(found, Found::Void(_));
+        if let Some(load) = loaded.filter(|_| !is_void) {
+            load.add_to(&mut cell.record);
+        }
+        if let Some(internet) = internet.filter(|_| !is_void) {
+            internet.add_to(&mut cell.record, v.repeat);
+        }
+        self.visited(v, cell, &found, notify);
+        Ok(())
+    }
+
+    /// Measures a started server with the method, stops it, and adds the findings to the cell.
+    pub(crate) fn measure_started(
+        &self,
+        v: &Visit,
+        cell: &mut Cell,
+        started: Started<'_>,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Found, Shortfall> {
+        let settings = &self.checked.experiment.points[v.point].settings;
+        let shortened = self.options.shortened;
+        let attacker =
+            attack::cpus(settings, self.lab.allowed_cpus()).map_err(Shortfall::Cannot)?;
+        let bench = started.bench.shortened_to(shortened).attacked_from(attacker);
+        let mut bench = bench.watched_by(self.options.watcher.clone());
+        notify(Event::Serving(&started.title, started.version));
+        cell.record.server_version = started.version.map(str::to_owned);
+        if let Some(files) = bench.files() {
+            cell.record.files = files.clone();
+        }
+        let limit = settings.dut.cpu_limit.zip(bench.limited().map(str::to_owned));
+        let handicap = limit.map(|(cores, means)| {
+            format!("the server was held to the time of {cores} cores by {means}")
+        });
+        let mut names = started.names;
+        let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
+        note_memory(&mut cell.record, bench.memory_elsewhere());
+        bench.stop();
+        let found = survived(v, settings.repeats, cell, found)?;
+        let circumstances =
+            Circumstances { names: names.used(), shortened, ..started.circumstances };
+        add_visit(&mut cell.record, settings, found.clone(), &circumstances);
+        if !settings.method.searches() {
+            // A search has them among its differences from RFC 8219.
+            names.used().difference().into_iter().for_each(|note| cell.record.note(note));
+        }
+        cell.record.differs.extend(handicap.into_iter().chain(started.differs));
+        cell.record.conforming = started.conforms && cell.record.differs.is_empty();
+        Ok(found)
+    }
+
+    /// Notifies the caller of the run that a visit has ended.
+    pub(crate) fn visited(
+        &self,
+        v: &Visit,
+        cell: &Cell,
+        found: &Found,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) {
+        let repeats = self.checked.experiment.points[v.point].settings.repeats;
+        notify(Event::Visited { cell: &cell.record, repeat: (v.repeat, repeats), found });
+    }
+
+    /// Warms the server up and runs the method.
+    fn visit_with(
+        &self,
+        bench: &mut LabBench<'_>,
+        v: &Visit,
+        cell: &mut Cell,
+        names: &mut NameBudget,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Found, Shortfall> {
+        let settings = &self.checked.experiment.points[v.point].settings;
+        if cell.record.void_repeats.iter().any(|void| void.repeat == v.repeat) {
+            cell.record.trials.retain(|trial| trial.repeat != v.repeat);
+            notify(Event::Forgotten(&cell.record, v.repeat));
+        }
+        let (kept, later) = std::mem::take(&mut cell.kept)
+            .into_iter()
+            .partition::<Vec<_>, _>(|trial| trial.repeat == v.repeat);
+        cell.kept = later;
+        // Only methods of plain trials can continue in the middle of a repeat.
+        let plain = matches!(settings.method, Method::Load | Method::Closed);
+        let replayed = plain || settings.method.searches();
+        let kept = if replayed {
+            kept
+        } else {
+            if !kept.is_empty() {
+                notify(Event::Forgotten(&cell.record, v.repeat));
+            }
+            Vec::new()
+        };
+        let glances = settings.method == Method::Search
+            && settings.workload.replay.is_none()
+            && self.engines[v.point] != EngineKind::Kernel
+            && bench.has_started_server();
+        if glances && cell.record.windows.is_empty() && kept.is_empty() {
+            cell.record.windows = glance(&settings.capacity, bench, names)?;
+        }
+        warm_up(bench, settings.warm_up, names)?;
+        let mut known = kept.len();
+        let dropped = std::cell::Cell::new(false);
+        let mut replay = Replay::new(bench, kept, &dropped);
+        // The cell without its trials, for the events.
+        let name = CellRecord { trials: Vec::new(), ..cell.record.clone() };
+        let settings = settings.within(cell.record.certificate.as_ref());
+        let settings = &settings.knowing(&cell.record);
+        let trials = &mut cell.record.trials;
+        let found = visit(settings, &mut replay, names, v.repeat, &mut |trial| {
+            if dropped.take() {
+                // Of what is kept of this repeat, only the trials that fitted stay.
+                known = 0;
+                notify(Event::Forgotten(&name, v.repeat));
+                let fitted = trials.iter().filter(|trial| trial.repeat == v.repeat);
+                fitted.for_each(|trial| notify(Event::Trial(&name, trial)));
+            }
+            trials.push(trial.clone());
+            if known > 0 {
+                known -= 1;
+            } else {
+                notify(Event::Trial(&name, trial));
+            }
+        });
+        let found = found?;
+        // The findings show whether the repeat is void again.
+        cell.record.void_repeats.retain(|void| void.repeat != v.repeat);
+        Ok(found)
+    }
+}
+
+/// Warms the server up with a closed loop of this duration.
+fn warm_up(
+    bench: &mut LabBench<'_>,
+    duration: Nanos,
+    names: &mut NameBudget,
+) -> Result<(), BenchError> {
+    if duration == Nanos::ZERO {
+        return Ok(());
+    }
+    let wanted = (WARM_UP_NAMES_PER_S * duration.as_secs_f64()) as u64;
+    let count = wanted.min(names.size() / 2).max(1);
+    let first_name = names.take(count)?;
+    bench.trial(&TrialSpec {
+        first_name,
+        names: count,
+        ..TrialSpec::new(
+            Pacing::Window { outstanding: WARM_UP_WINDOW },
+            duration,
+            Nanos::from_secs(1),
+        )
+    })?;
+    Ok(())
+}
+
+/// Notes the memory of a server elsewhere at the end of its last visit.
+fn note_memory(record: &mut CellRecord, memory: Option<u64>) {
+    const BEGINS: &str = "at the end of its last visit the server held ";
+    if let Some(bytes) = memory {
+        record.notes.retain(|note| !note.starts_with(BEGINS));
+        record.notes.push(format!("{BEGINS}{} MB of memory", bytes / 1_000_000));
+    }
+}
+
+/// Returns the findings of a visit. A server that has died makes its repeat void if there are others, each of which starts
+/// another server.
+fn survived(
+    v: &Visit,
+    repeats: u32,
+    cell: &mut Cell,
+    found: Result<Found, Shortfall>,
+) -> Result<Found, Shortfall> {
+    match found {
+        Err(Shortfall::Failed(why)) if repeats > 1 && cell.deaths < MAX_DEATHS => {
+            cell.deaths += 1;
+            cell.record.void_repeats.retain(|void| void.repeat != v.repeat);
+            Ok(Found::Void(VoidRepeat { repeat: v.repeat, why }))
+        }
+        Ok(found) => {
+            cell.deaths = 0;
+            Ok(found)
+        }
+        failed => failed,
+    }
+}
+
+/// Returns how the server and its queries differ from RFC 8219; `None` if they do not.
+pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String> {
+    let server = match settings.role {
+        Role::Dns64 => None,
+        Role::Authoritative => Some("the server is authoritative, not a DNS64 server".to_owned()),
+        Role::Resolver => Some("the server is a resolver, not a DNS64 server".to_owned()),
+    };
+    let why = "the queries are a stream: names repeat as they do there, and from trial to trial";
+    let w = &settings.workload;
+    let repeats = (w.repeat_share > 0.0 && !stream).then(|| {
+        let percent = w.repeat_share * 100.0;
+        format!("{percent} % of the queries repeat one of {} names", w.repeat_names)
+    });
+    // Other methods than a search say already that they are none.
+    let server = server.filter(|_| settings.method.searches());
+    let clients = (settings.method == Method::Clients)
+        .then(|| "a search over clients that ask at their own times, instead of a rate".to_owned());
+    let stream = stream.then(|| why.to_owned());
+    let all: Vec<String> = server.into_iter().chain(clients).chain(stream).chain(repeats).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// Returns the circumstances of trials against a server outside the testbed, at `target`: on another host, or on this one behind the
+/// loopback, or in another network namespace, of which its agent knows.
+pub(crate) fn outside_testbed(
+    target: SocketAddr,
+    tester: &TesterSettings,
+    agent: Option<&SharedAgent>,
+) -> Circumstances {
+    let same_kernel = || agent.is_some_and(|agent| agent.lock().shares_kernel());
+    let joined = match is_own_address(target) {
+        true => Some(Joined::Loopback),
+        false => same_kernel().then_some(Joined::Namespaces),
+    };
+    let one_host = joined.map(|joined| OneHost {
+        joined,
+        path: Path::on_one_host(tester.gso),
+        gso: tester.gso,
+        gro: tester.gro,
+        tcp: !tester.transport.is_datagram(),
+    });
+    Circumstances { over_ipv6: target.is_ipv6(), one_host, ..Circumstances::default() }
+}
+
+impl Session<'_> {
+    /// Starts each server once, as its first visit will, and stops it. Returns why some cannot be measured there, with their
+    /// visits. Without a self-test nothing is started, since the visits themselves show it as early.
+    pub(crate) fn try_out(&mut self) -> Vec<(Visit, Shortfall)> {
+        if !self.needs_self_test() {
+            return Vec::new();
+        }
+        let visits = (0..self.checked.adapters.len())
+            .map(|server| Visit { server, point: 0, repeat: 0 })
+            .filter(|v| !self.is_left_out(v.server, v.point));
+        let mut failed = Vec::new();
+        for v in visits.collect::<Vec<_>>() {
+            if self.is_interrupted() {
+                break;
+            }
+            // A busy machine may be late once; a server that cannot start cannot start twice.
+            let mut started = self.start_once(&v);
+            if started.is_err() && !self.is_interrupted() {
+                started = self.start_once(&v);
+            }
+            if let Err(why) = started {
+                failed.push((v, why));
+            }
+        }
+        failed
+    }
+
+    /// Starts a server of the lab and stops it.
+    fn start_once(&mut self, v: &Visit) -> Result<(), Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        let adapter = &self.checked.adapters[v.server];
+        if adapter.remote.is_some() || point.settings.method.replicates() {
+            return Ok(());
+        }
+        let installed = self.installed(adapter, point)?;
+        if self.afar.is_some() {
+            return self.start_elsewhere_once(v, &installed);
+        }
+        let asked = self.asked(v);
+        let stream = self.stream(v.point)?;
+        let (service, _) = self.service(point, &asked, &installed, stream.as_ref())?;
+        let _upstream = self.upstream(point, &asked, stream.as_ref())?;
+        installed.start(&service, &self.testbed, self.lab, self.dir)?.stop();
+        Ok(())
+    }
+
+    /// Returns whether something is left to measure.
+    pub(crate) fn any_left(cells: &[Cell]) -> bool {
+        cells.iter().any(|cell| !cell.given_up)
+    }
+}
+
+/// Leaves the trials of the self-test with each engine to one of the cells, which all have its certificate.
+pub(crate) fn share_self_test(cells: &mut [CellRecord]) {
+    let mut seen = Vec::new();
+    for certificate in cells.iter_mut().filter_map(|cell| cell.certificate.as_mut()) {
+        if seen.contains(&certificate.engine) {
+            certificate.trials.clear();
+        } else {
+            seen.push(certificate.engine);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Visits to a server that an agent starts on another host: the server is configured there by its adapter, started from scratch
+//! for each repeat, and probed.
+//!
+//! ```text
+//!   this host                                            the server's host, by ssh
+//!     AuthDNS <───────────── queries of the server ─────── agent ── the server, in a pid namespace
+//!     Measurer ═════════════ queries ══════════════════════════════> (addresses of that host)
+//! ```
+//!
+//! The AuthDNS runs here, in the network of the caller, or is started by an agent on a third host. There may be several of these: each
+//! has all names, and the server asks them in its own way.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
+
+use experiment::file::Role;
+use experiment::{Method, Point, Settings, Visit};
+
+use crate::adapter::Adapter;
+use crate::adapter::variables;
+use crate::remote::agent::{AgentError, Certified, Cores, Part, ServerPart, SharedAgent};
+use crate::remote::hosts::{Afar, RESERVE};
+use crate::runs::bench::measurer::carried_by;
+use crate::runs::bench::{Away, LabBench, Upstream};
+use crate::runs::run::Event;
+use crate::runs::session::{Cell, Session, Shortfall};
+use crate::runs::visit::{Started, outside_testbed, unlike_rfc8219};
+use crate::server::authdns::{self, Serves};
+use crate::server::query_stream::Prepared;
+use crate::server::question_plan::QuestionPlan;
+use crate::server::ready::{Over, Question, answers};
+use crate::server::{Installed, transport_port};
+use crate::testbed::core_plan::cpu_plan;
+use crate::testbed::cpus::CpuPlan;
+use crate::testbed::netns::Namespace;
+
+/// End of the note on trials without some of the Testers, after their number.
+const FEWER: &str = " trials that stand were sent by fewer Testers, after others were lost";
+
+impl From<AgentError> for Shortfall {
+    fn from(e: AgentError) -> Self {
+        match e {
+            AgentError::Interrupted { .. } => Shortfall::Interrupted,
+            AgentError::Cannot { .. } => Shortfall::Cannot(e.to_string()),
+            other => Shortfall::Failed(other.to_string()),
+        }
+    }
+}
+
+/// A server that was started elsewhere, with what it asks.
+struct Raised {
+    away: Away,
+    authdns: Option<Upstream>,
+    target: SocketAddr,
+    /// File of the certification authority whose certificates are accepted.
+    believed: Option<PathBuf>,
+}
+
+impl Session<'_> {
+    /// Returns the plan of this host's cores at a point.
+    pub(crate) fn plan_here(&self, settings: &Settings) -> Result<CpuPlan, String> {
+        match &self.afar {
+            Some(_) => Ok(self.options.elsewhere.plan(settings)),
+            None => cpu_plan(settings, self.lab.allowed_cpus()),
+        }
+    }
+
+    /// Returns the number of the server's cores at a point, as far as it is known.
+    pub(crate) fn server_cores(&self, settings: &Settings) -> Option<usize> {
+        match &self.afar {
+            Some(afar) => Some(settings.dut.cores.unwrap_or_else(|| afar.dut_cpus().len())),
+            None => Some(cpu_plan(settings, self.lab.allowed_cpus()).ok()?.dut.count()),
+        }
+    }
+
+    /// Returns whether a server of this host has programs in the kernel at a point.
+    pub(crate) fn has_programs(&self, adapter: &Adapter, point: &Point) -> bool {
+        self.afar.is_none() && variables::has_programs(adapter, point)
+    }
+
+    /// Notes that several Testers sent the queries, if they did, and how many trials had to do without some of them.
+    pub(crate) fn note_testers(&self, cell: &mut Cell) {
+        let Some(testers) = &self.options.elsewhere.testers else { return };
+        let note = format!(
+            "the queries were sent by {} Testers together; their parts are in each trial",
+            testers.count
+        );
+        cell.record.note(note);
+        let stand = cell.record.trials.iter().filter(|one| !one.trial.void.is_void());
+        let parts = stand.filter_map(|one| Some(one.trial.merged.as_ref()?.parts.len()));
+        let fewer = parts.filter(|parts| *parts < testers.count).count();
+        if fewer > 0 {
+            cell.record.notes.retain(|note| !note.ends_with(FEWER));
+            cell.record.note(format!("{fewer}{FEWER}"));
+        }
+    }
+
+    /// Returns why a point cannot be measured on another host.
+    fn bound_to_this_host(&self, adapter: &Adapter, point: &Point) -> Option<String> {
+        let settings = &point.settings;
+        if variables::has_programs(adapter, point) {
+            let why = "its programs in the kernel are for the links of the testbed";
+            return Some(why.to_owned());
+        }
+        let here = [Method::ZoneLoad, Method::Generators, Method::Drill];
+        if settings.method.replicates() || here.contains(&settings.method) {
+            return Some(format!("the method {} runs on this host only", settings.method.word()));
+        }
+        let several = self.afar.as_ref().is_some_and(|afar| afar.places.auth.len() > 1);
+        if several && settings.role != Role::Authoritative && !adapter.asks_several() {
+            return Some(format!(
+                "there are several AuthDNS, and the adapter of {} knows one: its templates have no `upstreams`",
+                adapter.title
+            ));
+        }
+        if settings.workload.has_zone() || settings.workload.internet.is_some() {
+            return Some("zones of its own are not brought to another host".to_owned());
+        }
+        variables::varies(adapter, &self.checked.experiment.points, |s| s.host.link)
+            .then(|| "links cannot be varied where the hosts are real".to_owned())
+    }
+
+    /// Starts a server elsewhere, with what it asks, and waits until the Tester gets right answers.
+    fn raise(
+        &mut self,
+        v: &Visit,
+        installed: &Installed,
+        stream: Option<&Prepared>,
+    ) -> Result<Raised, Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        if let Some(why) = self.bound_to_this_host(installed.adapter(), point) {
+            return Err(Shortfall::Cannot(why));
+        }
+        let asked = self.asked(v);
+        let believed = match point.settings.tester.transport.uses_tls() {
+            true => Some(self.certified()?),
+            false => None,
+        };
+        let certificate = believed.as_ref().map(|dir| certificate(dir)).transpose();
+        let certificate = certificate.map_err(Shortfall::Failed)?;
+        let afar = self.afar.as_ref().ok_or_else(|| Shortfall::Failed("no host".to_owned()))?;
+        let adapter = installed.adapter();
+        let family = point.settings.tester.family;
+        let mut target = afar.target(adapter, family).map_err(Shortfall::Cannot)?;
+        let (authdns, auth) = self.authdns_for(afar, point, &asked)?;
+        let part = Part::Server(Box::new(ServerPart {
+            source: adapter.source.clone(),
+            role: point.settings.role,
+            asked: asked.asked(),
+            threads: point.settings.dut.threads,
+            cpus: Cores { count: point.settings.dut.cores, ..afar.cpus.clone() },
+            transport: point.settings.tester.transport,
+            clients: point.settings.most_clients(),
+            variables: variables::given(point),
+            certificate,
+            listen: afar.places.dut,
+            upstreams: afar.places.auth.clone(),
+            cpu_limit: point.settings.dut.cpu_limit,
+        }));
+        let ready: Duration = adapter.chain().map(|part| part.ready.timeout).sum();
+        let limit = ready + RESERVE;
+        let outside = Namespace::own().map_err(|e| Shortfall::Failed(e.to_string()))?;
+        let launched = afar.dut.lock().launch(&part, limit)?;
+        let questions =
+            Question::of(stream.and_then(Prepared::origin).as_ref(), &asked.namespace, asked.ask());
+        if adapter.listen.udp {
+            answers(&outside, target, Over::Udp, &questions).map_err(|why| {
+                Shortfall::Failed(format!(
+                    "{why}, though it does on its host: look at the link and the firewalls"
+                ))
+            })?;
+        }
+        if believed.is_some() {
+            target.set_port(transport_port(point.settings.tester.transport));
+        }
+        let dut = Some(afar.dut.clone());
+        let (outside, part) = (Some(outside), Some(part));
+        let testers = self.options.elsewhere.job();
+        let away = Away { outside, dut, auth, part, limit, launched, testers };
+        Ok(Raised { away, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
+    }
+
+    /// Starts the AuthDNS of a server elsewhere: here, or by agents; none behind an authoritative server.
+    fn authdns_for(
+        &self,
+        afar: &Afar,
+        point: &Point,
+        asked: &QuestionPlan,
+    ) -> Result<(Option<Upstream>, Vec<SharedAgent>), Shortfall> {
+        if point.settings.role == Role::Authoritative {
+            return Ok((None, Vec::new()));
+        }
+        if afar.places.auth.iter().any(|place| place.v4.is_loopback()) {
+            let why = "servers ask their AuthDNS over IPv4, and its host has no such address: give --auth-address";
+            return Err(Shortfall::Cannot(why.to_owned()));
+        }
+        let serves = Serves::of(point);
+        let agents = afar.start_authdns(serves, asked)?;
+        if !agents.is_empty() {
+            return Ok((None, agents));
+        }
+        let (namespace, pref64) = (&asked.namespace, asked.pref64);
+        let started = authdns::start(serves, namespace, pref64, &afar.testbed, self.lab, self.dir);
+        let process = started.map_err(|e| Shortfall::Failed(e.to_string()))?;
+        Ok((Some(Upstream::AuthDns(process)), Vec::new()))
+    }
+
+    /// Starts a server elsewhere and stops it.
+    pub(crate) fn start_elsewhere_once(
+        &mut self,
+        v: &Visit,
+        installed: &Installed,
+    ) -> Result<(), Shortfall> {
+        let stream = self.stream(v.point)?;
+        let Raised { away, authdns, .. } = self.raise(v, installed, stream.as_ref())?;
+        away.stop();
+        if let Some(authdns) = authdns {
+            authdns.stop();
+        }
+        Ok(())
+    }
+
+    /// Starts the server elsewhere, measures it with the method, and stops it.
+    pub(crate) fn measure_elsewhere(
+        &mut self,
+        v: &Visit,
+        cell: &mut Cell,
+        installed: &Installed,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Shortfall> {
+        let stream = self.stream(v.point)?;
+        let raised = self.raise(v, installed, stream.as_ref())?;
+        let point = &self.checked.experiment.points[v.point];
+        let asked = self.asked(v);
+        let settings = &point.settings;
+        let Some(afar) = &self.afar else { return Ok(()) };
+        let Raised { away, authdns, target, believed } = raised;
+        let base = asked.request(point, stream.as_ref(), self.options.seed, target, believed);
+        let base = carried_by(self.engines[v.point], base);
+        let differs = unlike_rfc8219(settings, stream.is_some());
+        let names = asked.budget(settings.role, stream.as_ref(), false);
+        let seed = self.options.seed;
+        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
+        let title = &installed.adapter().title;
+        let circumstances = outside_testbed(target, &settings.tester, Some(&afar.dut));
+        let place = match circumstances.one_host {
+            Some(_) => "in another network namespace of this host",
+            None => "on another host",
+        };
+        let started = Started {
+            bench: LabBench::elsewhere(self.lab, &afar.testbed, self.dir, base, authdns, away)
+                .replaying(replayed),
+            title: format!("{title} on {} at {target}", afar.host()),
+            version: installed.version(),
+            names,
+            circumstances,
+            differs,
+            conforms: true,
+        };
+        let note = format!(
+            "the server ran {place}, {}, started there and probed by an agent",
+            afar.host()
+        );
+        cell.record.note(note);
+        let several = afar.places.auth.len();
+        if several > 1 && settings.role != Role::Authoritative {
+            cell.record.note(format!(
+                "the server was given {several} AuthDNS with all names each; what each had is in each trial"
+            ));
+        }
+        let found = self.measure_started(v, cell, started, notify)?;
+        self.note_testers(cell);
+        self.visited(v, cell, &found, notify);
+        Ok(())
+    }
+}
+
+/// Reads the certificate of a run's servers.
+fn certificate(dir: &FilePath) -> Result<Certified, String> {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
+    };
+    Ok(Certified { certificate: read("server.pem")?, key: read("server.key")? })
+}

@@ -1,0 +1,109 @@
+//! Visits to a server that the user runs: the lab starts no server process, and probes only the network, or its host too by
+//! an agent.
+//!
+//! ```text
+//!   lab's own network namespace: that of its caller (enter::Network::Outside)
+//!     └─ dnsdyno load ADDRESS ...     on the Tester's cores; the hosts of the testbed stand idle
+//! ```
+//!
+//! Queries go only to an address that the user has named, in the experiment's file or by a flag.
+
+use experiment::{Method, Point, Visit};
+
+use crate::adapter::Adapter;
+use crate::adapter::variables::varies;
+use crate::runs::bench::measurer::carried_by;
+use crate::runs::bench::{Away, LabBench};
+use crate::runs::run::Event;
+use crate::runs::session::{Cell, Session, Shortfall};
+use crate::runs::visit::{Started, outside_testbed, unlike_rfc8219};
+use crate::server::Installed;
+use crate::server::query_stream::Prepared;
+use crate::server::ready::{Over, Question, accepts, answers};
+use crate::testbed::netns::Namespace;
+
+/// Note on a server that is not in the lab, after its place.
+const NOT_SEEN: &str =
+    "its processor, memory, drops and configuration were not seen, nor was it started anew";
+/// Note on a server that an agent probed, after its place.
+const PROBED: &str = "an agent saw its processor, drops and stalls; its memory and configuration were not seen, nor was it started \
+                      anew";
+
+/// Returns a setting of the server or its host that its points vary, and that nobody can change there.
+fn out_of_reach(adapter: &Adapter, points: &[Point]) -> Option<&'static str> {
+    [
+        ("number of cores", varies(adapter, points, |s| s.dut.cores)),
+        ("number of threads", varies(adapter, points, |s| s.dut.threads)),
+        ("CPU limit", varies(adapter, points, |s| s.dut.cpu_limit)),
+        ("link", varies(adapter, points, |s| s.host.link)),
+    ]
+    .into_iter()
+    .find_map(|(name, varied)| varied.then_some(name))
+}
+
+impl Session<'_> {
+    /// Measures a server at its address with the method of the experiment.
+    pub(crate) fn measure_remote(
+        &mut self,
+        v: &Visit,
+        cell: &mut Cell,
+        installed: &Installed,
+        notify: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Shortfall> {
+        let stream = self.stream(v.point)?;
+        let point = &self.checked.experiment.points[v.point];
+        let settings = &point.settings;
+        if settings.method == Method::ZoneLoad {
+            let why = "a remote server cannot be started: its zone is its own".to_owned();
+            return Err(Shortfall::Cannot(why));
+        }
+        if let Some(name) = out_of_reach(installed.adapter(), &self.checked.experiment.points) {
+            return Err(Shortfall::Cannot(format!(
+                "the {name} of a remote server is out of reach"
+            )));
+        }
+        let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
+        let (asked, outside) = (self.asked(v), Namespace::own().map_err(failed)?);
+        let target = installed.address();
+        let base = asked.request(point, stream.as_ref(), self.options.seed, target, None);
+        let base = carried_by(self.engines[v.point], base);
+        let transport = settings.tester.transport;
+        if let Some(over) = Over::of(transport) {
+            let origin = stream.as_ref().and_then(Prepared::origin);
+            let questions = Question::of(origin.as_ref(), &asked.namespace, asked.ask());
+            answers(&outside, target, over, &questions)
+                .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
+        } else if transport.uses_tcp() {
+            accepts(&outside, target).map_err(Shortfall::Failed)?;
+        }
+        let names = asked.budget(settings.role, stream.as_ref(), true);
+        let seed = self.options.seed;
+        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
+        let dut = self.options.elsewhere.agents.dut.clone();
+        let testers = self.options.elsewhere.job();
+        let seen = if dut.is_some() { PROBED } else { NOT_SEEN };
+        let beside = dut.as_ref().filter(|_| testers.is_none());
+        let circumstances = outside_testbed(target, &settings.tester, beside);
+        let place = match circumstances.one_host {
+            Some(_) => "the server runs on this host, outside of the testbed",
+            None => "the server is remote",
+        };
+        let away = Away { outside: Some(outside), dut, testers, ..Away::default() };
+        let differs = unlike_rfc8219(settings, stream.is_some());
+        let started = Started {
+            bench: LabBench::elsewhere(self.lab, &self.testbed, self.dir, base, None, away)
+                .replaying(replayed),
+            title: format!("{} at {target}", installed.adapter().title),
+            version: None,
+            names,
+            circumstances,
+            differs,
+            conforms: settings.method == Method::Search,
+        };
+        let found = self.measure_started(v, cell, started, notify)?;
+        cell.record.note(format!("{place}: {seen}"));
+        self.note_testers(cell);
+        self.visited(v, cell, &found, notify);
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Query streams: queries of a file or a capture, and zones, in place of the namespace and its names.
+//!
+//! ```text
+//!   before the run   each file is read: its names fit the zone, its hash is recorded ──> QueryStream
+//!   first visit      zone file, or hosts ──slice──> zone ──> servers
+//!                    Internet in a box ──> zones ──> AuthDNS; queries ──> Measurer
+//!                    query file, capture, or names of the zone ──slice──> query file, capture ──> Measurer
+//! ```
+//!
+//! Methods with a rate replay a capture at its times, as much faster as the rate needs; a closed loop and lanes send
+//! its queries in their order.
+
+mod check;
+mod cold;
+mod prepare;
+mod servers;
+
+use std::path::{Path, PathBuf};
+
+use experiment::file::Role;
+use experiment::settings::{InternetSettings, ZoneSlice};
+use experiment::{Experiment, FileError, Point};
+use measure::Nanos;
+use record::InputFile;
+use trace::population::{self, Input};
+use trace::{Dns, Message, Messages, Question};
+use wire::{Name, Namespace, Qclass};
+
+use crate::server::internet::InternetFolderError;
+use crate::server::replication::ZONE;
+use crate::server::signer::Signer;
+
+pub(crate) use self::check::Inputs;
+pub(crate) use self::cold::ColdBox;
+use self::cold::check_internet;
+pub(crate) use self::prepare::{CaptureFile, Prepared};
+
+/// Apex of a generated zone.
+const MADE_ZONE: &str = "example.test";
+/// Ports whose traffic in a capture is DNS.
+pub(crate) const PORTS: [u16; 1] = [53];
+
+/// Stream of queries of one point of the matrix, whose files were read and found good.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct QueryStream {
+    queries: Option<PathBuf>,
+    replay: Option<PathBuf>,
+    zone: Option<ZoneSource>,
+    slice: Option<ZoneSlice>,
+    /// Zone that the queried names are in.
+    apex: Name,
+    /// Internet in a box, in place of all files.
+    internet: Option<InternetSettings>,
+}
+
+/// Origin of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ZoneSource {
+    File(PathBuf),
+    /// Number of hosts of a generated zone.
+    Hosts(u64),
+    /// Number of names of many kinds.
+    Mixed(u64),
+}
+
+impl QueryStream {
+    /// Returns why this host cannot make the zones of the stream; `None` if it can.
+    pub(crate) fn out_of_reach(&self) -> Option<String> {
+        let signed = self.internet.as_ref().is_some_and(|internet| internet.signed > 0.0);
+        (signed && Signer::installed().is_none()).then(|| InternetFolderError::NoSigner.to_string())
+    }
+
+    /// Reads the files of a point's stream; `None` if it queries the names of `namespace`. Files are noted in `inputs`.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is no such file, or a query does not fit the zone.
+    pub(crate) fn new(
+        experiment: &Experiment,
+        point: &Point,
+        namespace: &Namespace,
+        inputs: &mut Inputs,
+    ) -> Result<Option<Self>, FileError> {
+        let (w, method) = (&point.settings.workload, point.settings.method);
+        if !w.is_stream() {
+            return Ok(None);
+        }
+        let bad = |key: &str, why| experiment.bad(point, &format!("workload.{key}"), why);
+        let absolute = |path: &Option<PathBuf>, key| {
+            let path =
+                path.as_ref().map(|path| std::path::absolute(experiment.folder().join(path)));
+            path.transpose().map_err(|e| bad(key, e.to_string()))
+        };
+        let (queries, replay) = (absolute(&w.queries, "queries")?, absolute(&w.replay, "replay")?);
+        let file = absolute(&w.zone_file, "zone-file")?;
+        let usual =
+            if method.replicates() { ZONE.parse().expect("a name") } else { *namespace.zone() };
+        let made = w.hosts.map(ZoneSource::Hosts).or(w.mixed.map(ZoneSource::Mixed));
+        let (zone, apex) = match (file, made) {
+            _ if w.internet.is_some() => (None, Name::ROOT),
+            (Some(path), _) => {
+                let apex = inputs.zone(&path).map_err(|why| bad("zone-file", why))?;
+                (Some(ZoneSource::File(path)), apex)
+            }
+            (None, Some(made)) => (Some(made), MADE_ZONE.parse().expect("a name")),
+            (None, None) => (None, usual),
+        };
+        let mut internet = w.internet.clone();
+        if let Some(internet) = &mut internet {
+            internet.capture = absolute(&internet.capture, "internet.capture")?;
+            check_internet(internet, inputs).map_err(|why| bad("internet", why))?;
+        }
+        let stream = Self { queries, replay, zone, slice: w.slice, apex, internet };
+        let fit = |outside: check::Outside| stream.misfit(&outside, namespace, point);
+        if let Some(path) = &stream.queries {
+            let found = inputs.queries(path, &apex).map_err(|why| bad("queries", why))?;
+            found.fit(w.slice.is_some()).map_err(|outside| bad("queries", fit(outside)))?;
+        }
+        if let Some(path) = &stream.replay {
+            let found = inputs.capture(path, &apex).map_err(|why| bad("replay", why))?;
+            found.fit(w.slice.is_some()).map_err(|outside| bad("replay", fit(outside)))?;
+            let speed = check::speed(&point.settings, found.qps());
+            speed.map_err(|why| bad("replay", why))?;
+        }
+        Ok(Some(stream))
+    }
+
+    /// Returns the capture or population that is replayed, if one is.
+    pub(crate) fn replayed(&self) -> Option<&Path> {
+        self.replay.as_deref()
+    }
+
+    /// Returns what is wrong with a query for a name outside of the zone, and what to do about it.
+    fn misfit(&self, outside: &check::Outside, namespace: &Namespace, point: &Point) -> String {
+        let apex = &self.apex;
+        let example = namespace.name(namespace.nth(1));
+        let (whose, remedy) = match (&self.zone, point.settings.role) {
+            (Some(_), _) => (
+                "the zone of `zone-file`, `hosts` or `mixed`".to_owned(),
+                "`slice = \"1/1\"` leaves such queries out".to_owned(),
+            ),
+            (None, _) if point.settings.method.replicates() => (
+                "the zone of `[replication]`".to_owned(),
+                "give the `zone-file` of these queries".to_owned(),
+            ),
+            (None, role) => {
+                let who = match role {
+                    Role::Authoritative => "the servers have",
+                    _ => "the AuthDNS answers for",
+                };
+                let remedy = format!(
+                    "give the `zone-file` of these queries, or queries for names such as {example}"
+                );
+                (format!("the zone that {who}"), remedy)
+            }
+        };
+        format!("{outside} is not in {apex} ({whose}); {remedy}")
+    }
+}
+
+/// Calls `each` with every query of a capture or a population.
+fn each_query(path: &Path, mut each: impl FnMut(&Message<'_>, &Dns)) -> Result<(), String> {
+    let mut query = |message: &Message<'_>| {
+        if let Some(dns) = Dns::read(message.bytes).filter(|dns| !dns.is_response()) {
+            each(message, &dns);
+        }
+    };
+    match population::open(path).map_err(|e| e.to_string())? {
+        Input::Population(population) => population.messages(query),
+        Input::Capture(mut capture) => {
+            let read = Messages::new(PORTS.to_vec()).read(&mut capture, &mut query);
+            read.map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the question of a query if it is of the class IN.
+fn internet(dns: &Dns) -> Option<Question> {
+    dns.question.filter(|asked| asked.qclass == Qclass::IN)
+}
+
+/// Returns the mean rate of `queries` within `span`, in queries a second.
+fn mean_rate(queries: u64, span: Nanos) -> f64 {
+    queries as f64 / span.as_secs_f64().max(1e-3)
+}
+
+/// Checks that the files of a run that continues are those that it began with.
+///
+/// # Errors
+/// The first file that has changed, in words.
+pub(crate) fn unchanged(began: &[InputFile], now: &[InputFile]) -> Result<(), String> {
+    let changed = began.iter().find(|file| !now.contains(file));
+    changed.map_or(Ok(()), |file| {
+        let found = now.iter().find(|other| (&other.key, &other.path) == (&file.key, &file.path));
+        let found =
+            found.map_or("is not named any more".to_owned(), |now| format!("has {}", now.words()));
+        Err(format!(
+            "the file of `{}`, {}, is not the one that the run began with: it had {}, and {found}; \
+             bring that file back, or begin a new run",
+            file.key,
+            file.path,
+            file.words()
+        ))
+    })
+}

@@ -1,0 +1,140 @@
+//! How a primary puts updates on stable storage: its writes and syncs, counted by strace, and the syncs that the disk
+//! does in a second.
+//!
+//! ```text
+//!   strace -p PRIMARY ──> 812 pwrite64(9</.../zone.jnl>, ""..., 96, 4096) = 96     a write to a file
+//!                         812 fsync(9</.../zone.jnl>)                     = 0      a sync
+//!                         812 sendmsg(21<UDP:[...]>, ...)                          not traced
+//! ```
+//!
+//! A write to a file that was opened with `O_DSYNC` or `O_SYNC` is a write and a sync: the flags of the open files are
+//! in `/proc/PID/fdinfo`. strace stops the primary at each system call, so that the rate meanwhile is not its own.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use measure::strace::{SyncCounts, writes_are_syncs};
+use nix::sys::signal::Signal;
+
+use super::Ground;
+use super::group::start;
+use crate::server::signer::find;
+use crate::testbed::Host;
+use crate::testbed::process::{Process, ProcessError, TimeLimit};
+
+/// System calls that write to a file or put one on stable storage. `sync_file_range(2)` is no such promise.
+const TRACED: &str =
+    "trace=write,writev,pwrite64,pwritev,pwritev2,fsync,fdatasync,msync,sync,syncfs";
+/// Time within which strace must attach and end.
+const ATTACH: Duration = Duration::from_secs(20);
+/// Interval between checks whether it has attached.
+const LOOK: Duration = Duration::from_millis(20);
+/// Duration of the measurement of the disk, and the octets of each of its writes.
+const DISK: Duration = Duration::from_secs(1);
+const BLOCK: usize = 4_096;
+
+/// strace attached to a server.
+#[derive(Debug)]
+pub(crate) struct SyncTrace {
+    strace: Process,
+    file: PathBuf,
+    pids: Vec<u32>,
+    /// Open files whose writes are syncs, by process.
+    synchronous: BTreeSet<u32>,
+}
+
+impl SyncTrace {
+    /// Attaches strace to the processes `pids`; returns the reason where that is not possible here.
+    pub(crate) fn start(
+        pids: &[u32],
+        ground: Ground<'_>,
+    ) -> Result<Result<Self, String>, ProcessError> {
+        let Some(program) = find("strace") else {
+            return Ok(Err("strace is not installed: apt-get install strace".to_owned()));
+        };
+        let file = ground.dir.join("strace");
+        let mut command = vec![program.into_os_string()];
+        command.extend(["-f", "-y", "-s", "0", "-e", "signal=none", "-e", TRACED].map(Into::into));
+        command.extend(["-o".into(), file.clone().into_os_string()]);
+        for pid in pids {
+            command.extend(["-p".into(), pid.to_string().into()]);
+        }
+        let cpus = ground.testbed.cpus(Host::Auth);
+        let mut strace = start("strace.messages", Host::Auth, cpus, command, ground)?;
+        let mut time_limit = TimeLimit::new(ATTACH);
+        loop {
+            let said = fs::read_to_string(strace.log()).unwrap_or_default();
+            if said.matches(" attached").count() >= pids.len() {
+                break;
+            }
+            if strace.ended().is_some() || time_limit.is_over() {
+                let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+                return Ok(Err(format!("strace cannot trace here: {last}")));
+            }
+            std::thread::sleep(LOOK);
+        }
+        let synchronous = synchronous(pids);
+        Ok(Ok(SyncTrace { strace, file, pids: pids.to_vec(), synchronous }))
+    }
+
+    /// Detaches strace; returns what it counted.
+    pub(crate) fn stop(mut self) -> io::Result<SyncCounts> {
+        // Files that were opened meanwhile.
+        self.synchronous.extend(synchronous(&self.pids));
+        self.strace.stop(Signal::SIGINT, ATTACH);
+        let counts = count(BufReader::new(File::open(&self.file)?), &self.synchronous);
+        let _ = fs::remove_file(&self.file);
+        counts
+    }
+}
+
+/// Counts the calls in the output of strace; writes to the open files `synchronous` are syncs too.
+fn count(trace: impl BufRead, synchronous: &BTreeSet<u32>) -> io::Result<SyncCounts> {
+    let mut counts = SyncCounts::default();
+    for line in trace.split(b'\n') {
+        counts.add_line(&line?, synchronous);
+    }
+    Ok(counts)
+}
+
+/// Returns the open files of processes whose every write is a sync.
+fn synchronous(pids: &[u32]) -> BTreeSet<u32> {
+    let of =
+        |pid: &u32| fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let flagged = pids
+        .iter()
+        .flat_map(of)
+        .filter(|entry| fs::read_to_string(entry.path()).is_ok_and(|info| writes_are_syncs(&info)));
+    flagged.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Returns how many times a second the disk of the folder `dir` writes 4 KiB and syncs them, one after the other.
+pub(crate) fn syncs_per_second(dir: &Path) -> io::Result<f64> {
+    let path = dir.join("disk-syncs");
+    let mut file = File::create(&path)?;
+    let (began, block) = (Instant::now(), [0_u8; BLOCK]);
+    let mut count = 0;
+    while began.elapsed() < DISK {
+        file.write_all(&block)?;
+        file.sync_all()?;
+        count += 1;
+    }
+    let rate = f64::from(count) / began.elapsed().as_secs_f64();
+    fs::remove_file(path)?;
+    Ok(rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_syncs() {
+        let dir = tempfile::tempdir().expect("a folder");
+        assert!(syncs_per_second(dir.path()).expect("writes") > 0.0);
+        assert_eq!(fs::read_dir(dir.path()).expect("reads").count(), 0);
+    }
+}

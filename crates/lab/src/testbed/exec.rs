@@ -1,0 +1,182 @@
+//! The wrapper that starts every process of the lab: a hidden command of the program itself.
+//!
+//! ```text
+//!   lab ── spawn ──> dnsdyno __exec --parent P --netns PATH --cpus LIST --dir DIR --daemon false -- CMD ARGS
+//!                      dies with P, enters the namespace, binds to the cores, goes to DIR
+//!                      └─ exec ──> CMD ARGS      same pid: what the lab watches is the server itself
+//!                                                (with `--daemon true` it stays: `daemon`)
+//! ```
+//!
+//! It is a process of its own, since code between fork and exec would be `unsafe` and could not report errors. All
+//! its settings survive the exec.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use nix::sched::{CloneFlags, sched_setaffinity, setns};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, getppid};
+
+use crate::testbed::cpus::CpuList;
+use crate::testbed::daemon;
+
+/// Name of the hidden command that runs the Measurer.
+pub const MEASURE_COMMAND: &str = "__measure";
+/// Name of the hidden command that attacks a server of the lab.
+pub const ATTACK_COMMAND: &str = "__attack";
+/// Name of the hidden command of the wrapper.
+pub const EXEC_COMMAND: &str = "__exec";
+
+/// Request to the wrapper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExecRequest {
+    /// Process number that the parent must still have.
+    pub(crate) parent: u32,
+    /// Path of the network namespace to enter; empty to stay.
+    pub(crate) netns: PathBuf,
+    /// Cores to run on.
+    pub(crate) cpus: CpuList,
+    /// Working directory.
+    pub(crate) dir: PathBuf,
+    /// Whether the program may go to the background: the wrapper then stays.
+    pub(crate) daemon: bool,
+    /// Program and its arguments.
+    pub(crate) command: Vec<OsString>,
+}
+
+impl ExecRequest {
+    /// Returns the request as arguments of the wrapper.
+    pub(crate) fn to_args(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec![
+            EXEC_COMMAND.into(),
+            "--parent".into(),
+            self.parent.to_string().into(),
+            "--netns".into(),
+            self.netns.clone().into(),
+            "--cpus".into(),
+            self.cpus.to_string().into(),
+            "--dir".into(),
+            self.dir.clone().into(),
+            "--daemon".into(),
+            self.daemon.to_string().into(),
+            "--".into(),
+        ];
+        args.extend(self.command.iter().cloned());
+        args
+    }
+
+    /// Parses the arguments that [`ExecRequest::to_args`] wrote, without the command's name.
+    fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, ExecError> {
+        let mut args = args.into_iter();
+        let mut take = |flag: &'static str| -> Result<OsString, ExecError> {
+            match args.next() {
+                Some(found) if found == flag => args.next().ok_or(ExecError::Usage(flag)),
+                _ => Err(ExecError::Usage(flag)),
+            }
+        };
+        let number = |text: OsString| text.to_str().and_then(|t| t.parse().ok());
+        let list = |text: OsString| text.to_str().and_then(|t| t.parse().ok());
+        let parent = number(take("--parent")?).ok_or(ExecError::Usage("--parent"))?;
+        let netns = take("--netns")?.into();
+        let cpus = list(take("--cpus")?).ok_or(ExecError::Usage("--cpus"))?;
+        let dir = take("--dir")?.into();
+        let daemon = take("--daemon")?;
+        let daemon = match daemon.to_str().and_then(|text| text.parse().ok()) {
+            Some(daemon) => daemon,
+            None => return Err(ExecError::Usage("--daemon")),
+        };
+        let command: Vec<OsString> = match args.next() {
+            Some(dashes) if dashes == "--" => args.collect(),
+            _ => return Err(ExecError::Usage("--")),
+        };
+        if command.is_empty() {
+            return Err(ExecError::Usage("-- CMD"));
+        }
+        Ok(Self { parent, netns, cpus, dir, daemon, command })
+    }
+}
+
+/// Error of the wrapper.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// The wrapper was not called by the lab.
+    #[error("__exec is the lab's own wrapper and not for direct use: {0} is missing or wrong")]
+    Usage(&'static str),
+    /// The lab ended while this process was starting.
+    #[error("the lab has ended")]
+    Orphaned,
+    /// A step failed.
+    #[error("cannot {what}: {source}")]
+    Step {
+        /// Step that failed.
+        what: String,
+        /// Error of the kernel.
+        source: io::Error,
+    },
+}
+
+/// Executes the command of `args` (after `__exec`); returns only if it fails.
+///
+/// # Errors
+/// If a step fails; the process should then print the error and exit.
+pub fn exec_main(args: impl IntoIterator<Item = OsString>) -> Result<Infallible, ExecError> {
+    let request = ExecRequest::parse(args)?;
+    let step = |what: String| move |source: io::Error| ExecError::Step { what, source };
+    prctl::set_pdeathsig(Signal::SIGKILL)
+        .map_err(|e| step("ask to die with the lab".to_owned())(e.into()))?;
+    // The death of a parent before that call would not be noticed.
+    if getppid() != Pid::from_raw(request.parent as i32) {
+        return Err(ExecError::Orphaned);
+    }
+    let what = format!("enter the network namespace {}", request.netns.display());
+    if !request.netns.as_os_str().is_empty() {
+        File::open(&request.netns)
+            .and_then(|file| Ok(setns(file, CloneFlags::CLONE_NEWNET)?))
+            .map_err(step(what))?;
+    }
+    let set = request.cpus.to_set().ok_or(ExecError::Usage("--cpus"))?;
+    sched_setaffinity(Pid::from_raw(0), &set)
+        .map_err(|e| step(format!("run on cores {}", request.cpus))(e.into()))?;
+    let execute = || {
+        std::env::set_current_dir(&request.dir)?;
+        match request.daemon {
+            true => daemon::run(&request.command),
+            false => Err(Command::new(&request.command[0]).args(&request.command[1..]).exec()),
+        }
+    };
+    execute().map_err(step(format!("execute {}", request.command[0].to_string_lossy())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_round_trips() {
+        let request = ExecRequest {
+            parent: 1,
+            netns: "/proc/1/fd/7".into(),
+            cpus: "0-1".parse().unwrap(),
+            dir: "/tmp/a b".into(),
+            daemon: true,
+            command: vec!["nsd".into(), "--".into(), "-d".into()],
+        };
+        let args = request.to_args();
+        assert_eq!(args[0], EXEC_COMMAND);
+        assert_eq!(ExecRequest::parse(args.into_iter().skip(1)).unwrap(), request);
+    }
+
+    #[test]
+    fn calls_by_hand_are_refused() {
+        for args in [&[][..], &["--parent", "x"], &["--parent", "1", "--netns"], &["ls"]] {
+            let args = args.iter().map(OsString::from);
+            assert!(matches!(ExecRequest::parse(args), Err(ExecError::Usage(_))));
+        }
+    }
+}
