@@ -24,7 +24,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use experiment::settings::Generator;
 use experiment::{
     Bench, BenchError, DrillSpec, Drilled, GeneratorSpec, GeneratorTimes, LockStepSpec,
     Replication, SlowCores, TrialSpec,
@@ -574,23 +573,6 @@ impl Bench for LabBench<'_> {
     }
 
     fn generate(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
-        let (lanes, experiments, first_name) = match spec.generator {
-            Generator::Lockstep1 => (1, spec.experiments, spec.first_name),
-            Generator::Lockstep4 => (4, spec.experiments, spec.first_name),
-            Generator::Window => return self.window(spec),
-            Generator::Script | Generator::Dnsperf | Generator::Dns64perfpp => {
-                return self.foreign(spec);
-            }
-        };
-        let timeout = Nanos::from_secs(1);
-        let row = self.lockstep(&LockStepSpec { lanes, experiments, timeout, first_name })?;
-        Ok(GeneratorTimes {
-            mean_s: row.mean_ms / 1e3,
-            std_dev_s: Some(row.std_dev_ms / 1e3),
-            max_s: Some(row.max_ms / 1e3),
-            unanswered: row.trial.bad(),
-            cpu: generators::cpu_of(&row.trial),
-            void: row.trial.void.0,
-        })
+        self.generated(spec)
     }
 }

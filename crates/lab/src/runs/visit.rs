@@ -385,15 +385,3 @@ impl Session<'_> {
         cells.iter().any(|cell| !cell.given_up)
     }
 }
-
-/// Leaves the trials of the self-test with each engine to one of the cells, which all have its certificate.
-pub(crate) fn share_self_test(cells: &mut [CellRecord]) {
-    let mut seen = Vec::new();
-    for certificate in cells.iter_mut().filter_map(|cell| cell.certificate.as_mut()) {
-        if seen.contains(&certificate.engine) {
-            certificate.trials.clear();
-        } else {
-            seen.push(certificate.engine);
-        }
-    }
-}

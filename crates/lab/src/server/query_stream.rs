@@ -20,26 +20,20 @@ use std::path::{Path, PathBuf};
 use experiment::file::Role;
 use experiment::settings::{InternetSettings, ZoneSlice};
 use experiment::{Experiment, FileError, Point};
-use measure::Nanos;
 use record::InputFile;
-use trace::population::{self, Input};
-use trace::{Dns, Message, Messages, Question};
-use wire::{Name, Namespace, Qclass};
+use wire::{Name, Namespace};
 
 use crate::server::internet::InternetFolderError;
 use crate::server::replication::ZONE;
 use crate::server::signer::Signer;
 
-pub(crate) use self::check::Inputs;
+pub(crate) use self::check::{Inputs, PORTS};
 pub(crate) use self::cold::ColdBox;
 use self::cold::check_internet;
 pub(crate) use self::prepare::{CaptureFile, Prepared};
 
 /// Apex of a generated zone.
 const MADE_ZONE: &str = "example.test";
-/// Ports whose traffic in a capture is DNS.
-pub(crate) const PORTS: [u16; 1] = [53];
-
 /// Stream of queries of one point of the matrix, whose files were read and found good.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueryStream {
@@ -155,33 +149,6 @@ impl QueryStream {
         };
         format!("{outside} is not in {apex} ({whose}); {remedy}")
     }
-}
-
-/// Calls `each` with every query of a capture or a population.
-fn each_query(path: &Path, mut each: impl FnMut(&Message<'_>, &Dns)) -> Result<(), String> {
-    let mut query = |message: &Message<'_>| {
-        if let Some(dns) = Dns::read(message.bytes).filter(|dns| !dns.is_response()) {
-            each(message, &dns);
-        }
-    };
-    match population::open(path).map_err(|e| e.to_string())? {
-        Input::Population(population) => population.messages(query),
-        Input::Capture(mut capture) => {
-            let read = Messages::new(PORTS.to_vec()).read(&mut capture, &mut query);
-            read.map_err(|e| e.to_string())?;
-        }
-    }
-    Ok(())
-}
-
-/// Returns the question of a query if it is of the class IN.
-fn internet(dns: &Dns) -> Option<Question> {
-    dns.question.filter(|asked| asked.qclass == Qclass::IN)
-}
-
-/// Returns the mean rate of `queries` within `span`, in queries a second.
-fn mean_rate(queries: u64, span: Nanos) -> f64 {
-    queries as f64 / span.as_secs_f64().max(1e-3)
 }
 
 /// Checks that the files of a run that continues are those that it began with.

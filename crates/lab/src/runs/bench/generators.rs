@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use experiment::{Bench, BenchError, GeneratorSpec, GeneratorTimes, RoleCpu, TrialSpec};
+use experiment::settings::Generator;
+use experiment::{
+    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, RoleCpu, TrialSpec,
+};
 use measure::pacing::EXPERIMENT;
 use measure::{Evidence, Nanos, Pacing};
 use record::Trial;
@@ -18,8 +21,30 @@ const WINDOW: Nanos = Nanos::from_secs(2);
 const WINDOW_NAMES: u64 = 1_000_000;
 
 impl LabBench<'_> {
+    /// Runs the generator that `spec` names.
+    pub(super) fn generated(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+        let (lanes, experiments, first_name) = match spec.generator {
+            Generator::Lockstep1 => (1, spec.experiments, spec.first_name),
+            Generator::Lockstep4 => (4, spec.experiments, spec.first_name),
+            Generator::Window => return self.window(spec),
+            Generator::Script | Generator::Dnsperf | Generator::Dns64perfpp => {
+                return self.foreign(spec);
+            }
+        };
+        let timeout = Nanos::from_secs(1);
+        let row = self.lockstep(&LockStepSpec { lanes, experiments, timeout, first_name })?;
+        Ok(GeneratorTimes {
+            mean_s: row.mean_ms / 1e3,
+            std_dev_s: Some(row.std_dev_ms / 1e3),
+            max_s: Some(row.max_ms / 1e3),
+            unanswered: row.trial.bad(),
+            cpu: cpu_of(&row.trial),
+            void: row.trial.void.0,
+        })
+    }
+
     /// Runs our closed loop. It does not stop after 256 queries: the time of 256 is computed from its rate.
-    pub(super) fn window(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+    fn window(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         let left = self.names().map_or(0, Names::size).saturating_sub(spec.first_name);
         let trial = self.trial(&TrialSpec {
             first_name: spec.first_name,
@@ -41,7 +66,7 @@ impl LabBench<'_> {
     }
 
     /// Runs the experiments of an external generator.
-    pub(super) fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
+    fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         let asked = match &self.base.workload {
             Workload::QueryFile { path, .. } => Asked::file(path).map_err(BenchError::failed)?,
             _ => Asked::Names(Box::new(self.namespace()?)),
@@ -72,7 +97,7 @@ impl LabBench<'_> {
 }
 
 /// Returns the CPU time of each role's processes during a trial.
-pub(super) fn cpu_of(trial: &Trial) -> RoleCpu {
+fn cpu_of(trial: &Trial) -> RoleCpu {
     let used = |role: &str| {
         let cpu = trial.cpu.get(role)?;
         Some(100.0 * (cpu.user_s + cpu.system_s) / trial.duration_s.max(1e-3))

@@ -1,5 +1,6 @@
 //! The files of query streams before a run: readable, fit for their zone, with their hashes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,16 +10,19 @@ use experiment::{Method, Settings};
 use measure::Nanos;
 use record::InputFile;
 use sha2::{Digest, Sha256};
-use wire::Name;
+use trace::population::{self, Input};
+use trace::{Dns, Message, Messages, Question};
 use wire::name::order::{Place, place};
 use wire::query_line::{self, MAX_LINE};
+use wire::{Name, Qclass};
 use zone::Reader;
-
-use super::cold::captured;
-use super::{each_query, internet, mean_rate};
 
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
+/// Largest number of names of a capture.
+const MOST: usize = 1 << 21;
+/// Ports whose traffic in a capture is DNS.
+pub(crate) const PORTS: [u16; 1] = [53];
 /// Accepted speeds of a replay, as multiples of the capture's own.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
@@ -236,4 +240,48 @@ pub(super) fn speed(settings: &Settings, qps: f64) -> Result<(), String> {
             rate / qps
         ))
     })
+}
+
+/// Calls `each` with every query of a capture or a population.
+pub(super) fn each_query(
+    path: &Path,
+    mut each: impl FnMut(&Message<'_>, &Dns),
+) -> Result<(), String> {
+    let mut query = |message: &Message<'_>| {
+        if let Some(dns) = Dns::read(message.bytes).filter(|dns| !dns.is_response()) {
+            each(message, &dns);
+        }
+    };
+    match population::open(path).map_err(|e| e.to_string())? {
+        Input::Population(population) => population.messages(query),
+        Input::Capture(mut capture) => {
+            let read = Messages::new(PORTS.to_vec()).read(&mut capture, &mut query);
+            read.map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the question of a query if it is of the class IN.
+pub(super) fn internet(dns: &Dns) -> Option<Question> {
+    dns.question.filter(|asked| asked.qclass == Qclass::IN)
+}
+
+/// Returns the mean rate of `queries` within `span`, in queries a second.
+pub(super) fn mean_rate(queries: u64, span: Nanos) -> f64 {
+    queries as f64 / span.as_secs_f64().max(1e-3)
+}
+
+/// Returns the names that clients asked for in a capture, at most [`MOST`] of them.
+pub(super) fn captured(path: &Path) -> Result<BTreeSet<Name>, String> {
+    let mut names = BTreeSet::new();
+    each_query(path, |_, dns| {
+        if let Some(asked) = internet(dns).filter(|_| names.len() < MOST) {
+            names.insert(asked.name);
+        }
+    })?;
+    if names.is_empty() {
+        return Err(format!("{}: there are no queries over UDP or TCP in it", path.display()));
+    }
+    Ok(names)
 }

@@ -1,7 +1,7 @@
 //! An Internet in a box for resolvers that start cold at its root: its folder and queries, and what the AuthDNS and the resolvers
 //! are told about it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
 use std::net::Ipv4Addr;
@@ -9,18 +9,13 @@ use std::path::{Path, PathBuf};
 
 use experiment::settings::InternetSettings;
 use record::{CellRecord, Figure};
-use wire::Name;
 use zone::internet::{Internet, InternetPlan, InternetQueries, WrittenQueries, synthetic};
 
-use super::check::Inputs;
+use super::check::{Inputs, captured};
 use super::servers::ServerQueries;
-use super::{each_query, internet};
 use crate::adapter::variables::ROOT_HINTS;
 use crate::server::internet::{InternetFolder, write_internet};
 use crate::testbed::INTERNET;
-
-/// Largest number of names of a capture.
-const MOST: usize = 1 << 21;
 
 /// An Internet in a box, ready to be served.
 #[derive(Clone, Debug)]
@@ -51,20 +46,6 @@ pub(super) fn check_internet(
         None => u64::from(tlds) * u64::from(domains) * u64::from(hosts),
     };
     queries(settings).check(names).map_err(|e| e.to_string())
-}
-
-/// Returns the names that clients asked for in a capture, at most [`MOST`] of them.
-pub(super) fn captured(path: &Path) -> Result<BTreeSet<Name>, String> {
-    let mut names = BTreeSet::new();
-    each_query(path, |_, dns| {
-        if let Some(asked) = internet(dns).filter(|_| names.len() < MOST) {
-            names.insert(asked.name);
-        }
-    })?;
-    if names.is_empty() {
-        return Err(format!("{}: there are no queries over UDP or TCP in it", path.display()));
-    }
-    Ok(names)
 }
 
 fn queries(settings: &InternetSettings) -> InternetQueries {
@@ -226,6 +207,8 @@ fn add_figures(asked: &ServerQueries, sent: u64, asks_again: bool, cell: &mut Ce
 
 #[cfg(test)]
 mod tests {
+    use wire::Name;
+
     use super::*;
 
     #[test]

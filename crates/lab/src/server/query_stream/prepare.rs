@@ -12,7 +12,8 @@ use wire::{LabelRange, Name};
 use zone::slice::Slicer;
 use zone::{LeafZone, MixedZone, NameServer};
 
-use super::{ColdBox, PORTS, QueryStream, ZoneSource, each_query, internet, mean_rate};
+use super::check::{PORTS, each_query, internet, mean_rate};
+use super::{ColdBox, QueryStream, ZoneSource};
 use crate::server::zonefile::{cut_zone, write_queries};
 use crate::testbed::{Host, address_v4, address_v6};
 
