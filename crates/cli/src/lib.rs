@@ -132,7 +132,7 @@ enum Command {
     /// Measure as kxdpgun does: its options, its output
     #[command(after_help = kxdpgun::EXAMPLES, disable_help_flag = true)]
     Kxdpgun(Box<kxdpgun::KxdpgunArgs>),
-    /// Watch a server on this host for a Tester elsewhere
+    /// Watch a server on this host for a remote Tester
     #[command(after_help = agent::NOTES)]
     Agent(agent::AgentArgs),
     /// Write the completions of a shell

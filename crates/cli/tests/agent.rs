@@ -198,8 +198,8 @@ fn the_wait_for_an_agreed_start_is_not_counted() {
 
 /// A load at one rate.
 const EXPERIMENT: &str = r#"
-name = "elsewhere"
-title = "a server that runs elsewhere"
+name = "remote"
+title = "a remote server"
 role = "dns64"
 servers = []
 method = "load"

@@ -10,8 +10,8 @@ use crate::kit;
 use crate::kit::AuthDns;
 
 const EXPERIMENT: &str = r#"
-name = "elsewhere"
-title = "a server that runs elsewhere"
+name = "remote"
+title = "a remote server"
 role = "dns64"
 servers = ["mine"]
 method = "load"

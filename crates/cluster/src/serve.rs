@@ -1,4 +1,4 @@
-//! The conductor for a dnsdyno elsewhere (`lab::job`): it reads asks from its input and writes answers to its output.
+//! The conductor for a remote dnsdyno (`lab::job`): it reads asks from its input and writes answers to its output.
 
 use std::io::{BufRead, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Custom servers, known to one experiment only: a command line, or the address of a server that the user runs
-//! elsewhere.
+//! Custom servers, known to one experiment only: a command line, or the address of a remote server
+//! that the user runs.
 //!
 //! ```toml
 //! servers = ["mtd64-ng"]

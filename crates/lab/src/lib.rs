@@ -33,7 +33,7 @@ pub use adapter::catalogue::Catalogue;
 pub use adapter::{Adapter, AdapterError, builds, built_in, detect};
 pub use probe::host;
 pub use probe::watch::{LiveUpdate, Watcher};
-pub use remote::hosts::{DutHost, Elsewhere, Testers};
+pub use remote::hosts::{DutHost, RemoteHosts, Testers};
 pub use remote::server_host::ServerHost;
 pub use remote::{agent, job};
 pub use runs::attack::attackable;

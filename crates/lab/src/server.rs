@@ -171,7 +171,7 @@ impl Installed {
     /// If it is not installed, or does not run.
     pub fn find(adapter: &Adapter, testbed: &Testbed, dir: &Path) -> Result<Self, ServerError> {
         if adapter.remote.is_some() {
-            return Ok(Self::elsewhere(adapter, None));
+            return Ok(Self::remote(adapter, None));
         }
         let program = unconfined(&adapter.program()?, dir)?;
         let query = adapter.version.as_ref();
@@ -183,7 +183,7 @@ impl Installed {
     }
 
     /// Makes one of a server that an agent has found on another host.
-    pub(crate) fn elsewhere(adapter: &Adapter, version: Option<String>) -> Self {
+    pub(crate) fn remote(adapter: &Adapter, version: Option<String>) -> Self {
         Self { adapter: adapter.clone(), program: PathBuf::new(), version, behind: None }
     }
 

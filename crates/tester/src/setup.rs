@@ -206,7 +206,7 @@ impl Setup {
     fn use_names(&mut self, first: u64, names: u64) {
         self.workload.use_names(first, names);
         if let Workload::Namespace(range) = &mut self.request.workload {
-            // Also for a Tester elsewhere, which gets only the request.
+            // Also for a remote Tester, which gets only the request.
             (range.first, range.names) = (range.first + first, self.workload.names());
         }
     }

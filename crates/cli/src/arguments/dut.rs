@@ -1,4 +1,4 @@
-//! The host of a server that runs elsewhere: an agent there probes what the network does not show.
+//! The host of a remote server: an agent there probes what the network does not show.
 
 use anyhow::bail;
 use clap::Args;
@@ -15,7 +15,7 @@ const SSH: &str =
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "The server's host")]
 pub(crate) struct DutArgs {
-    /// The host of a server elsewhere, reached by ssh: this program is brought there and probes the server's CPU, the drops and
+    /// The host of a remote server, reached by ssh: this program is brought there and probes the server's CPU, the drops and
     /// the stalls of its cores, so that the limiter can be named; `run` without --dut-process also configures and starts its
     /// servers there
     #[arg(long, value_name = "[USER@]HOST", value_parser = remote::host)]
@@ -49,7 +49,7 @@ impl DutArgs {
         Ok(())
     }
 
-    /// Returns the arguments with a host that is named elsewhere.
+    /// Returns the arguments with a host that another option names.
     pub(crate) fn with_host(&self, host: &str) -> Self {
         DutArgs { dut: Some(host.to_owned()), ..self.clone() }
     }

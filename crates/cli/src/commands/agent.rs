@@ -1,4 +1,4 @@
-//! `dnsdyno agent`: watches a server on this host for a Tester elsewhere, or starts one for it; the Tester starts it by ssh.
+//! `dnsdyno agent`: watches a server on this host for a remote Tester, or starts one for it; the Tester starts it by ssh.
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use crate::probe::HostUse;
 use crate::testbed::Host;
 use crate::testbed::cpus::CpuList;
 
-/// Loopback: what is lost there is no packet of a client elsewhere, and datagrams on it are counted by their sockets.
+/// Loopback: what is lost there is no packet of a remote client, and datagrams on it are counted by their sockets.
 const LOOPBACK: &str = "lo";
 
 /// Losses of a host during a trial.
@@ -48,9 +48,9 @@ impl HostProbe {
     pub fn end(self, sending_s: f64, watched: &[WatchedCore]) -> (HostUse, HostLosses) {
         let after = snapshot(&self.pids);
         // Tester and AuthDNS have no core here.
-        let elsewhere = CpuList::new([usize::MAX]).expect("one core");
+        let none = CpuList::new([usize::MAX]).expect("one core");
         let span = Span { sending_s, watched, link: Some(Link::Plain), ..Span::default() };
-        let plan = [&elsewhere, &elsewhere, &self.cpus];
+        let plan = [&none, &none, &self.cpus];
         let uses = usage::uses(&self.before, &after, plan, 1.0 / ticks_per_second(), &span);
         let dut = Host::Dut.index();
         let (before, after) = (&self.before.networks[dut], &after.networks[dut]);

@@ -1,4 +1,4 @@
-//! The hosts of a run that are elsewhere: their agents, addresses and cores.
+//! The remote hosts of a run: their agents, addresses and cores.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -28,9 +28,9 @@ pub(crate) const RESERVE: Duration = Duration::from_secs(180);
 const GIVE_ADDRESSES: &str =
     "give those of each one (`auth HOST IP,...` in the file, or --auth-address)";
 
-/// Hosts of a run that are elsewhere.
+/// Hosts of a run that are hosts.
 #[derive(Clone, Debug, Default)]
-pub struct Elsewhere {
+pub struct RemoteHosts {
     /// Host of the server under test; absent if that is here.
     pub dut: Option<DutHost>,
     /// Ways to the hosts.
@@ -65,7 +65,7 @@ pub struct DutHost {
     pub auth_cpus: Option<CpuList>,
 }
 
-impl Elsewhere {
+impl RemoteHosts {
     /// Makes the hosts of a run that goes on.
     pub(crate) fn recorded(host: record::DutHost) -> Self {
         let (starts, cpus) = (host.process.is_none(), CpuList::new(host.cpus));
@@ -85,7 +85,7 @@ impl Elsewhere {
             auth_addresses: [host.auth_addresses].into_iter().chain(more_addresses).collect(),
             auth_cpus: CpuList::new(host.auth_cpus),
         };
-        Elsewhere { dut: Some(dut), remotes, ..Elsewhere::default() }
+        RemoteHosts { dut: Some(dut), remotes, ..RemoteHosts::default() }
     }
 
     /// Returns the hosts for the record, of which [`recorded`](Self::recorded) makes the same ones.
@@ -126,7 +126,7 @@ impl Elsewhere {
         self.dut.as_ref().is_some_and(|dut| dut.starts)
     }
 
-    /// Returns the plan of the cores of this host for settings: a server that is started elsewhere has none here.
+    /// Returns the plan of the cores of this host for settings: a remote server has none here.
     pub(crate) fn plan(&self, settings: &Settings) -> CpuPlan {
         let plan = given_plan(settings);
         CpuPlan { dut: plan.tester.clone(), ..plan }
@@ -135,7 +135,7 @@ impl Elsewhere {
 
 /// What a run knows of a server's host while it starts servers there.
 #[derive(Debug)]
-pub(crate) struct Afar {
+pub(crate) struct RemoteDut {
     pub(crate) dut: SharedAgent,
     /// Agents on the hosts of the AuthDNS; empty if that is here.
     auth: Vec<SharedAgent>,
@@ -148,21 +148,21 @@ pub(crate) struct Afar {
     pub(crate) testbed: Testbed,
 }
 
-impl Afar {
+impl RemoteDut {
     /// Makes it for a run; `None` if its servers are started here.
     ///
     /// # Errors
     /// If an address is missing, in words.
     pub(crate) fn new(
         lab: &Lab,
-        elsewhere: &Elsewhere,
+        hosts: &RemoteHosts,
         settings: &Settings,
     ) -> Result<Option<Self>, String> {
-        let Some(host) = elsewhere.dut.as_ref().filter(|dut| dut.starts) else { return Ok(None) };
-        let Some(dut) = elsewhere.agents.dut.clone() else {
+        let Some(host) = hosts.dut.as_ref().filter(|dut| dut.starts) else { return Ok(None) };
+        let Some(dut) = hosts.agents.dut.clone() else {
             return Err("there is no agent on the server's host".to_owned());
         };
-        let auth = elsewhere.agents.auth.clone();
+        let auth = hosts.agents.auth.clone();
         let told = |given: &[IpAddr], agent: &SharedAgent| match given {
             [] => agent.lock().greeting().addresses.clone(),
             given => given.to_vec(),
@@ -188,8 +188,8 @@ impl Afar {
         let places = Places { dut: place(&at, PORT), auth: auth_places };
         let listed = |cpus: &Option<CpuList>| cpus.as_ref().map(|cpus| cpus.cpus().to_vec());
         let cores = |list| Cores { list, count: None };
-        let testbed = Testbed::here(lab, elsewhere.plan(settings), places.clone());
-        Ok(Some(Afar {
+        let testbed = Testbed::here(lab, hosts.plan(settings), places.clone());
+        Ok(Some(RemoteDut {
             dut,
             auth,
             cpus: cores(listed(&host.cpus)),
@@ -215,7 +215,7 @@ impl Afar {
     /// [`AgentError::Cannot`] if it is not installed there.
     pub(crate) fn find(&self, adapter: &Adapter) -> Result<Installed, AgentError> {
         let version = self.dut.lock().find(&adapter.source)?;
-        Ok(Installed::elsewhere(adapter, version))
+        Ok(Installed::remote(adapter, version))
     }
 
     /// Returns the address that the Tester queries: IPv6 if the server listens on it, its host has one, and `family` is not IPv4.
@@ -363,10 +363,10 @@ mod tests {
             ..started.clone()
         };
         for host in [started, watched] {
-            let elsewhere = Elsewhere::recorded(host.clone());
-            assert_eq!(elsewhere.starts(), host.process.is_none());
-            assert_eq!(elsewhere.record(), Some(host));
+            let hosts = RemoteHosts::recorded(host.clone());
+            assert_eq!(hosts.starts(), host.process.is_none());
+            assert_eq!(hosts.record(), Some(host));
         }
-        assert_eq!(Elsewhere::default().record(), None);
+        assert_eq!(RemoteHosts::default().record(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The host of what a Tester elsewhere asks for: the agent's side of [`crate::remote::agent`], with the adapters, the readiness and the
+//! The host of what a remote Tester asks for: the agent's side of [`crate::remote::agent`], with the adapters, the readiness and the
 //! ends of processes of the lab.
 //!
 //! The parts run in this host's own network, at the addresses that the Tester names, and in the pid namespace of the lab: what
@@ -298,8 +298,8 @@ impl From<ServerError> for NotStarted {
 
 /// Returns the plan of a host whose part has the cores `cpus`: the Tester has none here.
 fn plan(cpus: &CpuList) -> CpuPlan {
-    let elsewhere = CpuList::new([usize::MAX]).expect("one core");
-    CpuPlan { tester: elsewhere, auth: cpus.clone(), dut: cpus.clone() }
+    let none = CpuList::new([usize::MAX]).expect("one core");
+    CpuPlan { tester: none, auth: cpus.clone(), dut: cpus.clone() }
 }
 
 impl Drop for ServerHost<'_> {

@@ -54,7 +54,7 @@ const LIVE: &str = "answers-live.json";
 pub(crate) fn check(
     experiment: &Experiment,
     adapters: &[Adapter],
-    elsewhere: bool,
+    remote: bool,
 ) -> Result<(), FileError> {
     for point in experiment.points.iter().filter(|point| point.settings.method.compares()) {
         let bad = |key: &str, why: String| Err(experiment.bad(point, key, why));
@@ -65,7 +65,7 @@ pub(crate) fn check(
         }
         let running = adapters.iter().find(|adapter| adapter.remote.is_some());
         let outside = running.map(|adapter| adapter.title.clone());
-        let outside = outside.or(elsewhere.then(|| "a server on another host".to_owned()));
+        let outside = outside.or(remote.then(|| "a server on another host".to_owned()));
         if let Some(outside) = outside {
             let why = format!(
                 "{outside} is not in the lab, where the method `answers` starts all servers behind one upstream; \

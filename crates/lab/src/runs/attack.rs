@@ -4,7 +4,7 @@
 //! LabBench::drill ── AttackRequest, a pipe ──> dnsdyno __attack: floods of queries, connections, handshakes
 //! ```
 //!
-//! Three checks keep attacks in: an experiment that names a server elsewhere is refused before anything starts, the bench attacks
+//! Three checks keep attacks in: an experiment that names a remote server is refused before anything starts, the bench attacks
 //! only the address of the server under test in its own namespaces, and the attacker looks once more whether its network
 //! leads anywhere else.
 
@@ -73,7 +73,7 @@ fn check_target(target: SocketAddr, devices: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Checks that an experiment attacks no server outside of the lab: one at an address, or, with `elsewhere`, one that is started on
+/// Checks that an experiment attacks no server outside of the lab: one at an address, or, with `remote`, one that is started on
 /// another host.
 ///
 /// # Errors
@@ -81,14 +81,14 @@ fn check_target(target: SocketAddr, devices: &[&str]) -> Result<(), String> {
 pub(crate) fn check(
     experiment: &Experiment,
     adapters: &[Adapter],
-    elsewhere: bool,
+    remote: bool,
 ) -> Result<(), FileError> {
     let drill = experiment.points.iter().find(|point| point.settings.method == Method::Drill);
     let Some(point) = drill else { return Ok(()) };
     let running = adapters.iter().find_map(|adapter| Some((&adapter.name, adapter.remote?)));
     let outside = match running {
         Some((name, address)) => format!("{name} at {address}"),
-        None if elsewhere => "a server on another host (--dut, --hosts)".to_owned(),
+        None if remote => "a server on another host (--dut, --hosts)".to_owned(),
         None => return Ok(()),
     };
     let why = format!("{outside} is not attacked, since it is outside of the lab: {ONLY_HERE}");

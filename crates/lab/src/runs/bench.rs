@@ -6,13 +6,12 @@
 //!                     │ watched: the server under test and the AuthDNS must run until its end
 //! ```
 
-mod agents;
-mod away;
 mod conclude;
 mod drill;
 mod generators;
 mod lost;
 pub(crate) mod measurer;
+mod remote;
 mod settle;
 mod testers;
 mod updates;
@@ -34,8 +33,8 @@ use nix::sys::signal::Signal;
 use record::{LockStepRow, Seen, Series, Trial, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 
-pub(crate) use self::away::Away;
 use self::measurer::command;
+pub(crate) use self::remote::RemoteParts;
 pub(crate) use self::upstream::Upstream;
 use crate::probe::watch::{LiveUpdate, Reader, Watcher};
 use crate::probe::{Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched};
@@ -99,7 +98,7 @@ pub(crate) struct LabBench<'a> {
     // What trials with a rate, or a number of clients, replay.
     replayed: Option<Replayed>,
     // What is on other hosts.
-    away: Away,
+    remote: RemoteParts,
     accounts: Accounts,
     // Duration of every trial, set by a test.
     shortened: Option<Nanos>,
@@ -147,15 +146,15 @@ impl<'a> LabBench<'a> {
     }
 
     /// Makes a bench of the Measurer against a server on another host, which asks `authdns` if that is here.
-    pub(crate) fn elsewhere(
+    pub(crate) fn remote(
         lab: &'a Lab,
         testbed: &'a Testbed,
         dir: &'a Path,
         base: TrialRequest,
         authdns: Option<Upstream>,
-        away: Away,
+        remote: RemoteParts,
     ) -> Self {
-        Self { authdns, away, ..Self::bare(lab, testbed, dir, base) }
+        Self { authdns, remote, ..Self::bare(lab, testbed, dir, base) }
     }
 
     /// Makes a bench of the Measurer alone.
@@ -177,7 +176,7 @@ impl<'a> LabBench<'a> {
             names_forgotten: false,
             watcher: None,
             replayed: None,
-            away: Away::default(),
+            remote: RemoteParts::default(),
             accounts: Accounts::default(),
             shortened: None,
         }
@@ -285,19 +284,19 @@ impl<'a> LabBench<'a> {
 
     /// Returns the configuration files of the server; `None` if it was not started by this bench.
     pub(crate) fn files(&self) -> Option<&BTreeMap<String, String>> {
-        let there = self.away.part.as_ref().map(|_| &self.away.launched.files);
+        let there = self.remote.part.as_ref().map(|_| &self.remote.launched.files);
         self.server().map(Server::files).or(there)
     }
 
     /// Returns the means of the server's CPU limit, in words; `None` without a limit.
     pub(crate) fn limited(&self) -> Option<&str> {
         let here = self.server.as_ref().and_then(|running| running.limit.as_ref());
-        here.map(CpuLimit::means).or(self.away.launched.limited.as_deref())
+        here.map(CpuLimit::means).or(self.remote.launched.limited.as_deref())
     }
 
-    /// Returns the resident memory of a server that was started elsewhere, in bytes.
-    pub(crate) fn memory_elsewhere(&self) -> Option<u64> {
-        self.away.memory()
+    /// Returns the resident memory of a remote server that an agent started, in bytes.
+    pub(crate) fn remote_memory(&self) -> Option<u64> {
+        self.remote.memory()
     }
 
     /// Stops the server as its adapter says, and the AuthDNS.
@@ -309,7 +308,7 @@ impl<'a> LabBench<'a> {
         if let Some(authdns) = self.authdns {
             authdns.stop();
         }
-        self.away.stop();
+        self.remote.stop();
     }
 
     /// Returns the processes whose CPU time is read, each with its host.
@@ -367,7 +366,7 @@ impl<'a> LabBench<'a> {
         let mut reader = Reader::new(self.watcher.clone(), self.live_file());
         let launch = Launch {
             name: "tester",
-            namespace: self.away.outside.as_ref().unwrap_or(self.testbed.namespace(Host::Tester)),
+            namespace: self.remote.outside.as_ref().unwrap_or(self.testbed.namespace(Host::Tester)),
             cpus: self.testbed.cpus(Host::Tester),
             dir: self.dir,
             daemon: false,
@@ -465,7 +464,7 @@ impl<'a> LabBench<'a> {
             if let Some(group) = &mut self.group {
                 group.check().map_err(BenchError::failed)?;
             }
-            self.check_away()?;
+            self.check_remote()?;
             if time_limit.is_over() {
                 let what = "end its trial (each query without an answer costs its timeout)";
                 return Err(BenchError::failed(tester.late(what, limit)));
@@ -494,15 +493,15 @@ impl Bench for LabBench<'_> {
         let connecting = CONNECTING * request.clients();
         let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
         self.begins(Some(request.pacing), sending);
-        let mut trial = match self.away.testers.clone() {
+        let mut trial = match self.remote.testers.clone() {
             Some(testers) => self.trial_of_testers(&testers, &request)?,
             None => {
-                self.begin_away(Duration::ZERO)?;
+                self.begin_remote(Duration::ZERO)?;
                 let (result, spent) = self.measure(&request, sending, limit)?;
                 self.conclude(result.trial, spent, spec.slow_cores)
             }
         };
-        self.end_away(&mut trial, &request)?;
+        self.end_remote(&mut trial, &request)?;
         let best = trial.cpu.get("dut").and_then(|cpu| cpu.best_work_ns);
         self.fastest_work_ns = self.fastest_work_ns.into_iter().chain(best).min();
         trial.compact().map_err(BenchError::failed)?;
@@ -518,8 +517,8 @@ impl Bench for LabBench<'_> {
     }
 
     fn forget_names(&mut self) -> Result<bool, BenchError> {
-        if self.away.outside.is_some() {
-            return self.restart_away();
+        if self.remote.outside.is_some() {
+            return self.restart_remote();
         }
         if self.server.is_some() && self.asks_once() {
             self.start_anew()?;
@@ -556,10 +555,10 @@ impl Bench for LabBench<'_> {
         })?;
         // A server that answers nothing costs one timeout for each query; the limit ends that.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
-        self.begin_away(Duration::ZERO)?;
+        self.begin_remote(Duration::ZERO)?;
         let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
         result.trial = self.conclude(result.trial, spent, SlowCores::Void);
-        self.end_away(&mut result.trial, &request)?;
+        self.end_remote(&mut result.trial, &request)?;
         result.trial.compact().map_err(BenchError::failed)?;
         Ok(LockStepRow::new(spec.lanes, result))
     }

@@ -80,7 +80,7 @@ impl RunOptions {
                 let why = format!("{why}; ask for `auto` to let sockets carry such trials");
                 return Err(experiment.bad(point, key, why));
             }
-            if self.elsewhere.remotes.auth.len() > 1 {
+            if self.remote_hosts.remotes.auth.len() > 1 {
                 let why = "its programs ask one AuthDNS in the self-test: ask for `sockets`";
                 return Err(experiment.bad(point, "tester.engine", why.to_owned()));
             }
@@ -120,7 +120,7 @@ fn engine_of(certificate: &Certificate) -> EngineKind {
 
 impl Session<'_> {
     /// Returns a note on a server, with programs in the kernel or without, whose programs run on the core of the Tester. A server
-    /// elsewhere has cores of its own.
+    /// remote server has cores of its own.
     ///
     /// # Errors
     /// If neither would be measured, in words.
@@ -129,7 +129,7 @@ impl Session<'_> {
         v: &Visit,
         programs: bool,
     ) -> Result<Option<&'static str>, String> {
-        if self.afar.is_some() || self.checked.adapters[v.server].remote.is_some() {
+        if self.remote_dut.is_some() || self.checked.adapters[v.server].remote.is_some() {
             return Ok(None);
         }
         let link = self.testbed.link();
@@ -226,7 +226,7 @@ impl Session<'_> {
         } else if self.options.path == Some(Path::HostOffload) {
             Some("datagrams cross the links within messages")
         } else if self.checked.network() == Network::Outside {
-            Some("a server is elsewhere: ask for the engine `kernel` by its name there")
+            Some("a server is remote: ask for the engine `kernel` by its name there")
         } else {
             None
         }

@@ -31,7 +31,7 @@ use crate::adapter::catalogue::Catalogue;
 use crate::adapter::variables;
 use crate::probe::host::{Depth, fingerprint, read_cpu};
 use crate::probe::watch::Watcher;
-use crate::remote::hosts::{Afar, Elsewhere};
+use crate::remote::hosts::{RemoteDut, RemoteHosts};
 use crate::runs::answers;
 use crate::runs::attack;
 use crate::runs::session::Session;
@@ -90,8 +90,8 @@ pub struct RunOptions {
     /// Function that makes a certification authority and a certificate for names and addresses: it writes `ca.pem`,
     /// `server.pem` and `server.key` into a directory. If absent, no server can use TLS.
     pub certify: Option<Certify>,
-    /// Hosts that are elsewhere.
-    pub elsewhere: Elsewhere,
+    /// Remote hosts.
+    pub remote_hosts: RemoteHosts,
     /// Watcher of the trials while they run.
     pub watcher: Option<Watcher>,
     /// Earlier part of this run, if it was interrupted.
@@ -120,8 +120,8 @@ impl RunOptions {
             path: self.path,
             engine: self.engine,
             repeats: self.repeats,
-            dut: self.elsewhere.record(),
-            testers: self.elsewhere.testers.as_ref().map(|testers| testers.count),
+            dut: self.remote_hosts.record(),
+            testers: self.remote_hosts.testers.as_ref().map(|testers| testers.count),
         }
     }
 
@@ -143,7 +143,7 @@ impl RunOptions {
     }
 
     /// Sets the options to those of an interrupted run, which is to be continued: its servers, also the custom ones,
-    /// its seed, its links, its engine, its repeats, and the hosts that are elsewhere unless others are given.
+    /// its seed, its links, its engine, its repeats, and its remote hosts unless others are given.
     pub fn go_on(&mut self, run: Run) {
         let choices = run.plan.choices.clone();
         let custom = choices.custom.into_iter().map(|server| match server.how {
@@ -155,10 +155,10 @@ impl RunOptions {
         (self.link, self.path) = (choices.link, choices.path);
         self.engine = choices.engine;
         self.repeats = choices.repeats;
-        let given = self.elsewhere.dut.is_some();
+        let given = self.remote_hosts.dut.is_some();
         if let Some(host) = choices.dut.filter(|_| !given) {
-            let testers = self.elsewhere.testers.take();
-            self.elsewhere = Elsewhere { testers, ..Elsewhere::recorded(host) };
+            let testers = self.remote_hosts.testers.take();
+            self.remote_hosts = RemoteHosts { testers, ..RemoteHosts::recorded(host) };
         }
         if !choices.servers.is_empty() {
             self.only = choices.servers;
@@ -184,20 +184,20 @@ pub struct Checked<'e> {
     /// Files with queries and zones that it names.
     pub inputs: Vec<InputFile>,
     /// Whether the servers are started on another host.
-    pub elsewhere: bool,
+    pub starts_remotely: bool,
 }
 
 impl Checked<'_> {
     /// Returns the network that the lab must be in for its servers: a remote server is outside.
     pub fn network(&self) -> Network {
         let remote = self.adapters.iter().any(|adapter| adapter.remote.is_some());
-        if remote || self.elsewhere { Network::Outside } else { Network::Own }
+        if remote || self.starts_remotely { Network::Outside } else { Network::Own }
     }
 
     /// Returns the cores that its hosts use, at all points of the matrix.
     pub fn cores(&self) -> CpuList {
         let (allowed, points) = (CpuList::allowed(), &self.experiment.points);
-        if self.elsewhere {
+        if self.starts_remotely {
             let plans = points.iter().map(|point| given_plan(&point.settings));
             let here = plans.flat_map(|plan| CpuPlan { dut: plan.tester.clone(), ..plan }.all());
             return CpuList::new(here).unwrap_or(allowed);
@@ -215,7 +215,7 @@ impl Checked<'_> {
 
     /// Returns why a point cannot be measured on this host, as far as that is known before the run.
     pub fn cannot(&self, point: &Point) -> Option<String> {
-        if self.elsewhere {
+        if self.starts_remotely {
             return None;
         }
         cpu_plan(&point.settings, &CpuList::allowed()).err()
@@ -224,7 +224,7 @@ impl Checked<'_> {
     /// Returns whether a server can be measured as far as is known before the run: it runs already, or on another host, or is
     /// installed here.
     pub fn reaches(&self, adapter: &Adapter) -> bool {
-        self.elsewhere || adapter.remote.is_some() || adapter.program().is_ok()
+        self.starts_remotely || adapter.remote.is_some() || adapter.program().is_ok()
     }
 
     /// Returns the number of servers with a cell at a point, by its number: of those that are here, and none at a point that cannot
@@ -272,8 +272,8 @@ pub fn check<'e>(
     for (name, custom) in custom {
         catalogue.add(Adapter::custom(name, common.role, custom)?);
     }
-    if !options.built.is_empty() && options.elsewhere.starts() {
-        return Err(RunError::Elsewhere(
+    if !options.built.is_empty() && options.remote_hosts.starts() {
+        return Err(RunError::Remote(
             "programs that are built here run here: leave --dut out".to_owned(),
         ));
     }
@@ -283,28 +283,27 @@ pub fn check<'e>(
     }
     let adapters = chosen(experiment, options, &catalogue)?;
     variables::check(experiment, &adapters)?;
-    let elsewhere = &options.elsewhere;
-    let outside = elsewhere.starts() || elsewhere.testers.is_some();
+    let hosts = &options.remote_hosts;
+    let outside = hosts.starts() || hosts.testers.is_some();
     attack::check(experiment, &adapters, outside)?;
     answers::check(experiment, &adapters, outside)?;
     let companions = companions(experiment, &adapters, &catalogue)?;
-    let elsewhere = adapters.iter().filter(|adapter| adapter.remote.is_some()).count();
+    let remote = adapters.iter().filter(|adapter| adapter.remote.is_some()).count();
     let running = adapters.iter().find(|adapter| adapter.remote.is_some());
-    match (&options.elsewhere.dut, running) {
+    match (&hosts.dut, running) {
         (Some(dut), Some(adapter)) if dut.starts => {
             return Err(RunError::Runs(adapter.title.clone()));
         }
-        (Some(dut), _) if !dut.starts && elsewhere != 1 => return Err(RunError::Dut(elsewhere)),
+        (Some(dut), _) if !dut.starts && remote != 1 => return Err(RunError::Dut(remote)),
         _ => {}
     }
     let (resumed, given) = (options.resumed.as_deref(), options.certificate.is_some());
-    let hosts = &options.elsewhere;
     testers::check(experiment, &adapters, hosts, resumed, given)?;
     if let Some(file) = &options.certificate {
         certified(file, experiment, &adapters, options).map_err(RunError::Certificate)?;
     }
-    let elsewhere = options.elsewhere.starts();
-    Ok(Checked { experiment, adapters, companions, questions, streams, inputs, elsewhere })
+    let starts_remotely = hosts.starts();
+    Ok(Checked { experiment, adapters, companions, questions, streams, inputs, starts_remotely })
 }
 
 /// Checks that a certificate is for the trials at every point of an experiment.
@@ -323,7 +322,7 @@ fn certified(
             let path = match adapter.remote {
                 Some(address) if is_own_address(address) && tester.gso => Path::HostOffload,
                 Some(_) => Path::Wire,
-                None if options.elsewhere.starts() => Path::Wire,
+                None if options.remote_hosts.starts() => Path::Wire,
                 None => path,
             };
             let transport = tester.transport.to_string();
@@ -350,11 +349,12 @@ pub fn run_experiment(
         resumed::note_speeds(run, lab.full_speed(), read_cpu().model.as_deref());
     }
     let (started, began) = (SystemTime::now(), Instant::now());
-    let cpus = match options.elsewhere.starts() {
-        true => options.elsewhere.plan(common),
+    let cpus = match options.remote_hosts.starts() {
+        true => options.remote_hosts.plan(common),
         false => cpu_plan(common, lab.allowed_cpus()).unwrap_or_else(|_| given_plan(common)),
     };
-    let afar = Afar::new(lab, &options.elsewhere, common).map_err(RunError::Elsewhere)?;
+    let remote_dut =
+        RemoteDut::new(lab, &options.remote_hosts, common).map_err(RunError::Remote)?;
     let link = options.link_of(common, lab.privileged());
     let path = options.path.unwrap_or(common.host.path);
     let plan = TestbedPlan { cpus, link, path };
@@ -376,7 +376,7 @@ pub fn run_experiment(
                 lab,
                 checked.experiment,
                 idle.is_some(),
-                afar.as_ref(),
+                remote_dut.as_ref(),
             )),
             host: options.host.clone(),
             certificate: options.certificate.as_ref().map(CertificateFile::without_trials),
@@ -389,7 +389,7 @@ pub fn run_experiment(
     };
     notify(Event::Begun(&run.plan));
     note_gaps(options, &mut run, notify);
-    let mut session = Session::new(lab, checked, options, testbed, dir.path(), idle, afar);
+    let mut session = Session::new(lab, checked, options, testbed, dir.path(), idle, remote_dut);
     let ended = session.run(&mut run, notify);
     run.elapsed_s = began.elapsed().as_secs_f64();
     drop(session);
@@ -505,7 +505,7 @@ fn chosen(
     for name in wanted {
         let adapter = catalogue.get(name)?;
         adapter.check_role(common.role)?;
-        if options.only.contains(name) && !options.elsewhere.starts() {
+        if options.only.contains(name) && !options.remote_hosts.starts() {
             adapter.program()?;
         }
         adapters.push(adapter.clone());
@@ -519,16 +519,16 @@ fn describe(
     lab: &Lab,
     experiment: &Experiment,
     idle_polling: bool,
-    afar: Option<&Afar>,
+    remote_dut: Option<&RemoteDut>,
 ) -> TestbedFacts {
     let cpu = read_cpu();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     let cpus = |host| testbed.cpus(host).cpus().to_vec();
     let vary = experiment.points.iter().any(|point| point.settings.dut.cores.is_some());
     TestbedFacts {
-        network: Some(Where::Namespaces).filter(|_| afar.is_none()),
+        network: Some(Where::Namespaces).filter(|_| remote_dut.is_none()),
         user: Some(if lab.privileged() { User::Root } else { User::UserNamespace }),
-        link: Some(testbed.link()).filter(|_| afar.is_none()),
+        link: Some(testbed.link()).filter(|_| remote_dut.is_none()),
         link_refused: testbed.link_refused().map(str::to_owned),
         path: Some(testbed.path()),
         virtual_machine: cpu.virtual_machine,
@@ -536,9 +536,9 @@ fn describe(
         idle_polling,
         tester_cpus: cpus(Host::Tester),
         auth_cpus: cpus(Host::Auth),
-        dut_cpus: match afar {
+        dut_cpus: match remote_dut {
             _ if vary => Vec::new(),
-            Some(afar) => afar.dut_cpus(),
+            Some(remote_dut) => remote_dut.dut_cpus(),
             None => cpus(Host::Dut),
         },
         dut_cpus_vary: vary,
@@ -582,9 +582,9 @@ mod tests {
         assert_eq!(again.link_of(&experiment.points[0].settings, true), Link::Plain);
     }
 
-    fn host(name: &str) -> Elsewhere {
+    fn host(name: &str) -> RemoteHosts {
         let host = record::DutHost { host: name.to_owned(), ..record::DutHost::default() };
-        Elsewhere::recorded(host)
+        RemoteHosts::recorded(host)
     }
 
     #[test]
@@ -599,7 +599,7 @@ mod tests {
             link: Some(Link::Steered),
             path: Some(Path::HostOffload),
             engine: Some(EngineChoice::Auto),
-            elsewhere: host("server.example"),
+            remote_hosts: host("server.example"),
             ..RunOptions::default()
         };
         let plan = Plan { choices: began.choices(), ..Plan::default() };
@@ -610,12 +610,12 @@ mod tests {
         assert_eq!(again.custom, began.custom);
         assert_eq!((again.seed, again.link, again.path), (7, began.link, began.path));
         assert_eq!(again.engine, began.engine);
-        assert_eq!(again.elsewhere.remotes, began.elsewhere.remotes);
+        assert_eq!(again.remote_hosts.remotes, began.remote_hosts.remotes);
         assert!(again.resumed.is_some());
         // One that is given now comes first: the host may have another name meanwhile.
         let other = host("other.example");
-        let mut moved = RunOptions { elsewhere: other.clone(), ..RunOptions::default() };
+        let mut moved = RunOptions { remote_hosts: other.clone(), ..RunOptions::default() };
         moved.go_on(run);
-        assert_eq!(moved.elsewhere.remotes, other.remotes);
+        assert_eq!(moved.remote_hosts.remotes, other.remotes);
     }
 }

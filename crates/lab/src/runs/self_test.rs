@@ -8,9 +8,9 @@ use record::request::Workload;
 use record::{Certificate, Check, EngineKind, Tested, TrialRecord, TrialRequest};
 use wire::{Namespace as Names, Qtype};
 
-use crate::remote::hosts::Afar;
+use crate::remote::hosts::RemoteDut;
 use crate::runs::bench::measurer::{base_request, carried_by};
-use crate::runs::bench::{Away, LabBench};
+use crate::runs::bench::{LabBench, RemoteParts};
 use crate::runs::run::{Event, RunError};
 use crate::runs::session::Session;
 use crate::server::authdns::{self, Serves};
@@ -152,12 +152,13 @@ impl Session<'_> {
             let workload = Workload::Namespace(asked.names(false, false));
             carried_by(engine, base_request(target, workload, &tester, self.options.seed, None))
         };
-        let bench = match self.away_authdns(serves, &asked)? {
-            Some((afar, away)) => {
-                let mut addresses = afar.authdns_addresses().into_iter().take(away.auth.len());
+        let bench = match self.remote_authdns(serves, &asked)? {
+            Some((remote_dut, remote)) => {
+                let mut addresses =
+                    remote_dut.authdns_addresses().into_iter().take(remote.auth.len());
                 let first = addresses.next().expect("an AuthDNS was started");
                 let base = TrialRequest { also: addresses.collect(), ..base(first) };
-                LabBench::elsewhere(self.lab, &afar.testbed, dir, base, None, away)
+                LabBench::remote(self.lab, &remote_dut.testbed, dir, base, None, remote)
             }
             None => {
                 let authdns = authdns::start(serves, &namespace, pref64, testbed, self.lab, dir)?;
@@ -169,20 +170,20 @@ impl Session<'_> {
     }
 
     /// Starts the AuthDNS on hosts of their own for the Measurer, if the servers ask them there.
-    fn away_authdns(
+    fn remote_authdns(
         &self,
         serves: Serves,
         asked: &QuestionPlan,
-    ) -> Result<Option<(&Afar, Away)>, RunError> {
-        let Some(afar) = &self.afar else { return Ok(None) };
+    ) -> Result<Option<(&RemoteDut, RemoteParts)>, RunError> {
+        let Some(remote_dut) = &self.remote_dut else { return Ok(None) };
         let failed = |why: String| RunError::SelfTest(BenchError::Failed(why));
-        let auth = afar.start_authdns(serves, asked).map_err(|e| failed(e.to_string()))?;
+        let auth = remote_dut.start_authdns(serves, asked).map_err(|e| failed(e.to_string()))?;
         if auth.is_empty() {
             return Ok(None);
         }
         let outside = Some(Namespace::own().map_err(|e| failed(e.to_string()))?);
-        let testers = self.options.elsewhere.job();
-        Ok(Some((afar, Away { outside, auth, testers, ..Away::default() })))
+        let testers = self.options.remote_hosts.job();
+        Ok(Some((remote_dut, RemoteParts { outside, auth, testers, ..RemoteParts::default() })))
     }
 }
 

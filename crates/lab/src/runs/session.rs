@@ -15,7 +15,7 @@ use zone::ZoneRecords;
 
 use crate::adapter::variables;
 use crate::adapter::{Adapter, AdapterError};
-use crate::remote::hosts::Afar;
+use crate::remote::hosts::RemoteDut;
 use crate::runs::bench::Upstream;
 use crate::runs::run::{Checked, Event, RunError, RunOptions, authority};
 use crate::server::authdns::{self, Serves};
@@ -86,8 +86,8 @@ pub(crate) struct Session<'a> {
     pub(crate) certificates: Vec<Certificate>,
     // Why the kernel does not carry the trials of points that leave the choice to the lab.
     pub(crate) no_kernel: Option<String>,
-    // Host of servers that are started elsewhere; absent if all are here.
-    pub(crate) afar: Option<Afar>,
+    // Remote host of the servers; absent if all are here.
+    pub(crate) remote_dut: Option<RemoteDut>,
 }
 
 impl<'a> Session<'a> {
@@ -98,7 +98,7 @@ impl<'a> Session<'a> {
         testbed: Testbed,
         dir: &'a Path,
         idle: Option<IdlePolling>,
-        afar: Option<Afar>,
+        remote_dut: Option<RemoteDut>,
     ) -> Self {
         let (installed, zones, made) = (BTreeMap::new(), Vec::new(), Made::new());
         let (streams, began) = (Vec::new(), Instant::now());
@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
             engines,
             certificates,
             no_kernel,
-            afar,
+            remote_dut,
         }
     }
 
@@ -313,8 +313,8 @@ impl<'a> Session<'a> {
         }
         let in_kernel = programs || self.engines[v.point] == EngineKind::Kernel;
         self.tuned(point, in_kernel, |session| {
-            if session.afar.is_some() {
-                session.measure_elsewhere(v, cell, &installed, notify)
+            if session.remote_dut.is_some() {
+                session.measure_started_remotely(v, cell, &installed, notify)
             } else if point.settings.method.replicates() {
                 session.measure_group(v, cell, &installed, notify)
             } else if adapter.remote.is_some() {
@@ -369,7 +369,7 @@ impl<'a> Session<'a> {
 
     /// Checks that the links are of the kind that was asked for, if one was.
     fn linked(&self, point: &Point) -> Result<(), String> {
-        if self.afar.is_some() {
+        if self.remote_dut.is_some() {
             return Ok(());
         }
         match (self.testbed.link_refused(), self.options.asked_link(&point.settings)) {
@@ -404,8 +404,8 @@ impl<'a> Session<'a> {
         if let Some(installed) = self.installed.get(&adapter.name) {
             return Ok(installed.clone());
         }
-        if let Some(afar) = &self.afar {
-            let installed = afar.find(adapter)?;
+        if let Some(remote_dut) = &self.remote_dut {
+            let installed = remote_dut.find(adapter)?;
             self.installed.insert(adapter.name.clone(), installed.clone());
             return Ok(installed);
         }
@@ -456,7 +456,8 @@ impl<'a> Session<'a> {
             .certify
             .ok_or_else(|| Shortfall::Cannot("this run can make no certificates".to_owned()))?;
         std::fs::create_dir_all(&dir).map_err(|e| Shortfall::Failed(e.to_string()))?;
-        let there = self.afar.as_ref().map_or(&self.testbed, |afar| &afar.testbed);
+        let there =
+            self.remote_dut.as_ref().map_or(&self.testbed, |remote_dut| &remote_dut.testbed);
         let place = there.place(Host::Dut, Host::Tester, PORT);
         let (v4, v6) = (place.v4.to_string(), place.v6.to_string());
         certify(&dir, &[&v6, &v4]).map_err(Shortfall::Failed)?;

@@ -141,7 +141,7 @@ impl Session<'_> {
         });
         let mut names = started.names;
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
-        note_memory(&mut cell.record, bench.memory_elsewhere());
+        note_memory(&mut cell.record, bench.remote_memory());
         bench.stop();
         let found = survived(v, settings.repeats, cell, found)?;
         let circumstances =
@@ -259,7 +259,7 @@ fn warm_up(
     Ok(())
 }
 
-/// Notes the memory of a server elsewhere at the end of its last visit.
+/// Notes the memory of a remote server at the end of its last visit.
 fn note_memory(record: &mut CellRecord, memory: Option<u64>) {
     const BEGINS: &str = "at the end of its last visit the server held ";
     if let Some(bytes) = memory {
@@ -369,8 +369,8 @@ impl Session<'_> {
             return Ok(());
         }
         let installed = self.installed(adapter, point)?;
-        if self.afar.is_some() {
-            return self.start_elsewhere_once(v, &installed);
+        if self.remote_dut.is_some() {
+            return self.start_remote_once(v, &installed);
         }
         let asked = self.asked(v);
         let stream = self.stream(v.point)?;

@@ -226,7 +226,7 @@ impl QuestionPlan {
     }
 
     /// Returns what the user of a remote server must start, so that it can answer for the names of `point`.
-    pub(crate) fn elsewhere(&self, point: &Point) -> String {
+    pub(crate) fn remote_remedy(&self, point: &Point) -> String {
         let (prefix, pref64) = (self.namespace.prefix(), self.pref64);
         if point.settings.role == Role::Authoritative {
             let records = if self.qtype == Qtype::A { "a" } else { "aaaa" };

@@ -27,7 +27,7 @@ pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
         bail!("--dut needs --dut-process: the name of the server's processes there");
     }
     if dut.is_given() && !pacing.is_timed() {
-        bail!("--dut: a lock-step load is not watched elsewhere");
+        bail!("--dut: a lock-step load is not watched on a remote host");
     }
     Ok(())
 }

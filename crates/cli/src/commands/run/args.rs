@@ -10,11 +10,11 @@ use record::EngineChoice;
 
 use crate::arguments::address::parse_target;
 use crate::arguments::choice::choice;
-use crate::arguments::elsewhere::ElsewhereArgs;
 use crate::arguments::engine::ENGINE;
 use crate::arguments::gate::GateArgs;
 use crate::arguments::hosts::HostsArgs;
 use crate::arguments::quiet::QuietArgs;
+use crate::arguments::remote_hosts::RemoteHostsArgs;
 use crate::arguments::store::{RunRef, StoreArgs};
 use crate::arguments::wait::WaitArgs;
 
@@ -122,7 +122,7 @@ pub(crate) struct RunArgs {
     pub(crate) store: StoreArgs,
     // Last, since their headings hold for what follows.
     #[command(flatten)]
-    pub(crate) elsewhere: ElsewhereArgs,
+    pub(crate) remote_hosts: RemoteHostsArgs,
     #[command(flatten)]
     pub(crate) hosts: HostsArgs,
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use lab::agent::{Agents, Lines};
 use lab::job::{Job, JobError, JobLine, SharedJob};
-use lab::{Elsewhere, Lab, RunOptions, Testers};
+use lab::{Lab, RemoteHosts, RunOptions, Testers};
 
 use crate::arguments::hosts::RunTesters;
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ impl Started {
         }
         // No other program may inherit the pipes of a job that has started this process.
         let given = JobLine::given().map_err(Failure::run)?;
-        let remotes = &options.elsewhere.remotes;
+        let remotes = &options.remote_hosts.remotes;
         let lines = Lines::open(remotes, &options.version).map_err(Failure::run)?;
         let planned = testers.and_then(|testers| testers.job.as_ref());
         let job = planned.map(JobLine::open).transpose().map_err(Failure::run)?;
@@ -41,14 +41,14 @@ impl Started {
 }
 
 /// Returns the hosts of a run with what this process has inherited.
-pub(super) fn inherited(lab: &Lab, options: &RunOptions) -> Result<Elsewhere, Failure> {
+pub(super) fn inherited(lab: &Lab, options: &RunOptions) -> Result<RemoteHosts, Failure> {
     let (version, interrupted) = (&options.version, lab.interrupted());
     let agents = Agents::inherited(interrupted).map_err(Failure::run)?;
     let job = Job::inherited(version, interrupted).map_err(Failure::run)?.map(SharedJob::new);
-    let planned = options.elsewhere.testers.as_ref();
+    let planned = options.remote_hosts.testers.as_ref();
     if planned.is_some() && job.is_none() {
         return Err(Failure::run(JobError::Gone));
     }
     let testers = planned.map(|planned| Testers { job, ..planned.clone() });
-    Ok(Elsewhere { agents, testers, ..options.elsewhere.clone() })
+    Ok(RemoteHosts { agents, testers, ..options.remote_hosts.clone() })
 }

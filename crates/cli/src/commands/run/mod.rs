@@ -15,7 +15,7 @@ use experiment::{Experiment, Found};
 use lab::builds::Built;
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
-use lab::{Checked, CpuList, Elsewhere, Entered, Event, RunOptions, Testers, run_experiment};
+use lab::{Checked, CpuList, Entered, Event, RemoteHosts, RunOptions, Testers, run_experiment};
 use record::{
     CellRecord, CertificateFile, Check, EngineChoice, EngineKind, HostFacts, Round, Run, Store,
 };
@@ -95,12 +95,13 @@ pub(crate) fn run_built(
             return outside(code).map(|()| None);
         }
     };
-    let elsewhere = hosts::inherited(&lab, &options)?;
+    let remote_hosts = hosts::inherited(&lab, &options)?;
     let store = if args.no_store { None } else { Some(args.store.open()?) };
     let board = Board::new();
     let viewed = live::is_wanted(plain);
     let watcher = (viewed || listener.is_some()).then(|| board.watcher());
-    let options = RunOptions { host: fingerprint(&options), watcher, elsewhere, ..options.clone() };
+    let options =
+        RunOptions { host: fingerprint(&options), watcher, remote_hosts, ..options.clone() };
     metrics::serve(listener, &board)?;
     let view = if viewed { open_view(&board, &lab, &checked) } else { None };
     let (store, json) = (store.as_ref(), args.json.as_deref());
@@ -117,7 +118,7 @@ pub(crate) fn experiment(args: &RunArgs) -> Result<Experiment, Failure> {
 fn cores_are_here(checked: &Checked<'_>) -> Result<(), Failure> {
     let (plan, allowed) = (&checked.experiment.common().cpus, CpuList::allowed());
     for (host, wanted) in [("tester", &plan.tester), ("auth", &plan.auth), ("dut", &plan.dut)] {
-        if checked.elsewhere && host == "dut" {
+        if checked.starts_remotely && host == "dut" {
             continue;
         }
         if let Some(cpu) = wanted.iter().find(|cpu| !allowed.cpus().contains(cpu)) {
@@ -189,7 +190,7 @@ pub(crate) fn options(
             .as_ref()
             .map(|path| CertificateFile::read(path).map_err(Failure::input))
             .transpose()?,
-        elsewhere: elsewhere(args, testers)?,
+        remote_hosts: remote_hosts(args, testers)?,
         baseline: args.gate.baseline.clone(),
         precision: args.gate.precision(),
         seed: args.seed,
@@ -226,12 +227,12 @@ fn engine(
     }
 }
 
-/// Returns the hosts that are elsewhere, without what is started there.
-fn elsewhere(args: &RunArgs, testers: Option<&RunTesters>) -> Result<Elsewhere, Failure> {
+/// Returns the remote hosts, without what is started there.
+fn remote_hosts(args: &RunArgs, testers: Option<&RunTesters>) -> Result<RemoteHosts, Failure> {
     let named =
-        args.elsewhere.with(testers.map(|testers| &testers.hosts)).map_err(Failure::BadInput)?;
+        args.remote_hosts.with(testers.map(|testers| &testers.hosts)).map_err(Failure::BadInput)?;
     let testers = testers.map(|testers| Testers { count: testers.count, job: None });
-    Ok(Elsewhere { testers, ..named.hosts() })
+    Ok(RemoteHosts { testers, ..named.hosts() })
 }
 
 /// Measures the host before the run and prints its warnings; `None` for a resumed run, which has the facts from its start.

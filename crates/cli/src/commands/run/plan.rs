@@ -44,7 +44,7 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
                 let at = adapter.remote.map(|address| address.to_string());
                 format!("{} (at {})", adapter.name, at.unwrap_or_default())
             }
-            _ if checked.elsewhere => format!("{} (on the host of --dut)", adapter.name),
+            _ if checked.starts_remotely => format!("{} (on the host of --dut)", adapter.name),
             Ok(_) => adapter.name.clone(),
             Err(_) => format!("{} (not installed; {})", adapter.name, adapter.remedy()),
         })

@@ -95,8 +95,8 @@ pub(crate) fn certify(args: &mut SelftestArgs) -> Result<Certified, Failure> {
 
 /// What the Measurer asks.
 enum OtherEnd {
-    /// An AuthDNS elsewhere.
-    Elsewhere(SocketAddr),
+    /// A remote AuthDNS.
+    Remote(SocketAddr),
     /// An AuthDNS in this process, behind sockets.
     Server(AuthServer),
     /// An AuthDNS in the kernel, at the other end of a link.
@@ -114,7 +114,7 @@ impl OtherEnd {
     /// Starts the AuthDNS, unless the arguments name one.
     fn start(args: &mut SelftestArgs, namespace: &Namespace) -> Result<Self, Failure> {
         if let Some(target) = args.target {
-            return Ok(OtherEnd::Elsewhere(target));
+            return Ok(OtherEnd::Remote(target));
         }
         args.engine.apply(Engine::Udp).map_err(Failure::BadInput)?;
         let mut with_kernel = args.clone();
@@ -138,7 +138,7 @@ impl OtherEnd {
     /// Returns the address of the AuthDNS.
     fn target(&self) -> SocketAddr {
         match self {
-            OtherEnd::Elsewhere(target) => *target,
+            OtherEnd::Remote(target) => *target,
             OtherEnd::Server(server) => server.addresses()[0],
             OtherEnd::Chain(_) => Chain::target(),
         }
@@ -159,7 +159,7 @@ impl OtherEnd {
         }
         let engine = args.engine.apply(Engine::Udp).map_err(Failure::BadInput)?;
         let setup = match &self {
-            OtherEnd::Elsewhere(_) => {
+            OtherEnd::Remote(_) => {
                 let setup = args.engine.setup(TrialRequest { engine, ..request })?;
                 args.check.ask(&setup, None, stop)?;
                 setup

@@ -24,7 +24,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   Measure with that certificate
     dnsdyno search [2001:db8::53]:53 --rfc8219 --namespace 0.0.0.0/2 --certificate tester.json
 
-  A load against a server elsewhere, compared with the capture that tcpdump took there
+  A load against a remote server, compared with the capture that tcpdump took there
     dnsdyno load 192.0.2.1:53 --rate 20k --duration 5s --json load.json
     dnsdyno verify --trial load.json --pcap capture.pcap
 

@@ -12,7 +12,7 @@ use super::line::{Line, Passed};
 use super::shell::Remote;
 use crate::testbed::enter::LINES;
 
-/// The hosts of a run that are elsewhere.
+/// The ways to the remote hosts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remotes {
     /// Host of the server under test.

@@ -16,7 +16,7 @@ use crate::testbed::cpus::CpuList;
 impl LabBench<'_> {
     /// Returns whether the lab has started the server, here or by an agent: others are loaded within the bounds of the search alone.
     pub(crate) fn has_started_server(&self) -> bool {
-        self.away.outside.is_none() || self.away.part.is_some()
+        self.remote.outside.is_none() || self.remote.part.is_some()
     }
 
     /// Computes what the probes saw during `trial`.
@@ -66,7 +66,7 @@ impl LabBench<'_> {
             (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
         }
         trial.warnings.extend(evidence.server_warnings());
-        let outside = self.away.outside.is_some();
+        let outside = self.remote.outside.is_some();
         if !outside && self.testbed.path() == Path::Wire {
             // The links cut such messages into packets.
             trial.warnings.retain(|warning| *warning != Warning::Segmented);
@@ -96,7 +96,7 @@ impl LabBench<'_> {
 
     /// Returns how datagrams cross to the server: the testbed's links, or what its agent knows.
     fn path_to_server(&self, segmented: bool) -> Path {
-        match &self.away.dut {
+        match &self.remote.dut {
             Some(agent) if agent.lock().shares_kernel() => Path::on_one_host(segmented),
             _ => self.testbed.path(),
         }

@@ -83,7 +83,7 @@ impl LabBench<'_> {
     /// Checks that the server is in the lab: nothing else is ever attacked.
     fn check_target(&self) -> Result<(), BenchError> {
         let target = self.base.target.ip();
-        if self.away.outside.is_none() && self.server.is_some() && is_dut(target) {
+        if self.remote.outside.is_none() && self.server.is_some() && is_dut(target) {
             return Ok(());
         }
         Err(BenchError::failed(format!("{target} is not attacked: {ONLY_HERE}")))

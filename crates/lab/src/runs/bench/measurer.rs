@@ -168,7 +168,7 @@ impl LabBench<'_> {
         if whole && matches!(request.engine, Engine::Udp) {
             request.sockets.gso = Gso::On;
         }
-        if self.away.outside.is_none() && self.has_sources(&request) {
+        if self.remote.outside.is_none() && self.has_sources(&request) {
             request.sockets.source = sources(request.target.is_ipv4()).parse().ok();
             // No replies are joined on a wire-like path. A moderated link would only keep them for a joining socket, until
             // the kernel's next tick: 4 ms.
@@ -183,7 +183,7 @@ impl LabBench<'_> {
         };
         request.dut_cpus = cores(Host::Dut, self.server.is_some());
         request.auth_cpus = cores(Host::Auth, self.uses_auth());
-        if self.away.testers.is_some() {
+        if self.remote.testers.is_some() {
             // The AuthDNS is on none of their hosts, whatever its core.
             (request.auth_cpus, request.sockets.shared_core) = (Vec::new(), false);
             request.live = None;
@@ -213,7 +213,7 @@ impl LabBench<'_> {
         if !matches!(pacing, Pacing::Constant { .. } | Pacing::Poisson { .. }) {
             return Engine::Udp;
         }
-        if self.away.outside.is_some() {
+        if self.remote.outside.is_some() {
             return Engine::Kernel(InKernel::default());
         }
         let other = if self.server.is_some() { Host::Dut } else { Host::Auth };

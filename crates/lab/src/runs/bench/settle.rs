@@ -7,7 +7,7 @@ use experiment::{BenchError, SlowCores, TrialSpec};
 use measure::Nanos;
 use record::Seen;
 
-use super::agents::of_agent;
+use super::remote::of_agent;
 use super::{LabBench, SETTLE, SETTLE_STEP};
 use crate::server::Server;
 use crate::testbed::Host;
@@ -69,7 +69,7 @@ impl LabBench<'_> {
         if let Some(pid) = self.server().map(Server::pid) {
             return Ok(Some(procfs::run_time(pid)));
         }
-        let started = self.away.dut.as_ref().filter(|_| self.away.part.is_some());
+        let started = self.remote.dut.as_ref().filter(|_| self.remote.part.is_some());
         started.map(|agent| agent.lock().run_time().map_err(of_agent)).transpose()
     }
 }

@@ -30,11 +30,11 @@ impl LabBench<'_> {
             let done = match progress {
                 Progress::Starts(time) => {
                     begun = true;
-                    self.begin_away(time.saturating_sub(AHEAD))
+                    self.begin_remote(time.saturating_sub(AHEAD))
                 }
                 Progress::Counters(counters, testers) => {
                     shown.show(counters, testers);
-                    self.check_away()
+                    self.check_remote()
                 }
             };
             failed_with = failed_with.take().or(done.err());
@@ -52,7 +52,7 @@ impl LabBench<'_> {
         let mut trial = trial.map_err(BenchError::failed)?;
         if !begun {
             // It ended before the start.
-            self.begin_away(Duration::ZERO)?;
+            self.begin_remote(Duration::ZERO)?;
         }
         move_to_this_clock(&mut trial);
         trial.conditions.path.get_or_insert(self.testbed.path());

@@ -32,7 +32,7 @@ pub enum RunError {
     Runs(String),
     /// The other hosts are not what the run needs.
     #[error("{0}")]
-    Elsewhere(String),
+    Remote(String),
     /// Several Testers cannot measure this.
     #[error("--hosts: {0}")]
     Testers(String),
@@ -81,7 +81,7 @@ impl RunError {
                 true
             }
             RunError::NotInExperiment { .. } | RunError::Certificate(_) | RunError::Dut(_) => true,
-            RunError::Runs(_) | RunError::Elsewhere(_) | RunError::Testers(_) => true,
+            RunError::Runs(_) | RunError::Remote(_) | RunError::Testers(_) => true,
             RunError::Adapter(e) => !matches!(e, AdapterError::NotInstalled { .. }),
             RunError::Zone(e) => matches!(e, ZoneError::TooLarge { .. }),
             RunError::Testbed(e) => matches!(e, TestbedError::Cpus { .. }),

@@ -6,9 +6,9 @@ use record::Run;
 
 use super::error::RunError;
 use crate::adapter::Adapter;
-use crate::remote::hosts::Elsewhere;
+use crate::remote::hosts::RemoteHosts;
 
-/// Checks that the trials of an experiment can be those of the Testers of `elsewhere`, if there are any, and that a run goes on with
+/// Checks that the trials of an experiment can be those of the Testers of `hosts`, if there are any, and that a run goes on with
 /// as many as it began with (`resumed`); `certified` tells whether there is a certificate.
 ///
 /// # Errors
@@ -16,12 +16,12 @@ use crate::remote::hosts::Elsewhere;
 pub(super) fn check(
     experiment: &Experiment,
     adapters: &[Adapter],
-    elsewhere: &Elsewhere,
+    hosts: &RemoteHosts,
     resumed: Option<&Run>,
     certified: bool,
 ) -> Result<(), RunError> {
     let refuse = |why| Err(RunError::Testers(why));
-    let count = elsewhere.testers.as_ref().map(|testers| testers.count);
+    let count = hosts.testers.as_ref().map(|testers| testers.count);
     if let Some(run) = resumed
         && run.plan.choices.testers != count
     {
@@ -34,7 +34,7 @@ pub(super) fn check(
     if count.is_none() {
         return Ok(());
     }
-    let starts = elsewhere.starts();
+    let starts = hosts.starts();
     if let Some(here) = adapters.iter().find(|adapter| adapter.remote.is_none() && !starts) {
         return refuse(format!(
             "{} would run on this host; several Testers measure servers of another one (`dut HOST` in the file, or --dut HOST), or one at an \
@@ -51,7 +51,7 @@ pub(super) fn check(
             return Err(RunError::File(experiment.bad(point, key, why)));
         }
     }
-    match elsewhere.remotes.auth.is_empty() {
+    match hosts.remotes.auth.is_empty() {
         true => without_authdns(experiment.common(), starts).map_or(Ok(()), refuse),
         false => Ok(()),
     }
@@ -70,7 +70,7 @@ fn without_authdns(common: &Settings, starts: bool) -> Option<String> {
     (common.method == Method::Search && tests).then(|| format!("{why}: {name_it}, {untested}"))
 }
 
-/// Returns the key of what only one Tester can do, and why; `starts` tells whether servers are started elsewhere.
+/// Returns the key of what only one Tester can do, and why; `starts` tells whether servers are started hosts.
 fn of_one_tester(settings: &Settings, starts: bool) -> Option<(&'static str, &'static str)> {
     let workload = &settings.workload;
     if matches!(settings.method, Method::Lockstep | Method::Generators) {
@@ -109,14 +109,14 @@ mod tests {
                           search = { goal = \"zero-loss\", start = \"1k\", max = \"2k\", resolution = 0.1, duration = \"1s\" }\n";
 
     /// Two Testers, servers on another host, and the AuthDNS on a third one.
-    fn hosts(auth: Option<&str>) -> Elsewhere {
+    fn hosts(auth: Option<&str>) -> RemoteHosts {
         let host = record::DutHost { auth: auth.map(str::to_owned), ..record::DutHost::default() };
         let testers = Some(Testers { count: 2, job: None });
-        Elsewhere { testers, ..Elsewhere::recorded(host) }
+        RemoteHosts { testers, ..RemoteHosts::recorded(host) }
     }
 
     /// What is said of an experiment.
-    fn said(text: &str, hosts: &Elsewhere, resumed: Option<&Run>) -> String {
+    fn said(text: &str, hosts: &RemoteHosts, resumed: Option<&Run>) -> String {
         let experiment = Experiment::parse(text, Path::new("x.toml")).expect("an experiment");
         let catalogue = crate::adapter::catalogue::Catalogue::load(None).expect("adapters");
         let unbound = catalogue.get("unbound").expect("an adapter").clone();
@@ -145,7 +145,7 @@ mod tests {
         assert!(tls.starts_with("x.toml:7:") && tls.contains("leave --hosts out"), "{tls}");
         let zone = said(&with("workload = { hosts = 10 }"), &all, None);
         assert!(zone.starts_with("x.toml:7:") && zone.contains("this host only"), "{zone}");
-        let here = said(SEARCH, &Elsewhere { dut: None, ..all }, None);
+        let here = said(SEARCH, &RemoteHosts { dut: None, ..all }, None);
         assert!(here.starts_with("--hosts: Unbound would run on this host"), "{here}");
     }
 
@@ -157,11 +157,11 @@ mod tests {
             Run { plan, ..Run::default() }
         };
         let all = hosts(Some("auth.example"));
-        let goes_on = |testers, hosts: &Elsewhere| said(SEARCH, hosts, Some(&began(testers)));
+        let goes_on = |testers, hosts: &RemoteHosts| said(SEARCH, hosts, Some(&began(testers)));
         assert_eq!(goes_on(Some(2), &all), "");
         assert!(goes_on(Some(3), &all).contains("the run began with 3 Testers"));
         assert!(goes_on(None, &all).contains("this host as its Tester"));
-        let alone = goes_on(Some(2), &Elsewhere::default());
+        let alone = goes_on(Some(2), &RemoteHosts::default());
         assert!(alone.contains("the run began with 2 Testers"), "{alone}");
     }
 }

@@ -21,9 +21,9 @@ use experiment::{Method, Point, Settings, Visit};
 use crate::adapter::Adapter;
 use crate::adapter::variables;
 use crate::remote::agent::{AgentError, Certified, Cores, Part, ServerPart, SharedAgent};
-use crate::remote::hosts::{Afar, RESERVE};
+use crate::remote::hosts::{RESERVE, RemoteDut};
 use crate::runs::bench::measurer::carried_by;
-use crate::runs::bench::{Away, LabBench, Upstream};
+use crate::runs::bench::{LabBench, RemoteParts, Upstream};
 use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session, Shortfall};
 use crate::runs::visit::{Started, outside_testbed, unlike_rfc8219};
@@ -49,9 +49,9 @@ impl From<AgentError> for Shortfall {
     }
 }
 
-/// A server that was started elsewhere, with what it asks.
+/// A remote server that was started, with what it asks.
 struct Raised {
-    away: Away,
+    remote: RemoteParts,
     authdns: Option<Upstream>,
     target: SocketAddr,
     /// File of the certification authority whose certificates are accepted.
@@ -61,28 +61,30 @@ struct Raised {
 impl Session<'_> {
     /// Returns the plan of this host's cores at a point.
     pub(crate) fn plan_here(&self, settings: &Settings) -> Result<CpuPlan, String> {
-        match &self.afar {
-            Some(_) => Ok(self.options.elsewhere.plan(settings)),
+        match &self.remote_dut {
+            Some(_) => Ok(self.options.remote_hosts.plan(settings)),
             None => cpu_plan(settings, self.lab.allowed_cpus()),
         }
     }
 
     /// Returns the number of the server's cores at a point, as far as it is known.
     pub(crate) fn server_cores(&self, settings: &Settings) -> Option<usize> {
-        match &self.afar {
-            Some(afar) => Some(settings.dut.cores.unwrap_or_else(|| afar.dut_cpus().len())),
+        match &self.remote_dut {
+            Some(remote_dut) => {
+                Some(settings.dut.cores.unwrap_or_else(|| remote_dut.dut_cpus().len()))
+            }
             None => Some(cpu_plan(settings, self.lab.allowed_cpus()).ok()?.dut.count()),
         }
     }
 
     /// Returns whether a server of this host has programs in the kernel at a point.
     pub(crate) fn has_programs(&self, adapter: &Adapter, point: &Point) -> bool {
-        self.afar.is_none() && variables::has_programs(adapter, point)
+        self.remote_dut.is_none() && variables::has_programs(adapter, point)
     }
 
     /// Notes that several Testers sent the queries, if they did, and how many trials had to do without some of them.
     pub(crate) fn note_testers(&self, cell: &mut Cell) {
-        let Some(testers) = &self.options.elsewhere.testers else { return };
+        let Some(testers) = &self.options.remote_hosts.testers else { return };
         let note = format!(
             "the queries were sent by {} Testers together; their parts are in each trial",
             testers.count
@@ -108,7 +110,8 @@ impl Session<'_> {
         if settings.method.replicates() || here.contains(&settings.method) {
             return Some(format!("the method {} runs on this host only", settings.method.word()));
         }
-        let several = self.afar.as_ref().is_some_and(|afar| afar.places.auth.len() > 1);
+        let several =
+            self.remote_dut.as_ref().is_some_and(|remote_dut| remote_dut.places.auth.len() > 1);
         if several && settings.role != Role::Authoritative && !adapter.asks_several() {
             return Some(format!(
                 "there are several AuthDNS, and the adapter of {} knows one: its templates have no `upstreams`",
@@ -122,7 +125,7 @@ impl Session<'_> {
             .then(|| "links cannot be varied where the hosts are real".to_owned())
     }
 
-    /// Starts a server elsewhere, with what it asks, and waits until the Tester gets right answers.
+    /// Starts a remote server, with what it asks, and waits until the Tester gets right answers.
     fn raise(
         &mut self,
         v: &Visit,
@@ -140,29 +143,30 @@ impl Session<'_> {
         };
         let certificate = believed.as_ref().map(|dir| certificate(dir)).transpose();
         let certificate = certificate.map_err(Shortfall::Failed)?;
-        let afar = self.afar.as_ref().ok_or_else(|| Shortfall::Failed("no host".to_owned()))?;
+        let remote_dut =
+            self.remote_dut.as_ref().ok_or_else(|| Shortfall::Failed("no host".to_owned()))?;
         let adapter = installed.adapter();
         let family = point.settings.tester.family;
-        let mut target = afar.target(adapter, family).map_err(Shortfall::Cannot)?;
-        let (authdns, auth) = self.authdns_for(afar, point, &asked)?;
+        let mut target = remote_dut.target(adapter, family).map_err(Shortfall::Cannot)?;
+        let (authdns, auth) = self.authdns_for(remote_dut, point, &asked)?;
         let part = Part::Server(Box::new(ServerPart {
             source: adapter.source.clone(),
             role: point.settings.role,
             asked: asked.asked(),
             threads: point.settings.dut.threads,
-            cpus: Cores { count: point.settings.dut.cores, ..afar.cpus.clone() },
+            cpus: Cores { count: point.settings.dut.cores, ..remote_dut.cpus.clone() },
             transport: point.settings.tester.transport,
             clients: point.settings.most_clients(),
             variables: variables::given(point),
             certificate,
-            listen: afar.places.dut,
-            upstreams: afar.places.auth.clone(),
+            listen: remote_dut.places.dut,
+            upstreams: remote_dut.places.auth.clone(),
             cpu_limit: point.settings.dut.cpu_limit,
         }));
         let ready: Duration = adapter.chain().map(|part| part.ready.timeout).sum();
         let limit = ready + RESERVE;
         let outside = Namespace::own().map_err(|e| Shortfall::Failed(e.to_string()))?;
-        let launched = afar.dut.lock().launch(&part, limit)?;
+        let launched = remote_dut.dut.lock().launch(&part, limit)?;
         let questions =
             Question::of(stream.and_then(Prepared::origin).as_ref(), &asked.namespace, asked.ask());
         if adapter.listen.udp {
@@ -175,55 +179,56 @@ impl Session<'_> {
         if believed.is_some() {
             target.set_port(transport_port(point.settings.tester.transport));
         }
-        let dut = Some(afar.dut.clone());
+        let dut = Some(remote_dut.dut.clone());
         let (outside, part) = (Some(outside), Some(part));
-        let testers = self.options.elsewhere.job();
-        let away = Away { outside, dut, auth, part, limit, launched, testers };
-        Ok(Raised { away, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
+        let testers = self.options.remote_hosts.job();
+        let remote = RemoteParts { outside, dut, auth, part, limit, launched, testers };
+        Ok(Raised { remote, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
     }
 
-    /// Starts the AuthDNS of a server elsewhere: here, or by agents; none behind an authoritative server.
+    /// Starts the AuthDNS of a remote server: here, or by agents; none behind an authoritative server.
     fn authdns_for(
         &self,
-        afar: &Afar,
+        remote_dut: &RemoteDut,
         point: &Point,
         asked: &QuestionPlan,
     ) -> Result<(Option<Upstream>, Vec<SharedAgent>), Shortfall> {
         if point.settings.role == Role::Authoritative {
             return Ok((None, Vec::new()));
         }
-        if afar.places.auth.iter().any(|place| place.v4.is_loopback()) {
+        if remote_dut.places.auth.iter().any(|place| place.v4.is_loopback()) {
             let why = "servers ask their AuthDNS over IPv4, and its host has no such address: give --auth-address";
             return Err(Shortfall::Cannot(why.to_owned()));
         }
         let serves = Serves::of(point);
-        let agents = afar.start_authdns(serves, asked)?;
+        let agents = remote_dut.start_authdns(serves, asked)?;
         if !agents.is_empty() {
             return Ok((None, agents));
         }
         let (namespace, pref64) = (&asked.namespace, asked.pref64);
-        let started = authdns::start(serves, namespace, pref64, &afar.testbed, self.lab, self.dir);
+        let started =
+            authdns::start(serves, namespace, pref64, &remote_dut.testbed, self.lab, self.dir);
         let process = started.map_err(|e| Shortfall::Failed(e.to_string()))?;
         Ok((Some(Upstream::AuthDns(process)), Vec::new()))
     }
 
-    /// Starts a server elsewhere and stops it.
-    pub(crate) fn start_elsewhere_once(
+    /// Starts a remote server and stops it.
+    pub(crate) fn start_remote_once(
         &mut self,
         v: &Visit,
         installed: &Installed,
     ) -> Result<(), Shortfall> {
         let stream = self.stream(v.point)?;
-        let Raised { away, authdns, .. } = self.raise(v, installed, stream.as_ref())?;
-        away.stop();
+        let Raised { remote, authdns, .. } = self.raise(v, installed, stream.as_ref())?;
+        remote.stop();
         if let Some(authdns) = authdns {
             authdns.stop();
         }
         Ok(())
     }
 
-    /// Starts the server elsewhere, measures it with the method, and stops it.
-    pub(crate) fn measure_elsewhere(
+    /// Starts the remote server, measures it with the method, and stops it.
+    pub(crate) fn measure_started_remotely(
         &mut self,
         v: &Visit,
         cell: &mut Cell,
@@ -235,8 +240,8 @@ impl Session<'_> {
         let point = &self.checked.experiment.points[v.point];
         let asked = self.asked(v);
         let settings = &point.settings;
-        let Some(afar) = &self.afar else { return Ok(()) };
-        let Raised { away, authdns, target, believed } = raised;
+        let Some(remote_dut) = &self.remote_dut else { return Ok(()) };
+        let Raised { remote, authdns, target, believed } = raised;
         let base = asked.request(point, stream.as_ref(), self.options.seed, target, believed);
         let base = carried_by(self.engines[v.point], base);
         let differs = unlike_rfc8219(settings, stream.is_some());
@@ -244,15 +249,15 @@ impl Session<'_> {
         let seed = self.options.seed;
         let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let title = &installed.adapter().title;
-        let circumstances = outside_testbed(target, &settings.tester, Some(&afar.dut));
+        let circumstances = outside_testbed(target, &settings.tester, Some(&remote_dut.dut));
         let place = match circumstances.one_host {
             Some(_) => "in another network namespace of this host",
             None => "on another host",
         };
         let started = Started {
-            bench: LabBench::elsewhere(self.lab, &afar.testbed, self.dir, base, authdns, away)
+            bench: LabBench::remote(self.lab, &remote_dut.testbed, self.dir, base, authdns, remote)
                 .replaying(replayed),
-            title: format!("{title} on {} at {target}", afar.host()),
+            title: format!("{title} on {} at {target}", remote_dut.host()),
             version: installed.version(),
             names,
             circumstances,
@@ -261,10 +266,10 @@ impl Session<'_> {
         };
         let note = format!(
             "the server ran {place}, {}, started there and probed by an agent",
-            afar.host()
+            remote_dut.host()
         );
         cell.record.note(note);
-        let several = afar.places.auth.len();
+        let several = remote_dut.places.auth.len();
         if several > 1 && settings.role != Role::Authoritative {
             cell.record.note(format!(
                 "the server was given {several} AuthDNS with all names each; what each had is in each trial"

@@ -13,7 +13,7 @@ use experiment::{Method, Point, Visit};
 use crate::adapter::Adapter;
 use crate::adapter::variables::varies;
 use crate::runs::bench::measurer::carried_by;
-use crate::runs::bench::{Away, LabBench};
+use crate::runs::bench::{LabBench, RemoteParts};
 use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session, Shortfall};
 use crate::runs::visit::{Started, outside_testbed, unlike_rfc8219};
@@ -71,16 +71,17 @@ impl Session<'_> {
         if let Some(over) = Over::of(transport) {
             let origin = stream.as_ref().and_then(Prepared::origin);
             let questions = Question::of(origin.as_ref(), &asked.namespace, asked.ask());
-            answers(&outside, target, over, &questions)
-                .map_err(|why| Shortfall::Failed(format!("{why}: {}", asked.elsewhere(point))))?;
+            answers(&outside, target, over, &questions).map_err(|why| {
+                Shortfall::Failed(format!("{why}: {}", asked.remote_remedy(point)))
+            })?;
         } else if transport.uses_tcp() {
             accepts(&outside, target).map_err(Shortfall::Failed)?;
         }
         let names = asked.budget(settings.role, stream.as_ref(), true);
         let seed = self.options.seed;
         let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
-        let dut = self.options.elsewhere.agents.dut.clone();
-        let testers = self.options.elsewhere.job();
+        let dut = self.options.remote_hosts.agents.dut.clone();
+        let testers = self.options.remote_hosts.job();
         let seen = if dut.is_some() { PROBED } else { NOT_SEEN };
         let beside = dut.as_ref().filter(|_| testers.is_none());
         let circumstances = outside_testbed(target, &settings.tester, beside);
@@ -88,10 +89,10 @@ impl Session<'_> {
             Some(_) => "the server runs on this host, outside of the testbed",
             None => "the server is remote",
         };
-        let away = Away { outside: Some(outside), dut, testers, ..Away::default() };
+        let remote = RemoteParts { outside: Some(outside), dut, testers, ..RemoteParts::default() };
         let differs = unlike_rfc8219(settings, stream.is_some());
         let started = Started {
-            bench: LabBench::elsewhere(self.lab, &self.testbed, self.dir, base, None, away)
+            bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, None, remote)
                 .replaying(replayed),
             title: format!("{} at {target}", installed.adapter().title),
             version: None,

@@ -1,4 +1,4 @@
-//! The hosts of a run that are elsewhere: servers are started there by their adapters, and probed.
+//! The remote hosts of a run: servers are started there by their adapters, and probed.
 
 use std::net::{AddrParseError, IpAddr};
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use lab::agent::{Remotes, Task};
 use lab::job::{Hosts, MOST_AUTHDNS};
-use lab::{CpuList, DutHost, Elsewhere};
+use lab::{CpuList, DutHost, RemoteHosts};
 
 use crate::arguments::dut::DutArgs;
 use crate::arguments::remote;
@@ -15,7 +15,7 @@ use crate::arguments::remote;
 /// Hosts of a run.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "The server's host")]
-pub(crate) struct ElsewhereArgs {
+pub(crate) struct RemoteHostsArgs {
     #[command(flatten)]
     dut: DutArgs,
     /// Addresses of that host that are queried, of one family or both [default: those by which ssh reached it]
@@ -55,7 +55,7 @@ impl FromStr for Addresses {
     }
 }
 
-impl ElsewhereArgs {
+impl RemoteHostsArgs {
     /// Returns the arguments with the hosts that the file of --hosts names for the servers and the AuthDNS.
     pub(crate) fn with(&self, file: Option<&Hosts>) -> anyhow::Result<Self> {
         let mut all = self.clone();
@@ -101,7 +101,7 @@ impl ElsewhereArgs {
     }
 
     /// Returns the hosts and the ways to them, without agents yet.
-    pub(crate) fn hosts(&self) -> Elsewhere {
+    pub(crate) fn hosts(&self) -> RemoteHosts {
         let dut = self.dut.is_given().then(|| DutHost {
             starts: !self.dut.watches(),
             addresses: self.dut_address.clone(),
@@ -109,7 +109,7 @@ impl ElsewhereArgs {
             auth_addresses: self.auth_addresses(),
             auth_cpus: self.auth_cpus.clone(),
         });
-        Elsewhere { dut, remotes: self.remotes(), ..Elsewhere::default() }
+        RemoteHosts { dut, remotes: self.remotes(), ..RemoteHosts::default() }
     }
 
     /// Returns the addresses of each AuthDNS; those of one may be given one by one.

@@ -1,0 +1,122 @@
+//! The remote parts of a bench: agents watch them during trials, and start the server again.
+
+use std::time::{Duration, Instant};
+
+use experiment::BenchError;
+use record::{Trial, TrialRequest};
+
+use super::LabBench;
+use crate::remote::agent::{
+    AgentError, Conditions, Launched, Part, Reports, Seen, SharedAgent, judge,
+};
+use crate::remote::job::SharedJob;
+use crate::testbed::netns::Namespace as Netns;
+
+/// Remote parts of a bench.
+#[derive(Debug, Default)]
+pub(crate) struct RemoteParts {
+    /// Network of the Measurer; absent if that runs in the tester's host of the testbed.
+    pub(crate) outside: Option<Netns>,
+    /// Agent on the server's host; absent if that is out of reach.
+    pub(crate) dut: Option<SharedAgent>,
+    /// Agents that have started an AuthDNS each.
+    pub(crate) auth: Vec<SharedAgent>,
+    /// The server, if the agent has started it.
+    pub(crate) part: Option<Part>,
+    /// Time within which it must start.
+    pub(crate) limit: Duration,
+    /// How it was started.
+    pub(crate) launched: Launched,
+    /// Testers that run the trials in place of the Measurer.
+    pub(crate) testers: Option<SharedJob>,
+}
+
+impl RemoteParts {
+    /// Stops what the agents have started. What an agent cannot stop any more ends with it.
+    pub(crate) fn stop(&self) {
+        let started = self.dut.iter().filter(|_| self.part.is_some());
+        for agent in started.chain(&self.auth) {
+            let _ = agent.lock().stop();
+        }
+    }
+
+    /// Returns the resident memory of a server that was started there, in bytes.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        self.part.as_ref()?;
+        Some(self.dut.as_ref()?.lock().collect().ok()?.memory)
+    }
+}
+
+impl LabBench<'_> {
+    /// Tells the agents that a trial begins after `time`.
+    pub(super) fn begin_remote(&self, time: Duration) -> Result<(), BenchError> {
+        let at = Instant::now() + time;
+        for agent in self.remote.dut.iter().chain(&self.remote.auth) {
+            // What one of them takes to reply is none of the other's time.
+            let left = at.saturating_duration_since(Instant::now());
+            agent.lock().begin_in(left).map_err(of_agent)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the agents are still there.
+    pub(super) fn check_remote(&self) -> Result<(), BenchError> {
+        let mut agents = self.remote.dut.iter().chain(&self.remote.auth);
+        agents.try_for_each(|agent| agent.lock().check()).map_err(of_agent)
+    }
+
+    /// Adds what the agents saw during the trial, which has just ended.
+    pub(super) fn end_remote(
+        &self,
+        trial: &mut Trial,
+        request: &TrialRequest,
+    ) -> Result<(), BenchError> {
+        let of_auth = |agent: &SharedAgent| {
+            let seen = seen(agent, trial.duration_s, "the AuthDNS")?;
+            Ok((agent.lock().host().to_owned(), seen))
+        };
+        let authdns =
+            self.remote.auth.iter().map(of_auth).collect::<Result<Vec<_>, BenchError>>()?;
+        let of_dut = |agent: &SharedAgent| seen(agent, trial.duration_s, "the server");
+        let dut = self.remote.dut.as_ref().map(of_dut).transpose()?;
+        if !authdns.is_empty() || dut.is_some() {
+            let cpu_limit = self.remote.part.as_ref().and_then(Part::cpu_limit);
+            let reports = Reports { dut: dut.as_ref(), authdns: &authdns };
+            judge(trial, &reports, &Conditions { cpu_limit, ..Conditions::of(request) });
+        }
+        Ok(())
+    }
+
+    /// Starts a remote server from scratch, if an agent has started it; returns whether it has.
+    pub(super) fn restart_remote(&mut self) -> Result<bool, BenchError> {
+        let RemoteParts { dut: Some(dut), part: Some(part), limit, .. } = &self.remote else {
+            return Ok(false);
+        };
+        if self.names().is_some_and(|names| !names.reuse) {
+            dut.lock().launch(part, *limit).map_err(of_agent)?;
+            self.names_forgotten = true;
+        }
+        Ok(true)
+    }
+}
+
+/// Returns what an agent saw of `what` during a trial that sent for `sending_s` seconds.
+fn seen(agent: &SharedAgent, sending_s: f64, what: &str) -> Result<Seen, BenchError> {
+    let mut agent = agent.lock();
+    let seen = agent.end(sending_s).map_err(of_agent)?;
+    if seen.alive {
+        return Ok(seen);
+    }
+    let host = agent.host().to_owned();
+    // Of a server that the user runs there is no log.
+    let log = agent.collect().map(|collected| collected.log).unwrap_or_default();
+    let log: String = log.iter().map(|line| format!("\n  | {line}")).collect();
+    Err(BenchError::failed(format!("{host}: {what}'s process ended during the trial{log}")))
+}
+
+pub(super) fn of_agent(e: AgentError) -> BenchError {
+    match e {
+        AgentError::Interrupted { .. } => BenchError::Interrupted,
+        other => BenchError::failed(other),
+    }
+}
