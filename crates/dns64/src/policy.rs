@@ -22,19 +22,9 @@ use crate::config::{
 use crate::designation::Designation;
 use crate::nat64::{Lifetime, Nat64, Nat64s};
 use crate::question::KeyFlags;
+pub(crate) use crate::question::View;
 pub use plain::PlainBlock;
 use pools::Pools;
-
-/// Blocks that serve a client, one bit for each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct View(pub u32);
-
-impl View {
-    /// Returns whether no block serves the client, so that nothing is synthesised.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-}
 
 /// Networks of IPv4 that no NAT64 reaches: "this" network, loopback, addresses of one link, multicast and reserved ones (RFC 6890,
 /// RFC 1112).

@@ -3,7 +3,17 @@
 use wire::{Name, Qclass, Qtype, Query};
 
 use crate::config::Group;
-use crate::policy::View;
+
+/// Blocks that serve a client, one bit for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct View(pub u32);
+
+impl View {
+    /// Returns whether no block serves the client, so that nothing is synthesised.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
 
 /// A question with everything that its answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

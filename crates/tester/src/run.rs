@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use engine::{Engine, WaitMode, drive};
 use load::lockstep::experiment_times;
-use load::{Live, LockStep, LockStepResult, Measurer, Replayer};
+use load::{Live, LockStepResult};
 use measure::Nanos;
 use measure::stall::Side;
 use record::{LockStepTimes, Trial, TrialResult};
@@ -24,50 +24,11 @@ use crate::latencies::watch_latencies;
 use crate::live_file::{snapshot, write_live};
 use crate::local_server::LocalServer;
 use crate::neighbours::{self, Processes};
-use crate::setup::Setup;
+use crate::setup::{Role, Setup};
 use crate::worker::{Report, Spent, Start};
 
 /// Time before an agreed start at which sockets are opened and workers started.
 const LEAD: Nanos = Nanos::from_secs(1);
-
-/// Role of one worker over UDP.
-pub(crate) enum Role {
-    Measurer(Box<Measurer>),
-    LockStep(Box<LockStep>),
-    Replay(Box<Replayer>),
-}
-
-impl engine::Role for Role {
-    #[inline]
-    fn handle(
-        &mut self,
-        now: Nanos,
-        rx: &engine::RxBatch,
-        tx: &mut engine::TxBatch,
-    ) -> engine::Next {
-        match self {
-            Role::Measurer(role) => role.handle(now, rx, tx),
-            Role::LockStep(role) => role.handle(now, rx, tx),
-            Role::Replay(role) => role.handle(now, rx, tx),
-        }
-    }
-
-    #[inline]
-    fn sent(&mut self, at: Nanos) {
-        match self {
-            Role::Measurer(role) => role.sent(at),
-            Role::LockStep(role) => role.sent(at),
-            Role::Replay(role) => role.sent(at),
-        }
-    }
-
-    fn quiet(&self) -> Nanos {
-        match self {
-            Role::Replay(role) => role.quiet(),
-            _ => Nanos::ZERO,
-        }
-    }
-}
 
 impl Setup {
     /// Runs the trial; `live` shows its counters, `stop` ends it early.

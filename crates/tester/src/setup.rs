@@ -18,7 +18,6 @@ use crate::connections::ConnectionSetup;
 use crate::error::{Invalid, TesterError};
 use crate::kernel_setup::KernelSetup;
 use crate::replay::{Replay, ReplayTerms};
-use crate::run::Role;
 use crate::sockets::{addresses, udp_options, wait_mode, workers};
 use crate::workload::WorkloadPlan;
 
@@ -36,6 +35,45 @@ pub struct Setup {
     /// The way of queries that the kernel sends; `None` for sockets.
     pub(crate) kernel: Option<KernelSetup>,
     pub(crate) command: String,
+}
+
+/// Role of one worker over UDP.
+pub(crate) enum Role {
+    Measurer(Box<Measurer>),
+    LockStep(Box<LockStep>),
+    Replay(Box<Replayer>),
+}
+
+impl engine::Role for Role {
+    #[inline]
+    fn handle(
+        &mut self,
+        now: Nanos,
+        rx: &engine::RxBatch,
+        tx: &mut engine::TxBatch,
+    ) -> engine::Next {
+        match self {
+            Role::Measurer(role) => role.handle(now, rx, tx),
+            Role::LockStep(role) => role.handle(now, rx, tx),
+            Role::Replay(role) => role.handle(now, rx, tx),
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, at: Nanos) {
+        match self {
+            Role::Measurer(role) => role.sent(at),
+            Role::LockStep(role) => role.sent(at),
+            Role::Replay(role) => role.sent(at),
+        }
+    }
+
+    fn quiet(&self) -> Nanos {
+        match self {
+            Role::Replay(role) => role.quiet(),
+            _ => Nanos::ZERO,
+        }
+    }
 }
 
 impl Setup {

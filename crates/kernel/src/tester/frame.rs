@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::list::{CHUNK, CHUNKS};
+use super::list::{CHUNK, CHUNKS, fold, sum};
 use super::plan::{Questions, TesterPlan};
 
 /// Length of an Ethernet header.
@@ -111,17 +111,4 @@ fn ip_header(source: &[u8], target: &[u8], udp_len: u16) -> Vec<u8> {
     header.extend(source);
     header.extend(target);
     header
-}
-
-/// Returns the sum of words of 16 bits in the order of octets of this machine, as the checksums of the Internet have
-/// it; a last odd octet is followed by a zero.
-pub(crate) fn sum(bytes: &[u8]) -> u32 {
-    let word = |pair: &[u8]| u16::from_ne_bytes([pair[0], *pair.get(1).unwrap_or(&0)]);
-    bytes.chunks(2).map(|pair| u32::from(word(pair))).sum()
-}
-
-/// Returns a sum in 16 bits.
-pub(crate) fn fold(sum: u32) -> u16 {
-    let once = (sum & 0xffff) + (sum >> 16);
-    ((once & 0xffff) + (once >> 16)) as u16
 }

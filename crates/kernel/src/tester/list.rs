@@ -5,7 +5,6 @@
 //! chunks      64 octets                       one to five for each question
 //! ```
 
-use super::frame::{fold, sum};
 use crate::error::KernelError;
 
 /// Octets of a chunk: `CHUNK` in `bpf/tester.bpf.c`.
@@ -78,6 +77,19 @@ impl QuestionList {
     pub(crate) fn chunks(&self) -> &[[u8; CHUNK]] {
         &self.chunks
     }
+}
+
+/// Returns the sum of words of 16 bits in the order of octets of this machine, as the checksums of the Internet have
+/// it; a last odd octet is followed by a zero.
+pub(crate) fn sum(bytes: &[u8]) -> u32 {
+    let word = |pair: &[u8]| u16::from_ne_bytes([pair[0], *pair.get(1).unwrap_or(&0)]);
+    bytes.chunks(2).map(|pair| u32::from(word(pair))).sum()
+}
+
+/// Returns a sum in 16 bits.
+pub(crate) fn fold(sum: u32) -> u16 {
+    let once = (sum & 0xffff) + (sum >> 16);
+    ((once & 0xffff) + (once >> 16)) as u16
 }
 
 #[cfg(test)]
