@@ -127,44 +127,21 @@ struct Running<'a> {
 
 /// What is started: a server for the queried names, or a member of a group that replicates a zone.
 #[derive(Clone, Copy, Debug)]
-enum Starts<'a> {
+pub(crate) enum Starts<'a> {
     Service(&'a Installed, &'a Service),
     Member(&'a Member),
 }
 
 impl<'a> LabBench<'a> {
-    /// Makes a bench of the Measurer against the AuthDNS itself: the self-test.
-    pub(crate) fn self_test(
-        lab: &'a Lab,
-        testbed: &'a Testbed,
-        dir: &'a Path,
-        base: TrialRequest,
-        authdns: Process,
-    ) -> Self {
-        let authdns = Some(Upstream::AuthDns(authdns));
-        Self { authdns, ..Self::bare(lab, testbed, dir, base) }
-    }
-
-    /// Makes a bench of the Measurer against a server on another host, which asks `authdns` if that is here.
-    pub(crate) fn remote(
-        lab: &'a Lab,
-        testbed: &'a Testbed,
-        dir: &'a Path,
-        base: TrialRequest,
-        authdns: Option<Upstream>,
-        remote: RemoteParts,
-    ) -> Self {
-        Self { authdns, remote, ..Self::bare(lab, testbed, dir, base) }
-    }
-
-    /// Makes a bench of the Measurer alone.
-    fn bare(lab: &'a Lab, testbed: &'a Testbed, dir: &'a Path, base: TrialRequest) -> Self {
+    /// Makes a bench of the Measurer with the server in the auth host, if there is one; alone it is the target.
+    pub(crate) fn new(ground: Ground<'a>, base: TrialRequest, authdns: Option<Upstream>) -> Self {
+        let Ground { testbed, lab, dir } = ground;
         Self {
             lab,
             testbed,
             dir,
             base,
-            authdns: None,
+            authdns,
             server: None,
             group: None,
             attacker: None,
@@ -182,23 +159,27 @@ impl<'a> LabBench<'a> {
         }
     }
 
-    /// Makes a bench of a server under test and starts the server; a DNS64 server needs an AuthDNS. The server gets
-    /// the CPU time of at most `cpu_limit` cores, if that is given.
+    /// Returns the bench with its parts on other hosts.
+    pub(crate) fn with_remote(self, remote: RemoteParts) -> Self {
+        Self { remote, ..self }
+    }
+
+    /// Returns the bench with the servers beside the server under test.
+    pub(crate) fn with_group(self, group: Group) -> Self {
+        Self { group: Some(group), ..self }
+    }
+
+    /// Starts the server under test, with the CPU time of at most `cpu_limit` cores if that is given.
     ///
     /// # Errors
     /// If the server does not start, or cannot be limited.
     pub(crate) fn start(
-        ground: Ground<'a>,
-        base: TrialRequest,
-        authdns: Option<Upstream>,
-        installed: &'a Installed,
-        service: &'a Service,
+        self,
+        starts: Starts<'a>,
         cpu_limit: Option<f64>,
     ) -> Result<Self, crate::ServerError> {
-        let Ground { testbed, lab, dir } = ground;
-        let starts = Starts::Service(installed, service);
         let server = Some(Running { starts, server: None, limit: None });
-        let mut bench = Self { authdns, server, cpu_limit, ..Self::bare(lab, testbed, dir, base) };
+        let mut bench = Self { server, cpu_limit, ..self };
         bench.start_server()?;
         Ok(bench)
     }

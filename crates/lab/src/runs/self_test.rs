@@ -10,11 +10,12 @@ use wire::{Namespace as Names, Qtype};
 
 use crate::remote::hosts::RemoteDut;
 use crate::runs::bench::measurer::{base_request, carried_by};
-use crate::runs::bench::{LabBench, RemoteParts};
+use crate::runs::bench::{LabBench, RemoteParts, Upstream};
 use crate::runs::run::{Event, RunError};
 use crate::runs::session::Session;
 use crate::server::authdns::{self, Serves};
 use crate::server::question_plan::QuestionPlan;
+use crate::server::replication::Ground;
 use crate::testbed::netns::Namespace;
 
 /// The names of a self-test: enough for every rate and duration, and the AuthDNS computes them.
@@ -158,12 +159,13 @@ impl Session<'_> {
                     remote_dut.authdns_addresses().into_iter().take(remote.auth.len());
                 let first = addresses.next().expect("an AuthDNS was started");
                 let base = TrialRequest { also: addresses.collect(), ..base(first) };
-                LabBench::remote(self.lab, &remote_dut.testbed, dir, base, None, remote)
+                let ground = Ground { testbed: &remote_dut.testbed, ..self.ground() };
+                LabBench::new(ground, base, None).with_remote(remote)
             }
             None => {
                 let authdns = authdns::start(serves, &namespace, pref64, testbed, self.lab, dir)?;
                 let base = base(serves.addresses(testbed)[0]);
-                LabBench::self_test(self.lab, testbed, dir, base, authdns)
+                LabBench::new(self.ground(), base, Some(Upstream::AuthDns(authdns)))
             }
         };
         Ok(bench.watched_by(self.options.watcher.clone()))

@@ -21,7 +21,7 @@ use crate::runs::run::{Checked, Event, RunError, RunOptions, authority};
 use crate::server::authdns::{self, Serves};
 use crate::server::query_stream::{Prepared, QueryStream};
 use crate::server::question_plan::QuestionPlan;
-use crate::server::replication::Made;
+use crate::server::replication::{Ground, Made};
 use crate::server::zonefile::{ZoneError, write_zone};
 use crate::server::{Installed, ServerError, Service};
 use crate::testbed::enter::{Lab, NOT_ROOT};
@@ -292,6 +292,10 @@ impl<'a> Session<'a> {
         run.skipped.push(skipped);
     }
 
+    pub(crate) fn ground(&self) -> Ground<'_> {
+        Ground { testbed: &self.testbed, lab: self.lab, dir: self.dir }
+    }
+
     pub(crate) fn is_interrupted(&self) -> bool {
         self.lab.interrupted().load(Ordering::Relaxed)
     }
@@ -312,17 +316,7 @@ impl<'a> Session<'a> {
             cell.record.note(note);
         }
         let in_kernel = programs || self.engines[v.point] == EngineKind::Kernel;
-        self.tuned(point, in_kernel, |session| {
-            if session.remote_dut.is_some() {
-                session.measure_started_remotely(v, cell, &installed, notify)
-            } else if point.settings.method.replicates() {
-                session.measure_group(v, cell, &installed, notify)
-            } else if adapter.remote.is_some() {
-                session.measure_remote(v, cell, &installed, notify)
-            } else {
-                session.measure(v, cell, &installed, notify)
-            }
-        })
+        self.tuned(point, in_kernel, |session| session.measure(v, cell, &installed, notify))
     }
 
     /// Moves the hosts to the cores of a point, and sets their links.

@@ -7,6 +7,7 @@ mod running;
 mod together;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use experiment::capacity::glance;
 use experiment::file::Role;
@@ -17,18 +18,20 @@ use experiment::{
     Visit, visit,
 };
 use measure::{Nanos, Pacing, Path};
-use record::{CellRecord, EngineKind, VoidRepeat};
+use record::{CellRecord, EngineKind, Secondary, TrialRequest, VoidRepeat};
 use udp::sys::is_own_address;
 
+use self::group::Cast;
 use crate::remote::agent::SharedAgent;
 use crate::runs::attack;
-use crate::runs::bench::LabBench;
 use crate::runs::bench::measurer::carried_by;
+use crate::runs::bench::{LabBench, Starts, Upstream};
 use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session, Shortfall};
-use crate::server::replication::Ground;
-use crate::server::zone_load::zone_load;
-use crate::server::{Installed, transport_port};
+use crate::server::query_stream::Prepared;
+use crate::server::replication::material::Material;
+use crate::server::zone_load::{ZoneLoad, zone_load};
+use crate::server::{Installed, Service, transport_port};
 
 /// Number of outstanding queries of a warm-up, which is a closed loop.
 const WARM_UP_WINDOW: u32 = 64;
@@ -38,23 +41,53 @@ const WARM_UP_NAMES_PER_S: f64 = 100_000.0;
 /// Number of visits running in which a server may die before it gets no more.
 const MAX_DEATHS: u32 = 1;
 
+/// Where the server of a visit is, with what was prepared to start it there.
+enum Placement {
+    /// In the testbed; with the file of the certification authority whose certificates the Tester accepts.
+    Here(Box<Service>, Option<PathBuf>),
+    /// In the testbed, in a group that replicates a zone.
+    Group(Box<Cast>, Box<Material>),
+    /// On a remote host, where an agent starts it.
+    Agent,
+    /// At an address, where the user runs it.
+    Running,
+}
+
 /// A started server, ready to be measured.
-pub(crate) struct Started<'a> {
-    pub(crate) bench: LabBench<'a>,
+struct Started<'a> {
+    bench: LabBench<'a>,
     /// Display name for messages.
-    pub(crate) title: String,
-    pub(crate) version: Option<&'a str>,
-    pub(crate) names: NameBudget,
+    title: String,
+    version: Option<&'a str>,
     /// Circumstances of the measurement, without those of its names.
-    pub(crate) circumstances: Circumstances,
-    /// Difference from RFC 8219 that the kind of server makes.
-    pub(crate) differs: Option<String>,
+    circumstances: Circumstances,
     /// Whether the visit can conform to RFC 8219 at all.
-    pub(crate) conforms: bool,
+    conforms: bool,
+    /// Notes on the place of the server.
+    notes: Vec<String>,
+    /// Servers that follow the primary of a group.
+    secondaries: Vec<Secondary>,
+    /// Times in which it loaded its zone, if the method asks for them.
+    loaded: Option<ZoneLoad>,
+}
+
+impl<'a> Started<'a> {
+    fn new(bench: LabBench<'a>, installed: &'a Installed) -> Self {
+        Self {
+            bench,
+            title: installed.adapter().title.clone(),
+            version: installed.version(),
+            circumstances: Circumstances::default(),
+            conforms: true,
+            notes: Vec::new(),
+            secondaries: Vec::new(),
+            loaded: None,
+        }
+    }
 }
 
 impl Session<'_> {
-    /// Starts the server, measures it with the method, and stops it.
+    /// Starts the server at its place, measures it with the method, and stops it.
     pub(crate) fn measure(
         &mut self,
         v: &Visit,
@@ -62,66 +95,129 @@ impl Session<'_> {
         installed: &Installed,
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Shortfall> {
-        let point = &self.checked.experiment.points[v.point];
-        let asked = self.asked(v);
-        let role = point.settings.role;
         let stream = self.stream(v.point)?;
-        let (service, believed) = self.service(point, &asked, installed, stream.as_ref())?;
-        let upstream = self.upstream(point, &asked, stream.as_ref())?;
-        let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
-        let loaded = if point.settings.method == Method::ZoneLoad {
-            let later = point.settings.zone_load.later;
-            Some(zone_load(installed, &service, testbed, lab, dir, later)?)
-        } else {
-            None
-        };
-        let family = point.settings.tester.family;
-        let mut target = installed.address_over(family).map_err(Shortfall::Cannot)?;
-        if believed.is_some() {
-            target.set_port(transport_port(point.settings.tester.transport));
-        }
-        let seed = self.options.seed;
-        let base = asked.request(point, stream.as_ref(), seed, target, believed);
-        let base = carried_by(self.engines[v.point], base);
-        let limit = point.settings.dut.cpu_limit;
-        let ground = Ground { testbed, lab, dir };
-        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
-        let bench = LabBench::start(ground, base, upstream, installed, &service, limit)?;
-        let differs = unlike_rfc8219(&point.settings, stream.is_some());
-        let names = asked.budget(role, stream.as_ref(), false);
+        let (placement, upstream) = self.place(v, installed, stream.as_ref())?;
+        let started = self.start(v, &placement, upstream, installed, stream.as_ref())?;
+        let found = self.measure_started(v, cell, started, stream.as_ref(), notify)?;
         let internet = stream.and_then(|stream| stream.internet);
-        let bench = bench.replaying(replayed);
-        let started = Started {
-            bench,
-            title: installed.adapter().title.clone(),
-            version: installed.version(),
-            names,
-            circumstances: Circumstances {
-                over_ipv6: target.is_ipv6(),
-                one_host: Some(self.between(&point.settings.tester)),
-                ..Circumstances::default()
-            },
-            differs,
-            conforms: true,
-        };
-        let found = self.measure_started(v, cell, started, notify)?;
-        let is_void = matches!(found, Found::Void(_));
-        if let Some(load) = loaded.filter(|_| !is_void) {
-            load.add_to(&mut cell.record);
-        }
-        if let Some(internet) = internet.filter(|_| !is_void) {
+        if let (Some(internet), Placement::Here(..), false) =
+            (internet, &placement, matches!(found, Found::Void(_)))
+        {
             internet.add_to(&mut cell.record, v.repeat);
         }
+        self.note_testers(cell);
         self.visited(v, cell, &found, notify);
         Ok(())
     }
 
+    /// Prepares what the server of a visit needs at its place, and starts the server that it asks in the testbed.
+    fn place(
+        &mut self,
+        v: &Visit,
+        installed: &Installed,
+        stream: Option<&Prepared>,
+    ) -> Result<(Placement, Option<Upstream>), Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        if self.remote_dut.is_some() {
+            return Ok((Placement::Agent, None));
+        }
+        if point.settings.method.replicates() {
+            let material = self.material(v.point, stream)?;
+            let cast = self.cast(point, installed, &material)?;
+            return Ok((Placement::Group(Box::new(cast), Box::new(material)), None));
+        }
+        if installed.adapter().remote.is_some() {
+            return Ok((Placement::Running, None));
+        }
+        let asked = self.asked(v);
+        let (service, believed) = self.service(point, &asked, installed, stream)?;
+        let upstream = self.upstream(point, &asked, stream)?;
+        Ok((Placement::Here(Box::new(service), believed), upstream))
+    }
+
+    /// Starts the server of a visit at its place, or reaches the one that runs there.
+    fn start<'s>(
+        &'s self,
+        v: &Visit,
+        placement: &'s Placement,
+        upstream: Option<Upstream>,
+        installed: &'s Installed,
+        stream: Option<&Prepared>,
+    ) -> Result<Started<'s>, Shortfall> {
+        let point = &self.checked.experiment.points[v.point];
+        // The queries of a group are those of its zone.
+        let replayed = stream.filter(|_| !point.settings.method.replicates());
+        let replayed = self.asked(v).replayed(point, replayed, self.options.seed);
+        let replayed = replayed.map_err(Shortfall::Failed)?;
+        let started = match placement {
+            Placement::Here(service, believed) => {
+                self.start_here(v, service, believed.clone(), upstream, installed, stream)
+            }
+            Placement::Group(cast, material) => self.start_group(v, cast, material, installed),
+            Placement::Agent => self.start_remote(v, installed, stream),
+            Placement::Running => self.reach(v, installed, stream),
+        }?;
+        Ok(Started { bench: started.bench.replaying(replayed), ..started })
+    }
+
+    /// Starts a server in the testbed.
+    fn start_here<'s>(
+        &'s self,
+        v: &Visit,
+        service: &'s Service,
+        believed: Option<PathBuf>,
+        upstream: Option<Upstream>,
+        installed: &'s Installed,
+        stream: Option<&Prepared>,
+    ) -> Result<Started<'s>, Shortfall> {
+        let settings = &self.checked.experiment.points[v.point].settings;
+        let (lab, testbed, dir) = (self.lab, &self.testbed, self.dir);
+        let loaded = match settings.method {
+            Method::ZoneLoad => {
+                let later = settings.zone_load.later;
+                Some(zone_load(installed, service, testbed, lab, dir, later)?)
+            }
+            _ => None,
+        };
+        let mut target =
+            installed.address_over(settings.tester.family).map_err(Shortfall::Cannot)?;
+        if believed.is_some() {
+            target.set_port(transport_port(settings.tester.transport));
+        }
+        let base = self.base(v, stream, target, believed);
+        let starts = Starts::Service(installed, service);
+        let bench = LabBench::new(self.ground(), base, upstream);
+        let bench = bench.start(starts, settings.dut.cpu_limit)?;
+        let circumstances = Circumstances {
+            over_ipv6: target.is_ipv6(),
+            one_host: Some(self.between(&settings.tester)),
+            ..Circumstances::default()
+        };
+        Ok(Started { circumstances, loaded, ..Started::new(bench, installed) })
+    }
+
+    /// Returns the request that all trials of a visit begin with.
+    fn base(
+        &self,
+        v: &Visit,
+        stream: Option<&Prepared>,
+        target: SocketAddr,
+        believed: Option<PathBuf>,
+    ) -> TrialRequest {
+        let point = &self.checked.experiment.points[v.point];
+        let base = self.asked(v).request(point, stream, self.options.seed, target, believed);
+        // The engines are chosen after the first start of each server.
+        let engine = self.engines.get(v.point).copied().unwrap_or(EngineKind::Sockets);
+        carried_by(engine, base)
+    }
+
     /// Measures a started server with the method, stops it, and adds the findings to the cell.
-    pub(crate) fn measure_started(
+    fn measure_started(
         &self,
         v: &Visit,
         cell: &mut Cell,
         started: Started<'_>,
+        stream: Option<&Prepared>,
         notify: &mut dyn FnMut(Event<'_>),
     ) -> Result<Found, Shortfall> {
         let settings = &self.checked.experiment.points[v.point].settings;
@@ -135,11 +231,23 @@ impl Session<'_> {
         if let Some(files) = bench.files() {
             cell.record.files = files.clone();
         }
+        if cell.record.secondaries.is_empty() {
+            cell.record.secondaries = started.secondaries;
+        }
+        started.notes.into_iter().for_each(|note| cell.record.note(note));
         let limit = settings.dut.cpu_limit.zip(bench.limited().map(str::to_owned));
         let handicap = limit.map(|(cores, means)| {
             format!("the server was held to the time of {cores} cores by {means}")
         });
-        let mut names = started.names;
+        let replicates = settings.method.replicates();
+        let mut names = match replicates {
+            // An authoritative server has no cache, so that names may repeat.
+            true => NameBudget::new(u64::MAX, false),
+            false => {
+                let runs_already = self.checked.adapters[v.server].remote.is_some();
+                self.asked(v).budget(settings.role, stream, runs_already)
+            }
+        };
         let found = self.visit_with(&mut bench, v, cell, &mut names, notify);
         note_memory(&mut cell.record, bench.remote_memory());
         bench.stop();
@@ -151,8 +259,12 @@ impl Session<'_> {
             // A search has them among its differences from RFC 8219.
             names.used().difference().into_iter().for_each(|note| cell.record.note(note));
         }
-        cell.record.differs.extend(handicap.into_iter().chain(started.differs));
+        let differs = unlike_rfc8219(settings, stream.is_some() || replicates);
+        cell.record.differs.extend(handicap.into_iter().chain(differs));
         cell.record.conforming = started.conforms && cell.record.differs.is_empty();
+        if let Some(load) = started.loaded.filter(|_| !matches!(found, Found::Void(_))) {
+            load.add_to(&mut cell.record);
+        }
         Ok(found)
     }
 
@@ -291,7 +403,7 @@ fn survived(
 }
 
 /// Returns how the server and its queries differ from RFC 8219; `None` if they do not.
-pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String> {
+fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String> {
     let server = match settings.role {
         Role::Dns64 => None,
         Role::Authoritative => Some("the server is authoritative, not a DNS64 server".to_owned()),
@@ -314,7 +426,7 @@ pub(crate) fn unlike_rfc8219(settings: &Settings, stream: bool) -> Option<String
 
 /// Returns the circumstances of trials against a server outside the testbed, at `target`: on another host, or on this one behind the
 /// loopback, or in another network namespace, of which its agent knows.
-pub(crate) fn outside_testbed(
+fn outside_testbed(
     target: SocketAddr,
     tester: &TesterSettings,
     agent: Option<&SharedAgent>,
@@ -369,14 +481,9 @@ impl Session<'_> {
             return Ok(());
         }
         let installed = self.installed(adapter, point)?;
-        if self.remote_dut.is_some() {
-            return self.start_remote_once(v, &installed);
-        }
-        let asked = self.asked(v);
         let stream = self.stream(v.point)?;
-        let (service, _) = self.service(point, &asked, &installed, stream.as_ref())?;
-        let _upstream = self.upstream(point, &asked, stream.as_ref())?;
-        installed.start(&service, &self.testbed, self.lab, self.dir)?.stop();
+        let (placement, upstream) = self.place(v, &installed, stream.as_ref())?;
+        self.start(v, &placement, upstream, &installed, stream.as_ref())?.bench.stop();
         Ok(())
     }
 

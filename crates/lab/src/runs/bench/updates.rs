@@ -7,12 +7,12 @@ use std::time::Duration;
 use experiment::{BenchError, Replication, Sizes, Traced, UpdateSpec, Updated};
 use measure::strace::SyncCounts;
 use measure::{Evidence, Nanos};
-use record::{Durability, Transfers, TrialRequest, UpdateCheck, UpdateRun};
+use record::{Durability, Transfers, UpdateCheck, UpdateRun};
 
 use super::{LabBench, Running, Starts};
 use crate::probe::{Accounts, Observed, Span};
 use crate::server::replication::syncs::{SyncTrace, syncs_per_second};
-use crate::server::replication::{Ground, Group, Member};
+use crate::server::replication::{Ground, Group};
 use crate::testbed::enter::Lab;
 use crate::testbed::{Host, Testbed};
 
@@ -23,29 +23,6 @@ const ALL: Duration = Duration::from_secs(120);
 const SAMPLED: Nanos = Nanos::from_secs(10);
 
 impl<'a> LabBench<'a> {
-    /// Makes a bench of the server `member`, which it starts, in the group `group`.
-    ///
-    /// # Errors
-    /// If a server does not start, or cannot be limited.
-    pub(crate) fn start_member(
-        ground: Ground<'a>,
-        base: TrialRequest,
-        group: Group,
-        member: &'a Member,
-        cpu_limit: Option<f64>,
-    ) -> Result<Self, crate::ServerError> {
-        let Ground { testbed, lab, dir } = ground;
-        let server = Running { starts: Starts::Member(member), server: None, limit: None };
-        let mut bench = Self {
-            group: Some(group),
-            server: Some(server),
-            cpu_limit,
-            ..Self::bare(lab, testbed, dir, base)
-        };
-        bench.start_server()?;
-        Ok(bench)
-    }
-
     pub(super) fn ground(&self) -> Ground<'a> {
         let (testbed, lab, dir): (&'a Testbed, &'a Lab, _) = (self.testbed, self.lab, self.dir);
         Ground { testbed, lab, dir }

@@ -18,19 +18,18 @@ use std::time::Duration;
 use experiment::file::Role;
 use experiment::{Method, Point, Settings, Visit};
 
+use super::{Started, outside_testbed};
 use crate::adapter::Adapter;
 use crate::adapter::variables;
 use crate::remote::agent::{AgentError, Certified, Cores, Part, ServerPart, SharedAgent};
 use crate::remote::hosts::{RESERVE, RemoteDut};
-use crate::runs::bench::measurer::carried_by;
 use crate::runs::bench::{LabBench, RemoteParts, Upstream};
-use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session, Shortfall};
-use crate::runs::visit::{Started, outside_testbed, unlike_rfc8219};
 use crate::server::authdns::{self, Serves};
 use crate::server::query_stream::Prepared;
 use crate::server::question_plan::QuestionPlan;
 use crate::server::ready::{Over, Question, answers};
+use crate::server::replication::Ground;
 use crate::server::{Installed, transport_port};
 use crate::testbed::core_plan::cpu_plan;
 use crate::testbed::cpus::CpuPlan;
@@ -127,7 +126,7 @@ impl Session<'_> {
 
     /// Starts a remote server, with what it asks, and waits until the Tester gets right answers.
     fn raise(
-        &mut self,
+        &self,
         v: &Visit,
         installed: &Installed,
         stream: Option<&Prepared>,
@@ -143,8 +142,7 @@ impl Session<'_> {
         };
         let certificate = believed.as_ref().map(|dir| certificate(dir)).transpose();
         let certificate = certificate.map_err(Shortfall::Failed)?;
-        let remote_dut =
-            self.remote_dut.as_ref().ok_or_else(|| Shortfall::Failed("no host".to_owned()))?;
+        let remote_dut = self.remote_dut()?;
         let adapter = installed.adapter();
         let family = point.settings.tester.family;
         let mut target = remote_dut.target(adapter, family).map_err(Shortfall::Cannot)?;
@@ -212,73 +210,40 @@ impl Session<'_> {
         Ok((Some(Upstream::AuthDns(process)), Vec::new()))
     }
 
-    /// Starts a remote server and stops it.
-    pub(crate) fn start_remote_once(
-        &mut self,
+    /// Starts the server on its remote host by an agent.
+    pub(super) fn start_remote<'s>(
+        &'s self,
         v: &Visit,
-        installed: &Installed,
-    ) -> Result<(), Shortfall> {
-        let stream = self.stream(v.point)?;
-        let Raised { remote, authdns, .. } = self.raise(v, installed, stream.as_ref())?;
-        remote.stop();
-        if let Some(authdns) = authdns {
-            authdns.stop();
-        }
-        Ok(())
-    }
-
-    /// Starts the remote server, measures it with the method, and stops it.
-    pub(crate) fn measure_started_remotely(
-        &mut self,
-        v: &Visit,
-        cell: &mut Cell,
-        installed: &Installed,
-        notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), Shortfall> {
-        let stream = self.stream(v.point)?;
-        let raised = self.raise(v, installed, stream.as_ref())?;
-        let point = &self.checked.experiment.points[v.point];
-        let asked = self.asked(v);
-        let settings = &point.settings;
-        let Some(remote_dut) = &self.remote_dut else { return Ok(()) };
-        let Raised { remote, authdns, target, believed } = raised;
-        let base = asked.request(point, stream.as_ref(), self.options.seed, target, believed);
-        let base = carried_by(self.engines[v.point], base);
-        let differs = unlike_rfc8219(settings, stream.is_some());
-        let names = asked.budget(settings.role, stream.as_ref(), false);
-        let seed = self.options.seed;
-        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
-        let title = &installed.adapter().title;
+        installed: &'s Installed,
+        stream: Option<&Prepared>,
+    ) -> Result<Started<'s>, Shortfall> {
+        let Raised { remote, authdns, target, believed } = self.raise(v, installed, stream)?;
+        let settings = &self.checked.experiment.points[v.point].settings;
+        let remote_dut = self.remote_dut()?;
         let circumstances = outside_testbed(target, &settings.tester, Some(&remote_dut.dut));
         let place = match circumstances.one_host {
             Some(_) => "in another network namespace of this host",
             None => "on another host",
         };
-        let started = Started {
-            bench: LabBench::remote(self.lab, &remote_dut.testbed, self.dir, base, authdns, remote)
-                .replaying(replayed),
-            title: format!("{title} on {} at {target}", remote_dut.host()),
-            version: installed.version(),
-            names,
-            circumstances,
-            differs,
-            conforms: true,
-        };
-        let note = format!(
-            "the server ran {place}, {}, started there and probed by an agent",
-            remote_dut.host()
-        );
-        cell.record.note(note);
+        let host = remote_dut.host();
+        let mut notes =
+            vec![format!("the server ran {place}, {host}, started there and probed by an agent")];
         let several = remote_dut.places.auth.len();
         if several > 1 && settings.role != Role::Authoritative {
-            cell.record.note(format!(
+            notes.push(format!(
                 "the server was given {several} AuthDNS with all names each; what each had is in each trial"
             ));
         }
-        let found = self.measure_started(v, cell, started, notify)?;
-        self.note_testers(cell);
-        self.visited(v, cell, &found, notify);
-        Ok(())
+        let ground = Ground { testbed: &remote_dut.testbed, ..self.ground() };
+        let base = self.base(v, stream, target, believed);
+        let bench = LabBench::new(ground, base, authdns).with_remote(remote);
+        let title = format!("{} on {host} at {target}", installed.adapter().title);
+        Ok(Started { title, circumstances, notes, ..Started::new(bench, installed) })
+    }
+
+    /// Returns the remote host of the servers.
+    fn remote_dut(&self) -> Result<&RemoteDut, Shortfall> {
+        self.remote_dut.as_ref().ok_or_else(|| Shortfall::Failed("no host".to_owned()))
     }
 }
 

@@ -4,44 +4,39 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use experiment::settings::ReplicationSettings;
-use experiment::{Circumstances, Method, NameBudget, Point, Visit};
+use experiment::{Method, Point, Visit};
 use record::Secondary;
 use record::request::{Edns, Expect, Query, Workload};
 
+use super::Started;
 use crate::adapter::part::{KEY, Part, Peer, Signing};
-use crate::runs::bench::LabBench;
-use crate::runs::run::Event;
-use crate::runs::session::{Cell, Session, Shortfall};
-use crate::runs::visit::{Started, unlike_rfc8219};
+use crate::runs::bench::{LabBench, Starts};
+use crate::runs::session::{Session, Shortfall};
 use crate::server::query_stream::Prepared;
 use crate::server::replication::material::Material;
-use crate::server::replication::{Ground, Group, Member, follower_address, queried_address};
+use crate::server::replication::{Group, Member, follower_address, queried_address};
 use crate::server::{Installed, clear_hosts};
 use crate::testbed::cpus::CpuList;
 use crate::testbed::{Host, PORT, address_v4, address_v6};
 
 /// Roles of the servers in a cell.
-struct Cast {
+pub(super) struct Cast {
     measured: Member,
     primary: Option<Member>,
     others: Vec<Member>,
 }
 
 impl Session<'_> {
-    /// Starts the server with its group, measures it with the method, and stops all of them.
-    pub(crate) fn measure_group(
-        &mut self,
+    /// Starts the server with its group.
+    pub(super) fn start_group<'s>(
+        &'s self,
         v: &Visit,
-        cell: &mut Cell,
-        installed: &Installed,
-        notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), Shortfall> {
+        cast: &'s Cast,
+        material: &Material,
+        installed: &'s Installed,
+    ) -> Result<Started<'s>, Shortfall> {
         let point = &self.checked.experiment.points[v.point];
-        let settings = &point.settings;
-        let stream = self.stream(v.point)?;
-        let material = self.material(v.point, stream.as_ref())?;
-        let cast = self.cast(point, installed, &material)?;
-        let ground = Ground { testbed: &self.testbed, lab: self.lab, dir: self.dir };
+        let (settings, ground) = (&point.settings, self.ground());
         let dnssec = settings.replication.signed;
         let edns = dnssec.then(|| Edns { udp_size: None, dnssec, options: Vec::new() });
         let workload = Workload::QueryFile {
@@ -55,34 +50,20 @@ impl Session<'_> {
         // Once for all of them: what starts later must not end what started before.
         clear_hosts(&self.testbed, &[Host::Dut, Host::Auth], &installed.adapter().title)?;
         let sender_cpus = self.sender_cpus(&settings.cpus.updates)?;
+        let material = material.clone();
         let mut group = match &cast.primary {
             Some(primary) => Group::start(material, primary, &cast.others, ground)?,
             None => Group::alone(material, cast.measured.part.signing),
         };
         group.sender_cpus = sender_cpus;
         let queried = |number| SocketAddr::new(queried_address(number).into(), PORT);
-        let asked = self.checked.questions[v.point];
-        let mut base = asked.request(point, None, self.options.seed, queried(0), None);
+        let mut base = self.asked(v).request(point, None, self.options.seed, queried(0), None);
         base.workload = workload;
         base.also = (1..settings.replication.instances).map(queried).collect();
-        let limit = settings.dut.cpu_limit;
-        let bench = LabBench::start_member(ground, base, group, &cast.measured, limit)?;
-        if cell.record.secondaries.is_empty() && cast.primary.is_some() {
-            cell.record.secondaries = secondaries(&cast);
-        }
-        let started = Started {
-            bench,
-            title: installed.adapter().title.clone(),
-            version: installed.version(),
-            // An authoritative server has no cache, so that names may repeat.
-            names: NameBudget::new(u64::MAX, false),
-            circumstances: Circumstances::default(),
-            differs: unlike_rfc8219(settings, true),
-            conforms: false,
-        };
-        let found = self.measure_started(v, cell, started, notify)?;
-        self.visited(v, cell, &found, notify);
-        Ok(())
+        let bench = LabBench::new(ground, base, None).with_group(group);
+        let bench = bench.start(Starts::Member(&cast.measured), settings.dut.cpu_limit)?;
+        let secondaries = cast.primary.as_ref().map_or(Vec::new(), |_| secondaries(cast));
+        Ok(Started { conforms: false, secondaries, ..Started::new(bench, installed) })
     }
 
     /// Returns the cores of the sender of updates; `None` for those of the auth host.
@@ -98,7 +79,11 @@ impl Session<'_> {
     }
 
     /// Returns zone, updates and queries; made once for all cells that can share them.
-    fn material(&mut self, point: usize, stream: Option<&Prepared>) -> Result<Material, Shortfall> {
+    pub(super) fn material(
+        &mut self,
+        point: usize,
+        stream: Option<&Prepared>,
+    ) -> Result<Material, Shortfall> {
         let settings = &self.checked.experiment.points[point].settings;
         let (method, settings) = (settings.method, &settings.replication);
         let in_file = settings.signed && method == Method::SignedUnsigned;
@@ -122,7 +107,7 @@ impl Session<'_> {
     }
 
     /// Assigns the roles of the servers at a point; fails if a server does not support its role.
-    fn cast(
+    pub(super) fn cast(
         &mut self,
         point: &Point,
         installed: &Installed,

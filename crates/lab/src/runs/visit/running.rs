@@ -10,13 +10,11 @@
 
 use experiment::{Method, Point, Visit};
 
+use super::{Started, outside_testbed};
 use crate::adapter::Adapter;
 use crate::adapter::variables::varies;
-use crate::runs::bench::measurer::carried_by;
 use crate::runs::bench::{LabBench, RemoteParts};
-use crate::runs::run::Event;
-use crate::runs::session::{Cell, Session, Shortfall};
-use crate::runs::visit::{Started, outside_testbed, unlike_rfc8219};
+use crate::runs::session::{Session, Shortfall};
 use crate::server::Installed;
 use crate::server::query_stream::Prepared;
 use crate::server::ready::{Over, Question, accepts, answers};
@@ -42,15 +40,13 @@ fn out_of_reach(adapter: &Adapter, points: &[Point]) -> Option<&'static str> {
 }
 
 impl Session<'_> {
-    /// Measures a server at its address with the method of the experiment.
-    pub(crate) fn measure_remote(
-        &mut self,
+    /// Reaches a server that runs at its address.
+    pub(super) fn reach<'s>(
+        &'s self,
         v: &Visit,
-        cell: &mut Cell,
-        installed: &Installed,
-        notify: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), Shortfall> {
-        let stream = self.stream(v.point)?;
+        installed: &'s Installed,
+        stream: Option<&Prepared>,
+    ) -> Result<Started<'s>, Shortfall> {
         let point = &self.checked.experiment.points[v.point];
         let settings = &point.settings;
         if settings.method == Method::ZoneLoad {
@@ -65,11 +61,9 @@ impl Session<'_> {
         let failed = |e: std::io::Error| Shortfall::Failed(e.to_string());
         let (asked, outside) = (self.asked(v), Namespace::own().map_err(failed)?);
         let target = installed.address();
-        let base = asked.request(point, stream.as_ref(), self.options.seed, target, None);
-        let base = carried_by(self.engines[v.point], base);
         let transport = settings.tester.transport;
         if let Some(over) = Over::of(transport) {
-            let origin = stream.as_ref().and_then(Prepared::origin);
+            let origin = stream.and_then(Prepared::origin);
             let questions = Question::of(origin.as_ref(), &asked.namespace, asked.ask());
             answers(&outside, target, over, &questions).map_err(|why| {
                 Shortfall::Failed(format!("{why}: {}", asked.remote_remedy(point)))
@@ -77,9 +71,6 @@ impl Session<'_> {
         } else if transport.uses_tcp() {
             accepts(&outside, target).map_err(Shortfall::Failed)?;
         }
-        let names = asked.budget(settings.role, stream.as_ref(), true);
-        let seed = self.options.seed;
-        let replayed = asked.replayed(point, stream.as_ref(), seed).map_err(Shortfall::Failed)?;
         let dut = self.options.remote_hosts.agents.dut.clone();
         let testers = self.options.remote_hosts.job();
         let seen = if dut.is_some() { PROBED } else { NOT_SEEN };
@@ -90,21 +81,15 @@ impl Session<'_> {
             None => "the server is remote",
         };
         let remote = RemoteParts { outside: Some(outside), dut, testers, ..RemoteParts::default() };
-        let differs = unlike_rfc8219(settings, stream.is_some());
-        let started = Started {
-            bench: LabBench::remote(self.lab, &self.testbed, self.dir, base, None, remote)
-                .replaying(replayed),
+        let base = self.base(v, stream, target, None);
+        let bench = LabBench::new(self.ground(), base, None).with_remote(remote);
+        Ok(Started {
             title: format!("{} at {target}", installed.adapter().title),
             version: None,
-            names,
             circumstances,
-            differs,
             conforms: settings.method == Method::Search,
-        };
-        let found = self.measure_started(v, cell, started, notify)?;
-        cell.record.note(format!("{place}: {seen}"));
-        self.note_testers(cell);
-        self.visited(v, cell, &found, notify);
-        Ok(())
+            notes: vec![format!("{place}: {seen}")],
+            ..Started::new(bench, installed)
+        })
     }
 }

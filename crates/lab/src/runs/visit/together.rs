@@ -8,7 +8,6 @@ use record::{CellRecord, Run};
 use crate::runs::answers::{Asked, Compared, Comparing};
 use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session, Shortfall};
-use crate::server::replication::Ground;
 use crate::server::{Installed, clear_hosts};
 use crate::testbed::Host;
 
@@ -97,8 +96,7 @@ impl Session<'_> {
         let mut started = Vec::new();
         for (number, (index, installed)) in (0..).zip(here) {
             let (service, _) = self.service(point, &asked, &installed, stream.as_ref())?;
-            let ground = Ground { testbed: &self.testbed, lab: self.lab, dir: self.dir };
-            match installed.start_beside(number, &service, ground) {
+            match installed.start_beside(number, &service, self.ground()) {
                 Ok((server, address)) => {
                     notify(Event::Serving(&installed.adapter().title, installed.version()));
                     let record = &mut cells[index].record;
@@ -115,7 +113,7 @@ impl Session<'_> {
         if servers.len() < 2 {
             return Err(Shortfall::Cannot(ALONE.to_owned()));
         }
-        let ground = Ground { testbed: &self.testbed, lab: self.lab, dir: self.dir };
+        let ground = self.ground();
         let queries = Asked::new(self.checked.experiment, point, prepared);
         let (watcher, keep) = (self.options.watcher.clone(), self.options.keep);
         let mut bench = Comparing { ground, upstream, servers, queries, watcher, keep };
