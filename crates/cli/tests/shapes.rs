@@ -12,8 +12,8 @@ use syn::{FnArg, Type};
 const MAX_FUNCTION: usize = 70;
 /// Lines of a file without its tests.
 const MAX_FILE: usize = 600;
-/// Files that import each other in a circle.
-const MAX_CIRCLE: usize = 3;
+/// Files that import each other in a circle; in `lab`, whose rooms stand on floors, and in other crates.
+const MAX_CIRCLE: [usize; 2] = [2, 3];
 
 #[test]
 fn functions_are_short() {
@@ -59,12 +59,12 @@ fn no_argument_is_a_tuple() {
 fn circles_of_imports_are_small() {
     let mut found = Vec::new();
     for (name, files) in source::targets() {
-        for circle in Circles::of(&files).iter().filter(|circle| circle.len() > MAX_CIRCLE) {
+        let most = MAX_CIRCLE[usize::from(name != "lab")];
+        for circle in Circles::of(&files).iter().filter(|circle| circle.len() > most) {
             found.push(format!("{name}, {} files: {}", circle.len(), circle.join(" ")));
         }
     }
-    let what = "circles of imports of more than";
-    assert!(found.is_empty(), "{what} {MAX_CIRCLE} files:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "large circles of imports:\n{}", found.join("\n"));
 }
 
 #[test]

@@ -20,9 +20,8 @@ use experiment::file::Role;
 use record::{BuildOutcome, BuiltServer};
 
 pub use self::cache::{Cache, default_cache};
-pub use self::recipe::Recipe;
+pub use self::recipe::{Recipe, Revision};
 pub use self::sandbox::{BUILD_COMMAND, sandbox_main};
-pub use self::source::Revision;
 use crate::adapter::catalogue::Catalogue;
 use crate::adapter::{Adapter, AdapterError};
 

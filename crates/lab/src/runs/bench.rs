@@ -33,7 +33,6 @@ use nix::sys::signal::Signal;
 use record::{LockStepRow, Seen, Series, Trial, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 
-use self::measurer::command;
 pub(crate) use self::remote::RemoteParts;
 pub(crate) use self::upstream::Upstream;
 use crate::probe::watch::{LiveUpdate, Reader, Watcher};
@@ -43,7 +42,8 @@ use crate::server::clients::Replayed;
 use crate::server::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::cpus::CpuList;
-use crate::testbed::enter::Lab;
+use crate::testbed::enter::{Lab, program};
+use crate::testbed::exec::MEASURE_COMMAND;
 use crate::testbed::limit::{CpuLimit, LimitError};
 use crate::testbed::process::{Launch, Process, TimeLimit};
 use crate::testbed::{Host, Testbed};
@@ -408,7 +408,8 @@ impl<'a> LabBench<'a> {
     ) -> Result<(TrialResult, Spent), BenchError> {
         let file = self.dir.join("trial.json");
         let input = serde_json::to_vec(request).map_err(BenchError::failed)?;
-        self.result(command(&file), &input, &file, duration, limit)
+        let command = vec![program().into(), MEASURE_COMMAND.into(), file.clone().into()];
+        self.result(command, &input, &file, duration, limit)
     }
 
     /// Returns whether an AuthDNS, or a primary, runs in the auth host.

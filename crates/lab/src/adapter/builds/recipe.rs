@@ -8,7 +8,7 @@ use measure::Nanos;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::{BuildError, Revision};
+use super::BuildError;
 use crate::adapter::built_in::RECIPES;
 use crate::adapter::duration;
 
@@ -62,6 +62,21 @@ fn usual_time() -> std::time::Duration {
 
 fn usual_size() -> u64 {
     8_000
+}
+
+/// A revision of a server's sources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revision {
+    /// Tag, commit, or version of an archive.
+    pub name: String,
+    /// Commit, or SHA-256 of the archive, in hexadecimal.
+    pub commit: String,
+    /// First line of the commit's message; empty for an archive.
+    pub subject: String,
+    /// Time of the commit, in seconds since 1970.
+    pub committed_unix_s: Option<i64>,
+    /// Day of a tag, as in 2024-12-31; else empty.
+    pub(super) day: String,
 }
 
 /// A file of recipes.

@@ -6,27 +6,12 @@ use std::process::{Command, Stdio};
 
 use sha2::{Digest, Sha256};
 
-use super::{BuildError, Recipe};
+use super::{BuildError, Recipe, Revision};
 
 /// Largest number of revisions of one command.
 const MOST_REVISIONS: usize = 1_000;
 /// Words of a commit that `git` prints: commit, time in seconds since 1970, subject.
 const COMMIT_FORMAT: &str = "%H%x09%ct%x09%s";
-
-/// A revision of a server's sources.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Revision {
-    /// Tag, commit, or version of an archive.
-    pub name: String,
-    /// Commit, or SHA-256 of the archive, in hexadecimal.
-    pub commit: String,
-    /// First line of the commit's message; empty for an archive.
-    pub subject: String,
-    /// Time of the commit, in seconds since 1970.
-    pub committed_unix_s: Option<i64>,
-    /// Day of a tag, as in 2024-12-31; else empty.
-    pub(super) day: String,
-}
 
 impl Recipe {
     /// Returns the revisions that `words` names, separated by commas: tags, commits, versions of archives, `A..B` with both ends, or

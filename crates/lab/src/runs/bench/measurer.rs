@@ -6,9 +6,8 @@
 //! method: pacing, times, goal, names ────┘
 //! ```
 
-use std::ffi::OsString;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use experiment::file::Role;
 use experiment::settings::TesterSettings;
@@ -25,8 +24,6 @@ use super::LabBench;
 use crate::server::clients::Replayed;
 use crate::server::query_stream::Prepared;
 use crate::server::question_plan::QuestionPlan;
-use crate::testbed::enter::program;
-use crate::testbed::exec::MEASURE_COMMAND;
 use crate::testbed::{Host, SOURCES_V4, SOURCES_V6, hardware};
 
 /// Number of clients above which a large part of the Tester's ports is in use.
@@ -267,11 +264,6 @@ fn sources(v4: bool) -> String {
         let (network, length) = SOURCES_V6;
         format!("{}/{length}", Ipv6Addr::from(u128::from(network) + 1))
     }
-}
-
-/// Returns the command that runs the trial requested on its standard input and writes its result to `result`.
-pub(super) fn command(result: &Path) -> Vec<OsString> {
-    vec![program().into(), MEASURE_COMMAND.into(), result.into()]
 }
 
 #[cfg(test)]
