@@ -46,7 +46,8 @@ fn run(dir: &Path, file: &Path, args: &[&str]) -> (Option<i32>, String, Value) {
     let json = dir.join("run.json");
     let _ = std::fs::remove_file(&json);
     let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.env("DNSDYNO_STORE", dir.join("runs.db")).arg("run").arg(file).args(args);
+    command.env("DNSDYNO_STORE", dir.join("runs.db")).env("DNSDYNO_TEST_TRIAL", "1s");
+    command.arg("run").arg(file).args(args);
     let output = command.arg("--json").arg(&json).output().expect("starts");
     let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8");
     let record = std::fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());

@@ -42,7 +42,8 @@ fn run(dir: &Path, text: &str, args: &[&str]) -> (Option<i32>, String, Value) {
     let (file, json) = (dir.join("x.toml"), dir.join("run.json"));
     std::fs::write(&file, text).expect("writes");
     let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.env("DNSDYNO_STORE", dir.join("runs.db")).args(["run", "--wait"]).arg(&file);
+    command.env("DNSDYNO_STORE", dir.join("runs.db")).env("DNSDYNO_TEST_TRIAL", "4s");
+    command.args(["run", "--wait"]).arg(&file);
     let output = command.args(args).arg("--json").arg(&json).output().expect("starts");
     let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8");
     let record = std::fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());

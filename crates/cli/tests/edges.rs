@@ -284,6 +284,7 @@ fn a_lost_terminal_ends_the_view_and_not_the_run() {
         command.arg(&file);
         command.env("DNSDYNO_STORE", dir.path().join("runs.db"));
         command.env("TERM", "xterm-256color");
+        command.env("DNSDYNO_TEST_TRIAL", "500ms");
         let mut child = pair.slave.spawn_command(command).expect("starts");
         drop(pair.slave);
         let mut reader = pair.master.try_clone_reader().expect("reads");
@@ -322,6 +323,7 @@ fn a_killed_process_of_the_lab_is_told() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = experiment(dir.path(), 10_000);
     let mut command = dnsdyno(dir.path(), &["run", "--wait=5m"]);
+    command.env("DNSDYNO_TEST_TRIAL", "500ms");
     let mut child = command.arg(&file).stderr(Stdio::piped()).spawn().expect("starts");
     let outer = child.id();
     wait_for("a trial, or no lab", || {
@@ -360,6 +362,7 @@ fn a_server_that_dies_once_costs_one_repeat() {
     );
     std::fs::write(&file, text).expect("writes");
     let mut command = dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--json"]);
+    command.env("DNSDYNO_TEST_TRIAL", "2s");
     let output = command.arg(&json).arg(&file).output().expect("starts");
     let told = said(&output);
     if told.contains("cannot get its namespaces") {
@@ -470,6 +473,7 @@ fn a_server_that_cannot_start_is_told_before_the_self_test() {
                 [custom.own]\nready = \"1s\"\ncommand = \"echo it has no licence; exit 3\"\n";
     std::fs::write(&file, text).expect("writes");
     let mut command = dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--no-store"]);
+    command.env("DNSDYNO_TEST_TRIAL", "1s");
     let output = command.arg(&file).output().expect("starts");
     let told = said(&output);
     if told.contains("cannot get its namespaces") {
@@ -513,6 +517,7 @@ fn a_server_that_writes_without_end_does_not_fill_the_disk() {
     std::fs::write(&file, text).expect("writes");
     let mut command =
         dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--no-store", "--keep-files"]);
+    command.env("DNSDYNO_TEST_TRIAL", "3s");
     let output = command.arg(&file).output().expect("starts");
     let told = said(&output);
     if told.contains("cannot get its namespaces") {

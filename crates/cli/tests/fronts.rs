@@ -19,6 +19,7 @@ fn run(dir: &Path) -> Option<Value> {
     std::fs::write(dir.join("x.toml"), EXPERIMENT).expect("writes");
     let output = Command::new(cargo_bin("dnsdyno"))
         .current_dir(dir)
+        .env("DNSDYNO_TEST_TRIAL", "300ms")
         .args(["run", "--wait", "x.toml", "--no-store", "--json", "x.json"])
         .output()
         .expect("starts");

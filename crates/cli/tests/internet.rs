@@ -402,6 +402,7 @@ fn resolvers_of_the_lab_find_every_name_from_the_root() {
     let output = Command::new(cargo_bin("dnsdyno"))
         .current_dir(dir.path())
         .args(["run", "--wait", "x.toml", "--no-store", "--json", "x.json"])
+        .env("DNSDYNO_TEST_TRIAL", "600s")
         .output()
         .expect("starts");
     let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();

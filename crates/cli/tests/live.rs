@@ -60,6 +60,7 @@ fn run(
     let mut command = CommandBuilder::new(cargo_bin("dnsdyno"));
     command.env("DNSDYNO_STORE", dir.join("runs.db"));
     command.env("TERM", "xterm-256color");
+    command.env("DNSDYNO_TEST_TRIAL", "1s");
     // The tests of this file use the same cores.
     command.args(["run", "--wait=5m"]);
     command.arg(&file);

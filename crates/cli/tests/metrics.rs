@@ -43,6 +43,7 @@ fn a_run_tells_prometheus_how_it_goes_on() {
     std::fs::write(&file, EXPERIMENT).expect("writes");
     let mut child = Command::new(cargo_bin("dnsdyno"))
         .env("DNSDYNO_STORE", dir.path().join("runs.db"))
+        .env("DNSDYNO_TEST_TRIAL", "400ms")
         .args(["run", "--wait"])
         .arg(&file)
         .args(["--metrics", "127.0.0.1:0"])

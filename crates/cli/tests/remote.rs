@@ -34,6 +34,7 @@ fn run(dir: &Path, text: &str, more: &[&str]) -> (Output, Value) {
     std::fs::write(&file, text).expect("writes");
     let output = Command::new(cargo_bin("dnsdyno"))
         .env("DNSDYNO_STORE", dir.join("runs.db"))
+        .env("DNSDYNO_TEST_TRIAL", "400ms")
         .args(["run", "--wait", "--trust"])
         .arg(&file)
         .arg("--json")

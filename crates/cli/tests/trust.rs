@@ -24,6 +24,7 @@ fn experiment(dir: &Path) -> std::path::PathBuf {
 fn run(dir: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(cargo_bin("dnsdyno"));
     command.current_dir(dir).env("DNSDYNO_STORE", dir.join("runs.db"));
+    command.env("DNSDYNO_TEST_TRIAL", "300ms");
     command.arg("run").args(words).stdin(Stdio::null()).output().expect("starts")
 }
 
