@@ -1,5 +1,6 @@
 //! Runs as a program reads them: what trials share stands in their cell, and repeats may have stayed void.
 
+use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
@@ -50,6 +51,16 @@ pub(crate) fn checked_is_complete(output: &Output, run: &Value, repeats: u64) ->
     assert_eq!(run["complete"].as_bool(), Some(all_made), "{told}");
     assert_eq!(output.status.code(), Some(i32::from(!all_made)), "{told}");
     all_made
+}
+
+/// Makes a certificate one whose self-test passed at a rate: on a busy machine its verdict may be any.
+pub(crate) fn certify(file: &Path, qps: f64) {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    let mut certificate: Value = serde_json::from_str(&text).expect("JSON");
+    certificate["certified_qps"] = qps.into();
+    certificate["self_test"]["certified_qps"] = qps.into();
+    certificate["self_test"]["passed"] = true.into();
+    std::fs::write(file, certificate.to_string()).expect("writes");
 }
 
 /// Applies a JSON Merge Patch (RFC 7396).
