@@ -1,6 +1,7 @@
 //! The tests of what a user does, in one program: it is linked once, and goes on with another test while one waits. Those that measure
 //! on the testbed are in `testbed.rs`, which would be disturbed by these; those of the form of the code are programs of their own.
 
+mod agent;
 mod asked_first;
 mod browser;
 mod ci_recipe;
@@ -11,12 +12,17 @@ mod diff_transports;
 mod dnstap;
 mod dropin;
 mod each_client;
+mod elsewhere;
 mod evidence;
 mod failures;
 mod formats;
 mod guide;
 mod hidden;
+mod internet;
 mod json_schema;
+mod kernel;
+mod kernel_faults;
+mod kernel_tester;
 #[allow(dead_code, unused_imports, unused_macros, reason = "each program uses its part")]
 mod kit;
 mod limited;

@@ -1,18 +1,12 @@
 //! The tests whose runs take the cores of this machine for themselves, one after the other, in one program.
 
-mod agent;
 mod answers;
 mod clients;
 mod drill;
 mod edges;
-mod elsewhere;
 mod engines;
 mod fronts;
 mod history;
-mod internet;
-mod kernel;
-mod kernel_faults;
-mod kernel_tester;
 #[allow(dead_code, unused_imports, unused_macros, reason = "each program uses its part")]
 mod kit;
 mod live;
