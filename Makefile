@@ -51,7 +51,7 @@ test: ## run all tests; installs the real servers they use when root
 	scripts/install-duckdb
 	scripts/install-coredns
 	scripts/install-resolved
-	env --default-signal=HUP,INT,QUIT $(CARGO) test --workspace --locked $(FEATURES) # as jobs of a script begin, they are ignored
+	env --default-signal=HUP,INT,QUIT scripts/run-tests $(CARGO) test --workspace --locked $(FEATURES) # as jobs of a script begin, they are ignored
 
 lint: ## formatting, clippy and rustdoc with warnings denied; words of the pages; that the fuzz targets build; licences and advisories where cargo-deny is
 	@if command -v python3 >/dev/null; then scripts/words; else echo "python3 is not installed: words not checked"; fi
