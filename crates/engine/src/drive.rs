@@ -75,11 +75,11 @@ pub enum WaitMode {
 const STOP_LATENCY: Nanos = Nanos::from_millis(50);
 /// Time that `Auto` spins before a due time and after the last datagram: a few times as long as a wake-up
 /// takes, so that neither a due time nor a burst has to wait for one.
-const AUTO_SPIN: Nanos = Nanos::from_micros(60);
+pub const AUTO_SPIN: Nanos = Nanos::from_micros(60);
 /// Longest time that arrivals wait for a role with a quiet time; the kernel timestamps and keeps them.
 pub const UNSEEN: Nanos = Nanos::from_millis(1);
 
-/// Runs the worker loop until the role is done or `stop` is set.
+/// Runs the worker loop until the role is done or `stop` is set; returns for how long it spun with nothing to do.
 ///
 /// # Errors
 /// Errors of the engine from which it cannot recover.
@@ -88,7 +88,7 @@ pub fn drive<E: Engine, R: Role>(
     role: &mut R,
     mode: WaitMode,
     stop: &AtomicBool,
-) -> io::Result<()> {
+) -> io::Result<Nanos> {
     drive_with_hook(engine, role, mode, stop, |_, _| Ok(HookResult::Nothing))
 }
 
@@ -104,7 +104,7 @@ pub fn drive_with_hook<E: Engine, R: Role>(
     mode: WaitMode,
     stop: &AtomicBool,
     mut hook: impl FnMut(&mut E, &mut R) -> io::Result<HookResult>,
-) -> io::Result<()> {
+) -> io::Result<Nanos> {
     let mut worker = Worker::new(engine);
     while !stop.load(Ordering::Relaxed) {
         let next = worker.step(engine, role)?;
@@ -119,7 +119,7 @@ pub fn drive_with_hook<E: Engine, R: Role>(
             worker.wait(engine, next, role.quiet(), mode, stop)?;
         }
     }
-    Ok(())
+    Ok(worker.spun)
 }
 
 /// Result of a hook.
@@ -140,6 +140,8 @@ struct Worker {
     last_work: Nanos,
     /// Time of the last receive.
     last_look: Nanos,
+    /// Time of looks that found nothing, without sleep.
+    spun: Nanos,
 }
 
 impl Worker {
@@ -147,7 +149,7 @@ impl Worker {
     fn new(engine: &mut impl Engine) -> Self {
         let (rx, tx) = engine.batches();
         let now = engine.now();
-        Worker { rx, tx, now, last_work: now, last_look: now }
+        Worker { rx, tx, now, last_work: now, last_look: now, spun: Nanos::ZERO }
     }
 
     /// Passes the arrived datagrams to the role, and sends those that it fills in.
@@ -198,22 +200,32 @@ impl Worker {
             if is_quiet && now < self.last_look + UNSEEN {
                 self.rx.clear();
                 engine.spin(due);
+                self.spun += due.since(now);
                 return Ok(());
             }
             self.last_look = now;
-            engine.receive(&mut self.rx, pause(mode, now, self.last_work, due))?;
+            let pause = pause(mode, now, self.last_work, due);
+            engine.receive(&mut self.rx, pause)?;
             if !self.rx.is_empty() || engine.was_rung() || stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             if mode == WaitMode::Yield {
                 std::thread::yield_now();
             }
-            now = engine.now();
+            let looked = std::mem::replace(&mut now, engine.now());
+            if pause == Wait::No {
+                self.spun += spun(looked, now);
+            }
             if now >= due {
                 return Ok(());
             }
         }
     }
+}
+
+/// Returns the time between two looks in which a worker spun: not that of a stall.
+pub fn spun(before: Nanos, now: Nanos) -> Nanos {
+    now.since(before).min(AUTO_SPIN)
 }
 
 /// Returns how to wait for `due` (`Nanos::MAX`: only for an arrival) in this mode.

@@ -218,8 +218,12 @@ mod tests {
             let mut role = Pinger { due: 0, echoes: Vec::new() };
             // `Auto` spins: the virtual clock must move with each call.
             engine.call_cost = Nanos(if mode == WaitMode::Auto { 1_000 } else { 0 });
-            drive(&mut engine, &mut role, mode, &AtomicBool::new(false)).expect("no errors here");
+            let stop = AtomicBool::new(false);
+            let spun = drive(&mut engine, &mut role, mode, &stop).expect("no errors here");
             assert_eq!(engine.sent().len(), 5);
+            // For 60 us after each of ten events and before four of them, of 4.25 ms.
+            let spins = mode == WaitMode::Auto;
+            assert_eq!((Nanos(700_000)..Nanos(1_000_000)).contains(&spun), spins, "{spun}");
             if mode == WaitMode::Sleep {
                 let wanted: Vec<_> = (0..5).map(|i| Nanos(i * 1_000_000 + 250_000)).collect();
                 assert_eq!(role.echoes, wanted);

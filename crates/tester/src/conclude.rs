@@ -9,7 +9,6 @@ use measure::{
     Disturbances, Evidence, Limiter, Nanos, Outstanding, Pacing, Path, Qps, Transport, Void,
     Warning,
 };
-use record::request::WaitFor;
 use record::{
     AgreedStart, Conditions, Cpu, Drops, Octets, SCHEMA, Second, Step, Steps, TargetOutcome, Times,
     Trial, Voidness,
@@ -123,8 +122,8 @@ impl Setup {
             (record, setup.warnings(&report, self.request.pacing))
         });
         let mut evidence = Evidence {
-            // An open loop spins; its schedule shows whether it keeps up.
-            tester_busy: (!open_loop && sockets.wait != WaitFor::Spin).then(|| of_cores(cpu)),
+            // The schedule of an open loop shows whether it keeps up.
+            tester_busy: (!open_loop).then(|| of_cores(cpu)),
             tester_run_delay: run_delay.filter(|_| !sockets.shared_core),
             foreign_busy: seen.foreign.filter(|_| has_own && !sockets.shared_core),
             tester_drops: counters.dropped,
@@ -373,7 +372,7 @@ impl Setup {
             sockets: facts.sockets * workers,
             workers,
             cpus: Vec::new(),
-            wait: format!("{:?}", self.wait_mode()).to_lowercase(),
+            wait: self.wait_mode().word().to_owned(),
             gso: facts.gso,
             gro: facts.gro,
             timestamps: facts.timestamps,

@@ -473,8 +473,8 @@ pub(crate) fn worker(
     let start = start.time(stop)?;
     engine.role(|clients| clients.begin(start));
     let before = Spent::now();
-    engine.drive(wait, stop)?;
-    let spent = Spent::since(before);
+    let spun = engine.drive(wait, stop)?;
+    let spent = Spent::since(before, spun);
     let (bytes, counts) = (engine.bytes(), engine.streams());
     let over_udp = |part: &TransportShare| !part.transport.uses_tcp();
     // Before the sockets are closed.

@@ -247,7 +247,7 @@ fn generate(tester: &KernelTester, cpu: usize) -> Result<Spent, TesterError> {
     sys::prepare_for_timing();
     let before = Spent::now();
     tester.generate()?;
-    Ok(Spent::since(before))
+    Ok(Spent::since(before, Nanos::ZERO))
 }
 
 /// A load whose outcomes are collected.

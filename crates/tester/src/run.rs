@@ -25,6 +25,7 @@ use crate::live_file::{snapshot, write_live};
 use crate::local_server::LocalServer;
 use crate::neighbours::{self, Processes};
 use crate::setup::{Role, Setup};
+use crate::sockets::wait_mode;
 use crate::worker::{Report, Spent, Start};
 
 /// Time before an agreed start at which sockets are opened and workers started.
@@ -152,7 +153,7 @@ impl Setup {
                 .collect::<Result<Vec<Role>, _>>()?,
         };
         let start = Arc::new(start);
-        let wait = self.wait_mode();
+        let wait = wait_mode(self.wait_mode());
         let before = UseOfCores::now();
         let threads: Vec<_> = engines
             .into_iter()
@@ -176,7 +177,7 @@ impl Setup {
     ) -> Result<Ran, TesterError> {
         let facts = connections.facts(self.request.slice, cpus.len());
         let workers = cpus.len() as u32;
-        let wait = self.wait_mode();
+        let wait = wait_mode(self.wait_mode());
         let clients = (0..workers)
             .map(|w| connections.clients(&self.workload, self.plan(w, workers, 0), live.clone()));
         let clients = clients.collect::<Result<Vec<_>, _>>()?;
@@ -228,8 +229,8 @@ fn worker(
         lockstep => lockstep,
     };
     let before = Spent::now();
-    drive(&mut engine, &mut role, wait, stop)?;
-    let spent = Spent::since(before);
+    let spun = drive(&mut engine, &mut role, wait, stop)?;
+    let spent = Spent::since(before, spun);
     let (mut tally, spans) = match role {
         Role::Measurer(measurer) => (measurer.into_tally(), Vec::new()),
         Role::Replay(replayer) => (replayer.into_tally(), Vec::new()),

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use engine::WaitMode;
 use load::lockstep::BadThreads;
 use load::{
     Live, LockStep, LockStepPlan, Measurer, Plan, ReplayPlan, Replayer, Rounds, sockets_for,
@@ -18,7 +17,7 @@ use crate::connections::ConnectionSetup;
 use crate::error::{Invalid, TesterError};
 use crate::kernel_setup::KernelSetup;
 use crate::replay::{Replay, ReplayTerms};
-use crate::sockets::{addresses, udp_options, wait_mode, workers};
+use crate::sockets::{addresses, udp_options, workers};
 use crate::workload::WorkloadPlan;
 
 /// Fewest source ports for each core of the server: with four over 16 threads that share a port, one of them got 3.3
@@ -484,12 +483,16 @@ impl Setup {
         Ok(Role::Measurer(Box::new(Measurer::new(plan, workload, live.clone()))))
     }
 
-    /// Returns how the workers wait. A closed loop has no due times to spin for: it sleeps unless the request says
-    /// otherwise, and leaves more of the host to a server on it: 5 % more answers beside dnsperf.
-    pub(crate) fn wait_mode(&self) -> WaitMode {
-        match self.request.sockets.wait {
-            WaitFor::Auto if !self.request.pacing.is_open_loop() => WaitMode::Sleep,
-            wait => wait_mode(wait),
+    /// Returns how the workers wait. One that sleeps after each reply makes a server pay for its wake-ups, a fifth of its time over
+    /// TCP; so only one sleeps that may be on the core of its server or of another worker.
+    pub(crate) fn wait_mode(&self) -> WaitFor {
+        let sockets = &self.request.sockets;
+        let beside_server = sockets.cpus.is_empty() && self.target_is_local();
+        let beside_worker = self.worker_cpus().len() > sockets.cpus.len().max(1);
+        let sleeps = sockets.shared_core || beside_server || beside_worker;
+        match sockets.wait {
+            WaitFor::Auto if sleeps && !self.request.pacing.is_open_loop() => WaitFor::Sleep,
+            wait => wait,
         }
     }
 

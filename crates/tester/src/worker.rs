@@ -72,6 +72,7 @@ pub(crate) struct Report {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spent {
     pub(crate) elapsed: Nanos,
+    /// Without the time that it spun.
     pub(crate) cpu: Nanos,
     /// Time in which it was ready to run and did not; absent if not visible.
     pub(crate) run_delay: Option<Nanos>,
@@ -87,13 +88,13 @@ impl Spent {
         }
     }
 
-    /// Returns the CPU time of this thread since `before`.
-    pub(crate) fn since(before: Self) -> Self {
+    /// Returns what this thread used since `before`, of which it `spun` for some time.
+    pub(crate) fn since(before: Self, spun: Nanos) -> Self {
         let now = Self::now();
         let delay = now.run_delay.zip(before.run_delay);
         Spent {
             elapsed: now.elapsed.since(before.elapsed),
-            cpu: now.cpu.since(before.cpu),
+            cpu: now.cpu.since(before.cpu).since(spun),
             run_delay: delay.map(|(after, before)| after.since(before)),
         }
     }

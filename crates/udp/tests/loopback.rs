@@ -80,7 +80,7 @@ fn exchange(listen: &str, target: &str, sockets: u16, options: UdpOptions) {
     let echo = {
         let stop = stop.clone();
         std::thread::spawn(move || {
-            drive(&mut server, &mut Echo, WaitMode::Sleep, &stop).map(|()| server.counters())
+            drive(&mut server, &mut Echo, WaitMode::Sleep, &stop).map(|_| server.counters())
         })
     };
     let from = if target.is_ipv4() { "127.0.0.1" } else { "::1" };

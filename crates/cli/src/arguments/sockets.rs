@@ -65,7 +65,7 @@ pub(crate) const WAIT: [Choice<WaitFor>; 4] = [
     (WaitFor::Sleep.word(), "Always sleep", WaitFor::Sleep),
     (
         WaitFor::Auto.word(),
-        "Sleep through long waits, spin through the last microseconds; in closed loops sleep",
+        "Spin for 60 us after work and before a due time, else sleep; in closed loops beside the server sleep",
         WaitFor::Auto,
     ),
 ];

@@ -70,7 +70,7 @@ pub enum WaitFor {
     Yield,
     /// Workers always sleep.
     Sleep,
-    /// Workers sleep through long waits and spin through short ones; in a closed loop they sleep.
+    /// Workers spin for 60 us after work and before a due time, else sleep; in a closed loop beside the server they sleep.
     #[default]
     Auto,
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use engine::stream::{ConnId, End, Mix, Orders, StreamRole};
-use engine::{Next, WaitMode, clock};
+use engine::{AUTO_SPIN, Next, WaitMode, clock, spun};
 use measure::Nanos;
 use tokio::task::LocalSet;
 
@@ -25,8 +25,6 @@ use crate::alarm::Alarm;
 const SCRATCH: usize = 2 * (2 + 65_535);
 /// Longest time between two checks of the stop flag.
 const STOP_LATENCY: Nanos = Nanos::from_millis(50);
-/// Time that `Auto` spins at the end of a wait: a few times as long as a wake-up takes.
-const AUTO_SPIN: Nanos = Nanos::from_micros(60);
 /// Longest wait for a peer when a connection is closed.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
@@ -126,6 +124,7 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
             scratch: RefCell::new(vec![0; SCRATCH].into()),
             spawn,
             next: Cell::new(Next::Now),
+            last_work: Cell::default(),
             keeper: RefCell::new(None),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -148,11 +147,11 @@ impl<R: StreamRole + 'static> StreamEngine<R> {
     }
 
     /// Works until the role is done or `stop` is set. Connections stay open, without being served, until the
-    /// next call.
+    /// next call. Returns for how long it spun with nothing to do.
     ///
     /// # Errors
     /// When the kernel has no timer.
-    pub fn drive(&mut self, mode: WaitMode, stop: &AtomicBool) -> io::Result<()> {
+    pub fn drive(&mut self, mode: WaitMode, stop: &AtomicBool) -> io::Result<Nanos> {
         self.local.block_on(&self.runtime, keep_time(&self.shared, mode, stop))
     }
 
@@ -173,9 +172,11 @@ async fn keep_time<R: StreamRole + 'static>(
     shared: &Rc<Shared<R>>,
     mode: WaitMode,
     stop: &AtomicBool,
-) -> io::Result<()> {
+) -> io::Result<Nanos> {
     let alarm = Alarm::new()?;
     shared.next.set(Next::Now);
+    // Time that was spun, and of the look before.
+    let (mut idle, mut looked) = (Nanos::ZERO, None);
     while !stop.load(Ordering::Relaxed) {
         let now = clock::monotonic();
         let due = match shared.next.get() {
@@ -186,24 +187,29 @@ async fn keep_time<R: StreamRole + 'static>(
         };
         if due <= now {
             shared.pump(Caller::Keeper);
+            looked = None;
             // Let the connections work.
             tokio::task::yield_now().await;
             continue;
         }
         let spin = match mode {
             WaitMode::Spin | WaitMode::Yield => true,
-            WaitMode::Auto => due < now + AUTO_SPIN,
+            WaitMode::Auto => due < now + AUTO_SPIN || now < shared.last_work.get() + AUTO_SPIN,
             WaitMode::Sleep => false,
         };
+        let before = looked.filter(|before| spin && shared.last_work.get() < *before);
+        idle += before.map_or(Nanos::ZERO, |before| spun(before, now));
+        looked = spin.then_some(now);
         if spin {
             tokio::task::yield_now().await;
             continue;
         }
         let ahead = if mode == WaitMode::Auto { AUTO_SPIN } else { Nanos::ZERO };
         alarm.set(due.since(ahead).min(now + STOP_LATENCY).since(now))?;
-        let seen = shared.next.get();
+        let seen = (shared.next.get(), shared.last_work.get());
         std::future::poll_fn(|cx| {
-            if shared.next.get() != seen {
+            let worked = mode == WaitMode::Auto && shared.last_work.get() != seen.1;
+            if worked || shared.next.get() != seen.0 {
                 return Poll::Ready(Ok(()));
             }
             shared.keeper.borrow_mut().get_or_insert_with(|| cx.waker().clone());
@@ -211,6 +217,6 @@ async fn keep_time<R: StreamRole + 'static>(
         })
         .await?;
     }
-    shared.keeper.borrow_mut().take();
-    Ok(())
+    shared.keeper.take();
+    Ok(idle)
 }

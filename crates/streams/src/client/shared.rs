@@ -6,6 +6,7 @@ use std::task::Waker;
 
 use engine::stream::{ConnId, End, Orders, StreamRole, first_message};
 use engine::{Next, clock};
+use measure::Nanos;
 
 /// Starts the task of a connection.
 pub(super) type Spawn<R> = Box<dyn Fn(&Rc<Shared<R>>, ConnId)>;
@@ -18,6 +19,8 @@ pub(super) struct Shared<R> {
     pub(super) scratch: RefCell<Box<[u8]>>,
     pub(super) spawn: Spawn<R>,
     pub(super) next: Cell<Next>,
+    /// Time of the last work of a connection.
+    pub(super) last_work: Cell<Nanos>,
     /// Wakes the timing task.
     pub(super) keeper: RefCell<Option<Waker>>,
 }
@@ -54,18 +57,17 @@ impl<R: StreamRole + 'static> Shared<R> {
     /// Gets orders from the role and carries them out.
     pub(super) fn pump(self: &Rc<Self>, caller: Caller) {
         let mut orders = self.orders.borrow_mut();
-        let next = self.role.borrow_mut().orders(clock::monotonic(), &mut orders);
+        let now = clock::monotonic();
+        let next = self.role.borrow_mut().orders(now, &mut orders);
         let asking = match caller {
             Caller::Connection(conn) => Some(conn),
             Caller::Keeper | Caller::Other => None,
         };
         orders.hand_out(asking, |conn| (self.spawn)(self, conn));
-        let before = self.next.replace(next);
-        if caller != Caller::Keeper
-            && next != before
-            && let Some(keeper) = &*self.keeper.borrow()
-        {
-            keeper.wake_by_ref();
+        self.next.set(next);
+        if caller != Caller::Keeper {
+            self.last_work.set(now);
+            self.keeper.take().into_iter().for_each(Waker::wake);
         }
     }
 }

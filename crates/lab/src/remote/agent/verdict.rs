@@ -2,7 +2,6 @@
 
 use measure::stall::{Side, WatchedCore};
 use measure::{Evidence, Goal, Limiter, Stall};
-use record::request::WaitFor;
 use record::{AuthDnsShare, Connections, Cpu, Trial, TrialRequest};
 
 use super::message::Seen;
@@ -37,8 +36,6 @@ fn busiest(seen: &Seen) -> f64 {
 /// What is known of a trial beside its record.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// Whether the workers spin, so that their CPU time says nothing.
-    pub spins: bool,
     /// Whether the AuthDNS shares the Measurer's core by design.
     pub shared_core: bool,
     /// The goal of the trial.
@@ -51,7 +48,6 @@ impl Conditions {
     /// Returns the conditions of a request.
     pub fn of(request: &TrialRequest) -> Self {
         Conditions {
-            spins: request.sockets.wait == WaitFor::Spin,
             shared_core: request.sockets.shared_core,
             goal: request.goal.clone(),
             cpu_limit: None,
@@ -143,8 +139,7 @@ fn evidence(trial: &Trial, reports: &Reports<'_>, conditions: &Conditions) -> Ev
     let several = reports.authdns.len() > 1;
     let dut = reports.dut;
     Evidence {
-        tester_busy: (!trial.conditions.pacing.is_open_loop() && !conditions.spins)
-            .then_some(tester.busy),
+        tester_busy: (!trial.conditions.pacing.is_open_loop()).then_some(tester.busy),
         tester_run_delay: run_delay.map(|delay| (delay - beside.unwrap_or(0.0)).max(0.0)),
         foreign_busy: tester.foreign.filter(|_| own),
         tester_drops: trial.drops.tester_receive,

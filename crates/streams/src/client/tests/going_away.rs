@@ -62,6 +62,7 @@ fn queries_that_were_not_sent_go_back_when_the_connection_ends() {
             scratch: RefCell::default(),
             spawn: Box::new(|_, _| {}),
             next: Cell::new(Next::Now),
+            last_work: Cell::default(),
             keeper: RefCell::default(),
         });
         shared.pump(Caller::Other);
