@@ -37,6 +37,8 @@ const MOST: usize = 200;
 const LEAST_SPREAD: f64 = 0.002;
 /// Standard deviation of a normal distribution as a multiple of its median deviation, and as much again for few values.
 const OF_NORMAL: f64 = 1.4826 * 1.15;
+/// Comparisons running without a figure after which the bisection fails.
+const MOST_EMPTY: usize = 3;
 /// Seed of the bootstraps.
 const SEED: u64 = 1;
 
@@ -160,6 +162,9 @@ fn compare(
                 pairs.extend(sides.pairs(before, after, missing)?);
             }
         }
+        if pairs.is_empty() {
+            break;
+        }
         let Some(compared) = compared(before, after, &pairs) else { continue };
         let settled = compared.differs || is_same(&compared.ratio.interval);
         last = Some(compared);
@@ -168,7 +173,14 @@ fn compare(
         }
     }
     ratios.extend(pairs.iter().map(|pair| (pair.after / pair.before).ln()));
-    last.ok_or_else(|| Obstacle::Failed("too few rounds gave a figure".to_owned()))
+    last.ok_or_else(no_figure)
+}
+
+fn no_figure() -> Obstacle {
+    Obstacle::Failed(
+        "too few rounds gave a figure: compare the two ends with `dnsdyno history`, which says why"
+            .to_owned(),
+    )
 }
 
 fn is_same(ratio: &Interval) -> bool {
@@ -212,6 +224,7 @@ impl Steps {
     /// Compares revisions with the first one until one step is likely enough, or the comparisons are used up.
     fn narrow(&mut self, sides: &mut dyn Sides) -> Result<(), Obstacle> {
         let last = self.left[self.left.len() - 1];
+        let mut empty = 0;
         for _ in 0..MOST {
             let sum: f64 = self.weights.iter().sum();
             let most = self.weights.iter().copied().fold(0.0, f64::max);
@@ -229,7 +242,13 @@ impl Steps {
             let behind = if sum / 2.0 - before < below - sum / 2.0 { median } else { median + 1 };
             let at = behind.clamp(1, self.left.len() - 2);
             match sides.pairs(0, self.left[at], ROUNDS) {
-                Ok(pairs) => pairs.iter().for_each(|pair| self.add(at, pair)),
+                Ok(pairs) => {
+                    empty = if pairs.is_empty() { empty + 1 } else { 0 };
+                    if empty == MOST_EMPTY {
+                        return Err(no_figure());
+                    }
+                    pairs.iter().for_each(|pair| self.add(at, pair));
+                }
                 Err(Obstacle::Unusable(gone)) if gone != 0 && gone != last => self.remove(gone),
                 Err(e) => return Err(e),
             }
@@ -281,12 +300,22 @@ mod tests {
         disturbed: f64,
         broken: Vec<usize>,
         rounds: usize,
+        /// Number of comparisons after which no round gives a figure.
+        silent_after: usize,
     }
 
     impl Simulated {
         fn new(seed: u64, levels: Vec<f64>) -> Self {
             let rng = Rng::new(seed);
-            Simulated { rng, levels, noise: 0.015, disturbed: 0.05, broken: Vec::new(), rounds: 0 }
+            Simulated {
+                rng,
+                levels,
+                noise: 0.015,
+                disturbed: 0.05,
+                broken: Vec::new(),
+                rounds: 0,
+                silent_after: usize::MAX,
+            }
         }
 
         fn figure(&mut self, of: usize) -> f64 {
@@ -303,6 +332,10 @@ mod tests {
                 return Err(Obstacle::Unusable(gone));
             }
             self.rounds += rounds;
+            if self.silent_after == 0 {
+                return Ok(Vec::new());
+            }
+            self.silent_after -= 1;
             Ok((0..rounds)
                 .map(|_| {
                     let slow = 1.0 - 0.3 * self.rng.unit();
@@ -373,5 +406,14 @@ mod tests {
         let mut two = Simulated::new(4, vec![1.0, 1.2]);
         let Ok(Bisected::Found { step, .. }) = bisect(1, &mut two) else { panic!("no step") };
         assert_eq!((step.before, step.after), (0, 1));
+    }
+
+    #[test]
+    fn rounds_without_figures_end_it() {
+        for silent_after in [0, 3, 12] {
+            let mut sides = Simulated { silent_after, ..Simulated::new(5, levels(8, 0.8)) };
+            assert_eq!(bisect(16, &mut sides), Err(no_figure()));
+            assert!(sides.rounds < 200, "{} rounds", sides.rounds);
+        }
     }
 }

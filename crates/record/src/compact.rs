@@ -20,6 +20,8 @@ const MAX_PARTS: usize = 16;
 /// lost queries.
 const MAX_DISTURBANCES: usize = 2;
 const MAX_OF_FAILED: usize = 1;
+/// Series of the server's resident memory, in bytes.
+pub const RESIDENT: &str = "dut.resident";
 /// Significant digits of a sample's value, and of shares and times of processors.
 const SAMPLE_DIGITS: i32 = 3;
 const CPU_DIGITS: i32 = 4;
@@ -76,7 +78,8 @@ impl Trial {
 
     fn compact_probes(&mut self, void: bool, failed: bool) {
         if void {
-            self.probes.clear();
+            // What others do to a trial leaves the server's memory as it is.
+            self.probes.retain(|series| series.name == RESIDENT);
         }
         leave_out_parts(&mut self.probes);
         let each = (ALL_SAMPLES / self.probes.len().max(1)).clamp(2, MAX_SAMPLES);
@@ -196,5 +199,20 @@ mod tests {
                 "{value}"
             );
         }
+    }
+
+    #[test]
+    fn a_void_trial_keeps_the_memory_of_its_server() {
+        let series = |name: &str| Series {
+            name: name.into(),
+            samples: vec![(0.1, 1e6), (0.2, 2e6)],
+            ..Series::default()
+        };
+        let mut trial =
+            Trial { probes: vec![series(RESIDENT), series("dut.user")], ..Trial::default() };
+        trial.void = crate::trial::Voidness(Some(measure::Void::Interrupted));
+        trial.compact().expect("histograms");
+        assert_eq!(trial.probes.len(), 1, "{:?}", trial.probes);
+        assert_eq!(trial.probes[0].name, RESIDENT);
     }
 }

@@ -55,6 +55,7 @@ pub use capacity::{Basis, CapacityRatio, LoadPoint, Round, Seen, ServerCapacity,
 pub use certificate::{CertificateError, CertificateFile, Coverage, Tested};
 pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
 pub use client_stats::{ClientStats, Quantiles};
+pub use compact::RESIDENT;
 pub use compare::{
     CompareTerms, Compared, Comparison, Decision, FailIf, FailIfError, Missing, Outcome, compare,
 };

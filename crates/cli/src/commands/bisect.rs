@@ -8,7 +8,7 @@ use experiment::capacity::speed_in;
 use lab::builds::Revision;
 use lab::{Entered, Lab, Network, RunOptions, run_experiment};
 use measure::stats::OfRounds;
-use record::{CellRecord, Decision, Run};
+use record::{CellRecord, Decision, RESIDENT, Run};
 use report::view::{Align, align, quantity};
 use serde_json::{Value, json};
 
@@ -69,6 +69,10 @@ fn refuse_unused(args: &RunArgs) -> Result<(), Failure> {
         ("--fail-if", !args.gate.fail_if.is_empty()),
         ("--metrics", args.metrics.is_some()),
         ("--hosts", args.hosts.is_given()),
+        ("--trust", args.trust),
+        ("--plain", args.plain),
+        ("--no-store", args.no_store),
+        ("--store", args.store.store.is_some()),
     ];
     match unused.iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(Failure::input(anyhow!(
@@ -211,7 +215,7 @@ fn figure(cell: &CellRecord, number: u32, metric: Metric) -> Option<f64> {
         Metric::Cpu => Some(round.cpu_us_per_answer? * speed_in(cell)(round)),
         Metric::P99 => trial()?.latency_us.kept(0.99),
         Metric::Memory => {
-            let series = trial()?.probes.iter().find(|series| series.name == "dut.resident")?;
+            let series = trial()?.probes.iter().find(|series| series.name == RESIDENT)?;
             series.samples.iter().map(|(_, value)| *value).reduce(f64::max)
         }
     };

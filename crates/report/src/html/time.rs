@@ -70,7 +70,7 @@ pub(crate) fn plots(cells: &Cells<'_>) -> Vec<Picture> {
         }
         let of_cpu = |s: &Series| s.name == "dut.user" || s.name == "dut.system";
         all.extend(over(group, named("CPU of the server over time"), &of_cpu));
-        let of_memory = |s: &Series| s.name == "dut.resident";
+        let of_memory = |s: &Series| s.name == record::RESIDENT;
         all.extend(over(group, named("Memory of the server over time"), &of_memory));
     }
     all

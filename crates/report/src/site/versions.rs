@@ -78,7 +78,7 @@ fn figures(cell: &CellRecord) -> [Option<f64>; 4] {
     let near = |share: f64| (share - LATENCY_AT).abs();
     let load = cell.loads.iter().min_by(|a, b| near(a.share).total_cmp(&near(b.share)));
     let memory = cell.trials.iter().flat_map(|trial| &trial.trial.probes);
-    let memory = memory.filter(|series| series.name == "dut.resident");
+    let memory = memory.filter(|series| series.name == record::RESIDENT);
     let memory = memory.flat_map(|series| series.samples.iter().map(|(_, bytes)| *bytes));
     [
         capacity.map(|capacity| capacity.qps),
