@@ -443,6 +443,12 @@ fn bad_input_and_silent_servers_are_told() {
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         assert!(err.contains(part), "{args:?}: {err}");
     }
+    let skipping = [&["diff"][..], &two, &["--queries", &queries, "--skip-bad"]].concat();
+    let (code, _, err) = dnsdyno(&skipping);
+    assert!(
+        code == 0 && err.contains("no queries and not asked, 1: ") && err.contains("q:3:8: "),
+        "{err}"
+    );
     let (code, _, err) = dnsdyno(&["diff", auth.plain(), "--queries", &good]);
     assert!(code == 2 && err.contains("one server has nothing to be compared with"), "{err}");
     let nobody = format!("127.0.0.1:{}", free_port());

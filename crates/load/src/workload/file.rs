@@ -19,8 +19,8 @@ use std::time::Duration;
 use measure::Rng;
 use wire::{Edns, Expect, Invalid, compose, reply};
 
-pub use super::read::{BadLines, Content, QueryFileError};
-use super::read::{HEAD, Take, head};
+pub use super::read::{BadLines, Content, QueryFileError, Take};
+use super::read::{HEAD, head};
 use super::{Composed, MAX_QUERY, Workload, expected, opt_record};
 
 /// Octets of records that are compiled before the load begins, and ahead of it.

@@ -41,7 +41,10 @@ impl Content {
     pub const LINES: Self = Content::Lines { expecting: false, skip_bad: false };
 
     /// Reads `input` into `records`; `path` is named in errors.
-    pub(super) fn read(
+    ///
+    /// # Errors
+    /// If the input cannot be read, or `records` ends the reading.
+    pub fn read(
         self,
         input: impl Read,
         path: &Path,
@@ -61,15 +64,26 @@ impl Content {
 }
 
 /// What takes the records of an input.
-pub(super) trait Take {
+pub trait Take {
     /// Adds a question or a message of at most 64 KiB, with its key.
+    ///
+    /// # Errors
+    /// If there is no room for it, or no more are wanted.
     fn push(&mut self, key: u32, bytes: &[u8]) -> Result<(), QueryFileError>;
 
-    /// Takes a line that is not a query; returns an error if that ends the reading.
+    /// Takes a line that is not a query.
+    ///
+    /// # Errors
+    /// If that ends the reading.
     fn bad_line(&mut self, bad: BadLines) -> Result<(), QueryFileError>;
 
     /// Passes on what was added: the next read may wait.
-    fn pause(&mut self) -> Result<(), QueryFileError>;
+    ///
+    /// # Errors
+    /// If no more are wanted.
+    fn pause(&mut self) -> Result<(), QueryFileError> {
+        Ok(())
+    }
 }
 
 /// Returns the bytes in front of a question or message.
@@ -150,7 +164,7 @@ impl BadLines {
     }
 
     /// Adds a line to those before it.
-    pub(super) fn add_to(self, before: &mut Option<Self>) {
+    pub fn add_to(self, before: &mut Option<Self>) {
         let Some(before) = before else {
             *before = Some(self);
             return;

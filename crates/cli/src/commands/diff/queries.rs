@@ -1,15 +1,16 @@
 //! The queries of a comparison: of a query file, or of captures, where they may have replies.
 
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use answers::{Raw, Spool, SpoolWriter};
 use anyhow::anyhow;
 use clap::Args;
+use load::workload::MAX_QUERY;
+use load::workload::file::{BadLines, Content, QueryFileError, Take};
 use measure::Nanos;
 use trace::exchanges::{Exchange, Exchanges};
-use wire::query_line::{self, MAX_LINE};
-use wire::{Edns, QueryTemplate};
+use wire::{Edns, compose};
 
 use crate::arguments::number::parse_count;
 use crate::commands::trace::input::{CapturePorts, InputArgs};
@@ -22,6 +23,9 @@ pub(super) struct QueryArgs {
     /// Ask the queries of this file (`name type` a line, plain or compressed; - for the standard input), each once
     #[arg(long, value_name = "FILE", required_unless_present = "capture")]
     queries: Option<PathBuf>,
+    /// Skip lines of the file that are no queries, and report how many and which; else they are an error
+    #[arg(long, requires = "queries")]
+    skip_bad: bool,
     /// Ask the queries of this capture, as they are except for their ids; may be repeated
     #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["queries", "edns", "dnssec", "no_recursion"])]
     pub(super) capture: Vec<PathBuf>,
@@ -56,37 +60,55 @@ impl QueryArgs {
     }
 
     fn of_file(&self, path: &Path) -> Result<Queries, Failure> {
-        let shown = path.display();
-        let unreadable =
-            |e: io::Error| Failure::input(anyhow!("cannot read the query file {shown}: {e}"));
-        let mut lines = BufReader::new(trace::source::open(path).map_err(unreadable)?);
-        let edns = (self.dnssec || self.edns.is_some()).then(|| Edns {
-            udp_size: self.edns.unwrap_or(Edns::default().udp_size),
-            dnssec_ok: self.dnssec,
-            ..Edns::default()
-        });
-        let mut out = SpoolWriter::new().map_err(no_room)?;
-        let (mut line, mut number, mut queries) = (Vec::new(), 0u64, 0);
-        while self.count.is_none_or(|count| queries < count) {
-            line.clear();
-            // A line that is too long is refused with its first part.
-            let mut some = io::Read::take(&mut lines, MAX_LINE as u64 + 2);
-            if some.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
-                break;
-            }
-            number += 1;
-            let bad = |e: query_line::BadLine| {
-                let why = "a line is a name and a type, such as `www.example.com AAAA`";
-                Failure::input(anyhow!("{shown}:{number}:{}: {}; {why}", e.column, e.why))
-            };
-            let Some((name, qtype)) = query_line::parse(line.trim_ascii_end()).map_err(bad)? else {
-                continue;
-            };
-            let query = QueryTemplate::new(&name, qtype, !self.no_recursion, false, edns.as_ref());
-            out.push(Nanos::ZERO, query.bytes(), false, None).map_err(no_room)?;
-            queries += 1;
+        let unreadable = |source| QueryFileError::Unreadable { path: path.to_owned(), source };
+        let input = trace::source::open(path).map_err(|e| Failure::input(unreadable(e)))?;
+        let out = SpoolWriter::new().map_err(no_room)?;
+        let mut asked = Asked { args: self, out, queries: 0, bad: None };
+        match Content::LINES.read(input, path, &mut asked) {
+            Ok(()) | Err(QueryFileError::Over) => {}
+            Err(e @ QueryFileError::NoRoom { .. }) => return Err(Failure::run(e)),
+            Err(e) => return Err(Failure::input(e)),
         }
-        Queries::of(out, vec![shown.to_string()], None)
+        if let Some(bad) = asked.bad {
+            eprintln!("lines that are no queries and not asked, {}: {bad}", bad.count());
+        }
+        Queries::of(asked.out, vec![path.display().to_string()], None)
+    }
+}
+
+/// The queries of a file, while they are read.
+struct Asked<'a> {
+    args: &'a QueryArgs,
+    out: SpoolWriter,
+    queries: u64,
+    bad: Option<BadLines>,
+}
+
+impl Take for Asked<'_> {
+    fn push(&mut self, _key: u32, question: &[u8]) -> Result<(), QueryFileError> {
+        let args = self.args;
+        if args.count.is_some_and(|count| self.queries >= count) {
+            return Err(QueryFileError::Over);
+        }
+        let opt = (args.dnssec || args.edns.is_some()).then(|| {
+            let usual = Edns::default();
+            let udp_size = args.edns.unwrap_or(usual.udp_size);
+            Edns { udp_size, dnssec_ok: args.dnssec, ..usual }.to_opt()
+        });
+        let mut query = [0; MAX_QUERY];
+        let len = compose(&mut query, 0, question, !args.no_recursion, opt.as_deref());
+        self.queries += 1;
+        self.out
+            .push(Nanos::ZERO, &query[..len], false, None)
+            .map_err(|source| QueryFileError::NoRoom { place: std::env::temp_dir(), source })
+    }
+
+    fn bad_line(&mut self, bad: BadLines) -> Result<(), QueryFileError> {
+        if !self.args.skip_bad {
+            return Err(QueryFileError::BadLines(bad));
+        }
+        bad.add_to(&mut self.bad);
+        Ok(())
     }
 }
 
