@@ -132,6 +132,13 @@ fn a_plan_says_which_cores_are_missing() {
     let (code, out, err) = dnsdyno(&["run", file.path().to_str().expect("UTF-8"), "--dry-run"]);
     assert_eq!(code, 2, "{out}{err}");
     assert!(out.contains("in all") && err.contains("cpus.dut: there is no core 900"), "{out}{err}");
+    let full = "\nnot RFC 8219: the server runs on this host (--dut HOST starts it on another)\n";
+    assert!(out.ends_with(full), "{out}");
+    let (_, quick, _) = dnsdyno(&["run", "dns64-rfc8219", "--quick", "--dry-run"]);
+    assert!(
+        quick.contains("\nnot RFC 8219: the method `capacity` instead of `search`; "),
+        "{quick}"
+    );
 }
 
 #[test]

@@ -78,6 +78,26 @@ impl OneHost {
     }
 }
 
+/// Lists the differences from RFC 8219 that a search has by its plan.
+pub fn planned(search: &Search, repeats: u32) -> Vec<String> {
+    let differences = [
+        (
+            search.duration < DURATION,
+            format!("trials of {} instead of {} s", search.duration, DURATION.as_secs_f64()),
+        ),
+        (
+            search.timeout != TIMEOUT,
+            format!("a timeout of {} instead of {} s", search.timeout, TIMEOUT.as_secs_f64()),
+        ),
+        (
+            search.goal != Goal::zero_loss(),
+            format!("the goal `{}` instead of zero loss", search.goal),
+        ),
+        (repeats < REPEATS, format!("{repeats} searches instead of {REPEATS}")),
+    ];
+    differences.into_iter().filter(|(wrong, _)| *wrong).map(|(_, what)| what).collect()
+}
+
 /// Lists the differences of a measurement from RFC 8219; empty if it conforms. `highest` is the highest capacity found,
 /// in queries a second.
 pub fn differs(
@@ -87,25 +107,12 @@ pub fn differs(
     highest: Option<f64>,
     circumstances: &Circumstances,
 ) -> Vec<String> {
-    let mut out = Vec::new();
+    let mut out = planned(search, repeats);
     let mut say = |wrong: bool, what: String| {
         if wrong {
             out.push(what);
         }
     };
-    say(
-        search.duration < DURATION,
-        format!("trials of {} instead of {} s", search.duration, DURATION.as_secs_f64()),
-    );
-    say(
-        search.timeout != TIMEOUT,
-        format!("a timeout of {} instead of {} s", search.timeout, TIMEOUT.as_secs_f64()),
-    );
-    say(
-        search.goal != Goal::zero_loss(),
-        format!("the goal `{}` instead of zero loss", search.goal),
-    );
-    say(repeats < REPEATS, format!("{repeats} searches instead of {REPEATS}"));
     circumstances.names.difference().into_iter().for_each(|how| say(true, how));
     say(!circumstances.over_ipv6, "the clients did not speak IPv6".into());
     match certificate {

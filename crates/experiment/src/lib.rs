@@ -36,7 +36,7 @@ pub use bench::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, RoleCpu, SlowCores, TrialSpec,
 };
 pub use certify::certify;
-pub use conformance::{Circumstances, Joined, OneHost, differs};
+pub use conformance::{Circumstances, Joined, OneHost, differs, planned};
 pub use custom::Custom;
 pub use drill::{DrillSpec, Drilled};
 pub use file::{Experiment, FileError, Point};

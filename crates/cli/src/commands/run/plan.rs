@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use experiment::{Experiment, estimate, self_test_estimate, servers_at, visit_estimate};
+use experiment::file::Role;
+use experiment::settings::Family;
+use experiment::{Experiment, estimate, planned, self_test_estimate, servers_at, visit_estimate};
 use lab::Checked;
 use lab::built_in::EXPERIMENTS;
 use measure::Nanos;
@@ -100,4 +102,31 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
     }
     let all = estimate(experiment, |point| checked.servers_at(point));
     println!("about {} in all", span(all.as_secs_f64()));
+    if common.role == Role::Dns64 {
+        println!("{}", conformity(checked));
+    }
+}
+
+/// Returns whether the plan conforms to RFC 8219, and what it differs in.
+fn conformity(checked: &Checked<'_>) -> String {
+    let mut why = Vec::new();
+    for point in &checked.experiment.points {
+        let settings = &point.settings;
+        why.extend(match settings.search().filter(|_| settings.method.searches()) {
+            Some(search) => planned(&search, settings.repeats),
+            None => vec![format!("the method `{}` instead of `search`", settings.method.word())],
+        });
+        let over_v4 = settings.tester.family == Family::Ipv4;
+        let family = over_v4.then(|| "the clients do not speak IPv6".to_owned());
+        why.extend(family);
+    }
+    if !checked.starts_remotely {
+        why.push("the server runs on this host (--dut HOST starts it on another)".to_owned());
+    }
+    why.sort();
+    why.dedup();
+    match why.is_empty() {
+        true => "conforms to RFC 8219 if the Tester passes its self-test".to_owned(),
+        false => format!("not RFC 8219: {}", why.join("; ")),
+    }
 }
