@@ -161,8 +161,10 @@ impl NextRound<'_> {
         if found.round.qps == 0.0 {
             return Err(BenchError::Void("no query was answered".to_owned()));
         }
-        let first = self.rounds.min(own.least_rounds()).saturating_sub(LOAD_ROUNDS);
-        if self.settings.loads && (first..first + LOAD_ROUNDS).contains(&self.round) {
+        let first = self.rounds.min(own.least_rounds()).saturating_sub(2 * LOAD_ROUNDS);
+        // Void loads are offered again, in a round each.
+        let last = first + if known.loads.is_empty() { 2 * LOAD_ROUNDS } else { LOAD_ROUNDS };
+        if self.settings.loads && (first..last).contains(&self.round) {
             // A loop with a highest rate offers twice as much already.
             let unseen = found.round.cpu_us_per_answer.is_none() && own.most.is_none();
             let shares = SHARES.into_iter().chain(unseen.then_some(ABOVE));
@@ -241,7 +243,7 @@ impl NextRound<'_> {
         }
     }
 
-    /// Offers the loads `fresh`, or those that were offered already; returns the new ones.
+    /// Offers the loads `fresh`, or those that were offered already; returns the new ones, none if one is void.
     fn loads(
         &mut self,
         fresh: Vec<LoadPoint>,
@@ -254,7 +256,10 @@ impl NextRound<'_> {
             let Some(rate) = Qps::new(point.asked_qps) else { continue };
             let pacing = self.pacing.at(rate);
             let spec = self.spec(pacing, LOAD, most_names(pacing, LOAD));
-            let trial = self.counted(TrialSpec { timeout, ..spec })?;
+            let trial = match self.counted(TrialSpec { timeout, ..spec }) {
+                Err(BenchError::Void(_)) => return Ok(Vec::new()),
+                trial => trial?,
+            };
             self.keep(rate.get(), trial);
         }
         Ok(if new { points } else { Vec::new() })

@@ -24,6 +24,8 @@ struct Simulated {
     drops: bool,
     /// Every how many visits it answers nothing.
     fails: u32,
+    /// Number of open loops that are void, the first ones.
+    void_loads: u32,
     /// Answers a second at which the Tester ends.
     tester: f64,
     /// Time of a query without waiting, in seconds.
@@ -48,6 +50,7 @@ impl Simulated {
             plateau: f64::MAX,
             drops: false,
             fails: u32::MAX,
+            void_loads: 0,
             tester: 200_000.0,
             trip_s: 1e-3,
             seen: true,
@@ -89,7 +92,11 @@ impl Bench for Simulated {
             Pacing::Constant { rate } => (rate.get(), rate.get().min(most)),
             _ => panic!("{:?}", spec.pacing),
         };
-        let void = (foreign > 0.05).then_some(Void::ForeignOnServer { share: foreign });
+        let mut void = (foreign > 0.05).then_some(Void::ForeignOnServer { share: foreign });
+        if self.void_loads > 0 && matches!(spec.pacing, Pacing::Constant { .. }) {
+            self.void_loads -= 1;
+            void = Some(Void::Interrupted);
+        }
         let mut trial = scripted::trial(spec, offered, true, Limiter::Unknown, void);
         (trial.sent, trial.answered) = ((offered * seconds) as u64, (answered * seconds) as u64);
         (trial.valid, trial.lost) = (trial.answered, trial.sent - trial.answered);
@@ -178,6 +185,15 @@ fn a_server_whose_cpu_is_the_limit_is_saturated() {
     let (found, _) = one(Simulated { one_thread: true, ..four });
     near(&found, 25_000.0, Basis::Saturated);
     assert!(matches!(found.seen[..], [Seen::FullThread(_)]), "{found:?}");
+}
+
+#[test]
+fn void_loads_are_offered_again_and_cost_no_round() {
+    for void_loads in [1, 2, 3] {
+        let (found, cell) = one(Simulated { void_loads, ..Simulated::new() });
+        assert_eq!((found.rounds, cell.void_repeats.len()), (8, 0));
+        assert_eq!(cell.loads.len(), 5, "{:?}", cell.loads);
+    }
 }
 
 #[test]
