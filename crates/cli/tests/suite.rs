@@ -21,8 +21,6 @@ mod hidden;
 mod internet;
 mod json_schema;
 mod kernel;
-mod kernel_faults;
-mod kernel_tester;
 #[allow(dead_code, unused_imports, unused_macros, reason = "each program uses its part")]
 mod kit;
 mod limited;

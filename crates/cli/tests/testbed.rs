@@ -9,6 +9,8 @@ mod fronts;
 mod history;
 #[allow(dead_code, unused_imports, unused_macros, reason = "each program uses its part")]
 mod kit;
+mod kernel_faults;
+mod kernel_tester;
 mod live;
 mod metrics;
 mod remote;
