@@ -239,7 +239,7 @@ fn the_address_in_each_answer_is_checked_unless_asked_otherwise() {
         let says = warnings.iter().any(|warning| warning["kind"] == "address-not-checked");
         assert_eq!(says, !is_checked, "{warnings:?}");
     }
-    let (_, out, _) = dnsdyno(&[
+    let (_, out, err) = dnsdyno(&[
         "search",
         without.plain(),
         "--expect",
@@ -257,6 +257,9 @@ fn the_address_in_each_answer_is_checked_unless_asked_otherwise() {
     ]);
     assert!(out.contains("warning: the answers' addresses were not checked"), "{out}");
     has_the_table("dnsdyno search 127.0.0.1:5300", &out);
+    let mut trials = err.lines().filter(|line| line.contains(" qps  p99 "));
+    assert!(trials.clone().count() > 0, "{err}");
+    assert!(trials.all(|line| line.contains("; about ") && line.ends_with(" left")), "{err}");
 }
 
 #[test]

@@ -480,5 +480,7 @@ mod tests {
                 .ends_with("(TCP alone: p50 1.00 ms); one for 50.0 % of the queries")
         );
         assert!(!lines(&part(Times::default())).contains_key("handshake"));
+        // No connection had a second query.
+        assert!(!all.contains_key("later queries"), "{all:?}");
     }
 }

@@ -232,6 +232,35 @@ mod tests {
     }
 
     #[test]
+    fn a_load_has_a_histogram_of_its_latencies() {
+        let mut latency = measure::Histogram::new();
+        latency.record_many(measure::Nanos::from_millis(12), 50);
+        let mut run = stored("load");
+        for record in run.results.iter_mut().flat_map(|cell| &mut cell.trials) {
+            record.trial.latency_us = record::Times::from(&latency);
+        }
+        let page = html(&[run], &terms());
+        assert!(page.contains("<figcaption>Histogram of latencies"), "{page}");
+    }
+
+    #[test]
+    fn one_visit_each_has_no_interval_and_the_colour_of_its_ratio() {
+        let of = |qps: f64| {
+            let mut run = stored("search");
+            for cell in &mut run.results {
+                cell.capacities.truncate(1);
+                cell.capacities[0].at_least = false;
+                cell.capacities[0].qps = Some(qps);
+                (cell.at_least, cell.median_qps) = (false, Some(qps));
+            }
+            run
+        };
+        let page = html(&[of(235_343.0), of(2_948.0)], &terms());
+        let told = "<small class=\"verdict worse\">×0.013, one visit each: no interval</small>";
+        assert!(page.contains(told), "{page}");
+    }
+
+    #[test]
     fn no_two_sections_have_one_title() {
         for run in ["search", "load", "connections", "queries", "updates"].map(stored) {
             let page = html(&[run], &terms());
