@@ -7,10 +7,10 @@ mod edges;
 mod engines;
 mod fronts;
 mod history;
-#[allow(dead_code, unused_imports, unused_macros, reason = "each program uses its part")]
-mod kit;
 mod kernel_faults;
 mod kernel_tester;
+#[allow(dead_code, unused_imports, unused_macros, reason = "each program uses its part")]
+mod kit;
 mod live;
 mod metrics;
 mod remote;
