@@ -78,7 +78,7 @@ impl Dns64 {
         let excludes = move |policy: &crate::policy::Policy, record: &Record<'_>| {
             let address = <[u8; 16]>::try_from(record.rdata).ok();
             record.rtype == Qtype::AAAA
-                && address.is_some_and(|address| policy.is_excluded(view, address.into()))
+                && address.is_none_or(|address| policy.is_excluded(view, address.into()))
         };
         let is_partial = settings.as_ref().is_some_and(|settings| {
             reply.additional().any(|record| excludes(&settings.policy, &record))
@@ -255,8 +255,9 @@ impl Dns64 {
         let mut records = [&chain[..], &self.scratch.chain].concat();
         let before = records.len();
         let (found, owner) = (&self.scratch.found, &reading.name);
+        // One that is no address is none of the target's.
         let excluded = |data: &[u8]| {
-            data.try_into().is_ok_and(|a: [u8; 16]| policy.is_excluded(view, a.into()))
+            data.try_into().map_or(true, |a: [u8; 16]| policy.is_excluded(view, a.into()))
         };
         match lookups[0].qtype {
             Qtype::AAAA => {

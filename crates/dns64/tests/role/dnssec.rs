@@ -78,6 +78,23 @@ fn the_target_of_a_service_gets_no_addresses_after_an_error() {
 }
 
 #[test]
+fn what_is_no_address_is_none_of_a_services_target() {
+    let service = "svc.example. 60 TYPE65 \\# 18 0001 06746172676574076578616d706c6500";
+    let script = [
+        ("svc.example HTTPS", service),
+        ("target.example AAAA", "target.example. 60 TYPE28 \\# 3 010203"),
+        ("target.example A", "target.example. 60 A 8.8.4.4"),
+    ];
+    let exchange = uncached("").exchange("svc.example HTTPS", &script);
+    assert!(
+        exchange.answer.contains("target.example. 60 AAAA 64:ff9b::808:404"),
+        "{}",
+        exchange.answer
+    );
+    assert_eq!(exchange.answer.matches("target.example. 60").count(), 1, "{}", exchange.answer);
+}
+
+#[test]
 fn changed_data_is_never_authentic() {
     let excluded = "ad; v4.example. 60 AAAA 2001:db8::1; v4.example. 60 AAAA ::ffff:1.2.3.4";
     let empty = format!("ad; {SOA}");
