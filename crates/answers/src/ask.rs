@@ -224,7 +224,20 @@ mod tests {
 
     /// A server for one query over UDP, whose reply `make` changes, after an invalid one.
     fn server(make: fn(&mut Vec<u8>)) -> SocketAddr {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        serve(UdpSocket::bind("127.0.0.1:0").expect("binds"), make)
+    }
+
+    /// Sockets of both kinds at one address.
+    fn pair() -> (UdpSocket, TcpListener) {
+        // Another process may have the port of one kind.
+        let both = || {
+            let listener = TcpListener::bind("127.0.0.1:0").ok()?;
+            Some((UdpSocket::bind(listener.local_addr().ok()?).ok()?, listener))
+        };
+        (0..10).find_map(|_| both()).expect("binds")
+    }
+
+    fn serve(socket: UdpSocket, make: fn(&mut Vec<u8>)) -> SocketAddr {
         let address = socket.local_addr().expect("bound");
         std::thread::spawn(move || {
             let mut buffer = [0; 512];
@@ -275,8 +288,8 @@ mod tests {
 
     #[test]
     fn a_truncated_reply_is_asked_for_over_tcp() {
-        let address = server(|reply| reply[2] |= 2);
-        let listener = TcpListener::bind(address).expect("binds");
+        let (socket, listener) = pair();
+        let address = serve(socket, |reply| reply[2] |= 2);
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a connection");
             let mut query = [0; 2 + QUERY.len()];
@@ -298,11 +311,11 @@ mod tests {
     fn a_reply_after_the_timeout_is_none_however_long_another_server_takes() {
         let timeout = Duration::from_millis(2_500);
         // The first answers over UDP before the timeout, and over TCP after the second has answered too late.
-        let first = server(|reply| {
+        let (socket, listener) = pair();
+        let first = serve(socket, |reply| {
             std::thread::sleep(Duration::from_millis(1_500));
             reply[2] |= 2;
         });
-        let listener = TcpListener::bind(first).expect("binds");
         let second = UdpSocket::bind("127.0.0.1:0").expect("binds");
         let address = second.local_addr().expect("bound");
         std::thread::spawn(move || {
