@@ -232,18 +232,6 @@ mod tests {
     }
 
     #[test]
-    fn a_load_has_a_histogram_of_its_latencies() {
-        let mut latency = measure::Histogram::new();
-        latency.record_many(measure::Nanos::from_millis(12), 50);
-        let mut run = stored("load");
-        for record in run.results.iter_mut().flat_map(|cell| &mut cell.trials) {
-            record.trial.latency_us = record::Times::from(&latency);
-        }
-        let page = html(&[run], &terms());
-        assert!(page.contains("<figcaption>Histogram of latencies"), "{page}");
-    }
-
-    #[test]
     fn one_visit_each_has_no_interval_and_the_colour_of_its_ratio() {
         let of = |qps: f64| {
             let mut run = stored("search");
