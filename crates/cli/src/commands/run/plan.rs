@@ -102,13 +102,14 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
     }
     let all = estimate(experiment, |point| checked.servers_at(point));
     println!("about {} in all", span(all.as_secs_f64()));
-    if common.role == Role::Dns64 {
-        println!("{}", conformity(checked));
-    }
+    tell_conformity(checked);
 }
 
-/// Returns whether the plan conforms to RFC 8219, and what it differs in.
-fn conformity(checked: &Checked<'_>) -> String {
+/// Prints whether the plan for DNS64 servers conforms to RFC 8219, and what it differs in.
+fn tell_conformity(checked: &Checked<'_>) {
+    if checked.experiment.common().role != Role::Dns64 {
+        return;
+    }
     let mut why = Vec::new();
     for point in &checked.experiment.points {
         let settings = &point.settings;
@@ -126,7 +127,7 @@ fn conformity(checked: &Checked<'_>) -> String {
     why.sort();
     why.dedup();
     match why.is_empty() {
-        true => "conforms to RFC 8219 if the Tester passes its self-test".to_owned(),
-        false => format!("not RFC 8219: {}", why.join("; ")),
+        true => println!("conforms to RFC 8219 if the Tester passes its self-test"),
+        false => println!("not RFC 8219: {}", why.join("; ")),
     }
 }
