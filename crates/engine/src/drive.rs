@@ -194,13 +194,16 @@ impl Worker {
             Next::At(due) => due,
             Next::Idle => Nanos::MAX,
         };
+        // Time of the look before: what the role and the sending took is no spinning.
+        let mut looked = None;
         let mut now = self.now;
         loop {
             let is_quiet = quiet > Nanos::ZERO && due <= now + quiet && mode != WaitMode::Sleep;
             if is_quiet && now < self.last_look + UNSEEN {
                 self.rx.clear();
+                let from = engine.now();
                 engine.spin(due);
-                self.spun += due.since(now);
+                self.spun += due.since(from);
                 return Ok(());
             }
             self.last_look = now;
@@ -209,23 +212,20 @@ impl Worker {
             if !self.rx.is_empty() || engine.was_rung() || stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            now = engine.now();
+            if let (Some(before), Wait::No) = (looked, pause) {
+                self.spun += now.since(before).min(AUTO_SPIN);
+            }
             if mode == WaitMode::Yield {
                 std::thread::yield_now();
+                now = engine.now();
             }
-            let looked = std::mem::replace(&mut now, engine.now());
-            if pause == Wait::No {
-                self.spun += spun(looked, now);
-            }
+            looked = Some(now);
             if now >= due {
                 return Ok(());
             }
         }
     }
-}
-
-/// Returns the time between two looks in which a worker spun: not that of a stall.
-pub fn spun(before: Nanos, now: Nanos) -> Nanos {
-    now.since(before).min(AUTO_SPIN)
 }
 
 /// Returns how to wait for `due` (`Nanos::MAX`: only for an arrival) in this mode.

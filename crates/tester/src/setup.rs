@@ -487,7 +487,10 @@ impl Setup {
     /// TCP; so only one sleeps that may be on the core of its server or of another worker.
     pub(crate) fn wait_mode(&self) -> WaitFor {
         let sockets = &self.request.sockets;
-        let beside_server = sockets.cpus.is_empty() && self.target_is_local();
+        let beside_server = match &sockets.cpus[..] {
+            [] => self.target_is_local(),
+            cpus => cpus.iter().any(|cpu| self.request.dut_cpus.contains(cpu)),
+        };
         let beside_worker = self.worker_cpus().len() > sockets.cpus.len().max(1);
         let sleeps = sockets.shared_core || beside_server || beside_worker;
         match sockets.wait {

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use engine::stream::{ConnId, End, Mix, Orders, StreamRole};
-use engine::{AUTO_SPIN, Next, WaitMode, clock, spun};
+use engine::{AUTO_SPIN, Next, WaitMode, clock};
 use measure::Nanos;
 use tokio::task::LocalSet;
 
@@ -25,6 +25,8 @@ use crate::alarm::Alarm;
 const SCRATCH: usize = 2 * (2 + 65_535);
 /// Longest time between two checks of the stop flag.
 const STOP_LATENCY: Nanos = Nanos::from_millis(50);
+/// Longest time of a look of a spinning worker that finds nothing to do: in a longer one a connection worked.
+const EMPTY_LOOK: Nanos = Nanos::from_micros(5);
 /// Longest wait for a peer when a connection is closed.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
 
@@ -198,7 +200,8 @@ async fn keep_time<R: StreamRole + 'static>(
             WaitMode::Sleep => false,
         };
         let before = looked.filter(|before| spin && shared.last_work.get() < *before);
-        idle += before.map_or(Nanos::ZERO, |before| spun(before, now));
+        let look = before.map_or(Nanos::ZERO, |before| now.since(before));
+        idle += if look <= EMPTY_LOOK { look } else { Nanos::ZERO };
         looked = spin.then_some(now);
         if spin {
             tokio::task::yield_now().await;
