@@ -46,10 +46,15 @@ const GLANCE_NAMES: u64 = 1 << 23;
 impl Known {
     /// Returns what the rounds of a cell found.
     pub fn of(cell: &CellRecord) -> Self {
+        // A round offers all of them, or none.
+        let of_first = |trial: &&TrialRecord| {
+            cell.loads.first().is_some_and(|load| load.asked_qps == trial.rate_qps)
+        };
         Known {
             step: choose(&cell.windows).copied(),
             qps: usual_qps(cell),
             loads: cell.loads.clone(),
+            load_rounds: cell.trials.iter().filter(of_first).count() as u32,
         }
     }
 }
@@ -163,8 +168,8 @@ impl NextRound<'_> {
         }
         let first = self.rounds.min(own.least_rounds()).saturating_sub(2 * LOAD_ROUNDS);
         // Void loads are offered again, in a round each.
-        let last = first + if known.loads.is_empty() { 2 * LOAD_ROUNDS } else { LOAD_ROUNDS };
-        if self.settings.loads && (first..last).contains(&self.round) {
+        let due = (first..first + 2 * LOAD_ROUNDS).contains(&self.round);
+        if self.settings.loads && due && known.load_rounds < LOAD_ROUNDS {
             // A loop with a highest rate offers twice as much already.
             let unseen = found.round.cpu_us_per_answer.is_none() && own.most.is_none();
             let shares = SHARES.into_iter().chain(unseen.then_some(ABOVE));
@@ -252,6 +257,7 @@ impl NextRound<'_> {
     ) -> Result<Vec<LoadPoint>, BenchError> {
         let new = known.is_empty();
         let points = if new { fresh } else { known };
+        let mut trials = Vec::new();
         for point in &points {
             let Some(rate) = Qps::new(point.asked_qps) else { continue };
             let pacing = self.pacing.at(rate);
@@ -260,8 +266,9 @@ impl NextRound<'_> {
                 Err(BenchError::Void(_)) => return Ok(Vec::new()),
                 trial => trial?,
             };
-            self.keep(rate.get(), trial);
+            trials.push((rate.get(), trial));
         }
+        trials.into_iter().for_each(|(rate, trial)| self.keep(rate, trial));
         Ok(if new { points } else { Vec::new() })
     }
 }

@@ -11,4 +11,6 @@ pub struct Known {
     pub qps: Option<f64>,
     /// Loads that were offered already.
     pub loads: Vec<LoadPoint>,
+    /// Number of rounds that offered them.
+    pub load_rounds: u32,
 }

@@ -193,6 +193,8 @@ fn void_loads_are_offered_again_and_cost_no_round() {
         let (found, cell) = one(Simulated { void_loads, ..Simulated::new() });
         assert_eq!((found.rounds, cell.void_repeats.len()), (8, 0));
         assert_eq!(cell.loads.len(), 5, "{:?}", cell.loads);
+        let offered = cell.trials.iter().filter(|t| t.rate_qps == cell.loads[0].asked_qps).count();
+        assert_eq!(offered, 4 - void_loads.max(2) as usize, "{void_loads} of four rounds");
     }
 }
 
