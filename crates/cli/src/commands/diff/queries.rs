@@ -87,9 +87,6 @@ struct Asked<'a> {
 impl Take for Asked<'_> {
     fn push(&mut self, _key: u32, question: &[u8]) -> Result<(), QueryFileError> {
         let args = self.args;
-        if args.count.is_some_and(|count| self.queries >= count) {
-            return Err(QueryFileError::Over);
-        }
         let opt = (args.dnssec || args.edns.is_some()).then(|| {
             let usual = Edns::default();
             let udp_size = args.edns.unwrap_or(usual.udp_size);
@@ -100,7 +97,11 @@ impl Take for Asked<'_> {
         self.queries += 1;
         self.out
             .push(Nanos::ZERO, &query[..len], false, None)
-            .map_err(|source| QueryFileError::NoRoom { place: std::env::temp_dir(), source })
+            .map_err(|source| QueryFileError::NoRoom { place: std::env::temp_dir(), source })?;
+        match args.count {
+            Some(count) if self.queries >= count => Err(QueryFileError::Over),
+            _ => Ok(()),
+        }
     }
 
     fn bad_line(&mut self, bad: BadLines) -> Result<(), QueryFileError> {
