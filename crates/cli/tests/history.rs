@@ -142,8 +142,6 @@ fn what_cannot_be_bisected_is_refused() {
     for (words, why) in [
         (["--good", "v2", "--bad", "v0"].as_slice(), "does not come before"),
         (&["--good", "v0", "--bad", "v2", "--repeats", "3"], "--repeats changes nothing"),
-        (&["--good", "v0", "--bad", "v2", "--trust"], "--trust changes nothing"),
-        (&["--good", "v0", "--bad", "v2", "--plain"], "--plain changes nothing"),
         (&["--good", "v0", "--bad", "v2", "--no-store"], "--no-store changes nothing"),
     ] {
         let output = ground.dnsdyno("bisect", words).output().expect("starts");

@@ -69,8 +69,6 @@ fn refuse_unused(args: &RunArgs) -> Result<(), Failure> {
         ("--fail-if", !args.gate.fail_if.is_empty()),
         ("--metrics", args.metrics.is_some()),
         ("--hosts", args.hosts.is_given()),
-        ("--trust", args.trust),
-        ("--plain", args.plain),
         ("--no-store", args.no_store),
         ("--store", args.store.store.is_some()),
     ];
