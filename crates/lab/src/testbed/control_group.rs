@@ -57,7 +57,7 @@ impl ControlGroup {
         sweep(parent, ticket());
         let path = parent.join(format!("{PREFIX}{}-{}", std::process::id(), ticket()));
         let made = parent.join(PROCESSES).exists() && fs::create_dir(&path).is_ok();
-        made.then_some(ControlGroup(path))
+        made.then(|| ControlGroup(path))
     }
 
     /// The folder of the group.
@@ -177,6 +177,19 @@ mod tests {
         fs::write(groups[2].join(PROCESSES), "1").unwrap();
         sweep(parent.path(), now);
         assert_eq!(groups.map(|group| group.exists()), [false, true, true, true]);
+    }
+
+    #[test]
+    fn a_group_that_is_not_made_is_not_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let sleeps = || nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD);
+        let sleeps = || sleeps().unwrap().voluntary_context_switches();
+        let before = sleeps();
+        assert!(
+            ControlGroup::below(parent.path()).is_none(),
+            "this is no folder of control groups"
+        );
+        assert!(sleeps() - before < i64::from(REMOVALS), "it waited for a removal");
     }
 
     #[test]
