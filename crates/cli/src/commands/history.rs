@@ -12,6 +12,8 @@ use experiment::Experiment;
 use experiment::capacity::least_rounds;
 use experiment::file::Role;
 use lab::builds::Revision;
+use nix::unistd::geteuid;
+use record::testbed::User;
 use record::{BuiltServer, CellRecord, Choices, Run, Skipped};
 use report::view::setting_words;
 
@@ -159,14 +161,19 @@ fn earlier(
         run.plan.choices.built.iter().any(|one| one.build == builds.recipe.name)
             && run.plan.text == experiment.text
             && run.plan.quick == experiment.is_quick
-            && is_joinable(run, &wanted, anchor)
+            && is_joinable(run, &wanted, anchor, geteuid().is_root())
     });
     Ok(runs)
 }
 
-/// Returns whether the ratios of a run are to the anchor, under the conditions that are wanted now.
-fn is_joinable(run: &Run, wanted: &Choices, anchor: &str) -> bool {
+/// Returns whether the ratios of a run are to the anchor, under the conditions that are wanted now; the lab of the superuser has links
+/// and idle cores of another kind than that of an ordinary user.
+fn is_joinable(run: &Run, wanted: &Choices, anchor: &str, by_root: bool) -> bool {
     let begun = &run.plan.choices;
+    let user = run.plan.testbed.as_ref().and_then(|testbed| testbed.user);
+    if user.is_some_and(|user| (user == User::Root) != by_root) {
+        return false;
+    }
     // Of the seed, the repeats and the servers a ratio does not depend.
     let conditions = Choices {
         seed: wanted.seed,
@@ -262,7 +269,7 @@ fn drift(before: &CellRecord, now: &CellRecord) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use record::{Basis, BuildOutcome, EngineChoice, ServerCapacity};
+    use record::{Basis, BuildOutcome, EngineChoice, ServerCapacity, TestbedFacts};
 
     use super::*;
 
@@ -304,11 +311,15 @@ mod tests {
 
     #[test]
     fn runs_are_joined_by_the_same_anchor_under_the_same_conditions() {
-        let run = run_of(&["a"]);
+        let mut run = run_of(&["a"]);
         let wanted = |engine| Choices { seed: Some(7), engine, ..Choices::default() };
-        assert!(is_joinable(&run, &wanted(None), "authdns"));
-        assert!(!is_joinable(&run, &wanted(None), "knot"));
-        assert!(!is_joinable(&run, &wanted(Some(EngineChoice::Kernel)), "authdns"));
+        assert!(is_joinable(&run, &wanted(None), "authdns", true));
+        assert!(!is_joinable(&run, &wanted(None), "knot", true));
+        assert!(!is_joinable(&run, &wanted(Some(EngineChoice::Kernel)), "authdns", true));
+        let of_root = TestbedFacts { user: Some(User::Root), ..TestbedFacts::default() };
+        run.plan.testbed = Some(of_root);
+        let joined = [true, false].map(|root| is_joinable(&run, &wanted(None), "authdns", root));
+        assert_eq!(joined, [true, false]);
     }
 
     #[test]
