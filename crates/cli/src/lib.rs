@@ -26,8 +26,8 @@ use clap::{Parser, Subcommand};
 
 use commands::dropin::{self, dnsperf, kxdpgun, resperf};
 use commands::{
-    agent, attack, auth, bisect, compare, demo, diff, doctor, history, host, load, man, merge,
-    report, run, runs, search, selftest, servers, site, trace, update, verify, zone,
+    agent, auth, bisect, compare, demo, diff, doctor, history, host, load, man, merge, report, run,
+    runs, search, selftest, servers, site, task, trace, update, verify, zone,
 };
 use failure::Failure;
 
@@ -141,18 +141,6 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Run the trial that is requested as JSON on standard input
-    #[command(name = lab::MEASURE_COMMAND, hide = true)]
-    Measure {
-        /// The file for the result
-        result: PathBuf,
-    },
-    /// Run the attack on a server of the lab that is requested as JSON on standard input
-    #[command(name = lab::ATTACK_COMMAND, hide = true)]
-    Attack {
-        /// The file for the result
-        result: PathBuf,
-    },
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {
@@ -170,6 +158,9 @@ pub fn main() -> ExitCode {
         let Err(error) = lab::exec_main(words);
         eprintln!("dnsdyno: {error}");
         return ExitCode::from(127);
+    }
+    if first == lab::TASK_COMMAND {
+        return ended(task::run());
     }
     if first == lab::builds::BUILD_COMMAND {
         return ExitCode::from(lab::builds::sandbox_main(words));
@@ -202,8 +193,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Load(args) => load::run(*args, None),
         Command::Agent(args) => agent::run(&args),
         Command::Merge(args) => merge::run(&args),
-        Command::Measure { result } => load::measure(&result),
-        Command::Attack { result } => attack::run(&result),
         Command::Search(args) => search::run(*args, None),
         Command::Selftest(args) => selftest::run(*args),
         Command::Verify(args) => verify::run(&args),

@@ -112,7 +112,7 @@ impl Hosts {
     fn start(&self, mut command: Command) -> (Child, u32) {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
         let server = soon("the server runs there", || self.there("unbound").first().copied());
-        soon("the Measurer runs", || self.here("__measure").first().copied());
+        soon("the Measurer runs", || self.here("__task measure").first().copied());
         (child, server)
     }
 
@@ -454,7 +454,7 @@ fn a_stopped_agent_is_named_and_ends() {
     let mut command = hosts.run("x.toml");
     command.env("DNSDYNO_TEST_TRIAL", "5s");
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
-    soon("the Measurer runs", || hosts.here("__measure").first().copied());
+    soon("the Measurer runs", || hosts.here("__task measure").first().copied());
     kill("STOP", &hosts.there("agent --start"));
     let output = child.wait_with_output().expect("ends");
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));

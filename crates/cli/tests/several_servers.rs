@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
+use lab::Task;
 use measure::{Nanos, Pacing, Qps};
 use record::request::{Expect, Query, Workload};
 use record::{TrialRequest, TrialResult};
@@ -12,23 +13,22 @@ use crate::kit;
 
 /// Runs the Measurer; its result, or its error.
 fn measure(request: &TrialRequest) -> Result<TrialResult, String> {
-    let dir = tempfile::tempdir().expect("a folder");
-    let file = dir.path().join("result.json");
     let mut child = Command::new(cargo_bin("dnsdyno"))
-        .args(["__measure".as_ref(), file.as_os_str()])
+        .args([lab::TASK_COMMAND, "measure"])
         .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("starts");
     let mut input = child.stdin.take().expect("piped");
-    let json = serde_json::to_vec(request).expect("JSON");
+    let json = serde_json::to_vec(&Task::Measure(Box::new(request.clone()))).expect("JSON");
     input.write_all(&json).expect("writes");
     drop(input);
     let output = child.wait_with_output().expect("ends");
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    Ok(record::read(&file).expect("a result"))
+    Ok(serde_json::from_slice(&output.stdout).expect("a result"))
 }
 
 /// A request of a third of a second for one name.

@@ -48,10 +48,11 @@ pub use testbed::cpus::{CpuList, CpuPlan};
 pub use testbed::enter::{
     EnterError, Entered, Lab, Network, ending_signals, enter, enter_with, is_inside,
 };
-pub use testbed::exec::{ATTACK_COMMAND, MEASURE_COMMAND, exec_main};
+pub use testbed::exec::exec_main;
 pub use testbed::netns::Namespace;
 pub use testbed::process::{Launch, Process, ProcessError};
 pub use testbed::reserve::Reservation;
 pub use testbed::rundir::RunDir;
 pub use testbed::short_link::{ShortLink, ShortLinkError};
+pub use testbed::task::{AnswersTask, AuthAnswers, AuthTask, TASK_COMMAND, Task};
 pub use testbed::{Host, Places, Testbed, TestbedError, TestbedPlan, durability, exec};

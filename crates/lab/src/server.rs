@@ -396,15 +396,10 @@ impl Installed {
         testbed: &Testbed,
     ) -> Result<Process, ServerError> {
         let (command, environment) = self.command(setting)?;
-        Ok(Process::start(&Launch {
-            name: instance.name,
-            namespace: testbed.namespace(instance.host),
-            cpus: testbed.cpus(instance.host),
-            dir: instance.state,
-            daemon: self.adapter.start.daemon,
-            command,
-            environment,
-        })?)
+        let (namespace, cpus) = (testbed.namespace(instance.host), testbed.cpus(instance.host));
+        let launch = Launch::new(instance.name, namespace, cpus, instance.state);
+        let daemon = self.adapter.start.daemon;
+        Ok(Process::start(&Launch { daemon, command, environment, ..launch })?)
     }
 
     /// Returns its command line and the variables added to its environment.
@@ -560,15 +555,8 @@ fn ask_version(
     let mut command = vec![program.as_os_str().to_owned()];
     command.extend(query.arguments.iter().map(Into::into));
     let name = format!("{}-version", adapter.name);
-    let mut process = Process::start(&Launch {
-        name: &name,
-        namespace: testbed.namespace(Host::Dut),
-        cpus: testbed.cpus(Host::Dut),
-        dir,
-        daemon: false,
-        command,
-        environment: Vec::new(),
-    })?;
+    let launch = Launch::new(&name, testbed.namespace(Host::Dut), testbed.cpus(Host::Dut), dir);
+    let mut process = Process::start(&Launch { command, ..launch })?;
     if process.wait(VERSION_LIMIT).is_none() {
         return Err(process.late("print its version", VERSION_LIMIT).into());
     }

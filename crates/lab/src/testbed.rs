@@ -34,6 +34,7 @@ pub mod procfs;
 pub(crate) mod reserve;
 pub(crate) mod rundir;
 pub(crate) mod short_link;
+pub(crate) mod task;
 pub(crate) mod tuning;
 
 use std::collections::BTreeMap;

@@ -1,8 +1,7 @@
 //! The lab for real: namespaces, links, processes and servers of this machine.
 //!
 //! The test program plays `dnsdyno` itself, since the lab executes its own program again: it has the
-//! hidden wrapper command and the commands that the lab starts (`auth`, `load`, reduced to what a
-//! test needs). Each case runs in a lab of its own, as a child process: `case NAME`.
+//! hidden wrapper command and the task of an AuthDNS, reduced to what a test needs. Each case runs in a lab of its own, as a child process: `case NAME`.
 //! Where the kernel gives this user no namespaces, the cases are skipped and the reason is printed.
 
 #![expect(clippy::unwrap_used, reason = "a test without the usual harness: what unwraps fails")]
@@ -42,8 +41,8 @@ fn main() -> ExitCode {
             let name = args.next().and_then(|arg| arg.into_string().ok()).unwrap_or_default();
             ExitCode::from(cases::run(&name))
         }
-        "auth" => {
-            cases::authority::serve(args.filter_map(|arg| arg.into_string().ok()));
+        lab::TASK_COMMAND => {
+            cases::authority::serve(serde_json::from_reader(std::io::stdin()).unwrap());
             ExitCode::SUCCESS
         }
         filter => run_all(filter),

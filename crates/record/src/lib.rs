@@ -72,9 +72,7 @@ pub use name::cell_name;
 pub use pacing::RecordedPacing;
 pub use parts::{Merged, PartClock, PartOutcome};
 pub use plan::{InputFile, Plan, Seam};
-pub use request::{
-    AttackOutcome, AttackRequest, BadRequest, LockStepTimes, TrialRequest, TrialResult,
-};
+pub use request::{AttackOutcome, AttackRequest, LockStepTimes, TrialRequest, TrialResult};
 pub use run::{
     Capacity, CellRecord, Certificate, Estimate, GoalCapacity, Run, Secondary, SelfTest, Skipped,
     TrialRecord, VoidRepeat,

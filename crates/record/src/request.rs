@@ -16,7 +16,6 @@ mod sockets;
 pub(crate) mod text;
 mod workload;
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -229,16 +228,6 @@ impl TrialResult {
     }
 }
 
-/// Error of an invalid request: the field and what is wrong with it.
-#[derive(Debug, thiserror::Error)]
-#[error("the request for a trial, field `{field}`: {why}")]
-pub struct BadRequest {
-    /// Path of the field, with dots; `.` for the whole request.
-    pub field: String,
-    /// What is wrong with its value.
-    pub why: String,
-}
-
 impl TrialRequest {
     /// Makes the request of a trial of one second over UDP, without a goal, with the usual sockets and the seed 1.
     pub fn new(target: SocketAddr, workload: Workload, pacing: Pacing) -> Self {
@@ -265,16 +254,6 @@ impl TrialRequest {
             dut_cpus: Vec::new(),
             auth_cpus: Vec::new(),
         }
-    }
-
-    /// Reads a request as JSON.
-    ///
-    /// # Errors
-    /// [`BadRequest`] with the first field that cannot be read.
-    pub fn read(from: impl Read) -> Result<Self, BadRequest> {
-        let mut json = serde_json::Deserializer::from_reader(from);
-        serde_path_to_error::deserialize(&mut json)
-            .map_err(|e| BadRequest { field: e.path().to_string(), why: e.inner().to_string() })
     }
 
     /// Returns all servers: the target, then the further ones.

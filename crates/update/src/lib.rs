@@ -26,6 +26,6 @@ pub use generate::{Generate, GenerateError, Prerequisites};
 pub use message::{Operation, Update};
 pub use outcome::{Outcome, Tally};
 pub use script::Zones;
-pub use send::{Kill, Sender, Sent};
+pub use send::{Kill, Sender, Sent, System};
 pub use stream::{StreamError, Unsent, UpdateReader};
 pub use tsig::{Key, KeyError, TsigError};

@@ -17,6 +17,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use measure::Nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::check::{LOOK_ALL, Lag, PENDING, watch};
 use crate::connection::Connection;
@@ -34,7 +35,7 @@ const HOPELESS: [(u8, &str); 4] = [
 ];
 
 /// Settings of the sending of updates.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sender {
     /// The primary.
     pub server: SocketAddr,
@@ -56,19 +57,24 @@ pub struct Sender {
     pub kill: Option<Kill>,
     /// Secondaries whose lag is measured.
     pub watch: Vec<SocketAddr>,
-    /// Returns how long the calling thread was ready to run but had no core so far.
-    pub run_delay: fn() -> Option<Nanos>,
 }
 
 /// A primary to be killed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Kill {
     /// Number of its process.
     pub pid: i32,
     /// Number of acknowledged updates before it is killed.
     pub after: u64,
+}
+
+/// What the system does for a sender.
+#[derive(Clone, Copy, Debug)]
+pub struct System {
     /// Kills a process.
-    pub how: fn(i32) -> io::Result<()>,
+    pub kill: fn(i32) -> io::Result<()>,
+    /// Returns how long the calling thread was ready to run but had no core so far.
+    pub run_delay: fn() -> Option<Nanos>,
 }
 
 /// Result of sending a stream.
@@ -95,6 +101,7 @@ pub struct Sent {
 /// State that the workers share.
 struct Shared<'a, R> {
     sender: &'a Sender,
+    system: System,
     stop: &'a AtomicBool,
     source: Mutex<Source<R>>,
     outcomes: Mutex<&'a mut (dyn Write + Send)>,
@@ -120,10 +127,12 @@ impl Sender {
         &self,
         updates: UpdateReader<R>,
         outcomes: &mut (dyn Write + Send),
+        system: System,
         stop: &AtomicBool,
     ) -> Sent {
         let shared = Shared {
             sender: self,
+            system,
             stop,
             source: Mutex::new(Source { updates, next: 0, end: self.end() }),
             outcomes: Mutex::new(outcomes),
@@ -241,11 +250,10 @@ impl<R: BufRead> Shared<'_, R> {
     /// Kills the primary when its time has come.
     fn acknowledged(&self) {
         let count = self.acknowledged.fetch_add(1, Ordering::Relaxed) + 1;
-        let Some(Kill { pid, how, .. }) = self.sender.kill.filter(|kill| kill.after == count)
-        else {
+        let Some(Kill { pid, .. }) = self.sender.kill.filter(|kill| kill.after == count) else {
             return;
         };
-        match how(pid) {
+        match (self.system.kill)(pid) {
             Ok(()) => {
                 self.killed.store(true, Ordering::Relaxed);
                 self.end(format!("the primary was killed after {count} acknowledgements"), false);
@@ -276,7 +284,7 @@ impl<'a, R: BufRead> Worker<'a, R> {
 
     /// Sends what is due until all is over; returns the outcomes, and how long it was ready but had no core from its first update on.
     fn work(mut self) -> (Tally, Option<Nanos>) {
-        let run_delay = self.shared.sender.run_delay;
+        let run_delay = self.shared.system.run_delay;
         let mut before = None;
         while !self.shared.is_over() {
             let Some((number, update)) = self.shared.next() else { break };
@@ -462,11 +470,11 @@ mod tests {
             count: None,
             kill: None,
             watch: Vec::new(),
-            run_delay,
         };
+        let system = System { kill: |_| Ok(()), run_delay };
         let bytes = updates(count);
         let reader = UpdateReader::new(&bytes[..], Path::new("updates")).expect("a stream");
-        sender.run(reader, &mut Vec::new(), &AtomicBool::new(false))
+        sender.run(reader, &mut Vec::new(), system, &AtomicBool::new(false))
     }
 
     #[test]

@@ -11,11 +11,13 @@ use domain::base::wire::Composer;
 use domain::base::{Message, Name};
 use domain::rdata::tsig::Time48;
 use domain::tsig::{Algorithm, ClientTransaction, KeyName, ValidationError};
+use serde::{Deserialize, Serialize};
 
 use crate::Update;
 
 /// A key that is shared with a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Key {
     key: Arc<domain::tsig::Key>,
     name: String,
@@ -159,6 +161,20 @@ impl Signed {
             Err(_) if message.header().rcode() == Rcode::NOTAUTH => Err(TsigError::BadSignature),
             Err(_) => Err(TsigError::Reply),
         }
+    }
+}
+
+impl TryFrom<String> for Key {
+    type Error = KeyError;
+
+    fn try_from(text: String) -> Result<Self, KeyError> {
+        text.parse()
+    }
+}
+
+impl From<Key> for String {
+    fn from(Key { algorithm, name, secret, .. }: Key) -> Self {
+        format!("{algorithm}:{name}:{secret}")
     }
 }
 

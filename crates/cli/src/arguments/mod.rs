@@ -16,6 +16,7 @@ pub(crate) mod json;
 pub(crate) mod keep;
 mod lookup;
 pub(crate) mod number;
+pub(crate) mod parsed;
 pub(crate) mod quiet;
 pub(crate) mod remote;
 pub(crate) mod remote_hosts;

@@ -8,7 +8,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use clap::Parser;
 use experiment::verify;
 use lab::detect::detect;
 use lab::host::Depth;
@@ -22,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::json::JsonArgs;
 use crate::arguments::number::parse_duration;
+use crate::arguments::parsed::parsed;
 use crate::arguments::quiet::QuietArgs;
 use crate::commands::verify::{VerifyArgs, on_ground, plan};
 use crate::commands::{host, selftest};
@@ -52,17 +52,6 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
   Can its Tester judge servers of 200,000 queries a second?
     dnsdyno doctor --rate 440k";
-
-/// The arguments of another command with their defaults.
-#[derive(Parser)]
-struct Defaults<T: clap::Args> {
-    #[command(flatten)]
-    args: T,
-}
-
-fn defaults<T: clap::Args>(words: &[&str]) -> T {
-    Defaults::parse_from([&["dnsdyno"], words].concat()).args
-}
 
 /// Environment variable of the process in the namespaces: the file for what it finds.
 const FINDINGS: &str = "DNSDYNO_DOCTOR_FINDINGS";
@@ -109,7 +98,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
 /// Finds what the namespaces permit, and whether the Tester's figures are right. A process of the namespaces does it, and writes it
 /// into `file`.
 fn find(file: &Path) -> Result<Value, Failure> {
-    let args: VerifyArgs = defaults(&["--quick", "--wait"]);
+    let args: VerifyArgs = parsed(["--quick", "--wait"])?;
     let plan = plan(&args)?;
     let file: PathBuf = file.to_owned();
     let variables = [(FINDINGS, file.display().to_string())];
@@ -163,7 +152,8 @@ fn self_test(args: &DoctorArgs, facts: &HostFacts) -> Result<Certificate, Failur
     let third = if least.is_finite() { (least / 3e3).floor().max(1.0) * 1e3 } else { 10e3 };
     let rate = args.rate.or_else(|| Qps::new(third)).unwrap_or_default();
     let (rate, duration) = (rate.exact().to_string(), args.duration.to_string());
-    Ok(selftest::certify(&mut defaults(&["--rate", &rate, "--duration", &duration]))?.certificate)
+    let mut args = parsed(["--rate", &rate, "--duration", &duration])?;
+    Ok(selftest::certify(&mut args)?.certificate)
 }
 
 /// Returns up to which rate the Tester is sure.

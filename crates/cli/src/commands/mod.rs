@@ -1,7 +1,6 @@
 //! The commands, each with its arguments beside it.
 
 pub(crate) mod agent;
-pub(crate) mod attack;
 pub(crate) mod auth;
 pub(crate) mod bisect;
 pub(crate) mod compare;
@@ -21,6 +20,7 @@ pub(crate) mod search;
 pub(crate) mod selftest;
 pub(crate) mod servers;
 pub(crate) mod site;
+pub(crate) mod task;
 pub(crate) mod trace;
 pub(crate) mod update;
 pub(crate) mod verify;

@@ -3,25 +3,25 @@
 use std::path::PathBuf;
 
 use measure::{Nanos, Qps};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::values::{one_second, text};
+use super::values::{one_second, rate_text, text, time_text};
 
 /// Settings of the method `answers`. The tolerance of TTLs and the kinds that are not
 /// compared stand here as text; `dnsdyno diff` reads them.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AnswersSettings {
     /// Largest rate of queries to each server.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "text", serialize_with = "rate_text")]
     pub rate: Qps,
     /// Number of queries under way at once.
     pub window: u16,
     /// Timeout of a reply, over UDP and again over TCP, in nanoseconds.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "text", serialize_with = "time_text")]
     pub timeout: Nanos,
     /// Time before what differs is asked again, in nanoseconds.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "text", serialize_with = "time_text")]
     pub pause: Nanos,
     /// Whether queries have EDNS(0); those of a capture are as they are.
     pub edns: bool,

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use measure::Nanos;
+use measure::{Nanos, Qps};
+use serde::Serializer;
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 /// Returns the timeout of RFC 8219.
@@ -16,6 +17,16 @@ pub(crate) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+/// Writes a time as the text that [`text`] reads.
+pub(super) fn time_text<S: Serializer>(time: &Nanos, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(time)
+}
+
+/// Writes a rate as the text that [`text`] reads.
+pub(super) fn rate_text<S: Serializer>(rate: &Qps, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rate.exact())
 }
 
 /// Reads an optional value written as text.

@@ -1,18 +1,16 @@
-//! The answers of several servers, compared: all of them run in the DUT's host at the same time, and `dnsdyno diff` in the Tester's host
-//! asks each of them every query.
+//! The answers of several servers, compared: all of them run in the DUT's host at the same time, and a process in the Tester's host asks
+//! each of them every query, as `dnsdyno diff` does.
 //!
 //! ```text
 //!   tester host                      dut host                       auth host
-//!   dnsdyno diff A B C ───────┬──> A  [fd00:9::2]:53   ──┐
-//!     --queries, --json       ├──> B  [fd00:9::2]:5401 ──┼──> the upstream of all: AuthDNS, or a server with the zone
+//!   dnsdyno __task answers ───┬──> A  [fd00:9::2]:53   ──┐
+//!                             ├──> B  [fd00:9::2]:5401 ──┼──> the upstream of all: AuthDNS, or a server with the zone
 //!                             └──> C  [fd00:9::2]:5402 ──┘
 //! ```
 
-use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use experiment::settings::{AnswersSettings, Role};
@@ -20,27 +18,22 @@ use experiment::{
     Bench, BenchError, ComparedAnswers, Experiment, FileError, Point, Settings, TrialSpec,
 };
 use measure::Nanos;
-use nix::sys::signal::Signal;
 use record::{AnswerDiff, Trial};
 use trace::population::{self, Input};
 
 use crate::adapter::Adapter;
 use crate::probe::datagrams_dropped;
 use crate::probe::watch::{LiveUpdate, Reader, Watcher};
-use crate::runs::bench::Upstream;
+use crate::runs::bench::{Upstream, watch};
 use crate::server::Server;
 use crate::server::query_stream::{Inputs, Prepared};
 use crate::server::replication::Ground;
 use crate::testbed::Host;
-use crate::testbed::enter::program;
-use crate::testbed::process::{Launch, Process, TimeLimit};
+use crate::testbed::process::{Launch, Process};
+use crate::testbed::task::{AnswersTask, Task};
 
 /// Longest time that a comparison may take: no plan is as long.
 const LIMIT: Duration = Duration::from_secs(86_400);
-/// Interval between checks of the processes of a comparison.
-const WATCH: Duration = Duration::from_millis(50);
-/// Time within which an interrupted comparison must end.
-const GRACE: Duration = Duration::from_secs(5);
 /// File in which a kept run has every query whose answers differ, a line of JSON each.
 const LINES: &str = "answers.jsonl";
 /// File with the counters of a comparison while it runs.
@@ -126,8 +119,12 @@ pub(crate) struct Comparing<'a> {
 /// The queries of a comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// Options of `dnsdyno diff` that name the file, and how its queries are sent.
-    options: Vec<OsString>,
+    /// Their file.
+    file: PathBuf,
+    /// Whether it is a capture.
+    captured: bool,
+    /// Whether queries of other files have the RD bit.
+    recursion: bool,
     /// The origin in words, for the record.
     from: String,
     /// File of known differences.
@@ -138,21 +135,16 @@ impl Asked {
     /// Makes them for the stream of a point.
     pub(crate) fn new(experiment: &Experiment, point: &Point, stream: &Prepared) -> Self {
         let settings = &point.settings;
-        let mut options: Vec<OsString> = Vec::new();
-        match &stream.capture {
-            // As they are, EDNS and flags too.
-            Some(capture) => options.extend(["--capture".into(), capture.path().into()]),
-            None => {
-                options.extend(["--queries".into(), stream.queries.clone().into()]);
-                options.extend(settings.answers.edns.then(|| "--edns".into()));
-                options.extend(settings.answers.dnssec.then(|| "--dnssec".into()));
-                let authoritative = settings.role == Role::Authoritative;
-                options.extend(authoritative.then(|| "--no-recursion".into()));
-            }
-        }
+        let capture = stream.capture.as_ref().map(|capture| capture.path().to_owned());
         // A path that has no absolute form was refused before the run.
         let known = known(experiment, point).unwrap_or_default();
-        Asked { options, from: origin(settings), known }
+        Asked {
+            captured: capture.is_some(),
+            file: capture.unwrap_or_else(|| stream.queries.clone()),
+            recursion: settings.role != Role::Authoritative,
+            from: origin(settings),
+            known,
+        }
     }
 }
 
@@ -175,58 +167,26 @@ impl Comparing<'_> {
         }
     }
 
-    /// Returns the command line of the comparison, whose result is written to `json`.
-    fn command(&self, spec: &AnswersSettings, json: &Path) -> Vec<OsString> {
-        let mut command: Vec<OsString> = vec![program().into(), "diff".into()];
-        command.extend(self.servers.iter().map(|compared| compared.address.to_string().into()));
-        command.extend(self.queries.options.iter().cloned());
-        let texts = [
-            ("--rate", spec.rate.get().to_string()),
-            ("--window", spec.window.to_string()),
-            ("--timeout", spec.timeout.to_string()),
-            ("--pause", spec.pause.to_string()),
-            ("--ttl", spec.ttl.clone()),
-        ];
-        for (option, text) in texts {
-            command.extend([option.into(), text.into()]);
-        }
-        if !spec.ignore.is_empty() {
-            command.extend(["--ignore".into(), spec.ignore.join(",").into()]);
-        }
-        if let Some(known) = &self.queries.known {
-            command.extend(["--known".into(), known.into()]);
-        }
-        if self.keep {
-            command.extend(["--lines".into(), self.ground.dir.join(LINES).into()]);
-        }
-        if self.watcher.is_some() {
-            command.extend(["--live".into(), self.ground.dir.join(LIVE).into()]);
-        }
-        command.extend(["--json".into(), json.into()]);
-        command
+    /// Returns the task of the comparison.
+    fn task(&self, spec: &AnswersSettings) -> Task {
+        let Asked { file, captured, recursion, known, .. } = self.queries.clone();
+        Task::Answers(Box::new(AnswersTask {
+            servers: self.servers.iter().map(|compared| compared.address).collect(),
+            queries: file,
+            captured,
+            recursion,
+            settings: AnswersSettings { known, ..spec.clone() },
+            lines: self.keep.then(|| self.ground.dir.join(LINES)),
+            live: self.watcher.as_ref().map(|_| self.ground.dir.join(LIVE)),
+        }))
     }
 
-    /// Waits for the end of the comparison; ends it if the run is interrupted or a server has ended.
-    fn watch(&mut self, diff: &mut Process, reader: &mut Reader) -> Result<(), BenchError> {
-        let mut limit = TimeLimit::new(LIMIT);
-        while !diff.is_over() {
-            if self.ground.lab.interrupted().load(Ordering::Relaxed) {
-                diff.stop(Signal::SIGINT, GRACE);
-                return Err(BenchError::Interrupted);
-            }
-            for compared in &mut self.servers {
-                compared.server.check().map_err(BenchError::failed)?;
-            }
-            if let Some(upstream) = &mut self.upstream {
-                upstream.check().map_err(BenchError::failed)?;
-            }
-            if limit.is_over() {
-                return Err(BenchError::failed(diff.late("compare all answers", LIMIT)));
-            }
-            reader.look();
-            std::thread::sleep(WATCH);
+    /// Checks that the servers and what they ask still run.
+    fn check(&mut self) -> Result<(), BenchError> {
+        for compared in &mut self.servers {
+            compared.server.check().map_err(BenchError::failed)?;
         }
-        Ok(())
+        self.upstream.as_mut().map_or(Ok(()), Upstream::check).map_err(BenchError::failed)
     }
 
     /// Gives the servers of a result the names of their adapters.
@@ -253,33 +213,19 @@ impl Bench for Comparing<'_> {
     fn compare_answers(&mut self, spec: &AnswersSettings) -> Result<ComparedAnswers, BenchError> {
         let testbed = self.ground.testbed;
         let dropped = || datagrams_dropped(testbed, Host::Tester).map_err(BenchError::failed);
-        let json = self.ground.dir.join("answers.json");
-        // The result of an earlier comparison must never count for this one.
-        let _ = std::fs::remove_file(&json);
         let before = dropped()?;
-        let launch = Launch {
-            name: "answers",
-            namespace: testbed.namespace(Host::Tester),
-            cpus: testbed.cpus(Host::Tester),
-            dir: self.ground.dir,
-            daemon: false,
-            command: self.command(spec, &json),
-            environment: Vec::new(),
-        };
+        let (namespace, cpus) = (testbed.namespace(Host::Tester), testbed.cpus(Host::Tester));
+        let launch = Launch::new("answers", namespace, cpus, self.ground.dir);
         if let Some(watcher) = &self.watcher {
             watcher.notify(LiveUpdate::Compares);
         }
         let mut reader = Reader::new(self.watcher.clone(), self.ground.dir.join(LIVE));
-        let mut diff = Process::start(&launch).map_err(BenchError::failed)?;
-        self.watch(&mut diff, &mut reader)?;
+        let mut diff =
+            Process::start_task(&launch, &self.task(spec)).map_err(BenchError::failed)?;
+        let (what, lab) = ("compare all answers", self.ground.lab);
+        watch(&mut diff, what, LIMIT, lab, &mut reader, || self.check())?;
         drop(reader);
-        if !json.exists() {
-            let ended = diff.check();
-            return Err(ended.map_or_else(BenchError::failed, |()| {
-                BenchError::failed("the comparison wrote no result")
-            }));
-        }
-        let mut diff: AnswerDiff = record::read(&json).map_err(BenchError::failed)?;
+        let mut diff: AnswerDiff = diff.result().map_err(BenchError::failed)?;
         self.name(&mut diff);
         Ok(ComparedAnswers { diff, dropped: dropped()?.saturating_sub(before) })
     }

@@ -1,7 +1,7 @@
 //! The attacker of a drill: a process in the tester's host that attacks the server under test, and nothing outside of the lab.
 //!
 //! ```text
-//! LabBench::drill ── AttackRequest, a pipe ──> dnsdyno __attack: floods of queries, connections, handshakes
+//! LabBench::drill ── AttackRequest, a pipe ──> dnsdyno __task attack: floods of queries, connections, handshakes
 //! ```
 //!
 //! Three checks keep attacks in: an experiment that names a remote server is refused before anything starts, the bench attacks
@@ -10,7 +10,6 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use experiment::{BenchError, Experiment, FileError, Method, Settings};
@@ -19,9 +18,8 @@ use record::{AttackOutcome, AttackRequest};
 use crate::adapter::Adapter;
 use crate::server::replication::{Companions, Ground};
 use crate::testbed::cpus::CpuList;
-use crate::testbed::enter::program;
-use crate::testbed::exec::ATTACK_COMMAND;
 use crate::testbed::process::{Launch, Process};
+use crate::testbed::task::Task;
 use crate::testbed::{Host, Testbed, address_v4, address_v6};
 
 /// Role of the attacker in records.
@@ -131,31 +129,20 @@ impl Place {
 pub(crate) struct Attacker {
     process: Process,
     cpus: CpuList,
-    file: PathBuf,
 }
 
 impl Attacker {
     /// Starts the attacker on the cores of `place`.
     pub(crate) fn start(
-        request: &AttackRequest,
+        request: AttackRequest,
         place: &Place,
         ground: Ground<'_>,
     ) -> Result<Self, BenchError> {
-        let file = ground.dir.join("attack.json");
-        // The result of an earlier attack must never count for this one.
-        let _ = fs::remove_file(&file);
-        let input = serde_json::to_vec(request).map_err(BenchError::failed)?;
-        let launch = Launch {
-            name: ATTACKER,
-            namespace: ground.testbed.namespace(Host::Tester),
-            cpus: &place.cpus,
-            dir: ground.dir,
-            daemon: false,
-            command: vec![program().into(), ATTACK_COMMAND.into(), file.clone().into()],
-            environment: Vec::new(),
-        };
-        let process = Process::start_with(&launch, &input).map_err(BenchError::failed)?;
-        Ok(Attacker { process, cpus: place.cpus.clone(), file })
+        let (task, cpus) = (Task::Attack(Box::new(request)), place.cpus.clone());
+        let namespace = ground.testbed.namespace(Host::Tester);
+        let launch = Launch::new(ATTACKER, namespace, &cpus, ground.dir);
+        let process = Process::start_task(&launch, &task).map_err(BenchError::failed)?;
+        Ok(Attacker { process, cpus })
     }
 
     /// Returns its process, for the CPU time of each role.
@@ -169,14 +156,7 @@ impl Attacker {
         if self.process.wait(END).is_none() {
             return Err(BenchError::failed(self.process.late("end its attack", END)));
         }
-        if !self.file.exists() {
-            let ended = self.process.check();
-            return Err(ended.map_or_else(BenchError::failed, |()| {
-                BenchError::failed("the attacker wrote no result")
-            }));
-        }
-        let text = fs::read(&self.file).map_err(BenchError::failed)?;
-        serde_json::from_slice(&text).map_err(BenchError::failed)
+        self.process.result().map_err(BenchError::failed)
     }
 }
 

@@ -2,7 +2,7 @@
 //! what limited it.
 //!
 //! ```text
-//!   snapshot ─> dnsdyno __measure, a request on a pipe ─> snapshot ─> Trial: cpu, drops, limiter, void
+//!   snapshot ─> dnsdyno __task measure, a request on a pipe ─> snapshot ─> Trial: cpu, drops, limiter, void
 //!                     │ watched: the server under test and the AuthDNS must run until its end
 //! ```
 
@@ -18,9 +18,9 @@ mod updates;
 mod upstream;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use experiment::{
@@ -42,10 +42,10 @@ use crate::server::clients::Replayed;
 use crate::server::replication::{Companions, Ground, Group, Member};
 use crate::server::{Installed, Server, Service};
 use crate::testbed::cpus::CpuList;
-use crate::testbed::enter::{Lab, program};
-use crate::testbed::exec::MEASURE_COMMAND;
+use crate::testbed::enter::Lab;
 use crate::testbed::limit::{CpuLimit, LimitError};
-use crate::testbed::process::{Launch, Process, TimeLimit};
+use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
+use crate::testbed::task::Task;
 use crate::testbed::{Host, Testbed};
 
 /// Interval between checks of the processes of a running trial.
@@ -54,7 +54,7 @@ const WATCH: Duration = Duration::from_millis(50);
 const RESERVE: Duration = Duration::from_secs(30);
 /// Time allowed for each connection that is opened before a trial: full TLS handshakes are faster than 200 a second.
 const CONNECTING: Duration = Duration::from_millis(5);
-/// Time within which an interrupted Measurer must report.
+/// Time within which an interrupted process must report.
 const GRACE: Duration = Duration::from_secs(5);
 /// Time allowed to a lock-step load beside one second for each of its experiments.
 const LOCKSTEP: Duration = Duration::from_secs(60);
@@ -329,12 +329,11 @@ impl<'a> LabBench<'a> {
         Sampler::start(watched, interval, &self.testbed.lab_cpus(), self.watcher.clone())
     }
 
-    /// Runs `command` as the Measurer, at most for `limit`. Returns its process and the counters; `duration` decides
+    /// Runs what `start` starts as the Measurer, at most for `limit`. Returns its process and the counters; `duration` decides
     /// the interval of the samples.
     fn run(
         &mut self,
-        command: Vec<OsString>,
-        input: &[u8],
+        start: impl FnOnce(&Launch<'_>) -> Result<Process, ProcessError>,
         duration: Nanos,
         limit: Duration,
     ) -> Result<(Process, Spent), BenchError> {
@@ -345,19 +344,15 @@ impl<'a> LabBench<'a> {
         let before = before.map_err(BenchError::failed)?;
         let beside_before = Companions::times(&companions);
         let mut reader = Reader::new(self.watcher.clone(), self.live_file());
-        let launch = Launch {
-            name: "tester",
-            namespace: self.remote.outside.as_ref().unwrap_or(self.testbed.namespace(Host::Tester)),
-            cpus: self.testbed.cpus(Host::Tester),
-            dir: self.dir,
-            daemon: false,
-            command,
-            environment: Vec::new(),
-        };
+        let inside = self.testbed.namespace(Host::Tester);
+        let namespace = self.remote.outside.as_ref().unwrap_or(inside);
+        let cpus = self.testbed.cpus(Host::Tester);
+        let launch = Launch::new("tester", namespace, cpus, self.dir);
         let ledger = Ledger::start(&watched, account.clone(), self.testbed);
-        let mut tester = Process::start_with(&launch, input).map_err(BenchError::failed)?;
+        let mut tester = start(&launch).map_err(BenchError::failed)?;
         let sampler = self.sampler(&watched, tester.pid(), duration.into());
-        self.watch(&mut tester, &mut reader, limit)?;
+        let what = "end its trial (each query without an answer costs its timeout)";
+        watch(&mut tester, what, limit, self.lab, &mut reader, || self.check())?;
         // The process has ended but was not waited for yet: its counters are still in `/proc`.
         watched.push((Host::Tester, tester.pid()));
         let after = Snapshot::with_account(self.testbed, &watched, account.as_deref());
@@ -377,26 +372,16 @@ impl<'a> LabBench<'a> {
         self.accounts.of(pids.collect())
     }
 
-    /// Runs a command that writes its result to `file`, with `input` on its standard input. Returns the result and the
-    /// counters.
+    /// Runs a task as the Measurer, at most for `limit`. Returns its result and the counters.
     fn result<T: DeserializeOwned>(
         &mut self,
-        command: Vec<OsString>,
-        input: &[u8],
-        file: &Path,
+        task: &Task,
         duration: Nanos,
         limit: Duration,
     ) -> Result<(T, Spent), BenchError> {
-        // The result of an earlier trial must never count for this one.
-        let _ = std::fs::remove_file(file);
-        let (mut tester, spent) = self.run(command, input, duration, limit)?;
-        let ended = tester.check();
-        if !file.exists() {
-            return Err(ended.map_or_else(BenchError::failed, |()| {
-                BenchError::failed("the Measurer wrote no result")
-            }));
-        }
-        Ok((record::read(file).map_err(BenchError::failed)?, spent))
+        let start = |launch: &Launch<'_>| Process::start_task(launch, task);
+        let (mut tester, spent) = self.run(start, duration, limit)?;
+        Ok((tester.result().map_err(BenchError::failed)?, spent))
     }
 
     /// Runs the requested trial, at most for `limit`; `duration` decides the interval of the samples.
@@ -406,10 +391,7 @@ impl<'a> LabBench<'a> {
         duration: Nanos,
         limit: Duration,
     ) -> Result<(TrialResult, Spent), BenchError> {
-        let file = self.dir.join("trial.json");
-        let input = serde_json::to_vec(request).map_err(BenchError::failed)?;
-        let command = vec![program().into(), MEASURE_COMMAND.into(), file.clone().into()];
-        self.result(command, &input, &file, duration, limit)
+        self.result(&Task::Measure(Box::new(request.clone())), duration, limit)
     }
 
     /// Returns whether an AuthDNS, or a primary, runs in the auth host.
@@ -423,43 +405,52 @@ impl<'a> LabBench<'a> {
             && self.testbed.cpus(Host::Auth).shares_with(self.testbed.cpus(Host::Tester))
     }
 
-    /// Waits for the Measurer; ends it if the run is interrupted or another process has ended.
-    fn watch(
-        &mut self,
-        tester: &mut Process,
-        reader: &mut Reader,
-        limit: Duration,
-    ) -> Result<(), BenchError> {
-        let mut time_limit = TimeLimit::new(limit);
-        while !tester.is_over() {
-            if self.is_interrupted() {
-                tester.stop(Signal::SIGINT, GRACE);
-                return Err(BenchError::Interrupted);
-            }
-            let server = self.server.iter_mut().filter_map(|running| running.server.as_mut());
-            for server in server {
-                server.check().map_err(BenchError::failed)?;
-            }
-            if let Some(authdns) = &mut self.authdns {
-                authdns.check().map_err(BenchError::failed)?;
-            }
-            if let Some(group) = &mut self.group {
-                group.check().map_err(BenchError::failed)?;
-            }
-            self.check_remote()?;
-            if time_limit.is_over() {
-                let what = "end its trial (each query without an answer costs its timeout)";
-                return Err(BenchError::failed(tester.late(what, limit)));
-            }
-            reader.look();
-            std::thread::sleep(WATCH);
+    /// Checks that all that a trial needs still runs.
+    fn check(&mut self) -> Result<(), BenchError> {
+        let server = self.server.iter_mut().filter_map(|running| running.server.as_mut());
+        for server in server {
+            server.check().map_err(BenchError::failed)?;
         }
-        Ok(())
+        if let Some(authdns) = &mut self.authdns {
+            authdns.check().map_err(BenchError::failed)?;
+        }
+        if let Some(group) = &mut self.group {
+            group.check().map_err(BenchError::failed)?;
+        }
+        self.check_remote()
     }
 
     fn is_interrupted(&self) -> bool {
-        self.lab.interrupted().load(std::sync::atomic::Ordering::Relaxed)
+        self.lab.interrupted().load(Ordering::Relaxed)
     }
+}
+
+/// Waits until a process of this program ends, which must do `what` within `limit`; ends it if the run is interrupted.
+///
+/// # Errors
+/// If it is late, the run is interrupted, or `check` fails, which is called again and again.
+pub(crate) fn watch(
+    process: &mut Process,
+    what: &str,
+    limit: Duration,
+    lab: &Lab,
+    reader: &mut Reader,
+    mut check: impl FnMut() -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let mut time_limit = TimeLimit::new(limit);
+    while !process.is_over() {
+        if lab.interrupted().load(Ordering::Relaxed) {
+            process.stop(Signal::SIGINT, GRACE);
+            return Err(BenchError::Interrupted);
+        }
+        check()?;
+        if time_limit.is_over() {
+            return Err(BenchError::failed(process.late(what, limit)));
+        }
+        reader.look();
+        std::thread::sleep(WATCH);
+    }
+    Ok(())
 }
 
 impl Bench for LabBench<'_> {

@@ -1,24 +1,25 @@
 //! The AuthDNS as a process of the lab: this program's own `auth` command in the auth host. While the links receive frames of
 //! programs, a program of it answers in the kernel, before its sockets.
 
-use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
 use experiment::file::Role;
-use experiment::{Method, Point, VerifyPlan};
+use experiment::{Method, Point};
 use measure::Path as LinkPath;
-use record::EngineKind;
-use serde::{Deserialize, Serialize};
+use record::request::WaitFor;
 use wire::{Name, Namespace, Pref64, Qclass, Qtype, QueryTemplate};
 
 use crate::server::query_stream::ColdBox;
 use crate::server::ready::{Ask, At, Over, Question, wait_ready};
-use crate::testbed::enter::{Lab, program};
+use crate::testbed::cpus::CpuList;
+use crate::testbed::enter::Lab;
 use crate::testbed::netns::Namespace as Netns;
 use crate::testbed::process::{Launch, Process, ProcessError};
+pub use crate::testbed::task::Serves;
+use crate::testbed::task::{AuthAnswers, AuthTask, Task};
 use crate::testbed::{Host, PORT, Testbed};
 
 /// Time within which the AuthDNS must answer.
@@ -27,23 +28,6 @@ const READY: Duration = Duration::from_secs(10);
 const TELLS: Duration = Duration::from_millis(500);
 /// Digits of that number.
 const COUNT_DIGITS: usize = 20;
-
-/// Client of an AuthDNS.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Serves {
-    /// The server under test; a share of the names has AAAA records of their own.
-    Dut {
-        /// Share (0 to 1) of the names with AAAA records.
-        aaaa_share: f64,
-        /// Whether it has the names that drills ask for.
-        drilled: bool,
-    },
-    /// The Measurer itself, for a self-test: every name has an AAAA record.
-    SelfTest,
-    /// The same, with a known behaviour that the Measurer must find.
-    Truth,
-}
 
 impl Serves {
     /// Returns what the server under test is served at a point: a resolver synthesises nothing, so that every queried record
@@ -100,52 +84,28 @@ pub fn start(
         Serves::SelfTest => "authdns-selftest",
         Serves::Truth => "authdns-truth",
     };
-    let mut command: Vec<OsString> = vec![program().into(), "auth".into()];
-    let mut option = |flag: &str, value: String| command.extend([flag.into(), value.into()]);
-    for address in serves.addresses(testbed) {
-        option("--listen", address.to_string());
-    }
-    option("--namespace", namespace.prefix().to_string());
-    option("--zone", namespace.zone().to_string());
-    option("--pref64", pref64.to_string());
-    option("--cpus", cpus.to_string());
-    let shares = cpus.shares_with(testbed.cpus(Host::Tester));
-    if in_kernel {
-        option("--engine", EngineKind::Kernel.to_string());
-        option("--device", Host::interface(serves.client()));
-    }
-    option("--wait-mode", if shares { "sleep" } else { "auto" }.to_owned());
-    match serves {
-        Serves::SelfTest | Serves::Truth => option("--aaaa", "always".to_owned()),
-        Serves::Dut { aaaa_share, .. } if aaaa_share > 0.0 => {
-            option("--aaaa-share", aaaa_share.to_string());
-        }
-        Serves::Dut { .. } => {}
-    }
-    if !in_kernel {
-        command.push("--remember".into());
-    }
-    if matches!(serves, Serves::Dut { drilled: true, .. }) {
-        command.push("--traps".into());
-    }
-    if testbed.path() == LinkPath::Wire {
-        // As for the Measurer: nothing is joined there.
-        command.push("--no-gro".into());
-    }
-    if serves == Serves::Truth {
-        command.extend(VerifyPlan::behaviour().arguments().into_iter().map(OsString::from));
-    }
-    let launch = Launch {
-        name,
-        namespace: testbed.namespace(Host::Auth),
-        cpus,
-        dir,
-        daemon: false,
-        command,
-        environment: Vec::new(),
+    let answers = AuthAnswers::Namespace {
+        prefix: namespace.prefix().to_string(),
+        zone: namespace.zone().to_string(),
+        pref64: pref64.to_string(),
+        serves,
+        remember: !in_kernel,
     };
+    let task = AuthTask {
+        listen: serves.addresses(testbed).to_vec(),
+        device: in_kernel.then(|| Host::interface(serves.client())),
+        ..task(answers, cpus, testbed)
+    };
+    let launch = Launch::new(name, testbed.namespace(Host::Auth), cpus, dir);
     let client = testbed.namespace(serves.client());
-    ready(&launch, client, &serves.addresses(testbed), &Question::ends(namespace, Ask::A), lab)
+    ready(
+        &launch,
+        task,
+        client,
+        &serves.addresses(testbed),
+        &Question::ends(namespace, Ask::A),
+        lab,
+    )
 }
 
 /// Starts an AuthDNS that is an Internet in a box for the server under test, and waits until a server of its root answers.
@@ -159,41 +119,39 @@ pub(crate) fn start_internet(
     dir: &Path,
 ) -> Result<Process, ProcessError> {
     let cpus = testbed.cpus(Host::Auth);
-    let shares = cpus.shares_with(testbed.cpus(Host::Tester));
-    let mut command: Vec<OsString> = vec![program().into(), "auth".into()];
-    command.extend(internet.arguments().into_iter().map(OsString::from));
-    let wait = if shares { "sleep" } else { "auto" };
     // The address that is asked says which server is: one socket has all.
-    let any = format!("0.0.0.0:{PORT}");
-    command.extend(
-        ["--listen", &any, "--cpus", &cpus.to_string(), "--wait-mode", wait].map(OsString::from),
-    );
-    if testbed.path() == LinkPath::Wire {
-        command.push("--no-gro".into());
-    }
-    let launch = Launch {
-        name: "authdns-internet",
-        namespace: testbed.namespace(Host::Auth),
-        cpus,
-        dir,
-        daemon: false,
-        command,
-        environment: Vec::new(),
-    };
+    let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT);
+    let task = AuthTask { listen: vec![any], ..task(internet.answers(), cpus, testbed) };
+    let launch = Launch::new("authdns-internet", testbed.namespace(Host::Auth), cpus, dir);
     let root = SocketAddr::new(internet.root().into(), PORT);
     let client = testbed.namespace(Host::Dut);
-    ready(&launch, client, &[root], &[Question::soa(&Name::ROOT)], lab)
+    ready(&launch, task, client, &[root], &[Question::soa(&Name::ROOT)], lab)
+}
+
+/// Makes the task of an AuthDNS without addresses on `cpus`; on a core that it shares with the Measurer it sleeps when it is idle.
+fn task(answers: AuthAnswers, cpus: &CpuList, testbed: &Testbed) -> AuthTask {
+    let shares = cpus.shares_with(testbed.cpus(Host::Tester));
+    AuthTask {
+        listen: Vec::new(),
+        cpus: cpus.clone(),
+        wait: if shares { WaitFor::Sleep } else { WaitFor::Auto },
+        // As for the Measurer: nothing is joined there.
+        gro: testbed.path() != LinkPath::Wire,
+        device: None,
+        answers,
+    }
 }
 
 /// Starts an AuthDNS, and waits until it answers the questions of `client` at all addresses.
 fn ready(
     launch: &Launch<'_>,
+    task: AuthTask,
     client: &Netns,
     addresses: &[SocketAddr],
     questions: &[Question],
     lab: &Lab,
 ) -> Result<Process, ProcessError> {
-    let mut process = Process::start(launch)?;
+    let mut process = Process::start_task(launch, &Task::Auth(Box::new(task)))?;
     for address in addresses {
         let interrupted = lab.interrupted();
         let at = At { server: *address, over: Over::Udp, remedy: String::new() };

@@ -5,9 +5,10 @@ use std::str::FromStr;
 
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
 
 /// A set of cores, ascending, never empty; written `0`, `0,2` or `0-3,8`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CpuList(Vec<usize>);
 
 impl CpuList {

@@ -1,7 +1,7 @@
 //! A server that goes to the background and insists on its own paths, such as `/etc/x.conf`: `start.daemon = true`.
 //!
 //! ```text
-//!   dnsdyno __exec ... --daemon true    stays, as the process that the lab watches
+//!   dnsdyno __exec ...                  stays, as the process that the lab watches
 //!     ├─ CMD ARGS                       ends at once, or stays
 //!     └─ its daemon                     becomes a child of the wrapper (PR_SET_CHILD_SUBREAPER)
 //! ```

@@ -1,10 +1,10 @@
 //! The wrapper that starts every process of the lab: a hidden command of the program itself.
 //!
 //! ```text
-//!   lab ── spawn ──> dnsdyno __exec --parent P --netns PATH --cpus LIST --dir DIR --daemon false -- CMD ARGS
+//!   lab ── spawn ──> dnsdyno __exec JSON CMD ARGS
 //!                      dies with P, enters the namespace, binds to the cores, goes to DIR
 //!                      └─ exec ──> CMD ARGS      same pid: what the lab watches is the server itself
-//!                                                (with `--daemon true` it stays: `daemon`)
+//!                                                (of a daemon it stays: `daemon`)
 //! ```
 //!
 //! It is a process of its own, since code between fork and exec would be `unsafe` and could not report errors. All
@@ -22,19 +22,16 @@ use nix::sched::{CloneFlags, sched_setaffinity, setns};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
+use serde::{Deserialize, Serialize};
 
 use crate::testbed::cpus::CpuList;
 use crate::testbed::daemon;
 
-/// Name of the hidden command that runs the Measurer.
-pub const MEASURE_COMMAND: &str = "__measure";
-/// Name of the hidden command that attacks a server of the lab.
-pub const ATTACK_COMMAND: &str = "__attack";
 /// Name of the hidden command of the wrapper.
 pub const EXEC_COMMAND: &str = "__exec";
 
 /// Request to the wrapper.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ExecRequest {
     /// Process number that the parent must still have.
     pub(crate) parent: u32,
@@ -46,59 +43,27 @@ pub(crate) struct ExecRequest {
     pub(crate) dir: PathBuf,
     /// Whether the program may go to the background: the wrapper then stays.
     pub(crate) daemon: bool,
-    /// Program and its arguments.
+    /// Program and its arguments, which follow the JSON.
+    #[serde(skip)]
     pub(crate) command: Vec<OsString>,
 }
 
 impl ExecRequest {
     /// Returns the request as arguments of the wrapper.
-    pub(crate) fn to_args(&self) -> Vec<OsString> {
-        let mut args: Vec<OsString> = vec![
-            EXEC_COMMAND.into(),
-            "--parent".into(),
-            self.parent.to_string().into(),
-            "--netns".into(),
-            self.netns.clone().into(),
-            "--cpus".into(),
-            self.cpus.to_string().into(),
-            "--dir".into(),
-            self.dir.clone().into(),
-            "--daemon".into(),
-            self.daemon.to_string().into(),
-            "--".into(),
-        ];
-        args.extend(self.command.iter().cloned());
-        args
+    ///
+    /// # Errors
+    /// If a path is not UTF-8.
+    pub(crate) fn to_args(&self) -> io::Result<Vec<OsString>> {
+        let own = [EXEC_COMMAND.to_owned(), serde_json::to_string(self)?];
+        Ok(own.into_iter().map(Into::into).chain(self.command.iter().cloned()).collect())
     }
 
-    /// Parses the arguments that [`ExecRequest::to_args`] wrote, without the command's name.
-    fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, ExecError> {
+    /// Reads the arguments that [`ExecRequest::to_args`] wrote, without the command's name.
+    fn read(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut args = args.into_iter();
-        let mut take = |flag: &'static str| -> Result<OsString, ExecError> {
-            match args.next() {
-                Some(found) if found == flag => args.next().ok_or(ExecError::Usage(flag)),
-                _ => Err(ExecError::Usage(flag)),
-            }
-        };
-        let number = |text: OsString| text.to_str().and_then(|t| t.parse().ok());
-        let list = |text: OsString| text.to_str().and_then(|t| t.parse().ok());
-        let parent = number(take("--parent")?).ok_or(ExecError::Usage("--parent"))?;
-        let netns = take("--netns")?.into();
-        let cpus = list(take("--cpus")?).ok_or(ExecError::Usage("--cpus"))?;
-        let dir = take("--dir")?.into();
-        let daemon = take("--daemon")?;
-        let daemon = match daemon.to_str().and_then(|text| text.parse().ok()) {
-            Some(daemon) => daemon,
-            None => return Err(ExecError::Usage("--daemon")),
-        };
-        let command: Vec<OsString> = match args.next() {
-            Some(dashes) if dashes == "--" => args.collect(),
-            _ => return Err(ExecError::Usage("--")),
-        };
-        if command.is_empty() {
-            return Err(ExecError::Usage("-- CMD"));
-        }
-        Ok(Self { parent, netns, cpus, dir, daemon, command })
+        let request: ExecRequest = serde_json::from_str(args.next()?.to_str()?).ok()?;
+        let command: Vec<OsString> = args.collect();
+        (!command.is_empty()).then_some(Self { command, ..request })
     }
 }
 
@@ -106,8 +71,8 @@ impl ExecRequest {
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     /// The wrapper was not called by the lab.
-    #[error("__exec is the lab's own wrapper and not for direct use: {0} is missing or wrong")]
-    Usage(&'static str),
+    #[error("__exec is the lab's own wrapper and not for direct use")]
+    Usage,
     /// The lab ended while this process was starting.
     #[error("the lab has ended")]
     Orphaned,
@@ -126,7 +91,7 @@ pub enum ExecError {
 /// # Errors
 /// If a step fails; the process should then print the error and exit.
 pub fn exec_main(args: impl IntoIterator<Item = OsString>) -> Result<Infallible, ExecError> {
-    let request = ExecRequest::parse(args)?;
+    let request = ExecRequest::read(args).ok_or(ExecError::Usage)?;
     let step = |what: String| move |source: io::Error| ExecError::Step { what, source };
     prctl::set_pdeathsig(Signal::SIGKILL)
         .map_err(|e| step("ask to die with the lab".to_owned())(e.into()))?;
@@ -140,7 +105,7 @@ pub fn exec_main(args: impl IntoIterator<Item = OsString>) -> Result<Infallible,
             .and_then(|file| Ok(setns(file, CloneFlags::CLONE_NEWNET)?))
             .map_err(step(what))?;
     }
-    let set = request.cpus.to_set().ok_or(ExecError::Usage("--cpus"))?;
+    let set = request.cpus.to_set().ok_or(ExecError::Usage)?;
     sched_setaffinity(Pid::from_raw(0), &set)
         .map_err(|e| step(format!("run on cores {}", request.cpus))(e.into()))?;
     let execute = || {
@@ -167,16 +132,16 @@ mod tests {
             daemon: true,
             command: vec!["nsd".into(), "--".into(), "-d".into()],
         };
-        let args = request.to_args();
+        let args = request.to_args().unwrap();
         assert_eq!(args[0], EXEC_COMMAND);
-        assert_eq!(ExecRequest::parse(args.into_iter().skip(1)).unwrap(), request);
+        assert_eq!(ExecRequest::read(args.into_iter().skip(1)).unwrap(), request);
     }
 
     #[test]
     fn calls_by_hand_are_refused() {
-        for args in [&[][..], &["--parent", "x"], &["--parent", "1", "--netns"], &["ls"]] {
+        for args in [&[][..], &["{}", "ls"], &["ls"]] {
             let args = args.iter().map(OsString::from);
-            assert!(matches!(ExecRequest::parse(args), Err(ExecError::Usage(_))));
+            assert_eq!(ExecRequest::read(args), None);
         }
     }
 }

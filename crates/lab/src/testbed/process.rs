@@ -2,16 +2,18 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::sched::sched_setaffinity;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
+use serde::de::DeserializeOwned;
 
 use crate::testbed::cpus::CpuList;
 use crate::testbed::enter;
@@ -19,6 +21,7 @@ use crate::testbed::exec::ExecRequest;
 use crate::testbed::log_bound::LogBound;
 use crate::testbed::netns::Namespace;
 use crate::testbed::procfs;
+use crate::testbed::task::Task;
 
 /// Interval between checks of a process that is to end or to become ready.
 pub(crate) const POLL: Duration = Duration::from_millis(10);
@@ -46,6 +49,19 @@ pub struct Launch<'a> {
     pub command: Vec<OsString>,
     /// Variables added to its environment.
     pub environment: Vec<(String, String)>,
+}
+
+impl<'a> Launch<'a> {
+    /// Makes a launch in the foreground, with the environment of the lab and without a command.
+    pub(crate) fn new(
+        name: &'a str,
+        namespace: &'a Namespace,
+        cpus: &'a CpuList,
+        dir: &'a Path,
+    ) -> Self {
+        let (command, environment) = (Vec::new(), Vec::new());
+        Launch { name, namespace, cpus, dir, daemon: false, command, environment }
+    }
 }
 
 /// A time limit that counts only while this process runs. Time in which it is stopped (SIGSTOP, a suspended machine)
@@ -79,6 +95,8 @@ impl TimeLimit {
 pub struct Process {
     name: String,
     child: Child,
+    // Reads the result of a task.
+    result: Option<JoinHandle<Vec<u8>>>,
     log: PathBuf,
     // Keeps the log from filling the disk, as long as the process lives.
     _bound: LogBound,
@@ -104,6 +122,16 @@ pub enum ProcessError {
         name: String,
         /// How it ended.
         status: String,
+        /// Last lines of its output.
+        log: LogTail,
+    },
+    /// The result of its task cannot be read.
+    #[error("{name} wrote no result that can be read: {why}\n{log}")]
+    Result {
+        /// Name of the process.
+        name: String,
+        /// Error of the JSON.
+        why: serde_json::Error,
         /// Last lines of its output.
         log: LogTail,
     },
@@ -162,14 +190,18 @@ impl Process {
     /// # Errors
     /// If the log or the process cannot be made. Later errors of its start are in the log.
     pub fn start(launch: &Launch<'_>) -> Result<Self, ProcessError> {
-        Self::start_with(launch, &[])
+        Self::start_with(launch, None)
     }
 
-    /// Starts it with `input` on its standard input: at most the 64 KiB that fit into a pipe.
+    /// Starts this program with a task in place of the command; [`Process::result`] returns what comes of it.
     ///
     /// # Errors
     /// Those of [`Process::start`].
-    pub(crate) fn start_with(launch: &Launch<'_>, input: &[u8]) -> Result<Self, ProcessError> {
+    pub(crate) fn start_task(launch: &Launch<'_>, task: &Task) -> Result<Self, ProcessError> {
+        Self::start_with(launch, Some(task))
+    }
+
+    fn start_with(launch: &Launch<'_>, task: Option<&Task>) -> Result<Self, ProcessError> {
         let error = |source| ProcessError::Start { name: launch.name.to_owned(), source };
         let log = launch.dir.join(format!("{}.log", launch.name));
         let out = File::options().create(true).append(true).open(&log).map_err(error)?;
@@ -179,26 +211,37 @@ impl Process {
             cpus: launch.cpus.clone(),
             dir: launch.dir.to_owned(),
             daemon: launch.daemon,
-            command: launch.command.clone(),
+            command: task.map_or_else(|| launch.command.clone(), Task::command),
         };
         let mut command = Command::new(enter::program());
         enter::hide_from(&mut command)
             .arg0("dnsdyno")
-            .args(request.to_args())
+            .args(request.to_args().map_err(error)?)
             .envs(launch.environment.iter().map(|(k, v)| (k, v)))
-            .stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() })
-            .stdout(out.try_clone().map_err(error)?)
+            .stdin(if task.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(match task {
+                None | Some(Task::Auth(_)) => out.try_clone().map_err(error)?.into(),
+                Some(_) => Stdio::piped(),
+            })
             .stderr(out)
             // Ctrl-C goes only to the lab, which ends its processes in order.
             .process_group(0);
         let mut child = command.spawn().map_err(error)?;
-        if let Some(mut pipe) = child.stdin.take() {
+        if let (Some(pipe), Some(task)) = (child.stdin.take(), task) {
             // A process that ends before it has read everything writes its error to its log.
-            let _ = pipe.write_all(input);
+            let _ = serde_json::to_writer(BufWriter::new(pipe), task);
         }
+        let result = child.stdout.take().map(|mut pipe| {
+            std::thread::spawn(move || {
+                let mut result = Vec::new();
+                // What is cut off is no JSON.
+                let _ = pipe.read_to_end(&mut result);
+                result
+            })
+        });
         let (name, cpus) = (launch.name.to_owned(), launch.cpus.clone());
         let bound = LogBound::new(log.clone());
-        Ok(Self { name, child, log, _bound: bound, cpus, gone: false })
+        Ok(Self { name, child, result, log, _bound: bound, cpus, gone: false })
     }
 
     /// Returns its process number.
@@ -237,6 +280,23 @@ impl Process {
                 log: self.tail(),
             }),
         }
+    }
+
+    /// Returns the result of its task, as soon as it has ended.
+    ///
+    /// # Errors
+    /// If there is none, with the end of its log.
+    pub(crate) fn result<T: DeserializeOwned>(&mut self) -> Result<T, ProcessError> {
+        let read = self.result.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
+        if read.is_empty() {
+            let _ = self.child.wait();
+            self.check()?;
+        }
+        serde_json::from_slice(&read).map_err(|why| ProcessError::Result {
+            name: self.name.clone(),
+            why,
+            log: self.tail(),
+        })
     }
 
     /// Checks that every thread of it and of its children is bound to its host's cores, and binds those that are not:

@@ -1,25 +1,22 @@
-//! What the lab takes for `dnsdyno auth` here: the least authority that a DNS64 server can work with.
+//! What the lab takes for its AuthDNS here: the least authority that a DNS64 server can work with.
 
 use std::net::UdpSocket;
 
+use lab::authdns::Serves;
+use lab::{AuthAnswers, Task};
 use wire::message::flag;
-use wire::{Ipv4Prefix, Namespace, Owner, Pref64, Qtype, Query, Rcode, ReplyWriter};
+use wire::{Namespace, Owner, Pref64, Qtype, Query, Rcode, ReplyWriter};
 
 /// Serves until it is killed.
-pub(crate) fn serve(args: impl Iterator<Item = String>) {
-    let (mut listen, mut prefix, mut pref64, mut always) = (vec![], None, None, false);
-    let mut args = args;
-    while let (Some(flag), Some(value)) = (args.next(), args.next()) {
-        match flag.as_str() {
-            "--listen" => listen.push(UdpSocket::bind(&value).unwrap()),
-            "--namespace" => prefix = value.parse::<Ipv4Prefix>().ok(),
-            "--pref64" => pref64 = value.parse::<Pref64>().ok(),
-            "--aaaa" => always = value == "always",
-            _ => {}
-        }
-    }
-    let namespace = Namespace::with_default_zone(prefix.unwrap());
-    let synthesise = always.then(|| pref64.unwrap());
+pub(crate) fn serve(task: Task) {
+    let Task::Auth(task) = task else { panic!("no AuthDNS: {task:?}") };
+    let AuthAnswers::Namespace { prefix, pref64, serves, .. } = task.answers else {
+        panic!("no namespace: {:?}", task.answers)
+    };
+    let namespace = Namespace::with_default_zone(prefix.parse().unwrap());
+    let synthesise = (serves == Serves::SelfTest).then(|| pref64.parse::<Pref64>().unwrap());
+    let listen = task.listen.into_iter().map(|address| UdpSocket::bind(address).unwrap());
+    let listen: Vec<UdpSocket> = listen.collect();
     let serving = listen.into_iter().map(|socket| {
         std::thread::spawn(move || {
             let (mut buffer, mut out) = ([0; 2048], [0; 2048]);

@@ -1,7 +1,7 @@
 //! The request for an attack, and its result.
 //!
 //! ```text
-//! [drill] of an experiment ──> AttackRequest ──JSON, a pipe──> dnsdyno __attack FILE ──> AttackOutcome
+//! [drill] of an experiment ──> AttackRequest ──JSON, a pipe──> dnsdyno __task attack ──> AttackOutcome
 //! ```
 
 use std::net::{IpAddr, SocketAddr};

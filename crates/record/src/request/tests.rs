@@ -196,7 +196,7 @@ proptest! {
     #[test]
     fn what_was_written_is_read(request in requests()) {
         let json = serde_json::to_string(&request).expect("JSON");
-        prop_assert_eq!(TrialRequest::read(json.as_bytes()).expect("a request"), request);
+        prop_assert_eq!(serde_json::from_str::<TrialRequest>(&json).expect("a request"), request);
     }
 }
 
@@ -210,18 +210,18 @@ fn what_cannot_be_read_is_named() {
         ..TrialRequest::new(target, workload, Pacing::Window { outstanding: 64 })
     };
     let json = serde_json::to_string(&request).expect("JSON");
-    for (good, bad, field, why) in [
-        ("\"version\":1", "\"version\":2", "version", "reads version 1"),
-        ("window 64", "windows 64", "pacing", "no pacing `windows`"),
-        ("\"tls\",", "\"sctp\",", "engine.streams.transports[0].transport", "sctp"),
-        ("\"timeout\":\"1s\"", "\"timeout\":\"1\"", "timeout", "duration"),
-        ("\"seed\":1", "\"seed\":1,\"sead\":2", "sead", "unknown field"),
-        ("\"speed\":1.0", "\"speed\":1.0,\"spede\":2", "workload.replay.spede", "unknown field"),
-        ("\"gro\":true", "\"gro\":\"yes\"", "sockets.gro", "boolean"),
+    for (good, bad, why) in [
+        ("\"version\":1", "\"version\":2", "reads version 1"),
+        ("window 64", "windows 64", "no pacing `windows`"),
+        ("\"tls\",", "\"sctp\",", "sctp"),
+        ("\"timeout\":\"1s\"", "\"timeout\":\"1\"", "duration"),
+        ("\"seed\":1", "\"seed\":1,\"sead\":2", "unknown field `sead`"),
+        ("\"speed\":1.0", "\"speed\":1.0,\"spede\":2", "unknown field `spede`"),
+        ("\"gro\":true", "\"gro\":\"yes\"", "boolean"),
     ] {
         assert!(json.contains(good), "{good} in {json}");
-        let error = TrialRequest::read(json.replacen(good, bad, 1).as_bytes()).expect_err(bad);
-        assert_eq!(error.field, field);
-        assert!(error.why.contains(why), "{error}");
+        let read = serde_json::from_str::<TrialRequest>(&json.replacen(good, bad, 1));
+        let error = read.expect_err(bad).to_string();
+        assert!(error.contains(why), "{error}");
     }
 }

@@ -43,6 +43,11 @@ pub(crate) struct InternetArgs {
 }
 
 impl InternetArgs {
+    /// Returns those of a task of the lab.
+    pub(super) fn of_lab(folder: PathBuf, log: PathBuf, server_delays: Vec<Nanos>) -> Self {
+        InternetArgs { internet: Some(folder), server_delays, log: Some(log) }
+    }
+
     /// Returns the configuration, without its log; `None` without `--internet`.
     pub(super) fn config(&self) -> Result<Option<InternetConfig>, Failure> {
         let Some(dir) = &self.internet else { return Ok(None) };

@@ -10,14 +10,19 @@ use std::time::{Duration, Instant};
 
 use ::auth::{AaaaPolicy, AuthConfig, AuthCounters, Fault, FaultSpec};
 use anyhow::anyhow;
-use clap::{Args as _, FromArgMatches as _};
+use experiment::{Behaviour, VerifyPlan};
+use lab::authdns::Serves;
+use lab::{AuthAnswers, AuthTask};
 use streams::http::{ALPN_H2, ALPN_H3};
 use streams::tls::{ALPN_DOQ, ALPN_DOT, Authority, Identity, ServerTls, TlsError};
 use tester::{AuthListen, AuthServer, ConnectionPlan, EncryptedListen};
 use udp::{UdpOptions, sys};
 use wire::Namespace;
 
+use self::args::AuthEngine;
 pub(crate) use self::args::{AuthArgs, EXAMPLES};
+use self::internet::InternetArgs;
+use crate::arguments::parsed::parsed;
 use crate::failure::Failure;
 use crate::process::interruption;
 
@@ -156,11 +161,46 @@ pub(crate) struct Described {
     pub(crate) connections: ConnectionPlan,
 }
 
+/// Is the AuthDNS of a task of the lab.
+pub(crate) fn of_lab(task: AuthTask) -> Result<(), Failure> {
+    let AuthTask { listen, cpus, wait: wait_mode, gro, device, answers } = task;
+    let args = match answers {
+        AuthAnswers::Namespace { prefix, zone, pref64, serves, remember } => {
+            let behaviour = match serves {
+                Serves::Truth => VerifyPlan::behaviour(),
+                Serves::SelfTest | Serves::Dut { .. } => Behaviour::default(),
+            };
+            AuthArgs {
+                namespace: prefix.parse().map_err(Failure::input)?,
+                zone: zone.parse().map_err(Failure::input)?,
+                pref64: pref64.parse().map_err(Failure::input)?,
+                aaaa: match serves {
+                    Serves::SelfTest | Serves::Truth => AaaaPolicy::Always,
+                    Serves::Dut { aaaa_share, .. } if aaaa_share > 0.0 => {
+                        AaaaPolicy::Share(aaaa_share)
+                    }
+                    Serves::Dut { .. } => AaaaPolicy::Never,
+                },
+                remember,
+                traps: matches!(serves, Serves::Dut { drilled: true, .. }),
+                ..parsed(behaviour.arguments())?
+            }
+        }
+        AuthAnswers::Internet { folder, log, delays, loss, truncated } => {
+            let fault = FaultSpec { fault: Fault::Truncate, share: truncated };
+            let fault = Some(fault).filter(|fault| fault.share > 0.0).into_iter().collect();
+            let internet = InternetArgs::of_lab(folder, log, delays);
+            AuthArgs { internet, loss, fault, ..parsed([""; 0])? }
+        }
+    };
+    let engine = if device.is_some() { AuthEngine::Kernel } else { AuthEngine::Sockets };
+    let (cpus, device) = (Some(cpus), device.into_iter().collect());
+    run(AuthArgs { listen, cpus, wait_mode, no_gro: !gro, engine, device, ..args })
+}
+
 /// Returns the AuthDNS with these arguments of `dnsdyno auth`.
 pub(crate) fn described(arguments: impl Iterator<Item = String>) -> Result<Described, Failure> {
-    let command = AuthArgs::augment_args(clap::Command::new("auth").no_binary_name(true));
-    let matches = command.try_get_matches_from(arguments).map_err(Failure::input)?;
-    let args = AuthArgs::from_arg_matches(&matches).map_err(Failure::input)?;
+    let args: AuthArgs = parsed(arguments)?;
     let encrypted = encrypted(&args).map_err(Failure::input)?;
     Ok(Described { config: config(&args)?, encrypted, connections: connections(&args) })
 }

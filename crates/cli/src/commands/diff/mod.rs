@@ -4,6 +4,7 @@ mod comparison;
 mod queries;
 mod servers;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +12,9 @@ use std::sync::atomic::AtomicBool;
 use answers::{Diff, Kind, Known, Pace, Side, Terms, TtlTolerance};
 use anyhow::anyhow;
 use clap::{ArgAction, Args};
+use lab::AnswersTask;
 use measure::{Nanos, Qps};
+use wire::Edns;
 
 use self::comparison::{Comparison, Outputs};
 use self::queries::Queries;
@@ -19,6 +22,7 @@ use self::servers::{Contact, TransportArgs, Transports};
 use super::load::{LoadArgs, Speed};
 use crate::arguments::address::ServerArg;
 use crate::arguments::number::parse_duration;
+use crate::arguments::parsed::parsed;
 use crate::failure::Failure;
 use crate::process::interruption;
 
@@ -82,8 +86,8 @@ pub(crate) struct DiffArgs {
     /// Write the result to this file as JSON, with samples (- for the standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the counters to this file while it runs
-    #[arg(long, value_name = "FILE", hide = true)]
+    /// File for the counters of a comparison of the lab while it runs
+    #[arg(skip)]
     live: Option<PathBuf>,
     #[command(flatten)]
     transport: TransportArgs,
@@ -166,6 +170,30 @@ pub(crate) fn run(args: &DiffArgs) -> Result<(), Failure> {
         pause: args.pause.into(),
     };
     Comparison { diff, queries, outputs, live: args.live.clone() }.run(&stop)
+}
+
+/// Compares the answers of servers of the lab.
+pub(crate) fn of_lab(task: AnswersTask) -> Result<(), Failure> {
+    let AnswersTask { servers, queries, captured, recursion, settings, lines, live } = task;
+    let servers = servers.iter().map(|server| OsString::from(server.to_string()));
+    let file = [if captured { "--capture" } else { "--queries" }.into(), queries.into()];
+    let mut args: DiffArgs = parsed(servers.chain(file))?;
+    (args.rate, args.window) = (Some(settings.rate), Some(settings.window));
+    (args.timeout, args.pause) = (settings.timeout, settings.pause);
+    (args.json, args.live) = (Some("-".into()), live);
+    if !captured {
+        args.queries.edns = settings.edns.then(|| Edns::default().udp_size);
+        (args.queries.dnssec, args.queries.no_recursion) = (settings.dnssec, !recursion);
+    }
+    let ignore = settings.ignore.iter().map(|kind| kind.parse().map_err(Failure::input));
+    args.terms = TermArgs {
+        lines,
+        page: None,
+        ttl: Some(settings.ttl.parse().map_err(|why: String| Failure::input(anyhow!(why)))?),
+        ignore: ignore.collect::<Result<_, _>>()?,
+        known: settings.known,
+    };
+    run(&args)
 }
 
 /// Asks each server once, and returns the sides.

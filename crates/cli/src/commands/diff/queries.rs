@@ -36,13 +36,13 @@ pub(super) struct QueryArgs {
     count: Option<u64>,
     /// Send EDNS(0) with this UDP size
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "1232")]
-    edns: Option<u16>,
+    pub(super) edns: Option<u16>,
     /// Send EDNS(0) with the DO bit
     #[arg(long)]
-    dnssec: bool,
+    pub(super) dnssec: bool,
     /// Do not set the RD bit
     #[arg(long)]
-    no_recursion: bool,
+    pub(super) no_recursion: bool,
 }
 
 impl QueryArgs {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::anyhow;
 use measure::{Nanos, Pacing, Transport};
 use record::request::{SlowCores, TrialSpec, Workload};
-use record::{Run, Table, Trial, TrialRecord, TrialRequest};
+use record::{Run, Table, Trial, TrialRecord, TrialRequest, TrialResult};
 use tester::{Setup, TesterError};
 
 pub(crate) use self::args::{EXAMPLES, FORMAT, Format, LoadArgs, parse_percentile};
@@ -254,9 +254,8 @@ pub(crate) fn show(format: Format, quantiles: &[f64], trial: &Trial) -> Result<(
     }
 }
 
-/// Runs the trial that is requested as JSON on standard input, for the lab, and writes its result to `file`.
-pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
-    let request = TrialRequest::read(std::io::stdin().lock()).map_err(Failure::input)?;
+/// Runs a trial for the lab.
+pub(crate) fn measure(request: TrialRequest) -> Result<TrialResult, Failure> {
     let line = report::load_line(&request);
     let setup = Setup::new(request, line.to_string()).and_then(Setup::with_whole_input);
     let setup = setup.map_err(|error| {
@@ -269,7 +268,7 @@ pub(crate) fn measure(file: &Path) -> Result<(), Failure> {
     drop(progress);
     let conditions = &mut result.trial.conditions;
     (conditions.command, conditions.options) = (line.shared, line.own);
-    record::write(file, &result).map_err(Failure::run)
+    Ok(result)
 }
 
 #[cfg(test)]

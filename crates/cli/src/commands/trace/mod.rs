@@ -6,7 +6,6 @@ pub(crate) mod input;
 mod select;
 mod stats;
 mod tap;
-mod transfers;
 
 use clap::{Args, Subcommand};
 
@@ -37,9 +36,6 @@ enum TraceCommand {
     Anonymise(select::AnonymiseArgs),
     /// Write a table of transactions, each query with its reply, for a database
     Export(export::ExportArgs),
-    /// Count zone transfers that pass an interface, until Ctrl-C
-    #[command(hide = true)]
-    Transfers(transfers::TransfersArgs),
 }
 
 const STATS_EXAMPLES: &str = "Examples:
@@ -65,6 +61,5 @@ pub(crate) fn run(args: TraceArgs) -> Result<(), Failure> {
         TraceCommand::Clients(args) => clients::run(&args),
         TraceCommand::Anonymise(args) => select::anonymise(&args),
         TraceCommand::Export(args) => export::run(&args),
-        TraceCommand::Transfers(args) => transfers::run(&args),
     }
 }

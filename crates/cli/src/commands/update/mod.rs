@@ -13,7 +13,7 @@ use update::apply::{ApplyError, Changes};
 use update::check::{check, wait_ready};
 use update::outcome::{acknowledged, rcode_name};
 use update::{
-    CheckError, Generate, GenerateError, Key, Kill, Prerequisites, Sender, Sent, Unsent,
+    CheckError, Generate, GenerateError, Key, Kill, Prerequisites, Sender, Sent, System, Unsent,
     UpdateReader, Zones, script, stream,
 };
 use zone::Reader;
@@ -301,17 +301,10 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
         window: args.window,
         skip: args.skip,
         count: args.count,
-        kill: args.kill.map(|pid| Kill {
-            pid,
-            after: args.kill_after,
-            how: lab::durability::kill_at_once,
-        }),
+        kill: args.kill.map(|pid| Kill { pid, after: args.kill_after }),
         watch: args.watch.clone(),
-        run_delay: udp::sys::thread_run_delay,
     };
     let zones = Zones::of(args.server);
-    let updates = UpdateReader::open(&args.updates).map_err(Failure::input)?.asking(&zones);
-    let unsent = updates.unsent();
     // The look-up after a restart needs the outcomes.
     let (path, _temporary) = match &args.outcomes {
         Some(path) => (path.clone(), None),
@@ -320,13 +313,7 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
             (file.path().to_owned(), Some(file))
         }
     };
-    let mut outcomes = BufWriter::new(create(&path)?);
-    let stop = interruption()?;
-    let sent = sender.run(updates, &mut outcomes, &stop);
-    print_unsent(&unsent, &args.updates);
-    outcomes.flush().map_err(Failure::run)?;
-    drop(outcomes);
-    let mut result = result(args, &sender, &sent);
+    let (mut result, sent) = transmit(&sender, &args.updates, &path, &zones)?;
     let mut failed = None;
     if let (true, Some(command)) = (sent.killed, &args.restart) {
         match survivors(args, command, &path, &zones) {
@@ -354,6 +341,25 @@ fn send(args: &SendArgs) -> Result<(), Failure> {
             )))
         }
     }
+}
+
+/// Sends the updates of a file, with the outcome of each in another.
+pub(crate) fn transmit(
+    sender: &Sender,
+    updates: &Path,
+    outcomes: &Path,
+    zones: &Zones,
+) -> Result<(UpdateRun, Sent), Failure> {
+    let stream = UpdateReader::open(updates).map_err(Failure::input)?.asking(zones);
+    let unsent = stream.unsent();
+    let mut outcomes = BufWriter::new(create(outcomes)?);
+    let system =
+        System { kill: lab::durability::kill_at_once, run_delay: udp::sys::thread_run_delay };
+    let stop = interruption()?;
+    let sent = sender.run(stream, &mut outcomes, system, &stop);
+    print_unsent(&unsent, updates);
+    outcomes.flush().map_err(Failure::run)?;
+    Ok((result(sender, &sent), sent))
 }
 
 /// Says which lines of a script are not sent.
@@ -400,17 +406,17 @@ fn durability(found: update::Checked) -> record::Durability {
     record::Durability { acknowledged: looked_up, gone, examples }
 }
 
-fn result(args: &SendArgs, sender: &Sender, sent: &Sent) -> UpdateRun {
+fn result(sender: &Sender, sent: &Sent) -> UpdateRun {
     let tally = &sent.tally;
-    let lags = args.watch.iter().zip(&sent.lags).map(|(server, lag)| {
+    let lags = sender.watch.iter().zip(&sent.lags).map(|(server, lag)| {
         let (lag_us, unseen) = (Times::from(&lag.times), lag.unseen);
         record::Lag { server: server.to_string(), lag_us, unseen }
     });
     let rcodes = tally.rcodes.iter().map(|(rcode, count)| (rcode_name(*rcode), *count)).collect();
     UpdateRun {
         schema: SCHEMA,
-        server: args.server.to_string(),
-        transport: if args.tcp { "tcp" } else { "udp" }.to_owned(),
+        server: sender.server.to_string(),
+        transport: if sender.tcp { "tcp" } else { "udp" }.to_owned(),
         key: sender.key.as_ref().map(|key| key.name().to_owned()),
         rate: sender.rate,
         window: sender.window,

@@ -194,7 +194,7 @@ impl Cache {
         let mut command = Command::new(enter::program());
         let home = std::env::var_os("HOME").unwrap_or_default();
         enter::hide_from(&mut command)
-            .args(request.to_args())
+            .args(request.to_args().map_err(failed)?)
             .env("HOST_HOME", home)
             .env("PREFIX", dir.join("prefix"))
             .env("REVISION", &revision.name)

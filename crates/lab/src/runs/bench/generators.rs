@@ -15,6 +15,7 @@ use super::{LabBench, Spent};
 use crate::probe::{Observed, Span};
 use crate::runs::generator::{self, Asked};
 use crate::testbed::Host;
+use crate::testbed::process::{Launch, Process};
 
 /// Duration of our closed loop, and largest number of names that it may query.
 const WINDOW: Nanos = Nanos::from_secs(2);
@@ -76,7 +77,8 @@ impl LabBench<'_> {
         let limit = generator::limit(spec);
         self.begins(None, Nanos::ZERO);
         let began = Instant::now();
-        let (tester, spent) = self.run(command, &[], Nanos::from_secs(10), limit)?;
+        let start = |launch: &Launch<'_>| Process::start(&Launch { command, ..launch.clone() });
+        let (tester, spent) = self.run(start, Nanos::from_secs(10), limit)?;
         let times = generator::read_times(spec, tester.log()).map_err(BenchError::failed)?;
         let Spent { before, after, .. } = spent;
         let elapsed_s = began.elapsed().as_secs_f64();

@@ -1,8 +1,8 @@
-//! The Measurer as a process: it reads the request for a trial from its standard input and writes the result to a file.
+//! The Measurer as a process: it reads the request for a trial from its standard input and writes the result to its standard output.
 //!
 //! ```text
 //! settings of a point ──> base request ──┐
-//!                                        ├──> TrialRequest ──JSON, a pipe──> dnsdyno __measure FILE ──> TrialResult
+//!                                        ├──> TrialRequest ──JSON, a pipe──> dnsdyno __task measure ──> TrialResult
 //! method: pacing, times, goal, names ────┘
 //! ```
 

@@ -1,13 +1,15 @@
 //! Trials of a server in a group that replicates a zone: updates are sent to the primary, which may be the server
 //! itself.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use experiment::{BenchError, Replication, Sizes, Traced, UpdateSpec, Updated};
 use measure::strace::SyncCounts;
 use measure::{Evidence, Nanos};
-use record::{Durability, Transfers, UpdateCheck, UpdateRun};
+use record::{Durability, Transfers, UpdateRun};
+use update::check::check;
+use update::outcome::acknowledged;
+use update::{Kill, UpdateReader, Zones};
 
 use super::{LabBench, Running, Starts};
 use crate::probe::{Accounts, Observed, Span};
@@ -53,23 +55,19 @@ impl<'a> LabBench<'a> {
 
 impl Replication for LabBench<'_> {
     fn send(&mut self, spec: &UpdateSpec) -> Result<Updated, BenchError> {
-        let json = self.dir.join("updates.json");
         let number = self.group()?.outcomes.len();
         let outcomes = self.dir.join(format!("update-outcomes-{number}"));
-        let mut command = self.group()?.send_command(&json, &outcomes);
-        let mut option = |flag: &str, value: u64| {
-            command.extend([OsString::from(flag), value.to_string().into()]);
-        };
-        option("--count", spec.count);
+        let mut sender = self.group()?.sender()?;
+        sender.count = Some(spec.count);
         // The bench must not report the end of a server that the sender kills.
         let killed = spec.kill_after.and_then(|after| {
             let server = self.server.as_mut()?.server.take()?;
-            option("--kill-after", after);
-            option("--kill", server.pid().into());
+            sender.kill = Some(Kill { pid: server.pid() as i32, after });
             Some(server)
         });
         let limit = ALL + EACH * u32::try_from(spec.count).unwrap_or(u32::MAX);
-        let result = self.result::<UpdateRun>(command, &[], &json, SAMPLED, limit);
+        let task = self.group()?.task(sender, outcomes.clone());
+        let result = self.result::<UpdateRun>(&task, SAMPLED, limit);
         if let Some(server) = killed {
             server.kill();
         }
@@ -100,13 +98,18 @@ impl Replication for LabBench<'_> {
     }
 
     fn look_up(&mut self) -> Result<Durability, BenchError> {
-        let json = self.dir.join("durability.json");
+        let tester = self.testbed.namespace(Host::Tester);
+        let group = self.group()?;
+        let (server, updates) = (group.updated_address(), group.updates());
+        let zones = Zones::of(server);
+        let open = || UpdateReader::open(updates).map(|updates| updates.asking(&zones));
         let mut all = Durability { acknowledged: 0, gone: 0, examples: Vec::new() };
-        for outcomes in self.group()?.outcomes.clone() {
-            let command = self.group()?.check_command(&outcomes, &json);
-            let (check, _): (UpdateCheck, _) = self.result(command, &[], &json, SAMPLED, ALL)?;
-            let found = check.found;
-            all.acknowledged += found.acknowledged;
+        for outcomes in &group.outcomes {
+            let wanted = acknowledged(outcomes).map_err(BenchError::failed)?;
+            let look = || check(server, open, |number| wanted.contains(&number));
+            let found = tester.run(look).map_err(BenchError::failed)?;
+            let found = found.map_err(BenchError::failed)?;
+            all.acknowledged += found.looked_up;
             all.gone += found.gone;
             all.examples.extend(found.examples);
         }
@@ -135,8 +138,7 @@ impl Replication for LabBench<'_> {
     }
 
     fn end(&mut self) -> Result<UpdateRun, BenchError> {
-        let ground = self.ground();
-        self.group()?.end(ground)
+        self.group()?.end()
     }
 
     fn sizes(&mut self) -> Result<Sizes, BenchError> {
@@ -145,7 +147,6 @@ impl Replication for LabBench<'_> {
     }
 
     fn transfers(&mut self) -> Result<Option<Transfers>, BenchError> {
-        let ground = self.ground();
-        self.group()?.transfers(ground)
+        self.group()?.transfers()
     }
 }

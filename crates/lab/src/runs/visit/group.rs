@@ -100,7 +100,7 @@ impl Session<'_> {
             return Ok(material.clone());
         }
         let dir = self.dir.join(format!("material-{}", self.made.len()));
-        let material = Material::make(&key.0, method, stream, &self.testbed, &dir)
+        let material = Material::make(&key.0, method, stream, &dir)
             .map_err(|e| Shortfall::Failed(e.to_string()))?;
         self.made.push((key, material.clone()));
         Ok(material)

@@ -16,6 +16,7 @@ use super::servers::ServerQueries;
 use crate::adapter::variables::ROOT_HINTS;
 use crate::server::internet::{InternetFolder, write_internet};
 use crate::testbed::INTERNET;
+use crate::testbed::task::AuthAnswers;
 
 /// An Internet in a box, ready to be served.
 #[derive(Clone, Debug)]
@@ -104,24 +105,11 @@ impl ColdBox {
         self.queries.queries
     }
 
-    /// Returns the arguments of `dnsdyno auth` that are about it.
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let mut arguments = Vec::new();
-        let mut option = |flag: &str, value: String| arguments.extend([flag.to_owned(), value]);
-        option("--internet", self.dir.display().to_string());
-        option("--log", self.log().display().to_string());
+    /// Returns what the AuthDNS answers.
+    pub(crate) fn answers(&self) -> AuthAnswers {
         let InternetSettings { delays, loss, truncated, .. } = &self.settings;
-        if !delays.is_empty() {
-            let delays: Vec<String> = delays.iter().map(ToString::to_string).collect();
-            option("--server-delays", delays.join(","));
-        }
-        if *loss > 0.0 {
-            option("--loss", loss.to_string());
-        }
-        if *truncated > 0.0 {
-            option("--fault", format!("truncate:{truncated}"));
-        }
-        arguments
+        let (folder, log, delays) = (self.dir.clone(), self.log(), delays.clone());
+        AuthAnswers::Internet { folder, log, delays, loss: *loss, truncated: *truncated }
     }
 
     /// Returns the variables of a resolver's templates: paths of the root hints and of the root's DS record, and the data of that.
@@ -229,11 +217,6 @@ mod tests {
         let made = ColdBox::new(&settings, dir.path(), &file).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 600);
         assert_eq!((made.queries(), made.root().to_string()), (600, "10.53.0.1".to_owned()));
-        let arguments = made.arguments().join(" ");
-        assert!(
-            arguments.ends_with("/internet/log --server-delays 1ms,20ms --fault truncate:0.01"),
-            "{arguments}"
-        );
         let variables = made.variables();
         assert!(variables[ROOT_HINTS].ends_with("/internet/hints"), "{variables:?}");
         assert_eq!((variables["root_anchor"].as_str(), variables["root_ds"].as_str()), ("", ""));

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use experiment::{BenchError, Sizes};
 use nix::sys::signal::Signal;
 use record::{Transfers, UpdateRun};
+use update::Sender;
 
 use super::follower_address;
 use super::look::{has_keys, serial, sizes};
@@ -23,8 +24,9 @@ use crate::adapter::part::{KEY, Signing};
 use crate::probe::time_of_processes;
 use crate::server::{Server, ServerError};
 use crate::testbed::cpus::CpuList;
-use crate::testbed::enter::{Lab, program};
+use crate::testbed::enter::Lab;
 use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
+use crate::testbed::task::Task;
 use crate::testbed::{Host, PORT, Testbed, address_v4};
 
 /// Time within which a server must serve its zone and a secondary be in step: this, and one second for each 2,000
@@ -36,6 +38,8 @@ const DELEGATIONS_PER_S: u64 = 2_000;
 const STILL: Duration = Duration::from_secs(2);
 /// Interval between checks of servers that are not ready.
 const LOOK: Duration = Duration::from_millis(50);
+/// Time within which a reply to an update counts.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time within which the sender must end: a last reply, and 10 s for the lag of a secondary.
 const SENDER_END: Duration = Duration::from_secs(60);
 /// Time within which the listener must start and end.
@@ -230,36 +234,35 @@ impl Group {
         self.primary.iter_mut().chain(&mut self.others).try_for_each(Server::check)
     }
 
-    /// Returns the command line of the sender: it continues the stream after the updates already sent, into `files`.
-    pub(crate) fn send_command(&self, json: &Path, outcomes: &Path) -> Vec<std::ffi::OsString> {
-        let (primary, updates) = (self.updated_address().to_string(), self.updates());
+    /// Returns a sender that continues the stream after the updates already sent, as fast as they are acknowledged.
+    pub(crate) fn sender(&self) -> Result<Sender, BenchError> {
         let key = format!("{}:{}:{}", KEY.algorithm, KEY.name, KEY.secret);
-        let mut command: Vec<std::ffi::OsString> = vec![program().into()];
-        command.extend(["update", "send", &primary].map(Into::into));
-        command.push(updates.into());
-        command.extend(["--key", &key, "--skip", &self.sent.to_string(), "--json"].map(Into::into));
-        command.push(json.into());
-        command.push("--outcomes".into());
-        command.push(outcomes.into());
-        command
+        Ok(Sender {
+            server: self.updated_address(),
+            tcp: false,
+            key: Some(key.parse().map_err(BenchError::failed)?),
+            timeout: REPLY_TIMEOUT,
+            rate: None,
+            window: 1,
+            skip: self.sent,
+            count: None,
+            kill: None,
+            watch: Vec::new(),
+        })
     }
 
-    /// Returns the command line that looks up the updates acknowledged in `outcomes`.
-    pub(crate) fn check_command(&self, outcomes: &Path, json: &Path) -> Vec<std::ffi::OsString> {
-        let (primary, updates) = (self.updated_address().to_string(), self.updates());
-        let mut command: Vec<std::ffi::OsString> = vec![program().into()];
-        command.extend(["update", "check", &primary].map(Into::into));
-        command.extend([updates.into(), "--outcomes".into(), outcomes.into()]);
-        command.extend(["--json".into(), json.into()]);
-        command
+    /// Returns the task to send updates, with the outcome of each in a file.
+    pub(crate) fn task(&self, sender: Sender, outcomes: PathBuf) -> Task {
+        let updates = self.updates().to_owned();
+        Task::Updates { sender: Box::new(sender), updates, outcomes }
     }
 
-    fn updates(&self) -> &Path {
+    pub(crate) fn updates(&self) -> &Path {
         self.material.updates.as_deref().unwrap_or(Path::new(""))
     }
 
     /// Returns the address that updates are sent to.
-    fn updated_address(&self) -> SocketAddr {
+    pub(crate) fn updated_address(&self) -> SocketAddr {
         if self.primary.is_some() { primary_address() } else { measured_address().1 }
     }
 
@@ -269,37 +272,25 @@ impl Group {
         per_second: Option<f64>,
         ground: Ground<'_>,
     ) -> Result<(), BenchError> {
-        let (json, outcomes) = sender_files(ground.dir);
-        let _ = fs::remove_file(&json);
-        let mut command = self.send_command(&json, &outcomes);
-        if let Some(rate) = per_second {
-            command.extend(["--rate".into(), rate.to_string().into()]);
-        }
-        for number in 0..=self.others.len() {
-            let address = SocketAddr::new(IpAddr::V4(follower_address(number)), PORT);
-            command.extend(["--watch".into(), address.to_string().into()]);
-        }
+        let followers = 0..=self.others.len();
+        let address = |number| SocketAddr::new(IpAddr::V4(follower_address(number)), PORT);
+        let watch = followers.map(address).collect();
+        let sender = Sender { rate: per_second, watch, ..self.sender()? };
+        let task = self.task(sender, ground.dir.join("update-outcomes"));
         let cpus = self.sender_cpus.as_ref().unwrap_or(ground.testbed.cpus(Host::Auth));
-        let name = "update-send";
-        self.sender =
-            Some(start(name, Host::Auth, cpus, command, ground).map_err(BenchError::failed)?);
+        let namespace = ground.testbed.namespace(Host::Auth);
+        let launch = Launch::new("update-send", namespace, cpus, ground.dir);
+        self.sender = Some(Process::start_task(&launch, &task).map_err(BenchError::failed)?);
         Ok(())
     }
 
     /// Stops what [`begin`](Self::begin) started.
-    pub(crate) fn end(&mut self, ground: Ground<'_>) -> Result<UpdateRun, BenchError> {
+    pub(crate) fn end(&mut self) -> Result<UpdateRun, BenchError> {
         let Some(mut sender) = self.sender.take() else {
             return Err(BenchError::failed("no updates are being sent"));
         };
         sender.stop(Signal::SIGTERM, SENDER_END);
-        let (json, _) = sender_files(ground.dir);
-        if !json.exists() {
-            return Err(BenchError::failed(format!(
-                "the sender of updates wrote no result\n{}",
-                sender.tail()
-            )));
-        }
-        let run: UpdateRun = record::read(&json).map_err(BenchError::failed)?;
+        let run: UpdateRun = sender.result().map_err(BenchError::failed)?;
         self.sent += run.sent;
         Ok(run)
     }
@@ -322,20 +313,10 @@ impl Group {
     }
 
     /// Returns the transfers until now; stops the listener.
-    pub(crate) fn transfers(
-        &mut self,
-        ground: Ground<'_>,
-    ) -> Result<Option<Transfers>, BenchError> {
+    pub(crate) fn transfers(&mut self) -> Result<Option<Transfers>, BenchError> {
         let Some(mut listener) = self.listener.take() else { return Ok(None) };
         listener.stop(Signal::SIGTERM, LISTENER);
-        let json = ground.dir.join(TRANSFERS);
-        if !json.exists() {
-            return Err(BenchError::failed(format!(
-                "transfers were not counted\n{}",
-                listener.tail()
-            )));
-        }
-        record::read(&json).map(Some).map_err(BenchError::failed)
+        listener.result().map(Some).map_err(BenchError::failed)
     }
 
     /// Stops its processes.
@@ -347,14 +328,6 @@ impl Group {
             server.stop();
         }
     }
-}
-
-/// File of the listener's result.
-const TRANSFERS: &str = "transfers.json";
-
-/// Returns the file of the sender's result, and that of the outcome of each update.
-fn sender_files(dir: &Path) -> (PathBuf, PathBuf) {
-    (dir.join("updates.json"), dir.join("update-outcomes"))
 }
 
 /// Returns the address of a primary that is not the server under test.
@@ -371,17 +344,16 @@ fn measured_address() -> (Host, SocketAddr) {
 /// Starts the listener for the transfers of `secondaries` secondaries on the link to the primary; returns when it
 /// listens.
 fn listen(secondaries: usize, ground: Ground<'_>) -> Result<Process, ServerError> {
-    let json = ground.dir.join(TRANSFERS);
-    let _ = fs::remove_file(&json);
-    let interface = Host::interface(Host::Auth);
-    let mut command: Vec<std::ffi::OsString> = vec![program().into()];
-    command.extend(["trace", "transfers", &interface].map(Into::into));
-    for number in 0..secondaries {
-        command.extend(["--secondary".into(), follower_address(number).to_string().into()]);
-    }
-    command.extend(["--json".into(), json.into()]);
-    let cpus = ground.testbed.cpus(Host::Auth);
-    let mut process = start("transfers", Host::Dut, cpus, command, ground)?;
+    let task = Task::Transfers {
+        interface: Host::interface(Host::Auth),
+        secondaries: (0..secondaries).map(|number| follower_address(number).into()).collect(),
+    };
+    let Ground { testbed, dir, .. } = ground;
+    let (namespace, cpus) = (testbed.namespace(Host::Dut), testbed.cpus(Host::Auth));
+    let launch = Launch::new("transfers", namespace, cpus, dir);
+    // The log of an earlier listener would say that this one is ready.
+    let _ = fs::remove_file(dir.join("transfers.log"));
+    let mut process = Process::start_task(&launch, &task)?;
     let mut time_limit = TimeLimit::new(LISTENER);
     // The listener writes a line when it is ready.
     while !fs::metadata(process.log()).is_ok_and(|log| log.len() > 0) {
@@ -392,25 +364,4 @@ fn listen(secondaries: usize, ground: Ground<'_>) -> Result<Process, ServerError
         std::thread::sleep(LOOK);
     }
     Ok(process)
-}
-
-/// Starts a process beside the servers in a host, on the cores `cpus`.
-pub(super) fn start(
-    name: &str,
-    host: Host,
-    cpus: &CpuList,
-    command: Vec<std::ffi::OsString>,
-    ground: Ground<'_>,
-) -> Result<Process, ProcessError> {
-    // The log of an earlier start would say that it is ready.
-    let _ = fs::remove_file(ground.dir.join(format!("{name}.log")));
-    Process::start(&Launch {
-        name,
-        namespace: ground.testbed.namespace(host),
-        cpus,
-        dir: ground.dir,
-        daemon: false,
-        command,
-        environment: Vec::new(),
-    })
 }

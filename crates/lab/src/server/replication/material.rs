@@ -1,12 +1,12 @@
 //! Files for the servers of a group: a zone of delegations, updates for it, queries for it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use experiment::Method;
 use experiment::settings::ReplicationSettings;
+use update::{Generate, GenerateError, stream};
 use wire::Name;
 use zone::queries::QueriesError;
 use zone::slice::SliceError;
@@ -17,16 +17,11 @@ use super::ZONE;
 use crate::server::query_stream::{Prepared, QueryStream};
 use crate::server::signer::{Algorithm, Denial, SignError, Signer, Signing};
 use crate::server::zonefile::{cut_zone, write_queries};
-use crate::testbed::enter::program;
-use crate::testbed::process::{Launch, Process, ProcessError};
-use crate::testbed::{Host, Testbed};
 
 /// TTL of the zone's records, in seconds: BIND's default signing policy refuses more.
 const TTL: u32 = 86_400;
 /// Largest number of updates in one stream during queries.
 const MOST_UPDATES: u64 = 500_000;
-/// Time limit for making the stream of updates.
-const MAKING: Duration = Duration::from_secs(600);
 
 /// Files that all cells of one zone share.
 #[derive(Clone, Debug)]
@@ -74,7 +69,7 @@ pub(crate) enum MaterialError {
     Signer(#[from] SignError),
     /// The updates could not be made.
     #[error(transparent)]
-    Updates(#[from] ProcessError),
+    Updates(#[from] GenerateError),
 }
 
 impl Material {
@@ -84,7 +79,6 @@ impl Material {
         settings: &ReplicationSettings,
         method: Method,
         stream: Option<&Prepared>,
-        testbed: &Testbed,
         dir: &Path,
     ) -> Result<Self, MaterialError> {
         std::fs::create_dir_all(dir)?;
@@ -114,7 +108,7 @@ impl Material {
             Method::QueryUnderUpdate => (delegations / 2).min(MOST_UPDATES),
             _ => 0,
         };
-        let updates = (count > 0).then(|| generate(&zone, count, testbed, dir)).transpose()?;
+        let updates = (count > 0).then(|| generate(&zone, count, dir)).transpose()?;
         Ok(Material { apex, zone, signed, updates, queries, delegations })
     }
 }
@@ -132,31 +126,14 @@ fn delegations(settings: &ReplicationSettings, dir: &Path) -> Result<PathBuf, Ma
 }
 
 /// Makes a stream of updates for a zone.
-fn generate(
-    zone: &Path,
-    count: u64,
-    testbed: &Testbed,
-    dir: &Path,
-) -> Result<PathBuf, ProcessError> {
+fn generate(zone: &Path, count: u64, dir: &Path) -> Result<PathBuf, GenerateError> {
     let updates = dir.join("updates");
-    let count = count.to_string();
-    let mut command = vec![program().into(), "update".into(), "generate".into(), zone.into()];
-    command.extend(["--count", &count, "--output"].map(Into::into));
-    command.push(updates.clone().into());
-    let mut process = Process::start(&Launch {
-        name: "update-generate",
-        namespace: testbed.namespace(Host::Tester),
-        cpus: testbed.cpus(Host::Tester),
-        dir,
-        daemon: false,
-        command,
-        environment: Vec::new(),
-    })?;
-    match process.wait(MAKING) {
-        None => Err(process.late("make the updates", MAKING)),
-        Some(status) if status.success() => Ok(updates),
-        Some(_) => process.check().map(|()| updates),
-    }
+    let mut out = BufWriter::new(File::create(&updates)?);
+    stream::begin(&mut out)?;
+    let put = |update: &_| stream::write(&mut out, update);
+    Generate::new(count, 1).run(Reader::open(zone, None)?, put)?;
+    out.flush()?;
+    Ok(updates)
 }
 
 /// Signs the zone like a top-level domain, by the first installed signer.

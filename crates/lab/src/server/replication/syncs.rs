@@ -20,10 +20,9 @@ use measure::strace::{SyncCounts, writes_are_syncs};
 use nix::sys::signal::Signal;
 
 use super::Ground;
-use super::group::start;
 use crate::server::signer::find;
 use crate::testbed::Host;
-use crate::testbed::process::{Process, ProcessError, TimeLimit};
+use crate::testbed::process::{Launch, Process, ProcessError, TimeLimit};
 
 /// System calls that write to a file or put one on stable storage. `sync_file_range(2)` is no such promise.
 const TRACED: &str =
@@ -63,7 +62,11 @@ impl SyncTrace {
             command.extend(["-p".into(), pid.to_string().into()]);
         }
         let cpus = ground.testbed.cpus(Host::Auth);
-        let mut strace = start("strace.messages", Host::Auth, cpus, command, ground)?;
+        let namespace = ground.testbed.namespace(Host::Auth);
+        let launch = Launch::new("strace.messages", namespace, cpus, ground.dir);
+        // The log of an earlier start would say that it is ready.
+        let _ = fs::remove_file(ground.dir.join("strace.messages.log"));
+        let mut strace = Process::start(&Launch { command, ..launch })?;
         let mut time_limit = TimeLimit::new(ATTACH);
         loop {
             let said = fs::read_to_string(strace.log()).unwrap_or_default();

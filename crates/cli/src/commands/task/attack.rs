@@ -1,8 +1,6 @@
-//! The hidden command of the process that attacks in a drill: it runs the attack that is requested as JSON on standard input, for the lab,
-//! and refuses every server outside of the lab.
+//! The task of the process that attacks in a drill: it refuses every server outside of the lab.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,10 +31,8 @@ const GROUPS: u64 = 20;
 /// Port of DNS over HTTPS and HTTP/3.
 const HTTPS: u16 = 443;
 
-/// Runs the attack that is requested on the standard input, and writes its outcome to `file`.
-pub(crate) fn run(file: &Path) -> Result<(), Failure> {
-    let mut request: AttackRequest = serde_json::from_reader(std::io::stdin().lock())
-        .map_err(|error| Failure::input(anyhow!("the request for an attack: {error}")))?;
+/// Runs an attack for the lab; returns its outcome.
+pub(super) fn run(mut request: AttackRequest) -> Result<AttackOutcome, Failure> {
     lab::attackable(request.target).map_err(|why| Failure::input(anyhow!(why)))?;
     if request.yields {
         // A kernel that refuses it lets the Tester be late, which the trial shows.
@@ -51,15 +47,14 @@ pub(crate) fn run(file: &Path) -> Result<(), Failure> {
         if trial.target != request.target || !trial.also.is_empty() {
             return Err(Failure::input(anyhow!("the flood is not to {}", request.target)));
         }
-        return record::write(file, &flood(*trial, end, &stop)?).map_err(Failure::run);
+        return flood(*trial, end, &stop);
     }
     let plan = Plan::new(&request).map_err(Failure::input)?;
     let stopped = || stop.load(Ordering::Relaxed);
     while Instant::now() < begins && !stopped() {
         std::thread::sleep(begins.saturating_duration_since(Instant::now()).min(PAUSE));
     }
-    let outcome = plan.run(&request, || stopped() || Instant::now() >= end);
-    record::write(file, &outcome).map_err(Failure::run)
+    Ok(plan.run(&request, || stopped() || Instant::now() >= end))
 }
 
 /// Sends a flood of queries until `end`; returns what was sent, and the octets.

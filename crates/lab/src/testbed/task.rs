@@ -1,0 +1,150 @@
+//! What this program itself does in a host of the testbed, as a process of its own: a task goes in, and its result comes out.
+//!
+//! ```text
+//!   lab ── Task, JSON on standard input ──> dnsdyno __task KIND ── result, JSON on standard output ──> lab
+//! ```
+
+use std::ffi::OsString;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use experiment::settings::AnswersSettings;
+use measure::Nanos;
+use record::request::WaitFor;
+use record::{AttackRequest, TrialRequest};
+use serde::{Deserialize, Serialize};
+use update::Sender;
+
+use crate::testbed::cpus::CpuList;
+use crate::testbed::enter::program;
+
+/// Name of the hidden command that does a task.
+pub const TASK_COMMAND: &str = "__task";
+
+/// What the program is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Task {
+    /// Run a trial; its result is a [`record::TrialResult`].
+    Measure(Box<TrialRequest>),
+    /// Attack the server under test; the result is a [`record::AttackOutcome`].
+    Attack(Box<AttackRequest>),
+    /// Send updates to a primary; the result is a [`record::UpdateRun`].
+    Updates {
+        /// How they are sent.
+        sender: Box<Sender>,
+        /// File of the updates.
+        updates: PathBuf,
+        /// File for the outcome of each update.
+        outcomes: PathBuf,
+    },
+    /// Count zone transfers until a signal ends it; the result is a [`record::Transfers`].
+    Transfers {
+        /// Network interface that they pass.
+        interface: String,
+        /// Addresses whose transfers are counted separately.
+        secondaries: Vec<IpAddr>,
+    },
+    /// Compare the answers of servers; the result is a [`record::AnswerDiff`].
+    Answers(Box<AnswersTask>),
+    /// Be an AuthDNS until a signal ends it; it has no result.
+    Auth(Box<AuthTask>),
+}
+
+/// A comparison of the answers of servers.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AnswersTask {
+    /// The servers.
+    pub servers: Vec<SocketAddr>,
+    /// File of the queries.
+    pub queries: PathBuf,
+    /// Whether that is a capture, whose queries are sent as they are.
+    pub captured: bool,
+    /// Whether queries of other files have the RD bit.
+    pub recursion: bool,
+    /// How they are sent and compared; its file of known differences has an absolute path.
+    pub settings: AnswersSettings,
+    /// File for each query whose answers differ.
+    pub lines: Option<PathBuf>,
+    /// File for the counters meanwhile.
+    pub live: Option<PathBuf>,
+}
+
+/// An AuthDNS of the lab.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AuthTask {
+    /// Addresses on which it listens.
+    pub listen: Vec<SocketAddr>,
+    /// Cores, with one worker on each.
+    pub cpus: CpuList,
+    /// How workers wait.
+    pub wait: WaitFor,
+    /// Whether datagrams may arrive joined.
+    pub gro: bool,
+    /// Network interface whose queries a program in the kernel answers; `None` if the sockets answer all.
+    pub device: Option<String>,
+    /// What it answers.
+    pub answers: AuthAnswers,
+}
+
+/// The answers of an AuthDNS.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum AuthAnswers {
+    /// Those for the names of a namespace.
+    Namespace {
+        /// IPv4 prefix of the names.
+        prefix: String,
+        /// Zone of the names.
+        zone: String,
+        /// Prefix of the addresses in AAAA records.
+        pref64: String,
+        /// Its client.
+        serves: Serves,
+        /// Whether it says which names it was asked for.
+        remember: bool,
+    },
+    /// Those of the zones of an Internet in a box.
+    Internet {
+        /// Folder of the zones.
+        folder: PathBuf,
+        /// File for a line about each query.
+        log: PathBuf,
+        /// Delays of the servers.
+        delays: Vec<Nanos>,
+        /// Share (0 to 1) of the replies that are not sent.
+        loss: f64,
+        /// Share (0 to 1) of the replies that are truncated.
+        truncated: f64,
+    },
+}
+
+/// Client of an AuthDNS.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Serves {
+    /// The server under test; a share of the names has AAAA records of their own.
+    Dut {
+        /// Share (0 to 1) of the names with AAAA records.
+        aaaa_share: f64,
+        /// Whether it has the names that drills ask for.
+        drilled: bool,
+    },
+    /// The Measurer itself, for a self-test: every name has an AAAA record.
+    SelfTest,
+    /// The same, with a known behaviour that the Measurer must find.
+    Truth,
+}
+
+impl Task {
+    /// Returns the command line of its process. The kind is for those who look at lists of processes.
+    pub(crate) fn command(&self) -> Vec<OsString> {
+        let kind = match self {
+            Task::Measure(_) => "measure",
+            Task::Attack(_) => "attack",
+            Task::Updates { .. } => "updates",
+            Task::Transfers { .. } => "transfers",
+            Task::Answers(_) => "answers",
+            Task::Auth(_) => "auth",
+        };
+        vec![program().into(), TASK_COMMAND.into(), kind.into()]
+    }
+}
