@@ -40,6 +40,7 @@ pub use runs::attack::attackable;
 pub use runs::pair::{Pair, PairCapture, PairCores};
 pub use runs::run::{Checked, Event, RunError, RunOptions, check, run_experiment};
 pub use server::configure::{ConfigureError, configure};
+pub use server::query_stream::Inputs;
 pub use server::zone_load::{ZoneLoad, zone_load};
 pub use server::{
     Installed, Server, ServerError, Service, authdns, internet, ready, signer, zonefile,

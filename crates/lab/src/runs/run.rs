@@ -18,8 +18,8 @@ use experiment::{BenchError, Custom, Experiment, Method, Point, Settings};
 use measure::{Link, Nanos, Path};
 use record::testbed::{Network as Where, User};
 use record::{
-    BuildOutcome, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts,
-    InputFile, Plan, Run, SCHEMA, Skipped, TestbedFacts, Tested,
+    BuildOutcome, CertificateFile, Choices, CustomHow, CustomServer, EngineChoice, HostFacts, Plan,
+    Run, SCHEMA, Skipped, TestbedFacts, Tested,
 };
 use udp::sys::is_own_address;
 
@@ -92,6 +92,8 @@ pub struct RunOptions {
     pub certify: Option<Certify>,
     /// Remote hosts.
     pub remote_hosts: RemoteHosts,
+    /// What the process outside of the lab has read of the experiment's files; `None` in that process.
+    pub inputs: Option<Inputs>,
     /// Watcher of the trials while they run.
     pub watcher: Option<Watcher>,
     /// Earlier part of this run, if it was interrupted.
@@ -182,7 +184,7 @@ pub struct Checked<'e> {
     /// Stream of queries of each point that has one.
     pub(crate) streams: Vec<Option<QueryStream>>,
     /// Files with queries and zones that it names.
-    pub inputs: Vec<InputFile>,
+    pub inputs: Inputs,
     /// Whether the servers are started on another host.
     pub starts_remotely: bool,
 }
@@ -208,7 +210,8 @@ impl Checked<'_> {
 
     /// Returns the absolute path at which the relative ones of its files begin; empty if it names no file.
     fn folder(&self) -> String {
-        let here = (!self.inputs.is_empty()).then(std::env::current_dir).and_then(Result::ok);
+        let here =
+            (!self.inputs.files().is_empty()).then(std::env::current_dir).and_then(Result::ok);
         let folder = here.map(|here| here.join(self.experiment.folder()));
         folder.map_or(String::new(), |path| path.display().to_string())
     }
@@ -252,19 +255,19 @@ pub fn check<'e>(
     options.check_engine(experiment)?;
     let questions = experiment.points.iter().map(|point| QuestionPlan::new(experiment, point));
     let questions = questions.collect::<Result<Vec<_>, _>>()?;
-    let mut inputs = Inputs::default();
+    let mut inputs = options.inputs.clone().unwrap_or_default();
     let streams = experiment.points.iter().zip(&questions);
     let streams = streams
         .map(|(point, asked)| QueryStream::new(experiment, point, &asked.namespace, &mut inputs));
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
-    for (point, stream) in experiment.points.iter().zip(&streams) {
+    let unchecked = options.inputs.is_none();
+    for (point, stream) in experiment.points.iter().zip(&streams).filter(|_| unchecked) {
         let file = stream.as_ref().and_then(QueryStream::replayed);
         clients::check(experiment, point, file)?;
     }
     answers::note_known(experiment, &mut inputs)?;
-    let inputs = inputs.into_files();
     if let Some(run) = &options.resumed {
-        resumed::check(run, experiment, &inputs)?;
+        resumed::check(run, experiment, inputs.files())?;
     }
     let mut catalogue = Catalogue::load(options.servers_dir.as_deref())?;
     let common = experiment.common();
@@ -381,7 +384,7 @@ pub fn run_experiment(
             host: options.host.clone(),
             certificate: options.certificate.as_ref().map(CertificateFile::without_trials),
             folder: checked.folder(),
-            inputs: checked.inputs.clone(),
+            inputs: checked.inputs.files().to_vec(),
             ..Plan::default()
         },
         complete: true,

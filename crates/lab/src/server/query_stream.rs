@@ -27,7 +27,8 @@ use crate::server::internet::InternetFolderError;
 use crate::server::replication::ZONE;
 use crate::server::signer::Signer;
 
-pub(crate) use self::check::{Inputs, PORTS};
+pub use self::check::Inputs;
+pub(crate) use self::check::PORTS;
 pub(crate) use self::cold::ColdBox;
 use self::cold::check_internet;
 pub(crate) use self::prepare::{CaptureFile, Prepared};

@@ -43,6 +43,8 @@ const INSIDE: &str = "DNSDYNO_LAB_PARENT_FD";
 pub(crate) const LINES: &str = "DNSDYNO_LAB_AGENTS";
 /// Environment variable of the inner process: the pipes to a job of Testers.
 pub(crate) const JOB: &str = "DNSDYNO_LAB_JOB";
+/// Environment variable of the inner process: what the outer one has read of the experiment's files.
+pub(crate) const INPUTS: &str = "DNSDYNO_LAB_INPUTS";
 /// Environment variable of a run that was started by a rank of a job: the pipes to that job, and the number of its Testers.
 pub(crate) const GIVEN_JOB: &str = "DNSDYNO_JOB";
 
@@ -213,7 +215,8 @@ pub(crate) fn program() -> PathBuf {
 
 /// Removes the variables of the inner process from a child's environment, so that a child can enter a lab itself.
 pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
-    command.env_remove(INSIDE).env_remove(LINES).env_remove(JOB).env_remove(GIVEN_JOB)
+    let ours = [INSIDE, LINES, JOB, INPUTS, GIVEN_JOB];
+    ours.into_iter().fold(command, |command, name| command.env_remove(name))
 }
 
 fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterError> {

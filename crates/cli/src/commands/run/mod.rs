@@ -15,7 +15,9 @@ use experiment::{Experiment, Found};
 use lab::builds::Built;
 use lab::built_in::{self, EXPERIMENTS};
 use lab::host::Depth;
-use lab::{Checked, CpuList, Entered, Event, RemoteHosts, RunOptions, Testers, run_experiment};
+use lab::{
+    Checked, CpuList, Entered, Event, Inputs, RemoteHosts, RunOptions, Testers, run_experiment,
+};
 use record::{
     CellRecord, CertificateFile, Check, EngineChoice, EngineKind, HostFacts, Round, Run, Store,
 };
@@ -62,7 +64,8 @@ pub(crate) fn run_built(
         None => experiment(&args)?,
     };
     let testers = args.hosts.of_run()?;
-    let options = RunOptions { built, ..options(&args, testers.as_ref(), resumed)? };
+    let inputs = Inputs::handed();
+    let options = RunOptions { built, inputs, ..options(&args, testers.as_ref(), resumed)? };
     let checked = lab::check(&experiment, &options).map_err(failure)?;
     let servers: Vec<&str> = checked.adapters.iter().map(|a| a.name.as_str()).collect();
     args.gate.check(experiment.common().method, &servers).map_err(Failure::BadInput)?;
@@ -83,6 +86,7 @@ pub(crate) fn run_built(
     let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
     variables.extend(live::tell_inside(plain));
     variables.extend(approved);
+    variables.extend(checked.inputs.variable());
     // Held by the outer process until the inner one has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
     let started = Started::new(&options, testers.as_ref())?;

@@ -63,7 +63,7 @@ pub(crate) fn show(checked: &Checked<'_>, engine: Option<EngineChoice>) {
     if engine != EngineChoice::Sockets {
         println!("engine: {engine}");
     }
-    for input in &checked.inputs {
+    for input in checked.inputs.files() {
         println!("{}: {}, {}", input.key, input.path, input.words());
     }
     let installed = checked.adapters.iter().filter(|adapter| checked.reaches(adapter)).count();

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use experiment::{Method, Settings};
 use measure::Nanos;
 use record::InputFile;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use trace::population::{self, Input};
 use trace::{Dns, Message, Messages, Question};
@@ -17,6 +18,10 @@ use wire::query_line::{self, MAX_LINE};
 use wire::{Name, Qclass};
 use zone::Reader;
 
+use crate::testbed::enter::INPUTS;
+
+/// Length from which on a text is too long for a variable of the environment (128 KiB).
+const MAX_VARIABLE: usize = 100_000;
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 /// Largest number of names of a capture.
@@ -26,18 +31,20 @@ pub(crate) const PORTS: [u16; 1] = [53];
 /// Accepted speeds of a replay, as multiples of the capture's own.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
-/// Files that experiments name, each read once.
-#[derive(Debug, Default)]
-pub(crate) struct Inputs {
+/// Files that experiments name, each read once: by the process outside of the lab, which hands them to the one inside.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Inputs {
     files: Vec<InputFile>,
-    zones: Vec<(PathBuf, Name)>,
-    streams: Vec<((PathBuf, Name), Found)>,
+    /// Zone files, and the name of each zone.
+    zones: Vec<(PathBuf, String)>,
+    /// Query files and captures, each with the zone that its names are to be in.
+    streams: Vec<((PathBuf, String), Found)>,
     /// Number of different names in each capture whose names an Internet in a box has.
     captured: Vec<(PathBuf, u64)>,
 }
 
 /// Content of a query file or a capture.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Found {
     /// Number of queries for names in the zone.
     inside: u64,
@@ -49,7 +56,7 @@ pub(crate) struct Found {
 }
 
 /// A query for a name outside of the zone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outside {
     path: PathBuf,
     /// Line of the file or number of the query in the capture, from 1.
@@ -91,15 +98,26 @@ impl Found {
 }
 
 impl Inputs {
+    /// Returns what the process outside of the lab has read; `None` in that process.
+    pub fn handed() -> Option<Self> {
+        serde_json::from_str(&std::env::var(INPUTS).ok()?).ok()
+    }
+
+    /// Returns the variable that hands them to the process in the lab, which reads the files itself without it.
+    pub fn variable(&self) -> Option<(&'static str, String)> {
+        let text = serde_json::to_string(self).ok()?;
+        (text.len() < MAX_VARIABLE).then_some((INPUTS, text))
+    }
+
     /// Returns the files.
-    pub(crate) fn into_files(self) -> Vec<InputFile> {
-        self.files
+    pub fn files(&self) -> &[InputFile] {
+        &self.files
     }
 
     /// Reads the start of a zone file; returns its apex.
     pub(crate) fn zone(&mut self, path: &Path) -> Result<Name, String> {
         if let Some((_, apex)) = self.zones.iter().find(|(known, _)| known == path) {
-            return Ok(*apex);
+            return apex.parse().map_err(|e| format!("{}: {e}", path.display()));
         }
         let mut reader = Reader::open(path, None).map_err(|e| e.to_string())?;
         reader.next_record().map_err(|e| e.to_string())?;
@@ -112,7 +130,7 @@ impl Inputs {
             ));
         }
         self.note("zone-file", path)?;
-        self.zones.push((path.to_owned(), apex));
+        self.zones.push((path.to_owned(), apex.to_string()));
         Ok(apex)
     }
 
@@ -149,7 +167,7 @@ impl Inputs {
         apex: &Name,
         read: fn(&Path, &Name) -> Result<Found, String>,
     ) -> Result<Found, String> {
-        let wanted = (path.to_owned(), *apex);
+        let wanted = (path.to_owned(), apex.to_string());
         if let Some((_, found)) = self.streams.iter().find(|(known, _)| *known == wanted) {
             return Ok(found.clone());
         }

@@ -300,7 +300,7 @@ mod tests {
         let why = check_internet(&many, &mut inputs).unwrap_err();
         assert!(why.contains("there are 45"), "{why}");
         // It is noted once, with its hash, so that a run is not resumed with another.
-        let [file] = &inputs.into_files()[..] else { panic!("one file") };
+        let [file] = inputs.files() else { panic!("one file") };
         assert_eq!((file.key.as_str(), file.sha256.len()), ("internet.capture", 64));
         assert_eq!(file.path, path.display().to_string());
         fs::write(&path, capture(&[])).unwrap();
