@@ -32,8 +32,8 @@ const STEP: Duration = Duration::from_millis(500);
 /// Longest time until a trial begins, in seconds: a year and a day.
 const MOST_S: f64 = 366.0 * 86_400.0;
 
-/// Environment variable of the process in the lab: the process group of the one outside.
-const GROUP: &str = "DNSDYNO_AGENT_GROUP";
+/// Name of the process group of the process outside of the lab, which is handed to the one inside.
+const GROUP: &str = "group";
 
 /// Number of orders that wait to be carried out.
 const WAITING: usize = 16;
@@ -246,7 +246,7 @@ fn start() -> Result<(), Failure> {
         Ok(host) => Box::new(host),
         Err(error) => return refuse(error.to_string()),
     };
-    let group = std::env::var(GROUP).ok().and_then(|group| group.parse().ok());
+    let group = lab::handed(GROUP).and_then(|group| group.parse().ok());
     let greeting = Greeting {
         cpus: lab.allowed_cpus().cpus().to_vec(),
         root: lab.privileged(),

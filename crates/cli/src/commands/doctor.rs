@@ -11,7 +11,7 @@ use anyhow::anyhow;
 use experiment::verify;
 use lab::detect::detect;
 use lab::host::Depth;
-use lab::{Catalogue, RunDir, is_inside};
+use lab::{Catalogue, RunDir};
 use measure::{Nanos, Qps};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::Uid;
@@ -53,12 +53,12 @@ pub(crate) const EXAMPLES: &str = "Examples:
   Can its Tester judge servers of 200,000 queries a second?
     dnsdyno doctor --rate 440k";
 
-/// Environment variable of the process in the namespaces: the file for what it finds.
-const FINDINGS: &str = "DNSDYNO_DOCTOR_FINDINGS";
+/// Name of the file for what it finds, which is handed to the process in the namespaces.
+const FINDINGS: &str = "findings";
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     args.quiet.apply();
-    if let (true, Some(file)) = (is_inside(), std::env::var_os(FINDINGS)) {
+    if let Some(file) = lab::handed(FINDINGS) {
         return find(Path::new(&file)).map(drop);
     }
     output::try_writing([&args.json.json])?;
@@ -101,8 +101,8 @@ fn find(file: &Path) -> Result<Value, Failure> {
     let args: VerifyArgs = parsed(["--quick", "--wait"])?;
     let plan = plan(&args)?;
     let file: PathBuf = file.to_owned();
-    let variables = [(FINDINGS, file.display().to_string())];
-    on_ground(&args, &variables, |mut ground| {
+    let handed = [(FINDINGS, file.display().to_string())];
+    on_ground(&args, &handed, |mut ground| {
         eprintln!("verify: half a minute");
         let verified = verify(&plan, &mut ground, &mut |_| ());
         let links = ground.pair.link_refused().unwrap_or("yes").to_owned();

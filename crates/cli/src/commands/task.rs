@@ -1,5 +1,5 @@
-//! The hidden command of the lab's own processes: it does the task that is JSON on its standard input, and writes the result, JSON too, to
-//! its standard output.
+//! The hidden command of the lab's own processes: it does the task that is JSON on its standard
+//! input, and writes the result, JSON too, to its standard output.
 
 mod attack;
 mod transfers;

@@ -29,7 +29,7 @@ use nix::unistd::{Pid, geteuid};
 use record::{TesterCount, Trial, TrialRequest};
 
 use crate::remote::handover::Pipes;
-use crate::testbed::enter::{GIVEN_JOB, JOB};
+use crate::testbed::enter::{GIVEN_JOB, JOB, handed};
 
 pub use hosts::{BadHosts, Hosts, MOST_AUTHDNS, PartHost};
 pub use message::{Answer, Ask};
@@ -243,7 +243,7 @@ impl Job {
     /// # Errors
     /// If it could not be started.
     pub fn inherited(version: &str, interrupted: &AtomicBool) -> Result<Option<Self>, JobError> {
-        let Ok(text) = std::env::var(JOB) else { return Ok(None) };
+        let Some(text) = handed(JOB) else { return Ok(None) };
         let pipes: Pipes = serde_json::from_str(&text).map_err(|_| JobError::Gone)?;
         let (asks, answers) = pipes.take().map_err(|_| JobError::Gone)?;
         let job = Self::with(asks, answers, None);

@@ -1,5 +1,5 @@
-//! The answers of several servers, compared: all of them run in the DUT's host at the same time, and a process in the Tester's host asks
-//! each of them every query, as `dnsdyno diff` does.
+//! The answers of several servers, compared: all of them run in the DUT's host at the same time,
+//! and a process in the Tester's host asks each of them every query, as `dnsdyno diff` does.
 //!
 //! ```text
 //!   tester host                      dut host                       auth host

@@ -2,7 +2,7 @@
 //! what limited it.
 //!
 //! ```text
-//!   snapshot ─> dnsdyno __task measure, a request on a pipe ─> snapshot ─> Trial: cpu, drops, limiter, void
+//!   snapshot ─> dnsdyno __task measure, a request on a pipe ─> snapshot ─> Trial: cpu, limiter, void
 //!                     │ watched: the server under test and the AuthDNS must run until its end
 //! ```
 
@@ -329,8 +329,8 @@ impl<'a> LabBench<'a> {
         Sampler::start(watched, interval, &self.testbed.lab_cpus(), self.watcher.clone())
     }
 
-    /// Runs what `start` starts as the Measurer, at most for `limit`. Returns its process and the counters; `duration` decides
-    /// the interval of the samples.
+    /// Runs what `start` starts as the Measurer, at most for `limit`. Returns its process and the
+    /// counters; `duration` decides the interval of the samples.
     fn run(
         &mut self,
         start: impl FnOnce(&Launch<'_>) -> Result<Process, ProcessError>,
@@ -425,7 +425,8 @@ impl<'a> LabBench<'a> {
     }
 }
 
-/// Waits until a process of this program ends, which must do `what` within `limit`; ends it if the run is interrupted.
+/// Waits until a process of this program ends, which must do `what` within `limit`; ends it if the
+/// run is interrupted.
 ///
 /// # Errors
 /// If it is late, the run is interrupted, or `check` fails, which is called again and again.

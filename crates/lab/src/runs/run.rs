@@ -92,7 +92,8 @@ pub struct RunOptions {
     pub certify: Option<Certify>,
     /// Remote hosts.
     pub remote_hosts: RemoteHosts,
-    /// What the process outside of the lab has read of the experiment's files; `None` in that process.
+    /// What the process outside of the lab has read of the experiment's files; `None` in that
+    /// process.
     pub inputs: Option<Inputs>,
     /// Watcher of the trials while they run.
     pub watcher: Option<Watcher>,

@@ -128,7 +128,8 @@ pub(crate) fn start_internet(
     ready(&launch, task, client, &[root], &[Question::soa(&Name::ROOT)], lab)
 }
 
-/// Makes the task of an AuthDNS without addresses on `cpus`; on a core that it shares with the Measurer it sleeps when it is idle.
+/// Makes the task of an AuthDNS without addresses on `cpus`; on a core that it shares with the
+/// Measurer it sleeps when it is idle.
 fn task(answers: AuthAnswers, cpus: &CpuList, testbed: &Testbed) -> AuthTask {
     let shares = cpus.shares_with(testbed.cpus(Host::Tester));
     AuthTask {

@@ -12,7 +12,8 @@
 //! when the outer one dies (`PR_SET_PDEATHSIG`), so that even SIGKILL of the outer process leaves
 //! nothing: no process, and, since the network namespaces have no names, no namespace and no link.
 
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
+use std::env::VarError;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -31,20 +32,21 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getegid, geteuid, getpid, pipe2};
+use serde::{Deserialize, Serialize};
 use signal_hook::consts::signal::SIGCHLD;
 use signal_hook::iterator::Signals;
 
 use crate::testbed::core_speed::FullSpeed;
 use crate::testbed::cpus::CpuList;
 
-/// Environment variable of the inner process: the descriptor that closes when the outer process ends.
-const INSIDE: &str = "DNSDYNO_LAB_PARENT_FD";
-/// Environment variable of the inner process: the lines to the agents on other hosts.
-pub(crate) const LINES: &str = "DNSDYNO_LAB_AGENTS";
-/// Environment variable of the inner process: the pipes to a job of Testers.
-pub(crate) const JOB: &str = "DNSDYNO_LAB_JOB";
-/// Environment variable of the inner process: what the outer one has read of the experiment's files.
-pub(crate) const INPUTS: &str = "DNSDYNO_LAB_INPUTS";
+/// Environment variable of the inner process: what the outer one hands to it, as JSON.
+const INSIDE: &str = "DNSDYNO_LAB";
+/// Name of the lines to the agents on other hosts, which are handed to the inner process.
+pub(crate) const LINES: &str = "agents";
+/// Name of the pipes to a job of Testers, which are handed to the inner process.
+pub(crate) const JOB: &str = "job";
+/// Name of what the outer process has read of the experiment's files.
+pub(crate) const INPUTS: &str = "inputs";
 /// Environment variable of a run that was started by a rank of a job: the pipes to that job, and the number of its Testers.
 pub(crate) const GIVEN_JOB: &str = "DNSDYNO_JOB";
 
@@ -186,15 +188,35 @@ pub enum Network {
     Outside,
 }
 
-/// Enters the lab with additional environment variables for the inner process, and with the given network.
+/// Enters the lab with the given network. What is `handed` to the inner process has names, by which
+/// [`handed`] returns it there.
 ///
 /// # Errors
 /// If the kernel refuses it; the message names the setting.
-pub fn enter_with(variables: &[(&str, String)], network: Network) -> Result<Entered, EnterError> {
-    match std::env::var_os(INSIDE) {
-        None => outer(variables, network).map(Entered::Outside),
-        Some(fd) => inner(&fd).map(Entered::Inside),
+pub fn enter_with(handed: &[(&str, String)], network: Network) -> Result<Entered, EnterError> {
+    match std::env::var(INSIDE) {
+        Err(VarError::NotPresent) => outer(handed, network).map(Entered::Outside),
+        Ok(text) => {
+            let given = serde_json::from_str(&text).map_err(|_| EnterError::NotInside);
+            inner(given?).map(Entered::Inside)
+        }
+        Err(VarError::NotUnicode(_)) => Err(EnterError::NotInside),
     }
+}
+
+/// What the outer process hands to the inner one.
+#[derive(Serialize, Deserialize)]
+struct Handed {
+    /// Descriptor that closes when the outer process ends.
+    parent_fd: i32,
+    /// Everything else, by name.
+    named: BTreeMap<String, String>,
+}
+
+/// Returns what the outer process has handed to this one by a name; `None` in the outer process.
+pub fn handed(name: &str) -> Option<String> {
+    let handed: Handed = serde_json::from_str(&std::env::var(INSIDE).ok()?).ok()?;
+    handed.named.get(name).cloned()
 }
 
 /// Returns whether this process is the inner one.
@@ -215,11 +237,10 @@ pub(crate) fn program() -> PathBuf {
 
 /// Removes the variables of the inner process from a child's environment, so that a child can enter a lab itself.
 pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
-    let ours = [INSIDE, LINES, JOB, INPUTS, GIVEN_JOB];
-    ours.into_iter().fold(command, |command, name| command.env_remove(name))
+    command.env_remove(INSIDE).env_remove(GIVEN_JOB)
 }
 
-fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterError> {
+fn outer(handed: &[(&str, String)], network: Network) -> Result<u8, EnterError> {
     let failed = |what| move |e: Errno| EnterError::Start { what, source: e.into() };
     // Signals are handled before anything is unshared, so that each one is forwarded.
     let polite = polite();
@@ -236,11 +257,13 @@ fn outer(variables: &[(&str, String)], network: Network) -> Result<u8, EnterErro
     // of a pid namespace would lose them otherwise.
     let blocked = SigSet::from_iter(polite);
     blocked.thread_block().map_err(failed("block signals"))?;
+    let named = handed.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let given = serde_json::to_string(&Handed { parent_fd: theirs.as_raw_fd(), named });
+    let given = given.map_err(|e| EnterError::Start { what: "hand over", source: e.into() })?;
     let child = Command::new(program)
         .arg0(std::env::args_os().next().unwrap_or_else(|| "dnsdyno".into()))
         .args(std::env::args_os().skip(1))
-        .env(INSIDE, theirs.as_raw_fd().to_string())
-        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .env(INSIDE, given)
         .spawn()
         .map_err(|source| EnterError::Start { what: "execute itself again", source });
     blocked.thread_unblock().map_err(failed("unblock signals"))?;
@@ -341,12 +364,11 @@ fn remedy(error: Errno, read: &dyn Fn(&str) -> Option<String>) -> String {
         .to_owned()
 }
 
-fn inner(fd: &OsStr) -> Result<Lab, EnterError> {
-    let fd: i32 = fd.to_str().and_then(|text| text.parse().ok()).ok_or(EnterError::NotInside)?;
+fn inner(given: Handed) -> Result<Lab, EnterError> {
     if getpid() != Pid::from_raw(1) {
         return Err(EnterError::NotInside);
     }
-    die_with(fd)?;
+    die_with(given.parent_fd)?;
     let mounted = |what| move |e: Errno| EnterError::Mount { what, source: e.into() };
     let none = None::<&str>;
     // Mounts here are invisible outside, and later mounts outside are invisible here.

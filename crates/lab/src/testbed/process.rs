@@ -193,7 +193,8 @@ impl Process {
         Self::start_with(launch, None)
     }
 
-    /// Starts this program with a task in place of the command; [`Process::result`] returns what comes of it.
+    /// Starts this program with a task in place of the command; [`Process::result`] returns what
+    /// comes of it.
     ///
     /// # Errors
     /// Those of [`Process::start`].

@@ -1,4 +1,5 @@
-//! What this program itself does in a host of the testbed, as a process of its own: a task goes in, and its result comes out.
+//! What this program itself does in a host of the testbed, as a process of its own: a task goes in,
+//! and its result comes out.
 //!
 //! ```text
 //!   lab ── Task, JSON on standard input ──> dnsdyno __task KIND ── result, JSON on standard output ──> lab
@@ -80,7 +81,8 @@ pub struct AuthTask {
     pub wait: WaitFor,
     /// Whether datagrams may arrive joined.
     pub gro: bool,
-    /// Network interface whose queries a program in the kernel answers; `None` if the sockets answer all.
+    /// Network interface whose queries a program in the kernel answers; `None` if the sockets
+    /// answer all.
     pub device: Option<String>,
     /// What it answers.
     pub answers: AuthAnswers,
@@ -135,7 +137,8 @@ pub enum Serves {
 }
 
 impl Task {
-    /// Returns the command line of its process. The kind is for those who look at lists of processes.
+    /// Returns the command line of its process. The kind is for those who look at lists of
+    /// processes.
     pub(crate) fn command(&self) -> Vec<OsString> {
         let kind = match self {
             Task::Measure(_) => "measure",

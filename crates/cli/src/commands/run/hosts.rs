@@ -32,8 +32,8 @@ impl Started {
         Ok(Started { lines, job: given.or(job) })
     }
 
-    /// Returns the variables with which the process inside, started next, finds all of it.
-    pub(super) fn variables(&self) -> io::Result<Vec<(&'static str, String)>> {
+    /// Returns what is handed to the process inside, started next, so that it finds all of it.
+    pub(super) fn to_hand(&self) -> io::Result<Vec<(&'static str, String)>> {
         let mut variables = self.lines.variables()?;
         variables.extend(self.job.as_ref().map(JobLine::variable).transpose()?);
         Ok(variables)

@@ -1,24 +1,24 @@
 //! `dnsdyno run --metrics`: the progress of a run for Prometheus.
 //!
 //! The lab has its own network namespace, whose addresses cannot be reached from outside. So the listener is opened before
-//! the lab is entered; an environment variable passes its descriptor to the program's second start.
+//! the lab is entered, and its descriptor is handed to the program's second start.
 //!
 //! ```text
-//!   outer process: Listener::open ──> lab::enter_with(variable) ──> inner process: Listener::open
+//!   outer process: Listener::open ──> lab::enter_with(handed)   ──> inner process: Listener::open
 //!                                                                     └─> serve(board) ...
 //! ```
 
 use std::net::{SocketAddr, TcpListener};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use report::live;
 use streams::scrape::{self, Page};
 
 use super::live::Board;
 use crate::failure::Failure;
 
-/// Environment variable with the descriptor of the listener, for the inner process.
-const VARIABLE: &str = "DNSDYNO_METRICS_FD";
+/// Name of the descriptor of the listener, which is handed to the inner process.
+const METRICS: &str = "metrics";
 
 /// The listener, before and after the lab is entered.
 pub(crate) enum Listener {
@@ -31,12 +31,9 @@ pub(crate) enum Listener {
 impl Listener {
     /// Opens the listener at `address`, or uses the one that the outer process has opened.
     pub(crate) fn open(address: SocketAddr) -> Result<Self, Failure> {
-        if let Some(fd) = std::env::var_os(VARIABLE) {
-            let fd = fd.to_str().and_then(|fd| fd.parse().ok());
-            let listener = fd.and_then(|fd| scrape::inherit(fd).ok());
-            return listener.map(Listener::Inherited).ok_or_else(|| {
-                Failure::input(anyhow!("{VARIABLE} is set, but not by dnsdyno: unset it"))
-            });
+        if let Some(fd) = lab::handed(METRICS) {
+            let listener = scrape::inherit(fd.parse().map_err(Failure::run)?);
+            return listener.map(Listener::Inherited).map_err(Failure::run);
         }
         let listener = TcpListener::bind(address)
             .with_context(|| format!("--metrics {address}: cannot listen there"))
@@ -47,10 +44,10 @@ impl Listener {
         scrape::bequeath(listener).map(Listener::Bequeathed).map_err(Failure::run)
     }
 
-    /// Returns the environment variables that pass the listener to the inner process.
-    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+    /// Returns what is handed to the inner process.
+    pub(crate) fn to_hand(&self) -> Vec<(&'static str, String)> {
         match self {
-            Listener::Bequeathed(fd) => vec![(VARIABLE, fd.to_string())],
+            Listener::Bequeathed(fd) => vec![(METRICS, fd.to_string())],
             Listener::Inherited(_) => Vec::new(),
         }
     }

@@ -83,16 +83,16 @@ pub(crate) fn run_built(
     let plain = args.plain || args.quiet.quiet;
     // The lab has its own network, which cannot be reached from outside.
     let listener = args.metrics.map(Listener::open).transpose()?;
-    let mut variables = listener.as_ref().map_or(Vec::new(), Listener::variables);
-    variables.extend(live::tell_inside(plain));
-    variables.extend(approved);
-    variables.extend(checked.inputs.variable());
+    let mut handed = listener.as_ref().map_or(Vec::new(), Listener::to_hand);
+    handed.extend(live::tell_inside(plain));
+    handed.extend(approved);
+    handed.extend(checked.inputs.to_hand());
     // Held by the outer process until the inner one has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
     let started = Started::new(&options, testers.as_ref())?;
-    variables.extend(started.variables().map_err(Failure::run)?);
+    handed.extend(started.to_hand().map_err(Failure::run)?);
     // From here on this is the first process of a pid namespace; the process outside only waits.
-    let lab = match lab::enter_with(&variables, checked.network()).map_err(Failure::run)? {
+    let lab = match lab::enter_with(&handed, checked.network()).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,
         Entered::Outside(code) => {
             drop(started);

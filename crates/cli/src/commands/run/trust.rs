@@ -13,11 +13,12 @@ use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
-/// Environment variable of the inner process: the hash of what the user approved, in hexadecimal.
-const APPROVED: &str = "DNSDYNO_APPROVED";
+/// Name of the hash of what the user approved, in hexadecimal, which is handed to the inner
+/// process.
+const APPROVED: &str = "approved";
 
-/// Lets the user decide about what an experiment's file or store starts, unless it is trusted already. Returns the variables
-/// with which the inner process knows what was approved.
+/// Lets the user decide about what an experiment's file or store starts, unless it is trusted
+/// already. Returns what is handed to the inner process, so that it knows what was approved.
 ///
 /// # Errors
 /// When the user says no, when there is no terminal on which to ask, or when the inner process reads something else than
@@ -34,8 +35,8 @@ pub(super) fn ask(
     let approved = (APPROVED, hash(&servers));
     if lab::is_inside() {
         // The first process has asked.
-        return match std::env::var(APPROVED) {
-            Ok(hash) if hash == approved.1 => Ok(Vec::new()),
+        return match lab::handed(APPROVED) {
+            Some(hash) if hash == approved.1 => Ok(Vec::new()),
             _ => Err(Failure::BadInput(anyhow!(
                 "the experiment has changed since it was shown; nothing was run"
             ))),

@@ -1,4 +1,5 @@
-//! Zone transfers that pass an interface, counted by kind and by secondary, beside a primary and its secondaries.
+//! Zone transfers that pass an interface, counted by kind and by secondary, beside a primary and
+//! its secondaries.
 
 use std::net::IpAddr;
 use std::path::Path;

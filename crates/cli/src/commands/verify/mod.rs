@@ -34,15 +34,16 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     on_ground(args, &[], |ground| conduct(args, &plan, ground))
 }
 
-/// Calls `then` with the bench that the arguments want, where there are namespaces in a process of their own, which has `variables`.
+/// Calls `then` with the bench that the arguments want, where there are namespaces in a process of
+/// their own, to which `handed` is handed.
 pub(crate) fn on_ground(
     args: &VerifyArgs,
-    variables: &[(&str, String)],
+    handed: &[(&str, String)],
     then: impl FnOnce(Ground) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let cores = PairCores::choose();
     let _reserved = args.wait.reserve(&cores.all())?;
-    match enter(args, variables)? {
+    match enter(args, handed)? {
         Entry::Outside(code) => outside(code),
         Entry::Loopback(why) => {
             if args.engine == EngineKind::Kernel {
@@ -78,11 +79,11 @@ enum Entry {
 }
 
 /// Enters namespaces of its own; stays outside where the kernel refuses them.
-fn enter(args: &VerifyArgs, variables: &[(&str, String)]) -> Result<Entry, Failure> {
+fn enter(args: &VerifyArgs, handed: &[(&str, String)]) -> Result<Entry, Failure> {
     if args.loopback {
         return Ok(Entry::Loopback("--loopback".to_owned()));
     }
-    match lab::enter_with(variables, Network::Own) {
+    match lab::enter_with(handed, Network::Own) {
         Ok(Entered::Inside(lab)) => Ok(Entry::Inside(lab)),
         Ok(Entered::Outside(code)) => Ok(Entry::Outside(code)),
         Err(e @ EnterError::Namespaces { .. }) if args.link.is_none() && args.path.is_none() => {

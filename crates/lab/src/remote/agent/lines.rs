@@ -10,7 +10,7 @@ use super::client::Agent;
 use super::error::AgentError;
 use super::line::{Line, Passed};
 use super::shell::Remote;
-use crate::testbed::enter::LINES;
+use crate::testbed::enter::{LINES, handed};
 
 /// The ways to the remote hosts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Agents {
     /// # Errors
     /// If a line is not there.
     pub fn inherited(interrupted: &Arc<AtomicBool>) -> Result<Self, AgentError> {
-        let Ok(text) = std::env::var(LINES) else { return Ok(Self::default()) };
+        let Some(text) = handed(LINES) else { return Ok(Self::default()) };
         let gone = |_| AgentError::Gone { host: "the agent's host".to_owned() };
         let all: AllPassed = serde_json::from_str(&text).map_err(gone)?;
         let agent = |passed: &Passed| {

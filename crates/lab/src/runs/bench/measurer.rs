@@ -1,4 +1,5 @@
-//! The Measurer as a process: it reads the request for a trial from its standard input and writes the result to its standard output.
+//! The Measurer as a process: it reads the request for a trial from its standard input and writes
+//! the result to its standard output.
 //!
 //! ```text
 //! settings of a point ──> base request ──┐

@@ -18,10 +18,11 @@ use wire::query_line::{self, MAX_LINE};
 use wire::{Name, Qclass};
 use zone::Reader;
 
-use crate::testbed::enter::INPUTS;
+use crate::testbed::enter::{INPUTS, handed};
 
-/// Length from which on a text is too long for a variable of the environment (128 KiB).
-const MAX_VARIABLE: usize = 100_000;
+/// Length from which on a text may be too long for a variable of the environment (128 KiB) once it
+/// is quoted there.
+const MAX_HANDED: usize = 50_000;
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 /// Largest number of names of a capture.
@@ -31,7 +32,8 @@ pub(crate) const PORTS: [u16; 1] = [53];
 /// Accepted speeds of a replay, as multiples of the capture's own.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 
-/// Files that experiments name, each read once: by the process outside of the lab, which hands them to the one inside.
+/// Files that experiments name, each read once: by the process outside of the lab, which hands them
+/// to the one inside.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Inputs {
     files: Vec<InputFile>,
@@ -100,13 +102,14 @@ impl Found {
 impl Inputs {
     /// Returns what the process outside of the lab has read; `None` in that process.
     pub fn handed() -> Option<Self> {
-        serde_json::from_str(&std::env::var(INPUTS).ok()?).ok()
+        serde_json::from_str(&handed(INPUTS)?).ok()
     }
 
-    /// Returns the variable that hands them to the process in the lab, which reads the files itself without it.
-    pub fn variable(&self) -> Option<(&'static str, String)> {
+    /// Returns what is handed to the process in the lab, which reads the files itself if there is
+    /// too much.
+    pub fn to_hand(&self) -> Option<(&'static str, String)> {
         let text = serde_json::to_string(self).ok()?;
-        (text.len() < MAX_VARIABLE).then_some((INPUTS, text))
+        (text.len() < MAX_HANDED).then_some((INPUTS, text))
     }
 
     /// Returns the files.

@@ -234,7 +234,8 @@ impl Group {
         self.primary.iter_mut().chain(&mut self.others).try_for_each(Server::check)
     }
 
-    /// Returns a sender that continues the stream after the updates already sent, as fast as they are acknowledged.
+    /// Returns a sender that continues the stream after the updates already sent, as fast as they
+    /// are acknowledged.
     pub(crate) fn sender(&self) -> Result<Sender, BenchError> {
         let key = format!("{}:{}:{}", KEY.algorithm, KEY.name, KEY.secret);
         Ok(Sender {

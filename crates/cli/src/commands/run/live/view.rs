@@ -27,21 +27,21 @@ use super::board::Board;
 const DRAWN: Duration = Duration::from_millis(500);
 /// Longest time between two looks for a key.
 const HEARD: Duration = Duration::from_millis(100);
-/// Environment variable that tells the inner process to open a live view. Only the outer process knows whether it is in the
-/// foreground of the terminal: the terminal stops a job in the background that draws.
-const VARIABLE: &str = "DNSDYNO_LIVE_VIEW";
+/// Name of what tells the inner process to open a live view. Only the outer process knows whether
+/// it is in the foreground of the terminal: the terminal stops a job in the background that draws.
+const LIVE_VIEW: &str = "live view";
 
-/// Returns the environment variable that tells the inner process to open a view, if it is to open one.
+/// Returns what is handed to the inner process, if it is to open a view.
 pub(crate) fn tell_inside(plain: bool) -> Option<(&'static str, String)> {
     let terminal = stderr().is_terminal() && stdin().is_terminal();
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let wanted = !plain && terminal && !dumb && is_in_foreground();
-    wanted.then(|| (VARIABLE, "1".to_owned()))
+    wanted.then(|| (LIVE_VIEW, "1".to_owned()))
 }
 
 /// Returns whether the inner process is to open a view.
 pub(crate) fn is_wanted(plain: bool) -> bool {
-    !plain && stderr().is_terminal() && std::env::var_os(VARIABLE).is_some()
+    !plain && stderr().is_terminal() && lab::handed(LIVE_VIEW).is_some()
 }
 
 /// Returns whether this process is in the foreground of its terminal.
