@@ -32,7 +32,7 @@ use commands::{
 use failure::Failure;
 
 pub use process::command_line;
-pub use testers::{Testers, TestersError};
+pub use testers::Testers;
 
 /// What `--version` prints: the version, and what this build is.
 const LONG_VERSION: &str = concat!(

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use lab::Refusal;
 use load::Live;
 use measure::Nanos;
 use record::{Trial, TrialRequest};
@@ -20,21 +21,10 @@ pub trait Testers {
         request: &TrialRequest,
         live: &Live,
         stop: &AtomicBool,
-    ) -> Result<Trial, TestersError>;
+    ) -> Result<Trial, Refusal>;
 
     /// Waits between two trials.
     fn pause(&mut self, time: Nanos);
-}
-
-/// Reason why several Testers ran no trial.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TestersError {
-    /// The request cannot be accepted.
-    #[error("{0}")]
-    Refused(String),
-    /// A Tester failed, or too few are left.
-    #[error("{0}")]
-    Failed(String),
 }
 
 /// Returns the Testers that conduct this command, or those of the job that it has started.
@@ -49,11 +39,11 @@ pub(crate) fn of_job<'t, 'a: 't, T: Testers>(
     }
 }
 
-impl From<TestersError> for Failure {
-    fn from(error: TestersError) -> Self {
+impl From<Refusal> for Failure {
+    fn from(error: Refusal) -> Self {
         match error {
-            TestersError::Refused(_) => Failure::input(error),
-            TestersError::Failed(_) => Failure::run(error),
+            Refusal::Cannot(_) => Failure::input(error),
+            Refusal::Failed(_) => Failure::run(error),
         }
     }
 }

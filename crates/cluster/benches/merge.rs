@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use auth::AuthConfig;
 use cluster::memory::{MemoryLink, links};
-use cluster::message::{Order, Report, ToConductor, ToTester};
 use cluster::{Conductor, Limits, Link};
 use divan::{AllocProfiler, Bencher};
+use lab::message::{Greeting, Order, Reply, decode, encode};
 use load::Live;
 use measure::{Nanos, Pacing, Qps, Slice, StartAt};
 use record::request::{Names, NamespaceExpect, Query, Sockets, Workload};
@@ -30,21 +30,15 @@ static RECORDED: LazyLock<(Trial, TrialRequest)> = LazyLock::new(record_part);
 
 fn main() {
     let (trial, request) = &*RECORDED;
-    let (part, request) = (Box::new(trial.clone()), Box::new(request.clone()));
-    let size = |message: ToConductor| message.encode().len();
+    let (record, request) = (Box::new(trial.clone()), Box::new(request.clone()));
+    let size = |reply: Reply| encode(&reply).len();
     println!("octets of a message of a Tester or for it, and how often:");
-    println!(
-        "{:>8}  part, once a trial",
-        size(ToConductor::Report(Report::Done { trial: 1, part }))
-    );
-    let counters = [1 << 20; 5];
-    println!(
-        "{:>8}  counters, twice a second",
-        size(ToConductor::Report(Report::Beat { counters }))
-    );
-    println!("{:>8}  pong, 80 a trial", size(ToConductor::Pong { number: 1, at: Nanos(1) }));
+    println!("{:>8}  part, once a trial", size(Reply::Done { trial: 1, record }));
+    let (counters, testers) = ([1 << 20; 5], Vec::new());
+    println!("{:>8}  counters, twice a second", size(Reply::Counters { counters, testers }));
+    println!("{:>8}  time, 80 a trial", size(Reply::Clock { number: 1, now_ns: u64::MAX }));
     let order = Order::Prepare { trial: 1, request, command: "dnsdyno load ...".to_owned() };
-    println!("{:>8}  request, once a trial", ToTester::Order(order).encode().len());
+    println!("{:>8}  request, once a trial", encode(&order).len());
     divan::main();
 }
 
@@ -77,12 +71,12 @@ fn record_part() -> (Trial, TrialRequest) {
 
 /// Makes the message with the part of a slice, for the first trial.
 fn done(slice: Slice) -> Vec<u8> {
-    let mut part = Box::new(RECORDED.0.clone());
-    part.conditions.slice = slice;
+    let mut record = Box::new(RECORDED.0.clone());
+    record.conditions.slice = slice;
     let at = StartAt::of_unix(Nanos::from_secs(1_795_408_200));
-    part.conditions.agreed_start =
+    record.conditions.agreed_start =
         Some(AgreedStart { at, error_us: 1.0, clock_error_us: Some(20.0) });
-    ToConductor::Report(Report::Done { trial: 1, part }).encode()
+    encode(&Reply::Done { trial: 1, record })
 }
 
 /// Makes the messages with the parts of `count` Testers.
@@ -94,9 +88,8 @@ fn messages(count: u32) -> Vec<Vec<u8>> {
 /// Plays all Testers until each of them is told to leave.
 fn play(mut testers: Vec<MemoryLink>) {
     for link in &mut testers {
-        let (version, host) = ("1".to_owned(), "here".to_owned());
-        let hello = Report::Hello { version, host, pid: std::process::id() };
-        link.send(0, &ToConductor::Report(hello).encode());
+        let greeting = Greeting { version: "1".to_owned(), ..Greeting::default() };
+        link.send(0, &encode(&Reply::Ready(Box::new(greeting))));
     }
     // The part of each Tester is made once: that of another trial has another number.
     let mut parts = vec![String::new(); testers.len()];
@@ -104,24 +97,24 @@ fn play(mut testers: Vec<MemoryLink>) {
     while staying > 0 {
         for (link, part) in testers.iter_mut().zip(&mut parts) {
             let Some((_, message)) = link.poll() else { continue };
-            let reply = match ToTester::decode(&message).expect("an order") {
-                ToTester::Ping(number) => {
-                    ToConductor::Pong { number, at: engine::clock::realtime() }.encode()
+            let reply = match decode(&message).expect("an order") {
+                Order::Clock { number } => {
+                    encode(&Reply::Clock { number, now_ns: engine::clock::realtime().0 })
                 }
-                ToTester::Order(Order::Prepare { trial, request, .. }) => {
+                Order::Prepare { trial, request, .. } => {
                     if part.is_empty() {
                         *part = String::from_utf8(done(request.slice)).expect("JSON");
                     }
-                    ToConductor::Report(Report::Prepared { trial }).encode()
+                    encode(&Reply::Prepared { trial })
                 }
-                ToTester::Order(Order::Start { trial, .. }) => {
+                Order::StartTrial { trial, .. } => {
                     part.replacen("\"trial\":1,", &format!("\"trial\":{trial},"), 1).into_bytes()
                 }
-                ToTester::Order(Order::Stop { .. } | Order::Stay) => continue,
-                ToTester::Order(Order::End) => {
+                Order::Leave => {
                     staying -= 1;
                     continue;
                 }
+                _ => continue,
             };
             link.send(0, &reply);
         }
@@ -155,9 +148,9 @@ fn conduct(bencher: Bencher, count: usize) {
 fn read_and_merge(bencher: Bencher, count: u32) {
     let messages = messages(count);
     bencher.bench_local(|| {
-        let parts = messages.iter().map(|message| match ToConductor::decode(message) {
-            Ok(ToConductor::Report(Report::Done { part, .. })) => {
-                Part { name: String::new(), trial: *part, clock: None }
+        let parts = messages.iter().map(|message| match decode(message) {
+            Ok(Reply::Done { record, .. }) => {
+                Part { name: String::new(), trial: *record, clock: None }
             }
             other => panic!("{other:?}"),
         });

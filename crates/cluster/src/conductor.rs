@@ -11,13 +11,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use engine::clock;
+use lab::message::{Greeting, Order, Reply, decode, encode};
 use measure::Nanos;
 
 use crate::clock::Reading;
 use crate::link::Link;
-use crate::message::{Order, Report, ToConductor, ToTester};
-
-pub use trial::NoTrial;
 
 /// Number of times that two clocks are compared; the shortest round trip counts.
 const PINGS: usize = 40;
@@ -72,7 +70,7 @@ pub struct Conductor<L> {
     /// The Testers, by their ranks from 1 on.
     testers: Vec<Tester>,
     /// Reports that came while another one was waited for.
-    inbox: VecDeque<(usize, Report)>,
+    inbox: VecDeque<(usize, Reply)>,
     /// Number of the trial, and of the ping.
     trial: u64,
     ping: u64,
@@ -135,7 +133,7 @@ impl<L: Link> Conductor<L> {
     pub fn end(mut self) -> L {
         for index in 0..self.testers.len() {
             // Also those that are lost: they may be there again.
-            self.order(index, Order::End);
+            self.order(index, &Order::Leave);
         }
         self.link
     }
@@ -150,44 +148,40 @@ impl<L: Link> Conductor<L> {
         self.testers[index].lost.get_or_insert(why);
     }
 
-    fn order(&mut self, index: usize, order: Order) {
-        self.link.send(index + 1, &ToTester::Order(order).encode());
+    fn order(&mut self, index: usize, order: &Order) {
+        self.link.send(index + 1, &encode(order));
     }
 
     /// Returns the next report, with its Tester; `None` if there is none. Greetings and counters are taken in here.
-    fn receive(&mut self) -> Option<(usize, Report)> {
+    fn receive(&mut self) -> Option<(usize, Reply)> {
         if let Some(report) = self.inbox.pop_front() {
             return Some(report);
         }
         loop {
-            let (index, message) = self.poll()?;
-            if let Some(ToConductor::Report(report)) = message
-                && let Some(report) = self.take_in(index, report)
-            {
+            let (index, report) = self.poll()?;
+            if let Some(report) = report.and_then(|report| self.take_in(index, report)) {
                 return Some((index, report));
             }
         }
     }
 
     /// Returns the next message; its Tester is lost if it cannot be read.
-    fn poll(&mut self) -> Option<(usize, Option<ToConductor>)> {
+    fn poll(&mut self) -> Option<(usize, Option<Reply>)> {
         let (from, message) = self.link.poll()?;
         let index = from.checked_sub(1)?;
         self.testers[index].heard = Instant::now();
-        match ToConductor::decode(&message) {
-            Ok(message) => Some((index, Some(message))),
-            Err(why) => {
-                self.lose(index, why.to_string());
-                Some((index, None))
-            }
-        }
+        let report = decode(&message).map_err(|found| {
+            self.lose(index, format!("not a message of this program: {found}"));
+        });
+        Some((index, report.ok()))
     }
 
-    /// Takes in greetings and counters; returns other reports.
-    fn take_in(&mut self, index: usize, report: Report) -> Option<Report> {
+    /// Takes in greetings, counters and late times; returns other reports.
+    fn take_in(&mut self, index: usize, report: Reply) -> Option<Reply> {
         let tester = &mut self.testers[index];
         match report {
-            Report::Hello { version, host, pid } => {
+            Reply::Ready(greeting) => {
+                let Greeting { version, host, pid, .. } = *greeting;
                 tester.name = format!("rank {} (host {host}, process {pid})", index + 1);
                 tester.is_there = true;
                 if version != self.version {
@@ -197,10 +191,11 @@ impl<L: Link> Conductor<L> {
                 }
                 None
             }
-            Report::Beat { counters } => {
+            Reply::Counters { counters, .. } => {
                 tester.counters = counters;
                 None
             }
+            Reply::Clock { .. } => None,
             other => Some(other),
         }
     }
@@ -218,7 +213,7 @@ impl<L: Link> Conductor<L> {
         }
         if self.told.elapsed() > STAY {
             self.told = Instant::now();
-            self.living().into_iter().for_each(|index| self.order(index, Order::Stay));
+            self.living().into_iter().for_each(|index| self.order(index, &Order::Alive));
         }
         std::thread::sleep(NAP);
     }
@@ -240,7 +235,7 @@ impl<L: Link> Conductor<L> {
     /// Sends a ping and waits for its return without a nap; other reports wait in the inbox.
     fn ping(&mut self, index: usize) -> Option<Reading> {
         self.ping += 1;
-        let message = ToTester::Ping(self.ping).encode();
+        let message = encode(&Order::Clock { number: self.ping });
         let deadline = Instant::now() + self.limits.ping;
         let sent = clock::realtime();
         self.link.send(index + 1, &message);
@@ -248,12 +243,12 @@ impl<L: Link> Conductor<L> {
             let polled = self.poll();
             let now = clock::realtime();
             match polled {
-                Some((from, Some(ToConductor::Pong { number, at }))) => {
-                    if from == index && number == self.ping {
-                        return Some(Reading::of(sent, at, now));
-                    }
+                Some((from, Some(Reply::Clock { number, now_ns })))
+                    if from == index && number == self.ping =>
+                {
+                    return Some(Reading::of(sent, Nanos(now_ns), now));
                 }
-                Some((from, Some(ToConductor::Report(report)))) => {
+                Some((from, Some(report))) => {
                     let report = self.take_in(from, report);
                     self.inbox.extend(report.map(|report| (from, report)));
                 }
@@ -276,8 +271,8 @@ impl<L: Link> Conductor<L> {
     }
 
     /// Takes note of a report that nobody waits for.
-    fn heed(&mut self, index: usize, report: &Report) {
-        if *report == Report::Leaving {
+    fn heed(&mut self, index: usize, report: &Reply) {
+        if *report == Reply::Leaving {
             self.lose(index, "a signal ended it".to_owned());
         }
     }

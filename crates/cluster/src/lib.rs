@@ -23,11 +23,10 @@ pub mod clock;
 mod conductor;
 mod link;
 pub mod memory;
-pub mod message;
 mod rank;
 mod serve;
 
-pub use conductor::{Conductor, Limits, NoTrial};
+pub use conductor::{Conductor, Limits};
 pub use link::Link;
 pub use rank::{PATIENCE, TesterRank};
 pub use serve::serve;

@@ -5,12 +5,12 @@ mod run;
 mod under_way;
 
 use std::ffi::OsString;
-use std::io::BufReader;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use cli::{Testers, TestersError};
-use cluster::{Conductor, Limits, Link, NoTrial, TesterRank};
+use cli::Testers;
+use cluster::{Conductor, Limits, Link, TesterRank};
+use lab::Refusal;
 use load::Live;
 use measure::Nanos;
 use record::{Trial, TrialRequest};
@@ -41,11 +41,8 @@ impl Testers for Conducted {
         request: &TrialRequest,
         live: &Live,
         stop: &AtomicBool,
-    ) -> Result<Trial, TestersError> {
-        self.0.trial(request, live, stop).map_err(|why| match why {
-            NoTrial::Refused(why) => TestersError::Refused(why),
-            NoTrial::Failed(why) => TestersError::Failed(why),
-        })
+    ) -> Result<Trial, Refusal> {
+        self.0.trial(request, live, stop)
     }
 
     fn pause(&mut self, time: Nanos) {
@@ -83,9 +80,8 @@ fn main() -> ExitCode {
         return conductor.end().close(code, complete);
     }
     if words.get(1).is_some_and(|word| word == "serve") {
-        let input = BufReader::new(std::io::stdin());
-        let conductor =
-            cluster::serve(conductor, VERSION, input, std::io::stdout(), ranks::signalled());
+        let (input, output) = (std::io::stdin(), std::io::stdout());
+        let conductor = cluster::serve(conductor, VERSION, input, output, ranks::signalled());
         let complete = conductor.lost().next().is_none();
         return conductor.end().close(ExitCode::SUCCESS, complete);
     }

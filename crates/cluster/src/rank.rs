@@ -13,13 +13,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::clock;
+use lab::Refusal;
+use lab::message::{Greeting, Order, Reply, decode, encode};
 use load::Live;
 use measure::{Nanos, StartAt};
 use record::{TrialRequest, TrialResult};
 use tester::{Setup, TesterError, snapshot};
 
 use crate::link::Link;
-use crate::message::{Order, Report, ToConductor, ToTester};
 
 /// Time after which a Tester ends of which the conductor wants nothing: it is gone, or the link is.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -81,8 +82,9 @@ impl<L: Link> TesterRank<L> {
     /// Makes the Tester of a rank, which `ended` ends, and reports that it is there.
     pub fn new(mut link: L, version: &str, host: &str, ended: Arc<AtomicBool>) -> Self {
         let (version, host) = (version.to_owned(), host.to_owned());
-        let hello = Report::Hello { version, host, pid: std::process::id() };
-        link.send(0, &ToConductor::Report(hello).encode());
+        let pid = std::process::id();
+        let greeting = Greeting { version, host, pid, ..Greeting::default() };
+        link.send(0, &encode(&Reply::Ready(Box::new(greeting))));
         let now = Instant::now();
         let (heard, beat, awake, patience) = (now, now, now, PATIENCE);
         TesterRank { link, work: Work::Idle, ended, heard, beat, awake, patience }
@@ -110,7 +112,7 @@ impl<L: Link> TesterRank<L> {
                 self.stop();
             }
             if signalled && matches!(self.work, Work::Idle) && leaving.is_none() {
-                self.report(Report::Leaving);
+                self.report(Reply::Leaving);
             }
             leaving = leaving.or(signalled.then(Instant::now));
             if leaving.is_some_and(|since| since.elapsed() > LEAVE)
@@ -133,24 +135,23 @@ impl<L: Link> TesterRank<L> {
     fn obey(&mut self, message: &[u8]) -> bool {
         let now = clock::realtime();
         self.heard = Instant::now();
-        match ToTester::decode(message) {
-            Ok(ToTester::Ping(number)) => {
-                self.link.send(0, &ToConductor::Pong { number, at: now }.encode());
+        match decode(message) {
+            Ok(Order::Clock { number }) => {
+                self.report(Reply::Clock { number, now_ns: now.0 });
                 self.awake = Instant::now() + AWAKE;
             }
-            Ok(ToTester::Order(Order::Prepare { trial, request, command })) => {
+            Ok(Order::Prepare { trial, request, command }) => {
                 self.prepare(trial, *request, command);
             }
-            Ok(ToTester::Order(Order::Start { trial, at_ns })) => self.start(trial, at_ns),
-            Ok(ToTester::Order(Order::Stop { trial })) => {
+            Ok(Order::StartTrial { trial, at_ns }) => self.start(trial, at_ns),
+            Ok(Order::EndTrial { trial }) => {
                 if matches!(&self.work, Work::Running(running) if running.trial == trial) {
                     self.stop();
                 }
             }
-            Ok(ToTester::Order(Order::Stay)) => {}
-            Ok(ToTester::Order(Order::End)) => return true,
-            // Of another version, to which it has said so.
-            Err(_) => {}
+            Ok(Order::Leave) => return true,
+            // It only stays; or the conductor is of another version, to which it has said so.
+            _ => {}
         }
         false
     }
@@ -177,8 +178,8 @@ impl<L: Link> TesterRank<L> {
             }
             other => {
                 self.work = other;
-                let why = "it was told to start a trial that it has not prepared".to_owned();
-                self.report(Report::Failed { trial, bad_input: false, why });
+                let why = "it was told to start a trial that it has not prepared";
+                self.report(Reply::Failed { trial, why: Refusal::Failed(why.to_owned()) });
             }
         }
     }
@@ -204,12 +205,12 @@ impl<L: Link> TesterRank<L> {
             Work::Preparing { trial, thread } => match joined(thread) {
                 Ok(setup) => {
                     self.work = Work::Prepared { trial, setup: Box::new(setup) };
-                    self.report(Report::Prepared { trial });
+                    self.report(Reply::Prepared { trial });
                 }
                 Err(error) => self.report(failed(trial, &error)),
             },
             Work::Running(Running { trial, thread, .. }) => match joined(thread) {
-                Ok(result) => self.report(Report::Done { trial, part: Box::new(result.trial) }),
+                Ok(result) => self.report(Reply::Done { trial, record: Box::new(result.trial) }),
                 Err(error) => self.report(failed(trial, &error)),
             },
             other => self.work = other,
@@ -229,11 +230,11 @@ impl<L: Link> TesterRank<L> {
             }
             _ => [0; 5],
         };
-        self.report(Report::Beat { counters });
+        self.report(Reply::Counters { counters, testers: Vec::new() });
     }
 
-    fn report(&mut self, report: Report) {
-        self.link.send(0, &ToConductor::Report(report).encode());
+    fn report(&mut self, report: Reply) {
+        self.link.send(0, &encode(&report));
     }
 }
 
@@ -242,6 +243,7 @@ fn joined<T>(thread: JoinHandle<Result<T, TesterError>>) -> Result<T, TesterErro
     thread.join().map_err(|_| TesterError::Panicked)?
 }
 
-fn failed(trial: u64, error: &TesterError) -> Report {
-    Report::Failed { trial, bad_input: error.is_bad_input(), why: error.to_string() }
+fn failed(trial: u64, error: &TesterError) -> Reply {
+    let refusal = if error.is_bad_input() { Refusal::Cannot } else { Refusal::Failed };
+    Reply::Failed { trial, why: refusal(error.to_string()) }
 }

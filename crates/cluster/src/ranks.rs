@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cluster::Link;
-use cluster::message::LONGEST;
+use lab::message::LONGEST;
 use mpi::environment::{Threading, Universe};
 use mpi::point_to_point::Status;
 use mpi::topology::SimpleCommunicator;

@@ -4,7 +4,6 @@
 //! pipes as it does for `dnsdyno run --hosts` ([`cluster::serve()`]).
 
 use std::ffi::OsString;
-use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -24,7 +23,7 @@ pub(crate) fn conduct<L: Link>(
 ) -> (Conductor<L>, ExitCode) {
     let (program, signalled) = (program(), ranks::signalled());
     let started = StartedRun::start(&program, words, testers, signalled.clone());
-    let (run, asks, answers) = match started {
+    let (run, orders, replies) = match started {
         Ok(started) => started,
         Err(why) => {
             let program = program.display();
@@ -34,7 +33,7 @@ pub(crate) fn conduct<L: Link>(
             return (conductor, ExitCode::from(2));
         }
     };
-    let conductor = cluster::serve(conductor, VERSION, BufReader::new(asks), answers, signalled);
+    let conductor = cluster::serve(conductor, VERSION, orders, replies, signalled);
     match run.wait() {
         Ok(code) => {
             if let Some(signal) = code.checked_sub(128).filter(|signal| *signal > 0) {

@@ -1,67 +1,61 @@
-//! The conductor for a remote dnsdyno (`lab::job`): it reads asks from its input and writes answers to its output.
+//! The conductor for a remote dnsdyno (`lab::job`): it reads orders from its input and writes replies to its output.
 
-use std::io::{BufRead, Read, Write};
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::clock;
-use lab::job::{Answer, Ask};
+use lab::message::{Greeting, Order, Reply, each, encode};
 use load::Live;
 use measure::Nanos;
 use record::{TesterCount, TrialRequest};
 use tester::Background;
 
-use crate::conductor::{Conductor, NoTrial};
+use crate::conductor::Conductor;
 use crate::link::Link;
 
-/// Longest ask, in octets.
-const LONGEST: u64 = 16 << 20;
 /// Interval of the counters of a trial.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two looks whether a signal has come.
 const NAP: Duration = Duration::from_millis(20);
-/// Time between two looks for an ask.
+/// Time between two looks for an order.
 const LOOK: Nanos = Nanos::from_millis(5);
 
-/// An output that two threads write to, a line each time.
-struct Lines<W>(Mutex<W>);
-
-impl<W: Write> Lines<W> {
-    /// Writes an answer; a reader that is gone ends the input too.
-    fn write(&self, answer: &Answer) {
-        let mut line = serde_json::to_vec(answer).expect("an answer is plain data");
-        line.push(b'\n');
-        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = out.write_all(&line).and_then(|()| out.flush());
-    }
+/// Writes a reply to an output of several threads; a reader that is gone ends the input too.
+fn say<W: Write>(output: &Mutex<W>, reply: &Reply) {
+    let mut out = output.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = out.write_all(&encode(reply)).and_then(|()| out.flush());
 }
 
-/// Does what is asked on `input` until it ends or `signalled` is set; answers go to `output`. Returns the conductor.
+/// Does what is ordered on `input` until it ends or `signalled` is set; replies go to `output`. Returns the conductor.
 pub fn serve<L: Link>(
     mut conductor: Conductor<L>,
     version: &str,
-    input: impl BufRead + Send + 'static,
+    input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
     signalled: Arc<AtomicBool>,
 ) -> Conductor<L> {
-    let output = Arc::new(Lines(Mutex::new(output)));
-    output.write(&Answer::Ready { version: version.to_owned() });
+    let output = Arc::new(Mutex::new(output));
+    let greeting = Greeting { version: version.to_owned(), ..Greeting::default() };
+    say(&output, &Reply::Ready(Box::new(greeting)));
     let stop = Arc::new(AtomicBool::new(false));
-    let asks = read_asks(input, stop.clone());
+    let trials = read_orders(input, stop.clone());
     loop {
-        match asks.recv_timeout(Duration::ZERO) {
-            Ok(request) => {
+        match trials.recv_timeout(Duration::ZERO) {
+            Ok((trial, request)) => {
                 let live = Arc::new(Live::default());
                 let counters = show(live.clone(), stop.clone(), signalled.clone(), output.clone());
-                let trial = conductor.trial(&request, &live, &stop);
+                let result = conductor.trial(&request, &live, &stop);
                 drop(counters);
-                output.write(&match trial {
-                    Ok(trial) => Answer::Trial { trial: Box::new(trial) },
-                    Err(NoTrial::Refused(why)) => Answer::Refused { why },
-                    Err(NoTrial::Failed(why)) => Answer::Failed { why },
-                });
+                say(
+                    &output,
+                    &match result {
+                        Ok(record) => Reply::Done { trial, record: Box::new(record) },
+                        Err(why) => Reply::Refused(why),
+                    },
+                );
             }
             Err(RecvTimeoutError::Timeout) if signalled.load(Ordering::Relaxed) => {
                 return conductor;
@@ -72,33 +66,29 @@ pub fn serve<L: Link>(
     }
 }
 
-/// Reads asks in a thread of its own. `stop` is set by an ask to stop and at the end of the input, and reset by the next trial.
-fn read_asks(
-    mut input: impl BufRead + Send + 'static,
+/// Reads orders in a thread of its own; returns the trials among them. `stop` is set by an order to end a trial and at the end of
+/// the input, and reset by the next trial.
+fn read_orders(
+    input: impl Read + Send + 'static,
     stop: Arc<AtomicBool>,
-) -> Receiver<TrialRequest> {
-    let (sender, asks) = sync_channel(1);
+) -> Receiver<(u64, Box<TrialRequest>)> {
+    let (sender, trials) = sync_channel(1);
     std::thread::spawn(move || {
-        loop {
-            let mut line = String::new();
-            let read = input.by_ref().take(LONGEST).read_line(&mut line);
-            let ask = match read {
-                Ok(1..) => serde_json::from_str(&line).ok(),
-                _ => None,
-            };
-            match ask {
-                Some(Ask::Trial { request }) => {
+        each(input, |order| {
+            match order {
+                Ok(Order::Trial { trial, request }) => {
                     stop.store(false, Ordering::Relaxed);
-                    if sender.send(*request).is_err() {
-                        return;
-                    }
+                    return sender.send((trial, request)).is_ok();
                 }
-                Some(Ask::Stop) => stop.store(true, Ordering::Relaxed),
-                None => return stop.store(true, Ordering::Relaxed),
+                Ok(Order::EndTrial { .. }) => stop.store(true, Ordering::Relaxed),
+                Ok(Order::Alive) => {}
+                _ => return false,
             }
-        }
+            true
+        });
+        stop.store(true, Ordering::Relaxed);
     });
-    asks
+    trials
 }
 
 /// Writes the start of a trial once it is agreed, and its counters, until the returned value is dropped; a signal stops the trial.
@@ -106,7 +96,7 @@ fn show<W: Write + Send + 'static>(
     live: Arc<Live>,
     stop: Arc<AtomicBool>,
     signalled: Arc<AtomicBool>,
-    output: Arc<Lines<W>>,
+    output: Arc<Mutex<W>>,
 ) -> Background<()> {
     Background::start(move |done| {
         let (mut next, mut told) = (Instant::now(), false);
@@ -118,7 +108,7 @@ fn show<W: Write + Send + 'static>(
             let agreed = Nanos(live.agreed_ns.load(Ordering::Relaxed));
             if !told && agreed > Nanos::ZERO {
                 told = true;
-                output.write(&Answer::Starts { in_ns: agreed.since(clock::realtime()).0 });
+                say(&output, &Reply::Starts { in_ns: agreed.since(clock::realtime()).0 });
             }
             if Instant::now() < next {
                 continue;
@@ -129,7 +119,7 @@ fn show<W: Write + Send + 'static>(
             let testers = live.testers.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let count = |(name, sent, bad)| TesterCount { name, sent, bad };
             let testers = testers.into_iter().map(count).collect();
-            output.write(&Answer::Counters { counters, testers });
+            say(&output, &Reply::Counters { counters, testers });
         }
     })
 }

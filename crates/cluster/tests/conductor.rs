@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use auth::AuthConfig;
 use cases::{at_a_time, cases};
 use cluster::memory::{MemoryLink, links};
-use cluster::message::{Order, Report, ToConductor, ToTester};
-use cluster::{Conductor, Limits, Link, NoTrial, TesterRank};
+use cluster::{Conductor, Limits, Link, TesterRank};
+use lab::Refusal;
+use lab::message::{Order, Reply, decode, encode};
 use load::Live;
 use measure::{Nanos, Pacing, Void};
 use nix::sys::stat::Mode;
@@ -83,20 +84,20 @@ impl Link for Faulty {
     }
 
     fn send(&mut self, to: usize, message: &[u8]) {
-        let decoded = ToConductor::decode(message).expect("a message");
-        self.done |= matches!(decoded, ToConductor::Report(Report::Done { .. }));
+        let decoded = decode(message).expect("a message");
+        self.done |= matches!(decoded, Reply::Done { .. });
         let message = match (self.fault, decoded) {
             (Fault::Absent, _) => return,
             (Fault::Hangs, _) if self.started => return,
-            (Fault::Slow, ToConductor::Report(Report::Done { .. })) => return,
-            (Fault::Strange, ToConductor::Report(Report::Prepared { .. })) => b"{}".to_vec(),
-            (Fault::Mute, ToConductor::Pong { .. }) if self.done => return,
-            (Fault::Unprepared, ToConductor::Report(Report::Prepared { trial })) => {
+            (Fault::Slow, Reply::Done { .. }) => return,
+            (Fault::Strange, Reply::Prepared { .. }) => b"{}".to_vec(),
+            (Fault::Mute, Reply::Clock { .. }) if self.done => return,
+            (Fault::Unprepared, Reply::Prepared { trial }) => {
                 let why = "no such file".to_owned();
-                ToConductor::Report(Report::Failed { trial, bad_input: true, why }).encode()
+                encode(&Reply::Failed { trial, why: Refusal::Cannot(why) })
             }
-            (Fault::Clock, ToConductor::Pong { number, at }) => {
-                ToConductor::Pong { number, at: at + Nanos::from_secs(1) }.encode()
+            (Fault::Clock, Reply::Clock { number, now_ns }) => {
+                encode(&Reply::Clock { number, now_ns: now_ns + 1_000_000_000 })
             }
             _ => message.to_vec(),
         };
@@ -105,8 +106,8 @@ impl Link for Faulty {
 
     fn poll(&mut self) -> Option<(usize, Vec<u8>)> {
         let (from, message) = self.link.poll()?;
-        let order = ToTester::decode(&message).expect("a message");
-        self.started |= matches!(order, ToTester::Order(Order::Start { .. }));
+        let order = decode(&message).expect("a message");
+        self.started |= matches!(order, Order::StartTrial { .. });
         Some((from, message))
     }
 }
@@ -163,7 +164,7 @@ impl Job {
         request(self.server, Workload::Namespace(names()))
     }
 
-    fn trial(&mut self, request: &TrialRequest) -> Result<Trial, NoTrial> {
+    fn trial(&mut self, request: &TrialRequest) -> Result<Trial, Refusal> {
         let (live, stop) = (Live::default(), AtomicBool::new(false));
         let trial = self.conductor.trial(request, &live, &stop);
         if let Ok(trial) = &trial {
@@ -244,7 +245,7 @@ fn a_tester_that_is_lost_before_the_start_is_named() {
         if let Some(wanted) = wanted {
             let mut job = Job::start(&[Fault::None, *fault], None);
             let error = job.trial(&job.request()).expect_err("all are needed");
-            let NoTrial::Failed(why) = error else { panic!("{error:?}") };
+            let Refusal::Failed(why) = error else { panic!("{error:?}") };
             let names = wanted.iter().all(|part| why.contains(part));
             assert!(why.starts_with("1 of 2 Testers are there") && names, "{why}");
             return job.end();
@@ -281,7 +282,7 @@ fn a_tester_that_is_lost_in_a_trial_makes_it_void() {
 fn a_trial_goes_on_without_a_tester_that_cannot_prepare_it() {
     let mut job = Job::start(&[Fault::None, Fault::Unprepared], None);
     let error = job.trial(&job.request()).expect_err("all are needed");
-    let NoTrial::Refused(why) = error else { panic!("{error:?}") };
+    let Refusal::Cannot(why) = error else { panic!("{error:?}") };
     assert!(why.starts_with("rank 2 ") && why.ends_with("no such file"), "{why}");
     job.end();
     let mut job = Job::start(&[Fault::None, Fault::Unprepared], Some(1));
@@ -293,7 +294,7 @@ fn a_trial_goes_on_without_a_tester_that_cannot_prepare_it() {
     let mut job = Job::start(&[Fault::Unprepared; 2], Some(1));
     for _ in 0..2 {
         let error = job.trial(&job.request()).expect_err("nobody can");
-        let NoTrial::Refused(why) = error else { panic!("{error:?}") };
+        let Refusal::Cannot(why) = error else { panic!("{error:?}") };
         assert!(why.ends_with("no such file"), "{why}");
     }
     job.end();
@@ -313,13 +314,13 @@ fn a_request_that_a_tester_refuses_is_bad_input() {
     let pacing = Pacing::LockStep { threads: 2, experiments: 1 };
     let locked = TrialRequest { pacing, ..job.request() };
     let error = job.trial(&locked).expect_err("a lock-step load is of one host");
-    let NoTrial::Refused(why) = error else { panic!("{error:?}") };
+    let Refusal::Cannot(why) = error else { panic!("{error:?}") };
     assert!(why.contains("rank ") && why.contains("lock-step"), "{why}");
     // What no message can hold is refused before any of them gets it.
     let capture = OsStr::from_bytes(b"no\xffwhere.pcap").into();
     let replay = Workload::Replay { capture, speed: 1.0, ports: vec![53], loops: 1 };
     let error = job.trial(&request(job.server, replay)).expect_err("not UTF-8");
-    let NoTrial::Refused(why) = error else { panic!("{error:?}") };
+    let Refusal::Cannot(why) = error else { panic!("{error:?}") };
     assert!(why.contains("UTF-8"), "{why}");
     // They are there for the next one.
     assert_eq!(job.trial(&job.request()).expect("a trial").sent, 3_000);
@@ -327,18 +328,17 @@ fn a_request_that_a_tester_refuses_is_bad_input() {
 }
 
 /// Waits for the next report, a sign of life only if `beats`.
-fn report(own: &mut MemoryLink, beats: bool) -> Report {
+fn report(own: &mut MemoryLink, beats: bool) -> Reply {
     let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
         let Some((_, message)) = own.poll() else {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         };
-        match ToConductor::decode(&message).expect("a message") {
-            ToConductor::Report(Report::Hello { .. }) => {}
-            ToConductor::Report(Report::Beat { .. }) if !beats => {}
-            ToConductor::Report(report) => return report,
-            pong => panic!("{pong:?}"),
+        match decode(&message).expect("a message") {
+            Reply::Ready(_) => {}
+            Reply::Counters { .. } if !beats => {}
+            report => return report,
         }
     }
     panic!("the Tester reported nothing");
@@ -359,15 +359,15 @@ fn a_trial_is_prepared_after_the_one_before_it_has_ended() {
     for (trial, workload) in [(1, replay), (2, Workload::Namespace(names()))] {
         let request = Box::new(request(target, workload));
         let order = Order::Prepare { trial, request, command: String::new() };
-        own.send(1, &ToTester::Order(order).encode());
+        own.send(1, &encode(&order));
     }
     for _ in 0..2 {
         let report = report(&mut own, true);
-        assert!(matches!(report, Report::Beat { .. }), "{report:?}");
+        assert!(matches!(report, Reply::Counters { .. }), "{report:?}");
     }
     std::fs::write(&capture, "no capture").expect("writes");
-    assert_eq!(report(&mut own, false), Report::Prepared { trial: 2 });
-    own.send(1, &ToTester::Order(Order::End).encode());
+    assert_eq!(report(&mut own, false), Reply::Prepared { trial: 2 });
+    own.send(1, &encode(&Order::Leave));
     tester.join().expect("leaves");
 }
 
@@ -402,7 +402,7 @@ fn a_tester_without_a_conductor_ends_by_itself() {
     let (link, mut own) = (all.pop().expect("of rank 1"), all.pop().expect("of rank 0"));
     TesterRank::new(link, "1", "here", Arc::new(AtomicBool::new(true))).serve();
     let reports: Vec<_> = std::iter::from_fn(|| own.poll())
-        .filter_map(|(_, message)| ToConductor::decode(&message).ok())
+        .filter_map(|(_, message)| decode::<Reply>(&message).ok())
         .collect();
-    assert!(reports.contains(&ToConductor::Report(Report::Leaving)), "{reports:?}");
+    assert!(reports.contains(&Reply::Leaving), "{reports:?}");
 }

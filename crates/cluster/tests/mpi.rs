@@ -383,7 +383,7 @@ fn a_starter_that_is_killed_is_named_and_nothing_is_left() {
     signal(hosts.starter(1).expect("mpirun runs on host 1"), "KILL");
     let output = child.wait_with_output().expect("ends");
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(told(&output).contains("the job of the Testers has ended"), "{}", told(&output));
+    assert!(told(&output).contains("the job of the Testers is gone"), "{}", told(&output));
     hosts.nothing_is_left();
 }
 

@@ -16,7 +16,7 @@ use measure::Transport;
 use serde::Deserialize;
 use toml::Spanned;
 
-pub use self::source::Source;
+pub(crate) use self::source::Source;
 pub(crate) use self::tables::{
     FileTemplate, Listen, Ready, ReplicationTable, Start, Stop, Variable, VersionQuery, duration,
 };

@@ -1,8 +1,13 @@
 //! Servers, AuthDNS and Testers on other hosts: agents there over ssh, jobs of several Testers, and what this host knows of
-//! them.
+//! them. All of them get orders and reply in one language ([`message`]).
 
 pub mod agent;
+mod connection;
+pub(crate) mod error;
 mod handover;
 pub(crate) mod hosts;
 pub mod job;
+pub mod lines;
+pub mod message;
+pub(crate) mod parts;
 pub(crate) mod server_host;

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use lab::job::{Hosts, Job, JobError, JobPlan, Progress, given};
+use lab::Refusal;
+use lab::job::{Hosts, Job, JobPlan, Progress, given};
 use load::Live;
 use measure::Nanos;
 use record::{Trial, TrialRequest};
 
 use crate::arguments::remote;
 use crate::failure::Failure;
-use crate::testers::{Testers, TestersError};
+use crate::testers::Testers;
 
 /// The starter of a job.
 const MPIRUN: &str = "mpirun";
@@ -134,7 +135,7 @@ impl Testers for JobTesters {
         request: &TrialRequest,
         live: &Live,
         stop: &AtomicBool,
-    ) -> Result<Trial, TestersError> {
+    ) -> Result<Trial, Refusal> {
         let shown = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
         let mut show = |progress: Progress| {
             let Progress::Counters(counters, _) = progress else { return };
@@ -143,10 +144,7 @@ impl Testers for JobTesters {
                 .zip(counters)
                 .for_each(|(shown, now)| shown.store(now, Ordering::Relaxed));
         };
-        self.0.trial(request, &mut show, stop).map_err(|error| match error {
-            JobError::Refused(why) => TestersError::Refused(why),
-            other => TestersError::Failed(other.to_string()),
-        })
+        Ok(self.0.trial(request, &mut show, stop)?)
     }
 
     fn pause(&mut self, time: Nanos) {

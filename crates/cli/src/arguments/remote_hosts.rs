@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use clap::Args;
-use lab::agent::{Remotes, Task};
+use lab::agent::Task;
 use lab::job::{Hosts, MOST_AUTHDNS};
+use lab::lines::Remotes;
 use lab::{CpuList, DutHost, RemoteHosts};
 
 use crate::arguments::dut::DutArgs;

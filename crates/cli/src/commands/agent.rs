@@ -1,13 +1,15 @@
 //! `dnsdyno agent`: watches a server on this host for a remote Tester, or starts one for it; the Tester starts it by ssh.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TrySendError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lab::agent::{Greeting, Order, Reply, Seen, allowed_cpus, boot_id, named, own_addresses};
+use lab::Refusal;
+use lab::agent::{allowed_cpus, boot_id, named, own_addresses};
+use lab::message::{Greeting, Order, Reply, Seen, each, encode};
 use lab::probe::{HostLosses, HostProbe};
 use lab::{CpuList, Entered, Network, ServerHost};
 use measure::Nanos;
@@ -37,8 +39,6 @@ const GROUP: &str = "group";
 
 /// Number of orders that wait to be carried out.
 const WAITING: usize = 16;
-/// Longest order, in bytes.
-const LONGEST: u64 = 1 << 20;
 
 /// `dnsdyno agent`
 #[derive(Args, Clone, Debug)]
@@ -134,7 +134,9 @@ impl Agent<'_> {
         }
         Some(match *order {
             Order::Alive => return None,
-            Order::Clock => Reply::Clock { now_ns: engine::clock::monotonic().0 },
+            Order::Clock { number } => {
+                Reply::Clock { number, now_ns: engine::clock::monotonic().0 }
+            }
             Order::Begin { in_s } => {
                 let time = Duration::from_secs_f64(in_s.clamp(0.0, MOST_S));
                 (self.trial, self.due) = (None, Some(Instant::now() + time));
@@ -150,10 +152,10 @@ impl Agent<'_> {
                         let queries = self.watched.queries();
                         Reply::Seen(Box::new(trial.end(sending_s, queries)))
                     }
-                    None => Reply::Refused { why: "no trial had begun".to_owned() },
+                    None => refusal("no trial had begun"),
                 }
             }
-            _ => Reply::Refused { why: "this agent starts nothing: it watches".to_owned() },
+            _ => refusal("this agent starts nothing: it watches"),
         })
     }
 
@@ -191,7 +193,7 @@ impl Agent<'_> {
             };
             let reply = match order {
                 Ok(order) => self.reply(&order),
-                Err(why) => Some(Reply::Refused { why: format!("this is no order: {why}") }),
+                Err(why) => Some(refusal(&format!("this is no order: {why}"))),
             };
             if let Some(reply) = reply {
                 say(&reply).map_err(Failure::run)?;
@@ -219,7 +221,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), Failure> {
     let Some(process) = &args.process else { return start() };
     let watched = match Watched::known(process, args.cpus.as_ref()) {
         Ok(watched) => watched,
-        Err(why) => return refuse(why),
+        Err(why) => return refuse(&why),
     };
     let (pids, cpus) = watched.place();
     let greeting = Greeting {
@@ -240,11 +242,11 @@ fn start() -> Result<(), Failure> {
     let lab = match lab::enter_with(&[group], Network::Outside) {
         Ok(Entered::Inside(lab)) => lab,
         Ok(Entered::Outside(code)) => return outside(code),
-        Err(error) => return refuse(error.to_string()),
+        Err(error) => return refuse(&error.to_string()),
     };
     let host = match ServerHost::new(&lab) {
         Ok(host) => Box::new(host),
-        Err(error) => return refuse(error.to_string()),
+        Err(error) => return refuse(&error.to_string()),
     };
     let group = lab::handed(GROUP).and_then(|group| group.parse().ok());
     let greeting = Greeting {
@@ -267,9 +269,14 @@ fn greeting() -> Greeting {
 }
 
 /// Says why there is nothing to do.
-fn refuse(why: String) -> Result<(), Failure> {
-    say(&Reply::Refused { why }).map_err(Failure::run)?;
+fn refuse(why: &str) -> Result<(), Failure> {
+    say(&refusal(why)).map_err(Failure::run)?;
     Err(Failure::Silent)
+}
+
+/// Returns the reply to an order that failed.
+fn refusal(why: &str) -> Reply {
+    Reply::Refused(Refusal::Failed(why.to_owned()))
 }
 
 /// An order as it came, or what is wrong with it.
@@ -279,21 +286,13 @@ type Heard = Result<Order, String>;
 fn orders(ended: Arc<AtomicBool>) -> Receiver<Heard> {
     let (sender, orders) = mpsc::sync_channel(WAITING);
     std::thread::spawn(move || {
-        let mut input = io::stdin().lock();
-        loop {
-            let mut line = String::new();
-            let Ok(1..) = input.by_ref().take(LONGEST).read_line(&mut line) else { break };
-            let sent = match serde_json::from_str(&line) {
-                // One that waits says as much as several.
-                Ok(Order::Alive) => {
-                    !matches!(sender.try_send(Ok(Order::Alive)), Err(TrySendError::Disconnected(_)))
-                }
-                order => sender.send(order.map_err(|e| e.to_string())).is_ok(),
-            };
-            if !sent {
-                break;
+        each(io::stdin(), |order: Heard| match order {
+            // One that waits says as much as several.
+            Ok(Order::Alive) => {
+                !matches!(sender.try_send(order), Err(TrySendError::Disconnected(_)))
             }
-        }
+            order => sender.send(order).is_ok(),
+        });
         ended.store(true, Ordering::Relaxed);
     });
     orders
@@ -302,7 +301,6 @@ fn orders(ended: Arc<AtomicBool>) -> Receiver<Heard> {
 /// Writes a reply.
 fn say(reply: &Reply) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, reply)?;
-    out.write_all(b"\n")?;
+    out.write_all(&encode(reply))?;
     out.flush()
 }

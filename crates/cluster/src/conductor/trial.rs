@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::clock;
+use lab::Refusal;
+use lab::message::{Order, Reply, sendable};
 use load::Live;
 use measure::{ClockBound, Nanos, Slice};
 use record::{LostPart, MergeTerms, Part, Trial, TrialRequest};
@@ -12,21 +14,9 @@ use record::{LostPart, MergeTerms, Part, Trial, TrialRequest};
 use super::Conductor;
 use crate::clock::{Reading, TesterClock};
 use crate::link::Link;
-use crate::message::{Order, Report};
 
 /// Time allowed for each connection that is opened before a trial, as in the lab.
 const CONNECTING: Duration = Duration::from_millis(5);
-
-/// Reason why there is no trial.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoTrial {
-    /// A Tester refused the request.
-    #[error("{0}")]
-    Refused(String),
-    /// Too few Testers are left, or none sent anything.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// A Tester's part of a trial.
 #[derive(Debug)]
@@ -52,13 +42,8 @@ impl<L: Link> Conductor<L> {
         request: &TrialRequest,
         live: &Live,
         stop: &AtomicBool,
-    ) -> Result<Trial, NoTrial> {
-        if let Err(why) = serde_json::to_vec(request) {
-            let why = format!(
-                "the load cannot be sent to other hosts: {why}; give its files names in UTF-8"
-            );
-            return Err(NoTrial::Refused(why));
-        }
+    ) -> Result<Trial, Refusal> {
+        sendable(request)?;
         let mut shares = loop {
             self.enough()?;
             if let Some(shares) = self.ready(request, stop)? {
@@ -72,7 +57,7 @@ impl<L: Link> Conductor<L> {
         for share in &mut shares {
             share.told = share.before.there(agreed);
             let (trial, at_ns) = (self.trial, share.told.0);
-            self.order(share.tester, Order::Start { trial, at_ns });
+            self.order(share.tester, &Order::StartTrial { trial, at_ns });
         }
         let times = Duration::from(request.duration) + Duration::from(request.timeout);
         self.collect(&mut shares, lead + times + self.limits.reserve, live, stop);
@@ -80,7 +65,7 @@ impl<L: Link> Conductor<L> {
     }
 
     /// Returns an error if too few Testers are left, with what became of the others.
-    fn enough(&self) -> Result<(), NoTrial> {
+    fn enough(&self) -> Result<(), Refusal> {
         let (all, left) = (self.testers.len(), self.living().len());
         let least = self.limits.least.unwrap_or(all).clamp(1, all.max(1));
         if left >= least {
@@ -88,7 +73,7 @@ impl<L: Link> Conductor<L> {
         }
         let lost: Vec<String> = self.lost().map(|(name, why)| format!("{name}: {why}")).collect();
         let why = if all == 0 { "the job has no Tester".to_owned() } else { lost.join("; ") };
-        Err(NoTrial::Failed(format!("{left} of {least} Testers are there: {why}")))
+        Err(Refusal::Failed(format!("{left} of {least} Testers are there: {why}")))
     }
 
     /// Deals the slices, lets the Testers prepare them, and compares the clocks. `None` if a Tester was lost meanwhile.
@@ -96,14 +81,14 @@ impl<L: Link> Conductor<L> {
         &mut self,
         request: &TrialRequest,
         stop: &AtomicBool,
-    ) -> Result<Option<Vec<Share>>, NoTrial> {
+    ) -> Result<Option<Vec<Share>>, Refusal> {
         let living = self.living();
         self.trial += 1;
         let of = living.len() as u32;
         let slices: Vec<Slice> = (1..=of).filter_map(|number| Slice::new(number, of)).collect();
         if slices.len() < living.len() {
             let most = measure::MAX_SLICES;
-            return Err(NoTrial::Failed(format!("{of} Testers; {most} are the most")));
+            return Err(Refusal::Failed(format!("{of} Testers; {most} are the most")));
         }
         for (index, slice) in living.iter().zip(&slices) {
             let request = TrialRequest {
@@ -117,7 +102,7 @@ impl<L: Link> Conductor<L> {
             };
             let (trial, command) = (self.trial, report::load_line(&request).to_string());
             let request = Box::new(request);
-            self.order(*index, Order::Prepare { trial, request, command });
+            self.order(*index, &Order::Prepare { trial, request, command });
             self.testers[*index].counters = [0; 5];
         }
         self.wait_prepared(&living, stop)?;
@@ -136,24 +121,22 @@ impl<L: Link> Conductor<L> {
 
     /// Waits until all of `testers` have prepared the trial, or are lost. If only some cannot and trials go on with the others, those are
     /// lost.
-    fn wait_prepared(&mut self, testers: &[usize], stop: &AtomicBool) -> Result<(), NoTrial> {
+    fn wait_prepared(&mut self, testers: &[usize], stop: &AtomicBool) -> Result<(), Refusal> {
         let limit = self.limits.prepare;
         let deadline = Instant::now() + limit;
         let mut waiting = testers.to_vec();
         let (mut failed, may_lose) = (Vec::new(), self.limits.least.is_some());
         while !waiting.is_empty() {
             match self.receive() {
-                Some((index, Report::Prepared { trial })) if trial == self.trial => {
+                Some((index, Reply::Prepared { trial })) if trial == self.trial => {
                     waiting.retain(|other| *other != index);
                 }
-                Some((index, Report::Failed { trial, bad_input, why })) if trial == self.trial => {
-                    let named = format!("{}: {why}", self.testers[index].name);
-                    let refused = if bad_input { NoTrial::Refused } else { NoTrial::Failed };
+                Some((index, Reply::Failed { trial, why })) if trial == self.trial => {
                     if !may_lose {
-                        return Err(refused(named));
+                        return Err(why.by(&self.testers[index].name));
                     }
                     waiting.retain(|other| *other != index);
-                    failed.push((index, why, refused(named)));
+                    failed.push((index, why));
                 }
                 Some((index, other)) => self.heed(index, &other),
                 None => self.nap(),
@@ -165,14 +148,15 @@ impl<L: Link> Conductor<L> {
             }
             waiting.retain(|index| self.testers[*index].lost.is_none());
             if stop.load(Ordering::Relaxed) {
-                return Err(NoTrial::Failed("interrupted before the start".to_owned()));
+                return Err(Refusal::Failed("interrupted before the start".to_owned()));
             }
         }
         if failed.len() == testers.len() {
             // What none can do is no fault of a host.
-            return failed.into_iter().next().map_or(Ok(()), |(.., error)| Err(error));
+            let first = failed.into_iter().next();
+            return first.map_or(Ok(()), |(index, why)| Err(why.by(&self.testers[index].name)));
         }
-        for (index, why, _) in failed {
+        for (index, why) in failed {
             self.lose(index, format!("it cannot prepare the trial: {why}"));
         }
         Ok(())
@@ -210,7 +194,7 @@ impl<L: Link> Conductor<L> {
                 let grace = if interrupted { self.limits.stopping } else { self.limits.silence };
                 deadline = deadline.min(Instant::now() + grace);
                 for share in shares.iter().filter(|share| share.part.is_none()) {
-                    self.order(share.tester, Order::Stop { trial: self.trial });
+                    self.order(share.tester, &Order::EndTrial { trial: self.trial });
                 }
             }
             if Instant::now() > deadline {
@@ -229,10 +213,10 @@ impl<L: Link> Conductor<L> {
     }
 
     /// Takes the report of a part.
-    fn note(&mut self, shares: &mut [Share], index: usize, report: Report) {
+    fn note(&mut self, shares: &mut [Share], index: usize, report: Reply) {
         let part = match report {
-            Report::Done { trial, part } if trial == self.trial => Ok(part),
-            Report::Failed { trial, why, .. } if trial == self.trial => Err(why),
+            Reply::Done { trial, record } if trial == self.trial => Ok(record),
+            Reply::Failed { trial, why } if trial == self.trial => Err(why.to_string()),
             other => return self.heed(index, &other),
         };
         if let Some(share) = shares.iter_mut().find(|share| share.tester == index) {
@@ -263,7 +247,7 @@ impl<L: Link> Conductor<L> {
         agreed: Nanos,
         request: &TrialRequest,
         stop: &AtomicBool,
-    ) -> Result<Trial, NoTrial> {
+    ) -> Result<Trial, Refusal> {
         let mut terms = MergeTerms { goal: request.goal.clone(), ..MergeTerms::default() };
         let mut parts = Vec::new();
         for Share { tester, slice, before, told, part } in shares {
@@ -296,9 +280,9 @@ impl<L: Link> Conductor<L> {
         }
         if parts.is_empty() {
             let lost = terms.lost.iter().map(|lost| format!("{}: {}", lost.name, lost.why));
-            return Err(NoTrial::Failed(lost.collect::<Vec<_>>().join("; ")));
+            return Err(Refusal::Failed(lost.collect::<Vec<_>>().join("; ")));
         }
         record::merge(parts, &terms, &self.version, &self.command)
-            .map_err(|e| NoTrial::Failed(e.to_string()))
+            .map_err(|e| Refusal::Failed(e.to_string()))
     }
 }

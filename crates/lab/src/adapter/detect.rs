@@ -5,10 +5,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::adapter::{Adapter, VersionQuery};
-use crate::testbed::process::POLL;
+use crate::testbed::process::ends;
 
 /// Time within which a program must print its version.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -43,14 +43,10 @@ fn printed(query: &VersionQuery, program: &Path) -> io::Result<String> {
         .stderr(out()?)
         .process_group(0)
         .spawn()?;
-    let deadline = Instant::now() + LIMIT;
-    while child.try_wait()?.is_none() {
-        if Instant::now() >= deadline {
-            child.kill()?;
-            child.wait()?;
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        std::thread::sleep(POLL);
+    if ends(&mut child, LIMIT).is_none() {
+        child.kill()?;
+        child.wait()?;
+        return Err(io::ErrorKind::TimedOut.into());
     }
     let bytes = fs::read(file.path())?;
     Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_PRINTED)]).into_owned())

@@ -14,25 +14,14 @@
 //! of its host: one source of truth, on whichever host it is read.
 
 mod client;
-mod error;
 mod line;
-mod lines;
-mod message;
-mod parts;
 mod processes;
 mod reached;
 mod shell;
 mod verdict;
 
 pub use client::Agent;
-pub use error::AgentError;
-pub use line::Line;
-pub use lines::{Agents, Lines, Remotes, SharedAgent};
-pub use message::{
-    Asked, AuthDnsPart, Certified, Collected, Cores, Greeting, Launched, Order, Part, Place, Reply,
-    Seen, ServerPart, Source,
-};
-pub(crate) use parts::NotStarted;
+pub(super) use line::{Line, Passed};
 pub use processes::{allowed_cpus, named};
 pub use reached::{boot_id, own_addresses};
 pub use shell::{Remote, Task};

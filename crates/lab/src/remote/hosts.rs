@@ -7,10 +7,10 @@ use experiment::Settings;
 use experiment::settings::Family;
 
 use crate::adapter::Adapter;
-use crate::remote::agent::{
-    AgentError, Agents, AuthDnsPart, Cores, Part, Place, Remote, Remotes, SharedAgent, Task,
-};
-use crate::remote::job::SharedJob;
+use crate::remote::agent::{Remote, Task};
+use crate::remote::error::RemoteError;
+use crate::remote::lines::{Agents, Remotes, SharedAgent, SharedJob};
+use crate::remote::parts::{AuthDnsPart, Cores, Part, Place};
 use crate::server::Installed;
 use crate::server::authdns::Serves;
 use crate::server::question_plan::QuestionPlan;
@@ -212,8 +212,8 @@ impl RemoteDut {
     /// Looks for the server there.
     ///
     /// # Errors
-    /// [`AgentError::Cannot`] if it is not installed there.
-    pub(crate) fn find(&self, adapter: &Adapter) -> Result<Installed, AgentError> {
+    /// If it is not installed there.
+    pub(crate) fn find(&self, adapter: &Adapter) -> Result<Installed, RemoteError> {
         let version = self.dut.lock().find(&adapter.source)?;
         Ok(Installed::remote(adapter, version))
     }
@@ -240,7 +240,7 @@ impl RemoteDut {
         &self,
         serves: Serves,
         asked: &QuestionPlan,
-    ) -> Result<Vec<SharedAgent>, AgentError> {
+    ) -> Result<Vec<SharedAgent>, RemoteError> {
         let count = if serves == Serves::Truth { 1 } else { self.auth.len() };
         let mut started = Vec::new();
         for (agent, place) in self.auth.iter().zip(&self.places.auth).take(count) {

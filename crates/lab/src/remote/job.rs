@@ -1,8 +1,8 @@
 //! Testers on other hosts that run each trial together: a job of Open MPI, started here.
 //!
 //! ```text
-//! this process ── asks, a line of JSON each ──> mpirun ──> dnsdyno-cluster serve, rank 0: the conductor
-//!              <── answers ───────────────────     └─ssh─> dnsdyno-cluster serve, ranks 1..: the Testers
+//! this process ── orders ──> mpirun ──> dnsdyno-cluster serve, rank 0: the conductor
+//!              <── replies ──   └─ssh─> dnsdyno-cluster serve, ranks 1..: the Testers
 //! ```
 //!
 //! The job ends when its standard input does, so nothing of it outlives this process. A run in the lab has its job started by the
@@ -10,34 +10,31 @@
 
 pub mod given;
 mod hosts;
-mod message;
 
-use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 use record::{TesterCount, Trial, TrialRequest};
 
-use crate::remote::handover::Pipes;
-use crate::testbed::enter::{GIVEN_JOB, JOB, handed};
+use super::connection::{Connection, REPLY};
+use super::error::{Peer, RemoteError};
+use super::handover::Pipes;
+use super::message::{Order, Reply, sendable};
+use crate::testbed::process::ends;
 
 pub use hosts::{BadHosts, Hosts, MOST_AUTHDNS, PartHost};
-pub use message::{Answer, Ask};
 
 /// Time within which all ranks must have started.
 const START: Duration = Duration::from_secs(180);
-/// Time after which a job is lost that says nothing; it says something twice a second.
-const SILENCE: Duration = Duration::from_secs(20);
 /// Interval at which it is looked whether the trial was interrupted.
 const LOOK: Duration = Duration::from_millis(50);
 /// Time within which the job must end by itself; then within which it must after a signal.
@@ -50,10 +47,6 @@ const KEEPALIVE: [(&str, &str); 3] = [
 ];
 /// Setting with which Open MPI's other ranks live on when one has died.
 const RECOVERY: (&str, &str) = ("OMPI_MCA_orte_enable_recovery", "1");
-/// Number of answers that wait to be read.
-const WAITING: usize = 64;
-/// Longest answer, in octets.
-const LONGEST: u64 = 256 << 20;
 
 /// A job to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,53 +61,6 @@ pub struct JobPlan {
     pub least: Option<usize>,
 }
 
-/// Error of a job.
-#[derive(Debug, thiserror::Error)]
-pub enum JobError {
-    /// The starter cannot be started.
-    #[error("cannot start `{starter}`: {source}; install Open MPI, or give its path with --mpirun")]
-    Start {
-        /// Program that starts the job.
-        starter: String,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// The program is of another version.
-    #[error("dnsdyno-cluster has version {found}, this program {wanted}")]
-    Version {
-        /// Version of the conductor.
-        found: String,
-        /// Version of this program.
-        wanted: String,
-    },
-    /// The variable of a run that a job has started is set, and is none.
-    #[error("{GIVEN_JOB} is set, but no job has started this process: unset it")]
-    NotGiven,
-    /// The user interrupted the wait.
-    #[error("interrupted")]
-    Interrupted,
-    /// The job has ended.
-    #[error("the job of the Testers has ended: standard error says why")]
-    Gone,
-    /// The job says nothing.
-    #[error("the job of the Testers says nothing for {0:?}")]
-    Silent(Duration),
-    /// It may still answer to a trial that was given up.
-    #[error(
-        "the job of the Testers did not end a trial as it should and runs no more trials: start the run again, with --resume"
-    )]
-    Behind,
-    /// The answer is none.
-    #[error("unexpected message from dnsdyno-cluster: {0}")]
-    Strange(String),
-    /// The request cannot be accepted.
-    #[error("{0}")]
-    Refused(String),
-    /// There was no trial.
-    #[error("{0}")]
-    Failed(String),
-}
-
 /// What is known of a trial while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -126,10 +72,10 @@ pub enum Progress {
 
 /// A job that was started, before it is used. Making one makes no thread, so that this process can still enter a lab.
 #[derive(Debug)]
-pub struct JobLine {
+pub(super) struct JobLine {
     // They end before the starter is waited for.
-    asks: File,
-    answers: File,
+    orders: File,
+    replies: File,
     /// Absent if another process has started the job.
     starter: Option<Starter>,
 }
@@ -139,30 +85,14 @@ pub struct JobLine {
 struct Starter(Child);
 
 /// A running job; it is ended when dropped.
+#[derive(Debug)]
 pub struct Job {
-    // It ends before the starter is waited for, whose answers are read on meanwhile.
-    asks: Box<dyn Write + Send>,
+    // It ends before the starter is waited for.
+    connection: Connection,
     /// Absent if another process has it: that outside of the lab, or the one that has started this job.
-    starter: Option<Starter>,
-    answers: Receiver<String>,
-    /// Whether it may still answer to a trial that was given up.
-    is_behind: bool,
-}
-
-/// A job that the parts of a run share.
-#[derive(Clone, Debug)]
-pub struct SharedJob(Arc<Mutex<Job>>);
-
-impl SharedJob {
-    /// Shares a job.
-    pub fn new(job: Job) -> Self {
-        SharedJob(Arc::new(Mutex::new(job)))
-    }
-
-    /// Returns the job; nobody else uses it meanwhile.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Job> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    _starter: Option<Starter>,
+    /// Number of trials until now.
+    trials: u64,
 }
 
 impl JobLine {
@@ -170,7 +100,7 @@ impl JobLine {
     ///
     /// # Errors
     /// If the starter cannot be started.
-    pub fn open(plan: &JobPlan) -> Result<Self, JobError> {
+    pub(super) fn open(plan: &JobPlan) -> Result<Self, RemoteError> {
         let words = plan.words();
         let recovery = plan.least.map(|_| RECOVERY);
         let settings = KEEPALIVE.into_iter().chain(recovery);
@@ -183,21 +113,21 @@ impl JobLine {
             // Ctrl-C is for this process, which then ends the trial in order.
             .process_group(0)
             .spawn()
-            .map_err(|source| JobError::Start { starter: words[0].clone(), source })?;
+            .map_err(|source| RemoteError::Start {
+                starter: words[0].clone(),
+                option: "--mpirun",
+                source,
+            })?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let starter = Some(Starter(child));
-        let (asks, answers) = pipes.ok_or(JobError::Gone)?;
-        let (asks, answers) = (OwnedFd::from(asks).into(), OwnedFd::from(answers).into());
-        Ok(JobLine { asks, answers, starter })
+        let (orders, replies) = pipes.ok_or(RemoteError::Gone { peer: Peer::Job })?;
+        let (orders, replies) = (OwnedFd::from(orders).into(), OwnedFd::from(replies).into());
+        Ok(JobLine { orders, replies, starter })
     }
 
-    /// Returns the variable with which the process in the lab, started next, finds the job.
-    ///
-    /// # Errors
-    /// If the pipes cannot be inherited.
-    pub fn variable(&self) -> io::Result<(&'static str, String)> {
-        let pipes = Pipes::pass(&self.asks, &self.answers)?;
-        Ok((JOB, serde_json::to_string(&pipes)?))
+    /// Lets the next process that is started inherit the pipes.
+    pub(super) fn pass(&self) -> io::Result<Pipes> {
+        Pipes::pass(&self.orders, &self.replies)
     }
 }
 
@@ -206,22 +136,12 @@ impl Drop for Starter {
     fn drop(&mut self) {
         let group = Pid::from_raw(self.0.id() as i32);
         for (limit, signal) in LEAVE.into_iter().zip([Signal::SIGTERM, Signal::SIGKILL]) {
-            let deadline = Instant::now() + limit;
-            while Instant::now() < deadline {
-                if !matches!(self.0.try_wait(), Ok(None)) {
-                    return;
-                }
-                std::thread::sleep(crate::testbed::process::POLL);
+            if ends(&mut self.0, limit).is_some() {
+                return;
             }
             let _ = killpg(group, signal);
         }
         let _ = self.0.wait();
-    }
-}
-
-impl fmt::Debug for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job").field("starter", &self.starter).finish_non_exhaustive()
     }
 }
 
@@ -230,126 +150,67 @@ impl Job {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start(plan: &JobPlan, version: &str) -> Result<Self, JobError> {
-        let JobLine { asks, answers, starter } = JobLine::open(plan)?;
-        let job = Self::with(asks, answers, starter);
-        job.wait_until_ready(version, &AtomicBool::new(false))?;
-        Ok(job)
+    pub fn start(plan: &JobPlan, version: &str) -> Result<Self, RemoteError> {
+        let JobLine { orders, replies, starter } = JobLine::open(plan)?;
+        Self::over(Connection::new(Peer::Job, orders, replies), starter, version)
     }
 
-    /// Returns the job of the version `version` that this process has inherited, if it has one; waits until its ranks are there, or
+    /// Makes one of the pipes that this process has inherited, and waits until its ranks are there, of the version `version`, or
     /// `interrupted` is set.
-    ///
-    /// # Errors
-    /// If it could not be started.
-    pub fn inherited(version: &str, interrupted: &AtomicBool) -> Result<Option<Self>, JobError> {
-        let Some(text) = handed(JOB) else { return Ok(None) };
-        let pipes: Pipes = serde_json::from_str(&text).map_err(|_| JobError::Gone)?;
-        let (asks, answers) = pipes.take().map_err(|_| JobError::Gone)?;
-        let job = Self::with(asks, answers, None);
-        job.wait_until_ready(version, interrupted)?;
-        Ok(Some(job))
+    pub(super) fn inherited(
+        pipes: Pipes,
+        version: &str,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Self, RemoteError> {
+        Self::over(Connection::inherited(Peer::Job, pipes, interrupted)?, None, version)
     }
 
-    fn with(
-        asks: impl Write + Send + 'static,
-        answers: impl Read + Send + 'static,
+    fn over(
+        connection: Connection,
         starter: Option<Starter>,
-    ) -> Self {
-        Job { asks: Box::new(asks), starter, answers: read_lines(answers), is_behind: false }
-    }
-
-    /// Waits until the ranks are there, and checks their version.
-    fn wait_until_ready(&self, version: &str, interrupted: &AtomicBool) -> Result<(), JobError> {
-        let deadline = Instant::now() + START;
-        loop {
-            match self.answer(LOOK) {
-                Ok(Answer::Ready { version: found }) if found == version => return Ok(()),
-                Ok(Answer::Ready { version: found }) => {
-                    return Err(JobError::Version { found, wanted: version.to_owned() });
-                }
-                Ok(other) => return Err(JobError::Strange(format!("{other:?}"))),
-                Err(JobError::Silent(_)) if interrupted.load(Ordering::Relaxed) => {
-                    return Err(JobError::Interrupted);
-                }
-                Err(JobError::Silent(_)) if Instant::now() < deadline => {}
-                Err(JobError::Silent(_)) => return Err(JobError::Silent(START)),
-                Err(error) => return Err(error),
-            }
-        }
+        version: &str,
+    ) -> Result<Self, RemoteError> {
+        let mut job = Job { connection, _starter: starter, trials: 0 };
+        job.connection.greeted(version, START)?;
+        Ok(job)
     }
 
     /// Runs a trial of the request, which has no slice; `notify` is called with its progress, `stop` ends it early.
     ///
-    /// A job that was silent or strange once runs no more trials: its next answer might be of the trial before.
-    ///
     /// # Errors
-    /// If there is no trial.
+    /// If there is no trial; [`Refusal::Cannot`](super::error::Refusal) if the request cannot be accepted.
     pub fn trial(
         &mut self,
         request: &TrialRequest,
         notify: &mut dyn FnMut(Progress),
         stop: &AtomicBool,
-    ) -> Result<Trial, JobError> {
-        if self.is_behind {
-            return Err(JobError::Behind);
-        }
-        let trial = self.ask_and_wait(request, notify, stop);
-        self.is_behind = matches!(trial, Err(JobError::Silent(_) | JobError::Strange(_)));
-        trial
-    }
-
-    fn ask_and_wait(
-        &mut self,
-        request: &TrialRequest,
-        notify: &mut dyn FnMut(Progress),
-        stop: &AtomicBool,
-    ) -> Result<Trial, JobError> {
-        self.ask(&Ask::Trial { request: Box::new(request.clone()) })?;
+    ) -> Result<Trial, RemoteError> {
+        sendable(request).map_err(|why| RemoteError::Refused { peer: Peer::Job, why })?;
+        self.trials += 1;
+        let trial = self.trials;
+        let request = Box::new(request.clone());
+        self.connection.send(&Order::Trial { trial, request })?;
         let (mut stopped, mut heard) = (false, Instant::now());
         loop {
             if !stopped && stop.load(Ordering::Relaxed) {
                 stopped = true;
-                self.ask(&Ask::Stop)?;
+                self.connection.send(&Order::EndTrial { trial })?;
             }
-            match self.answer(LOOK) {
-                Ok(Answer::Starts { in_ns }) => {
-                    notify(Progress::Starts(Duration::from_nanos(in_ns)))
+            match self.connection.receive(LOOK)? {
+                Some(Reply::Starts { in_ns }) => {
+                    notify(Progress::Starts(Duration::from_nanos(in_ns)));
                 }
-                Ok(Answer::Counters { counters, testers }) => {
+                Some(Reply::Counters { counters, testers }) => {
                     notify(Progress::Counters(counters, testers));
                 }
-                Ok(Answer::Trial { trial }) => return Ok(*trial),
-                Ok(Answer::Refused { why }) => return Err(JobError::Refused(why)),
-                Ok(Answer::Failed { why }) => return Err(JobError::Failed(why)),
-                Ok(other) => return Err(JobError::Strange(format!("{other:?}"))),
-                Err(JobError::Silent(_)) if heard.elapsed() < SILENCE => continue,
-                Err(JobError::Silent(_)) => return Err(JobError::Silent(SILENCE)),
-                Err(error) => return Err(error),
+                Some(Reply::Done { trial: ended, record }) if ended == trial => return Ok(*record),
+                Some(other) => return Err(self.connection.strange(&other)),
+                // It says something twice a second.
+                None if heard.elapsed() < REPLY => continue,
+                None => return Err(self.connection.silent(REPLY)),
             }
             heard = Instant::now();
         }
-    }
-
-    fn ask(&mut self, ask: &Ask) -> Result<(), JobError> {
-        let mut line = serde_json::to_vec(ask).map_err(|why| {
-            JobError::Refused(format!(
-                "the load cannot be sent to other hosts: {why}; give its files names in UTF-8"
-            ))
-        })?;
-        line.push(b'\n');
-        self.asks.write_all(&line).map_err(|_| JobError::Gone)
-    }
-
-    fn answer(&self, limit: Duration) -> Result<Answer, JobError> {
-        let line = self.answers.recv_timeout(limit).map_err(|error| match error {
-            RecvTimeoutError::Timeout => JobError::Silent(limit),
-            RecvTimeoutError::Disconnected => JobError::Gone,
-        })?;
-        serde_json::from_str(&line).map_err(|_| {
-            let shown = crate::testbed::process::harmless(line.trim_end());
-            JobError::Strange(shown.chars().take(200).collect())
-        })
     }
 }
 
@@ -372,22 +233,6 @@ impl JobPlan {
     }
 }
 
-/// Reads lines in a thread of its own, as far as they are wanted.
-fn read_lines(out: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, lines) = mpsc::sync_channel(WAITING);
-    std::thread::spawn(move || {
-        let mut out = BufReader::new(out);
-        loop {
-            let mut line = String::new();
-            match out.by_ref().take(LONGEST).read_line(&mut line) {
-                Ok(1..) if sender.send(line).is_ok() => {}
-                _ => return,
-            }
-        }
-    });
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
@@ -407,11 +252,14 @@ mod tests {
 
     #[test]
     fn jobs_that_are_none_are_told() {
-        let ready = r#"echo '{"answer":"ready","version":"1"}'"#;
+        let ready = r#"echo '{"reply":"ready","version":"1"}'"#;
         let table = [
-            ("exit 3".to_owned(), "the job of the Testers has ended"),
-            ("echo hello".to_owned(), "unexpected message from dnsdyno-cluster: hello"),
-            (ready.replace("\"1\"", "\"0\""), "dnsdyno-cluster has version 0, this program 1"),
+            ("exit 3".to_owned(), "the job of the Testers is gone"),
+            ("echo hello".to_owned(), "the job of the Testers sent an unexpected message: hello"),
+            (
+                ready.replace("\"1\"", "\"0\""),
+                "the job of the Testers has version 0, this program 1; give the path",
+            ),
         ];
         for (script, why) in table {
             let error = Job::start(&plan(&script), "1").map(|_| ()).expect_err(why).to_string();
@@ -428,11 +276,13 @@ mod tests {
 
     #[test]
     fn an_interrupted_start_is_not_waited_for() {
-        let JobLine { asks, answers, starter } =
+        let JobLine { orders, replies, starter } =
             JobLine::open(&plan("cat >/dev/null")).expect("starts");
-        let job = Job::with(asks, answers, starter);
-        let error = job.wait_until_ready("1", &AtomicBool::new(true)).expect_err("interrupted");
-        assert!(matches!(error, JobError::Interrupted), "{error}");
+        let mut connection = Connection::new(Peer::Job, orders, replies);
+        connection.interrupted = Arc::new(AtomicBool::new(true));
+        let job = Job::over(connection, starter, "1");
+        let error = job.map(drop).expect_err("interrupted");
+        assert!(matches!(error, RemoteError::Interrupted { .. }), "{error}");
     }
 
     #[test]
@@ -446,7 +296,7 @@ mod tests {
     fn a_trial_that_fails_is_told() {
         let script = |answer: &str| {
             format!(
-                r#"echo '{{"answer":"ready","version":"1"}}'; read ask; echo '{{"answer":"starts","in_ns":2000000}}'; echo '{{"answer":"counters","counters":[1,2,3,4,5],"testers":[{{"name":"rank 1","sent":1,"bad":5}}]}}'; echo '{answer}'; cat >/dev/null"#
+                r#"echo '{{"reply":"ready","version":"1"}}'; read ask; echo '{{"reply":"starts","in_ns":2000000}}'; echo '{{"reply":"counters","counters":[1,2,3,4,5],"testers":[{{"name":"rank 1","sent":1,"bad":5}}]}}'; echo '{answer}'; cat >/dev/null"#
             )
         };
         let target = ([127, 0, 0, 1], 53).into();
@@ -457,11 +307,11 @@ mod tests {
         let pacing = measure::Pacing::Window { outstanding: 1 };
         let request = TrialRequest::new(target, workload, pacing);
         for (answer, wanted) in [
-            (r#"{"answer":"refused","why":"no such host"}"#, "no such host"),
-            (r#"{"answer":"failed","why":"rank 2: it died"}"#, "rank 2: it died"),
+            (r#"{"reply":"refused","cannot":"no such host"}"#, "no such host"),
+            (r#"{"reply":"refused","failed":"rank 2: it died"}"#, "rank 2: it died"),
             (
-                r#"{"answer":"ready","version":"1"}"#,
-                "unexpected message from dnsdyno-cluster: Ready",
+                r#"{"reply":"ready","version":"1"}"#,
+                "the job of the Testers sent an unexpected message: Ready",
             ),
         ] {
             let mut job = Job::start(&plan(&script(answer)), "1").expect("it is ready");
@@ -475,10 +325,10 @@ mod tests {
             assert_eq!(seen, [starts, Progress::Counters([1, 2, 3, 4, 5], testers)]);
         }
         // What comes after a strange answer may be of that trial.
-        let strange = r#"{"answer":"ready","version":"1"}"#;
-        let late = format!("{strange}'; echo '{}", r#"{"answer":"failed","why":"late"}"#);
+        let strange = r#"{"reply":"ready","version":"1"}"#;
+        let late = format!("{strange}'; echo '{}", r#"{"reply":"refused","failed":"late"}"#);
         let mut job = Job::start(&plan(&script(&late)), "1").expect("it is ready");
-        for wanted in ["unexpected message from dnsdyno-cluster: Ready", "runs no more trials"] {
+        for wanted in ["the job of the Testers sent an unexpected message: Ready", "gets no more"] {
             let trial = job.trial(&request, &mut |_| {}, &AtomicBool::new(false));
             let error = trial.map(|_| ()).expect_err(wanted).to_string();
             assert!(error.contains(wanted), "{error}");

@@ -14,10 +14,9 @@ use nix::sys::signal::Signal;
 use wire::Name;
 
 use crate::adapter::AdapterError;
-use crate::remote::agent::{
-    Asked, AuthDnsPart, Certified, Collected, Launched, NotStarted, Order, Part, Place, Reply,
-    ServerPart, Source,
-};
+use crate::remote::error::Refusal;
+use crate::remote::message::{Collected, Launched, Order, Reply};
+use crate::remote::parts::{Asked, AuthDnsPart, Certified, Part, Place, ServerPart, Source};
 use crate::server::authdns::{self, Serves};
 use crate::server::question_plan::QuestionPlan;
 use crate::server::zone_load::memory;
@@ -77,30 +76,29 @@ impl<'a> ServerHost<'a> {
 
     /// Carries out an order about parts; `None` if it is none of them.
     pub fn reply(&mut self, order: &Order) -> Option<Reply> {
-        let refused = |why| Reply::Refused { why };
-        Some(match order {
-            Order::Find { source } => match self.find(source) {
-                Ok(found) => Reply::Found { version: found.version().map(str::to_owned) },
-                Err(error) => not_started(error.into()),
-            },
-            Order::Start(part) => match self.start(part) {
-                Ok(launched) => Reply::Started(Box::new(launched)),
-                Err(why) => not_started(why),
-            },
+        let reply = match order {
+            Order::Find { source } => self
+                .find(source)
+                .map_err(Refusal::from)
+                .map(|found| Reply::Found { version: found.version().map(str::to_owned) }),
+            Order::Start(part) => {
+                self.start(part).map(|launched| Reply::Started(Box::new(launched)))
+            }
             Order::Collect => match self.collect() {
-                Some(collected) => Reply::Collected(Box::new(collected)),
-                None => refused("nothing was started".to_owned()),
+                Some(collected) => Ok(Reply::Collected(Box::new(collected))),
+                None => Err("nothing was started".to_owned().into()),
             },
             Order::Stop => {
                 self.stop();
-                Reply::Stopped
+                Ok(Reply::Stopped)
             }
             Order::RunTime => {
                 let own = self.pids().first().copied();
-                Reply::RunTime { ran_ns: own.map_or(0, procfs::run_time) }
+                Ok(Reply::RunTime { ran_ns: own.map_or(0, procfs::run_time) })
             }
-            Order::Alive | Order::Clock | Order::Begin { .. } | Order::End { .. } => return None,
-        })
+            _ => return None,
+        };
+        Some(reply.unwrap_or_else(Reply::Refused))
     }
 
     /// Returns the processes of the part, without their children.
@@ -142,7 +140,7 @@ impl<'a> ServerHost<'a> {
         }
     }
 
-    fn start(&mut self, part: &Part) -> Result<Launched, NotStarted> {
+    fn start(&mut self, part: &Part) -> Result<Launched, Refusal> {
         self.stop();
         match part {
             Part::Server(part) => self.start_server(part),
@@ -150,7 +148,7 @@ impl<'a> ServerHost<'a> {
         }
     }
 
-    fn start_server(&mut self, part: &ServerPart) -> Result<Launched, NotStarted> {
+    fn start_server(&mut self, part: &ServerPart) -> Result<Launched, Refusal> {
         let installed = self.find(&part.source)?;
         if let Some(why) =
             part.variables.iter().find_map(|(n, v)| installed.adapter().refuses(n, v))
@@ -168,7 +166,7 @@ impl<'a> ServerHost<'a> {
         let (transport, given) = (part.transport, part.variables.clone());
         let variables = installed
             .variables(transport, part.clients, given, certified.as_deref())
-            .map_err(NotStarted::Cannot)?;
+            .map_err(Refusal::Cannot)?;
         let authoritative = part.role == Role::Authoritative;
         let service = Service {
             role: part.role,
@@ -195,7 +193,7 @@ impl<'a> ServerHost<'a> {
         Ok(launched)
     }
 
-    fn start_authdns(&mut self, part: &AuthDnsPart) -> Result<Launched, NotStarted> {
+    fn start_authdns(&mut self, part: &AuthDnsPart) -> Result<Launched, Refusal> {
         let plan = QuestionPlan::of(&part.asked)?;
         let cpus = part.cpus.of(self.lab.allowed_cpus())?;
         let testbed = self.testbed(&cpus, Places { dut: NOWHERE, auth: vec![part.listen] })?;
@@ -260,7 +258,7 @@ impl<'a> ServerHost<'a> {
     }
 
     /// Returns the zone file of the queried names; the last one is kept.
-    fn zone(&mut self, asked: &Asked, plan: &QuestionPlan) -> Result<PathBuf, NotStarted> {
+    fn zone(&mut self, asked: &Asked, plan: &QuestionPlan) -> Result<PathBuf, Refusal> {
         if let Some((known, path)) = &self.zone
             && known == asked
         {
@@ -269,29 +267,21 @@ impl<'a> ServerHost<'a> {
         let path = self.dir.path().join("zone");
         let written = write_zone(Path::new(&path), &plan.namespace, plan.records());
         written.map_err(|error| match error {
-            ZoneError::TooLarge { .. } => NotStarted::Cannot(error.to_string()),
-            other => NotStarted::Failed(other.to_string()),
+            ZoneError::TooLarge { .. } => Refusal::Cannot(error.to_string()),
+            other => Refusal::Failed(other.to_string()),
         })?;
         self.zone = Some((asked.clone(), path.clone()));
         Ok(path)
     }
 }
 
-/// Returns the reply to an order to find or start what is not there.
-fn not_started(why: NotStarted) -> Reply {
-    match why {
-        NotStarted::Cannot(why) => Reply::Cannot { why },
-        NotStarted::Failed(why) => Reply::Refused { why },
-    }
-}
-
-impl From<ServerError> for NotStarted {
+impl From<ServerError> for Refusal {
     fn from(error: ServerError) -> Self {
         match error {
             ServerError::Adapter(AdapterError::NotInstalled { .. }) => {
-                NotStarted::Cannot(error.to_string())
+                Refusal::Cannot(error.to_string())
             }
-            other => NotStarted::Failed(other.to_string()),
+            other => Refusal::Failed(other.to_string()),
         }
     }
 }

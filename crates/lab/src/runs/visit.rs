@@ -22,7 +22,7 @@ use record::{CellRecord, EngineKind, Secondary, TrialRequest, VoidRepeat};
 use udp::sys::is_own_address;
 
 use self::group::Cast;
-use crate::remote::agent::SharedAgent;
+use crate::remote::lines::SharedAgent;
 use crate::runs::attack;
 use crate::runs::bench::measurer::carried_by;
 use crate::runs::bench::{LabBench, Starts, Upstream};

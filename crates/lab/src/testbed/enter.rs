@@ -41,10 +41,8 @@ use crate::testbed::cpus::CpuList;
 
 /// Environment variable of the inner process: what the outer one hands to it, as JSON.
 const INSIDE: &str = "DNSDYNO_LAB";
-/// Name of the lines to the agents on other hosts, which are handed to the inner process.
-pub(crate) const LINES: &str = "agents";
-/// Name of the pipes to a job of Testers, which are handed to the inner process.
-pub(crate) const JOB: &str = "job";
+/// Name of the pipes to agents on other hosts and to a job of Testers, which are handed to the inner process.
+pub(crate) const LINES: &str = "remote";
 /// Name of what the outer process has read of the experiment's files.
 pub(crate) const INPUTS: &str = "inputs";
 /// Environment variable of a run that was started by a rank of a job: the pipes to that job, and the number of its Testers.

@@ -421,6 +421,18 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
+/// Waits until a child ends, at most for `limit`; returns how it ended, if it did.
+pub(crate) fn ends(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + limit;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL),
+            _ => return None,
+        }
+    }
+}
+
 /// Returns text of a server without what would change a terminal.
 pub(crate) fn harmless(text: &str) -> String {
     let shown = |c: char| match c {

@@ -25,7 +25,6 @@ use report::view::{cell_name, figure_name, quantity, skipped_name, span};
 use streams::tls::Authority;
 
 pub(crate) use self::args::{EXAMPLES, RunArgs};
-use self::hosts::Started;
 use self::keeper::Keeper;
 use self::live::{Board, View};
 use self::metrics::Listener;
@@ -89,8 +88,8 @@ pub(crate) fn run_built(
     handed.extend(checked.inputs.to_hand());
     // Held by the outer process until the inner one has ended.
     let _reserved = args.wait.reserve(&checked.cores())?;
-    let started = Started::new(&options, testers.as_ref())?;
-    handed.extend(started.to_hand().map_err(Failure::run)?);
+    let started = hosts::start(&options, testers.as_ref())?;
+    handed.push(started.to_hand().map_err(Failure::run)?);
     // From here on this is the first process of a pid namespace; the process outside only waits.
     let lab = match lab::enter_with(&handed, checked.network()).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
-use super::error::AgentError;
+use crate::remote::error::{Peer, RemoteError};
 use crate::testbed::cpus::CpuList;
-use crate::testbed::process::POLL;
+use crate::testbed::process::ends;
 
 /// Time within which the remote shell must end by itself.
 const LEAVE: Duration = Duration::from_secs(3);
@@ -53,17 +53,20 @@ impl Shell {
     /// Starts it; a program of `size` bytes will be the first on its standard input.
     pub(super) fn launch(
         remote: &Remote,
-        size: Option<u64>,
-    ) -> Result<(Self, ChildStdin, ChildStdout), AgentError> {
+        size: Option<usize>,
+    ) -> Result<(Self, ChildStdin, ChildStdout), RemoteError> {
         let mut child = remote
             .command(&script(remote, size))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|source| AgentError::Shell { shell: remote.words().0.to_owned(), source })?;
+            .map_err(|source| {
+                let starter = remote.words().0.to_owned();
+                RemoteError::Start { starter, option: "--ssh", source }
+            })?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let shell = Shell { child, waker: None };
-        let gone = || AgentError::Gone { host: remote.host.clone() };
+        let gone = || RemoteError::Gone { peer: Peer::Agent(remote.host.clone()) };
         pipes.map(|(orders, replies)| (shell, orders, replies)).ok_or_else(gone)
     }
 
@@ -87,18 +90,6 @@ impl Shell {
         // Without it a stopped agent stays.
         self.waker = waker.ok();
     }
-
-    /// Waits until it ends, at most for `limit`.
-    fn ends(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
-        let deadline = Instant::now() + limit;
-        loop {
-            match child.try_wait() {
-                Ok(Some(status)) => return Some(status),
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL),
-                _ => return None,
-            }
-        }
-    }
 }
 
 impl Drop for Shell {
@@ -106,10 +97,10 @@ impl Drop for Shell {
     /// so that it reads that too.
     fn drop(&mut self) {
         let stdin = self.waker.as_mut().and_then(|waker| waker.stdin.take());
-        if Self::ends(&mut self.child, LEAVE).is_none() {
+        if ends(&mut self.child, LEAVE).is_none() {
             let woken = stdin.is_some_and(|mut stdin| stdin.write_all(b"\n").is_ok());
             if woken {
-                Self::ends(&mut self.child, GO_ON);
+                ends(&mut self.child, GO_ON);
             }
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -118,7 +109,7 @@ impl Drop for Shell {
             drop(stdin);
         }
         if let Some(waker) = &mut self.waker {
-            Self::ends(waker, LEAVE);
+            ends(waker, LEAVE);
             let _ = waker.kill();
             let _ = waker.wait();
         }
@@ -143,7 +134,7 @@ impl Remote {
 }
 
 /// Returns the command for the remote shell. Its only single quotes are around it: names were checked.
-fn script(remote: &Remote, size: Option<u64>) -> String {
+fn script(remote: &Remote, size: Option<usize>) -> String {
     let agent = match &remote.task {
         Task::Watch { process, cpus: None } => format!("agent --process {process}"),
         Task::Watch { process, cpus: Some(cpus) } => {
@@ -192,7 +183,7 @@ mod tests {
         {
             let mut child = Command::new("sh")
                 .env("TMPDIR", dir.path())
-                .args(["-c", &script(&remote(None, task), Some(program.len() as u64))])
+                .args(["-c", &script(&remote(None, task), Some(program.len()))])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()

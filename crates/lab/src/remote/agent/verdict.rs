@@ -4,8 +4,8 @@ use measure::stall::{Side, WatchedCore};
 use measure::{Evidence, Goal, Limiter, Stall};
 use record::{AuthDnsShare, Connections, Cpu, Trial, TrialRequest};
 
-use super::message::Seen;
 use crate::probe::evidence::{server_busy, server_waited, unanswered};
+use crate::remote::message::Seen;
 
 /// What the agents on other hosts saw of a trial.
 #[derive(Clone, Copy, Debug, Default)]

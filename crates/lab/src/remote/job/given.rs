@@ -20,7 +20,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::{JobError, JobLine};
+use super::JobLine;
+use crate::remote::error::{Peer, RemoteError};
 use crate::remote::handover::Pipes;
 use crate::testbed::enter::{GIVEN_JOB, exit_code};
 use crate::testbed::process::POLL;
@@ -98,7 +99,7 @@ fn wait(mut child: Child, signalled: &AtomicBool) -> io::Result<ExitStatus> {
 ///
 /// # Errors
 /// If what this process was told of it is not readable.
-pub fn testers() -> Result<Option<usize>, JobError> {
+pub fn testers() -> Result<Option<usize>, RemoteError> {
     Ok(given()?.map(|given| given.testers))
 }
 
@@ -107,18 +108,19 @@ impl JobLine {
     ///
     /// # Errors
     /// If its pipes are not there.
-    pub fn given() -> Result<Option<Self>, JobError> {
+    pub(in crate::remote) fn given() -> Result<Option<Self>, RemoteError> {
         let Some(given) = given()? else { return Ok(None) };
         // The end of the pipes tells it too, in the next trial.
         let _ = set_pdeathsig(Signal::SIGTERM);
-        let (asks, answers) = given.pipes.take().map_err(|_| JobError::Gone)?;
-        Ok(Some(JobLine { asks, answers, starter: None }))
+        let (orders, replies) =
+            given.pipes.take().map_err(|_| RemoteError::Gone { peer: Peer::Job })?;
+        Ok(Some(JobLine { orders, replies, starter: None }))
     }
 }
 
-fn given() -> Result<Option<Given>, JobError> {
+fn given() -> Result<Option<Given>, RemoteError> {
     let Ok(text) = std::env::var(GIVEN_JOB) else { return Ok(None) };
-    serde_json::from_str(&text).map(Some).map_err(|_| JobError::NotGiven)
+    serde_json::from_str(&text).map(Some).map_err(|_| RemoteError::NotGiven)
 }
 
 #[cfg(test)]

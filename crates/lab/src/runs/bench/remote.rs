@@ -6,10 +6,11 @@ use experiment::BenchError;
 use record::{Trial, TrialRequest};
 
 use super::LabBench;
-use crate::remote::agent::{
-    AgentError, Conditions, Launched, Part, Reports, Seen, SharedAgent, judge,
-};
-use crate::remote::job::SharedJob;
+use crate::remote::agent::{Conditions, Reports, judge};
+use crate::remote::error::RemoteError;
+use crate::remote::lines::{SharedAgent, SharedJob};
+use crate::remote::message::{Launched, Seen};
+use crate::remote::parts::Part;
 use crate::testbed::netns::Namespace as Netns;
 
 /// Remote parts of a bench.
@@ -114,9 +115,9 @@ fn seen(agent: &SharedAgent, sending_s: f64, what: &str) -> Result<Seen, BenchEr
     Err(BenchError::failed(format!("{host}: {what}'s process ended during the trial{log}")))
 }
 
-pub(super) fn of_agent(e: AgentError) -> BenchError {
+pub(super) fn of_agent(e: RemoteError) -> BenchError {
     match e {
-        AgentError::Interrupted { .. } => BenchError::Interrupted,
+        RemoteError::Interrupted { .. } => BenchError::Interrupted,
         other => BenchError::failed(other),
     }
 }

@@ -10,7 +10,8 @@ use record::{SCHEMA, Snapshot, TesterCount, Trial, TrialRequest};
 
 use super::LabBench;
 use crate::probe::watch::{LiveUpdate, Watcher};
-use crate::remote::job::{Progress, SharedJob};
+use crate::remote::job::Progress;
+use crate::remote::lines::SharedJob;
 
 /// Time before the start of several Testers at which the agents begin to count.
 const AHEAD: Duration = Duration::from_millis(100);

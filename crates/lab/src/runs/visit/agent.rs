@@ -21,8 +21,11 @@ use experiment::{Method, Point, Settings, Visit};
 use super::{Started, outside_testbed};
 use crate::adapter::Adapter;
 use crate::adapter::variables;
-use crate::remote::agent::{AgentError, Certified, Cores, Part, ServerPart, SharedAgent};
+use crate::remote::error::Refusal;
+use crate::remote::error::RemoteError;
 use crate::remote::hosts::{RESERVE, RemoteDut};
+use crate::remote::lines::SharedAgent;
+use crate::remote::parts::{Certified, Cores, Part, ServerPart};
 use crate::runs::bench::{LabBench, RemoteParts, Upstream};
 use crate::runs::session::{Cell, Session, Shortfall};
 use crate::server::authdns::{self, Serves};
@@ -38,11 +41,13 @@ use crate::testbed::netns::Namespace;
 /// End of the note on trials without some of the Testers, after their number.
 const FEWER: &str = " trials that stand were sent by fewer Testers, after others were lost";
 
-impl From<AgentError> for Shortfall {
-    fn from(e: AgentError) -> Self {
+impl From<RemoteError> for Shortfall {
+    fn from(e: RemoteError) -> Self {
         match e {
-            AgentError::Interrupted { .. } => Shortfall::Interrupted,
-            AgentError::Cannot { .. } => Shortfall::Cannot(e.to_string()),
+            RemoteError::Interrupted { .. } => Shortfall::Interrupted,
+            RemoteError::Refused { why: Refusal::Cannot(_), .. } => {
+                Shortfall::Cannot(e.to_string())
+            }
             other => Shortfall::Failed(other.to_string()),
         }
     }

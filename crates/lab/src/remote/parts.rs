@@ -7,11 +7,12 @@ use experiment::file::Role;
 use measure::Transport;
 use serde::{Deserialize, Serialize};
 
-pub use crate::adapter::Source;
+pub(crate) use crate::adapter::Source;
+use crate::remote::error::Refusal;
 use crate::server::authdns::Serves;
-pub use crate::server::question_plan::Asked;
+pub(crate) use crate::server::question_plan::Asked;
 use crate::testbed::cpus::CpuList;
-pub use crate::testbed::place::Place;
+pub(crate) use crate::testbed::place::Place;
 
 /// A server to start on the agent's host, from scratch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,23 +86,6 @@ pub struct Cores {
     pub count: Option<usize>,
 }
 
-/// Reason why a part was not started.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotStarted {
-    /// This host cannot run it, whatever is tried: a run is complete without it.
-    #[error("{0}")]
-    Cannot(String),
-    /// It failed, or was asked for wrongly.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<String> for NotStarted {
-    fn from(why: String) -> Self {
-        NotStarted::Failed(why)
-    }
-}
-
 /// Certificate and key of a server, as PEM: made by the run's own authority, for this run only.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certified {
@@ -121,8 +105,8 @@ impl Cores {
     /// Returns the cores, of those that are `allowed`.
     ///
     /// # Errors
-    /// If one is not allowed; [`NotStarted::Cannot`] if there are not so many.
-    pub(crate) fn of(&self, allowed: &CpuList) -> Result<CpuList, NotStarted> {
+    /// If one is not allowed; [`Refusal::Cannot`] if there are not so many.
+    pub(crate) fn of(&self, allowed: &CpuList) -> Result<CpuList, Refusal> {
         let listed = self.list.as_ref().and_then(|list| CpuList::new(list.iter().copied()));
         let all = listed.unwrap_or_else(|| allowed.clone());
         if !all.is_within(allowed) {
@@ -131,7 +115,7 @@ impl Cores {
         let count = self.count.unwrap_or(all.count());
         if count == 0 || count > all.count() {
             let why = format!("{count} cores: there are {} ({all})", all.count());
-            return Err(NotStarted::Cannot(why));
+            return Err(Refusal::Cannot(why));
         }
         let some = CpuList::new(all.cpus().iter().take(count).copied());
         some.ok_or_else(|| "no core".to_owned().into())
@@ -153,9 +137,9 @@ mod tests {
         assert_eq!(of(None, Some(2)), cores(&[0, 1]));
         assert_eq!(of(Some(&[1, 4]), Some(1)), cores(&[1]));
         // A core that is not there was named by the user; a number of cores is one of the experiment's.
-        assert!(matches!(of(Some(&[2]), None), Err(NotStarted::Failed(_))));
+        assert!(matches!(of(Some(&[2]), None), Err(Refusal::Failed(_))));
         for count in [0, 4] {
-            assert!(matches!(of(None, Some(count)), Err(NotStarted::Cannot(_))), "{count}");
+            assert!(matches!(of(None, Some(count)), Err(Refusal::Cannot(_))), "{count}");
         }
     }
 }

@@ -1,0 +1,175 @@
+//! This program's end of the pipes to a process on another host: it gives orders and waits for replies.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use super::error::{Peer, RemoteError};
+use super::handover::Pipes;
+use super::message::{Greeting, Order, Reply, each, encode};
+
+/// Time within which a simple order must be replied to. Longer waits end by an interrupt.
+pub(super) const REPLY: Duration = Duration::from_secs(20);
+/// Interval between signs that this program is still there; a process that misses them ends.
+const ALIVE: Duration = Duration::from_secs(5);
+/// Longest step of a wait. A reply ends it at once.
+const STEP: Duration = Duration::from_millis(100);
+/// Number of orders and of replies that wait.
+const WAITING: usize = 64;
+
+/// A connection to a process on another host, whose input ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Connection {
+    peer: Peer,
+    orders: SyncSender<Vec<u8>>,
+    replies: Receiver<Result<Reply, String>>,
+    /// Set at the end of its replies.
+    ended: Arc<AtomicBool>,
+    /// Set when the user interrupts this program.
+    pub(super) interrupted: Arc<AtomicBool>,
+    /// Whether its next reply may be that to an order that was given up.
+    is_lost: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        peer: Peer,
+        mut input: impl Write + Send + 'static,
+        output: impl Read + Send + 'static,
+    ) -> Self {
+        let (orders, waiting) = mpsc::sync_channel::<Vec<u8>>(WAITING);
+        std::thread::spawn(move || {
+            loop {
+                let line = match waiting.recv_timeout(ALIVE) {
+                    Ok(line) => line,
+                    Err(RecvTimeoutError::Timeout) => encode(&Order::Alive),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                };
+                if input.write_all(&line).is_err() {
+                    return;
+                }
+            }
+        });
+        let (heard, replies) = mpsc::sync_channel(WAITING);
+        let ended = Arc::new(AtomicBool::new(false));
+        let at_end = ended.clone();
+        std::thread::spawn(move || {
+            each(output, |reply| heard.send(reply).is_ok());
+            at_end.store(true, Ordering::Relaxed);
+        });
+        Connection { peer, orders, replies, ended, interrupted: Arc::default(), is_lost: false }
+    }
+
+    /// Makes one of pipes that this process has inherited; the flag `interrupted` ends long waits.
+    pub(super) fn inherited(
+        peer: Peer,
+        pipes: Pipes,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Self, RemoteError> {
+        let Ok((input, output)) = pipes.take() else { return Err(RemoteError::Gone { peer }) };
+        let interrupted = Arc::clone(interrupted);
+        Ok(Connection { interrupted, ..Self::new(peer, input, output) })
+    }
+
+    /// Checks that the process is still there, as far as that shows without an order.
+    pub(super) fn check(&self) -> Result<(), RemoteError> {
+        if self.ended.load(Ordering::Relaxed) { Err(self.gone()) } else { Ok(()) }
+    }
+
+    /// Gives an order, and does not wait.
+    pub(super) fn send(&self, order: &Order) -> Result<(), RemoteError> {
+        if self.is_lost {
+            return Err(RemoteError::Lost { peer: self.peer.clone() });
+        }
+        self.orders.try_send(encode(order)).map_err(|_| self.gone())
+    }
+
+    /// Gives an order, and returns its reply, which must come within `limit`.
+    pub(super) fn ask(&mut self, order: &Order, limit: Duration) -> Result<Reply, RemoteError> {
+        self.send(order)?;
+        self.wait(limit)
+    }
+
+    /// Waits for the greeting of a process, which must be of the version `version`.
+    pub(super) fn greeted(&mut self, version: &str, limit: Duration) -> Result<(), RemoteError> {
+        let reply = self.wait(limit)?;
+        greeting(&self.peer, reply, version).map(drop)
+    }
+
+    /// Waits for the next reply.
+    fn wait(&mut self, limit: Duration) -> Result<Reply, RemoteError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Some(reply) = self.receive(left.min(STEP))? {
+                return Ok(reply);
+            }
+            if limit > REPLY && self.interrupted.load(Ordering::Relaxed) {
+                self.is_lost = true;
+                return Err(RemoteError::Interrupted { peer: self.peer.clone() });
+            }
+            if left.is_zero() {
+                return Err(self.silent(limit));
+            }
+        }
+    }
+
+    /// Returns the next reply, if one comes within `limit`.
+    pub(super) fn receive(&mut self, limit: Duration) -> Result<Option<Reply>, RemoteError> {
+        let reply = match self.replies.recv_timeout(limit) {
+            Ok(reply) => understood(&self.peer, reply),
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+        };
+        self.is_lost |= matches!(reply, Err(RemoteError::Strange { .. }));
+        reply.map(Some)
+    }
+
+    /// Returns the error of an order without a reply in time; there are no more orders.
+    pub(super) fn silent(&mut self, limit: Duration) -> RemoteError {
+        self.is_lost = true;
+        RemoteError::Silent { peer: self.peer.clone(), limit }
+    }
+
+    /// Returns the error of a reply to nothing that was ordered; there are no more orders.
+    pub(super) fn strange(&mut self, reply: &Reply) -> RemoteError {
+        self.is_lost = true;
+        strange(&self.peer, reply)
+    }
+
+    fn gone(&self) -> RemoteError {
+        RemoteError::Gone { peer: self.peer.clone() }
+    }
+}
+
+/// Returns a reply that is neither a refusal nor unreadable.
+pub(super) fn understood(peer: &Peer, reply: Result<Reply, String>) -> Result<Reply, RemoteError> {
+    let peer = || peer.clone();
+    match reply {
+        Ok(Reply::Refused(why)) => Err(RemoteError::Refused { peer: peer(), why }),
+        Ok(reply) => Ok(reply),
+        Err(found) => Err(RemoteError::Strange { peer: peer(), found }),
+    }
+}
+
+/// Returns the greeting that a first reply holds, of the version `version`.
+pub(super) fn greeting(
+    peer: &Peer,
+    reply: Reply,
+    version: &str,
+) -> Result<Box<Greeting>, RemoteError> {
+    match reply {
+        Reply::Ready(greeting) if greeting.version == version => Ok(greeting),
+        Reply::Ready(greeting) => {
+            let (found, wanted) = (greeting.version, version.to_owned());
+            Err(RemoteError::Version { peer: peer.clone(), found, wanted })
+        }
+        other => Err(strange(peer, &other)),
+    }
+}
+
+fn strange(peer: &Peer, reply: &Reply) -> RemoteError {
+    RemoteError::Strange { peer: peer.clone(), found: format!("{reply:?}") }
+}

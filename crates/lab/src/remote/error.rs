@@ -1,0 +1,164 @@
+//! What keeps this program from a process on another host.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::testbed::enter::GIVEN_JOB;
+
+/// A process on another host, or several that are a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// The agent on a host.
+    Agent(String),
+    /// The Testers of a job, and their conductor.
+    Job,
+}
+
+/// Reason why an order was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refusal {
+    /// It cannot be, however often it is tried: a program is not installed, there are too few cores, a request is wrong.
+    #[error("{0}")]
+    Cannot(String),
+    /// It failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Refusal {
+    /// Returns it with the name of who refuses.
+    pub fn by(self, name: &str) -> Self {
+        match self {
+            Refusal::Cannot(why) => Refusal::Cannot(format!("{name}: {why}")),
+            Refusal::Failed(why) => Refusal::Failed(format!("{name}: {why}")),
+        }
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Refusal::Failed(why)
+    }
+}
+
+/// Error of a process on another host.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// What starts it cannot be started.
+    #[error("cannot start `{starter}`: {source}; install it, or give its path with {option}")]
+    Start {
+        /// Program of the remote shell, or the starter of a job.
+        starter: String,
+        /// Option with its path.
+        option: &'static str,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The program cannot be read or brought.
+    #[error(
+        "cannot bring this program to {host}: {source}; give the path of one there with --dut-program"
+    )]
+    Bring {
+        /// The host.
+        host: String,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The variable of a run that a job has started is set, and is none.
+    #[error("{GIVEN_JOB} is set, but no job has started this process: unset it")]
+    NotGiven,
+    /// An order was not carried out there.
+    #[error("{}{why}", .peer.place())]
+    Refused {
+        /// Who refused it.
+        peer: Peer,
+        /// Why.
+        why: Refusal,
+    },
+    /// The program there is of another version.
+    #[error("{peer} has version {found}, this program {wanted}; {}", .peer.remedy())]
+    Version {
+        /// Who has it.
+        peer: Peer,
+        /// Version of the program there.
+        found: String,
+        /// Version of this program.
+        wanted: String,
+    },
+    /// The link broke, or the process ended.
+    #[error("{peer} is gone: it ended, as standard error may say, or the link broke")]
+    Gone {
+        /// Who is gone.
+        peer: Peer,
+    },
+    /// No message came in time.
+    #[error("{peer} did not reply within {limit:?}")]
+    Silent {
+        /// Who said nothing.
+        peer: Peer,
+        /// Time limit.
+        limit: Duration,
+    },
+    /// Its next message may be the reply to an order that was given up.
+    #[error(
+        "{peer} did not end an order as it should and gets no more: start again, runs with --resume"
+    )]
+    Lost {
+        /// Who is lost.
+        peer: Peer,
+    },
+    /// The message is no reply to the order.
+    #[error("{peer} sent an unexpected message: {found}")]
+    Strange {
+        /// Who sent it.
+        peer: Peer,
+        /// What came.
+        found: String,
+    },
+    /// The user interrupted the wait.
+    #[error("{}interrupted", .peer.place())]
+    Interrupted {
+        /// Who was waited for.
+        peer: Peer,
+    },
+}
+
+impl From<RemoteError> for Refusal {
+    fn from(error: RemoteError) -> Self {
+        match error {
+            RemoteError::Refused { peer: Peer::Job, why } => why,
+            other => Refusal::Failed(other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Agent(_) => write!(f, "{}the agent", self.place()),
+            Peer::Job => f.write_str("the job of the Testers"),
+        }
+    }
+}
+
+impl Peer {
+    /// Returns its host before a message; a job names its hosts itself.
+    fn place(&self) -> String {
+        match self {
+            Peer::Agent(host) => format!("{host}: "),
+            Peer::Job => String::new(),
+        }
+    }
+
+    /// Returns what helps against another version.
+    fn remedy(&self) -> &'static str {
+        match self {
+            Peer::Agent(_) => "leave --dut-program out to bring this one",
+            Peer::Job => "give the path of the same one with --cluster",
+        }
+    }
+}

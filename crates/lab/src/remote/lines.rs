@@ -1,0 +1,126 @@
+//! The processes of a run on other hosts: the process outside of the lab starts them, with the user's own rights, keys and known
+//! hosts; the one inside inherits the pipes and uses them.
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::agent::{Agent, Line, Passed, Remote};
+use super::error::RemoteError;
+use super::handover::Pipes;
+use super::job::{Job, JobLine, JobPlan};
+use crate::testbed::enter::{LINES, handed};
+
+/// The ways to the remote hosts of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remotes {
+    /// Host of the server under test.
+    pub dut: Option<Remote>,
+    /// Hosts of the AuthDNS, one for each.
+    pub auth: Vec<Remote>,
+}
+
+/// Lines to the agents of a run, and to its job of Testers; what was started ends when this is dropped.
+#[derive(Debug, Default)]
+pub struct Lines {
+    dut: Option<Line>,
+    auth: Vec<Line>,
+    job: Option<JobLine>,
+}
+
+/// What the parts of a run share: an agent, or a job.
+#[derive(Debug)]
+pub struct Shared<T>(Arc<Mutex<T>>);
+
+/// An agent that the parts of a run share.
+pub type SharedAgent = Shared<Agent>;
+/// A job that the parts of a run share.
+pub type SharedJob = Shared<Job>;
+
+/// The agents and the job of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Agents {
+    /// On the host of the server under test.
+    pub dut: Option<SharedAgent>,
+    /// On the hosts of the AuthDNS, one for each.
+    pub auth: Vec<SharedAgent>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct AllPassed {
+    dut: Option<Passed>,
+    auth: Vec<Passed>,
+    job: Option<Pipes>,
+}
+
+impl Lines {
+    /// Starts an agent on each of the hosts, and a job if one is planned and none has started this process. It makes no thread, so
+    /// that this process can still enter a lab.
+    ///
+    /// # Errors
+    /// If one cannot be started.
+    pub fn open(
+        remotes: &Remotes,
+        planned: Option<&JobPlan>,
+        version: &str,
+    ) -> Result<Self, RemoteError> {
+        // No other program may inherit the pipes of a job that has started this process.
+        let given = JobLine::given()?;
+        let open = |remote: &Remote| Line::open(remote, version);
+        let dut = remotes.dut.as_ref().map(open).transpose()?;
+        let auth = remotes.auth.iter().map(open).collect::<Result<_, _>>()?;
+        let job = planned.map(JobLine::open).transpose()?;
+        Ok(Lines { dut, auth, job: given.or(job) })
+    }
+
+    /// Returns what is handed to the process in the lab, started next, so that it finds the lines.
+    ///
+    /// # Errors
+    /// If the pipes cannot be inherited.
+    pub fn to_hand(&self) -> io::Result<(&'static str, String)> {
+        let all = AllPassed {
+            dut: self.dut.as_ref().map(Line::pass).transpose()?,
+            auth: self.auth.iter().map(Line::pass).collect::<Result<_, _>>()?,
+            job: self.job.as_ref().map(JobLine::pass).transpose()?,
+        };
+        Ok((LINES, serde_json::to_string(&all)?))
+    }
+}
+
+/// Returns the agents and the job, of the version `version`, whose lines this process has inherited. Waits for them end when
+/// `interrupted` is set.
+///
+/// # Errors
+/// If a line is not there, or the job could not be started.
+pub fn inherited(
+    version: &str,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<(Agents, Option<SharedJob>), RemoteError> {
+    let text = handed(LINES).unwrap_or_default();
+    let AllPassed { dut, auth, job } = serde_json::from_str(&text).unwrap_or_default();
+    let agent = |passed| Agent::inherited(passed, interrupted).map(Shared::new);
+    let dut = dut.map(agent).transpose()?;
+    let auth = auth.into_iter().map(agent).collect::<Result<_, _>>()?;
+    let job = job.map(|pipes| Job::inherited(pipes, version, interrupted)).transpose()?;
+    Ok((Agents { dut, auth }, job.map(Shared::new)))
+}
+
+impl<T> Shared<T> {
+    /// Shares it.
+    fn new(all: T) -> Self {
+        Shared(Arc::new(Mutex::new(all)))
+    }
+
+    /// Returns it; nobody else uses it meanwhile.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Shared(self.0.clone())
+    }
+}

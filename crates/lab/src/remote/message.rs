@@ -1,0 +1,451 @@
+//! What is said to processes on other hosts, and what they say: an order or a reply, a line of JSON each, on pipes (ssh, the
+//! starter of a job) or between the ranks of Open MPI.
+//!
+//! ```text
+//!  all of them            Clock; Alive keeps them from ending and has no reply
+//!  every agent            Begin, End, RunTime
+//!  one that starts parts  Find, Start, Collect, Stop
+//!  the conductor of a job Trial, EndTrial
+//!  the Testers of a job   Prepare, StartTrial, EndTrial, Leave
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::net::IpAddr;
+
+use measure::{Disturbances, Nanos};
+use record::{TesterCount, Trial, TrialRequest};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::probe::HostUse;
+use crate::remote::error::Refusal;
+use crate::remote::parts::{Part, Source};
+use crate::testbed::process::harmless;
+
+/// Longest message, in octets: a record of many Testers with many stalls.
+pub const LONGEST: usize = 256 << 20;
+/// Number of characters of a message that is none, in errors.
+const SHOWN: usize = 200;
+
+/// Order to a process on another host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "kebab-case")]
+pub enum Order {
+    /// The sender is still there; without a reply.
+    Alive,
+    /// Tell the time.
+    Clock {
+        /// Number of the order.
+        number: u64,
+    },
+    /// A trial begins.
+    Begin {
+        /// Time until then, in seconds.
+        in_s: f64,
+    },
+    /// The trial has ended.
+    End {
+        /// Duration of sending, in seconds.
+        sending_s: f64,
+    },
+    /// Tell how long the server's own process ran until now.
+    RunTime,
+    /// Look for the program of an adapter.
+    Find {
+        /// Adapter.
+        source: Source,
+    },
+    /// Start a part from scratch, in place of the one that runs.
+    Start(Part),
+    /// Tell how the part is.
+    Collect,
+    /// Stop the part.
+    Stop,
+    /// Run a trial on all Testers of the job.
+    Trial {
+        /// Number of the trial.
+        trial: u64,
+        /// Request of the whole.
+        request: Box<TrialRequest>,
+    },
+    /// Check this request, and read what it names.
+    Prepare {
+        /// Number of the trial.
+        trial: u64,
+        /// Request with the Tester's slice.
+        request: Box<TrialRequest>,
+        /// Equivalent command line, for the record.
+        command: String,
+    },
+    /// Start the prepared trial.
+    StartTrial {
+        /// Number of the trial.
+        trial: u64,
+        /// Instant on the Tester's clock, in nanoseconds since 1970.
+        at_ns: u64,
+    },
+    /// End the trial early, and report what there is.
+    EndTrial {
+        /// Number of the trial.
+        trial: u64,
+    },
+    /// Leave: nothing will be wanted.
+    Leave,
+}
+
+/// Reply of a process on another host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "kebab-case")]
+pub enum Reply {
+    /// The process is there; its first message, which answers no order.
+    Ready(Box<Greeting>),
+    /// The order was not carried out; the process goes on.
+    Refused(Refusal),
+    /// The time: of an agent that of `CLOCK_MONOTONIC`, of a Tester that since 1970.
+    Clock {
+        /// Number of the order.
+        number: u64,
+        /// The time.
+        now_ns: u64,
+    },
+    /// It watches.
+    Begun,
+    /// What it saw during the trial.
+    Seen(Box<Seen>),
+    /// How long the server's own process ran.
+    RunTime {
+        /// That time.
+        ran_ns: u64,
+    },
+    /// The program is there.
+    Found {
+        /// Version of the server, if it prints one.
+        version: Option<String>,
+    },
+    /// The part runs and answers on its host.
+    Started(Box<Launched>),
+    /// How the part is.
+    Collected(Box<Collected>),
+    /// No part runs any more.
+    Stopped,
+    /// The Testers have agreed on the start of the trial.
+    Starts {
+        /// Time until then, in nanoseconds.
+        in_ns: u64,
+    },
+    /// The Tester or the conductor is alive; the counters of the running trial.
+    Counters {
+        /// Number of queries sent, replies in time, valid ones among them, queries without a reply in time, and queries
+        /// without a valid one.
+        counters: [u64; 5],
+        /// Those of each Tester; empty of a Tester.
+        testers: Vec<TesterCount>,
+    },
+    /// The trial can start.
+    Prepared {
+        /// Number of the trial.
+        trial: u64,
+    },
+    /// The Tester cannot run the trial, or could not.
+    Failed {
+        /// Number of the trial.
+        trial: u64,
+        /// Why.
+        why: Refusal,
+    },
+    /// The trial has ended.
+    Done {
+        /// Number of the trial.
+        trial: u64,
+        /// Record of the whole, or of the Tester's part.
+        record: Box<Trial>,
+    },
+    /// A signal ends the Tester.
+    Leaving,
+}
+
+/// What a process says of itself. Other versions say less or more; the version is what counts then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Greeting {
+    /// Version of its program.
+    pub version: String,
+    /// Number of processes of the server that it watches, without their children.
+    pub processes: usize,
+    /// Addresses of its host, that by which it was reached first; empty if it does not know.
+    pub addresses: Vec<IpAddr>,
+    /// Number that its kernel drew when it started; absent if it cannot be read.
+    pub boot_id: Option<String>,
+    /// Cores that it may use.
+    pub cpus: Vec<usize>,
+    /// Whether it is the root of its machine.
+    pub root: bool,
+    /// Number of its process group.
+    pub group: i32,
+    /// Name of its host; empty of an agent.
+    pub host: String,
+    /// Number of its process; 0 of an agent.
+    pub pid: u32,
+}
+
+/// A part that was started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Launched {
+    /// Configuration files of the server as it read them, by name.
+    pub files: BTreeMap<String, String>,
+    /// Seconds from the server's start to its first correct answer.
+    pub loaded_s: f64,
+    /// Cores that the server may use.
+    pub cpus: Vec<usize>,
+    /// Means of its CPU limit, in words; absent without a limit.
+    pub limited: Option<String>,
+}
+
+/// How a part is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Collected {
+    /// Whether its processes still run.
+    pub alive: bool,
+    /// The end of its log.
+    pub log: Vec<String>,
+    /// Resident memory of its processes, in bytes.
+    pub memory: u64,
+}
+
+/// What an agent saw on the server's host during a trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Use of the server's cores.
+    pub usage: HostUse,
+    /// The server's cores.
+    pub cpus: Vec<usize>,
+    /// Number of datagrams and packets that the host received and dropped.
+    pub receive_drops: u64,
+    /// Number of connections that listening sockets of the host did not take.
+    pub not_taken: u64,
+    /// Number of messages that an AuthDNS got; absent of other servers, and where it did not tell.
+    pub queries: Option<u64>,
+    /// Stalls of those cores, on the host's clock; then on that of the Tester.
+    pub disturbances: Disturbances,
+    /// Whether the server's processes still ran at the end.
+    pub alive: bool,
+}
+
+impl Seen {
+    /// Moves the stalls to a clock that is `ahead` of the host's (behind if negative).
+    pub(super) fn move_clock(&mut self, ahead_ns: i64) {
+        for stall in &mut self.disturbances.stalls {
+            stall.at = Nanos(stall.at.0.saturating_add_signed(ahead_ns));
+        }
+    }
+}
+
+/// Writes a message as a line.
+///
+/// # Panics
+/// If it holds what JSON cannot: a request must be [`sendable`].
+pub fn encode(message: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(message).expect("plain data");
+    line.push(b'\n');
+    line
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// The beginning of what is none, and why.
+pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
+    if line.len() > LONGEST {
+        return Err(format!("{} octets; {LONGEST} are the most", line.len()));
+    }
+    serde_json::from_slice(line).map_err(|why| {
+        let shown = String::from_utf8_lossy(&line[..line.len().min(4 * SHOWN)]);
+        let shown: String = harmless(shown.trim_end()).chars().take(SHOWN).collect();
+        format!("{shown} ({why})")
+    })
+}
+
+/// Reads messages, a line each, until the input ends or `take` wants no more.
+pub fn each<T: DeserializeOwned>(
+    input: impl Read,
+    mut take: impl FnMut(Result<T, String>) -> bool,
+) {
+    let (mut input, mut line) = (BufReader::new(input), Vec::new());
+    loop {
+        line.clear();
+        match input.by_ref().take(LONGEST as u64).read_until(b'\n', &mut line) {
+            Ok(1..) if take(decode(&line)) => {}
+            _ => return,
+        }
+    }
+}
+
+/// Checks that a request can be sent.
+///
+/// # Errors
+/// [`Refusal::Cannot`] if it cannot.
+pub fn sendable(request: &TrialRequest) -> Result<(), Refusal> {
+    serde_json::to_vec(request).map(drop).map_err(|why| {
+        Refusal::Cannot(format!(
+            "the load cannot be sent to other hosts: {why}; give its files names in UTF-8"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use experiment::file::Role;
+    use measure::stall::Side;
+    use measure::{Pacing, Stall, Transport};
+    use proptest::prelude::*;
+
+    use record::request::{Expect, Query, Workload};
+
+    use super::*;
+    use crate::remote::parts::{Asked, AuthDnsPart, Certified, Cores, Place, ServerPart};
+    use crate::server::authdns::Serves;
+
+    /// A request for a trial.
+    fn request() -> Box<TrialRequest> {
+        let (name, qtype) = ("x.test".to_owned(), "A".to_owned());
+        let workload =
+            Workload::Name { name, qtype, expect: Expect::Answered, query: Query::plain(true) };
+        let pacing = Pacing::Window { outstanding: 3 };
+        Box::new(TrialRequest::new(([127, 0, 0, 1], 53).into(), workload, pacing))
+    }
+
+    /// Checks that a message is one line, which is read as the same.
+    fn both_ways<T: Serialize + DeserializeOwned + PartialEq + Debug>(message: T) {
+        let line = encode(&message);
+        assert_eq!(line.iter().position(|octet| *octet == b'\n'), Some(line.len() - 1));
+        assert_eq!(decode(&line), Ok(message));
+    }
+
+    fn parts(text: &str, number: u16, share: f64) -> [Part; 2] {
+        let asked = Asked {
+            prefix: text.to_owned(),
+            zone: text.to_owned(),
+            unpadded: number == 0,
+            qtype: "A".to_owned(),
+            pref64: text.to_owned(),
+        };
+        let place = Place { v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, port: number };
+        let cpus = Cores { list: Some(vec![usize::from(number)]), count: None };
+        let server = ServerPart {
+            source: Source::File(text.to_owned()),
+            role: Role::Dns64,
+            asked: asked.clone(),
+            threads: Some(usize::from(number)),
+            cpus: cpus.clone(),
+            transport: Transport::Tls,
+            clients: u32::from(number),
+            variables: [(text.to_owned(), text.to_owned())].into(),
+            certificate: Some(Certified { certificate: text.to_owned(), key: text.to_owned() }),
+            listen: place,
+            upstreams: vec![place],
+            cpu_limit: Some(share),
+        };
+        let serves = Serves::Dut { aaaa_share: share, drilled: number == 0 };
+        [
+            Part::Server(Box::new(server)),
+            Part::AuthDns(AuthDnsPart { serves, asked, listen: place, cpus }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_said_is_understood(
+            number: u16, counters: [u64; 5], seconds in 0.0..1e9, busy in 0.0..1.0, alive: bool, text: String
+        ) {
+            let [now_ns, trial, ..] = counters;
+            let why = text.clone();
+            let usage = HostUse { busy, waited: Some(busy), ..HostUse::default() };
+            let queries = Some(now_ns);
+            let seen = Seen { usage, cpus: vec![0, 3], alive, queries, ..Seen::default() };
+            let greeting = Greeting { version: text.clone(), root: alive, ..Greeting::default() };
+            let files = [(text.clone(), text.clone())].into();
+            let launched = Launched { files, loaded_s: seconds, cpus: vec![1], limited: None };
+            let collected = Collected { alive, log: vec![text.clone()], memory: now_ns };
+            let testers = vec![TesterCount { name: text.clone(), sent: now_ns, bad: trial }];
+            [
+                Reply::Ready(Box::new(greeting)),
+                Reply::Refused(Refusal::Failed(text.clone())),
+                Reply::Found { version: Some(text.clone()) },
+                Reply::Clock { number: trial, now_ns },
+                Reply::RunTime { ran_ns: now_ns },
+                Reply::Begun,
+                Reply::Stopped,
+                Reply::Seen(Box::new(seen)),
+                Reply::Started(Box::new(launched)),
+                Reply::Collected(Box::new(collected)),
+                Reply::Starts { in_ns: now_ns },
+                Reply::Counters { counters, testers },
+                Reply::Prepared { trial },
+                Reply::Failed { trial, why: Refusal::Cannot(why) },
+                Reply::Leaving,
+            ].into_iter().for_each(both_ways);
+            [
+                Order::Alive,
+                Order::Clock { number: trial },
+                Order::Begin { in_s: seconds },
+                Order::End { sending_s: seconds },
+                Order::RunTime,
+                Order::Find { source: Source::File(text.clone()) },
+                Order::Collect,
+                Order::Stop,
+                Order::Trial { trial, request: request() },
+                Order::Prepare { trial, request: request(), command: text.clone() },
+                Order::StartTrial { trial, at_ns: now_ns },
+                Order::EndTrial { trial },
+                Order::Leave,
+            ].into_iter().for_each(both_ways);
+            parts(&text, number, busy).map(Order::Start).into_iter().for_each(both_ways);
+        }
+
+        #[test]
+        fn any_text_is_understood_or_refused(text in ".{0,60}|[{}a-z\":,0-9]{0,60}", ahead in any::<i64>()) {
+            let _ = decode::<Order>(text.as_bytes());
+            if let Ok(Reply::Seen(mut seen)) = decode(text.as_bytes()) {
+                seen.move_clock(ahead);
+            }
+        }
+    }
+
+    #[test]
+    fn messages_that_are_none_are_refused() {
+        let table = [
+            (&b""[..], " (EOF"),
+            (b"hello\x1b\n", "hello\\u{1b} (expected"),
+            (b"\xff", "\u{fffd} (expected"),
+            (b"{\"order\":\"dance\"}", "{\"order\":\"dance\"} (unknown variant"),
+            (b"null", "null (invalid type"),
+        ];
+        for (line, why) in table {
+            let found = decode::<Order>(line).expect_err(why);
+            assert!(found.starts_with(why), "{found}");
+            assert!(decode::<Reply>(line).is_err(), "{found}");
+        }
+        let mut found = Vec::new();
+        let lines = &b"{\"order\":\"stop\"}\nx\n{\"order\":\"leave\"}\n"[..];
+        each(lines, |order| {
+            found.push(order.unwrap_or(Order::Alive));
+            found.len() < 2
+        });
+        assert_eq!(found, [Order::Stop, Order::Alive]);
+    }
+
+    #[test]
+    fn stalls_are_moved_to_the_testers_clock() {
+        let at = Nanos::from_secs(5);
+        let mut seen = Seen::default();
+        seen.disturbances.add_stall(Stall { side: Side::Dut, at, length: Nanos::from_millis(9) });
+        seen.move_clock(-2_000_000_000);
+        assert_eq!(seen.disturbances.stalls[0].at, Nanos::from_secs(3));
+        seen.move_clock(i64::MIN);
+        assert_eq!(seen.disturbances.stalls[0].at, Nanos::ZERO);
+    }
+}
