@@ -16,7 +16,7 @@ use crate::testbed::cpus::CpuList;
 impl LabBench<'_> {
     /// Returns whether the lab has started the server, here or by an agent: others are loaded within the bounds of the search alone.
     pub(crate) fn has_started_server(&self) -> bool {
-        self.remote.outside.is_none() || self.remote.part.is_some()
+        self.remote.outside.is_none() || self.remote.started.is_some()
     }
 
     /// Computes what the probes saw during `trial`.

@@ -20,8 +20,10 @@ pub(crate) struct RemoteParts {
     pub(crate) outside: Option<Netns>,
     /// Agent on the server's host; absent if that is out of reach.
     pub(crate) dut: Option<SharedAgent>,
+    /// The same agent, if it has started the server.
+    pub(crate) started: Option<AtWork>,
     /// Agents that have started an AuthDNS each.
-    pub(crate) auth: Vec<SharedAgent>,
+    pub(crate) auth: Vec<AtWork>,
     /// The server, if the agent has started it.
     pub(crate) part: Option<Part>,
     /// Time within which it must start.
@@ -32,19 +34,25 @@ pub(crate) struct RemoteParts {
     pub(crate) testers: Option<SharedJob>,
 }
 
+/// An agent that has started something, which it stops when this is dropped. What it cannot stop any more ends with it.
+#[derive(Debug)]
+pub(crate) struct AtWork(pub(crate) SharedAgent);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let _ = self.0.lock().stop();
+    }
+}
+
 impl RemoteParts {
-    /// Stops what the agents have started. What an agent cannot stop any more ends with it.
-    pub(crate) fn stop(&self) {
-        let started = self.dut.iter().filter(|_| self.part.is_some());
-        for agent in started.chain(&self.auth) {
-            let _ = agent.lock().stop();
-        }
+    /// Returns the agents that watch trials.
+    fn agents(&self) -> impl Iterator<Item = &SharedAgent> {
+        self.dut.iter().chain(self.auth.iter().map(|AtWork(agent)| agent))
     }
 
     /// Returns the resident memory of a server that was started there, in bytes.
     pub(crate) fn memory(&self) -> Option<u64> {
-        self.part.as_ref()?;
-        Some(self.dut.as_ref()?.lock().collect().ok()?.memory)
+        Some(self.started.as_ref()?.0.lock().collect().ok()?.memory)
     }
 }
 
@@ -52,7 +60,7 @@ impl LabBench<'_> {
     /// Tells the agents that a trial begins after `time`.
     pub(super) fn begin_remote(&self, time: Duration) -> Result<(), BenchError> {
         let at = Instant::now() + time;
-        for agent in self.remote.dut.iter().chain(&self.remote.auth) {
+        for agent in self.remote.agents() {
             // What one of them takes to reply is none of the other's time.
             let left = at.saturating_duration_since(Instant::now());
             agent.lock().begin_in(left).map_err(of_agent)?;
@@ -62,8 +70,7 @@ impl LabBench<'_> {
 
     /// Checks that the agents are still there.
     pub(super) fn check_remote(&self) -> Result<(), BenchError> {
-        let mut agents = self.remote.dut.iter().chain(&self.remote.auth);
-        agents.try_for_each(|agent| agent.lock().check()).map_err(of_agent)
+        self.remote.agents().try_for_each(|agent| agent.lock().check()).map_err(of_agent)
     }
 
     /// Adds what the agents saw during the trial, which has just ended.
@@ -72,7 +79,7 @@ impl LabBench<'_> {
         trial: &mut Trial,
         request: &TrialRequest,
     ) -> Result<(), BenchError> {
-        let of_auth = |agent: &SharedAgent| {
+        let of_auth = |AtWork(agent): &AtWork| {
             let seen = seen(agent, trial.duration_s, "the AuthDNS")?;
             Ok((agent.lock().host().to_owned(), seen))
         };

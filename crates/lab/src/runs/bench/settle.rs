@@ -69,7 +69,7 @@ impl LabBench<'_> {
         if let Some(pid) = self.server().map(Server::pid) {
             return Ok(Some(procfs::run_time(pid)));
         }
-        let started = self.remote.dut.as_ref().filter(|_| self.remote.part.is_some());
-        started.map(|agent| agent.lock().run_time().map_err(of_agent)).transpose()
+        let started = self.remote.started.as_ref();
+        started.map(|agent| agent.0.lock().run_time().map_err(of_agent)).transpose()
     }
 }

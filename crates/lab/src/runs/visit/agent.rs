@@ -21,12 +21,10 @@ use experiment::{Method, Point, Settings, Visit};
 use super::{Started, outside_testbed};
 use crate::adapter::Adapter;
 use crate::adapter::variables;
-use crate::remote::error::Refusal;
-use crate::remote::error::RemoteError;
+use crate::remote::error::{Refusal, RemoteError};
 use crate::remote::hosts::{RESERVE, RemoteDut};
-use crate::remote::lines::SharedAgent;
 use crate::remote::parts::{Certified, Cores, Part, ServerPart};
-use crate::runs::bench::{LabBench, RemoteParts, Upstream};
+use crate::runs::bench::{AtWork, LabBench, RemoteParts, Upstream};
 use crate::runs::session::{Cell, Session, Shortfall};
 use crate::server::authdns::{self, Serves};
 use crate::server::query_stream::Prepared;
@@ -170,6 +168,7 @@ impl Session<'_> {
         let limit = ready + RESERVE;
         let outside = Namespace::own().map_err(|e| Shortfall::Failed(e.to_string()))?;
         let launched = remote_dut.dut.lock().launch(&part, limit)?;
+        let started = Some(AtWork(remote_dut.dut.clone()));
         let questions =
             Question::of(stream.and_then(Prepared::origin).as_ref(), &asked.namespace, asked.ask());
         if adapter.listen.udp {
@@ -185,7 +184,7 @@ impl Session<'_> {
         let dut = Some(remote_dut.dut.clone());
         let (outside, part) = (Some(outside), Some(part));
         let testers = self.options.remote_hosts.job();
-        let remote = RemoteParts { outside, dut, auth, part, limit, launched, testers };
+        let remote = RemoteParts { outside, dut, auth, part, started, limit, launched, testers };
         Ok(Raised { remote, authdns, target, believed: believed.map(|dir| dir.join("ca.pem")) })
     }
 
@@ -195,7 +194,7 @@ impl Session<'_> {
         remote_dut: &RemoteDut,
         point: &Point,
         asked: &QuestionPlan,
-    ) -> Result<(Option<Upstream>, Vec<SharedAgent>), Shortfall> {
+    ) -> Result<(Option<Upstream>, Vec<AtWork>), Shortfall> {
         if point.settings.role == Role::Authoritative {
             return Ok((None, Vec::new()));
         }
@@ -206,7 +205,7 @@ impl Session<'_> {
         let serves = Serves::of(point);
         let agents = remote_dut.start_authdns(serves, asked)?;
         if !agents.is_empty() {
-            return Ok((None, agents));
+            return Ok((None, agents.into_iter().map(AtWork).collect()));
         }
         let (namespace, pref64) = (&asked.namespace, asked.pref64);
         let started =
