@@ -40,7 +40,7 @@ pub use comparison::comparison;
 pub use host::host;
 pub use hosts::{Candidate, hosts};
 pub use html::{answers_page, html};
-pub use load_line::{LoadLine, load_line};
+pub use load_line::{LoadLine, load_line, workload_options};
 pub use lockstep::lockstep;
 pub use no_answer::no_answer;
 pub use run::{details, run};

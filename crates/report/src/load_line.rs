@@ -69,6 +69,14 @@ pub fn load_line(request: &TrialRequest) -> LoadLine {
     LoadLine { shared: line.words.join(" "), own: line.own.join(" ") }
 }
 
+/// Returns the options that choose the queries of a workload and their replies, each behind a space. Those of the part of a namespace
+/// that is used are left out.
+pub fn workload_options(workload: &Workload) -> String {
+    let mut line = Line { words: Vec::new(), own: Vec::new() };
+    line.workload(workload);
+    line.words.iter().map(|word| format!(" {word}")).collect()
+}
+
 /// Words of a command line, each quoted.
 struct Line {
     words: Vec<String>,

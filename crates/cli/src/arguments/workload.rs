@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use clap::{ArgAction, Args};
 use record::request::{Edns, Expect, Names, NamespaceExpect, Query, Repeats, Workload};
-use report::view::quoted;
 use wire::namespace::DEFAULT_ZONE;
 use wire::reply::Rcodes;
 use wire::{Ipv4Prefix, Name, Pref64, Qclass, Qtype};
@@ -130,26 +129,6 @@ impl WorkloadArgs {
         (!types.is_empty()).then(|| types.join(","))
     }
 
-    /// Returns the options that choose the names, as they are typed.
-    pub(crate) fn chosen_names(&self) -> String {
-        let path = |path: &Option<PathBuf>| Some(quoted(&path.as_ref()?.display().to_string()));
-        let name = |name: &Option<Name>| name.as_ref().map(Name::to_string);
-        let options = [
-            ("queries", path(&self.queries)),
-            ("messages", path(&self.messages)),
-            ("name", name(&self.name)),
-            ("random-subdomain", name(&self.random_subdomain)),
-            ("mix", name(&self.mix)),
-            ("namespace", self.namespace.as_ref().map(Ipv4Prefix::to_string)),
-            ("zone", Some(self.zone.to_string()).filter(|zone| zone != DEFAULT_ZONE)),
-            ("type", self.types()),
-            ("class", self.class.map(|class| class.to_string())),
-        ];
-        let given = |(option, value): (_, Option<_>)| Some(format!(" --{option} {}", value?));
-        let unpadded = self.unpadded.then(|| " --unpadded".to_owned());
-        options.into_iter().filter_map(given).chain(unpadded).collect()
-    }
-
     /// Returns the workload of a request.
     pub(crate) fn request(&self) -> anyhow::Result<Workload> {
         let expect = self.expect.clone().unwrap_or(Expect::Answered);
@@ -261,33 +240,5 @@ impl WorkloadArgs {
             Edns { udp_size: self.edns, dnssec: self.dnssec, options: self.edns_option.clone() };
         let class = self.class.map(|class| class.to_string());
         Query { recursion: !self.no_recursion, class, edns: wanted.then_some(edns) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        workload: WorkloadArgs,
-    }
-
-    #[test]
-    fn options_that_choose_the_names_are_told_as_they_were_given() {
-        for options in [
-            "",
-            " --queries 'my names.txt'",
-            " --name version.bind --type TXT --class CH",
-            " --namespace 10.0.0.0/16 --zone example.test --unpadded",
-        ] {
-            let words = options.replace('\'', "").replace("my names", "my_names");
-            let words = words.split_whitespace().map(|word| word.replace('_', " "));
-            let line = Line::parse_from(std::iter::once("load".to_owned()).chain(words));
-            assert_eq!(line.workload.chosen_names(), options);
-        }
     }
 }

@@ -22,6 +22,7 @@ use self::dut::Watching;
 pub(crate) use self::replay::Speed;
 use super::diff;
 use crate::arguments::certificate::tested;
+use crate::arguments::workload::WorkloadArgs;
 use crate::failure::Failure;
 use crate::output::{self, print};
 use crate::process::interruption;
@@ -218,7 +219,10 @@ fn next(args: &LoadArgs, trial: &Trial) -> String {
     if args.replay.request().is_some() || is_pipe {
         return page;
     }
-    let (target, names) = (&trial.conditions.target, args.workload.chosen_names());
+    // A search has no end of its file.
+    let asked = WorkloadArgs { runs: None, ..args.workload.clone() };
+    let names = asked.request().map_or(String::new(), |asked| report::workload_options(&asked));
+    let target = &trial.conditions.target;
     let transport = match args.streams.transport {
         Transport::Udp => String::new(),
         other => format!(" --transport {other}"),
