@@ -9,20 +9,8 @@ use source::scope::{Circles, Scope};
 
 /// Crates that open sockets, or bring a runtime that does.
 const SOCKETS: &[&str] = &[
-    "socket2",
-    "mio",
-    "tokio",
-    "async-io",
-    "smol",
-    "quinn",
-    "h2",
-    "h3",
-    "hyper",
-    "rtnetlink",
-    "aya",
-    "udp",
-    "streams",
-    "kernel",
+    "socket2", "mio", "tokio", "async-io", "smol", "quinn", "h2", "h3", "hyper", "aya", "udp",
+    "streams", "kernel",
 ];
 /// Crates that call the kernel for anything.
 const SYSTEM: &[&str] = &["nix", "libc", "rustix", "signal-hook", "procfs"];

@@ -29,11 +29,11 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use engine::{Next, Role, RxBatch, SocketId, TxBatch};
 use hashbrown::HashTable;
 use measure::Nanos;
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use wire::Name;
 
 use crate::admission::Admission;

@@ -16,10 +16,10 @@
 
 use std::net::SocketAddr;
 
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::Rng;
 use engine::SocketId;
 use measure::Nanos;
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::RngCore;
 use wire::Name;
 
 pub(crate) use self::cookie::{Credibility, MAX_COOKIE, UpstreamCookie};
@@ -389,7 +389,7 @@ impl Upstreams {
 mod tests {
     use super::sockets::tests::open;
     use super::*;
-    use rand_chacha::rand_core::SeedableRng;
+    use chacha20::rand_core::SeedableRng;
 
     /// Makes servers, each with so many open sockets.
     pub(super) fn upstreams(servers: &[&str], ports: usize) -> (Upstreams, ChaCha12Rng) {

@@ -16,9 +16,9 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use clap::{Parser, ValueEnum};
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Address in the forged replies.

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use dns64::config::{Change, HostsConfig, changes};
 use dns64::{Config, Nat64s, RuleSets, Rules, Settings};
-use rand_chacha::rand_core::{OsRng, TryRngCore};
+
 use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -417,7 +417,7 @@ fn log_ready(settings: &Settings, addresses: &[SocketAddr]) {
 /// Returns random octets of the operating system.
 pub(crate) fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
     let mut octets = [0; N];
-    OsRng.try_fill_bytes(&mut octets).context("the system gives no random numbers")?;
+    getrandom::fill(&mut octets).context("the system gives no random numbers")?;
     Ok(octets)
 }
 

@@ -20,6 +20,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::SeedableRng;
 use dns64::config::{AfterDeath, XdpKind};
 use dns64::{Config, OUR_UDP_SIZE, Settings};
 use ipnet::IpNet;
@@ -27,8 +29,6 @@ use kernel::{
     AnswerMap, CacheCounters, ClientNetwork, CounterMap, KernelCache, KernelError, KernelResolver,
     ReplyLimits, Resolved, ResolverCounters, ResolverWork, Serving, XdpMode,
 };
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{OsRng, SeedableRng, TryRngCore};
 use tokio_util::sync::CancellationToken;
 
 use crate::worker::{Status, WorkerHandle};
@@ -91,7 +91,7 @@ impl InKernel {
             clear_left(&config.kernel.device, listen);
             return Ok(Started { kernel: InKernel(None), writers: Vec::new(), serve: None });
         }
-        let seed = OsRng.try_next_u64().context("the system gives no random numbers")?;
+        let seed = getrandom::u64().context("the system gives no random numbers")?;
         let Program { mut cache, answers, counters, resolver } = load(config, seed)?;
         attach(&mut cache, config)?;
         clear_left(&[], listen);
@@ -363,7 +363,7 @@ fn clear_left(devices: &[String], listen: &[SocketAddr]) {
 /// Returns a generator of random numbers with a seed of the system.
 fn rng() -> anyhow::Result<ChaCha12Rng> {
     let mut seed = [0; 32];
-    OsRng.try_fill_bytes(&mut seed).context("the system gives no random numbers")?;
+    getrandom::fill(&mut seed).context("the system gives no random numbers")?;
     Ok(ChaCha12Rng::from_seed(seed))
 }
 

@@ -16,8 +16,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use aya::maps::{Map, MapData, MapInfo};
 use aya::programs::{ProgramFd, ProgramInfo, loaded_programs};
+use udp::netlink::{ACK, DUMP, GET_LINK, SET_LINK, ask, attribute, link, nested, number, value};
 
-use crate::netlink::{ACK, DUMP, GET_LINK, SET_LINK, ask, attribute, link, nested, number, value};
 use crate::program::XdpMode;
 
 /// Names of the programs that may stay.

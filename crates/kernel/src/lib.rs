@@ -22,7 +22,6 @@ mod draws;
 mod error;
 mod layout;
 mod left;
-mod netlink;
 mod program;
 mod resolver;
 mod shared;

@@ -24,7 +24,8 @@
 //!   stamp     converts timestamps to the engine's clock
 //! ```
 //!
-//! Beside the engine: `capture` (packet sockets), `icmp6` (router advertisements and echo replies), `sys` (a worker's core, timers and open files; what runs on cores),
+//! Beside the engine: `capture` (packet sockets), `icmp6` (router advertisements and echo replies), `netlink` (devices and routes),
+//! `sys` (a worker's core, timers and open files; what runs on cores),
 //! `processes` (what processes ran, and whose a socket is), and
 //! `core_speed` (how fast a core is). Each `unsafe` here is a system call, or a structure that one reads or writes.
 
@@ -34,6 +35,7 @@ mod cmsg;
 pub mod core_speed;
 mod doorbell;
 pub mod icmp6;
+pub mod netlink;
 mod options;
 pub mod processes;
 mod ready;

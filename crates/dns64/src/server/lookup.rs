@@ -1,8 +1,8 @@
 //! Lookups: queries to upstream, their retransmission and their replies.
 
+use chacha20::rand_core::Rng;
 use engine::{Destination, Received, SocketId, TxBatch};
 use measure::Nanos;
-use rand_chacha::rand_core::RngCore;
 use wire::edns::opt_fixed;
 use wire::extend::extend;
 use wire::message::{HEADER, Header, OPT_FIXED, flag};

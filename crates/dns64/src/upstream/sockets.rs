@@ -7,10 +7,10 @@
 
 use std::net::SocketAddr;
 
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::Rng;
 use engine::SocketId;
 use measure::Nanos;
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::RngCore;
 
 use super::{Server, ServerId, Upstreams};
 

@@ -15,6 +15,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::Rng;
 use dns64::plain::{Begun, PlainBlock};
 use dns64::{ServerHealth, Settings};
 use engine::SocketId;
@@ -26,8 +28,6 @@ use kernel::{
 };
 use measure::Nanos;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::RngCore;
 use tokio_util::sync::CancellationToken;
 
 use super::InKernel;

@@ -9,32 +9,25 @@ use std::time::Duration;
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{if_indextoname, if_nametoindex};
-use nix::sys::socket::AddressFamily;
+use udp::netlink::{
+    ADDRESS, DEVICE, DUMP, GATEWAY, GET_LINK, GET_NEIGHBOUR, GET_ROUTE, HARDWARE, INFO_KIND,
+    LINK_INFO, TO, ask, attribute, link, number, octets, value,
+};
 
 use crate::error::KernelError;
-use crate::netlink::{
-    DUMP, GET_LINK, GET_NEIGHBOUR, GET_ROUTE, ask, attribute, link, number, value,
-};
 
 /// The discard port: nothing answers there.
 const DISCARD: u16 = 9;
 /// How often a neighbour is looked up, and the time between.
 const LOOKUPS: u32 = 40;
 const BETWEEN: Duration = Duration::from_millis(50);
-/// Attributes of a link: what it is, the kind in that, and how often the carrier came or went (linux/if_link.h).
-const LINK_INFO: u16 = 18;
-const INFO_KIND: u16 = 1;
+/// Attribute of a link: how often the carrier came or went (linux/if_link.h).
 const CARRIER_CHANGES: u16 = 35;
 /// Flags of a link that is up and has a carrier (linux/if.h).
 const RUNS: u32 = 1 | 1 << 6;
-/// Attributes of a route (linux/rtnetlink.h).
-const TO: u16 = 1;
-const DEVICE: u16 = 4;
-const GATEWAY: u16 = 5;
+/// Attribute of a route: the source address (linux/rtnetlink.h).
 const FROM: u16 = 7;
-/// Attributes of a neighbour, and the state of one that did not answer (linux/neighbour.h).
-const ADDRESS: u16 = 1;
-const HARDWARE: u16 = 2;
+/// State of a neighbour that did not answer (linux/neighbour.h).
 const FAILED: u16 = 1 << 5;
 
 /// A hardware address.
@@ -167,10 +160,7 @@ fn address(value: &[u8]) -> Option<IpAddr> {
 
 /// Looks up the route to an address, over a device if one is given.
 fn entry_to(target: IpAddr, device: Option<u32>) -> io::Result<Entry> {
-    let (family, octets) = match target {
-        IpAddr::V4(v4) => (AddressFamily::Inet as u8, v4.octets().to_vec()),
-        IpAddr::V6(v6) => (AddressFamily::Inet6 as u8, v6.octets().to_vec()),
-    };
+    let (family, octets) = octets(target);
     let mut head = [0; 12];
     (head[0], head[1]) = (family, 8 * octets.len() as u8);
     let mut wanted = attribute(TO, &octets);

@@ -1,8 +1,8 @@
 //! Random messages and frames, and the reading of replies.
 
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use kernel::{ClientNetwork, KernelError, ReplyLimits, Serving};
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::auth::server;
 use crate::odd::make_odd;

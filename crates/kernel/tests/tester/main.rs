@@ -7,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use kernel::tester::{Event, Instants, NameOrder, Order, PlainReply, Questions, Route, TesterPlan};
 use kernel::{KernelError, KernelTester};
@@ -16,8 +18,6 @@ use load::workload::namespace::{NamespaceExpect, NamespaceSpec, NamespaceWorkloa
 use measure::{Nanos, Pacing, Qps};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use wire::{Edns, Expect, Namespace, Pref64, Qtype};
 
 const ETHERNET: usize = 14;

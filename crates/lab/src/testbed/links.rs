@@ -1,18 +1,32 @@
 //! Links, addresses and routes of the testbed's hosts, set over rtnetlink.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
-use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
-use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute};
-use rtnetlink::packet_route::route::{RouteScope, RouteType};
-use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use udp::netlink::{
+    ACK, ADD, ADDRESS, DEVICE, GATEWAY, HARDWARE, INFO_DATA, INFO_KIND, LINK_INFO, LINK_NAME,
+    NEW_ADDRESS, NEW_LINK, NEW_NEIGHBOUR, NEW_ROUTE, SET_LINK, TO, ask, attribute, link, nested,
+    octets,
+};
 
 use crate::testbed::netns::Namespace;
 
-/// Routing table of the kernel's own addresses (`RT_TABLE_LOCAL`).
-const LOCAL_TABLE: u32 = 255;
+/// Attributes of a link: its hardware address, the namespace it moves to, its queues; of a veth pair: the other end (linux/if_link.h).
+const LINK_ADDRESS: u16 = 1;
+const LINK_NAMESPACE: u16 = 28;
+const LINK_QUEUES: [u16; 2] = [31, 32];
+const PEER: u16 = 1;
+/// Flag of a link that is up (linux/if.h).
+const UP: u32 = 1;
+/// Attribute of an address: that of this end; a flag: no other host is asked whether it has the address (linux/if_addr.h).
+const LOCAL_ADDRESS: u16 = 2;
+const NO_DETECTION: u8 = 2;
+/// State of a neighbour that stays (linux/neighbour.h).
+const PERMANENT: u16 = 1 << 7;
+/// Table, origin, scope and type of a route: by a gateway, and to this host (linux/rtnetlink.h).
+const BY_GATEWAY: [u8; 4] = [254, 4, 0, 1];
+const TO_THIS_HOST: [u8; 4] = [255, 4, 254, 2];
 
 /// An Ethernet address.
 pub(crate) type Hardware = [u8; 6];
@@ -47,11 +61,8 @@ pub struct LinkError {
     source: io::Error,
 }
 
-/// A connection to the kernel's routing socket of one namespace.
-struct Wires {
-    handle: Handle,
-    namespace: &'static str,
-}
+/// A step that the kernel refused: what it was, and the kernel's error.
+type Refused = (String, io::Error);
 
 /// Makes a veth pair: the interface `in_a` in `a`, `in_b` in `b`.
 pub(crate) fn connect(
@@ -61,14 +72,11 @@ pub(crate) fn connect(
     in_b: &str,
 ) -> Result<(), LinkError> {
     let target = b.file().as_raw_fd();
-    inside(a, async |wires| {
-        let what = || format!("make the link {in_a} - {in_b}");
-        let add = wires.handle.link().add(LinkVeth::new(in_a, in_b).build());
-        add.execute().await.map_err(|e| wires.error(what(), e))?;
+    inside(a, || {
         // The kernel makes both ends in one namespace; the peer is moved afterwards.
-        let index = wires.index(in_b)?;
-        let moved = LinkUnspec::new_with_index(index).setns_by_fd(target).build();
-        wires.handle.link().set(moved).execute().await.map_err(|e| wires.error(what(), e))
+        make_pair([in_a, in_b], &[])?;
+        let moved = attribute(LINK_NAMESPACE, &target.to_ne_bytes());
+        set(link(index(in_b)?), &moved, || format!("move the link {in_b}"))
     })
 }
 
@@ -79,167 +87,121 @@ pub(crate) fn loop_back(
     second: &str,
     queues: u32,
 ) -> Result<(), LinkError> {
-    inside(namespace, async |wires| {
-        let peer = LinkMessageBuilder::<LinkUnspec>::new()
-            .name(second)
-            .append_extra_attribute(LinkAttribute::NumTxQueues(queues))
-            .append_extra_attribute(LinkAttribute::NumRxQueues(queues))
-            .build();
-        let pair = LinkVeth::new(first, second)
-            .append_extra_attribute(LinkAttribute::NumTxQueues(queues))
-            .append_extra_attribute(LinkAttribute::NumRxQueues(queues))
-            .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
-            .build();
-        let added = wires.handle.link().add(pair).execute().await;
-        added.map_err(|e| wires.error(format!("make the link {first} - {second}"), e))?;
-        for name in [first, second] {
-            wires.up(wires.index(name)?, name).await?;
-        }
-        Ok(())
+    inside(namespace, || {
+        make_pair(
+            [first, second],
+            &LINK_QUEUES.map(|kind| attribute(kind, &queues.to_ne_bytes())).concat(),
+        )?;
+        [first, second].into_iter().try_for_each(|name| bring_up(index(name)?, name))
     })
 }
 
 /// Gives `end` its addresses, brings it up and sets its routes.
 pub(crate) fn configure(namespace: &Namespace, end: &End) -> Result<(), LinkError> {
-    inside(namespace, async |wires| {
-        let index = wires.index(&end.name)?;
-        wires.set_hardware(index, end.hardware).await?;
-        for &(address, len) in &end.addresses {
-            wires.add_address(index, address, len).await?;
+    inside(namespace, || {
+        let index = index(&end.name)?;
+        let hardware = attribute(LINK_ADDRESS, &end.hardware);
+        set(link(index), &hardware, || "set a hardware address".to_owned())?;
+        for &net in &end.addresses {
+            add_address(index, net)?;
         }
-        wires.up(index, &end.name).await?;
+        bring_up(index, &end.name)?;
         // Neighbours are permanent, so that no trial is disturbed by neighbour discovery.
         for &neighbour in &end.neighbours.0 {
-            wires.add_neighbour(index, neighbour, end.neighbours.1).await?;
+            add_neighbour(index, neighbour, end.neighbours.1)?;
         }
-        for &(net, gateway) in &end.routes {
-            wires.add_route(net, gateway).await?;
+        for &(net, gateway) in end.routes.iter().filter(|(net, by)| net.0.is_ipv4() == by.is_ipv4())
+        {
+            add_route(net, BY_GATEWAY, &attribute(GATEWAY, &octets(gateway).1), || {
+                format!("add the route to {}/{} by {gateway}", net.0, net.1)
+            })?;
         }
         Ok(())
     })
 }
 
-/// Brings the loopback up, and assigns every address of `owned` to the host.
+/// Brings the loopback up, and assigns every address of `owned` to the host, as `ip route add local NET dev lo` does.
 pub(crate) fn loopback(namespace: &Namespace, owned: &[Net]) -> Result<(), LinkError> {
-    inside(namespace, async |wires| {
-        let index = wires.index("lo")?;
-        wires.up(index, "lo").await?;
-        for &net in owned {
-            wires.add_local(index, net).await?;
-        }
-        Ok(())
+    inside(namespace, || {
+        let index = index("lo")?;
+        bring_up(index, "lo")?;
+        let device = attribute(DEVICE, &index.to_ne_bytes());
+        owned.iter().try_for_each(|&net| {
+            add_route(net, TO_THIS_HOST, &device, || format!("own the network {}/{}", net.0, net.1))
+        })
     })
 }
 
-/// Runs `work` in the namespace with a connection to its routing socket.
-fn inside<F>(namespace: &Namespace, work: F) -> Result<(), LinkError>
-where
-    F: AsyncFnOnce(Wires) -> Result<(), LinkError> + Send,
-{
-    let name = namespace.name();
-    let error =
-        |source| LinkError { what: "open the routing socket".to_owned(), namespace: name, source };
-    namespace
-        .run(move || {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(error)?;
-            runtime.block_on(async {
-                let (connection, handle, _) = rtnetlink::new_connection().map_err(error)?;
-                let serving = tokio::spawn(connection);
-                let done = work(Wires { handle, namespace: name }).await;
-                serving.abort();
-                done
-            })
-        })
-        .map_err(error)?
+/// Runs `work` in the namespace.
+fn inside(
+    namespace: &Namespace,
+    work: impl FnOnce() -> Result<(), Refused> + Send,
+) -> Result<(), LinkError> {
+    let error = |(what, source)| LinkError { what, namespace: namespace.name(), source };
+    namespace.run(work).map_err(|e| error(("set links up".to_owned(), e)))?.map_err(error)
 }
 
-impl Wires {
-    fn error(&self, what: String, source: rtnetlink::Error) -> LinkError {
-        let source = match source {
-            rtnetlink::Error::NetlinkError(message) => message.to_io(),
-            other => io::Error::other(other.to_string()),
-        };
-        LinkError { what, namespace: self.namespace, source }
-    }
+/// Returns the number of the interface `name`.
+fn index(name: &str) -> Result<u32, Refused> {
+    nix::net::if_::if_nametoindex(name)
+        .map_err(|e| (format!("find the interface {name}"), e.into()))
+}
 
-    /// Returns the number of the interface `name`.
-    fn index(&self, name: &str) -> Result<u32, LinkError> {
-        nix::net::if_::if_nametoindex(name).map_err(|e| LinkError {
-            what: format!("find the interface {name}"),
-            namespace: self.namespace,
-            source: e.into(),
-        })
-    }
+/// Makes a veth pair, each end with the attributes `also`.
+fn make_pair(names: [&str; 2], also: &[u8]) -> Result<(), Refused> {
+    let [one, other] = names
+        .map(|name| [&attribute(LINK_NAME, &[name.as_bytes(), b"\0"].concat()), also].concat());
+    let peer = attribute(PEER, &[&link(0), &other[..]].concat());
+    let info = [attribute(INFO_KIND, b"veth"), nested(INFO_DATA, &peer)].concat();
+    let pair = [one, nested(LINK_INFO, &info)].concat();
+    ask(NEW_LINK, ADD, link(0), &pair, |_, _| ())
+        .map_err(|e| (format!("make the link {} - {}", names[0], names[1]), e))
+}
 
-    async fn up(&self, index: u32, name: &str) -> Result<(), LinkError> {
-        let up = LinkUnspec::new_with_index(index).up().build();
-        let done = self.handle.link().set(up).execute().await;
-        done.map_err(|e| self.error(format!("bring {name} up"), e))
-    }
+/// Changes a link; `what` is for the error.
+fn set(head: [u8; 16], attributes: &[u8], what: impl Fn() -> String) -> Result<(), Refused> {
+    ask(SET_LINK, ACK, head, attributes, |_, _| ()).map_err(|e| (what(), e))
+}
 
-    async fn set_hardware(&self, index: u32, hardware: Hardware) -> Result<(), LinkError> {
-        let message = LinkUnspec::new_with_index(index).address(hardware.to_vec()).build();
-        let done = self.handle.link().set(message).execute().await;
-        done.map_err(|e| self.error("set a hardware address".to_owned(), e))
-    }
+fn bring_up(index: u32, name: &str) -> Result<(), Refused> {
+    let mut head = link(index);
+    // The flags, and which of them change.
+    head[8..].copy_from_slice([UP, UP].map(u32::to_ne_bytes).as_flattened());
+    set(head, &[], || format!("bring {name} up"))
+}
 
-    async fn add_neighbour(
-        &self,
-        index: u32,
-        address: IpAddr,
-        hardware: Hardware,
-    ) -> Result<(), LinkError> {
-        let request = self.handle.neighbours().add(index, address).link_layer_address(&hardware);
-        let done = request.execute().await;
-        done.map_err(|e| self.error(format!("introduce the neighbour {address}"), e))
-    }
+fn add_neighbour(index: u32, address: IpAddr, hardware: Hardware) -> Result<(), Refused> {
+    let (family, octets) = octets(address);
+    let mut head = [0; 12];
+    head[0] = family;
+    head[4..8].copy_from_slice(&index.to_ne_bytes());
+    head[8..10].copy_from_slice(&PERMANENT.to_ne_bytes());
+    let both = [attribute(ADDRESS, &octets), attribute(HARDWARE, &hardware)].concat();
+    ask(NEW_NEIGHBOUR, ADD, head, &both, |_, _| ())
+        .map_err(|e| (format!("introduce the neighbour {address}"), e))
+}
 
-    async fn add_address(&self, index: u32, address: IpAddr, len: u8) -> Result<(), LinkError> {
-        let mut request = self.handle.address().add(index, address, len);
-        if address.is_ipv6() {
-            // Usable at once: no other host can have the address.
-            let flags = AddressAttribute::Flags(AddressFlags::Nodad);
-            request.message_mut().attributes.push(flags);
-        }
-        let done = request.execute().await;
-        done.map_err(|e| self.error(format!("add the address {address}/{len}"), e))
-    }
+fn add_address(index: u32, (address, len): Net) -> Result<(), Refused> {
+    let (family, octets) = octets(address);
+    // Usable at once: no other host can have the address.
+    let mut head = [family, len, NO_DETECTION, 0, 0, 0, 0, 0];
+    head[4..].copy_from_slice(&index.to_ne_bytes());
+    let both = [LOCAL_ADDRESS, ADDRESS].map(|kind| attribute(kind, &octets)).concat();
+    ask(NEW_ADDRESS, ADD, head, &both, |_, _| ())
+        .map_err(|e| (format!("add the address {address}/{len}"), e))
+}
 
-    async fn add_route(&self, (net, len): Net, gateway: IpAddr) -> Result<(), LinkError> {
-        let message = match (net, gateway) {
-            (IpAddr::V4(net), IpAddr::V4(gateway)) => RouteMessageBuilder::<Ipv4Addr>::new()
-                .destination_prefix(net, len)
-                .gateway(gateway)
-                .build(),
-            (IpAddr::V6(net), IpAddr::V6(gateway)) => RouteMessageBuilder::<Ipv6Addr>::new()
-                .destination_prefix(net, len)
-                .gateway(gateway)
-                .build(),
-            _ => return Ok(()),
-        };
-        let done = self.handle.route().add(message).execute().await;
-        done.map_err(|e| self.error(format!("add the route to {net}/{len} by {gateway}"), e))
-    }
-
-    /// Adds a route as `ip route add local NET dev lo` does: the host answers for every address of the network.
-    async fn add_local(&self, index: u32, (net, len): Net) -> Result<(), LinkError> {
-        let message = match net {
-            IpAddr::V4(net) => RouteMessageBuilder::<Ipv4Addr>::new()
-                .destination_prefix(net, len)
-                .output_interface(index)
-                .table_id(LOCAL_TABLE)
-                .kind(RouteType::Local)
-                .scope(RouteScope::Host)
-                .build(),
-            IpAddr::V6(net) => RouteMessageBuilder::<Ipv6Addr>::new()
-                .destination_prefix(net, len)
-                .output_interface(index)
-                .table_id(LOCAL_TABLE)
-                .kind(RouteType::Local)
-                .build(),
-        };
-        let done = self.handle.route().add(message).execute().await;
-        done.map_err(|e| self.error(format!("own the network {net}/{len}"), e))
-    }
+/// Adds a route of a kind to a network; `what` is for the error.
+fn add_route(
+    (net, len): Net,
+    kind: [u8; 4],
+    way: &[u8],
+    what: impl Fn() -> String,
+) -> Result<(), Refused> {
+    let (family, octets) = octets(net);
+    let mut head = [0; 12];
+    (head[0], head[1]) = (family, len);
+    head[4..8].copy_from_slice(&kind);
+    let attributes = [&attribute(TO, &octets), way].concat();
+    ask(NEW_ROUTE, ADD, head, &attributes, |_, _| ()).map_err(|e| (what(), e))
 }

@@ -1,6 +1,6 @@
 //! A run as a test report, which CI systems show: its goals are the tests.
 
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use maud::{Markup, PreEscaped, html};
 use record::{CellRecord, Run};
 
 use crate::stored::figures;
@@ -10,45 +10,58 @@ use crate::view::{cell_name, quantity};
 /// Returns a run in JUnit's XML. A cell whose goal was missed, or in which no search found a rate that meets it, is a failure; one that
 /// has no figure since its trials stayed void is an error; what was not measured is skipped.
 pub fn junit(run: &Run) -> String {
-    let mut suite = TestSuite::new(run.plan.experiment.clone());
-    suite.add_test_cases(run.results.iter().map(|cell| case(cell, &run.plan.experiment)));
-    for skipped in &run.skipped {
-        let mut status = TestCaseStatus::skipped();
-        status.set_message(skipped.why.clone());
-        let mut case = TestCase::new(skipped_name(skipped), status);
-        case.set_classname(run.plan.experiment.clone());
-        suite.add_test_case(case);
-    }
-    let mut report = Report::new("dnsdyno");
-    report.add_test_suite(suite);
-    // It is written to memory.
-    report.to_string().unwrap_or_default()
+    let name = text(&run.plan.experiment);
+    let tests = run.results.len() + run.skipped.len();
+    let errors = run.results.iter().filter(|cell| void(cell).is_some()).count();
+    let failures = run.results.iter().filter(|cell| is_failure(cell)).count();
+    let all = html! {
+        (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
+        testsuites name="dnsdyno" tests=(tests) failures=(failures) errors=(errors) {
+            testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) skipped=(run.skipped.len()) {
+                @for cell in &run.results { (case(cell, &name)) }
+                @for skipped in &run.skipped {
+                    testcase name=(text(&skipped_name(skipped))) classname=(name) {
+                        skipped message=(text(&skipped.why)) {}
+                    }
+                }
+            }
+        }
+    };
+    all.into_string()
 }
 
-fn case(cell: &CellRecord, experiment: &str) -> TestCase {
-    let goal = match cell.goal.as_str() {
-        "" => cell.trials.iter().find_map(|trial| trial.trial.goal.clone()).unwrap_or_default(),
-        goal => goal.to_owned(),
-    };
+fn case(cell: &CellRecord, experiment: &str) -> Markup {
+    let goal = goal(cell);
     let name = cell_name(cell);
     let name = if goal.is_empty() { name } else { format!("{name}: {goal}") };
-    let status = match (void(cell), missed(cell, &goal)) {
-        (Some(why), _) => status(NonSuccessKind::Error, &why),
-        (None, Some(why)) => status(NonSuccessKind::Failure, &why),
-        (None, None) => TestCaseStatus::success(),
-    };
-    let mut case = TestCase::new(name, status);
-    case.set_classname(experiment);
     let capacity =
         cell.median_qps.map(|qps| format!("capacity {}\n", quantity(qps, cell.capacity_unit())));
-    case.set_system_out(capacity.unwrap_or_default() + &figures(cell));
-    case
+    html! {
+        testcase name=(text(&name)) classname=(experiment) {
+            @if let Some(why) = void(cell) {
+                error message=(text(&why)) {}
+            } @else if let Some(why) = missed(cell, &goal) {
+                failure message=(text(&why)) {}
+            }
+            system-out { (text(&(capacity.unwrap_or_default() + &figures(cell)))) }
+        }
+    }
 }
 
-fn status(kind: NonSuccessKind, why: &str) -> TestCaseStatus {
-    let mut status = TestCaseStatus::non_success(kind);
-    status.set_message(why);
-    status
+fn goal(cell: &CellRecord) -> String {
+    match cell.goal.as_str() {
+        "" => cell.trials.iter().find_map(|trial| trial.trial.goal.clone()).unwrap_or_default(),
+        goal => goal.to_owned(),
+    }
+}
+
+fn is_failure(cell: &CellRecord) -> bool {
+    void(cell).is_none() && missed(cell, &goal(cell)).is_some()
+}
+
+/// Returns a text without what XML cannot contain (section 2.2), as a server's own messages may.
+fn text(of: &str) -> String {
+    of.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// Returns why a cell says nothing about its server; `None` if it does.

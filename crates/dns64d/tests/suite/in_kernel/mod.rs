@@ -13,9 +13,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use nix::sys::signal::Signal;
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use wire::edns::opt_fixed;
 use wire::message::{HEADER, Record, question_end};
 use wire::{Namespace, Query};

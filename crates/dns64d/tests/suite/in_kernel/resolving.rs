@@ -10,8 +10,8 @@ use super::{Random, ask_both, assert_equal, auth_dns, count_of_queries, rules, s
 use crate::faults::wait_for;
 use crate::kit::script::{Asked, Script};
 use crate::kit::server::Server;
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::SeedableRng;
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::SeedableRng;
 use wire::Query;
 
 /// Settings of a server that resolves in the kernel, and of one that does not.

@@ -1,25 +1,47 @@
-//! Questions to the kernel over netlink (rtnetlink(7)): of its many messages and attributes only those that this crate needs.
+//! Questions to the kernel over netlink (rtnetlink(7), genetlink): of its many messages and attributes only those that we need.
 //!
 //! ```text
 //! length:32 type:16 flags:16 sequence:32 port:32 | head of the type | length:16 kind:16 value, filled up to 32 bits | ...
 //! ```
 //!
 //! All numbers have the byte order of the host.
+#![allow(missing_docs, reason = "a comment names several constants of the kernel")]
 
 use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
 
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, connect, recv, send,
+    socket,
+};
 
 /// Types of messages (linux/rtnetlink.h).
-pub(crate) const GET_LINK: u16 = 18;
-pub(crate) const SET_LINK: u16 = 19;
-pub(crate) const GET_ROUTE: u16 = 26;
-pub(crate) const GET_NEIGHBOUR: u16 = 30;
-/// Flags of a request (linux/netlink.h): the kernel confirms it, or tells all entries.
-pub(crate) const ACK: u16 = 4;
-pub(crate) const DUMP: u16 = 0x300;
+pub const NEW_LINK: u16 = 16;
+pub const GET_LINK: u16 = 18;
+pub const SET_LINK: u16 = 19;
+pub const NEW_ADDRESS: u16 = 20;
+pub const NEW_ROUTE: u16 = 24;
+pub const GET_ROUTE: u16 = 26;
+pub const NEW_NEIGHBOUR: u16 = 28;
+pub const GET_NEIGHBOUR: u16 = 30;
+/// Flags of a request (linux/netlink.h): the kernel confirms it; confirms a new entry, and refuses one that exists; tells all entries.
+pub const ACK: u16 = 4;
+pub const ADD: u16 = ACK | 0x600;
+pub const DUMP: u16 = 0x300;
 const REQUEST: u16 = 1;
+/// Attributes of a link: its name, what it is, and in that the kind and what a kind has (linux/if_link.h).
+pub const LINK_NAME: u16 = 3;
+pub const LINK_INFO: u16 = 18;
+pub const INFO_KIND: u16 = 1;
+pub const INFO_DATA: u16 = 2;
+/// Attributes of a route (linux/rtnetlink.h).
+pub const TO: u16 = 1;
+pub const DEVICE: u16 = 4;
+pub const GATEWAY: u16 = 5;
+/// Attributes of a neighbour (linux/neighbour.h).
+pub const ADDRESS: u16 = 1;
+pub const HARDWARE: u16 = 2;
 /// Octets of the header; the first type that is no control message, and that of an error or of a confirmation.
 const HEADER: usize = 16;
 const FIRST: u16 = 16;
@@ -30,29 +52,56 @@ const MARKS: u16 = NESTED | 1 << 14;
 /// Largest answer of the kernel, in octets.
 const ANSWER: usize = 1 << 16;
 
-/// Asks the kernel, and calls `take` with head and attributes of each message of its answer, whose head is of the same type.
+/// Asks for, or changes, devices, addresses, routes or neighbours. Calls `take` with head and attributes of each message of the
+/// kernel's answer, whose head is of the same type.
 ///
 /// # Errors
 /// That of the kernel.
-pub(crate) fn ask<const N: usize>(
+pub fn ask<const N: usize>(
+    kind: u16,
+    flags: u16,
+    head: [u8; N],
+    attributes: &[u8],
+    take: impl FnMut(&[u8; N], &[u8]),
+) -> io::Result<()> {
+    exchange(SockProtocol::NetlinkRoute, kind, flags, head, attributes, take)
+}
+
+/// Sends a command to a generic family, and calls `take` with the attributes of each message before its confirmation.
+///
+/// # Errors
+/// That of the kernel.
+pub fn command(
+    family: u16,
+    command: u8,
+    attributes: &[u8],
+    mut take: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    let head = [command, 1, 0, 0];
+    exchange(SockProtocol::NetlinkGeneric, family, ACK, head, attributes, |_, of| take(of))
+}
+
+/// Sends a request and reads its answer: one message, or all until the confirmation or the end of the entries.
+fn exchange<const N: usize>(
+    protocol: SockProtocol,
     kind: u16,
     flags: u16,
     head: [u8; N],
     attributes: &[u8],
     mut take: impl FnMut(&[u8; N], &[u8]),
 ) -> io::Result<()> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
+    let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    let socket = socket.as_raw_fd();
+    connect(socket, &NetlinkAddr::new(0, 0))?;
     let mut request = ((HEADER + N + attributes.len()) as u32).to_ne_bytes().to_vec();
     request.extend([kind, flags | REQUEST].map(u16::to_ne_bytes).as_flattened());
     request.resize(HEADER, 0);
     request.extend(head);
     request.extend(attributes);
-    socket.send(&request, 0)?;
+    send(socket, &request, MsgFlags::empty())?;
     let mut answer = vec![0; ANSWER];
     loop {
-        let len = socket.recv(&mut &mut answer[..], 0)?;
+        let len = recv(socket, &mut answer, MsgFlags::empty())?;
         let mut rest = &answer[..len];
         while let Some((kind, body, after)) = first_message(rest) {
             let code = number(body.get(..4).unwrap_or_default());
@@ -68,7 +117,7 @@ pub(crate) fn ask<const N: usize>(
         if !rest.is_empty() {
             return Err(io::Error::other("an answer of the kernel cannot be read"));
         }
-        if flags & DUMP == 0 {
+        if flags & (DUMP | ACK) == 0 {
             return Ok(());
         }
     }
@@ -83,14 +132,24 @@ fn first_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
 }
 
 /// Returns the head of a message on the device with this number (`struct ifinfomsg`).
-pub(crate) fn link(device: u32) -> [u8; 16] {
+#[must_use]
+pub fn link(device: u32) -> [u8; 16] {
     let mut head = [0; 16];
     head[4..8].copy_from_slice(&device.to_ne_bytes());
     head
 }
 
+/// Returns the family of an address, and its octets.
+#[must_use]
+pub fn octets(address: IpAddr) -> (u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(v4) => (AddressFamily::Inet as u8, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (AddressFamily::Inet6 as u8, v6.octets().to_vec()),
+    }
+}
+
 /// Returns the attributes: kind and value. One that is cut off ends them.
-pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let head = rest.first_chunk::<4>()?;
         let [len, kind] = [[head[0], head[1]], [head[2], head[3]]].map(u16::from_ne_bytes);
@@ -101,12 +160,14 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
 }
 
 /// Returns the value of the first attribute of a kind.
-pub(crate) fn value(attributes_of: &[u8], kind: u16) -> Option<&[u8]> {
+#[must_use]
+pub fn value(attributes_of: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(attributes_of).find(|(found, _)| *found == kind).map(|(_, value)| value)
 }
 
 /// Returns an attribute.
-pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+#[must_use]
+pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut all = [(4 + value.len()) as u16, kind].map(u16::to_ne_bytes).as_flattened().to_vec();
     all.extend(value);
     all.resize(all.len().next_multiple_of(4), 0);
@@ -114,12 +175,14 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 }
 
 /// Returns an attribute that contains others.
-pub(crate) fn nested(kind: u16, attributes: &[u8]) -> Vec<u8> {
+#[must_use]
+pub fn nested(kind: u16, attributes: &[u8]) -> Vec<u8> {
     attribute(kind | NESTED, attributes)
 }
 
 /// Reads a number of 32 bits.
-pub(crate) fn number(value: &[u8]) -> Option<u32> {
+#[must_use]
+pub fn number(value: &[u8]) -> Option<u32> {
     value.try_into().ok().map(u32::from_ne_bytes)
 }
 
