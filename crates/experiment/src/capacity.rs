@@ -142,7 +142,8 @@ impl NextRound<'_> {
     /// Makes the round.
     ///
     /// # Errors
-    /// The errors of the bench, and [`BenchError::Void`] if a trial says nothing.
+    /// The errors of the bench, and [`BenchError::Void`] if a trial says nothing. The windows are not kept then: a server that ends like
+    /// that may not have worked before.
     pub fn make(mut self) -> Result<RoundFound, BenchError> {
         let mut found = RoundFound::default();
         let known = self.settings.known.clone();
