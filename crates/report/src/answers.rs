@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 
 use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerSeen, AnswerVerdict};
 
-use crate::view::Align::{Left, Right};
-use crate::view::table::words_then_numbers;
-use crate::view::{align, span, thousands};
+use crate::table::{Field, Table};
+use crate::view::{span, thousands};
 
 /// What each kind of difference means.
 const MEANINGS: [(&str, &str); 12] = [
@@ -39,57 +38,53 @@ pub(crate) fn count(number: u64) -> String {
     thousands(number as f64)
 }
 
-/// Returns the counts as cells of a table: one row of heads, one for each server.
-pub(crate) fn servers(diff: &AnswerDiff) -> Vec<Vec<String>> {
-    let three = diff.servers.len() > 2;
+/// Makes the table of counts, a row for each server.
+pub(crate) fn servers(diff: &AnswerDiff) -> Table {
     let heads = ["", "server", "replies", "timeouts", "errors", "malformed", "over TCP", "alone"];
-    let heads = heads[..if three { 8 } else { 7 }].iter().map(|head| (*head).to_owned()).collect();
     let row = |(number, server): (usize, &record::AnswerServer)| {
         let counts =
             [server.replies, server.timeouts, server.errors, server.malformed, server.over_tcp];
-        let cells = [letter(number).to_string(), server.name.clone()];
-        cells.into_iter().chain(counts.map(count)).chain(server.alone.map(count)).collect()
+        let words = [Field::words(letter(number)), Field::words(&server.name)];
+        words.into_iter().chain(counts.into_iter().chain(server.alone).map(Field::count)).collect()
     };
-    std::iter::once(heads).chain(diff.servers.iter().enumerate().map(row)).collect()
+    let shown = if diff.servers.len() > 2 { 8 } else { 7 };
+    Table::of_rows(heads.into_iter().take(shown), diff.servers.iter().enumerate().map(row))
 }
 
-/// Returns the kinds as cells of a table: one row of heads, one for each kind.
-pub(crate) fn kinds(diff: &AnswerDiff) -> Vec<Vec<String>> {
-    let heads = ["kind", "differ", "known", "unstable", "among others", "what"];
+/// Makes the table of kinds.
+pub(crate) fn kinds(diff: &AnswerDiff) -> Table {
     let row = |kind: &AnswerKind| {
-        let counts = [kind.differ, kind.known, kind.unstable, kind.among].map(count);
-        let words = [kind.kind.clone()].into_iter().chain(counts);
-        words.chain([meaning(&kind.kind).to_owned()]).collect()
+        let counts = [kind.differ, kind.known, kind.unstable, kind.among].map(Field::count);
+        let words = [Field::words(&kind.kind)].into_iter().chain(counts);
+        words.chain([Field::words(meaning(&kind.kind))]).collect()
     };
-    let heads = heads.map(str::to_owned).to_vec();
-    std::iter::once(heads).chain(diff.kinds.iter().map(row)).collect()
+    let heads = ["kind", "differ", "known", "unstable", "among others", "what"];
+    Table::of_rows(heads, diff.kinds.iter().map(row))
 }
 
-/// Returns every two servers as cells of a table: how many queries they answer alike and not, and these by the first kind in which they
-/// differ.
-pub(crate) fn pairs(diff: &AnswerDiff) -> Vec<Vec<String>> {
+/// Makes the table of every two servers: how many queries they answer alike and not, and these by the first kind in which they differ.
+pub(crate) fn pairs(diff: &AnswerDiff) -> Table {
     let name = |server: usize| {
         let of = diff.servers.get(server).map_or("", |server| server.name.as_str());
         format!("{} {of}", letter(server))
     };
     let found = |kind: &&str| diff.pairs.iter().any(|pair| pair.kinds.contains_key(*kind));
     let kinds: Vec<&str> = MEANINGS.iter().map(|(kind, _)| *kind).filter(found).collect();
-    let heads = ["servers", "alike", "differ"].into_iter().chain(kinds.iter().copied());
-    let mut rows = vec![heads.map(str::to_owned).collect::<Vec<_>>()];
     // Of an unstable query nothing is known, of any two servers.
     let known = diff.asked.saturating_sub(diff.unstable + diff.unchecked);
-    for second in 1..diff.servers.len() {
-        for first in 0..second {
-            let pair = diff.pairs.iter().find(|pair| pair.is_of(first, second));
-            let differ = pair.map_or(0, |pair| pair.differ);
-            let of_kind = |kind: &&str| pair.and_then(|pair| pair.kinds.get(*kind)).copied();
-            let counts = [known.saturating_sub(differ), differ].into_iter();
-            let counts = counts.chain(kinds.iter().map(|kind| of_kind(kind).unwrap_or(0)));
-            let names = format!("{}, {}", name(first), name(second));
-            rows.push(std::iter::once(names).chain(counts.map(count)).collect());
-        }
-    }
-    rows
+    let row = |(first, second): (usize, usize)| {
+        let pair = diff.pairs.iter().find(|pair| pair.is_of(first, second));
+        let differ = pair.map_or(0, |pair| pair.differ);
+        let of_kind = |kind: &&str| pair.and_then(|pair| pair.kinds.get(*kind)).copied();
+        let counts = [known.saturating_sub(differ), differ].into_iter();
+        let counts = counts.chain(kinds.iter().map(|kind| of_kind(kind).unwrap_or(0)));
+        let names = Field::words(format!("{}, {}", name(first), name(second)));
+        std::iter::once(names).chain(counts.map(Field::count)).collect()
+    };
+    let all =
+        (1..diff.servers.len()).flat_map(|second| (0..second).map(move |first| (first, second)));
+    let heads = ["servers", "alike", "differ"].into_iter().chain(kinds.iter().copied());
+    Table::of_rows(heads, all.map(row))
 }
 
 /// Returns the counts by verdict, in a line.
@@ -151,8 +146,7 @@ pub fn answers(diff: &AnswerDiff) -> String {
 
 fn write_answers(diff: &AnswerDiff, out: &mut String) -> std::fmt::Result {
     writeln!(out, "{}\n{}\n", title(diff), conditions(diff))?;
-    out.push_str(&align(&servers(diff), &[Left, Left, Right, Right, Right, Right, Right, Right]));
-    out.push('\n');
+    writeln!(out, "{}", servers(diff).whole_text())?;
     write_counts(diff, out)?;
     let samples = diff.kinds.iter().filter_map(|kind| {
         kind.samples.iter().find(|sample| sample.verdict == AnswerVerdict::Differs)
@@ -167,12 +161,10 @@ fn write_answers(diff: &AnswerDiff, out: &mut String) -> std::fmt::Result {
 pub(crate) fn write_counts(diff: &AnswerDiff, out: &mut String) -> std::fmt::Result {
     writeln!(out, "{}", verdicts(diff))?;
     if !diff.kinds.is_empty() {
-        out.push('\n');
-        out.push_str(&align(&kinds(diff), &[Left, Right, Right, Right, Right, Left]));
+        write!(out, "\n{}", kinds(diff).whole_text())?;
     }
     if diff.servers.len() > 2 {
-        out.push('\n');
-        out.push_str(&align(&pairs(diff), &words_then_numbers(1)));
+        write!(out, "\n{}", pairs(diff).whole_text())?;
     }
     Ok(())
 }

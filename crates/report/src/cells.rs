@@ -73,9 +73,9 @@ pub(crate) fn details(run: &Run) -> String {
             }
         }
         if let Some(table) = Results::of(run, cells.clone()).secondaries() {
-            let _ = write!(out, "\n{}", table.text(usize::MAX).0);
+            let _ = write!(out, "\n{}", table.whole_text());
         }
-        out.push_str(&falls::table(&cells));
+        out.push_str(&falls::text(&cells));
         out.push_str(&extrapolation::table(&cells));
         if let Some(cores) = cores(&cells) {
             let _ = writeln!(out, "cores: {cores}");

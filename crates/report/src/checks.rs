@@ -4,26 +4,29 @@ use std::fmt::Write;
 
 use record::{Bound, CertificateFile, Check, CheckVerdict};
 
-use crate::view::Align::{Left, Right};
+use crate::table::{Field, Table};
 use crate::view::number::trimmed;
-use crate::view::{align, date, quantity, thousands};
+use crate::view::{date, quantity, thousands};
 
-/// Names of the columns of [`cells`].
-pub(crate) const COLUMNS: [&str; 7] =
-    ["value", "known by", "known", "found", "error", "bound", "verdict"];
-
-/// Returns the texts of a check, by column.
-pub(crate) fn cells(check: &Check) -> [String; 7] {
-    let value = |x: f64| quantity(x, &check.unit);
+/// Returns the fields of a check, by column.
+fn fields(check: &Check) -> [Field; 7] {
+    let value = |x: Option<f64>| Field::number(x, |x| quantity(x, &check.unit));
+    let bound = |x: f64| signed(check, x).trim_start_matches('+').to_owned();
     [
-        check.name.clone(),
-        check.truth.to_string(),
-        value(check.known),
-        check.found.map_or("-".to_owned(), value),
-        check.error.map_or("-".to_owned(), |error| signed(check, error)),
-        signed(check, check.bound.value()).trim_start_matches('+').to_owned(),
-        check.verdict.words().to_owned(),
+        Field::words(&check.name),
+        Field::words(check.truth.to_string()),
+        value(Some(check.known)),
+        value(check.found),
+        Field::number(check.error, |error| signed(check, error)),
+        Field::number(Some(check.bound.value()), bound),
+        Field::words(check.verdict.words()),
     ]
+}
+
+/// Makes the table of checks.
+pub(crate) fn table(checks: &[Check]) -> Table {
+    let heads = ["value", "known by", "known", "found", "error", "bound", "verdict"];
+    Table::of_rows(heads, checks.iter().map(|check| fields(check).into()))
 }
 
 /// Formats an error with its sign, in the unit of the bound.
@@ -38,17 +41,14 @@ fn signed(check: &Check, error: f64) -> String {
 
 /// Returns a check on one line: "capacity 20k: 19,950 qps, known 20,100 qps (set): passed".
 pub fn check_line(check: &Check) -> String {
-    let [name, truth, known, found, error, _, verdict] = cells(check);
+    let [name, truth, known, found, error, _, verdict] = fields(check).map(|field| field.text);
     let why = check.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
     format!("{name}: {found}, known {known} ({truth}), error {error}: {verdict}{why}")
 }
 
 /// Returns the table of checks, of those that passed over several ways the worst of each kind, and below it why values did not pass.
 pub fn checks(checks: &[Check]) -> String {
-    let rows = folded(checks).into_iter().map(|check| cells(&check));
-    let rows = std::iter::once(COLUMNS.map(str::to_owned)).chain(rows);
-    let rows: Vec<[String; 7]> = rows.collect();
-    let mut out = align(&rows, &[Left, Left, Right, Right, Right, Right, Left]);
+    let mut out = table(&folded(checks)).whole_text();
     for check in checks {
         if let Some(why) = &check.why {
             let (name, truth) = (&check.name, check.truth);

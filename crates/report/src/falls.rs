@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use measure::stats::{Ratio, Repeated, Scatter, Terms, ratio};
 use record::CellRecord;
 
-use crate::view::Align::{Left, Right};
+use crate::table::{Field, Table};
 use crate::view::name::server_name;
 use crate::view::table::varied;
-use crate::view::{align, quantity, thousands};
+use crate::view::{quantity, thousands};
 
 /// Setting that the rates are compared over, and its value without updates.
 const RATE: &str = "update-rate";
@@ -25,24 +25,14 @@ const SOURCE: [(&str, f64, f64); 5] = [
 /// Confidence of the intervals.
 const TERMS: Terms = Terms { confidence: 0.95, margin: 0.0, seed: 1 };
 
-/// Headings of the columns behind the settings.
-pub(crate) const HEADS: [&str; 6] = [
-    "qps without updates",
-    "qps",
-    "change",
-    "95 % interval",
-    "BIND 9.4.2 unsigned",
-    "BIND 9.4.2 signed",
-];
-
 /// What the table is of.
 pub(crate) const TITLE: &str =
     "Change of the rate against no updates, beside ISC-TN-2008-1 section 6.3.3";
 
 /// The rate of one cell against that of the same servers without updates.
 #[derive(Clone, Debug)]
-pub(crate) struct Fall<'a> {
-    pub(crate) cell: &'a CellRecord,
+struct Fall<'a> {
+    cell: &'a CellRecord,
     /// Rates, queries a second: without updates, and with them.
     base: f64,
     qps: f64,
@@ -50,8 +40,8 @@ pub(crate) struct Fall<'a> {
 }
 
 impl Fall<'_> {
-    /// Returns the texts of the columns [`HEADS`].
-    pub(crate) fn columns(&self) -> [String; 6] {
+    /// Returns the fields of the columns behind the settings.
+    fn columns(&self) -> [Field; 6] {
         let rate = self.cell.settings.get(RATE).map_or("", String::as_str);
         let [_, none_unsigned, none_signed] = source(NONE);
         let [_, unsigned, signed] = source(rate);
@@ -59,17 +49,17 @@ impl Fall<'_> {
             || "not known of one repeat".to_owned(),
             |(low, high)| format!("{} to {}", percent(low), percent(high)),
         );
-        let printed = |value: Option<f64>, none: Option<f64>| {
-            let change = value.zip(none).map(|(value, none)| percent(value / none));
-            change.unwrap_or_else(|| "-".to_owned())
+        let change = |value: Option<f64>, none: Option<f64>| {
+            Field::number(value.zip(none).map(|(value, none)| value / none), percent)
         };
+        let qps = |qps| Field::number(Some(qps), |qps| quantity(qps, "qps"));
         [
-            quantity(self.base, "qps"),
-            quantity(self.qps, "qps"),
-            percent(self.ratio.ratio),
-            interval,
-            printed(unsigned, none_unsigned),
-            printed(signed, none_signed),
+            qps(self.base),
+            qps(self.qps),
+            Field::number(Some(self.ratio.ratio), percent),
+            Field::words(interval),
+            change(unsigned, none_unsigned),
+            change(signed, none_signed),
         ]
     }
 }
@@ -87,7 +77,7 @@ fn percent(ratio: f64) -> String {
 }
 
 /// Returns each cell under updates of which there is one without updates, else with the same settings.
-pub(crate) fn falls<'a>(cells: &[&'a CellRecord]) -> Vec<Fall<'a>> {
+fn falls<'a>(cells: &[&'a CellRecord]) -> Vec<Fall<'a>> {
     let cells = || cells.iter().copied().filter(|cell| cell.method == "query-under-update");
     let values = |cell: &CellRecord| {
         let figure = cell.figures.get("qps")?;
@@ -117,32 +107,37 @@ fn others(settings: &BTreeMap<String, String>) -> Vec<(&String, &String)> {
     settings.iter().filter(|(key, _)| *key != RATE).collect()
 }
 
-/// Returns the table as text; empty without such cells.
-pub(crate) fn table(cells: &[&CellRecord]) -> String {
-    let falls = falls(cells);
-    if falls.is_empty() {
-        return String::new();
-    }
+/// Makes the table; `None` without such cells.
+pub(crate) fn table(cells: &[&CellRecord]) -> Option<Table> {
     let keys = varied(cells.iter().copied());
-    let mut head = vec!["server".to_owned()];
-    head.extend(keys.iter().cloned());
-    head.extend(HEADS.map(str::to_owned));
-    let mut rows = vec![head];
-    for fall in &falls {
-        let mut row = vec![server_name(fall.cell)];
-        let setting = |key| fall.cell.settings.get(key).cloned().unwrap_or_default();
-        row.extend(keys.iter().map(setting));
-        row.extend(fall.columns());
-        rows.push(row);
-    }
-    let mut sides = vec![Left; 1 + keys.len()];
-    sides.push(Right);
+    let row = |fall: &Fall<'_>| {
+        let setting = |key| fall.cell.settings.get(key).map_or("", String::as_str);
+        let settings = keys.iter().map(|key| Field::words(setting(key)));
+        let name = Field::words(server_name(fall.cell));
+        std::iter::once(name).chain(settings).chain(fall.columns()).collect()
+    };
+    let behind = [
+        "qps without updates",
+        "qps",
+        "change",
+        "95 % interval",
+        "BIND 9.4.2 unsigned",
+        "BIND 9.4.2 signed",
+    ];
+    let heads = ["server"].into_iter().chain(keys.iter().map(String::as_str)).chain(behind);
+    let falls = falls(cells);
+    (!falls.is_empty()).then(|| Table::of_rows(heads, falls.iter().map(row)))
+}
+
+/// Returns the table as text; empty without such cells.
+pub(crate) fn text(cells: &[&CellRecord]) -> String {
+    let Some(table) = table(cells) else { return String::new() };
     let printed = SOURCE.map(|(rate, unsigned, signed)| {
         format!("{rate}: {} and {}", thousands(unsigned), thousands(signed))
     });
     format!(
         "\n{TITLE}\n{}BIND 9.4.2 of 2008 at updates a second, queries a second unsigned and signed: {}\n",
-        align(&rows, &sides),
+        table.whole_text(),
         printed.join("; ")
     )
 }
@@ -178,7 +173,8 @@ mod tests {
         let found = falls(&cells);
         let servers: Vec<_> = found.iter().map(|fall| fall.cell.server.as_str()).collect();
         assert_eq!(servers, ["bind9", "bind9"], "others have nothing to compare with");
-        let [base, qps, change, interval, unsigned, signed] = found[0].columns();
+        let texts = |fall: &Fall<'_>| fall.columns().map(|field| field.text);
+        let [base, qps, change, interval, unsigned, signed] = texts(&found[0]);
         assert_eq!((base.as_str(), qps.as_str()), ("100,000", "80,000"));
         assert_eq!(change, "\u{2212}20.0 %");
         assert!(
@@ -187,23 +183,23 @@ mod tests {
         );
         // 60,900 of 69,400, and 54,900 of 61,200.
         assert_eq!((unsigned.as_str(), signed.as_str()), ("\u{2212}12.2 %", "\u{2212}10.3 %"));
-        let [_, _, change, _, unsigned, _] = found[1].columns();
+        let [_, _, change, _, unsigned, _] = texts(&found[1]);
         assert_eq!(
             (change.as_str(), unsigned.as_str()),
             ("+0.0 %", "-"),
             "not a rate of the source"
         );
-        let text = table(&cells);
+        let text = text(&cells);
         assert!(text.contains("qps without updates"), "{text}");
         assert!(text.contains("32: 60,900 and 54,900"), "{text}");
-        assert_eq!(table(&cells[4..]), "");
+        assert_eq!(table(&cells[4..]), None);
     }
 
     #[test]
     fn one_repeat_has_no_interval() {
         let all = [cell("nsd", "0", "false", &[10.0]), cell("nsd", "4", "false", &[9.0])];
         let cells: Vec<&CellRecord> = all.iter().collect();
-        let [.., interval, unsigned, _] = falls(&cells)[0].columns();
+        let [.., interval, unsigned, _] = falls(&cells)[0].columns().map(|field| field.text);
         assert_eq!(
             (interval.as_str(), unsigned.as_str()),
             ("not known of one repeat", "\u{2212}2.6 %")

@@ -9,7 +9,7 @@ use crate::view::limiter::{limiter_names, proofs};
 use crate::view::name::{figure_name, repeats, server_name, short_name};
 use crate::view::number::range;
 use crate::view::search::{
-    at_full_speed, each_search, latency_rate, latency_us, of_udp, rate, sustained,
+    at_full_speed, at_rate, each_search, latency_rate, latency_us, of_udp, rate, sustained,
 };
 use crate::view::table::{figure_order, varied};
 use crate::view::unit::Unit;
@@ -103,7 +103,7 @@ impl<'a> Results<'a> {
     }
 
     /// Makes a table with the columns that name the cells.
-    fn named(&self) -> Table {
+    pub(crate) fn named(&self) -> Table {
         let mut table = Table::default();
         table.words("server", 0, self.each(|cell| Field::words(server_name(cell))));
         for key in &self.varied {
@@ -161,12 +161,9 @@ impl<'a> Results<'a> {
         // The first is the main one, unless there are capacities.
         let searched = self.cells.iter().any(|cell| cell.method == "search");
         for (name, number) in names.into_iter().zip(0u8..) {
-            let at = |cell: &CellRecord| latency_rate(cell).filter(|_| name.starts_with("latency"));
-            let words =
-                |cell: &CellRecord| at(cell).map(|at| format!("at {} queries/s", thousands(at)));
             let field = |cell: &CellRecord| match (&cell.capacity, cell.figures.get(name)) {
                 (Some(found), _) if name == "capacity" => capacity(found),
-                (_, Some(found)) => figure(found).with_notes(words(cell)),
+                (_, Some(found)) => figure(found).with_notes(at_rate(cell, name)),
                 (_, None) => Field::words(""),
             };
             let rank = if number == 0 && !searched { 0 } else { number.saturating_add(32) };

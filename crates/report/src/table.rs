@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use crate::html::parts;
-use crate::view::{Align, align};
+use crate::view::{Align, align, thousands};
 
 /// What a column shows of one cell.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +30,11 @@ impl Field {
     /// Makes a field of a value and its text.
     pub(crate) fn number(value: Option<f64>, text: impl Fn(f64) -> String) -> Self {
         Field { value, ..Field::words(value.map_or_else(String::new, text)) }
+    }
+
+    /// Makes a field of a count.
+    pub(crate) fn count(number: u64) -> Self {
+        Field::number(Some(number as f64), thousands)
     }
 
     /// Adds the spread of the repeats.
@@ -73,6 +78,23 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// Makes a table of rows. Columns without a value have words.
+    pub(crate) fn of_rows<'h>(
+        heads: impl IntoIterator<Item = &'h str>,
+        rows: impl IntoIterator<Item = Vec<Field>>,
+    ) -> Self {
+        let column =
+            |head: &str| Column { head: head.to_owned(), words: true, rank: 0, fields: Vec::new() };
+        let mut columns: Vec<Column> = heads.into_iter().map(column).collect();
+        for row in rows {
+            for (column, field) in columns.iter_mut().zip(row) {
+                column.words &= field.value.is_none();
+                column.fields.push(field);
+            }
+        }
+        Table { columns }
+    }
+
     /// Adds a column of words.
     pub(crate) fn words(&mut self, head: &str, rank: u8, fields: Vec<Field>) {
         let head = head.to_owned();
@@ -99,6 +121,11 @@ impl Table {
     /// Returns the heads and the rows as words, with the spreads.
     fn in_words(columns: &[Column]) -> Vec<Vec<String>> {
         Self::lines(columns, |column| column.head.clone(), |_, field| field.with_its_spread())
+    }
+
+    /// Renders text with all columns.
+    pub(crate) fn whole_text(&self) -> String {
+        self.text(usize::MAX).0
     }
 
     /// Renders text of at most `width` columns, as far as columns may be left out; returns how many are, too.

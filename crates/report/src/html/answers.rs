@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use record::{AnswerDiff, AnswerDifference, AnswerKind, AnswerSeen};
 
 use super::cells::Cells;
-use super::parts::{fold, table};
+use super::parts::fold;
 use crate::answers::{self, conditions, kinds, letter, meaning, verdicts};
 
 /// Largest number of records of a section that the page shows of a sample.
@@ -13,27 +13,6 @@ const MAX_RECORDS: usize = 50;
 /// What decides.
 pub(super) const TWICE: &str = "What differs is asked twice: it counts if it is there both times and each server agrees with itself.";
 
-/// Renders a table whose first row has the heads; numbers stand to the right.
-pub(super) fn counts(caption: &str, rows: &[Vec<String>]) -> Markup {
-    let Some((heads, rows)) = rows.split_first() else { return html! {} };
-    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-    let number = |text: &str| text.replace(',', "").parse::<u64>().ok();
-    let rows: Vec<Markup> = rows
-        .iter()
-        .map(|row| {
-            html! {
-                @for (head, cell) in heads.iter().zip(row) {
-                    @match number(cell) {
-                        Some(value) => td.n data-h=(head) data-v=(value) { (cell) },
-                        None => td data-h=(head) data-v=(cell) { (cell) },
-                    }
-                }
-            }
-        })
-        .collect();
-    table(caption, "", &heads, &rows)
-}
-
 /// Renders how many queries every two servers answer alike and not; empty for two servers.
 fn pairs(diff: &AnswerDiff) -> Markup {
     if diff.servers.len() < 3 || diff.pairs.is_empty() {
@@ -41,7 +20,7 @@ fn pairs(diff: &AnswerDiff) -> Markup {
     }
     let caption =
         "Queries that two servers answer alike and not, by the first kind; known ones among them";
-    counts(caption, &answers::pairs(diff))
+    answers::pairs(diff).html(caption, "")
 }
 
 /// Renders the comparisons of a run, each with the settings of its cells; empty without any.
@@ -68,7 +47,7 @@ pub(super) fn section(cells: &Cells<'_>) -> Markup {
 pub(super) fn kinds_of(diff: &AnswerDiff) -> Markup {
     html! {
         @if !diff.kinds.is_empty() {
-            (counts("Queries by the first kind in which they differ", &kinds(diff)))
+            (kinds(diff).html("Queries by the first kind in which they differ", ""))
             (pairs(diff))
         }
     }

@@ -3,7 +3,7 @@
 use maud::html;
 use record::AnswerDiff;
 
-use super::answers::{TWICE, counts, kinds_of, samples};
+use super::answers::{TWICE, kinds_of, samples};
 use super::frame::{Frame, frame};
 use crate::answers::{conditions, servers, title, verdict, verdicts};
 use crate::view::date;
@@ -24,7 +24,7 @@ pub fn answers_page(diff: &AnswerDiff) -> String {
                 p.note { (TWICE) }
             }
         }
-        section aria-label="Servers" { h2 { "Servers" } (counts("Outcomes of the first asking", &servers(diff))) }
+        section aria-label="Servers" { h2 { "Servers" } (servers(diff).html("Outcomes of the first asking", "")) }
         @if !diff.kinds.is_empty() {
             section aria-label="Kinds" {
                 h2 { "Kinds of differences" }

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use maud::{Markup, html};
 use record::{CellRecord, Run};
 
-use super::parts::name_cell;
 use super::plot::Scale;
 use crate::results::Results;
 use crate::view::conditions::Conditions;
-use crate::view::name::{server_name, short_name};
+use crate::view::name::short_name;
 use crate::view::table::varied;
 
 /// Settings that become an axis, before any other numeric one.
@@ -110,34 +108,9 @@ impl<'a> Cells<'a> {
 }
 
 impl Cells<'_> {
-    /// Returns the heads of the columns that name a cell: its server, what varies, and the conditions that differ.
-    pub(crate) fn heads(&self) -> Vec<&str> {
-        let varied = self.varied.iter().map(String::as_str);
-        ["server"]
-            .into_iter()
-            .chain(varied)
-            .chain(self.conditions.columns.iter().copied())
-            .collect()
-    }
-
     /// Returns the results of some cells.
     pub(crate) fn results<'a>(&'a self, cells: Vec<&'a CellRecord>) -> Results<'a> {
         Results::of(self.run, cells)
-    }
-
-    /// Renders these columns for a cell.
-    pub(crate) fn named(&self, cell: &Cell<'_>) -> Markup {
-        let values = self.conditions.values(self.run, cell.record);
-        html! {
-            (name_cell("server", &server_name(cell.record)))
-            @for key in &self.varied {
-                @let value = cell.record.settings.get(key).map_or("–", String::as_str);
-                td data-h=(key) data-v=(value) { (value) }
-            }
-            @for (head, value) in self.conditions.columns.iter().zip(&values) {
-                td data-h=(head) data-v=(value) { (value) }
-            }
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use record::{CompareTerms, Compared, Comparison, Decision, Outcome, Run, compare};
 
 use super::curves::part;
-use super::parts::{name_cell, pictures, table};
+use super::parts::{pictures, table};
 use super::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
 use crate::view::name::{compared_name, figure_title, setting_words};
 use crate::view::number::{counted, significant};
@@ -233,7 +233,7 @@ fn figures(shared: &[Shared<'_>], names: &[String]) -> Markup {
     heads.extend(names.iter().map(String::as_str));
     let row = |s: &Shared<'_>| {
         html! {
-            (name_cell("cell", &s.cell))
+            th scope="row" data-h="cell" data-v=(s.cell) { (s.cell) }
             td data-h="figure" { (figure_name(s.figure)) }
             td.n data-h=(names[0]) data-v=(s.first) { (with_unit(s.first, s.unit)) }
             @for (compared, head) in s.later.iter().zip(&names[1..]) {

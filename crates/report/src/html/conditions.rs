@@ -13,9 +13,9 @@ use record::{Attack, CertificateFile, Check, Run};
 
 use super::Links;
 use super::cells::Cells;
-use super::parts::{fold, name_cell, table};
+use super::parts::fold;
 use crate::auth_hosts;
-use crate::checks::{COLUMNS, certified};
+use crate::checks::{certified, table};
 use crate::merged;
 use crate::view::name::server_name;
 use crate::view::{setting_words, thousands};
@@ -134,16 +134,8 @@ fn certificate(file: &CertificateFile) -> Markup {
 
 /// Renders checks, and why values did not pass.
 fn checks(checks: &[Check]) -> Markup {
-    let row = |check: &Check| {
-        let [name, rest @ ..] = crate::checks::cells(check);
-        html! {
-            (name_cell(COLUMNS[0], &name))
-            @for (head, text) in COLUMNS[1..].iter().zip(rest) { td data-h=(head) { (text) } }
-        }
-    };
-    let rows: Vec<Markup> = checks.iter().map(row).collect();
     html! {
-        @if !checks.is_empty() { (table("Known values, and what the Tester found", "", &COLUMNS, &rows)) }
+        @if !checks.is_empty() { (table(checks).html("Known values, and what the Tester found", "")) }
         ul { @for check in checks { @if let Some(why) = &check.why { li { (check.name) " (" (check.truth) "): " (why) } } } }
     }
 }

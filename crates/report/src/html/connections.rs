@@ -2,95 +2,83 @@
 
 use maud::{Markup, html};
 use measure::Histogram;
-use record::{Connections, Times, TrialRecord};
+use record::{CellRecord, Connections, Times};
 
-use super::cells::{Cell, Cells};
-use super::parts::{number_cell, table};
+use super::cells::Cells;
+use crate::table::{Field, Table};
 use crate::view::number::range;
 use crate::view::{thousands, time_us};
 
 /// Renders the section; empty if no cell has connections.
 pub(crate) fn section(cells: &Cells<'_>) -> Markup {
-    let with: Vec<&Cell<'_>> = cells.cells.iter().filter(|c| of(c).next().is_some()).collect();
-    let mut heads = cells.heads();
-    heads.extend([
-        "connections",
-        "rates",
-        "TCP p50",
-        "handshake p50",
-        "handshake p99",
-        "first query p50",
-        "later queries p50",
-        "resumed",
-        "0-RTT",
-        "failed",
-    ]);
-    let row = |cell: &&Cell<'_>| {
-        let all: Vec<&Connections> = of(cell).collect();
-        let rates: Vec<f64> = of_trials(cell).map(|t| t.trial.offered_qps).collect();
-        html! { (cells.named(cell)) (columns(&all, &rates)) }
-    };
-    let rows: Vec<Markup> = with.iter().map(row).collect();
+    let all = cells.cells.iter().map(|cell| cell.record);
+    let with: Vec<&CellRecord> = all.filter(|cell| of(cell).next().is_some()).collect();
+    let results = cells.results(with.clone());
     html! {
         @if !with.is_empty() {
             h3 { "Connections" }
             p.note { "A handshake counts from the first packet until queries could be sent, TCP’s part included; "
                 "queries from when they were sent to their reply. All trials of a cell together, of the lowest to the highest rate." }
-            (table("What connections cost", &cells.conditions.heading, &heads, &rows))
+            (costs(results.named(), &with).html("What connections cost", &results.conditions.heading))
         }
     }
 }
 
+/// A count of connections, and a distribution of their times.
+type Count = fn(&Connections) -> u64;
+type Which = fn(&Connections) -> &Times;
+
 /// Returns the connections of a cell's trials.
-fn of<'a>(cell: &'a Cell<'_>) -> impl Iterator<Item = &'a Connections> {
-    of_trials(cell).filter_map(|t| t.trial.connections.as_ref())
+fn of(cell: &CellRecord) -> impl Iterator<Item = &Connections> {
+    cell.trials.iter().filter_map(|t| t.trial.connections.as_ref())
 }
 
-/// Returns a cell's trials with connections.
-fn of_trials<'a>(cell: &'a Cell<'_>) -> impl Iterator<Item = &'a TrialRecord> {
-    cell.record.trials.iter().filter(|t| t.trial.connections.is_some())
+/// Describes the rates of the trials, in queries a second: one, or the lowest and the highest.
+fn rates(cell: &CellRecord) -> Field {
+    let with = cell.trials.iter().filter(|t| t.trial.connections.is_some());
+    let range = range(&with.map(|t| t.trial.offered_qps).collect::<Vec<_>>());
+    Field::number(range.map(|(_, high)| high), |high| match range {
+        Some((low, _)) if thousands(low) != thousands(high) => {
+            format!("{} to {}/s", thousands(low), thousands(high))
+        }
+        _ => format!("{}/s", thousands(high)),
+    })
 }
 
-/// Describes rates in queries a second: one, or the lowest and the highest.
-fn in_words(rates: &[f64]) -> String {
-    match range(rates) {
-        None => "–".to_owned(),
-        Some((low, high)) if thousands(low) == thousands(high) => format!("{}/s", thousands(low)),
-        Some((low, high)) => format!("{} to {}/s", thousands(low), thousands(high)),
-    }
-}
-
-/// Renders the columns after a cell's settings.
-fn columns(all: &[&Connections], rates: &[f64]) -> Markup {
-    let sum = |count: fn(&Connections) -> u64| all.iter().map(|c| count(c)).sum::<u64>();
-    let count = |head: &str, n: u64| number_cell(head, Some(n as f64), thousands(n as f64));
-    let established = sum(|c| c.established);
-    let share = |head: &str, n: u64| {
-        let share = n as f64 / established.max(1) as f64;
-        number_cell(head, Some(share), format!("{:.0} %", share * 100.0))
+/// Adds the columns of connections to a table that names the cells.
+fn costs(mut table: Table, cells: &[&CellRecord]) -> Table {
+    let mut add = |head: &str, field: &dyn Fn(&CellRecord) -> Field| {
+        table.numbers(head, 0, cells.iter().map(|cell| field(cell)).collect());
     };
-    let time = |head: &str, which: fn(&Connections) -> &Times, q: f64| {
-        let us = merged(all, which).map(|h| h.quantile(q).as_micros_f64());
-        number_cell(head, us, us.map_or("–".into(), time_us))
-    };
-    html! {
-        (count("connections", established))
-        td data-h="rates" data-v=[range(rates).map(|(_, high)| high)] { (in_words(rates)) }
-        (time("TCP p50", |c| &c.connect_us, 0.5))
-        (time("handshake p50", |c| &c.handshake_us, 0.5))
-        (time("handshake p99", |c| &c.handshake_us, 0.99))
-        (time("first query p50", |c| &c.first_query_us, 0.5))
-        (time("later queries p50", |c| &c.steady_us, 0.5))
-        (share("resumed", sum(|c| c.resumed)))
-        (share("0-RTT", sum(|c| c.early_data)))
-        (count("failed", sum(|c| c.failed.values().sum())))
+    let sum = |cell: &CellRecord, count: Count| of(cell).map(count).sum::<u64>();
+    add("connections", &|cell| Field::count(sum(cell, |c| c.established)));
+    add("rates", &rates);
+    let times: [(&str, Which, f64); 5] = [
+        ("TCP p50", |c| &c.connect_us, 0.5),
+        ("handshake p50", |c| &c.handshake_us, 0.5),
+        ("handshake p99", |c| &c.handshake_us, 0.99),
+        ("first query p50", |c| &c.first_query_us, 0.5),
+        ("later queries p50", |c| &c.steady_us, 0.5),
+    ];
+    for (head, which, quantile) in times {
+        let us = |all: Histogram| all.quantile(quantile).as_micros_f64();
+        add(head, &|cell| Field::number(merged(cell, which).map(us), time_us));
     }
+    let shares: [(&str, Count); 2] = [("resumed", |c| c.resumed), ("0-RTT", |c| c.early_data)];
+    for (head, count) in shares {
+        let share = |cell: &CellRecord| {
+            sum(cell, count) as f64 / sum(cell, |c| c.established).max(1) as f64
+        };
+        add(head, &|cell| Field::number(Some(share(cell)), |x| format!("{:.0} %", x * 100.0)));
+    }
+    add("failed", &|cell| Field::count(sum(cell, |c| c.failed.values().sum())));
+    table
 }
 
 /// Returns a distribution over all trials; `None` if nothing was recorded.
-fn merged(all: &[&Connections], which: fn(&Connections) -> &Times) -> Option<Histogram> {
+fn merged(cell: &CellRecord, which: Which) -> Option<Histogram> {
     let mut sum = Histogram::new();
-    for connections in all {
+    for connections in of(cell) {
         sum.merge(&which(connections).histogram().ok()?);
     }
     (sum.count() > 0).then_some(sum)
@@ -99,6 +87,7 @@ fn merged(all: &[&Connections], which: fn(&Connections) -> &Times) -> Option<His
 #[cfg(test)]
 mod tests {
     use measure::Nanos;
+    use record::{Run, Trial, TrialRecord};
 
     use super::*;
 
@@ -117,8 +106,15 @@ mod tests {
             first_query_us: times(&[40]),
             ..Connections::default()
         };
-        let (a, b) = (connections(&[3, 3, 3]), connections(&[9]));
-        let page = columns(&[&a, &b], &[500.0, 2_000.0]).into_string();
+        let mut tls = CellRecord::new("nsd", Default::default(), "load");
+        for (rate_qps, handshakes) in [(500.0, &[3, 3, 3][..]), (2_000.0, &[9])] {
+            let text = include_str!("../../../record/tests/fixtures/trial.json");
+            let mut trial: Trial = serde_json::from_str(text).expect("a trial");
+            (trial.offered_qps, trial.connections) = (rate_qps, Some(connections(handshakes)));
+            tls.trials.push(TrialRecord { repeat: 0, rate_qps, trial });
+        }
+        let run = Run { results: vec![tls], ..Run::default() };
+        let page = section(&Cells::of(&run)).into_string();
         let cell = |head: &str| {
             let from = page.find(&format!("data-h=\"{head}\"")).expect("a cell");
             let text = &page[from..];

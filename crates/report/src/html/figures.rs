@@ -6,14 +6,13 @@ use record::{CellRecord, Figure};
 
 use super::cells::{Cell, Cells};
 use super::curves::{Quantity, Value, curves};
-use super::parts::{name_cell, pictures, table};
+use super::parts::pictures;
 use super::plot::Picture;
-use crate::falls::{HEADS, TITLE, falls};
+use crate::falls;
 use crate::view::name::figure_title;
-use crate::view::search::latency_rate;
+use crate::view::number;
 use crate::view::table::figure_order;
 use crate::view::unit::Unit;
-use crate::view::{number, thousands};
 
 /// Returns the smallest and the largest value, if there are several.
 fn range(figure: &Figure) -> Option<(f64, f64)> {
@@ -87,29 +86,10 @@ fn secondaries(cells: &Cells<'_>) -> Markup {
 
 /// Renders the table of changes under updates; empty if there are none.
 fn falls_of(cells: &Cells<'_>) -> Markup {
-    let records: Vec<&record::CellRecord> = cells.cells.iter().map(|cell| cell.record).collect();
-    let falls = falls(&records);
-    if falls.is_empty() {
-        return html! {};
+    let records: Vec<&CellRecord> = cells.cells.iter().map(|cell| cell.record).collect();
+    html! {
+        @if let Some(table) = falls::table(&records) { (table.html(falls::TITLE, &cells.conditions.heading)) }
     }
-    let heads: Vec<&str> = std::iter::once("where").chain(HEADS).collect();
-    let rows = falls.iter().map(|fall| {
-        let cell = cells.cells.iter().find(|cell| std::ptr::eq(cell.record, fall.cell));
-        html! {
-            (name_cell("where", cell.map_or("", |cell| &cell.name)))
-            @for (head, text) in HEADS.iter().zip(fall.columns()) { td.n data-h=(head) { (text) } }
-        }
-    });
-    let rows: Vec<Markup> = rows.collect();
-    table(TITLE, &cells.conditions.heading, &heads, &rows)
-}
-
-/// Returns the rate at which a cell's latency was measured, in words; `None` of other figures.
-pub(crate) fn at_rate(cell: &CellRecord, name: &str) -> Option<String> {
-    if !name.starts_with("latency") {
-        return None;
-    }
-    latency_rate(cell).map(|rate| format!("at {} queries/s", thousands(rate)))
 }
 
 /// Returns the plots of all figures.

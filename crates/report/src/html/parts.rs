@@ -17,16 +17,6 @@ pub(crate) fn table(caption: &str, conditions: &str, heads: &[&str], rows: &[Mar
     }
 }
 
-/// Renders the cell that names its row.
-pub(crate) fn name_cell(head: &str, text: &str) -> Markup {
-    html! { th scope="row" data-h=(head) data-v=(text) { (text) } }
-}
-
-/// Renders a number: the exact value for sorting and scripts, the rounded one as text.
-pub(crate) fn number_cell(head: &str, value: Option<f64>, text: String) -> Markup {
-    html! { td.n data-h=(head) data-v=[value] { (text) } }
-}
-
 /// Renders a folded section.
 pub(crate) fn fold(title: &str, body: Markup) -> Markup {
     html! { details.fold { summary { (title) } div.body { (body) } } }

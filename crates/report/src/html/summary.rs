@@ -11,6 +11,7 @@ use super::{capacity, figures};
 use crate::results;
 use crate::view::conditions::network;
 use crate::view::name::{figure_title, server_name, void_notes};
+use crate::view::search::at_rate;
 use crate::view::{date, span, thousands};
 
 /// Largest number of results in the summary; the tables have all.
@@ -131,7 +132,7 @@ fn findings(cells: &Cells<'_>) -> Vec<Markup> {
         let spoken = figure_title(name);
         // A latency says nothing without its rate.
         let at = |c: &super::cells::Cell<'_>| {
-            figures::at_rate(c.record, name).map(|at| format!(", {at}")).unwrap_or_default()
+            at_rate(c.record, name).map(|at| format!(", {at}")).unwrap_or_default()
         };
         match (with.first(), with.last()) {
             (Some((c, f, _)), _) if with.len() == 1 => {

@@ -8,8 +8,9 @@ use record::{Trial, TrialRecord};
 
 use super::cells::{Cell, Cells};
 use super::curves::grouped;
-use super::parts::{fold, name_cell, number_cell, pictures, table};
+use super::parts::{fold, pictures};
 use super::plot::{Axis, Line, Picture, Plot, Point, Scale};
+use crate::table::{Field, Table};
 use crate::view::goal::missed;
 use crate::view::histogram::{FINE, columns};
 use crate::view::limiter::limiter_name;
@@ -200,17 +201,14 @@ fn shortest(percent: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Renders the numbers of queries outstanding in the middle and at the end of a trial, and whether that was sustained.
-fn outstanding(t: &Trial) -> Markup {
-    let Some(numbers) = t.outstanding else {
-        return number_cell("outstanding", None, "–".into());
-    };
-    let text = format!("{:.0} to {:.0}", numbers.middle, numbers.end);
-    html! {
-        td.n data-h="outstanding" data-v=(numbers.end) {
-            (text) small { @if numbers.is_sustained() { "sustained" } @else { "not sustained" } }
-        }
-    }
+/// Returns the numbers of queries outstanding in the middle and at the end of a trial, and whether that was sustained.
+fn outstanding(t: &Trial) -> Field {
+    let middle = t.outstanding.map_or(0.0, |numbers| numbers.middle);
+    let sustained = t.outstanding.map(|numbers| numbers.is_sustained());
+    Field::number(t.outstanding.map(|numbers| numbers.end), |end| {
+        format!("{middle:.0} to {end:.0}")
+    })
+    .with_notes(sustained.map(|yes| if yes { "sustained" } else { "not sustained" }.to_owned()))
 }
 
 /// Returns the head of the column with the number that a trial was asked for.
@@ -242,35 +240,35 @@ fn rows(all: &Cells<'_>, cells: &[&Cell<'_>]) -> Markup {
     let total = cells.iter().map(|c| c.record.trials.len()).sum::<usize>();
     let rows = trials.take(MAX_ROWS).map(|(cell, r)| {
         let t = &r.trial;
-        let count = |h: &str, x: f64| number_cell(h, Some(x), thousands(x));
-        let time = |h: &str, us: f64| number_cell(h, Some(us), time_us(us));
+        let count = |x: f64| Field::number(Some(x), thousands);
+        let time = |us: f64| Field::number(Some(us), time_us);
         let share = t.percent_of_sent(t.valid);
         let verdict = match (&t.void.0, met(cell.record, r)) {
             (Some(why), _) => format!("void: {why}"),
             (None, Some(true)) => "passed".into(),
             (None, Some(false)) => format!("failed: {}", missed(t)),
-            (None, None) => "–".into(),
+            (None, None) => String::new(),
         };
         let proof = t.limiter_proof.as_ref().map(|proof| proof.to_string());
-        html! {
-            (name_cell("cell", &cell.name))
-            (number_cell("search", Some(f64::from(r.repeat)), (r.repeat + 1).to_string()))
-            (count(&asked, r.rate_qps))
-            (count("offered", t.offered_qps))
-            (count("answered", t.answered_qps))
-            (number_cell("valid, %", Some(share), format!("{share:.4}")))
-            (count("lost", t.lost_elsewhere() as f64))
-            (time("p50", t.latency_us.p50))
-            (time("p99", t.latency_us.p99))
-            (time("max", t.latency_us.max))
-            (time("schedule p99", t.schedule_error_us.p99))
-            (outstanding(t))
-            td data-h="limited by" { (limiter_name(t.limiter)) @if let Some(proof) = proof { small { (proof) } } }
-            td data-h="verdict" { (verdict) }
-        }
+        vec![
+            Field::words(&cell.name),
+            Field::number(Some(f64::from(r.repeat)), |repeat| (repeat + 1.0).to_string()),
+            count(r.rate_qps),
+            count(t.offered_qps),
+            count(t.answered_qps),
+            Field::number(Some(share), |share| format!("{share:.4}")),
+            Field::count(t.lost_elsewhere()),
+            time(t.latency_us.p50),
+            time(t.latency_us.p99),
+            time(t.latency_us.max),
+            time(t.schedule_error_us.p99),
+            outstanding(t),
+            Field::words(limiter_name(t.limiter)).with_notes(proof),
+            Field::words(verdict),
+        ]
     });
     html! {
-        (table("Every trial", &all.conditions.heading, &heads, &rows.collect::<Vec<_>>()))
+        (Table::of_rows(heads, rows).html("Every trial", &all.conditions.heading))
         @if total > MAX_ROWS { p.note { "The first " (MAX_ROWS) " of " (total) "; the raw data holds the rest." } }
     }
 }

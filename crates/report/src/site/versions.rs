@@ -12,6 +12,7 @@ use serde_json::json;
 use super::entry::Entry;
 use crate::html::plot::{Axis, Line, MAX_LINES, Picture, Plot, Point, Scale};
 use crate::html::{Frame, frame, pictures, table};
+use crate::table::{Field, Table};
 use crate::view::name::setting_words;
 use crate::view::unit::{Unit, with_unit};
 use crate::view::{conditions, date};
@@ -282,16 +283,16 @@ fn step_table(steps: &[Step<'_>]) -> Markup {
     let row = |step: &Step<'_>| {
         let built = &step.after.built;
         let commit: String = built.commit.chars().take(12).collect();
-        html! {
-            th scope="row" data-h="version" { (built.revision) }
-            td data-h="after" { (step.before.built.revision) }
-            td data-h="settings" { (if step.after.settings.is_empty() { "–" } else { &step.after.settings }) }
-            td.n data-h="change" data-v=(step.change) { (percent(step.change)) }
-            td data-h="commit" { (commit) " " (built.subject) }
-        }
+        vec![
+            Field::words(&built.revision),
+            Field::words(&step.before.built.revision),
+            Field::words(&step.after.settings),
+            Field::number(Some(step.change), percent),
+            Field::words(format!("{commit} {}", built.subject)),
+        ]
     };
-    let rows: Vec<Markup> = steps.iter().map(row).collect();
-    table("Steps", "", &["version", "after", "settings", "change", "commit"], &rows)
+    let heads = ["version", "after", "settings", "change", "commit"];
+    Table::of_rows(heads, steps.iter().map(row)).html("Steps", "")
 }
 
 fn percent(change: f64) -> String {
@@ -301,23 +302,21 @@ fn percent(change: f64) -> String {
 
 fn values(group: &Group<'_>) -> Markup {
     let row = |version: &&Version| {
-        html! {
-            th scope="row" data-h="version" { (version.built.revision) }
-            td data-h="settings" { (if version.settings.is_empty() { "–" } else { &version.settings }) }
-            td.n data-h="ratio" data-v=[version.ratio.as_ref().map(|ratio| ratio.value)] {
-                @if let Some(ratio) = &version.ratio {
-                    (format!("{:.3}", ratio.value)) small { (format!("{:.3} to {:.3}", ratio.low, ratio.high)) }
-                } @else { "–" }
-            }
-            @for ((name, unit), value) in FIGURES.iter().zip(version.figures) {
-                td.n data-h=(name) data-v=[value] { (value.map_or("–".to_owned(), |value| with_unit(value, unit))) }
-            }
-        }
+        let spread = |ratio: &CapacityRatio| format!("{:.3} to {:.3}", ratio.low, ratio.high);
+        let ratio = version.ratio.as_ref();
+        let first = [
+            Field::words(&version.built.revision),
+            Field::words(&version.settings),
+            Field::number(ratio.map(|ratio| ratio.value), |value| format!("{value:.3}"))
+                .with_spread(ratio.map_or(String::new(), spread)),
+        ];
+        let figures = FIGURES.iter().zip(version.figures);
+        let figures =
+            figures.map(|((_, unit), value)| Field::number(value, |value| with_unit(value, unit)));
+        first.into_iter().chain(figures).collect()
     };
-    let rows: Vec<Markup> = group.versions.iter().map(row).collect();
-    let heads: Vec<&str> =
-        ["version", "settings", "ratio"].into_iter().chain(FIGURES.map(|(name, _)| name)).collect();
-    table("Versions", "", &heads, &rows)
+    let heads = ["version", "settings", "ratio"].into_iter().chain(FIGURES.map(|(name, _)| name));
+    Table::of_rows(heads, group.versions.iter().map(row)).html("Versions", "")
 }
 
 /// A step as an item of a feed.
@@ -463,7 +462,7 @@ mod tests {
         let files = site(&[first, second]);
         let page = &files["builds/nsd.html"];
         let places: Vec<_> = ["4.8", "4.9", "4.10", "4.12"]
-            .map(|version| page.rfind(&format!("data-h=\"version\">{version}<")))
+            .map(|version| page.rfind(&format!("data-h=\"version\" data-v=\"{version}\">")))
             .into_iter()
             .collect();
         assert!(places.is_sorted() && places[0].is_some(), "{places:?} {page}");

@@ -80,6 +80,12 @@ pub(crate) fn latency_rate(cell: &CellRecord) -> Option<f64> {
     Some(if cell.method == "search" { trial.rate_qps } else { trial.trial.offered_qps })
 }
 
+/// Returns the rate at which a latency of a cell was measured, in words; `None` of other figures.
+pub(crate) fn at_rate(cell: &CellRecord, figure: &str) -> Option<String> {
+    let rate = latency_rate(cell).filter(|_| figure.starts_with("latency"))?;
+    Some(format!("at {} queries/s", thousands(rate)))
+}
+
 /// Returns whether a valid trial met the goal of its cell; `None` without a goal, and for a void trial. Trials that
 /// are only added up to a verdict have no verdict of their own in the record.
 pub(crate) fn met(cell: &CellRecord, record: &TrialRecord) -> Option<bool> {
