@@ -1,9 +1,10 @@
-"""A server of DNS over QUIC (RFC 9250) and HTTP/3 (RFC 8484) by aioquic, which fails one query in ten.
+"""A server of DNS over QUIC (RFC 9250) and HTTP/3 (RFC 8484) by aioquic, which may fail one query in ten.
 
     aioquic_server.py CERTIFICATE KEY UPSTREAM FAULT
 
-UPSTREAM (address:port) is asked over UDP. FAULT is reset (RESET_STREAM), status (503, HTTP/3 only) or close (the
-connection is closed). Prints its port; when its input ends, prints how many queries it answered and failed.
+UPSTREAM (address:port) is asked over UDP. FAULT is reset (RESET_STREAM), status (503, HTTP/3 only), close (the
+connection is closed) or none. Prints its port; when its input ends, prints how many queries it answered and failed,
+and how many came on each connection.
 """
 import asyncio
 import struct
@@ -19,6 +20,7 @@ certificate, key, upstream, fault = sys.argv[1:]
 upstream = (upstream.rsplit(":", 1)[0], int(upstream.rsplit(":", 1)[1]))
 RESET = {"doq": 0x1, "h3": 0x0102}  # DOQ_INTERNAL_ERROR, H3_INTERNAL_ERROR
 queries = answered = failed = 0
+connections = []
 
 
 class Ask(asyncio.DatagramProtocol):
@@ -50,7 +52,8 @@ class Server(QuicConnectionProtocol):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.h3, self.bodies = None, {}
+        self.h3, self.bodies, self.queries = None, {}, 0
+        connections.append(self)
 
     def quic_event_received(self, event):
         if isinstance(event, ProtocolNegotiated) and event.alpn_protocol == "h3":
@@ -70,7 +73,8 @@ class Server(QuicConnectionProtocol):
     async def query(self, stream, body):
         global queries, answered, failed
         queries += 1
-        if queries % 10 == 0:
+        self.queries += 1
+        if fault != "none" and queries % 10 == 0:
             failed += 1
             self.fail(stream)
         else:
@@ -102,7 +106,7 @@ async def main():
     server = await serve("127.0.0.1", 0, configuration=configuration, create_protocol=Server)
     print(server._transport.get_extra_info("sockname")[1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    print(answered, failed, flush=True)
+    print(answered, failed, *(connection.queries for connection in connections), flush=True)
 
 
 asyncio.run(main())

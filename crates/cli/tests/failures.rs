@@ -2,6 +2,7 @@
 //! they count themselves beside what `load` says. nginx, HAProxy, CoreDNS, aioquic and h2load are referees where they are
 //! installed.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -268,7 +269,7 @@ fn installed(program: &str, package: &str) -> bool {
     found
 }
 
-/// nginx's log, a status a line.
+/// nginx's log, a line for each request: the number of its connection, and its status.
 fn status_log(auth: &AuthDns) -> PathBuf {
     auth.dir.path().join("status.log")
 }
@@ -280,7 +281,7 @@ fn nginx(auth: &AuthDns, directives: &str) -> Referee {
     let config = format!(
         "daemon off; pid {dir}/nginx.pid; error_log {dir}/error.log; worker_processes 1; user root;\n\
          events {{ worker_connections 512; }}\n\
-         http {{ log_format status '$status'; access_log {dir}/status.log status;\n\
+         http {{ log_format status '$connection $status'; access_log {dir}/status.log status;\n\
          client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy; fastcgi_temp_path {dir}/f;\n\
          uwsgi_temp_path {dir}/u; scgi_temp_path {dir}/s;\n\
          server {{ listen 127.0.0.1:{port} ssl http2;\n\
@@ -437,8 +438,8 @@ fn aioquic() -> Option<PathBuf> {
 }
 
 /// What `load` says of the aioquic server that fails one query in ten by `fault`; how many that server answered and
-/// failed by its own count.
-fn of_aioquic(python: &Path, fault: &str, args: &str) -> (Value, [u64; 2]) {
+/// failed by its own count, and how many came on each connection.
+fn of_aioquic(python: &Path, fault: &str, args: &str) -> (Value, [u64; 2], Vec<u64>) {
     let auth = AuthDns::encrypted(&[]);
     let mut server = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/aioquic_server.py"))
@@ -457,7 +458,8 @@ fn of_aioquic(python: &Path, fault: &str, args: &str) -> (Value, [u64; 2]) {
     output.read_line(&mut line).expect("its counts");
     server.wait().expect("ends");
     let counts: Vec<u64> = line.split_ascii_whitespace().filter_map(|n| n.parse().ok()).collect();
-    (trial, counts.try_into().expect("two counts"))
+    let (two, each) = counts.split_first_chunk().expect("two counts");
+    (trial, *two, each.to_vec())
 }
 
 #[test]
@@ -469,7 +471,7 @@ fn aioquic_fails_a_query_in_ten() {
         ("status", "http3", "http-503"),
     ] {
         let args = format!("--transport {transport} --rate 500 --duration 1s --clients 3");
-        let (trial, counts) = of_aioquic(&python, fault, &args);
+        let (trial, counts, _) = of_aioquic(&python, fault, &args);
         assert_eq!((&trial["sent"], &trial["valid"]), (&500.into(), &450.into()), "{trial}");
         let c = &trial["connections"];
         assert_eq!(c["queries_failed"], json!({ reason: 50 }), "{fault} {transport}: {trial}");
@@ -478,11 +480,44 @@ fn aioquic_fails_a_query_in_ten() {
     for transport in ["quic", "http3"] {
         let args =
             format!("--transport {transport} --pacing window --window 1 --clients 1 --duration 1s");
-        let (trial, counts) = of_aioquic(&python, "close", &args);
+        let (trial, counts, _) = of_aioquic(&python, "close", &args);
         let of_load =
             [&trial["valid"], &trial["lost"]].map(|count| count.as_u64().expect("a count"));
         assert_eq!(of_load, counts, "{transport}: {trial}");
         assert!(of_load[1] > 3, "{transport}: {trial}");
+    }
+}
+
+/// Over datagrams, TCP and TLS the test is in `each_client`.
+#[test]
+fn each_client_asks_as_often_over_https_quic_and_http3() {
+    let python = aioquic();
+    let nginx_is_there = installed("nginx", "nginx-light");
+    for pacing in ["--rate 500", "--rate 500 --pacing poisson", "--pacing ramp --from 100 --to 900"]
+    {
+        let args =
+            |transport| format!("--transport {transport} --clients 10 --duration 1s {pacing}");
+        let even = |mut counts: Vec<u64>, sent: &Value| {
+            counts.sort_unstable();
+            assert_eq!((counts.len(), counts.iter().sum::<u64>().into()), (10, sent.clone()));
+            assert!(counts[9] - counts[0] <= 1, "{pacing}: {counts:?}");
+        };
+        for (python, transport) in python.iter().flat_map(|p| [(p, "quic"), (p, "http3")]) {
+            let (trial, _, counts) = of_aioquic(python, "none", &args(transport));
+            even(counts, &trial["sent"]);
+        }
+        if nginx_is_there {
+            let auth = AuthDns::encrypted(&[]);
+            let nginx = nginx(&auth, "");
+            let trial = load(&nginx.address, &args("https"));
+            logged(&status_log(&auth), "", trial["sent"].as_u64().expect("a count"));
+            let text = std::fs::read_to_string(status_log(&auth)).expect("a log");
+            let mut counts = BTreeMap::<&str, u64>::new();
+            for (connection, _) in text.lines().filter_map(|line| line.split_once(' ')) {
+                *counts.entry(connection).or_default() += 1;
+            }
+            even(counts.into_values().collect(), &trial["sent"]);
+        }
     }
 }
 
