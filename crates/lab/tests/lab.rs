@@ -1,9 +1,9 @@
 //! The lab for real: namespaces, links, processes and servers of this machine.
 //!
 //! The test program plays `dnsdyno` itself, since the lab executes its own program again: it has the
-//! hidden wrapper command and the task of an AuthDNS, reduced to what a test needs. Each case runs
-//! in a lab of its own, as a child process: `case NAME`. Where the kernel gives this user no
-//! namespaces, the cases are skipped and the reason is printed.
+//! hidden wrapper command and the task of an AuthDNS, reduced to what a test needs; `auth` is a
+//! server under test. Each case runs in a lab of its own, as a child process: `case NAME`. Where
+//! the kernel gives this user no namespaces, the cases are skipped and the reason is printed.
 
 #![expect(clippy::unwrap_used, reason = "a test without the usual harness: what unwraps fails")]
 
@@ -44,6 +44,11 @@ fn main() -> ExitCode {
         }
         lab::TASK_COMMAND => {
             cases::authority::serve(serde_json::from_reader(std::io::stdin()).unwrap());
+            ExitCode::SUCCESS
+        }
+        "auth" => {
+            let words: Vec<String> = args.filter_map(|arg| arg.into_string().ok()).collect();
+            cases::authority::serve_words(&words);
             ExitCode::SUCCESS
         }
         filter => run_all(filter),

@@ -1,21 +1,32 @@
 //! What the lab takes for its AuthDNS here: the least authority that a DNS64 server can work with.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 
 use lab::authdns::Serves;
 use lab::{AuthAnswers, Task};
 use wire::message::flag;
 use wire::{Namespace, Owner, Pref64, Qtype, Query, Rcode, ReplyWriter};
 
-/// Serves until it is killed.
+/// Serves as the AuthDNS of the lab until it is killed.
 pub(crate) fn serve(task: Task) {
     let Task::Auth(task) = task else { panic!("no AuthDNS: {task:?}") };
     let AuthAnswers::Namespace { prefix, pref64, serves, .. } = task.answers else {
         panic!("no namespace: {:?}", task.answers)
     };
+    let synthesise = (serves == Serves::SelfTest).then_some(pref64.as_str());
+    serve_at(&task.listen, &prefix, synthesise);
+}
+
+/// Serves as a server under test: with an address, the IPv4 prefix of its names, and the prefix of its AAAA records.
+pub(crate) fn serve_words(words: &[String]) {
+    let [address, prefix, pref64] = words else { panic!("not three words: {words:?}") };
+    serve_at(&[address.parse().unwrap()], prefix, Some(pref64));
+}
+
+fn serve_at(listen: &[SocketAddr], prefix: &str, synthesise: Option<&str>) {
     let namespace = Namespace::with_default_zone(prefix.parse().unwrap());
-    let synthesise = (serves == Serves::SelfTest).then(|| pref64.parse::<Pref64>().unwrap());
-    let listen = task.listen.into_iter().map(|address| UdpSocket::bind(address).unwrap());
+    let synthesise = synthesise.map(|prefix| prefix.parse::<Pref64>().unwrap());
+    let listen = listen.iter().map(|address| UdpSocket::bind(address).unwrap());
     let listen: Vec<UdpSocket> = listen.collect();
     let serving = listen.into_iter().map(|socket| {
         std::thread::spawn(move || {

@@ -247,8 +247,7 @@ pub(crate) fn a_custom_server_serves(lab: &Lab) {
         ipv6: false,
         files: [("x.conf".to_owned(), "{{ threads }} {{ zone_file }}\n".to_owned())].into(),
         ..Custom::new(&format!(
-            "\"{}\" auth --listen {{{{ listen.v4 }}}}:{{{{ listen.port }}}} \
-             --namespace {{{{ namespace }}}} --pref64 {{{{ pref64 }}}} --aaaa always",
+            "\"{}\" auth {{{{ listen.v4 }}}}:{{{{ listen.port }}}} {{{{ namespace }}}} {{{{ pref64 }}}}",
             program.display()
         ))
     };
@@ -280,7 +279,7 @@ const STRANGER: &str = r#"#!/bin/sh
 [ ! -e /run/stranger.pid ] || exit 1
 echo $$ >/run/stranger.pid
 . /etc/stranger.d/stranger.conf
-exec "$program" auth --listen "[$address]:53" --namespace "$names" --pref64 "$prefix" --aaaa always
+exec "$program" auth "[$address]:53" "$names" "$prefix"
 "#;
 
 /// The adapter of the stand-in.
