@@ -163,11 +163,9 @@ fn content(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// With line and column if the JSON is wrong; with the version if it is unknown.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
-    let text = content(path).map_err(|source| RecordError::Io {
-        what: "read",
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = content(path).and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+    let text =
+        text.map_err(|source| RecordError::Io { what: "read", path: path.to_owned(), source })?;
     let bad = |e: serde_json::Error| RecordError::Bad {
         path: path.to_owned(),
         line: e.line(),
@@ -178,9 +176,9 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
     struct Version {
         schema: u64,
     }
-    let Version { schema: found } = serde_json::from_slice(&text).map_err(bad)?;
+    let Version { schema: found } = serde_json::from_str(&text).map_err(bad)?;
     match found {
-        found if found == u64::from(SCHEMA) => serde_json::from_slice(&text).map_err(bad),
+        found if found == u64::from(SCHEMA) => serde_json::from_str(&text).map_err(bad),
         found => Err(RecordError::Schema { path: path.to_owned(), found }),
     }
 }

@@ -38,8 +38,9 @@ pub fn write_json_lines(run: &Run, mut out: impl Write) -> io::Result<()> {
                 method: &cell.method,
                 trial,
             };
-            serde_json::to_writer(&mut out, &line)?;
-            out.write_all(b"\n")?;
+            let mut text = serde_json::to_vec(&line)?;
+            text.push(b'\n');
+            out.write_all(&text)?;
         }
     }
     Ok(())

@@ -113,8 +113,8 @@ fn find(file: &Path) -> Result<Value, Failure> {
         let found = json!({ "link_modes": links, "kernel_engine": kernel, "checks": verified.checks, "error": error });
         record::write(&file, &found).map_err(Failure::run)
     })?;
-    let found = std::fs::read(&file).map_err(Failure::run)?;
-    serde_json::from_slice(&found).map_err(Failure::run)
+    let found = std::fs::read_to_string(&file).map_err(Failure::run)?;
+    serde_json::from_str(&found).map_err(Failure::run)
 }
 
 /// Returns what this host has, as rows of a table and as JSON.

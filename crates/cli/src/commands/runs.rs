@@ -284,7 +284,7 @@ fn write_as(format: Format, table: Which, run: &Run, out: &mut dyn Write) -> io:
         Format::Markdown => out.write_all(export::markdown(run).as_bytes()),
         Format::Latex => out.write_all(export::latex(run).as_bytes()),
         Format::Json | Format::Svg => {
-            serde_json::to_writer(&mut *out, run)?;
+            out.write_all(&serde_json::to_vec(run)?)?;
             writeln!(out)
         }
     }

@@ -82,7 +82,7 @@ impl Comparison<'_> {
             outputs.lines.as_ref().map(|path| output(path).map(BufWriter::new)).transpose()?;
         let mut line = |found: &AnswerDifference| match &mut lines {
             Some(out) => {
-                serde_json::to_writer(&mut *out, found)?;
+                out.write_all(&serde_json::to_vec(found)?)?;
                 out.write_all(b"\n")
             }
             None => Ok(()),
