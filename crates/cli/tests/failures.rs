@@ -105,7 +105,9 @@ fn a_connection_that_goes_away_costs_no_query() {
         let trial = load(auth.address(transport), &args);
         assert_eq!(trial["sent"], trial["valid"], "{transport}: {trial}");
         let c = &trial["connections"];
-        assert!(c["turned_away"].as_u64() > Some(0), "{transport}: {c}");
+        // Where fewer wait, a slow client may have had all answers when the server goes away.
+        let waits = window > 100 * clients;
+        assert!(!waits || c["turned_away"].as_u64() > Some(0), "{transport}: {c}");
         assert!(c["closed_by_server"].as_u64() > Some(0), "{transport}: {c}");
         assert_eq!((&c["failed"], warning(&trial)), (&json!({}), None), "{transport}: {c}");
     }

@@ -95,9 +95,9 @@ fn real_dns64_servers_tell_their_prefixes_of_all_lengths() {
 /// The check of a row: upstream servers with IPv4 move with the prefix.
 pub(crate) fn upstreams_are_reached_through_a_prefix_that_is_learned() {
     let setup = [
-        "ip addr add 2001:db8:a::c000:235/128 dev lo",
-        "ip addr add 2001:db8:b::c000:235/128 dev lo",
-        "ip addr add 2001:db8::9/128 dev lo",
+        "ip addr add 2001:db8:a::c000:235/128 dev lo nodad",
+        "ip addr add 2001:db8:b::c000:235/128 dev lo nodad",
+        "ip addr add 2001:db8::9/128 dev lo nodad",
     ];
     in_namespace(&setup, || {
         let at = |address: &str| address.parse::<std::net::IpAddr>().expect("an address");
@@ -335,7 +335,7 @@ fn a_nat64_that_fails_is_replaced_until_it_works_again() {
         "ip route add 192.168.255.0/24 dev nat64",
         "ip -6 route add 2001:db8:64::/96 dev nat64",
         "ip addr add 192.0.2.80/32 dev lo",
-        "ip -6 addr add 2001:db8:1::1/128 dev lo",
+        "ip -6 addr add 2001:db8:1::1/128 dev lo nodad",
         "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
     ];
     in_namespace(&setup, || {
@@ -365,7 +365,7 @@ fn a_nat64_that_fails_is_replaced_until_it_works_again() {
 #[test]
 fn forged_echo_replies_keep_no_nat64_in_use() {
     let setup = [
-        "ip -6 addr add 2001:db8:64::c000:250/128 dev lo",
+        "ip -6 addr add 2001:db8:64::c000:250/128 dev lo nodad",
         "sysctl -qw net.ipv6.icmp.echo_ignore_all=1",
     ];
     in_namespace(&setup, || {
