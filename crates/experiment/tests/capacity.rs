@@ -33,8 +33,6 @@ struct Simulated {
     /// Whether its CPU time is seen, and whether it has one thread on several cores.
     seen: bool,
     one_thread: bool,
-    /// Whether programs in the kernel answer too.
-    in_kernel: bool,
     /// Largest share of the server's core that others take, drawn anew in each trial.
     foreign: f64,
     /// Smallest speed of its core, as a share of the full one; drawn anew in each trial.
@@ -57,7 +55,6 @@ impl Simulated {
             trip_s: 1e-3,
             seen: true,
             one_thread: false,
-            in_kernel: false,
             foreign: 0.0,
             speed: 1.0,
             rng: Rng::new(1),
@@ -123,10 +120,6 @@ impl Bench for Simulated {
 
     fn idle_share(&mut self, _: Nanos) -> Result<Option<f64>, BenchError> {
         Ok(self.seen.then_some(self.idle))
-    }
-
-    fn hidden_cpu(&self) -> Option<Seen> {
-        self.in_kernel.then_some(Seen::InKernel)
     }
 }
 
@@ -240,16 +233,6 @@ fn a_limit_of_its_own_is_a_plateau() {
     let (found, _) = one(Simulated { seen: false, ..Simulated::new() });
     near(&found, 25_000.0, Basis::Plateau);
     assert!(found.seen.contains(&Seen::NoCpu), "{found:?}");
-}
-
-#[test]
-fn a_server_with_programs_in_the_kernel_is_saturated_if_its_processes_are() {
-    let server = Simulated { in_kernel: true, speed: 0.5, ..Simulated::new() };
-    let (found, _) = one(server.clone());
-    near(&found, 25_000.0, Basis::Saturated);
-    assert_eq!((found.cpu_us_per_answer, &found.seen[0]), (None, &Seen::InKernel), "{found:?}");
-    let (found, _) = one(Simulated { plateau: 10_000.0, ..server });
-    near(&found, 10_000.0, Basis::Plateau);
 }
 
 #[test]

@@ -47,12 +47,12 @@ pub fn speed_in(cell: &CellRecord) -> impl Fn(&Round) -> f64 + use<> {
 }
 
 /// Returns the answers a second at which the server's CPU would be used up at the full speed of its cores: cores / demand, with several
-/// threads at most answers / busiest thread; never fewer than it gave, if it is billed for work of others.
+/// threads at most answers / busiest thread.
 fn limit_of(round: &Round, speed: f64) -> Option<f64> {
     let by_demand = round.cores? * 1e6 / round.cpu_us_per_answer?;
     let by_thread = round.busiest_thread.filter(|share| *share > 0.0);
     let by_thread = by_thread.map_or(f64::MAX, |share| round.qps / share.min(1.0));
-    Some(by_demand.min(by_thread).max(round.qps) / speed)
+    Some(by_demand.min(by_thread.max(round.qps)) / speed)
 }
 
 /// Returns from which rounds a plateau is taken where the CPU time is not known: those in which others left the server its cores,
@@ -72,11 +72,7 @@ impl Figures {
         if busy.is_none() && !seen.iter().any(Seen::hides_cpu) {
             seen.push(Seen::NoCpu);
         }
-        // Programs in the kernel work in addition to the server's processes: if these fill its cores, it is at its limit.
-        let hides = |seen: &Seen, busy: f64| {
-            seen.hides_cpu() && !(*seen == Seen::InKernel && busy >= SATURATED)
-        };
-        let busy = busy.filter(|busy| !seen.iter().any(|seen| hides(seen, *busy)));
+        let busy = busy.filter(|_| !seen.iter().any(Seen::hides_cpu));
         let full_thread = thread.filter(|thread| busy.is_some() && *thread >= SATURATED);
         let used = busy.map(|busy| busy.max(full_thread.unwrap_or(0.0)));
         let unanswered = middle(cell, |round| Some(round.unanswered)).unwrap_or(0.0);
