@@ -82,7 +82,11 @@ fn read_orders(
                 }
                 Ok(Order::EndTrial { .. }) => stop.store(true, Ordering::Relaxed),
                 Ok(Order::Alive) => {}
-                _ => return false,
+                Ok(_) => return false,
+                Err(found) => {
+                    eprintln!("this is no order for a conductor: {found}");
+                    return false;
+                }
             }
             true
         });

@@ -11,7 +11,6 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use dns64::config::{Change, HostsConfig, changes};
 use dns64::{Config, Nat64s, RuleSets, Rules, Settings};
-
 use sd_notify::NotifyState;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

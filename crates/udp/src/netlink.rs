@@ -42,10 +42,12 @@ pub const GATEWAY: u16 = 5;
 /// Attributes of a neighbour (linux/neighbour.h).
 pub const ADDRESS: u16 = 1;
 pub const HARDWARE: u16 = 2;
-/// Octets of the header; the first type that is no control message, and that of an error or of a confirmation.
+/// Octets of the header; the first type that is no control message, that of an error or of a confirmation, and that of the end of
+/// the entries, which may hold an error too.
 const HEADER: usize = 16;
 const FIRST: u16 = 16;
 const ERROR: u16 = 2;
+const DONE: u16 = 3;
 /// Marks an attribute that contains others, and is no part of its kind (as is the mark of a byte order).
 const NESTED: u16 = 1 << 15;
 const MARKS: u16 = NESTED | 1 << 14;
@@ -107,20 +109,25 @@ fn exchange<const N: usize>(
             let code = number(body.get(..4).unwrap_or_default());
             match (kind, code, body.split_first_chunk()) {
                 (FIRST.., _, Some((head, attributes))) => take(head, attributes),
-                (ERROR, Some(code), _) if code != 0 => {
+                (ERROR | DONE, Some(code), _) if code != 0 => {
                     return Err(io::Error::from_raw_os_error((code as i32).wrapping_neg()));
                 }
-                _ => return Ok(()),
+                (ERROR | DONE, ..) => return Ok(()),
+                _ => return Err(unreadable()),
             }
             rest = after;
         }
         if !rest.is_empty() {
-            return Err(io::Error::other("an answer of the kernel cannot be read"));
+            return Err(unreadable());
         }
         if flags & (DUMP | ACK) == 0 {
             return Ok(());
         }
     }
+}
+
+fn unreadable() -> io::Error {
+    io::Error::other("an answer of the kernel cannot be read")
 }
 
 /// Splits off the first message: its type, its body, and what follows it.

@@ -12,7 +12,6 @@ use experiment::Experiment;
 use experiment::capacity::least_rounds;
 use experiment::file::Role;
 use lab::builds::Revision;
-use nix::unistd::geteuid;
 use record::testbed::User;
 use record::{BuiltServer, CellRecord, Choices, Run, Skipped};
 use report::view::setting_words;
@@ -161,17 +160,17 @@ fn earlier(
         run.plan.choices.built.iter().any(|one| one.build == builds.recipe.name)
             && run.plan.text == experiment.text
             && run.plan.quick == experiment.is_quick
-            && is_joinable(run, &wanted, anchor, geteuid().is_root())
+            && is_joinable(run, &wanted, anchor, lab::is_privileged())
     });
     Ok(runs)
 }
 
 /// Returns whether the ratios of a run are to the anchor, under the conditions that are wanted now; the lab of the superuser has links
 /// and idle cores of another kind than that of an ordinary user.
-fn is_joinable(run: &Run, wanted: &Choices, anchor: &str, by_root: bool) -> bool {
+fn is_joinable(run: &Run, wanted: &Choices, anchor: &str, privileged: bool) -> bool {
     let begun = &run.plan.choices;
     let user = run.plan.testbed.as_ref().and_then(|testbed| testbed.user);
-    if user.is_some_and(|user| (user == User::Root) != by_root) {
+    if user.is_some_and(|user| (user == User::Root) != privileged) {
         return false;
     }
     // Of the seed, the repeats and the servers a ratio does not depend.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::error::{Peer, RemoteError};
 use super::handover::Pipes;
-use super::message::{Greeting, Order, Reply, each, encode};
+use super::message::{Greeting, Order, Reply, SHOWN, each, encode};
 
 /// Time within which a simple order must be replied to. Longer waits end by an interrupt.
 pub(super) const REPLY: Duration = Duration::from_secs(20);
@@ -56,7 +56,11 @@ impl Connection {
         let ended = Arc::new(AtomicBool::new(false));
         let at_end = ended.clone();
         std::thread::spawn(move || {
-            each(output, |reply| heard.send(reply).is_ok());
+            each(output, |reply| {
+                // Read to its end also when nobody waits: the process may still write.
+                let _ = heard.send(reply);
+                true
+            });
             at_end.store(true, Ordering::Relaxed);
         });
         Connection { peer, orders, replies, ended, interrupted: Arc::default(), is_lost: false }
@@ -171,5 +175,6 @@ pub(super) fn greeting(
 }
 
 fn strange(peer: &Peer, reply: &Reply) -> RemoteError {
-    RemoteError::Strange { peer: peer.clone(), found: format!("{reply:?}") }
+    let found = format!("{reply:?}").chars().take(SHOWN).collect();
+    RemoteError::Strange { peer: peer.clone(), found }
 }

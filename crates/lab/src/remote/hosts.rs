@@ -246,8 +246,11 @@ impl RemoteDut {
         for (agent, place) in self.auth.iter().zip(&self.places.auth).take(count) {
             let (asked, cpus) = (asked.asked(), self.auth_cpus.clone());
             let part = AuthDnsPart { serves, asked, listen: *place, cpus };
-            agent.lock().launch(&Part::AuthDns(part), RESERVE)?;
             started.push(agent.clone());
+            if let Err(error) = agent.lock().launch(&Part::AuthDns(part), RESERVE) {
+                started.iter().for_each(|agent| drop(agent.lock().stop()));
+                return Err(error);
+            }
         }
         Ok(started)
     }

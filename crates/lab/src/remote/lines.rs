@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::agent::{Agent, Line, Passed, Remote};
-use super::error::RemoteError;
+use super::error::{Peer, RemoteError};
 use super::handover::Pipes;
 use super::job::{Job, JobLine, JobPlan};
 use crate::testbed::enter::{LINES, handed};
@@ -98,8 +98,9 @@ pub fn inherited(
     version: &str,
     interrupted: &Arc<AtomicBool>,
 ) -> Result<(Agents, Option<SharedJob>), RemoteError> {
-    let text = handed(LINES).unwrap_or_default();
-    let AllPassed { dut, auth, job } = serde_json::from_str(&text).unwrap_or_default();
+    let Some(text) = handed(LINES) else { return Ok(Default::default()) };
+    let gone = |_| RemoteError::Gone { peer: Peer::Agent("the agent's host".to_owned()) };
+    let AllPassed { dut, auth, job } = serde_json::from_str(&text).map_err(gone)?;
     let agent = |passed| Agent::inherited(passed, interrupted).map(Shared::new);
     let dut = dut.map(agent).transpose()?;
     let auth = auth.into_iter().map(agent).collect::<Result<_, _>>()?;

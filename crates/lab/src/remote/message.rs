@@ -25,8 +25,8 @@ use crate::testbed::process::harmless;
 
 /// Longest message, in octets: a record of many Testers with many stalls.
 pub const LONGEST: usize = 256 << 20;
-/// Number of characters of a message that is none, in errors.
-const SHOWN: usize = 200;
+/// Number of characters of an unexpected message, in errors.
+pub(super) const SHOWN: usize = 200;
 
 /// Order to a process on another host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

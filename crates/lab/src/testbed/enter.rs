@@ -385,7 +385,7 @@ fn inner(given: Handed) -> Result<Lab, EnterError> {
     SigSet::from_iter(polite)
         .thread_unblock()
         .map_err(|e| EnterError::Start { what: "unblock signals", source: e.into() })?;
-    let (privileged, allowed) = (is_init_user_namespace(), CpuList::allowed());
+    let (privileged, allowed) = (is_privileged(), CpuList::allowed());
     let host_proc = Arc::new(host_proc);
     Ok(Lab { interrupted, privileged, allowed, host_proc, full_speed: FullSpeed::default() })
 }
@@ -412,9 +412,19 @@ fn die_with(parent_fd: i32) -> Result<(), EnterError> {
 }
 
 /// Returns whether user numbers here are those of the whole machine.
-fn is_init_user_namespace() -> bool {
-    fs::read_to_string("/proc/self/uid_map")
-        .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
+/// Returns whether a lab is, or would be, that of the machine's superuser, in no user namespace.
+pub fn is_privileged() -> bool {
+    let in_initial = fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
+    in_initial && geteuid().is_root() && may_administer()
+}
+
+/// Returns whether this process has CAP_SYS_ADMIN, which root of a container may lack.
+fn may_administer() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let of = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let all = of.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    all.is_some_and(|all| all >> 21 & 1 == 1)
 }
 
 #[cfg(test)]

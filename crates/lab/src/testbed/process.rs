@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -206,6 +206,7 @@ impl Process {
         let error = |source| ProcessError::Start { name: launch.name.to_owned(), source };
         let log = launch.dir.join(format!("{}.log", launch.name));
         let out = File::options().create(true).append(true).open(&log).map_err(error)?;
+        let text = task.map(serde_json::to_vec).transpose().map_err(|why| error(why.into()))?;
         let request = ExecRequest {
             parent: std::process::id(),
             netns: launch.namespace.path(),
@@ -228,9 +229,9 @@ impl Process {
             // Ctrl-C goes only to the lab, which ends its processes in order.
             .process_group(0);
         let mut child = command.spawn().map_err(error)?;
-        if let (Some(pipe), Some(task)) = (child.stdin.take(), task) {
+        if let (Some(mut pipe), Some(text)) = (child.stdin.take(), text) {
             // A process that ends before it has read everything writes its error to its log.
-            let _ = serde_json::to_writer(BufWriter::new(pipe), task);
+            let _ = pipe.write_all(&text);
         }
         let result = child.stdout.take().map(|mut pipe| {
             std::thread::spawn(move || {
@@ -289,15 +290,14 @@ impl Process {
     /// If there is none, with the end of its log.
     pub(crate) fn result<T: DeserializeOwned>(&mut self) -> Result<T, ProcessError> {
         let read = self.result.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
-        if read.is_empty() {
-            let _ = self.child.wait();
-            self.check()?;
-        }
-        serde_json::from_slice(&read).map_err(|why| ProcessError::Result {
-            name: self.name.clone(),
-            why,
-            log: self.tail(),
-        })
+        let why = match serde_json::from_slice(&read) {
+            Ok(result) => return Ok(result),
+            Err(why) => why,
+        };
+        // One that was killed has written a part of it, or nothing.
+        let _ = self.child.wait();
+        self.check()?;
+        Err(ProcessError::Result { name: self.name.clone(), why, log: self.tail() })
     }
 
     /// Checks that every thread of it and of its children is bound to its host's cores, and binds those that are not:

@@ -1,7 +1,8 @@
 //! Trials of a server in a group that replicates a zone: updates are sent to the primary, which may be the server
 //! itself.
 
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use experiment::{BenchError, Replication, Sizes, Traced, UpdateSpec, Updated};
 use measure::strace::SyncCounts;
@@ -98,7 +99,9 @@ impl Replication for LabBench<'_> {
     }
 
     fn look_up(&mut self) -> Result<Durability, BenchError> {
-        let tester = self.testbed.namespace(Host::Tester);
+        let (tester, until) = (self.testbed.namespace(Host::Tester), Instant::now() + ALL);
+        let interrupted = self.lab.interrupted();
+        let is_over = || interrupted.load(Ordering::Relaxed) || Instant::now() > until;
         let group = self.group()?;
         let (server, updates) = (group.updated_address(), group.updates());
         let zones = Zones::of(server);
@@ -106,9 +109,16 @@ impl Replication for LabBench<'_> {
         let mut all = Durability { acknowledged: 0, gone: 0, examples: Vec::new() };
         for outcomes in &group.outcomes {
             let wanted = acknowledged(outcomes).map_err(BenchError::failed)?;
-            let look = || check(server, open, |number| wanted.contains(&number));
+            let look = || check(server, open, |number| !is_over() && wanted.contains(&number));
             let found = tester.run(look).map_err(BenchError::failed)?;
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(BenchError::Interrupted);
+            }
             let found = found.map_err(BenchError::failed)?;
+            if is_over() {
+                let why = format!("the updates could not be looked up within {ALL:?}");
+                return Err(BenchError::failed(why));
+            }
             all.acknowledged += found.looked_up;
             all.gone += found.gone;
             all.examples.extend(found.examples);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use experiment::{Method, Settings};
 use measure::Nanos;
@@ -37,6 +38,8 @@ const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e3;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Inputs {
     files: Vec<InputFile>,
+    /// When each was changed last, before it was read.
+    changed: Vec<(PathBuf, SystemTime)>,
     /// Zone files, and the name of each zone.
     zones: Vec<(PathBuf, String)>,
     /// Query files and captures, each with the zone that its names are to be in.
@@ -100,9 +103,13 @@ impl Found {
 }
 
 impl Inputs {
-    /// Returns what the process outside of the lab has read; `None` in that process.
+    /// Returns what the process outside of the lab has read; `None` in that process, and if a file
+    /// was changed since: it may have waited for hours.
     pub fn handed() -> Option<Self> {
-        serde_json::from_str(&handed(INPUTS)?).ok()
+        let all: Self = serde_json::from_str(&handed(INPUTS)?).ok()?;
+        let same =
+            |(path, then): &(PathBuf, SystemTime)| changed(path).is_ok_and(|now| now == *then);
+        all.changed.iter().all(same).then_some(all)
     }
 
     /// Returns what is handed to the process in the lab, which reads the files itself if there is
@@ -189,6 +196,8 @@ impl Inputs {
         if self.files.iter().any(|file| (file.key.as_str(), &file.path) == (key, &text)) {
             return Ok(());
         }
+        let at = changed(path).map_err(|e| unreadable(path, &e))?;
+        self.changed.push((path.to_owned(), at));
         let mut file = File::open(path).map_err(|e| unreadable(path, &e))?;
         let (mut hash, mut octets, mut buffer) = (Sha256::new(), 0, vec![0; CHUNK]);
         loop {
@@ -203,6 +212,11 @@ impl Inputs {
         self.files.push(InputFile { key: key.to_owned(), path: text, octets, sha256 });
         Ok(())
     }
+}
+
+/// Returns when a file was changed last.
+fn changed(path: &Path) -> io::Result<SystemTime> {
+    path.metadata()?.modified()
 }
 
 fn unreadable(path: &Path, e: &io::Error) -> String {
