@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use experiment::Custom;
 use experiment::file::Role;
@@ -115,7 +115,11 @@ pub(crate) fn starts(lab: &Lab, name: &str) -> u8 {
             assert!(used.busiest_thread > 0.0, "{used:?}");
             assert_eq!(observed.receive_drops(Host::Dut), 0);
             server.stop();
-            // Its children too: nothing is left but the lab and the AuthDNS.
+            // Its children too, which may still be ending: nothing is left but the lab and the AuthDNS.
+            let until = Instant::now() + Duration::from_secs(20);
+            while lab::testbed::procfs::tree(1).len() > 2 && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             assert_eq!(
                 lab::testbed::procfs::tree(1).len(),
                 2,
