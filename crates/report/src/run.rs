@@ -111,7 +111,9 @@ fn to_do(run: &Run) -> Vec<String> {
         out.extend(which(&noted).map(|whom| format!("{whom}: {note}")));
     }
     // An interrupted search had not come to a limit.
-    let bound = |cell: &CellRecord| cell.at_least && (run.complete || interrupted(cell).is_none());
+    let bound = |cell: &CellRecord| {
+        cell.at_least && cell.has_figure() && (run.complete || interrupted(cell).is_none())
+    };
     out.extend(which(&bound).map(|whom| {
         format!(
             "\">=\" ({whom}): the server was not the limit; a Tester with more cores finds more"
@@ -388,6 +390,7 @@ mod tests {
     #[test]
     fn a_search_whose_repeats_are_all_void_has_no_bound_and_nothing_to_resume() {
         let mut void = cell("nsd", &[]);
+        void.at_least = true;
         void.void_repeats.push(VoidRepeat { repeat: 0, why: "3 of 3 trials: starved".into() });
         let text = super::run(&Run { results: vec![void], ..Run::default() });
         let again = "INCOMPLETE: 1 repeat stayed void and gave no figure; measure again when the reason is gone";

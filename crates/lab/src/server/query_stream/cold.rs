@@ -217,6 +217,12 @@ mod tests {
         let made = ColdBox::new(&settings, dir.path(), &file).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 600);
         assert_eq!((made.queries(), made.root().to_string()), (600, "10.53.0.1".to_owned()));
+        let AuthAnswers::Internet { log, delays, loss, truncated, .. } = made.answers() else {
+            panic!("another AuthDNS")
+        };
+        assert!(log.ends_with("internet/log"), "{log:?}");
+        assert_eq!(delays, [1, 20].map(measure::Nanos::from_millis));
+        assert_eq!((loss, truncated), (0.0, 0.01));
         let variables = made.variables();
         assert!(variables[ROOT_HINTS].ends_with("/internet/hints"), "{variables:?}");
         assert_eq!((variables["root_anchor"].as_str(), variables["root_ds"].as_str()), ("", ""));
