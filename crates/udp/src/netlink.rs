@@ -5,7 +5,6 @@
 //! ```
 //!
 //! All numbers have the byte order of the host.
-#![allow(missing_docs, reason = "a comment names several constants of the kernel")]
 
 use std::io;
 use std::net::IpAddr;
@@ -16,32 +15,57 @@ use nix::sys::socket::{
     socket,
 };
 
-/// Types of messages (linux/rtnetlink.h).
+// Types of messages (linux/rtnetlink.h).
+/// Makes a link.
 pub const NEW_LINK: u16 = 16;
+/// Returns a link.
 pub const GET_LINK: u16 = 18;
+/// Changes a link.
 pub const SET_LINK: u16 = 19;
+/// Adds an address to a link.
 pub const NEW_ADDRESS: u16 = 20;
+/// Adds a route.
 pub const NEW_ROUTE: u16 = 24;
+/// Returns the route to an address.
 pub const GET_ROUTE: u16 = 26;
+/// Adds a neighbour.
 pub const NEW_NEIGHBOUR: u16 = 28;
+/// Returns neighbours.
 pub const GET_NEIGHBOUR: u16 = 30;
-/// Flags of a request (linux/netlink.h): the kernel confirms it; confirms a new entry, and refuses one that exists; tells all entries.
+
+// Flags of a request (linux/netlink.h).
+/// The kernel confirms the request.
 pub const ACK: u16 = 4;
+/// The kernel makes a new entry and confirms it; it refuses one that exists.
 pub const ADD: u16 = ACK | 0x600;
+/// The kernel returns all entries.
 pub const DUMP: u16 = 0x300;
 const REQUEST: u16 = 1;
-/// Attributes of a link: its name, what it is, and in that the kind and what a kind has (linux/if_link.h).
+
+// Attributes of a link (linux/if_link.h).
+/// Name of a link.
 pub const LINK_NAME: u16 = 3;
+/// Kind of a link, with what links of the kind have.
 pub const LINK_INFO: u16 = 18;
+/// Name of the kind, in [`LINK_INFO`].
 pub const INFO_KIND: u16 = 1;
+/// What links of the kind have, in [`LINK_INFO`].
 pub const INFO_DATA: u16 = 2;
-/// Attributes of a route (linux/rtnetlink.h).
+
+// Attributes of a route (linux/rtnetlink.h).
+/// Destination of a route.
 pub const TO: u16 = 1;
+/// Number of the device of a route.
 pub const DEVICE: u16 = 4;
+/// Address of the next host on a route.
 pub const GATEWAY: u16 = 5;
-/// Attributes of a neighbour (linux/neighbour.h).
+
+// Attributes of a neighbour (linux/neighbour.h).
+/// IP address of a neighbour.
 pub const ADDRESS: u16 = 1;
+/// Hardware address of a neighbour.
 pub const HARDWARE: u16 = 2;
+
 /// Octets of the header; the first type that is no control message, that of an error or of a confirmation, and that of the end of
 /// the entries, which may hold an error too.
 const HEADER: usize = 16;

@@ -103,7 +103,7 @@ pub enum RemoteError {
         /// Time limit.
         limit: Duration,
     },
-    /// Its next message may be the reply to an order that was given up.
+    /// The connection is unusable: the next message may reply to an abandoned order.
     #[error(
         "{peer} did not end an order as it should and gets no more: start again, runs with --resume"
     )]

@@ -9,7 +9,7 @@ use experiment::settings::Family;
 use crate::adapter::Adapter;
 use crate::remote::agent::{Remote, Task};
 use crate::remote::error::RemoteError;
-use crate::remote::lines::{Agents, Remotes, SharedAgent, SharedJob};
+use crate::remote::lines::{Agents, Remotes, SharedAgent, SharedJob, StartedPart};
 use crate::remote::parts::{AuthDnsPart, Cores, Part, Place};
 use crate::server::Installed;
 use crate::server::authdns::Serves;
@@ -232,7 +232,7 @@ impl RemoteDut {
         Ok(SocketAddr::new(ip, listen.port))
     }
 
-    /// Starts the AuthDNS on each host that there is for one, of a known behaviour on the first one alone; returns their agents.
+    /// Starts the AuthDNS on each host that there is for one, of a known behaviour on the first one alone.
     ///
     /// # Errors
     /// If one does not answer there.
@@ -240,17 +240,15 @@ impl RemoteDut {
         &self,
         serves: Serves,
         asked: &QuestionPlan,
-    ) -> Result<Vec<SharedAgent>, RemoteError> {
+    ) -> Result<Vec<StartedPart>, RemoteError> {
         let count = if serves == Serves::Truth { 1 } else { self.auth.len() };
         let mut started = Vec::new();
         for (agent, place) in self.auth.iter().zip(&self.places.auth).take(count) {
             let (asked, cpus) = (asked.asked(), self.auth_cpus.clone());
             let part = AuthDnsPart { serves, asked, listen: *place, cpus };
-            started.push(agent.clone());
-            if let Err(error) = agent.lock().launch(&Part::AuthDns(part), RESERVE) {
-                started.iter().for_each(|agent| drop(agent.lock().stop()));
-                return Err(error);
-            }
+            started.push(StartedPart(agent.clone()));
+            let launched = agent.lock().launch(&Part::AuthDns(part), RESERVE);
+            launched?;
         }
         Ok(started)
     }

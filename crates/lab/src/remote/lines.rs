@@ -36,6 +36,16 @@ pub struct Shared<T>(Arc<Mutex<T>>);
 
 /// An agent that the parts of a run share.
 pub type SharedAgent = Shared<Agent>;
+/// An agent that has started a part, which it stops when this is dropped. What it cannot stop any more ends with it.
+#[derive(Debug)]
+pub(crate) struct StartedPart(pub(crate) SharedAgent);
+
+impl Drop for StartedPart {
+    fn drop(&mut self) {
+        let _ = self.0.lock().stop();
+    }
+}
+
 /// A job that the parts of a run share.
 pub type SharedJob = Shared<Job>;
 

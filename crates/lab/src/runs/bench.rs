@@ -33,7 +33,7 @@ use nix::sys::signal::Signal;
 use record::{LockStepRow, Seen, Series, Trial, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 
-pub(crate) use self::remote::{AtWork, RemoteParts};
+pub(crate) use self::remote::RemoteParts;
 pub(crate) use self::upstream::Upstream;
 use crate::probe::watch::{LiveUpdate, Reader, Watcher};
 use crate::probe::{Account, Accounts, Ledger, RunTimes, Sampler, Snapshot, Watched};

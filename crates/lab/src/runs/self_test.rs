@@ -10,7 +10,7 @@ use wire::{Namespace as Names, Qtype};
 
 use crate::remote::hosts::RemoteDut;
 use crate::runs::bench::measurer::{base_request, carried_by};
-use crate::runs::bench::{AtWork, LabBench, RemoteParts, Upstream};
+use crate::runs::bench::{LabBench, RemoteParts, Upstream};
 use crate::runs::run::{Event, RunError};
 use crate::runs::session::Session;
 use crate::server::authdns::{self, Serves};
@@ -185,7 +185,6 @@ impl Session<'_> {
         }
         let outside = Some(Namespace::own().map_err(|e| failed(e.to_string()))?);
         let testers = self.options.remote_hosts.job();
-        let auth = auth.into_iter().map(AtWork).collect();
         Ok(Some((remote_dut, RemoteParts { outside, auth, testers, ..RemoteParts::default() })))
     }
 }

@@ -411,7 +411,6 @@ fn die_with(parent_fd: i32) -> Result<(), EnterError> {
     Ok(())
 }
 
-/// Returns whether user numbers here are those of the whole machine.
 /// Returns whether a lab is, or would be, that of the machine's superuser, in no user namespace.
 pub fn is_privileged() -> bool {
     let in_initial = fs::read_to_string("/proc/self/uid_map")

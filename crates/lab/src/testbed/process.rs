@@ -236,7 +236,7 @@ impl Process {
         let result = child.stdout.take().map(|mut pipe| {
             std::thread::spawn(move || {
                 let mut result = Vec::new();
-                // What is cut off is no JSON.
+                // A result that is cut off cannot be parsed.
                 let _ = pipe.read_to_end(&mut result);
                 result
             })

@@ -99,7 +99,7 @@ pub enum AuthAnswers {
         zone: String,
         /// Prefix of the addresses in AAAA records.
         pref64: String,
-        /// Its client.
+        /// The client that it serves.
         serves: Serves,
         /// Whether it says which names it was asked for.
         remember: bool,

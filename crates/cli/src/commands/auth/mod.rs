@@ -161,7 +161,7 @@ pub(crate) struct Described {
     pub(crate) connections: ConnectionPlan,
 }
 
-/// Is the AuthDNS of a task of the lab.
+/// Runs the AuthDNS that a task of the lab describes.
 pub(crate) fn of_lab(task: AuthTask) -> Result<(), Failure> {
     let AuthTask { listen, cpus, wait: wait_mode, gro, device, answers } = task;
     let args = match answers {

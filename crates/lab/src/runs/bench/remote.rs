@@ -8,7 +8,7 @@ use record::{Trial, TrialRequest};
 use super::LabBench;
 use crate::remote::agent::{Conditions, Reports, judge};
 use crate::remote::error::RemoteError;
-use crate::remote::lines::{SharedAgent, SharedJob};
+use crate::remote::lines::{SharedAgent, SharedJob, StartedPart};
 use crate::remote::message::{Launched, Seen};
 use crate::remote::parts::Part;
 use crate::testbed::netns::Namespace as Netns;
@@ -21,9 +21,9 @@ pub(crate) struct RemoteParts {
     /// Agent on the server's host; absent if that is out of reach.
     pub(crate) dut: Option<SharedAgent>,
     /// The same agent, if it has started the server.
-    pub(crate) started: Option<AtWork>,
+    pub(crate) started: Option<StartedPart>,
     /// Agents that have started an AuthDNS each.
-    pub(crate) auth: Vec<AtWork>,
+    pub(crate) auth: Vec<StartedPart>,
     /// The server, if the agent has started it.
     pub(crate) part: Option<Part>,
     /// Time within which it must start.
@@ -34,20 +34,10 @@ pub(crate) struct RemoteParts {
     pub(crate) testers: Option<SharedJob>,
 }
 
-/// An agent that has started something, which it stops when this is dropped. What it cannot stop any more ends with it.
-#[derive(Debug)]
-pub(crate) struct AtWork(pub(crate) SharedAgent);
-
-impl Drop for AtWork {
-    fn drop(&mut self) {
-        let _ = self.0.lock().stop();
-    }
-}
-
 impl RemoteParts {
     /// Returns the agents that watch trials.
     fn agents(&self) -> impl Iterator<Item = &SharedAgent> {
-        self.dut.iter().chain(self.auth.iter().map(|AtWork(agent)| agent))
+        self.dut.iter().chain(self.auth.iter().map(|StartedPart(agent)| agent))
     }
 
     /// Returns the resident memory of a server that was started there, in bytes.
@@ -79,7 +69,7 @@ impl LabBench<'_> {
         trial: &mut Trial,
         request: &TrialRequest,
     ) -> Result<(), BenchError> {
-        let of_auth = |AtWork(agent): &AtWork| {
+        let of_auth = |StartedPart(agent): &StartedPart| {
             let seen = seen(agent, trial.duration_s, "the AuthDNS")?;
             Ok((agent.lock().host().to_owned(), seen))
         };

@@ -23,8 +23,9 @@ use crate::adapter::Adapter;
 use crate::adapter::variables;
 use crate::remote::error::{Refusal, RemoteError};
 use crate::remote::hosts::{RESERVE, RemoteDut};
+use crate::remote::lines::StartedPart;
 use crate::remote::parts::{Certified, Cores, Part, ServerPart};
-use crate::runs::bench::{AtWork, LabBench, RemoteParts, Upstream};
+use crate::runs::bench::{LabBench, RemoteParts, Upstream};
 use crate::runs::session::{Cell, Session, Shortfall};
 use crate::server::authdns::{self, Serves};
 use crate::server::query_stream::Prepared;
@@ -168,7 +169,7 @@ impl Session<'_> {
         let limit = ready + RESERVE;
         let outside = Namespace::own().map_err(|e| Shortfall::Failed(e.to_string()))?;
         let launched = remote_dut.dut.lock().launch(&part, limit)?;
-        let started = Some(AtWork(remote_dut.dut.clone()));
+        let started = Some(StartedPart(remote_dut.dut.clone()));
         let questions =
             Question::of(stream.and_then(Prepared::origin).as_ref(), &asked.namespace, asked.ask());
         if adapter.listen.udp {
@@ -194,7 +195,7 @@ impl Session<'_> {
         remote_dut: &RemoteDut,
         point: &Point,
         asked: &QuestionPlan,
-    ) -> Result<(Option<Upstream>, Vec<AtWork>), Shortfall> {
+    ) -> Result<(Option<Upstream>, Vec<StartedPart>), Shortfall> {
         if point.settings.role == Role::Authoritative {
             return Ok((None, Vec::new()));
         }
@@ -205,7 +206,7 @@ impl Session<'_> {
         let serves = Serves::of(point);
         let agents = remote_dut.start_authdns(serves, asked)?;
         if !agents.is_empty() {
-            return Ok((None, agents.into_iter().map(AtWork).collect()));
+            return Ok((None, agents));
         }
         let (namespace, pref64) = (&asked.namespace, asked.pref64);
         let started =
