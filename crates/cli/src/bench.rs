@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use experiment::{Bench, BenchError, TrialSpec};
 use load::Live;
 use measure::Nanos;
-use record::Trial;
+use record::{Trial, TrialResult};
 use tester::Setup;
 
 use crate::commands::search::Varied;
@@ -28,11 +28,11 @@ pub(crate) struct TestersBench<'t> {
 }
 
 impl OwnBench {
-    /// Makes the setup of a trial, and has `run` run it.
+    /// Makes the setup of a trial, has `run` run it, and makes its verdict.
     fn trial_by(
         &self,
         spec: &TrialSpec,
-        run: impl FnOnce(&Setup, &Arc<Live>) -> Result<Trial, String>,
+        run: impl FnOnce(&Setup, &Arc<Live>) -> Result<TrialResult, String>,
     ) -> Result<Trial, BenchError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
@@ -41,20 +41,16 @@ impl OwnBench {
             progress::show(format!("trial, {}", spec.pacing.describe()), Some(spec.duration), None);
         // The budget counts names from 0; the arguments may name another first name.
         let setup = self.varied.setup(&self.setup, spec)?;
-        let trial = run(&setup, &live);
+        let result = run(&setup, &live);
         drop(progress);
-        let trial = trial.map_err(BenchError::Failed)?;
+        let trial = result.map_err(BenchError::Failed)?.with_verdict();
         if self.stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(trial) }
     }
 }
 
 impl Bench for OwnBench {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        self.trial_by(spec, |setup, live| {
-            let result = setup.run(live, &self.stop).map_err(|e| e.to_string())?;
-            let experiment_times_ms = result.lockstep.map_or(Vec::new(), |times| times.times_ms);
-            Ok(Trial { experiment_times_ms, ..result.trial })
-        })
+        self.trial_by(spec, |setup, live| setup.run(live, &self.stop).map_err(|e| e.to_string()))
     }
 
     fn pause(&mut self, time: Nanos) {

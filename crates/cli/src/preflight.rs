@@ -71,8 +71,8 @@ impl CheckArgs {
             // Each Tester has a client, as it has in the load.
             let asking = setup.asking(target, FURTHER, patience(request))?;
             let asking = asking.with_clients(request.clients())?;
-            let trial = testers.trial(asking.request(), &Live::default(), stop)?;
-            expect_answers(&trial, Wanted::Valid)?;
+            let asked = testers.trial(asking.request(), &Live::default(), stop)?;
+            expect_answers(&asked.with_verdict(), Wanted::Valid)?;
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ fn ask(
 ) -> Result<(), Failure> {
     let run = |queries, timeout| -> Result<Trial, Failure> {
         let asking = setup.asking(target, queries, timeout)?;
-        Ok(asking.run(&Arc::new(Live::default()), stop)?.trial)
+        Ok(asking.run(&Arc::new(Live::default()), stop)?.with_verdict())
     };
     let first = run(1, FIRST)?;
     if nobody_listens(&first) || expect_answers(&first, wanted).is_ok() {

@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicBool;
 use lab::Refusal;
 use load::Live;
 use measure::Nanos;
-use record::{Trial, TrialRequest};
+use record::{TrialRequest, TrialResult};
 
 use crate::failure::Failure;
 
 /// Several Testers that run each trial together, as one.
 pub trait Testers {
     /// Runs a trial: each Tester sends its slice of the request, which is that of the whole. `live` gets the sums of their
-    /// counters, `stop` ends the trial early.
+    /// counters, `stop` ends the trial early. The verdict is open.
     ///
     /// # Errors
     /// If no part of it was sent. A trial of which a part is missing is void.
@@ -21,7 +21,7 @@ pub trait Testers {
         request: &TrialRequest,
         live: &Live,
         stop: &AtomicBool,
-    ) -> Result<Trial, Refusal>;
+    ) -> Result<TrialResult, Refusal>;
 
     /// Waits between two trials.
     fn pause(&mut self, time: Nanos);

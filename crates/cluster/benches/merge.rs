@@ -16,7 +16,7 @@ use lab::message::{Greeting, Order, Reply, decode, encode};
 use load::Live;
 use measure::{Nanos, Pacing, Qps, Slice, StartAt};
 use record::request::{Names, NamespaceExpect, Query, Sockets, Workload};
-use record::{AgreedStart, MergeTerms, Part, Trial, TrialRequest};
+use record::{AgreedStart, MergeTerms, Part, TrialRequest, TrialResult};
 use tester::{AuthListen, AuthServer, ConnectionPlan, Setup, udp_options};
 
 #[global_allocator]
@@ -25,15 +25,15 @@ static MEMORY: AllocProfiler = AllocProfiler::system();
 /// Rate of the recorded load, in queries a second.
 const RATE: f64 = 20_000.0;
 
-/// The recorded part and its request.
-static RECORDED: LazyLock<(Trial, TrialRequest)> = LazyLock::new(record_part);
+/// The result of the recorded part and its request.
+static RECORDED: LazyLock<(TrialResult, TrialRequest)> = LazyLock::new(record_part);
 
 fn main() {
-    let (trial, request) = &*RECORDED;
-    let (record, request) = (Box::new(trial.clone()), Box::new(request.clone()));
+    let (result, request) = &*RECORDED;
+    let (result, request) = (Box::new(result.clone()), Box::new(request.clone()));
     let size = |reply: Reply| encode(&reply).len();
     println!("octets of a message of a Tester or for it, and how often:");
-    println!("{:>8}  part, once a trial", size(Reply::Done { trial: 1, record }));
+    println!("{:>8}  part, once a trial", size(Reply::Done { trial: 1, result }));
     let (counters, testers) = ([1 << 20; 5], Vec::new());
     println!("{:>8}  counters, twice a second", size(Reply::Counters { counters, testers }));
     println!("{:>8}  time, 80 a trial", size(Reply::Clock { number: 1, now_ns: u64::MAX }));
@@ -43,7 +43,7 @@ fn main() {
 }
 
 /// Runs a load of a second.
-fn record_part() -> (Trial, TrialRequest) {
+fn record_part() -> (TrialResult, TrialRequest) {
     let names = wire::Namespace::with_default_zone("10.0.0.0/8".parse().expect("a prefix"));
     let listen = AuthListen {
         plain: vec!["127.0.0.1:0".parse().expect("an address")],
@@ -65,18 +65,17 @@ fn record_part() -> (Trial, TrialRequest) {
     let pacing = Pacing::Constant { rate: Qps::new(RATE).expect("a rate") };
     let request = TrialRequest::new(target, Workload::Namespace(names), pacing);
     let setup = Setup::new(request.clone(), "dnsdyno load ...".to_owned()).expect("valid");
-    let trial = setup.run(&Arc::new(Live::default()), &Arc::default()).expect("runs").trial;
-    (trial, request)
+    (setup.run(&Arc::new(Live::default()), &Arc::default()).expect("runs"), request)
 }
 
 /// Makes the message with the part of a slice, for the first trial.
 fn done(slice: Slice) -> Vec<u8> {
-    let mut record = Box::new(RECORDED.0.clone());
-    record.conditions.slice = slice;
+    let mut result = Box::new(RECORDED.0.clone());
+    let conditions = &mut result.trial.conditions;
+    conditions.slice = slice;
     let at = StartAt::of_unix(Nanos::from_secs(1_795_408_200));
-    record.conditions.agreed_start =
-        Some(AgreedStart { at, error_us: 1.0, clock_error_us: Some(20.0) });
-    encode(&Reply::Done { trial: 1, record })
+    conditions.agreed_start = Some(AgreedStart { at, error_us: 1.0, clock_error_us: Some(20.0) });
+    encode(&Reply::Done { trial: 1, result })
 }
 
 /// Makes the messages with the parts of `count` Testers.
@@ -133,7 +132,7 @@ fn conduct(bencher: Bencher, count: usize) {
     let mut conductor = Conductor::gather(own, "1", "load", limits);
     let (live, stop) = (Live::default(), AtomicBool::new(false));
     let mut trial = || {
-        let trial = conductor.trial(&RECORDED.1, &live, &stop).expect("a trial");
+        let trial = conductor.trial(&RECORDED.1, &live, &stop).expect("a trial").with_verdict();
         trial.merged.expect("its parts").parts.len()
     };
     // All parts are made in this one.
@@ -149,12 +148,12 @@ fn read_and_merge(bencher: Bencher, count: u32) {
     let messages = messages(count);
     bencher.bench_local(|| {
         let parts = messages.iter().map(|message| match decode(message) {
-            Ok(Reply::Done { record, .. }) => {
-                Part { name: String::new(), trial: *record, clock: None }
+            Ok(Reply::Done { result, .. }) => {
+                Part { name: String::new(), trial: result.with_verdict(), clock: None }
             }
             other => panic!("{other:?}"),
         });
         let merged = record::merge(parts.collect(), &MergeTerms::default(), "1", "load");
-        merged.expect("parts of one load").sent
+        merged.expect("parts of one load").with_verdict().sent
     });
 }

@@ -13,7 +13,7 @@ use cluster::{Conductor, Limits, Link, TesterRank};
 use lab::Refusal;
 use load::Live;
 use measure::Nanos;
-use record::{Trial, TrialRequest};
+use record::{TrialRequest, TrialResult};
 
 use ranks::MpiLink;
 
@@ -41,7 +41,7 @@ impl Testers for Conducted {
         request: &TrialRequest,
         live: &Live,
         stop: &AtomicBool,
-    ) -> Result<Trial, Refusal> {
+    ) -> Result<TrialResult, Refusal> {
         self.0.trial(request, live, stop)
     }
 

@@ -210,7 +210,7 @@ impl<L: Link> TesterRank<L> {
                 Err(error) => self.report(failed(trial, &error)),
             },
             Work::Running(Running { trial, thread, .. }) => match joined(thread) {
-                Ok(result) => self.report(Reply::Done { trial, record: Box::new(result.trial) }),
+                Ok(result) => self.report(Reply::Done { trial, result: Box::new(result) }),
                 Err(error) => self.report(failed(trial, &error)),
             },
             other => self.work = other,

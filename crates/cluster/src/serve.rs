@@ -52,7 +52,7 @@ pub fn serve<L: Link>(
                 say(
                     &output,
                     &match result {
-                        Ok(record) => Reply::Done { trial, record: Box::new(record) },
+                        Ok(result) => Reply::Done { trial, result: Box::new(result) },
                         Err(why) => Reply::Refused(why),
                     },
                 );

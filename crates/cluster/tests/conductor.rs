@@ -22,7 +22,7 @@ use measure::{Nanos, Pacing, Void};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use record::request::{Names, NamespaceExpect, Query, Sockets, Workload};
-use record::{Trial, TrialRequest};
+use record::{Trial, TrialRequest, TrialResult};
 use tester::{AuthListen, AuthServer, ConnectionPlan, udp_options};
 
 /// The longest first.
@@ -166,7 +166,7 @@ impl Job {
 
     fn trial(&mut self, request: &TrialRequest) -> Result<Trial, Refusal> {
         let (live, stop) = (Live::default(), AtomicBool::new(false));
-        let trial = self.conductor.trial(request, &live, &stop);
+        let trial = self.conductor.trial(request, &live, &stop).map(TrialResult::with_verdict);
         if let Ok(trial) = &trial {
             assert!(live.sent.load(Ordering::Relaxed) <= trial.sent.max(3_000));
         }
@@ -384,7 +384,7 @@ fn an_interrupt_ends_all_testers_and_keeps_what_there_is() {
         }
         flag.store(true, Ordering::Relaxed);
     });
-    let trial = job.conductor.trial(&request, &live, &stop).expect("a trial");
+    let trial = job.conductor.trial(&request, &live, &stop).expect("a trial").with_verdict();
     assert!(began.elapsed() < Duration::from_secs(200));
     assert!(trial.void.is_void() && trial.sent > 0 && trial.sent < 300_000, "{}", trial.sent);
     thread.join().expect("ends");

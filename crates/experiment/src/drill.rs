@@ -41,6 +41,14 @@ pub struct DrillSpec {
     pub lasts: Nanos,
 }
 
+impl DrillSpec {
+    /// Returns why the drill is void if the server did not answer the load before the attack.
+    pub fn unanswered_before(&self, trial: &Trial) -> Option<Void> {
+        let Goodput { before: share, .. } = Goodput::of_trial(trial, self.begins, self.lasts)?;
+        (share < ANSWERED).then_some(Void::UnansweredBefore { share, least: ANSWERED })
+    }
+}
+
 /// Result of one drill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drilled {
@@ -61,6 +69,13 @@ struct Goodput {
 }
 
 impl Goodput {
+    /// Computes that of a drill whose attack came after `before` and lasted for `during`; `None` if
+    /// its load ended before.
+    fn of_trial(trial: &Trial, before: Nanos, during: Nanos) -> Option<Self> {
+        let seconds = |time: Nanos| time.as_secs_f64().round() as usize;
+        Goodput::of(&trial.series, seconds(before), seconds(during))
+    }
+
     /// Computes the goodput of a load of which `series` has each second, `before` of them before the attack and `during`
     /// during it; `None` if there is no second of each part, or no query before the attack.
     fn of(series: &[Second], before: usize, during: usize) -> Option<Self> {
@@ -78,12 +93,6 @@ impl Goodput {
             Some(last) => Some(last + 1),
         };
         Some(Goodput { before, during: share(attacked), after: share(after), recovery_s })
-    }
-
-    /// Returns why the drill is void if the server did not answer the load before the attack.
-    fn unanswered(&self) -> Option<Void> {
-        let (share, least) = (self.before, ANSWERED);
-        (share < least).then_some(Void::UnansweredBefore { share, least })
     }
 }
 

@@ -12,9 +12,9 @@
 mod methods;
 
 use measure::{Limiter, Void};
-use record::{Durability, Transfers, UpdateRun};
+use record::{Durability, Transfers, Trial, UpdateRun};
 
-use crate::error::BenchError;
+use crate::bench::{BenchError, TrialSpec};
 
 /// Request to send updates of the stream one after the other: each one when the previous one is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,18 +69,17 @@ pub trait Replication {
     /// If the primary does not serve the zone again.
     fn restart(&mut self) -> Result<(), BenchError>;
 
-    /// Starts to send `per_second` updates a second (`None`: as fast as they are acknowledged), and to measure the
-    /// lag of each secondary.
+    /// Runs a trial while `per_second` updates a second are sent (`None`: as fast as they are
+    /// acknowledged), and measures the lag of each secondary. The trial is void if the updates run
+    /// out before it ends.
     ///
     /// # Errors
-    /// If the sender does not start.
-    fn begin(&mut self, per_second: Option<f64>) -> Result<(), BenchError>;
-
-    /// Stops what [`begin`](Self::begin) started.
-    ///
-    /// # Errors
-    /// If there is no result of the sender.
-    fn end(&mut self) -> Result<UpdateRun, BenchError>;
+    /// If the sender does not start or has no result, or the trial cannot run.
+    fn trial_under(
+        &mut self,
+        per_second: Option<f64>,
+        spec: &TrialSpec,
+    ) -> Result<(Trial, UpdateRun), BenchError>;
 
     /// Returns the mean sizes of some queries to the server under test and of their replies.
     ///

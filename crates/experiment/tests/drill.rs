@@ -69,6 +69,7 @@ impl Bench for Attacked {
         let valid = self.valid.iter().map(|&valid| valid >> self.left);
         trial.series =
             valid.map(|valid| Second { sent: 100, valid, ..Second::default() }).collect();
+        trial.void.0 = trial.void.0.take().or_else(|| spec.unanswered_before(&trial));
         self.left += 1;
         let course: Vec<(f64, f64)> =
             (1..=12).map(|n| (f64::from(n) / 2.0, f64::from(n) * 100.0)).collect();

@@ -14,7 +14,6 @@
 //! of the processes a hundred times a second, so that work outside of the time of sending is told apart.
 
 mod account;
-pub(crate) mod evidence;
 pub mod host;
 mod ledger;
 mod periodic;

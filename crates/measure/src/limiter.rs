@@ -99,7 +99,7 @@ impl Void {
 }
 
 /// Measurements of the probes during one trial. Shares are 0 to 1; `None` without a probe.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Busy share of the Measurer's cores, without spinning.
     pub tester_busy: Option<f64>,
@@ -146,7 +146,7 @@ pub struct Evidence {
 }
 
 /// Connections on which a server answered, and on which it did not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
     /// Connections that were tried.
     pub connections: u64,
@@ -189,21 +189,21 @@ pub const SATURATED: f64 = 0.90;
 
 impl Evidence {
     /// Returns why the trial is void if the Tester lacked CPU, so that it shows nothing about the server.
-    pub fn starved(&self) -> Option<Void> {
+    fn starved(&self) -> Option<Void> {
         let (run_delay, foreign) =
             (self.tester_run_delay.unwrap_or(0.0), self.foreign_busy.unwrap_or(0.0));
         (run_delay > MAX_RUN_DELAY || foreign > MAX_FOREIGN)
             .then_some(Void::Starved { run_delay, foreign })
     }
 
-    /// Returns what the probes saw that may void the trial, the Tester's own part first.
-    pub fn doubts(&self) -> impl Iterator<Item = Void> {
+    /// Returns what the probes saw that may void the trial.
+    pub(crate) fn doubts(&self) -> impl Iterator<Item = Void> {
         let own = self.starved().into_iter();
         own.chain(self.server_disturbed()).chain(self.slow_core())
     }
 
     /// Returns why a trial that did not pass is void if others used the server's cores or kept it waiting.
-    pub fn server_disturbed(&self) -> Option<Void> {
+    fn server_disturbed(&self) -> Option<Void> {
         let beyond = |share: Option<f64>| share.filter(|share| *share > MAX_ON_SERVER);
         let foreign = beyond(self.dut_foreign).map(|share| Void::ForeignOnServer { share });
         foreign.or_else(|| beyond(self.dut_waited).map(|share| Void::ServerWaited { share }))
@@ -213,7 +213,7 @@ impl Evidence {
     ///
     /// The time for an answer can grow more than that of the work by which the speed is known, and a server with more queries than it can
     /// answer answers fewer than it could: so fast cores are given twice the answers, and the square of the speed.
-    pub fn slow_core(&self) -> Option<Void> {
+    fn slow_core(&self) -> Option<Void> {
         let could = |lacked: f64| 2.0 * (1.0 - self.unanswered) / (1.0 - lacked).powi(2);
         let lacked = self.lacked_speed().filter(|lacked| could(*lacked) >= 1.0);
         lacked.map(|share| Void::SlowCore { share })
@@ -233,7 +233,7 @@ impl Evidence {
         foreign.into_iter().chain(waited).chain(slow).collect()
     }
 
-    /// Returns what limited this trial, the first that applies:
+    /// Returns what limited this trial, and what shows it, the first that applies:
     ///
     /// 1. the Tester starved: `tester-cpu`;
     /// 2. queries were due that had not come from their pipe yet: `tester-input`; everything was answered: `offered`;
@@ -247,14 +247,9 @@ impl Evidence {
     /// 10. queries found no room on the clients' connections, none of which failed: `tester-clients`;
     /// 11. the DUT has probes and had time left: `unknown`; it has no probes: `target`.
     ///
-    /// Drops alone do not accuse a DUT with probes: a server that had time left and dropped stood still for a while.
-    pub fn limiter(&self) -> Limiter {
-        self.accuse().0
-    }
-
-    /// Returns what limited this trial, and what shows it; nothing needs to show that all was answered, or that
-    /// nothing was found.
-    pub fn accuse(&self) -> (Limiter, Option<LimiterProof>) {
+    /// Drops alone do not accuse a DUT with probes: a server that had time left and dropped stood
+    /// still for a while. Nothing needs to show that all was answered, or that nothing was found.
+    pub(crate) fn accuse(&self) -> (Limiter, Option<LimiterProof>) {
         let saturated = |busy: Option<f64>| busy.filter(|busy| *busy >= SATURATED);
         let wanted = self.authdns_busy.map(|busy| busy + self.authdns_waited.unwrap_or(0.0));
         let dut_busy = saturated(self.dut_busy);

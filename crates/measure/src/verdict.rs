@@ -1,21 +1,25 @@
-//! The verdict on a trial. The Tester, the lab, agents and merges gather facts; one function judges them.
+//! The verdict on a trial. The Tester, the lab, agents and merges gather facts; one function judges
+//! them, once.
 //!
 //! ```text
-//! doubts, in their order ──> the first one that the outcome does not excuse ──> void
-//! evidence ────────────────> no doubt is left ──> the limiter, and what shows it
+//! doubts ────┬─> the gravest one that the outcome does not excuse ──> void
+//! evidence ──┴─> no doubt is left ──> the limiter, and what shows it
 //! ```
+
+use serde::{Deserialize, Serialize};
 
 use crate::limiter::{Evidence, Limiter, Void};
 use crate::proof::LimiterProof;
 
-/// What is known of a trial when it is judged.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What is known of a trial when it is judged. The record adds whether it passed and kept its rate,
+/// and its part of the evidence.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// Whether it met its goal; `None` without one.
     pub passed: Option<bool>,
     /// Whether all queries of a load at one rate left, the last of them when it was due or little later.
     pub kept_its_rate: bool,
-    /// Why it may say nothing, the gravest first.
+    /// Why it may say nothing, beside what the evidence shows.
     pub doubts: Vec<Void>,
     /// What the probes saw.
     pub evidence: Evidence,
@@ -37,7 +41,8 @@ pub struct Verdict {
 impl Facts {
     /// Judges the trial.
     pub fn verdict(self) -> Verdict {
-        let void = self.doubts.iter().find(|doubt| !self.excuses(doubt)).cloned();
+        let doubts = self.doubts.iter().cloned().chain(self.evidence.doubts());
+        let void = doubts.filter(|doubt| !self.excuses(doubt)).min_by_key(Void::rank);
         let (limiter, proof) = match (&void, self.known) {
             (Some(void), _) => (void.limiter(), None),
             (None, Some(known)) => known,
@@ -110,9 +115,7 @@ mod tests {
             ),
         ];
         for (passed, evidence, void, limiter) in table {
-            let doubts = evidence.doubts().collect();
-            let (kept_its_rate, known) = (true, None);
-            let facts = Facts { passed, kept_its_rate, doubts, evidence, known };
+            let facts = Facts { passed, kept_its_rate: true, evidence, ..Facts::default() };
             let found = facts.clone().verdict();
             assert_eq!((found.void.is_some(), found.limiter), (void, limiter), "{facts:?}");
             // Who is accused by a valid trial is accused with a proof.

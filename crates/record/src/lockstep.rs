@@ -45,15 +45,13 @@ pub struct LockStepRow {
 impl LockStepRow {
     /// Makes the column of `threads` lanes from the result of their trial.
     pub fn new(threads: u32, result: TrialResult) -> Self {
-        let TrialResult { mut trial, lockstep, .. } = result;
-        let LockStepTimes { times_ms, busy_percent } = lockstep.unwrap_or_default();
+        let LockStepTimes { times_ms, busy_percent } = result.lockstep.clone().unwrap_or_default();
         let mean_ms = stats::mean(&times_ms).unwrap_or(0.0);
         let experiments = times_ms.len() as u32;
         let (std_dev_ms, max_ms) = (
             stats::std_dev(&times_ms).unwrap_or(0.0),
             times_ms.iter().copied().fold(0.0, f64::max),
         );
-        trial.experiment_times_ms = times_ms;
         LockStepRow {
             threads,
             experiments,
@@ -63,7 +61,7 @@ impl LockStepRow {
             qps: if mean_ms > 0.0 { f64::from(EXPERIMENT) / mean_ms * 1e3 } else { 0.0 },
             cpu_percent: stats::mean(&busy_percent),
             cpu_std_dev: stats::std_dev(&busy_percent),
-            trial,
+            trial: result.with_verdict(),
         }
     }
 }

@@ -15,13 +15,14 @@ mod part;
 mod sums;
 mod together;
 
-use crate::trial::Trial;
+use crate::request::TrialResult;
 
 use outcome::Whole;
 
 pub use part::{LostPart, MergeError, MergeTerms, Part};
 
-/// Merges the parts of one load to a trial of the whole; its conditions have the `version` and the `command` given.
+/// Merges the parts of one load to a trial of the whole, whose verdict is open; its conditions have
+/// the `version` and the `command` given.
 ///
 /// # Errors
 /// If the parts are not all slices of one load, or not complete.
@@ -30,14 +31,13 @@ pub fn merge(
     terms: &MergeTerms,
     version: &str,
     command: &str,
-) -> Result<Trial, MergeError> {
+) -> Result<TrialResult, MergeError> {
     parts.sort_by_key(Part::slice);
     together::check(&parts, &terms.lost)?;
     let mut trial = sums::add_up(&parts)?;
-    Whole { parts: &parts, terms }.conclude(&mut trial);
     trial.conditions.version = version.to_owned();
     trial.conditions.command = command.to_owned();
-    Ok(trial)
+    Ok(Whole { parts: &parts, terms }.conclude(trial))
 }
 
 #[cfg(test)]

@@ -19,11 +19,11 @@ mod workload;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use measure::{ClockBound, Goal, Nanos, Pacing, Slice, StartAt, Transport};
+use measure::{ClockBound, Facts, Goal, Nanos, Pacing, Slice, StartAt, Transport};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use crate::Trial;
 use crate::engine_kind::EngineKind;
-use crate::{SCHEMA, Trial};
 
 pub use attack::{AttackOutcome, AttackRequest};
 pub use connections::{
@@ -200,13 +200,18 @@ pub struct InKernel {
     pub neighbour: Option<HardwareAddress>,
 }
 
-/// Result of a trial.
+/// Result of a trial whose verdict is open. Whoever asked for it adds what else is known, and makes the verdict once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Version of the JSON.
     pub schema: u32,
-    /// Record of the trial.
+    /// Record of the trial, without its verdict.
     pub trial: Trial,
+    /// Goal of the trial.
+    #[serde(with = "text::option", skip_serializing_if = "Option::is_none", default)]
+    pub goal: Option<Goal>,
+    /// What is known beside the record.
+    pub facts: Facts,
     /// Times of the experiments of a lock-step load.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lockstep: Option<LockStepTimes>,
@@ -219,13 +224,6 @@ pub struct LockStepTimes {
     pub times_ms: Vec<f64>,
     /// Busy share of the watched cores, in percent: one sample each second, in a short run one each tenth of a second.
     pub busy_percent: Vec<f64>,
-}
-
-impl TrialResult {
-    /// Makes the result of a trial without experiments.
-    pub fn new(trial: Trial) -> Self {
-        TrialResult { schema: SCHEMA, trial, lockstep: None }
-    }
 }
 
 impl TrialRequest {

@@ -151,6 +151,9 @@ pub struct AuthDnsShare {
     pub queries: Option<u64>,
     /// Busy share (0 to 1) of its cores or of its busiest thread, in the time of sending.
     pub busy: f64,
+    /// Cores that it may use; empty where they are not known.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cpus: Vec<usize>,
     /// Number of datagrams and packets that its host received and dropped.
     pub receive_drops: u64,
     /// Longest stall of one of its cores, in milliseconds; 0 without one.

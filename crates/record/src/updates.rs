@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use measure::Void;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,13 @@ pub struct UpdateRun {
     /// Lag of each watched server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lags: Vec<Lag>,
+}
+
+impl UpdateRun {
+    /// Returns why queries beside the updates are void if these ended by themselves.
+    pub fn ran_out(&self) -> Option<Void> {
+        (!self.interrupted).then_some(Void::UpdatesRanOut { after_s: self.seconds })
+    }
 }
 
 fn is_false(value: &bool) -> bool {

@@ -1,22 +1,105 @@
-//! The verdict on a recorded trial: the facts that its record has, for [`Facts::verdict`].
+//! The verdict on a trial, made once, when all is known of it: what its record shows is added to
+//! the facts that came beside it, for [`Facts::verdict`].
 
 use measure::limiter::Void;
-use measure::{
-    Evidence, Facts, Goal, Histogram, Limiter, LimiterProof, Outstanding, Pacing,
-    ScheduleTolerance, Warning,
-};
+use measure::{Evidence, Facts, Goal, Histogram, Outstanding, Pacing, ScheduleTolerance, Warning};
 
+use crate::SCHEMA;
+use crate::connections::Connections;
+use crate::request::TrialResult;
 use crate::times::Times;
-use crate::trial::{Trial, Voidness};
+use crate::trial::{AuthDnsShare, Cpu, Trial, Voidness};
 
 /// Largest share by which a load that kept its rate may have lasted longer than planned.
 const RATE_ERROR: f64 = 0.01;
 /// Quantile of the latencies that is the round trip of a server that is not overloaded.
 const ROUND_TRIP: f64 = 0.05;
 
+impl TrialResult {
+    /// Makes the result of a trial whose verdict is open, with what else is known of it.
+    pub fn new(trial: Trial, goal: Option<Goal>, facts: Facts) -> Self {
+        TrialResult { schema: SCHEMA, trial, goal, facts, lockstep: None }
+    }
+
+    /// Returns the trial with its verdict: whether it met its goal, whether it is void, and what
+    /// limited it. Its owner calls this when no more will be known.
+    pub fn with_verdict(self) -> Trial {
+        let TrialResult { mut trial, goal, facts, lockstep, .. } = self;
+        let goal = goal.as_ref();
+        trial.hold_to(goal);
+        let own = [trial.nothing_sent(), trial.not_kept(goal), trial.stalled(goal)];
+        let doubts: Vec<Void> = own.into_iter().flatten().chain(facts.doubts).collect();
+        let late = doubts.iter().find_map(|doubt| match doubt {
+            Void::ScheduleNotKept { late, .. } => Some(*late),
+            _ => None,
+        });
+        // A merged trial is complete if no part of it was at an end of its own: what it lacked is
+        // not the server's.
+        let complete = trial.is_complete() && facts.known.is_none();
+        let evidence = Evidence { complete, ..trial.evidence(facts.evidence) };
+        for warning in evidence.server_warnings() {
+            // Parts have their own.
+            if !trial.warnings.contains(&warning) {
+                trial.warnings.push(warning);
+            }
+        }
+        let (passed, kept_its_rate) = (trial.passed, trial.kept_its_rate());
+        let verdict =
+            Facts { passed, kept_its_rate, doubts, evidence, known: facts.known }.verdict();
+        if let (None, Some(share)) = (&verdict.void, late) {
+            trial.warnings.push(Warning::LateQueries { share });
+        }
+        (trial.limiter, trial.limiter_proof) = (verdict.limiter, verdict.proof);
+        trial.void = Voidness(verdict.void);
+        trial.experiment_times_ms = lockstep.map_or(Vec::new(), |times| times.times_ms);
+        trial
+    }
+}
+
 impl Trial {
+    /// Returns the evidence: what the record shows, beside what the probes have `seen` otherwise.
+    fn evidence(&self, seen: Evidence) -> Evidence {
+        let cpu = |role: &str| self.cpu.get(role);
+        let (tester, authdns, dut) = (cpu("tester"), cpu("authdns"), cpu("dut"));
+        let worst = self.worst_authdns();
+        let cpus = |cpu: Option<&Cpu>| cpu.map_or(Vec::new(), |cpu| cpu.cpus.clone());
+        let of_authdns = worst.map_or_else(|| cpus(authdns), |worst| worst.cpus.clone());
+        let closed = !self.conditions.pacing.is_open_loop();
+        Evidence {
+            // The schedule of an open loop shows whether it keeps up.
+            tester_busy: tester.filter(|_| closed).map(|cpu| cpu.busy),
+            tester_drops: self.drops.tester_receive,
+            authdns_busy: worst.map(|worst| worst.busy).or(authdns.map(Cpu::busiest)),
+            authdns_drops: worst.map_or(self.drops.authdns_receive, |worst| worst.receive_drops),
+            authdns_host: worst.filter(|_| self.authdns.len() > 1).map(|worst| worst.host.clone()),
+            dut_busy: dut.map(Cpu::busiest).or(seen.dut_busy),
+            dut_foreign: dut.and_then(|cpu| cpu.foreign),
+            // One that is held to its share waits by design.
+            dut_waited: dut.filter(|cpu| cpu.limit_cores.is_none()).and_then(|cpu| cpu.waited),
+            unanswered: self.bad() as f64 / self.wanted().max(1) as f64,
+            unserved: self.without_room(),
+            dut_drops: self.drops.dut_receive,
+            dut_not_taken: self.drops.dut_not_taken,
+            places: self.connections.as_ref().map(Connections::places).unwrap_or_default(),
+            link_drops: self.drops.link,
+            cpus: [cpus(tester), of_authdns, cpus(dut)],
+            ..seen
+        }
+    }
+
+    /// Returns the AuthDNS that bounds all of several hosts: the one that dropped most, or the
+    /// busiest if none dropped.
+    fn worst_authdns(&self) -> Option<&AuthDnsShare> {
+        let worse = |a: &&AuthDnsShare, b: &&AuthDnsShare| {
+            let by_drops = a.receive_drops.cmp(&b.receive_drops);
+            by_drops.then_with(|| a.busy.total_cmp(&b.busy))
+        };
+        // Of equals the first one.
+        self.authdns.iter().rev().max_by(worse)
+    }
+
     /// Fills in the goal, and whether it was met; warns if the rate was not sustained.
-    pub fn hold_to(&mut self, goal: Option<&Goal>) {
+    fn hold_to(&mut self, goal: Option<&Goal>) {
         let unsustained = self.outstanding.filter(|numbers| !numbers.is_sustained());
         self.warnings.extend(unsustained.map(|numbers| {
             let Outstanding { middle, end, .. } = numbers;
@@ -27,7 +110,7 @@ impl Trial {
     }
 
     /// Returns whether every query of an open loop got a valid answer in time, and no goal was missed. A closed loop always has a limiter.
-    pub fn is_complete(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.wanted() > 0
             && self.bad() == 0
             && self.unresolved == 0
@@ -36,41 +119,14 @@ impl Trial {
             && self.is_sustained()
     }
 
-    /// Judges the trial by what it was void for so far, further doubts, and what the probes saw. `known` is a limiter that these do not show.
-    pub fn judge(
-        &mut self,
-        doubts: impl IntoIterator<Item = Void>,
-        evidence: Evidence,
-        known: Option<(Limiter, Option<LimiterProof>)>,
-    ) {
-        let doubts: Vec<Void> = self.void.0.take().into_iter().chain(doubts).collect();
-        let late = doubts.iter().find_map(|doubt| match doubt {
-            Void::ScheduleNotKept { late, .. } => Some(*late),
-            _ => None,
-        });
-        let (passed, kept_its_rate) = (self.passed, self.kept_its_rate());
-        let verdict = Facts { passed, kept_its_rate, doubts, evidence, known }.verdict();
-        if let (None, Some(share)) = (&verdict.void, late) {
-            self.warnings.push(Warning::LateQueries { share });
-        }
-        (self.limiter, self.limiter_proof) = (verdict.limiter, verdict.proof);
-        self.void = Voidness(verdict.void);
-    }
-
-    /// Judges the trial anew with a further doubt, if there is one.
-    pub fn doubt(&mut self, doubt: Option<Void>) {
-        let known = Some((self.limiter, self.limiter_proof.take()));
-        self.judge(doubt, Evidence::default(), known);
-    }
-
     /// Returns the doubt of a trial that sent nothing.
-    pub fn nothing_sent(&self) -> Option<Void> {
+    fn nothing_sent(&self) -> Option<Void> {
         (self.wanted() == 0).then_some(Void::NothingSent)
     }
 
     /// Returns the doubt of an open loop whose queries left too late or not all; one that missed its goal whatever they did has a warning
     /// instead. Of one that ended early only the queries due until then are required.
-    pub fn not_kept(&mut self, goal: Option<&Goal>) -> Option<Void> {
+    fn not_kept(&mut self, goal: Option<&Goal>) -> Option<Void> {
         let (open, errors) = (self.conditions.pacing.is_open_loop(), read(&self.schedule_error_us));
         let planned = if self.stopped_early { self.wanted() } else { self.planned };
         let doubt = ScheduleTolerance::default().verdict(planned, self.wanted(), &errors);
@@ -92,7 +148,7 @@ impl Trial {
     }
 
     /// Returns the doubt of a trial that missed its goal by losses that all happened during stalls of a host.
-    pub fn stalled(&self, goal: Option<&Goal>) -> Option<Void> {
+    fn stalled(&self, goal: Option<&Goal>) -> Option<Void> {
         let goal = goal.filter(|goal| !self.met(goal))?;
         let allowed = goal.allowed_losses(self.planned.max(self.sent));
         let round_trip = read(&self.latency_from_send_us).quantile(ROUND_TRIP);
@@ -116,6 +172,18 @@ impl Trial {
     }
 }
 
+impl Cpu {
+    /// Returns the share (0 to 1) of what the role may use that it used. One with one busy thread
+    /// is at its limit, however many cores it has; one that has used up the time that it is given,
+    /// too.
+    fn busiest(&self) -> f64 {
+        match self.limit_cores {
+            Some(limit) => (self.busy * self.cpus.len() as f64 / limit).min(1.0),
+            None => self.busy.max(self.busiest_thread.unwrap_or(0.0)),
+        }
+    }
+}
+
 /// Returns the histogram of times; empty if it cannot be read.
 fn read(times: &Times) -> Histogram {
     times.histogram().unwrap_or_default()
@@ -123,16 +191,16 @@ fn read(times: &Times) -> Histogram {
 
 #[cfg(test)]
 mod tests {
-    use measure::Nanos;
+    use measure::{Limiter, Nanos};
 
     use super::*;
 
     /// A load of 1,000 queries in a second, a tenth of them 5 ms late; `lost` have no answer, and the last left at `last_sent_s`.
-    fn late(lost: u64, last_sent_s: f64, goal: Option<&Goal>) -> Trial {
+    fn late(lost: u64, last_sent_s: f64, goal: Option<&Goal>) -> TrialResult {
         let mut errors = Histogram::new();
         errors.record_many(Nanos::from_millis(5), 100);
         errors.record_many(Nanos::ZERO, 900);
-        let mut trial = Trial {
+        let trial = Trial {
             planned: 1_000,
             sent: 1_000,
             answered: 1_000 - lost,
@@ -143,11 +211,7 @@ mod tests {
             schedule_error_us: Times::from(&errors),
             ..Trial::default()
         };
-        trial.hold_to(goal);
-        let doubts = trial.not_kept(goal);
-        assert!(doubts.is_some());
-        trial.judge(doubts, Evidence { complete: lost == 0, ..Evidence::default() }, None);
-        trial
+        TrialResult::new(trial, goal.cloned(), Facts::default())
     }
 
     #[test]
@@ -160,7 +224,7 @@ mod tests {
             ("without a goal", None, 0, 1.005, true),
         ];
         for (what, goal, lost, last, void) in table {
-            let trial = late(lost, last, goal);
+            let trial = late(lost, last, goal).with_verdict();
             assert_eq!(trial.void.is_void(), void, "{what}: {:?}", trial.void);
             let limiter = if void { Limiter::TesterSchedule } else { Limiter::Offered };
             assert_eq!((trial.limiter, trial.warnings.len()), (limiter, usize::from(!void)));
@@ -168,14 +232,35 @@ mod tests {
     }
 
     #[test]
-    fn a_doubt_keeps_the_limiter_until_it_voids() {
-        let mut trial = late(0, 1.0, Some(&Goal::zero_loss()));
-        trial.doubt(None);
-        assert_eq!((trial.limiter, trial.void.is_void()), (Limiter::Offered, false));
-        trial.doubt(Some(Void::UpdatesRanOut { after_s: 1.0 }));
-        assert_eq!((trial.limiter, trial.void.is_void()), (Limiter::Unknown, true));
-        // What it was void for first stays.
-        trial.doubt(Some(Void::Interrupted));
-        assert_eq!(trial.void.0, Some(Void::UpdatesRanOut { after_s: 1.0 }));
+    fn the_gravest_of_several_doubts_is_named() {
+        let (after_s, lost) = (1.0, Box::new(Void::TesterLost { why: "it died".to_owned() }));
+        let ran_out = Void::UpdatesRanOut { after_s };
+        let (spread, bound) = (Nanos::from_millis(2), Nanos::from_millis(1));
+        let apart = Void::StartSpread { spread, bound };
+        let lost = Void::Part { part: "2/2".to_owned(), why: lost };
+        let mut all = vec![ran_out];
+        for void in [None, Some(apart), Some(Void::NothingSent), Some(lost)] {
+            all.extend(void);
+            let wanted = all.last().cloned();
+            let mut result = late(0, 1.0, Some(&Goal::zero_loss()));
+            result.facts.doubts.clone_from(&all);
+            assert_eq!(result.with_verdict().void.0, wanted);
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_held_to_its_share_waits_by_design() {
+        let evidence = |limit_cores| {
+            let (busiest_thread, waited) = (Some(0.3), Some(0.6));
+            let cpus = vec![0, 1];
+            let cpu =
+                Cpu { busy: 0.25, busiest_thread, waited, limit_cores, cpus, ..Cpu::default() };
+            let trial = Trial { cpu: [("dut".to_owned(), cpu)].into(), ..Trial::default() };
+            let Evidence { dut_busy, dut_waited, .. } = trial.evidence(Evidence::default());
+            (dut_busy, dut_waited)
+        };
+        assert_eq!(evidence(None), (Some(0.3), Some(0.6)));
+        // Half a core of two is all that it has.
+        assert_eq!(evidence(Some(0.5)), (Some(1.0), None));
     }
 }

@@ -1,4 +1,5 @@
-//! The merge: combines the workers' reports into one trial, with the Tester's own evidence.
+//! The merge: combines the workers' reports into the result of one trial, with the Tester's own
+//! facts.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +7,12 @@ use engine::EngineCounters;
 use load::Tally;
 use measure::limiter::MAX_RUN_DELAY;
 use measure::{
-    Disturbances, Evidence, Limiter, Nanos, Outstanding, Pacing, Path, Qps, Transport, Void,
+    Disturbances, Evidence, Facts, Limiter, Nanos, Outstanding, Pacing, Path, Qps, Transport, Void,
     Warning,
 };
 use record::{
     AgreedStart, Conditions, Cpu, Drops, Octets, SCHEMA, Second, Step, Steps, TargetOutcome, Times,
-    Trial, Voidness,
+    Trial, TrialResult, Voidness,
 };
 use udp::{UdpFacts, sys};
 use wire::{Invalid, rr::Rcode};
@@ -101,8 +102,8 @@ impl Merged {
 }
 
 impl Setup {
-    /// Merges the reports of all workers into one record.
-    pub(crate) fn conclude(&self, reports: Vec<Report>, seen: &Seen) -> Trial {
+    /// Merges the reports of all workers into one result.
+    pub(crate) fn conclude(&self, reports: Vec<Report>, seen: &Seen) -> TrialResult {
         let (workers, merged) = (reports.len(), Merged::new(reports));
         let Merged { mut tally, counters, connections, elapsed, cpu, run_delay } = merged;
         tally.disturbances.merge(&seen.disturbances);
@@ -111,9 +112,8 @@ impl Setup {
         let cores = if pinned.is_empty() { workers } else { pinned.len() };
         let of_cores =
             |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / cores as f64;
-        let (open_loop, loops) = (self.request.pacing.is_open_loop(), self.request.loops());
         // Workers that share a core wait for each other.
-        let run_delay = run_delay.map(of_cores).filter(|_| loops == 1);
+        let run_delay = run_delay.map(of_cores).filter(|_| self.request.loops() == 1);
         // A Tester that was given no core and had its time was not in the way of others.
         let waited = run_delay.is_some_and(|delay| delay > MAX_RUN_DELAY);
         let has_own = waited || !sockets.cpus.is_empty();
@@ -121,14 +121,12 @@ impl Setup {
             let record = setup.record(&report, self.request.slice, workers as u32);
             (record, setup.warnings(&report, self.request.pacing))
         });
-        let mut evidence = Evidence {
-            // The schedule of an open loop shows whether it keeps up.
-            tester_busy: (!open_loop).then(|| of_cores(cpu)),
+        let evidence = Evidence {
             tester_run_delay: run_delay.filter(|_| !sockets.shared_core),
             foreign_busy: seen.foreign.filter(|_| has_own && !sockets.shared_core),
-            tester_drops: counters.dropped,
-            places: connections.as_ref().map(|(record, _)| record.places()).unwrap_or_default(),
-            ..seen.server.evidence()
+            input_waited: tally.starved_share(),
+            dut_busy: seen.server.saturated(),
+            ..Evidence::default()
         };
         let role_cpu = Cpu {
             user_s: cpu.as_secs_f64(),
@@ -140,22 +138,23 @@ impl Setup {
         };
         let mut trial = self.record(&tally, facts, workers, seen.interrupted);
         trial.cpu = [("tester".to_owned(), role_cpu)].into();
-        trial.drops.tester_receive = evidence.tester_drops;
-        trial.drops.tester_send = counters.send_errors;
-        trial.drops.dut_receive = evidence.dut_drops;
+        trial.drops = Drops {
+            tester_receive: counters.dropped,
+            tester_send: counters.send_errors,
+            dut_receive: seen.server.drops,
+            ..Drops::default()
+        };
         trial.warnings.extend(self.warnings(&tally, &counters, facts));
         trial.warnings.extend(seen.of_cores(has_own && !sockets.shared_core));
         if let Some((record, warnings)) = connections {
-            trial.warnings.extend(evidence.places.too_few().into_iter().chain(warnings));
+            trial.warnings.extend(record.places().too_few().into_iter().chain(warnings));
             trial.connections = Some(record);
         }
-        (evidence.unserved, evidence.input_waited) = (trial.without_room(), tally.starved_share());
-        evidence.complete = trial.is_complete();
-        let doubts = self.doubts(&mut trial, &evidence, seen);
-        trial.judge(doubts, evidence, None);
         (trial.conditions.cpus, trial.conditions.agreed_start) = (pinned.clone(), seen.agreed);
         trial.conditions.started_unix_s = Some(unix_now() - elapsed.as_secs_f64());
-        trial
+        let doubts = seen.cut_short().into_iter().chain(self.not_sent(&trial)).collect();
+        let facts = Facts { doubts, evidence, ..Facts::default() };
+        TrialResult::new(trial, self.request.goal.clone(), facts)
     }
 
     /// Returns the outcome of the queries to each of several servers; empty for a single one, and where they share the workers. Those of
@@ -185,14 +184,6 @@ impl Setup {
     /// Returns how datagrams cross to a server on this host.
     fn local_path(&self, facts: UdpFacts) -> Path {
         Path::on_one_host(facts.gso && self.connections.is_none())
-    }
-
-    /// Returns why the trial may say nothing.
-    fn doubts(&self, trial: &mut Trial, evidence: &Evidence, seen: &Seen) -> Vec<Void> {
-        let goal = self.request.goal.as_ref();
-        let cut_short = [seen.cut_short(), trial.nothing_sent(), evidence.starved()];
-        let of_load = [trial.not_kept(goal), trial.stalled(goal), self.not_sent(trial)];
-        cut_short.into_iter().chain(of_load).flatten().collect()
     }
 
     /// Returns the doubt of a trial that would not have failed without the queries that the device of the programs in the kernel
@@ -250,7 +241,7 @@ impl Setup {
         let duration_s = duration.as_secs_f64().max(1e-9);
         let reasons = tally.invalid.iter().enumerate().filter(|(_, count)| **count > 0);
         let rcodes = tally.rcodes.iter().enumerate().filter(|(_, count)| **count > 0);
-        let mut trial = Trial {
+        Trial {
             schema: SCHEMA,
             planned: tally.planned,
             sent: tally.sent,
@@ -295,9 +286,7 @@ impl Setup {
             merged: None,
             conditions: self.conditions(facts, workers),
             warnings: Vec::new(),
-        };
-        trial.hold_to(self.request.goal.as_ref());
-        trial
+        }
     }
 
     /// Makes the records of seconds. The programs in the kernel count return codes of the whole trial alone.

@@ -10,10 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use measure::Nanos;
 use measure::limiter::SATURATED;
 use measure::procfs::NetSocket;
 use measure::warning::CoreUser;
-use measure::{Evidence, Nanos};
 use udp::{processes, sys};
 
 /// Counters of the server before a trial.
@@ -85,11 +85,11 @@ impl LocalServer {
 }
 
 impl ServerSeen {
-    /// Returns what this says of the server. Time that it had left is none: it is not what excuses a server that dropped, and
-    /// without other probes it is no reason to doubt that the target was the limit.
-    pub(crate) fn evidence(&self) -> Evidence {
-        let dut_busy = self.busy.filter(|busy| *busy >= SATURATED);
-        Evidence { dut_busy, dut_drops: self.drops, ..Evidence::default() }
+    /// Returns its busy share if it had no time left. Time that it had left is not what excuses a
+    /// server that dropped, and without other probes it is no reason to doubt that the target was
+    /// the limit.
+    pub(crate) fn saturated(&self) -> Option<f64> {
+        self.busy.filter(|busy| *busy >= SATURATED)
     }
 }
 

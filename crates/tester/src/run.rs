@@ -10,7 +10,7 @@ use load::lockstep::experiment_times;
 use load::{Live, LockStepResult};
 use measure::Nanos;
 use measure::stall::Side;
-use record::{LockStepTimes, Trial, TrialResult};
+use record::{LockStepTimes, TrialResult};
 use udp::{UdpEngine, UdpFacts, sys};
 
 use crate::agreed::Agreed;
@@ -123,8 +123,9 @@ impl Setup {
         let spans: Vec<_> = reports.iter_mut().map(|r| std::mem::take(&mut r.spans)).collect();
         let times = experiment_times(&spans);
         let targets = self.of_each_target(&reports);
-        let trial = Trial { targets, ..self.conclude(reports, &seen) };
-        Ok((TrialResult::new(trial), times))
+        let mut result = self.conclude(reports, &seen);
+        result.trial.targets = targets;
+        Ok((result, times))
     }
 
     /// Returns the cores that are watched for stalls: the workers' where they are bound to cores, the AuthDNS's, and the

@@ -9,7 +9,7 @@ use lab::Refusal;
 use lab::job::{Hosts, Job, JobPlan, Progress, given};
 use load::Live;
 use measure::Nanos;
-use record::{Trial, TrialRequest};
+use record::{TrialRequest, TrialResult};
 
 use crate::arguments::remote;
 use crate::failure::Failure;
@@ -135,7 +135,7 @@ impl Testers for JobTesters {
         request: &TrialRequest,
         live: &Live,
         stop: &AtomicBool,
-    ) -> Result<Trial, Refusal> {
+    ) -> Result<TrialResult, Refusal> {
         let shown = [&live.sent, &live.answered, &live.valid, &live.lost, &live.bad];
         let mut show = |progress: Progress| {
             let Progress::Counters(counters, _) = progress else { return };

@@ -59,7 +59,8 @@ pub(crate) fn run(args: &MergeArgs) -> Result<(), Failure> {
     let (goal, start_bound) = (args.goal.clone(), args.start_bound);
     let terms = MergeTerms { goal, start_bound, lost: Vec::new() };
     let version = env!("CARGO_PKG_VERSION");
-    let trial = record::merge(parts, &terms, version, &command_line()).map_err(Failure::input)?;
+    let merged = record::merge(parts, &terms, version, &command_line()).map_err(Failure::input)?;
+    let trial = merged.with_verdict();
     if args.json.as_deref() != Some(Path::new("-")) {
         show(args.format, &args.quantiles, &trial)?;
     }

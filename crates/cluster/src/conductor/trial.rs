@@ -9,7 +9,7 @@ use lab::Refusal;
 use lab::message::{Order, Reply, sendable};
 use load::Live;
 use measure::{ClockBound, Nanos, Slice};
-use record::{LostPart, MergeTerms, Part, Trial, TrialRequest};
+use record::{LostPart, MergeTerms, Part, TrialRequest, TrialResult};
 
 use super::Conductor;
 use crate::clock::{Reading, TesterClock};
@@ -28,8 +28,8 @@ struct Share {
     before: Reading,
     /// Start by the Tester's clock.
     told: Nanos,
-    /// Record of the Tester, or why there is none; absent until it comes.
-    part: Option<Result<Box<Trial>, String>>,
+    /// Result of the Tester, or why there is none; absent until it comes.
+    part: Option<Result<Box<TrialResult>, String>>,
 }
 
 impl<L: Link> Conductor<L> {
@@ -42,7 +42,7 @@ impl<L: Link> Conductor<L> {
         request: &TrialRequest,
         live: &Live,
         stop: &AtomicBool,
-    ) -> Result<Trial, Refusal> {
+    ) -> Result<TrialResult, Refusal> {
         sendable(request)?;
         let mut shares = loop {
             self.enough()?;
@@ -215,7 +215,7 @@ impl<L: Link> Conductor<L> {
     /// Takes the report of a part.
     fn note(&mut self, shares: &mut [Share], index: usize, report: Reply) {
         let part = match report {
-            Reply::Done { trial, record } if trial == self.trial => Ok(record),
+            Reply::Done { trial, result } if trial == self.trial => Ok(result),
             Reply::Failed { trial, why } if trial == self.trial => Err(why.to_string()),
             other => return self.heed(index, &other),
         };
@@ -247,7 +247,7 @@ impl<L: Link> Conductor<L> {
         agreed: Nanos,
         request: &TrialRequest,
         stop: &AtomicBool,
-    ) -> Result<Trial, Refusal> {
+    ) -> Result<TrialResult, Refusal> {
         let mut terms = MergeTerms { goal: request.goal.clone(), ..MergeTerms::default() };
         let mut parts = Vec::new();
         for Share { tester, slice, before, told, part } in shares {
@@ -264,7 +264,7 @@ impl<L: Link> Conductor<L> {
                         terms.lost.push(LostPart { name, slice, why });
                         continue;
                     }
-                    let mut trial = *part;
+                    let mut trial = part.with_verdict();
                     let clock = TesterClock { before, after };
                     let conditions = &mut trial.conditions;
                     conditions.agreed_start = conditions

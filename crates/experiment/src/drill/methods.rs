@@ -42,12 +42,6 @@ impl Latencies {
     }
 }
 
-/// Returns the goodput of a drill's parts; `None` if its load ended before.
-fn goodput(drill: &DrillSettings, trial: &Trial) -> Option<Goodput> {
-    let seconds = |time: Nanos| time.as_secs_f64().round() as usize;
-    Goodput::of(&trial.series, seconds(drill.before), seconds(drill.during))
-}
-
 /// Returns the figures of a drill.
 fn found(
     drill: &DrillSettings,
@@ -89,12 +83,12 @@ impl Visiting<'_> {
             },
             |(drilled, _)| drilled.trial.void.0.as_ref(),
         )?;
-        let goodput = goodput(drill, &trial)
+        let goodput = Goodput::of_trial(&trial, drill.before, drill.during)
             .ok_or_else(|| BenchError::Failed("the load ended before the drill did".to_owned()))?;
         Ok(found(drill, goodput, &attack, latencies))
     }
 
-    /// Runs a drill once. It is void too if the server does not answer the load before the attack.
+    /// Runs a drill once.
     fn drill_once(&mut self, drill: &DrillSettings) -> Result<(Drilled, Latencies), BenchError> {
         let pacing = self.settings.tester.pacing.at(drill.queries);
         let (first_name, names) = self.names(most_names(pacing, drill.duration()), false)?;
@@ -113,7 +107,6 @@ impl Visiting<'_> {
         })?;
         let latencies = Latencies::of(&trial, drill);
         trial.compact().map_err(|error| BenchError::Failed(error.to_string()))?;
-        trial.doubt(goodput(drill, &trial).and_then(|goodput| goodput.unanswered()));
         let trial = self.notify(drill.queries.get(), trial);
         Ok((Drilled { trial, attack }, latencies))
     }

@@ -1,6 +1,6 @@
 //! The methods: what is sent, asked and counted.
 
-use measure::{Nanos, Pacing, UpdateRate, Void};
+use measure::{Nanos, Pacing, UpdateRate};
 use record::{TransferCounts, Trial, UpdateRun};
 
 use super::{Replication, Traced, UpdateSpec};
@@ -62,14 +62,9 @@ impl Visiting<'_> {
         let (mut sent, spec) = (None, closed(self.settings));
         let trial = self.settled(0.0, |visiting| {
             let Some(per_second) = updated else { return visiting.bench.trial(&spec) };
-            visiting.group()?.begin(per_second)?;
-            let trial = visiting.bench.trial(&spec);
-            // The sender is stopped also after a failed trial.
-            let run = visiting.group()?.end();
-            let (mut trial, run) = (trial?, run?);
-            if !run.interrupted && !trial.void.is_void() {
+            let (trial, run) = visiting.group()?.trial_under(per_second, &spec)?;
+            if run.ran_out().is_some_and(|why| trial.void.0 == Some(why)) {
                 all_sent(&run)?;
-                trial.doubt(Some(Void::UpdatesRanOut { after_s: run.seconds }));
             }
             sent = Some(run);
             Ok(trial)

@@ -17,12 +17,12 @@ mod client;
 mod line;
 mod processes;
 mod reached;
+mod reports;
 mod shell;
-mod verdict;
 
 pub use client::Agent;
 pub(super) use line::{Line, Passed};
 pub use processes::{allowed_cpus, named};
 pub use reached::{boot_id, own_addresses};
+pub use reports::Reports;
 pub use shell::{Remote, Task};
-pub use verdict::{Conditions, Reports, judge};

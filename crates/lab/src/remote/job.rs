@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
-use record::{TesterCount, Trial, TrialRequest};
+use record::{TesterCount, TrialRequest, TrialResult};
 
 use super::connection::{Connection, REPLY};
 use super::error::{Peer, RemoteError};
@@ -184,7 +184,7 @@ impl Job {
         request: &TrialRequest,
         notify: &mut dyn FnMut(Progress),
         stop: &AtomicBool,
-    ) -> Result<Trial, RemoteError> {
+    ) -> Result<TrialResult, RemoteError> {
         sendable(request).map_err(|why| RemoteError::Refused { peer: Peer::Job, why })?;
         self.trials += 1;
         let trial = self.trials;
@@ -203,7 +203,7 @@ impl Job {
                 Some(Reply::Counters { counters, testers }) => {
                     notify(Progress::Counters(counters, testers));
                 }
-                Some(Reply::Done { trial: ended, record }) if ended == trial => return Ok(*record),
+                Some(Reply::Done { trial: ended, result }) if ended == trial => return Ok(*result),
                 Some(other) => return Err(self.connection.strange(&other)),
                 // It says something twice a second.
                 None if heard.elapsed() < REPLY => continue,

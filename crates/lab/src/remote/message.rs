@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
 
 use measure::{Disturbances, Nanos};
-use record::{TesterCount, Trial, TrialRequest};
+use record::{TesterCount, TrialRequest, TrialResult};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -158,8 +158,8 @@ pub enum Reply {
     Done {
         /// Number of the trial.
         trial: u64,
-        /// Record of the whole, or of the Tester's part.
-        record: Box<Trial>,
+        /// Result of the whole, or of the Tester's part.
+        result: Box<TrialResult>,
     },
     /// A signal ends the Tester.
     Leaving,

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use experiment::{
     Bench, BenchError, DrillSpec, Drilled, GeneratorSpec, GeneratorTimes, LockStepSpec,
-    Replication, SlowCores, TrialSpec,
+    Replication, TrialSpec,
 };
 use measure::pacing::EXPERIMENT;
 use measure::{Nanos, Pacing, Warning};
@@ -419,6 +419,45 @@ impl<'a> LabBench<'a> {
         self.check_remote()
     }
 
+    /// Runs one trial; its verdict is open.
+    fn trial_result(&mut self, spec: &TrialSpec) -> Result<TrialResult, BenchError> {
+        if self.is_interrupted() {
+            return Err(BenchError::Interrupted);
+        }
+        let duration = self.shortened.unwrap_or(spec.duration);
+        let spec = &TrialSpec { duration, ..spec.clone() };
+        let settled = self.settle_for(spec)?;
+        let request = self.request(spec)?;
+        let sending = request.duration;
+        let connecting = CONNECTING * request.clients();
+        let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
+        self.begins(Some(request.pacing), sending);
+        let mut result = match self.remote.testers.clone() {
+            Some(testers) => self.trial_of_testers(&testers, &request)?,
+            None => {
+                self.begin_remote(Duration::ZERO)?;
+                let (result, spent) = self.measure(&request, sending, limit)?;
+                self.conclude(result, spent)
+            }
+        };
+        self.end_remote(&mut result)?;
+        if !settled {
+            let after_s = SETTLE.as_secs_f64();
+            result.trial.warnings.push(Warning::ServerStillBusy { after_s });
+        }
+        Ok(result)
+    }
+
+    /// Makes the verdict on a trial of which no more will be known, and reduces its histograms.
+    fn finish(&mut self, result: TrialResult) -> Result<Trial, BenchError> {
+        let mut trial = result.with_verdict();
+        let best = trial.cpu.get("dut").and_then(|cpu| cpu.best_work_ns);
+        self.fastest_work_ns = self.fastest_work_ns.into_iter().chain(best).min();
+        trial.compact().map_err(BenchError::failed)?;
+        self.overloaded = trial.bad() > 0 || trial.void.is_void();
+        Ok(trial)
+    }
+
     fn is_interrupted(&self) -> bool {
         self.lab.interrupted().load(Ordering::Relaxed)
     }
@@ -455,34 +494,8 @@ pub(crate) fn watch(
 
 impl Bench for LabBench<'_> {
     fn trial(&mut self, spec: &TrialSpec) -> Result<Trial, BenchError> {
-        if self.is_interrupted() {
-            return Err(BenchError::Interrupted);
-        }
-        let duration = self.shortened.unwrap_or(spec.duration);
-        let spec = &TrialSpec { duration, ..spec.clone() };
-        let settled = self.settle_for(spec)?;
-        let request = self.request(spec)?;
-        let sending = request.duration;
-        let connecting = CONNECTING * request.clients();
-        let limit = Duration::from(sending) + Duration::from(spec.timeout) + RESERVE + connecting;
-        self.begins(Some(request.pacing), sending);
-        let mut trial = match self.remote.testers.clone() {
-            Some(testers) => self.trial_of_testers(&testers, &request)?,
-            None => {
-                self.begin_remote(Duration::ZERO)?;
-                let (result, spent) = self.measure(&request, sending, limit)?;
-                self.conclude(result.trial, spent, spec.slow_cores)
-            }
-        };
-        self.end_remote(&mut trial, &request)?;
-        let best = trial.cpu.get("dut").and_then(|cpu| cpu.best_work_ns);
-        self.fastest_work_ns = self.fastest_work_ns.into_iter().chain(best).min();
-        trial.compact().map_err(BenchError::failed)?;
-        self.overloaded = trial.bad() > 0 || trial.void.is_void();
-        if !settled {
-            trial.warnings.push(Warning::ServerStillBusy { after_s: SETTLE.as_secs_f64() });
-        }
-        Ok(trial)
+        let result = self.trial_result(spec)?;
+        self.finish(result)
     }
 
     fn pause(&mut self, time: Nanos) {
@@ -529,11 +542,12 @@ impl Bench for LabBench<'_> {
         // A server that answers nothing costs one timeout for each query; the limit ends that.
         let limit = LOCKSTEP + Duration::from_secs(u64::from(spec.experiments));
         self.begin_remote(Duration::ZERO)?;
-        let (mut result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
-        result.trial = self.conclude(result.trial, spent, SlowCores::Void);
-        self.end_remote(&mut result.trial, &request)?;
-        result.trial.compact().map_err(BenchError::failed)?;
-        Ok(LockStepRow::new(spec.lanes, result))
+        let (result, spent) = self.measure(&request, LOCKSTEP_SAMPLED, limit)?;
+        let mut result = self.conclude(result, spent);
+        self.end_remote(&mut result)?;
+        let mut row = LockStepRow::new(spec.lanes, result);
+        row.trial.compact().map_err(BenchError::failed)?;
+        Ok(row)
     }
 
     fn drill(&mut self, spec: &DrillSpec) -> Result<Drilled, BenchError> {

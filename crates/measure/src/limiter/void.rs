@@ -156,9 +156,26 @@ impl Void {
             Void::Interrupted | Void::NothingSent | Void::UnansweredBefore { .. } => return None,
         })
     }
-}
 
-impl Void {
+    /// Returns which of several reasons is the one to name, the lowest: what ended the trial, then
+    /// the Tester's own part (that of a part of the load before that of the whole), then the
+    /// server's.
+    pub(crate) fn rank(&self) -> u8 {
+        match self {
+            Void::Interrupted | Void::LinkLost { .. } | Void::TesterLost { .. } => 0,
+            Void::Part { why, .. } if matches!(**why, Void::TesterLost { .. }) => 0,
+            Void::NothingSent => 1,
+            Void::Starved { .. } | Void::Part { .. } => 2,
+            Void::ScheduleNotKept { .. } => 3,
+            Void::StartSpread { .. } => 4,
+            Void::Stalled { .. } | Void::NotSent { .. } => 5,
+            Void::ForeignOnServer { .. } | Void::ServerWaited { .. } | Void::SlowCore { .. } => 6,
+            Void::LinkUnseated { .. }
+            | Void::UpdatesRanOut { .. }
+            | Void::UnansweredBefore { .. } => 7,
+        }
+    }
+
     /// Returns whether the machine was disturbed: an estimate from many trials still learns from this one.
     pub fn is_disturbance(&self) -> bool {
         matches!(

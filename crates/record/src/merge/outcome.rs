@@ -1,10 +1,10 @@
-//! The verdicts on a merged trial: whether it is void, meets its goal, and what limited it.
+//! The facts for the verdict on a merged trial: why it may be void, and what limited its parts.
 
-use measure::{Evidence, Limiter, LimiterProof, Nanos, Outstanding, Void, Warning};
+use measure::{Facts, Limiter, LimiterProof, Nanos, Outstanding, Void, Warning};
 
 use super::part::{LostPart, MergeTerms, Part};
-use crate::connections::Connections;
 use crate::parts::{Merged, PartOutcome};
+use crate::request::TrialResult;
 use crate::trial::{Trial, Voidness};
 
 /// Share of the duration by which two parts may start apart: so much of a trial has not the whole rate.
@@ -29,23 +29,18 @@ pub(super) struct Whole<'p> {
 }
 
 impl Whole<'_> {
-    /// Fills in the verdicts on `trial`, the sum of the parts.
-    pub(super) fn conclude(&self, trial: &mut Trial) {
+    /// Makes the result of `trial`, the sum of the parts.
+    pub(super) fn conclude(&self, mut trial: Trial) -> TrialResult {
         let merged = self.merged(trial.duration_s);
         trial.outstanding = self.outstanding();
-        trial.hold_to(self.terms.goal.as_ref());
-        let complete = self.parts.iter().all(|part| part.trial.limiter == Limiter::Offered)
-            && trial.passed != Some(false)
-            && trial.is_sustained();
-        let places = trial.connections.as_ref().map(Connections::places).unwrap_or_default();
-        let evidence = Evidence { complete, places, ..Evidence::default() };
-        let doubts = self.doubts(trial, &merged);
-        trial.judge(doubts, evidence, self.limiter_of_a_part());
+        let doubts = self.doubts(&trial, &merged);
+        let facts = Facts { doubts, known: self.limiter_of_a_part(), ..Facts::default() };
         let unknown = |part: &PartOutcome| !part.void.is_void() && part.clock_error_us.is_none();
         if self.parts.len() > 1 && merged.parts.iter().any(unknown) {
             trial.warnings.push(Warning::ClocksNotChecked);
         }
         trial.merged = Some(merged);
+        TrialResult::new(trial, self.terms.goal.clone(), facts)
     }
 
     /// Returns the sum of the outstanding queries, if all parts counted them.
@@ -56,8 +51,7 @@ impl Whole<'_> {
     }
 
     /// Returns why the trial may say nothing. That a part was late, or its Tester starved, counts after all else that parts were void for.
-    fn doubts(&self, trial: &mut Trial, merged: &Merged) -> Vec<Void> {
-        let goal = self.terms.goal.as_ref();
+    fn doubts(&self, trial: &Trial, merged: &Merged) -> Vec<Void> {
         let lost = self.terms.lost.first().map(|lost| {
             let why = Box::new(Void::TesterLost { why: lost.why.clone() });
             Void::Part { part: lost.title(), why }
@@ -68,13 +62,17 @@ impl Whole<'_> {
                 Some(Void::Part { part: part.title(), why: Box::new(why) })
             })
         };
+        let goal = self.terms.goal.as_ref();
         let late = self.latest().filter(|_| !trial.too_slow_although_late(goal));
         let others =
             of_parts(|why| !matches!(why, Void::ScheduleNotKept { .. } | Void::Starved { .. }));
         let starved = of_parts(|why| matches!(why, Void::Starved { .. }));
-        let first = lost.into_iter().chain(trial.nothing_sent());
-        let last = [late, trial.not_kept(goal), start_spread(merged), trial.stalled(goal)];
-        first.chain(others).chain(starved).chain(last.into_iter().flatten()).collect()
+        lost.into_iter()
+            .chain(others)
+            .chain(starved)
+            .chain(late)
+            .chain(start_spread(merged))
+            .collect()
     }
 
     /// Returns the verdict on the part with the largest share of late queries; `None` if all parts kept their schedules.

@@ -6,7 +6,7 @@ use measure::{Disturbances, Histogram, Limiter, Nanos, Outstanding, Rng, Warning
 
 use super::*;
 use crate::series::Second;
-use crate::trial::{AgreedStart, Conditions, Cpu, Drops, Octets, Voidness};
+use crate::trial::{AgreedStart, Conditions, Cpu, Drops, Octets, Trial, Voidness};
 use crate::{Connections, SCHEMA, Times};
 
 /// Histograms of one part: latency, latency from sending, schedule error.
@@ -99,7 +99,7 @@ fn part(slice: &str, count: u64) -> Part {
 fn merged(parts: Vec<Part>, goal: Option<&str>) -> Trial {
     let goal = goal.map(|goal| goal.parse().expect(goal));
     let terms = MergeTerms { goal, ..MergeTerms::default() };
-    merge(parts, &terms, "1", "merge").expect("one load")
+    merge(parts, &terms, "1", "merge").expect("one load").with_verdict()
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_lost_part_is_named_and_the_others_are_counted() {
         ("2/3".parse().expect("a slice"), "b".to_owned(), "it died".to_owned());
     let terms = MergeTerms { lost: vec![LostPart { name, slice, why }], ..MergeTerms::default() };
     let found = merge(vec![part("1/3", 100), part("3/3", 100)], &terms, "1", "merge");
-    let found = found.expect("one load");
+    let found = found.expect("one load").with_verdict();
     assert_eq!((found.sent, found.limiter), (200, Limiter::Unknown));
     let void = found.void.0.expect("void").to_string();
     assert_eq!(void, "part 2/3 (b): the Tester was lost: it died");
@@ -362,6 +362,7 @@ fn clients_that_replay_their_own_queries_are_counted_instead_of_these() {
         merge(parts, &MergeTerms::default(), "1", "merge").map_err(|why| why.to_string())
     };
     let found = replayed([900, 100], Some([6, 5])).expect("one load");
+    let found = found.trial;
     assert_eq!((found.planned, found.sent), (1_000, 1_000));
     assert_eq!(found.connections.map(|all| all.clients), Some(11));
     // Slices of a replay over UDP have every second query.

@@ -134,7 +134,7 @@ fn run(
     let ran = setup.run(&live, &stop);
     drop((rates, each, asked));
     let mut trial = match ran {
-        Ok(ran) => ran.trial,
+        Ok(ran) => ran.with_verdict(),
         Err(error) => return Err(messages.check().err().unwrap_or_else(|| error.into())),
     };
     let data = data.map_or_else(|| "the standard input".into(), |path| path.display().to_string());

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use lab::CpuList;
-use lab::agent::{Agent, Conditions, Reports, judge};
+use lab::agent::{Agent, Reports};
 use measure::{Pacing, Path};
-use record::{Trial, TrialRequest};
+use record::{TrialRequest, TrialResult};
 
 use crate::arguments::dut::DutArgs;
 use crate::failure::Failure;
@@ -15,10 +15,7 @@ use crate::failure::Failure;
 const AHEAD: f64 = 0.5;
 
 /// An agent that watches a trial; none without a host.
-pub(crate) struct Watching {
-    agent: Option<Agent>,
-    conditions: Conditions,
-}
+pub(crate) struct Watching(Option<Agent>);
 
 /// Refuses what has no trial to watch.
 pub(crate) fn check(dut: &DutArgs, pacing: Pacing) -> anyhow::Result<()> {
@@ -39,30 +36,27 @@ impl Watching {
         request: &TrialRequest,
         cpus: Option<&CpuList>,
     ) -> Result<Self, Failure> {
-        let conditions = Conditions::of(request);
-        let Some(remote) = dut.remote(cpus) else {
-            return Ok(Watching { agent: None, conditions });
-        };
+        let Some(remote) = dut.remote(cpus) else { return Ok(Watching(None)) };
         let mut agent = Agent::start(&remote, env!("CARGO_PKG_VERSION")).map_err(Failure::run)?;
         let at = request.start_at.and_then(|at| at.unix(udp::sys::clock_state().tai_offset));
         let until_start = at.map_or(0.0, |at| at.as_secs_f64() - tester::unix_now() - AHEAD);
         let wait = Duration::from_secs_f64(until_start.max(0.0));
         agent.begin_in(wait).map_err(Failure::run)?;
-        Ok(Watching { agent: Some(agent), conditions })
+        Ok(Watching(Some(agent)))
     }
 
-    /// Adds what the agent saw to the trial, which has just ended.
+    /// Adds what the agent saw to the result of the trial, which has just ended.
     ///
     /// # Errors
-    /// If the agent is gone: the trial stays as it is. If the server has ended.
-    pub(crate) fn end(self, trial: &mut Trial) -> Result<(), Failure> {
-        let Some(mut agent) = self.agent else { return Ok(()) };
-        let seen = agent.end(trial.duration_s).map_err(Failure::run)?;
+    /// If the agent is gone: the result stays as it is. If the server has ended.
+    pub(crate) fn end(self, result: &mut TrialResult) -> Result<(), Failure> {
+        let Some(mut agent) = self.0 else { return Ok(()) };
+        let seen = agent.end(result.trial.duration_s).map_err(Failure::run)?;
         if agent.shares_kernel() {
-            let segmented = trial.conditions.gso;
-            trial.conditions.path.get_or_insert(Path::on_one_host(segmented));
+            let conditions = &mut result.trial.conditions;
+            conditions.path.get_or_insert(Path::on_one_host(conditions.gso));
         }
-        judge(trial, &Reports { dut: Some(&seen), authdns: &[] }, &self.conditions);
+        Reports { dut: Some(&seen), ..Reports::default() }.add_to(result);
         if seen.alive {
             return Ok(());
         }

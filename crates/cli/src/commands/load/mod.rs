@@ -111,8 +111,8 @@ fn warm_up(
     });
     let (live, _progress) =
         progress::show(format!("warm-up {}", setup.target()), Some(duration), args.interval);
-    let trial = match testers {
-        None => setup.run(&live, stop)?.trial,
+    let TrialResult { trial, .. } = match testers {
+        None => setup.run(&live, stop)?,
         Some(testers) => testers.trial(setup.request(), &live, stop)?,
     };
     if stop.load(Ordering::Relaxed) {
@@ -156,25 +156,24 @@ fn repeats(
         let watching = Watching::start(&args.dut, setup.request(), args.dut_cpus.as_ref())?;
         let (live, progress) =
             progress::show(format!("load {}", setup.target()), planned(setup), args.interval);
-        let trial = match &mut testers {
-            None => TesterError::measured(setup.run(&live, stop))
-                .map(|(result, ended)| (result.trial, ended))
-                .map_err(Failure::from),
+        let ran = match &mut testers {
+            None => TesterError::measured(setup.run(&live, stop)).map_err(Failure::from),
             Some(testers) => testers
                 .trial(setup.request(), &live, stop)
-                .map(|trial| (trial, None))
+                .map(|result| (result, None))
                 .map_err(Failure::from),
         };
         drop(progress);
-        let (mut trial, ended) = match trial {
-            Ok(trial) => trial,
+        let (mut result, ended) = match ran {
+            Ok(ran) => ran,
             Err(failure) if trials.is_empty() => return Err(failure),
             Err(failure) => return Ok((trials, Err(failure))),
         };
-        watched = watching.end(&mut trial);
+        watched = watching.end(&mut result);
         if let Some(why) = ended {
             watched = watched.and(Err(Failure::input(why)));
         }
+        let trial = result.with_verdict();
         let silent = report::no_answer(&trial).is_some();
         trials.push(trial);
         if let Some(trial) = trials.last().filter(|_| args.repeats > 1) {

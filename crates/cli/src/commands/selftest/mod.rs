@@ -78,9 +78,10 @@ pub(crate) fn certify(args: &mut SelftestArgs) -> Result<Certified, Failure> {
         progress::show(format!("self-test at {}", args.rate), Some(args.duration), None);
     let Tried { request, network, outcome } = other_end.run(args, request, &live, &stop)?;
     drop(progress);
-    let passed = outcome.trial.passed == Some(true) && !outcome.trial.void.is_void();
+    let trial = outcome.with_verdict();
+    let passed = trial.passed == Some(true) && !trial.void.is_void();
     let certificate = Certificate {
-        engine: outcome.trial.conditions.engine,
+        engine: trial.conditions.engine,
         certified_qps: if passed { args.rate.get() / RATE_FACTOR } else { 0.0 },
         self_test_qps: args.rate.get(),
         timeout_s: args.timeout.as_secs_f64(),
@@ -88,7 +89,7 @@ pub(crate) fn certify(args: &mut SelftestArgs) -> Result<Certified, Failure> {
         passed,
         shortened_s: shortened.map(Nanos::as_secs_f64),
         checks: Vec::new(),
-        trials: vec![TrialRecord { repeat: 0, rate_qps: args.rate.get(), trial: outcome.trial }],
+        trials: vec![TrialRecord { repeat: 0, rate_qps: args.rate.get(), trial }],
     };
     Ok(Certified { certificate, request, network })
 }

@@ -1,12 +1,10 @@
-//! The end of a trial: what the probes saw is added to the Measurer's record, and judged.
+//! The end of a trial: what the probes saw is added to the Measurer's result.
 
-use experiment::SlowCores;
-use measure::{Limiter, Link, Nanos, Path, Void, Warning};
-use record::{Cpu, Trial};
+use measure::{Link, Nanos, Path, Void, Warning};
+use record::{Cpu, Trial, TrialResult};
 use udp::core_speed::WorkTimes;
 
 use super::{LabBench, Spent};
-use crate::probe::evidence::{Known, evidence};
 use crate::probe::{Observed, Span, interrupts_are_apart};
 use crate::runs::attack::ATTACKER;
 use crate::testbed::Host;
@@ -40,58 +38,54 @@ impl LabBench<'_> {
         Observed::between(&spent.before, &spent.after, self.testbed, &span)
     }
 
-    /// Adds the probes' counters to the Measurer's record, and decides whether the trial is void and what limited it.
-    pub(super) fn conclude(&self, mut trial: Trial, spent: Spent, slow_cores: SlowCores) -> Trial {
-        let observed = &self.observed(&trial, &spent);
+    /// Adds what the probes saw to the Measurer's result.
+    pub(super) fn conclude(&self, mut result: TrialResult, spent: Spent) -> TrialResult {
+        let (trial, evidence) = (&mut result.trial, &mut result.facts.evidence);
+        let observed = &self.observed(trial, &spent);
         // The Measurer has its own series, of latencies.
         trial.probes.extend(spent.series);
-        let known = Known {
-            testbed: self.testbed,
-            shared: self.shares_core(),
-            has_server: self.server.is_some(),
-            cpu_limit: self.cpu_limit,
-        };
+        let has_server = self.server.is_some();
         let work = self.testbed.core_speed(Host::Dut, &trial.disturbances.watched);
-        let work = work.filter(|_| known.has_server).map(|times| {
+        let work = work.filter(|_| has_server).map(|times| {
             let cpus = self.testbed.cpus(Host::Dut).cpus();
             (times, self.lab.full_speed().note(cpus, times))
         });
-        let mut evidence = evidence(&trial, observed, &known);
         evidence.dut_slow = work.map(|(times, _)| lacked(times, self.fastest_work_ns));
-        if !known.has_server {
-            evidence.dut_drops = trial.drops.dut_receive;
-        }
-        if self.authdns.is_none() {
-            // A busy primary does not slow down queries to its secondary.
-            (evidence.authdns_busy, evidence.authdns_waited) = (None, None);
-        }
-        trial.warnings.extend(evidence.server_warnings());
+        let (tester, auth) = (observed.usage(Host::Tester), observed.usage(Host::Auth));
+        // Waiting while the AuthDNS uses the core does not count as starvation.
+        let excused = if self.shares_core() { auth.busy } else { 0.0 };
+        let run_delay = trial.cpu.get("tester").and_then(|cpu| cpu.run_delay);
+        evidence.tester_run_delay = run_delay.map(|delay| (delay - excused).max(0.0));
+        evidence.foreign_busy =
+            evidence.foreign_busy.into_iter().chain([tester.foreign]).reduce(f64::max);
+        // A busy primary does not slow down queries to its secondary.
+        let shared = self.shares_core() && self.authdns.is_some();
+        evidence.authdns_waited = shared.then_some(auth.run_delay);
         let outside = self.remote.outside.is_some();
         if !outside && self.testbed.path() == Path::Wire {
             // The links cut such messages into packets.
             trial.warnings.retain(|warning| *warning != Warning::Segmented);
         }
         self.ask_for_lost(&mut trial.disturbances.lost);
-        trial.drops.tester_receive = evidence.tester_drops;
-        trial.drops.authdns_receive = evidence.authdns_drops;
-        trial.drops.dut_receive = evidence.dut_drops;
-        trial.drops.dut_not_taken = evidence.dut_not_taken;
-        trial.drops.link = evidence.link_drops;
-        self.record_cpu(&mut trial, observed, spent.beside, work);
-        evidence.dut_slow = evidence.dut_slow.filter(|_| slow_cores == SlowCores::Void);
-        // The Measurer sees a server on its own host, of which the probes of the testbed know nothing.
-        let by_measurer = trial.limiter == Limiter::Dut && evidence.limiter() == Limiter::Target;
-        let known = by_measurer.then(|| (trial.limiter, trial.limiter_proof.take()));
+        trial.drops.tester_receive += observed.receive_drops(Host::Tester);
+        trial.drops.authdns_receive = observed.receive_drops(Host::Auth);
+        if !outside {
+            // Else the Measurer alone sees a server on its host.
+            (evidence.dut_busy, trial.drops.dut_receive) =
+                (None, observed.receive_drops(Host::Dut));
+        }
+        trial.drops.dut_not_taken = observed.connections_not_taken(Host::Dut);
+        trial.drops.link = observed.link_drops;
+        self.record_cpu(trial, observed, spent.beside, work);
         let unseated = self.testbed.check_links().err().map(|seen| Void::LinkUnseated { seen });
-        let doubts: Vec<Void> = evidence.doubts().chain(unseated).collect();
-        trial.judge(doubts, evidence, known);
+        result.facts.doubts.extend(unseated);
         trial.conditions.link = Some(self.testbed.link()).filter(|_| !outside);
         // The Measurer knows the addresses of its host.
         trial.conditions.path = match trial.conditions.path.filter(|_| outside) {
             None => Some(self.path_to_server(trial.conditions.gso)),
             here => here,
         };
-        trial
+        result
     }
 
     /// Returns how datagrams cross to the server: the testbed's links, or what its agent knows.

@@ -10,7 +10,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use experiment::{BenchError, DrillSpec, Drilled, SlowCores};
+use experiment::{BenchError, DrillSpec, Drilled};
 use measure::{ClockBound, Nanos, Pacing, StartAt};
 use record::request::{Edns, Expect, Names, Query, WaitFor, Workload};
 use record::{Attack, AttackKind, AttackRequest, TrialRequest};
@@ -74,8 +74,10 @@ impl LabBench<'_> {
         }
         let outcome =
             attacker.map_or_else(|| Err(BenchError::failed("no attacker")), Attacker::outcome)?;
-        let mut trial = self.conclude(result.trial, spent, SlowCores::Void);
-        trial.conditions.attack = Some(self.described(spec, &place));
+        let mut result = self.conclude(result, spent);
+        result.trial.conditions.attack = Some(self.described(spec, &place));
+        result.facts.doubts.extend(spec.unanswered_before(&result.trial));
+        let trial = result.with_verdict();
         self.overloaded = trial.bad() > 0 || trial.void.is_void();
         Ok(Drilled { trial, attack: outcome })
     }

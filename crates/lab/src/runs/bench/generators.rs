@@ -7,7 +7,7 @@ use experiment::{
     Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, RoleCpu, TrialSpec,
 };
 use measure::pacing::EXPERIMENT;
-use measure::{Evidence, Nanos, Pacing};
+use measure::{Evidence, Facts, Nanos, Pacing};
 use record::Trial;
 use record::request::{Names, Workload};
 
@@ -86,15 +86,16 @@ impl LabBench<'_> {
         // other processes on the Tester's cores: only the server's cores are checked.
         let span = Span { sending_s: elapsed_s, ..Span::default() };
         let observed = Observed::between(&before, &after, self.testbed, &span);
-        let foreign = self.server.is_some().then(|| observed.usage(Host::Dut).foreign);
-        let evidence = Evidence { dut_foreign: foreign, ..Evidence::default() };
+        let dut_foreign = self.server.is_some().then(|| observed.usage(Host::Dut).foreign);
+        let evidence = Evidence { dut_foreign, ..Evidence::default() };
+        let void = Facts { evidence, ..Facts::default() }.verdict().void;
         let used = |host| Some(100.0 * observed.usage(host).own_s / elapsed_s.max(1e-3));
         let cpu = RoleCpu {
             tester: used(Host::Tester),
             dut: self.server.as_ref().and_then(|_| used(Host::Dut)),
             authdns: self.authdns.as_ref().and_then(|_| used(Host::Auth)),
         };
-        Ok(GeneratorTimes { void: evidence.server_disturbed(), cpu, ..times })
+        Ok(GeneratorTimes { void, cpu, ..times })
     }
 }
 

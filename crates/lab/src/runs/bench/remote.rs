@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use experiment::BenchError;
-use record::{Trial, TrialRequest};
+use record::TrialResult;
 
 use super::LabBench;
-use crate::remote::agent::{Conditions, Reports, judge};
+use crate::remote::agent::Reports;
 use crate::remote::error::RemoteError;
 use crate::remote::lines::{SharedAgent, SharedJob, StartedPart};
 use crate::remote::message::{Launched, Seen};
@@ -64,23 +64,19 @@ impl LabBench<'_> {
     }
 
     /// Adds what the agents saw during the trial, which has just ended.
-    pub(super) fn end_remote(
-        &self,
-        trial: &mut Trial,
-        request: &TrialRequest,
-    ) -> Result<(), BenchError> {
+    pub(super) fn end_remote(&self, result: &mut TrialResult) -> Result<(), BenchError> {
+        let sending_s = result.trial.duration_s;
         let of_auth = |StartedPart(agent): &StartedPart| {
-            let seen = seen(agent, trial.duration_s, "the AuthDNS")?;
+            let seen = seen(agent, sending_s, "the AuthDNS")?;
             Ok((agent.lock().host().to_owned(), seen))
         };
         let authdns =
             self.remote.auth.iter().map(of_auth).collect::<Result<Vec<_>, BenchError>>()?;
-        let of_dut = |agent: &SharedAgent| seen(agent, trial.duration_s, "the server");
+        let of_dut = |agent: &SharedAgent| seen(agent, sending_s, "the server");
         let dut = self.remote.dut.as_ref().map(of_dut).transpose()?;
         if !authdns.is_empty() || dut.is_some() {
             let cpu_limit = self.remote.part.as_ref().and_then(Part::cpu_limit);
-            let reports = Reports { dut: dut.as_ref(), authdns: &authdns };
-            judge(trial, &reports, &Conditions { cpu_limit, ..Conditions::of(request) });
+            Reports { dut: dut.as_ref(), authdns: &authdns, cpu_limit }.add_to(result);
         }
         Ok(())
     }

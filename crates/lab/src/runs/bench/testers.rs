@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use experiment::BenchError;
 use measure::{Disturbances, Nanos};
 use nix::time::{ClockId, clock_gettime};
-use record::{SCHEMA, Snapshot, TesterCount, Trial, TrialRequest};
+use record::{SCHEMA, Snapshot, TesterCount, Trial, TrialRequest, TrialResult};
 
 use super::LabBench;
 use crate::probe::watch::{LiveUpdate, Watcher};
@@ -22,7 +22,7 @@ impl LabBench<'_> {
         &self,
         testers: &SharedJob,
         request: &TrialRequest,
-    ) -> Result<Trial, BenchError> {
+    ) -> Result<TrialResult, BenchError> {
         let stop = AtomicBool::new(false);
         let mut shown = Shown { watcher: self.watcher.as_ref(), began: Instant::now(), any: false };
         let (mut begun, mut failed_with) = (false, None);
@@ -42,7 +42,7 @@ impl LabBench<'_> {
             let over = failed_with.is_some() || self.is_interrupted();
             stop.store(over, Ordering::Relaxed);
         };
-        let trial = testers.lock().trial(request, &mut notify, &stop);
+        let result = testers.lock().trial(request, &mut notify, &stop);
         drop(shown);
         if self.is_interrupted() {
             return Err(BenchError::Interrupted);
@@ -50,14 +50,14 @@ impl LabBench<'_> {
         if let Some(error) = failed_with {
             return Err(error);
         }
-        let mut trial = trial.map_err(BenchError::failed)?;
+        let mut result = result.map_err(BenchError::failed)?;
         if !begun {
             // It ended before the start.
             self.begin_remote(Duration::ZERO)?;
         }
-        move_to_this_clock(&mut trial);
-        trial.conditions.path.get_or_insert(self.testbed.path());
-        Ok(trial)
+        move_to_this_clock(&mut result.trial);
+        result.trial.conditions.path.get_or_insert(self.testbed.path());
+        Ok(result)
     }
 }
 

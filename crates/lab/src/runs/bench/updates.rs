@@ -4,10 +4,10 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use experiment::{BenchError, Replication, Sizes, Traced, UpdateSpec, Updated};
+use experiment::{BenchError, Replication, Sizes, Traced, TrialSpec, UpdateSpec, Updated};
 use measure::strace::SyncCounts;
-use measure::{Evidence, Nanos};
-use record::{Durability, Transfers, UpdateRun};
+use measure::{Evidence, Facts, Nanos, Verdict};
+use record::{Durability, Transfers, Trial, UpdateRun};
 use update::check::check;
 use update::outcome::acknowledged;
 use update::{Kill, UpdateReader, Zones};
@@ -49,8 +49,8 @@ impl<'a> LabBench<'a> {
             dut_foreign: Some(dut.foreign),
             ..Evidence::default()
         };
-        let void = evidence.doubts().next();
-        Updated { run, void, busy, limiter: evidence.limiter() }
+        let Verdict { void, limiter, .. } = Facts { evidence, ..Facts::default() }.verdict();
+        Updated { run, void, busy, limiter }
     }
 }
 
@@ -142,13 +142,19 @@ impl Replication for LabBench<'_> {
         self.limit_server().map_err(BenchError::failed)
     }
 
-    fn begin(&mut self, per_second: Option<f64>) -> Result<(), BenchError> {
+    fn trial_under(
+        &mut self,
+        per_second: Option<f64>,
+        spec: &TrialSpec,
+    ) -> Result<(Trial, UpdateRun), BenchError> {
         let ground = self.ground();
-        self.group()?.begin(per_second, ground)
-    }
-
-    fn end(&mut self) -> Result<UpdateRun, BenchError> {
-        self.group()?.end()
+        self.group()?.begin(per_second, ground)?;
+        let result = self.trial_result(spec);
+        // The sender is stopped also after a failed trial.
+        let run = self.group()?.end();
+        let (mut result, run) = (result?, run?);
+        result.facts.doubts.extend(run.ran_out());
+        Ok((self.finish(result)?, run))
     }
 
     fn sizes(&mut self) -> Result<Sizes, BenchError> {
