@@ -1,7 +1,7 @@
 //! The trait that methods run on: [`Bench`] runs one trial.
 
 use measure::{Nanos, Void};
-pub use record::request::{SlowCores, TrialSpec};
+pub use record::request::TrialSpec;
 use record::{LockStepRow, Seen, Trial};
 
 use crate::answers::ComparedAnswers;

@@ -21,7 +21,7 @@ use self::estimate::usual_qps;
 pub use self::estimate::{capacity_of, is_precise, speed_in, sum_up};
 pub use self::window::least_rounds;
 use self::window::{ClosedLoop, answers_after_lead, choose};
-use crate::bench::{Bench, BenchError, SlowCores, TrialSpec};
+use crate::bench::{Bench, BenchError, TrialSpec};
 pub use crate::known::Known;
 use crate::names::{NameBudget, most_names};
 use crate::settings::{CLOSED_NAMES_PER_S, CapacitySettings};
@@ -230,11 +230,7 @@ impl NextRound<'_> {
 
     /// Returns the request for a trial that counts although it is disturbed.
     fn spec(&self, pacing: Pacing, duration: Nanos, names: u64) -> TrialSpec {
-        TrialSpec {
-            names,
-            slow_cores: SlowCores::Count,
-            ..TrialSpec::new(pacing, duration, self.settings.timeout)
-        }
+        TrialSpec { names, waits: false, ..TrialSpec::new(pacing, duration, self.settings.timeout) }
     }
 
     /// Runs a trial that counts although it is disturbed, with fresh names.

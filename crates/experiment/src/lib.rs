@@ -33,7 +33,7 @@ pub mod visit;
 
 pub use answers::{ComparedAnswers, figures as answer_figures};
 pub use bench::{
-    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, RoleCpu, SlowCores, TrialSpec,
+    Bench, BenchError, GeneratorSpec, GeneratorTimes, LockStepSpec, RoleCpu, TrialSpec,
 };
 pub use certify::certify;
 pub use conformance::{Circumstances, Joined, OneHost, differs, planned};

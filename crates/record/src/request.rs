@@ -121,12 +121,13 @@ pub struct TrialSpec {
     pub names: u64,
     /// Length of the steps whose queries are counted apart.
     pub step: Option<Nanos>,
-    /// What slow cores of the server make of a trial that misses its goal.
-    pub slow_cores: SlowCores,
+    /// Whether it waits until the server has done the work of the last trial: an estimate from many
+    /// trials, none of which decides alone, has no time for that.
+    pub waits: bool,
 }
 
 impl TrialSpec {
-    /// Makes a trial without a goal, without names, and void on slow cores.
+    /// Makes a trial without a goal and without names.
     pub fn new(pacing: Pacing, duration: Nanos, timeout: Nanos) -> Self {
         TrialSpec {
             pacing,
@@ -137,18 +138,9 @@ impl TrialSpec {
             first_name: 0,
             names: 0,
             step: None,
-            slow_cores: SlowCores::Void,
+            waits: true,
         }
     }
-}
-
-/// What slow cores of the server make of a trial that misses its goal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlowCores {
-    /// The trial is void.
-    Void,
-    /// The trial counts: the method takes the speed of the cores into account.
-    Count,
 }
 
 /// Engine that carries the messages of a trial.
@@ -200,7 +192,8 @@ pub struct InKernel {
     pub neighbour: Option<HardwareAddress>,
 }
 
-/// Result of a trial whose verdict is open. Whoever asked for it adds what else is known, and makes the verdict once.
+/// Result of a trial whose verdict is open. Whoever asked for it adds what else is known, and makes
+/// the verdict once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Version of the JSON.

@@ -426,7 +426,7 @@ impl<'a> LabBench<'a> {
         }
         let duration = self.shortened.unwrap_or(spec.duration);
         let spec = &TrialSpec { duration, ..spec.clone() };
-        let settled = self.settle_for(spec)?;
+        let settled = !spec.waits || self.settle()?;
         let request = self.request(spec)?;
         let sending = request.duration;
         let connecting = CONNECTING * request.clients();

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use measure::{Nanos, Pacing, Transport};
-use record::request::{SlowCores, TrialSpec, Workload};
+use record::request::{TrialSpec, Workload};
 use record::{Run, Table, Trial, TrialRecord, TrialRequest, TrialResult};
 use tester::{Setup, TesterError};
 
@@ -104,11 +104,7 @@ fn warm_up(
     let TrialRequest { pacing, timeout, .. } = *setup.request();
     let parts = if args.workload.reuse_names { 1 } else { args.parts() };
     let names = setup.names().map_or(u64::MAX, |all| all / u64::from(parts));
-    let setup = setup.for_trial(&TrialSpec {
-        names,
-        slow_cores: SlowCores::Count,
-        ..TrialSpec::new(pacing, duration, timeout)
-    });
+    let setup = setup.for_trial(&TrialSpec { names, ..TrialSpec::new(pacing, duration, timeout) });
     let (live, _progress) =
         progress::show(format!("warm-up {}", setup.target()), Some(duration), args.interval);
     let TrialResult { trial, .. } = match testers {

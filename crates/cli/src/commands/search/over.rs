@@ -109,7 +109,7 @@ impl Varied {
 mod tests {
     use measure::{Nanos, Pacing, Transport};
     use record::TrialRequest;
-    use record::request::{Connecting, Engine, Expect, Query, SlowCores, Workload};
+    use record::request::{Connecting, Engine, Expect, Query, Workload};
 
     use super::*;
 
@@ -130,7 +130,6 @@ mod tests {
         let setup = Setup::new(request, String::new()).expect("a good request");
         let spec = TrialSpec {
             names: 1,
-            slow_cores: SlowCores::Count,
             ..TrialSpec::new(pacing(40.0), Nanos::from_secs(1), Nanos::from_secs(1))
         };
         for (each, rate) in [(Qps::new(0.5), 20.0), (None, 7.0)] {

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Instant;
 
-use experiment::{BenchError, SlowCores, TrialSpec};
+use experiment::BenchError;
 use measure::Nanos;
 use record::Seen;
 
@@ -14,13 +14,6 @@ use crate::testbed::Host;
 use crate::testbed::procfs;
 
 impl LabBench<'_> {
-    /// Waits before a trial until the server is idle; returns whether it is. An estimate from many trials, none of which decides
-    /// alone, has no time for that.
-    pub(super) fn settle_for(&mut self, spec: &TrialSpec) -> Result<bool, BenchError> {
-        let estimates = spec.goal.is_none() && spec.slow_cores == SlowCores::Count;
-        if estimates { Ok(true) } else { self.settle() }
-    }
-
     /// Returns why the CPU time of the server says nothing about its limit.
     pub(super) fn hides_cpu(&self) -> Option<Seen> {
         let dut = self.testbed.cpus(Host::Dut);
