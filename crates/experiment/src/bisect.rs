@@ -15,7 +15,7 @@
 //!
 //! Sources: Horstein 1963 and Waeber, Frazier and Henderson 2013 (probabilistic bisection).
 
-use measure::stats::{Interval, OfRounds, median, of_rounds};
+use measure::stats::{ConfidenceInterval, OfRounds, median, of_rounds};
 
 /// Numbers of rounds after which a test looks at its figures.
 const LOOKS: [usize; 6] = [4, 6, 9, 14, 19, 26];
@@ -183,7 +183,7 @@ fn no_figure() -> Obstacle {
     )
 }
 
-fn is_same(ratio: &Interval) -> bool {
+fn is_same(ratio: &ConfidenceInterval) -> bool {
     ratio.low > 1.0 - SAME && ratio.high < 1.0 + SAME
 }
 

@@ -186,7 +186,7 @@ fn compressed(histogram: &hdrhistogram::Histogram<u64>) -> Vec<u8> {
 
 /// A histogram of an interval log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Interval {
+pub struct LoggedInterval {
     /// What was measured, in one word; its spaces, commas and line ends are written as underscores.
     pub tag: String,
     /// Start of the interval, after the start of the log.
@@ -206,7 +206,7 @@ pub fn write_interval_log(
     mut out: impl Write,
     comment: &str,
     started_unix: Duration,
-    intervals: &[Interval],
+    intervals: &[LoggedInterval],
 ) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new();
@@ -215,7 +215,7 @@ pub fn write_interval_log(
     log.add_comment(comment).add_comment(&since("StartTime")).add_comment(&since("BaseTime"));
     log.with_max_value_divisor(1e6);
     let mut log = log.begin_log_with(&mut out, &mut serializer)?;
-    for Interval { tag, start, length, histogram } in intervals {
+    for LoggedInterval { tag, start, length, histogram } in intervals {
         let tag = tag.replace([' ', ',', '\n', '\r'], "_");
         log.write_histogram(&histogram.0, *start, *length, Tag::new(&tag)).map_err(
             |e| match e {
@@ -326,7 +326,7 @@ mod tests {
         histogram.record(Nanos::from_millis(3));
         let interval = |tag: &str, start| {
             let (start, length) = (Duration::from_secs(start), Duration::from_secs(2));
-            Interval { tag: tag.to_owned(), start, length, histogram: histogram.clone() }
+            LoggedInterval { tag: tag.to_owned(), start, length, histogram: histogram.clone() }
         };
         let mut log = Vec::new();
         let start = Duration::from_secs(1_700_000_000);

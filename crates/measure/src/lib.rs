@@ -44,7 +44,7 @@ pub use sustained::Outstanding;
 pub use transport::Transport;
 pub use units::{Nanos, Qps};
 pub use update_rate::UpdateRate;
-pub use verdict::{Facts, Verdict};
+pub use verdict::{Facts, TrialVerdict};
 pub use warning::Warning;
 pub use words::UnknownWord;
 pub use zipf::Zipf;

@@ -9,9 +9,9 @@ mod rounds;
 mod within;
 
 pub use change::{Change, ChangeTerms, Level, changes};
-pub use interval::{Interval, bootstrap, shown_median_interval};
+pub use interval::{ConfidenceInterval, bootstrap, shown_median_interval};
 pub use posterior::Posterior;
-pub use ratio::{Ratio, Repeated, Scatter, Terms, Verdict, Within, ratio, ratio_within};
+pub use ratio::{Ratio, RatioVerdict, Repeated, Scatter, Terms, Within, ratio, ratio_within};
 pub use repeat_warnings::{RepeatWarning, repeat_warnings};
 pub use rounds::{OfRounds, of_rounds};
 pub use within::{quantile_interval, share_interval};

@@ -29,7 +29,7 @@ pub struct Facts {
 
 /// What a trial says.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct TrialVerdict {
     /// Why it says nothing; `None` if it is valid.
     pub void: Option<Void>,
     /// What limited it.
@@ -40,7 +40,7 @@ pub struct Verdict {
 
 impl Facts {
     /// Judges the trial.
-    pub fn verdict(self) -> Verdict {
+    pub fn verdict(self) -> TrialVerdict {
         let doubts = self.doubts.iter().cloned().chain(self.evidence.doubts());
         let void = doubts.filter(|doubt| !self.excuses(doubt)).min_by_key(Void::rank);
         let (limiter, proof) = match (&void, self.known) {
@@ -48,7 +48,7 @@ impl Facts {
             (None, Some(known)) => known,
             (None, None) => self.evidence.accuse(),
         };
-        Verdict { void, limiter, proof }
+        TrialVerdict { void, limiter, proof }
     }
 
     /// Returns whether the outcome stands in spite of a doubt.

@@ -20,7 +20,7 @@ mod unlike;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use measure::stats::{self, Ratio, Scatter, Terms, Verdict, Within};
+use measure::stats::{self, Ratio, RatioVerdict, Scatter, Terms, Within};
 use serde::Serialize;
 
 use crate::{CellRecord, Run};
@@ -350,18 +350,18 @@ fn is_rate(unit: &str) -> bool {
 }
 
 /// Returns the outcome of a verdict for a figure of `unit`.
-fn outcome(unit: &str, verdict: Verdict) -> Outcome {
+fn outcome(unit: &str, verdict: RatioVerdict) -> Outcome {
     let (time, rate) = (is_time(unit), is_rate(unit));
     match verdict {
-        Verdict::NotShown => Outcome::NoDifferenceShown,
-        Verdict::Higher if unit == "share" => Outcome::Better,
-        Verdict::Lower if unit == "share" => Outcome::Worse,
-        Verdict::Higher if rate => Outcome::Faster,
-        Verdict::Higher if time => Outcome::Slower,
-        Verdict::Higher => Outcome::More,
-        Verdict::Lower if rate => Outcome::Slower,
-        Verdict::Lower if time => Outcome::Faster,
-        Verdict::Lower => Outcome::Less,
+        RatioVerdict::NotShown => Outcome::NoDifferenceShown,
+        RatioVerdict::Higher if unit == "share" => Outcome::Better,
+        RatioVerdict::Lower if unit == "share" => Outcome::Worse,
+        RatioVerdict::Higher if rate => Outcome::Faster,
+        RatioVerdict::Higher if time => Outcome::Slower,
+        RatioVerdict::Higher => Outcome::More,
+        RatioVerdict::Lower if rate => Outcome::Slower,
+        RatioVerdict::Lower if time => Outcome::Faster,
+        RatioVerdict::Lower => Outcome::Less,
     }
 }
 
@@ -382,8 +382,8 @@ impl Compared {
     /// Returns the outcome; without an interval the one that the ratio suggests, if it is far from one.
     pub fn leaning(&self) -> Outcome {
         let verdict = match self.ratio {
-            ratio if ratio >= MUCH => Verdict::Higher,
-            ratio if ratio <= 1.0 / MUCH => Verdict::Lower,
+            ratio if ratio >= MUCH => RatioVerdict::Higher,
+            ratio if ratio <= 1.0 / MUCH => RatioVerdict::Lower,
             _ => return self.outcome,
         };
         match self.outcome {

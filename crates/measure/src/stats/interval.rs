@@ -5,7 +5,7 @@ use crate::rng::Rng;
 
 /// An interval with its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     /// Lower end.
     pub low: f64,
     /// Upper end.
@@ -30,7 +30,7 @@ pub fn bootstrap(
     statistic: impl Fn(&[f64]) -> Option<f64>,
     confidence: f64,
     seed: u64,
-) -> Option<Interval> {
+) -> Option<ConfidenceInterval> {
     if values.len() < BOOTSTRAP_MIN_VALUES {
         return None;
     }
@@ -48,7 +48,7 @@ pub(crate) fn bootstrap_difference(
     statistic: impl Fn(&[f64]) -> Option<f64>,
     confidence: f64,
     seed: u64,
-) -> Option<Interval> {
+) -> Option<ConfidenceInterval> {
     if a.len().min(b.len()) < BOOTSTRAP_MIN_VALUES {
         return None;
     }
@@ -67,9 +67,9 @@ pub(crate) fn resample(values: &[f64], rng: &mut Rng) -> Vec<f64> {
 }
 
 /// Returns the interval of the middle share `confidence` of `statistics`.
-fn central_interval(statistics: &[f64], confidence: f64) -> Option<Interval> {
+fn central_interval(statistics: &[f64], confidence: f64) -> Option<ConfidenceInterval> {
     let tail = (1.0 - confidence) / 2.0 * 100.0;
-    Some(Interval {
+    Some(ConfidenceInterval {
         low: percentile(statistics, tail)?,
         high: percentile(statistics, 100.0 - tail)?,
         confidence,
@@ -80,7 +80,7 @@ fn central_interval(statistics: &[f64], confidence: f64) -> Option<Interval> {
 /// distribution: from the `k`-th smallest to the `k`-th largest value, the narrowest interval with at least
 /// `confidence`. Returns `None` when the values are too few for that: five have the median between them in 94 of
 /// 100 cases, six in 97.
-fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+fn median_interval(values: &[f64], confidence: f64) -> Option<ConfidenceInterval> {
     let n = values.len();
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -96,7 +96,11 @@ fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
         if coverage < confidence {
             break;
         }
-        best = Some(Interval { low: sorted[k], high: sorted[n - 1 - k], confidence: coverage });
+        best = Some(ConfidenceInterval {
+            low: sorted[k],
+            high: sorted[n - 1 - k],
+            confidence: coverage,
+        });
     }
     best
 }
@@ -104,7 +108,7 @@ fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
 /// Computes the interval of the median that tables and error bars show: by bootstrap from
 /// `BOOTSTRAP_MIN_VALUES` values on, with fewer by the order statistics. Returns `None` when the values are too few for either:
 /// below six at 95 %.
-pub fn shown_median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+pub fn shown_median_interval(values: &[f64], confidence: f64) -> Option<ConfidenceInterval> {
     bootstrap(values, median, confidence, 1).or_else(|| median_interval(values, confidence))
 }
 

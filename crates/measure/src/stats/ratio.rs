@@ -111,12 +111,12 @@ pub struct Ratio {
     /// Smallest ratio above one that this comparison could have distinguished from one.
     pub smallest: Option<f64>,
     /// Whether the ratio significantly differs from one.
-    pub verdict: Verdict,
+    pub verdict: RatioVerdict,
 }
 
 /// What the repeats show about a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RatioVerdict {
     /// The second figure is higher.
     Higher,
     /// The second figure is lower.
@@ -141,7 +141,7 @@ pub fn ratio(first: &Repeated, second: &Repeated, pooled: Scatter, terms: &Terms
     };
     let margin = (1.0 + terms.margin).ln();
     let Some((low, high)) = spread.map(|(low, high)| (low - bracket, high + bracket)) else {
-        let verdict = Verdict::NotShown;
+        let verdict = RatioVerdict::NotShown;
         return Some(Ratio { ratio: difference.exp(), interval: None, smallest: None, verdict });
     };
     Some(Ratio {
@@ -149,9 +149,9 @@ pub fn ratio(first: &Repeated, second: &Repeated, pooled: Scatter, terms: &Terms
         interval: Some((low.exp(), high.exp())),
         smallest: Some(((high - low) / 2.0 + margin).exp()),
         verdict: match () {
-            () if low > margin => Verdict::Higher,
-            () if high < -margin => Verdict::Lower,
-            () => Verdict::NotShown,
+            () if low > margin => RatioVerdict::Higher,
+            () if high < -margin => RatioVerdict::Lower,
+            () => RatioVerdict::NotShown,
         },
     })
 }
@@ -174,9 +174,9 @@ pub fn ratio_within(first: Within, second: Within, margin: f64) -> Ratio {
     let low = over(second.low, first.high);
     let high = over(second.high, first.low);
     let verdict = match () {
-        () if low > 1.0 + margin => Verdict::Higher,
-        () if high < 1.0 / (1.0 + margin) => Verdict::Lower,
-        () => Verdict::NotShown,
+        () if low > 1.0 + margin => RatioVerdict::Higher,
+        () if high < 1.0 / (1.0 + margin) => RatioVerdict::Lower,
+        () => RatioVerdict::NotShown,
     };
     let half = if low > 0.0 { (high / low).sqrt() } else { high.max(1.0) };
     Ratio {
@@ -236,16 +236,16 @@ mod tests {
     #[test]
     fn two_repeats_show_a_half_but_not_a_small_difference() {
         let halved = compare(&[10_000.0, 10_300.0], &[5_100.0, 5_000.0], &TERMS);
-        assert_eq!(halved.verdict, Verdict::Lower);
+        assert_eq!(halved.verdict, RatioVerdict::Lower);
         assert!((halved.ratio - 0.4976).abs() < 0.001, "{halved:?}");
         let doubled = compare(&[5_100.0, 5_000.0], &[10_000.0, 10_300.0], &TERMS);
-        assert_eq!(doubled.verdict, Verdict::Higher);
+        assert_eq!(doubled.verdict, RatioVerdict::Higher);
         assert!(
             (doubled.ratio * halved.ratio - 1.0).abs() < 1e-9,
             "each ratio is the inverse of the other"
         );
         let like = compare(&[10_000.0, 10_300.0], &[10_400.0, 10_050.0], &TERMS);
-        assert_eq!(like.verdict, Verdict::NotShown);
+        assert_eq!(like.verdict, RatioVerdict::NotShown);
         let smallest = like.smallest.expect("there is a spread");
         assert!(smallest > 1.05 && smallest < 1.2, "{smallest}");
     }
@@ -256,27 +256,27 @@ mod tests {
         let second = |value: f64| within(value, value * 0.99, value * 1.01);
         let whole = within(1.0, 0.999, 1.0);
         for (value, margin, verdict) in [
-            (0.1, 0.05, Verdict::Lower),
-            (0.0, 0.05, Verdict::Lower),
-            (0.97, 0.05, Verdict::NotShown),
-            (0.97, 0.0, Verdict::Lower),
-            (1.2, 0.05, Verdict::Higher),
+            (0.1, 0.05, RatioVerdict::Lower),
+            (0.0, 0.05, RatioVerdict::Lower),
+            (0.97, 0.05, RatioVerdict::NotShown),
+            (0.97, 0.0, RatioVerdict::Lower),
+            (1.2, 0.05, RatioVerdict::Higher),
         ] {
             let ratio = ratio_within(whole, second(value), margin);
             assert_eq!((ratio.ratio, ratio.verdict), (value, verdict));
         }
         let revived = ratio_within(within(0.0, 0.0, 0.001), second(1.0), 0.05);
-        assert_eq!(revived.verdict, Verdict::Higher);
+        assert_eq!(revived.verdict, RatioVerdict::Higher);
     }
 
     #[test]
     fn a_single_repeat_needs_the_spread_of_others() {
         let alone = compare(&[100.0], &[50.0], &TERMS);
-        assert_eq!((alone.interval, alone.verdict), (None, Verdict::NotShown));
+        assert_eq!((alone.interval, alone.verdict), (None, RatioVerdict::NotShown));
         let (one, half) = (Repeated::new(&[100.0]), Repeated::new(&[50.0]));
         let pooled = Repeated::new(&[100.0, 102.0, 101.0]).scatter();
         let with = ratio(&one, &half, pooled, &TERMS).expect("values");
-        assert_eq!(with.verdict, Verdict::Lower);
+        assert_eq!(with.verdict, RatioVerdict::Lower);
         assert_eq!(ratio(&one, &Repeated::new(&[0.0, -1.0]), pooled, &TERMS), None);
     }
 
@@ -286,13 +286,13 @@ mod tests {
         let bracketed = |low: f64| Repeated::bracketed([(low, low * 1.1); 3]);
         let near = ratio(&bracketed(100.0), &bracketed(109.0), Scatter::default(), &TERMS)
             .expect("values");
-        assert_eq!(near.verdict, Verdict::NotShown);
+        assert_eq!(near.verdict, RatioVerdict::NotShown);
         let far = ratio(&bracketed(100.0), &bracketed(125.0), Scatter::default(), &TERMS)
             .expect("values");
-        assert_eq!(far.verdict, Verdict::Higher);
+        assert_eq!(far.verdict, RatioVerdict::Higher);
         let margin = Terms { margin: 0.2, ..TERMS };
         let within = ratio(&bracketed(100.0), &bracketed(125.0), Scatter::default(), &margin);
-        assert_eq!(within.expect("values").verdict, Verdict::NotShown);
+        assert_eq!(within.expect("values").verdict, RatioVerdict::NotShown);
     }
 
     /// Of many comparisons of equal figures, about the promised share finds a difference, also with few
@@ -305,7 +305,7 @@ mod tests {
             let mut rng = Rng::new(repeats);
             let mut draw = || (0..repeats).map(|_| about_100(&mut rng, 0.05)).collect::<Vec<_>>();
             let found = (0..runs)
-                .filter(|_| compare(&draw(), &draw(), &TERMS).verdict != Verdict::NotShown)
+                .filter(|_| compare(&draw(), &draw(), &TERMS).verdict != RatioVerdict::NotShown)
                 .count();
             assert!(alarms.contains(&found), "{repeats} repeats: {found} false alarms of {runs}");
         }
@@ -336,7 +336,7 @@ mod tests {
                     let pooled = pairs.iter().map(|(a, b)| a.scatter() + b.scatter()).sum();
                     pairs.iter().any(|(a, b)| {
                         let found = ratio(a, b, pooled, &terms).expect("values");
-                        found.verdict != Verdict::NotShown
+                        found.verdict != RatioVerdict::NotShown
                     })
                 })
                 .count();
@@ -351,7 +351,7 @@ mod tests {
             .filter(|_| {
                 let first: Vec<f64> = (0..5).map(|_| about_100(&mut rng, 0.02)).collect();
                 let second: Vec<f64> = (0..5).map(|_| 0.9 * about_100(&mut rng, 0.02)).collect();
-                compare(&first, &second, &TERMS).verdict == Verdict::Lower
+                compare(&first, &second, &TERMS).verdict == RatioVerdict::Lower
             })
             .count();
         assert!(found > 190, "{found} of 200");

@@ -5,7 +5,7 @@
 //! Below [`BOOTSTRAP_MIN_VALUES`] rounds Student's t gives the interval, above a bootstrap of the studentized figure (Efron and
 //! Tibshirani, section 12.5) where that is wider: rounds that end with a narrow interval favour those that are narrow by chance.
 
-use super::interval::{BOOTSTRAP_MIN_VALUES, Interval, resample, student_quantile};
+use super::interval::{BOOTSTRAP_MIN_VALUES, ConfidenceInterval, resample, student_quantile};
 use super::percentile;
 use crate::rng::Rng;
 
@@ -20,7 +20,7 @@ pub struct OfRounds {
     /// The figure.
     pub value: f64,
     /// Confidence interval of the figure.
-    pub interval: Interval,
+    pub interval: ConfidenceInterval,
 }
 
 impl OfRounds {
@@ -74,7 +74,10 @@ pub fn of_rounds(values: &[f64], confidence: f64, seed: u64) -> Option<OfRounds>
     };
     let low = (whole.mean - below * whole.error).exp();
     let high = (whole.mean + above * whole.error).exp();
-    Some(OfRounds { value: whole.mean.exp(), interval: Interval { low, high, confidence } })
+    Some(OfRounds {
+        value: whole.mean.exp(),
+        interval: ConfidenceInterval { low, high, confidence },
+    })
 }
 
 /// Returns how many standard errors the interval reaches below and above the figure, by the bootstrap.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use measure::histogram::{Interval, write_interval_log};
+use measure::histogram::{LoggedInterval, write_interval_log};
 use record::Run;
 
 use crate::view::cell_name;
@@ -21,7 +21,7 @@ pub fn hlog(run: &Run, out: impl Write) -> io::Result<()> {
             let Ok(histogram) = times.histogram() else { continue };
             let since =
                 trial.trial.conditions.started_unix_s.map_or(0.0, |at| (at - began).max(0.0));
-            intervals.push(Interval {
+            intervals.push(LoggedInterval {
                 tag: format!("{} {:.0} {}", cell_name(cell), trial.rate_qps, cell.capacity_unit()),
                 start: Duration::from_secs_f64(since),
                 length: Duration::from_secs_f64(trial.trial.duration_s.max(0.0)),

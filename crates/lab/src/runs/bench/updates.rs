@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use experiment::{BenchError, Replication, Sizes, Traced, TrialSpec, UpdateSpec, Updated};
 use measure::strace::SyncCounts;
-use measure::{Evidence, Facts, Nanos, Verdict};
+use measure::{Evidence, Facts, Nanos, TrialVerdict};
 use record::{Durability, Transfers, Trial, UpdateRun};
 use update::check::check;
 use update::outcome::acknowledged;
@@ -49,7 +49,7 @@ impl<'a> LabBench<'a> {
             dut_foreign: Some(dut.foreign),
             ..Evidence::default()
         };
-        let Verdict { void, limiter, .. } = Facts { evidence, ..Facts::default() }.verdict();
+        let TrialVerdict { void, limiter, .. } = Facts { evidence, ..Facts::default() }.verdict();
         Updated { run, void, busy, limiter }
     }
 }
