@@ -20,7 +20,7 @@ pub(crate) use self::source::Source;
 pub(crate) use self::tables::{
     FileTemplate, Listen, Ready, ReplicationTable, Start, Stop, Variable, VersionQuery, duration,
 };
-use crate::adapter::part::Part;
+use crate::adapter::part::ReplicationRole;
 use crate::adapter::template::Setting;
 
 pub mod builds;
@@ -322,7 +322,7 @@ impl Adapter {
     fn templates_and_samples(&self) -> Vec<(&Spanned<String>, Vec<Setting>)> {
         let usual: Vec<Setting> = self.samples().collect();
         let parts: Vec<Setting> =
-            Part::samples().into_iter().flat_map(Setting::replicating).collect();
+            ReplicationRole::samples().into_iter().flat_map(Setting::replicating).collect();
         let all = self.templates().map(|template| (template, usual.clone()));
         let defaults = self.with_defaults(&BTreeMap::new());
         let parts: Vec<Setting> =

@@ -48,7 +48,7 @@ pub use server::{
 };
 pub use testbed::cpus::{CpuList, CpuPlan};
 pub use testbed::enter::{
-    EnterError, Entered, Lab, Network, ending_signals, enter, enter_with, handed, is_inside,
+    EnterError, Entered, Lab, LabNetwork, ending_signals, enter, enter_with, handed, is_inside,
     is_privileged,
 };
 pub use testbed::exec::exec_main;

@@ -40,8 +40,8 @@ mod task;
 pub(crate) mod zone_load;
 pub mod zonefile;
 
-use self::running::Part;
 pub use self::running::Server;
+use self::running::ServerProcess;
 
 /// Port of a server behind another one, which is the first in its host.
 const PORT_BEHIND: u16 = 5300;
@@ -329,7 +329,7 @@ impl Installed {
         let setting = Setting { behind, ..self.setting(stage, &state, port) };
         let began = Instant::now();
         let process = self.launch(stage, &setting, &state, &mut server.files)?;
-        server.parts.insert(0, Part { process, stop: self.adapter.stop.clone() });
+        server.parts.insert(0, ServerProcess { process, stop: self.adapter.stop.clone() });
         server.loaded = self.wait_ready(&mut server.parts[0].process, stage, port, began)?;
         server.parts[0].process.hold_to_cpus()?;
         Ok(())
@@ -384,7 +384,7 @@ impl Installed {
         let mut written = BTreeMap::new();
         self.write_files(files, setting, instance.state, &mut written)?;
         let process = self.spawn(instance, setting, testbed)?;
-        let parts = vec![Part { process, stop: self.adapter.stop.clone() }];
+        let parts = vec![ServerProcess { process, stop: self.adapter.stop.clone() }];
         Ok(Server { parts, files: written, loaded: Duration::ZERO })
     }
 

@@ -4,7 +4,7 @@ mod signed;
 
 use std::fs;
 
-use lab::signer::{Algorithm, Denial, SignError, Signer, Signing};
+use lab::signer::{Algorithm, Denial, SignError, Signer, ZoneToSign};
 use zone::TldZone;
 use zone::stats::Stats;
 
@@ -49,7 +49,7 @@ fn what_a_signer_refuses_is_said() {
     let dir = tempfile::tempdir().expect("a folder");
     let input = dir.path().join("no.zone");
     fs::write(&input, "$ORIGIN test.\na 60 A 192.0.2.1\n").expect("writes");
-    let signing = Signing {
+    let signing = ZoneToSign {
         signer: Signer::DnssecSignzone,
         zone: &"test".parse().expect("a name"),
         input: &input,

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use clap::Args;
 use lab::CpuList;
-use lab::agent::{Remote, Task};
+use lab::agent::{AgentTask, Remote};
 
 use crate::arguments::remote;
 
@@ -62,12 +62,12 @@ impl DutArgs {
     /// Returns the host, where a server that is watched has the cores `cpus` (those on which it may run if that is `None`).
     pub(crate) fn remote(&self, cpus: Option<&CpuList>) -> Option<Remote> {
         let watch =
-            |process: &String| Task::Watch { process: process.clone(), cpus: cpus.cloned() };
-        Some(self.to(self.dut.clone()?, self.dut_process.as_ref().map_or(Task::Start, watch)))
+            |process: &String| AgentTask::Watch { process: process.clone(), cpus: cpus.cloned() };
+        Some(self.to(self.dut.clone()?, self.dut_process.as_ref().map_or(AgentTask::Start, watch)))
     }
 
     /// Returns the way to a host for a task.
-    pub(crate) fn to(&self, host: String, task: Task) -> Remote {
+    pub(crate) fn to(&self, host: String, task: AgentTask) -> Remote {
         let shell = self.ssh.as_deref().unwrap_or(SSH);
         let shell = shell.split_whitespace().map(str::to_owned).collect();
         Remote { host, shell, task, program: self.dut_program.clone() }

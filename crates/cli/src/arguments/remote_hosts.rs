@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use clap::Args;
-use lab::agent::Task;
+use lab::agent::AgentTask;
 use lab::job::{Hosts, MOST_AUTHDNS};
 use lab::lines::Remotes;
 use lab::{CpuList, DutHost, RemoteHosts};
@@ -121,7 +121,8 @@ impl RemoteHostsArgs {
 
     /// Returns the ways to the hosts.
     fn remotes(&self) -> Remotes {
-        let auth = self.auth.iter().map(|host| self.dut.to(host.clone(), Task::Start)).collect();
+        let auth =
+            self.auth.iter().map(|host| self.dut.to(host.clone(), AgentTask::Start)).collect();
         Remotes { dut: self.dut.remote(self.dut_cpus.as_ref()), auth }
     }
 }

@@ -11,7 +11,7 @@ use lab::Refusal;
 use lab::agent::{allowed_cpus, boot_id, named, own_addresses};
 use lab::message::{Greeting, Order, Reply, Seen, each, encode};
 use lab::probe::{HostLosses, HostProbe};
-use lab::{CpuList, Entered, Network, ServerHost};
+use lab::{CpuList, Entered, LabNetwork, ServerHost};
 use measure::Nanos;
 use measure::stall::Side;
 use nix::unistd::getpgrp;
@@ -239,7 +239,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), Failure> {
 fn start() -> Result<(), Failure> {
     // Numbers of processes mean something else inside.
     let group = (GROUP, getpgrp().as_raw().to_string());
-    let lab = match lab::enter_with(&[group], Network::Outside) {
+    let lab = match lab::enter_with(&[group], LabNetwork::Outside) {
         Ok(Entered::Inside(lab)) => lab,
         Ok(Entered::Outside(code)) => return outside(code),
         Err(error) => return refuse(&error.to_string()),

@@ -6,7 +6,7 @@ use experiment::Experiment;
 use experiment::bisect::{Bisected, Compared, Obstacle, Pair, Sides, bisect};
 use experiment::capacity::speed_in;
 use lab::builds::Revision;
-use lab::{Entered, Lab, Network, RunOptions, run_experiment};
+use lab::{Entered, Lab, LabNetwork, RunOptions, run_experiment};
 use measure::stats::OfRounds;
 use record::{CellRecord, Decision, RESIDENT, Run};
 use report::view::{Align, align, quantity};
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &BisectArgs) -> Result<(), Failure> {
     }
     output::try_writing([&args.run.json])?;
     let _reserved = args.run.wait.reserve(&cores)?;
-    let lab = match lab::enter_with(&[], Network::Own).map_err(Failure::run)? {
+    let lab = match lab::enter_with(&[], LabNetwork::Own).map_err(Failure::run)? {
         Entered::Inside(lab) => lab,
         Entered::Outside(code) => return outside(code),
     };

@@ -22,7 +22,7 @@ pub enum Signing {
 /// Role of a server: `replication` in the templates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Part {
+pub(crate) struct ReplicationRole {
     /// Whether it is the primary, with the file `zone` beside its configuration; otherwise it is a secondary.
     pub(crate) primary: bool,
     /// How the zone of a primary is signed.
@@ -34,7 +34,7 @@ pub(crate) struct Part {
     /// IPv4 address from which it sends notifications and requests transfers, one of `v4`.
     pub(crate) source: Ipv4Addr,
     /// Secondaries of a primary, or the primary of a secondary.
-    pub(crate) peers: Vec<Peer>,
+    pub(crate) peers: Vec<GroupPeer>,
     /// Key of updates, notifications and transfers.
     pub(crate) key: Key,
 }
@@ -42,17 +42,17 @@ pub(crate) struct Part {
 /// Another server of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Peer {
+pub(crate) struct GroupPeer {
     /// Address of the server.
     pub(crate) address: Ipv4Addr,
     /// Port of the server.
     pub(crate) port: u16,
 }
 
-impl Peer {
+impl GroupPeer {
     /// Makes the peer at an address of the lab.
     pub(crate) fn at(address: Ipv4Addr) -> Self {
-        Peer { address, port: PORT }
+        GroupPeer { address, port: PORT }
     }
 }
 
@@ -75,10 +75,10 @@ pub(crate) const KEY: Key = Key {
     secret: Cow::Borrowed("ZG5zZHluby1kbnNkeW5vLWRuc2R5bm8tZG5zZHlubw=="),
 };
 
-impl Part {
+impl ReplicationRole {
     /// Returns parts that an adapter is checked against: a primary alone, one with secondaries, a secondary.
     pub(crate) fn samples() -> [Self; 4] {
-        let part = |primary, signing, peers: &[Peer]| Part {
+        let part = |primary, signing, peers: &[GroupPeer]| ReplicationRole {
             primary,
             signing,
             v4: vec![Ipv4Addr::LOCALHOST],
@@ -87,7 +87,7 @@ impl Part {
             peers: peers.to_vec(),
             key: KEY,
         };
-        let peer = Peer::at(Ipv4Addr::LOCALHOST);
+        let peer = GroupPeer::at(Ipv4Addr::LOCALHOST);
         [
             part(true, Signing::Unsigned, &[]),
             part(true, Signing::ByPrimary, &[peer, peer]),

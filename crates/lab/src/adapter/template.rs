@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use experiment::file::Role;
 
-use crate::adapter::part::Part;
+use crate::adapter::part::ReplicationRole;
 use crate::testbed::place::Place;
 
 /// Variables of an adapter's templates. In addition there is `since("1.2")`: whether the server's version is at least
@@ -59,7 +59,7 @@ pub(crate) struct Setting {
     pub(crate) zone_file: String,
     /// Role in a group that replicates a zone; absent outside of a group.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) replication: Option<Part>,
+    pub(crate) replication: Option<ReplicationRole>,
     /// Variables of the experiment's `[variables]`; a template gives each a default.
     #[serde(flatten)]
     pub(crate) variables: BTreeMap<String, String>,
@@ -74,7 +74,7 @@ impl Setting {
     }
 
     /// Returns the same values for a server in a group.
-    pub(crate) fn replicating(part: Part) -> [Self; 2] {
+    pub(crate) fn replicating(part: ReplicationRole) -> [Self; 2] {
         Self::samples(Role::Authoritative, false)
             .map(|sample| Self { replication: Some(part.clone()), ..sample })
     }

@@ -21,8 +21,8 @@ mod reports;
 mod shell;
 
 pub use client::Agent;
-pub(super) use line::{Line, Passed};
+pub(super) use line::{AgentLine, Passed};
 pub use processes::{allowed_cpus, named};
 pub use reached::{boot_id, own_addresses};
 pub use reports::Reports;
-pub use shell::{Remote, Task};
+pub use shell::{AgentTask, Remote};

@@ -7,7 +7,7 @@ use experiment::Settings;
 use experiment::settings::Family;
 
 use crate::adapter::Adapter;
-use crate::remote::agent::{Remote, Task};
+use crate::remote::agent::{AgentTask, Remote};
 use crate::remote::error::RemoteError;
 use crate::remote::lines::{Agents, Remotes, SharedAgent, SharedJob, StartedPart};
 use crate::remote::parts::{AuthDnsPart, Cores, Part, Place};
@@ -69,14 +69,15 @@ impl RemoteHosts {
     /// Makes the hosts of a run that goes on.
     pub(crate) fn recorded(host: record::DutHost) -> Self {
         let (starts, cpus) = (host.process.is_none(), CpuList::new(host.cpus));
-        let watch = |process| Task::Watch { process, cpus: cpus.clone() };
-        let task = host.process.map_or(Task::Start, watch);
+        let watch = |process| AgentTask::Watch { process, cpus: cpus.clone() };
+        let task = host.process.map_or(AgentTask::Start, watch);
         let (shell, program) = (host.shell, host.program);
         let way =
             |host, task| Remote { host, shell: shell.clone(), task, program: program.clone() };
         let (more, more_addresses): (Vec<String>, Vec<_>) =
             host.more_auth.into_iter().map(|more| (more.host, more.addresses)).unzip();
-        let auth = host.auth.into_iter().chain(more).map(|auth| way(auth, Task::Start)).collect();
+        let auth =
+            host.auth.into_iter().chain(more).map(|auth| way(auth, AgentTask::Start)).collect();
         let remotes = Remotes { dut: Some(way(host.host, task)), auth };
         let dut = DutHost {
             starts,
@@ -92,8 +93,8 @@ impl RemoteHosts {
     pub(crate) fn record(&self) -> Option<record::DutHost> {
         let (dut, way) = (self.dut.as_ref()?, self.remotes.dut.as_ref()?);
         let process = match &way.task {
-            Task::Watch { process, .. } => Some(process.clone()),
-            Task::Start => None,
+            AgentTask::Watch { process, .. } => Some(process.clone()),
+            AgentTask::Start => None,
         };
         let listed =
             |cpus: &Option<CpuList>| cpus.as_ref().map_or(Vec::new(), |cpus| cpus.cpus().to_vec());

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::agent::{Agent, Line, Passed, Remote};
+use super::agent::{Agent, AgentLine, Passed, Remote};
 use super::error::{Peer, RemoteError};
 use super::handover::Pipes;
 use super::job::{Job, JobLine, JobPlan};
@@ -25,8 +25,8 @@ pub struct Remotes {
 /// Lines to the agents of a run, and to its job of Testers; what was started ends when this is dropped.
 #[derive(Debug, Default)]
 pub struct Lines {
-    dut: Option<Line>,
-    auth: Vec<Line>,
+    dut: Option<AgentLine>,
+    auth: Vec<AgentLine>,
     job: Option<JobLine>,
 }
 
@@ -78,7 +78,7 @@ impl Lines {
     ) -> Result<Self, RemoteError> {
         // No other program may inherit the pipes of a job that has started this process.
         let given = JobLine::given()?;
-        let open = |remote: &Remote| Line::open(remote, version);
+        let open = |remote: &Remote| AgentLine::open(remote, version);
         let dut = remotes.dut.as_ref().map(open).transpose()?;
         let auth = remotes.auth.iter().map(open).collect::<Result<_, _>>()?;
         let job = planned.map(JobLine::open).transpose()?;
@@ -91,8 +91,8 @@ impl Lines {
     /// If the pipes cannot be inherited.
     pub fn to_hand(&self) -> io::Result<(&'static str, String)> {
         let all = AllPassed {
-            dut: self.dut.as_ref().map(Line::pass).transpose()?,
-            auth: self.auth.iter().map(Line::pass).collect::<Result<_, _>>()?,
+            dut: self.dut.as_ref().map(AgentLine::pass).transpose()?,
+            auth: self.auth.iter().map(AgentLine::pass).collect::<Result<_, _>>()?,
             job: self.job.as_ref().map(JobLine::pass).transpose()?,
         };
         Ok((LINES, serde_json::to_string(&all)?))

@@ -306,7 +306,7 @@ mod tests {
     use record::request::{Expect, Query, Workload};
 
     use super::*;
-    use crate::remote::parts::{Asked, AuthDnsPart, Certified, Cores, Place, ServerPart};
+    use crate::remote::parts::{AuthDnsPart, Certified, Cores, Place, QueriedNames, ServerPart};
     use crate::server::authdns::Serves;
 
     /// A request for a trial.
@@ -326,7 +326,7 @@ mod tests {
     }
 
     fn parts(text: &str, number: u16, share: f64) -> [Part; 2] {
-        let asked = Asked {
+        let asked = QueriedNames {
             prefix: text.to_owned(),
             zone: text.to_owned(),
             unpadded: number == 0,

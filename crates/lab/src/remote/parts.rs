@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use crate::adapter::Source;
 use crate::remote::error::Refusal;
 use crate::server::authdns::Serves;
-pub(crate) use crate::server::question_plan::Asked;
+pub(crate) use crate::server::question_plan::QueriedNames;
 use crate::testbed::cpus::CpuList;
 pub(crate) use crate::testbed::place::Place;
 
@@ -43,7 +43,7 @@ pub struct ServerPart {
     /// Role of the server.
     pub role: Role,
     /// Queried names.
-    pub asked: Asked,
+    pub asked: QueriedNames,
     /// Number of threads; one for each core if absent.
     pub threads: Option<usize>,
     /// Cores of the server.
@@ -70,7 +70,7 @@ pub struct AuthDnsPart {
     /// Client of the AuthDNS.
     pub serves: Serves,
     /// Names that exist.
-    pub asked: Asked,
+    pub asked: QueriedNames,
     /// Addresses and port on which it listens.
     pub listen: Place,
     /// Cores of the AuthDNS.

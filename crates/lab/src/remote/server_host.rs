@@ -16,7 +16,7 @@ use wire::Name;
 use crate::adapter::AdapterError;
 use crate::remote::error::Refusal;
 use crate::remote::message::{Collected, Launched, Order, Reply};
-use crate::remote::parts::{Asked, AuthDnsPart, Certified, Part, Place, ServerPart, Source};
+use crate::remote::parts::{AuthDnsPart, Certified, Part, Place, QueriedNames, ServerPart, Source};
 use crate::server::authdns::{self, Serves};
 use crate::server::question_plan::QuestionPlan;
 use crate::server::zone_load::memory;
@@ -41,7 +41,7 @@ pub struct ServerHost<'a> {
     lab: &'a Lab,
     dir: RunDir,
     found: Option<(Source, Installed)>,
-    zone: Option<(Asked, PathBuf)>,
+    zone: Option<(QueriedNames, PathBuf)>,
     running: Option<Running>,
 }
 
@@ -258,7 +258,7 @@ impl<'a> ServerHost<'a> {
     }
 
     /// Returns the zone file of the queried names; the last one is kept.
-    fn zone(&mut self, asked: &Asked, plan: &QuestionPlan) -> Result<PathBuf, Refusal> {
+    fn zone(&mut self, asked: &QueriedNames, plan: &QuestionPlan) -> Result<PathBuf, Refusal> {
         if let Some((known, path)) = &self.zone
             && known == asked
         {

@@ -110,7 +110,7 @@ pub(crate) struct Comparing<'a> {
     pub(crate) ground: Ground<'a>,
     pub(crate) upstream: Option<Upstream>,
     pub(crate) servers: Vec<Compared>,
-    pub(crate) queries: Asked,
+    pub(crate) queries: ComparedQueries,
     pub(crate) watcher: Option<Watcher>,
     /// Whether each query whose answers differ is written to a file of the run's directory.
     pub(crate) keep: bool,
@@ -118,7 +118,7 @@ pub(crate) struct Comparing<'a> {
 
 /// The queries of a comparison.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ComparedQueries {
     /// Their file.
     file: PathBuf,
     /// Whether it is a capture.
@@ -131,14 +131,14 @@ pub(crate) struct Asked {
     known: Option<PathBuf>,
 }
 
-impl Asked {
+impl ComparedQueries {
     /// Makes them for the stream of a point.
     pub(crate) fn new(experiment: &Experiment, point: &Point, stream: &Prepared) -> Self {
         let settings = &point.settings;
         let capture = stream.capture.as_ref().map(|capture| capture.path().to_owned());
         // A path that has no absolute form was refused before the run.
         let known = known(experiment, point).unwrap_or_default();
-        Asked {
+        ComparedQueries {
             captured: capture.is_some(),
             file: capture.unwrap_or_else(|| stream.queries.clone()),
             recursion: settings.role != Role::Authoritative,
@@ -169,7 +169,7 @@ impl Comparing<'_> {
 
     /// Returns the task of the comparison.
     fn task(&self, spec: &AnswersSettings) -> Task {
-        let Asked { file, captured, recursion, known, .. } = self.queries.clone();
+        let ComparedQueries { file, captured, recursion, known, .. } = self.queries.clone();
         Task::Answers(Box::new(AnswersTask {
             servers: self.servers.iter().map(|compared| compared.address).collect(),
             queries: file,

@@ -109,18 +109,18 @@ pub(crate) fn cpus(settings: &Settings, allowed: &CpuList) -> Result<Option<CpuL
 
 /// The cores of an attacker.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct AttackerCores {
     pub(crate) cpus: CpuList,
     /// Whether it runs only while nobody else needs them: it shares them with the Tester or the AuthDNS.
     pub(crate) yields: bool,
 }
 
-impl Place {
+impl AttackerCores {
     /// Returns the place on `cpus`, or on the cores of the auth host.
     pub(crate) fn on(cpus: Option<&CpuList>, testbed: &Testbed) -> Self {
         let cpus = cpus.unwrap_or(testbed.cpus(Host::Auth)).clone();
         let shared = [Host::Tester, Host::Auth].map(|host| cpus.shares_with(testbed.cpus(host)));
-        Place { cpus, yields: shared.contains(&true) }
+        AttackerCores { cpus, yields: shared.contains(&true) }
     }
 }
 
@@ -135,7 +135,7 @@ impl Attacker {
     /// Starts the attacker on the cores of `place`.
     pub(crate) fn start(
         request: AttackRequest,
-        place: &Place,
+        place: &AttackerCores,
         ground: Ground<'_>,
     ) -> Result<Self, BenchError> {
         let (task, cpus) = (Task::Attack(Box::new(request)), place.cpus.clone());

@@ -79,7 +79,7 @@ pub(crate) struct LabBench<'a> {
     // Request that all trials of this bench begin with.
     base: TrialRequest,
     authdns: Option<Upstream>,
-    server: Option<Running<'a>>,
+    server: Option<ServerUnderTest<'a>>,
     // The primary and the secondaries beside the server.
     group: Option<Group>,
     // The attacker of a drill while it runs, its cores if they are not those of the auth host, and how many there were.
@@ -105,7 +105,7 @@ pub(crate) struct LabBench<'a> {
 }
 
 /// Counters before and after a Measurer ran, and samples in between.
-struct Spent {
+struct MeasurerCounters {
     before: Snapshot,
     after: Snapshot,
     series: Vec<Series>,
@@ -117,7 +117,7 @@ struct Spent {
 
 /// A server under test that can be started again.
 #[derive(Debug)]
-struct Running<'a> {
+struct ServerUnderTest<'a> {
     starts: Starts<'a>,
     // Absent only between a stop and a start.
     server: Option<Server>,
@@ -178,7 +178,7 @@ impl<'a> LabBench<'a> {
         starts: Starts<'a>,
         cpu_limit: Option<f64>,
     ) -> Result<Self, crate::ServerError> {
-        let server = Some(Running { starts, server: None, limit: None });
+        let server = Some(ServerUnderTest { starts, server: None, limit: None });
         let mut bench = Self { server, cpu_limit, ..self };
         bench.start_server()?;
         Ok(bench)
@@ -234,7 +234,7 @@ impl<'a> LabBench<'a> {
 
     /// Limits the server's CPU time, if it has a limit.
     fn limit_server(&mut self) -> Result<(), crate::ServerError> {
-        let Some(Running { server: Some(server), limit, .. }) = &mut self.server else {
+        let Some(ServerUnderTest { server: Some(server), limit, .. }) = &mut self.server else {
             return Ok(());
         };
         if let Some(cores) = self.cpu_limit {
@@ -335,7 +335,7 @@ impl<'a> LabBench<'a> {
         start: impl FnOnce(&Launch<'_>) -> Result<Process, ProcessError>,
         duration: Nanos,
         limit: Duration,
-    ) -> Result<(Process, Spent), BenchError> {
+    ) -> Result<(Process, MeasurerCounters), BenchError> {
         let mut watched = self.watched();
         let companions = self.companions();
         let account = self.account(&watched);
@@ -361,7 +361,7 @@ impl<'a> LabBench<'a> {
             .map(|((role, cpus, now), (_, _, then))| (role, cpus, (now.0 - then.0, now.1 - then.1)))
             .collect();
         let (series, run_times) = (sampler.stop(), ledger.stop());
-        Ok((tester, Spent { before, after, series, run_times, beside }))
+        Ok((tester, MeasurerCounters { before, after, series, run_times, beside }))
     }
 
     /// Returns the account of the server's processes, a new one if they are not those of the last trial; none where this process
@@ -377,7 +377,7 @@ impl<'a> LabBench<'a> {
         task: &Task,
         duration: Nanos,
         limit: Duration,
-    ) -> Result<(T, Spent), BenchError> {
+    ) -> Result<(T, MeasurerCounters), BenchError> {
         let start = |launch: &Launch<'_>| Process::start_task(launch, task);
         let (mut tester, spent) = self.run(start, duration, limit)?;
         Ok((tester.result().map_err(BenchError::failed)?, spent))
@@ -389,7 +389,7 @@ impl<'a> LabBench<'a> {
         request: &TrialRequest,
         duration: Nanos,
         limit: Duration,
-    ) -> Result<(TrialResult, Spent), BenchError> {
+    ) -> Result<(TrialResult, MeasurerCounters), BenchError> {
         self.result(&Task::Measure(Box::new(request.clone())), duration, limit)
     }
 

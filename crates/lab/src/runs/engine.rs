@@ -12,7 +12,7 @@ use record::{CellRecord, Certificate, Check, EngineChoice, EngineKind};
 
 use crate::runs::run::{Event, RunError, RunOptions};
 use crate::runs::session::{Cell, Session};
-use crate::testbed::enter::{NOT_ROOT, Network};
+use crate::testbed::enter::{LabNetwork, NOT_ROOT};
 
 /// Why a server with programs in the kernel needs moderated links, or one core for all hosts.
 const NOT_ITS_CORE: &str = "over other links than `moderated` the server's programs would run on the core of the Tester; plain links \
@@ -225,7 +225,7 @@ impl Session<'_> {
             Some(NOT_ROOT)
         } else if self.options.path == Some(Path::HostOffload) {
             Some("datagrams cross the links within messages")
-        } else if self.checked.network() == Network::Outside {
+        } else if self.checked.network() == LabNetwork::Outside {
             Some("a server is remote: ask for the engine `kernel` by its name there")
         } else {
             None
@@ -351,11 +351,11 @@ mod tests {
     }
 
     /// Settings of a cell, and the engine of its certificate.
-    type Kept<'a> = (&'a [(&'a str, &'a str)], Option<EngineKind>);
+    type KeptCell<'a> = (&'a [(&'a str, &'a str)], Option<EngineKind>);
 
     /// Options of a run that goes on, with cells of NSD.
-    fn going_on(cells: &[Kept<'_>]) -> RunOptions {
-        let cell = |(settings, engine): &Kept<'_>| {
+    fn going_on(cells: &[KeptCell<'_>]) -> RunOptions {
+        let cell = |(settings, engine): &KeptCell<'_>| {
             let settings =
                 settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
             let mut cell = CellRecord::new("nsd", settings.collect(), "search");

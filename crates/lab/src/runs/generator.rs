@@ -72,14 +72,14 @@ const MOST_QUERIES: usize = 1 << 20;
 
 /// Queries of an external generator.
 #[derive(Clone, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum GeneratorQueries {
     /// Names of a namespace, each once; AAAA records.
     Names(Box<Namespace>),
     /// Queries of a query file, in their order.
     Queries(Vec<(Name, Qtype)>),
 }
 
-impl Asked {
+impl GeneratorQueries {
     /// Reads the first queries of a query file, in which there is at least one.
     pub(crate) fn file(path: &Path) -> io::Result<Self> {
         let lines = BufReader::new(fs::File::open(path)?).split(b'\n');
@@ -87,16 +87,16 @@ impl Asked {
             line.map(|line| query_line::parse(&line).ok().flatten()).transpose()
         };
         let queries = lines.filter_map(query).take(MOST_QUERIES);
-        Ok(Asked::Queries(queries.collect::<io::Result<_>>()?))
+        Ok(GeneratorQueries::Queries(queries.collect::<io::Result<_>>()?))
     }
 
     /// Returns query number `index` as a line; the first one follows after the last.
     fn line(&self, index: u64) -> String {
         let (name, qtype) = match self {
-            Asked::Names(namespace) => {
+            GeneratorQueries::Names(namespace) => {
                 (namespace.name(namespace.nth(index % namespace.size())), Qtype::AAAA)
             }
-            Asked::Queries(queries) => queries[index as usize % queries.len()],
+            GeneratorQueries::Queries(queries) => queries[index as usize % queries.len()],
         };
         format!("{} {qtype}\n", name.to_string().trim_end_matches('.'))
     }
@@ -142,7 +142,7 @@ pub(crate) enum GeneratorError {
 pub(crate) fn prepare(
     spec: &GeneratorSpec,
     server: SocketAddr,
-    asked: &Asked,
+    asked: &GeneratorQueries,
     dir: &Path,
 ) -> Result<Vec<OsString>, GeneratorError> {
     let (text, program, remedy) = match spec.generator {
@@ -168,7 +168,7 @@ pub(crate) fn prepare(
         fs::write(&file, lines).map_err(|source| GeneratorError::Io { path: file, source })?;
     }
     let block = block(spec, asked)?;
-    let answer = if matches!(asked, Asked::Names(_)) { ADDRESS } else { ANY_ANSWER };
+    let answer = if matches!(asked, GeneratorQueries::Names(_)) { ADDRESS } else { ANY_ANSWER };
     let settings = [
         ("EXPERIMENTS", spec.experiments.to_string()),
         ("SERVER", server.ip().to_string()),
@@ -184,9 +184,9 @@ pub(crate) fn prepare(
 }
 
 /// Returns the prefix of the names that dns64perf++ asks for, the first whole one of the names it may use; empty for others.
-fn block(spec: &GeneratorSpec, asked: &Asked) -> Result<String, GeneratorError> {
+fn block(spec: &GeneratorSpec, asked: &GeneratorQueries) -> Result<String, GeneratorError> {
     match (spec.generator, asked) {
-        (Generator::Dns64perfpp, Asked::Names(namespace)) if namespace.is_padded() => {
+        (Generator::Dns64perfpp, GeneratorQueries::Names(namespace)) if namespace.is_padded() => {
             let size = spec.generator.names(spec.experiments) / 2;
             let first = namespace.nth(spec.first_name.next_multiple_of(size));
             Ok(format!("{first}/{}", 32 - size.ilog2()))
@@ -256,7 +256,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("q");
         fs::write(&path, "; two\na.test A\n\nb.test MX\n").unwrap();
-        let asked = Asked::file(&path).unwrap();
+        let asked = GeneratorQueries::file(&path).unwrap();
         let lines: String = (0..3).map(|index| asked.line(index)).collect();
         assert_eq!(lines, "a.test A\nb.test MX\na.test A\n");
     }
@@ -266,7 +266,9 @@ mod tests {
         let namespace = |text: &str| Namespace::with_default_zone(text.parse().unwrap());
         let generator = Generator::Dns64perfpp;
         let spec = GeneratorSpec { generator, experiments: 2, first_name: 10 };
-        let names = |padded| Asked::Names(Box::new(namespace("10.0.0.0/8").with_padding(padded)));
+        let names = |padded| {
+            GeneratorQueries::Names(Box::new(namespace("10.0.0.0/8").with_padding(padded)))
+        };
         assert_eq!(block(&spec, &names(true)).unwrap(), "10.0.2.0/23");
         assert!(matches!(block(&spec, &names(false)), Err(GeneratorError::OwnNames)));
         // Two experiments of 256: the second begins 0.1 s later, and its last query has no answer.
@@ -301,7 +303,7 @@ mod tests {
         let namespace = Namespace::with_default_zone("10.0.0.0/8".parse().unwrap());
         let server: SocketAddr = "[fd00:9::2]:53".parse().unwrap();
         let spec = GeneratorSpec { generator: Generator::Script, experiments: 2, first_name: 10 };
-        match prepare(&spec, server, &Asked::Names(Box::new(namespace)), dir.path()) {
+        match prepare(&spec, server, &GeneratorQueries::Names(Box::new(namespace)), dir.path()) {
             Ok(command) => {
                 assert!(command.contains(&OsString::from("SERVER=fd00:9::2")), "{command:?}");
                 let second = fs::read_to_string(dir.path().join("names.1")).unwrap();

@@ -40,7 +40,7 @@ use crate::server::query_stream::{Inputs, QueryStream};
 use crate::server::question_plan::QuestionPlan;
 use crate::testbed::core_plan::{cpu_plan, given_plan};
 use crate::testbed::cpus::{CpuList, CpuPlan};
-use crate::testbed::enter::{Lab, Network};
+use crate::testbed::enter::{Lab, LabNetwork};
 use crate::testbed::reserve::{IdlePolling, default_buffer};
 use crate::testbed::rundir::RunDir;
 use crate::testbed::{Host, Testbed, TestbedPlan};
@@ -192,9 +192,9 @@ pub struct Checked<'e> {
 
 impl Checked<'_> {
     /// Returns the network that the lab must be in for its servers: a remote server is outside.
-    pub fn network(&self) -> Network {
+    pub fn network(&self) -> LabNetwork {
         let remote = self.adapters.iter().any(|adapter| adapter.remote.is_some());
-        if remote || self.starts_remotely { Network::Outside } else { Network::Own }
+        if remote || self.starts_remotely { LabNetwork::Outside } else { LabNetwork::Own }
     }
 
     /// Returns the cores that its hosts use, at all points of the matrix.

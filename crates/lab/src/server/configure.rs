@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use wire::namespace::DEFAULT_ZONE;
 
 use crate::adapter::Adapter;
-use crate::adapter::part::{KEY, Part, Signing};
+use crate::adapter::part::{KEY, ReplicationRole, Signing};
 use crate::adapter::template::Setting;
 use crate::server::replication::prepare;
 use crate::server::{Installed, ServerError};
@@ -137,8 +137,8 @@ fn parse(key: &str, value: &str) -> Result<toml::Table, String> {
 }
 
 /// Returns the part of a primary without secondaries.
-fn alone(listen: Place) -> Part {
-    Part {
+fn alone(listen: Place) -> ReplicationRole {
+    ReplicationRole {
         primary: true,
         signing: Signing::Unsigned,
         v4: vec![listen.v4],

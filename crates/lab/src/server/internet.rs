@@ -17,7 +17,7 @@ use wire::{Name, Qtype};
 use zone::internet::{Internet, file_name};
 use zone::{Reader, ZoneFileError};
 
-use crate::server::signer::{Algorithm, Denial, SignError, Signer, Signing};
+use crate::server::signer::{Algorithm, Denial, SignError, Signer, ZoneToSign};
 
 /// An Internet in a box in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ pub fn write_internet(
 fn sign(zone: &Name, path: &Path, keys: &Path, signer: Signer) -> Result<(), InternetFolderError> {
     make_folder(keys)?;
     let output = keys.join("signed.zone");
-    let signing = Signing {
+    let signing = ZoneToSign {
         signer,
         zone,
         input: path,

@@ -32,7 +32,7 @@ pub(crate) struct QuestionPlan {
 
 /// Names that are queried, and the expected answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct QueriedNames {
     /// Block of IPv4 addresses in the names.
     pub prefix: String,
     /// Zone of the names.
@@ -180,8 +180,8 @@ impl QuestionPlan {
     }
 
     /// Returns the plan as text, for another host.
-    pub(crate) fn asked(&self) -> Asked {
-        Asked {
+    pub(crate) fn asked(&self) -> QueriedNames {
+        QueriedNames {
             prefix: self.namespace.prefix().to_string(),
             zone: self.namespace.zone().to_string(),
             unpadded: !self.namespace.is_padded(),
@@ -194,7 +194,7 @@ impl QuestionPlan {
     ///
     /// # Errors
     /// The first value that is none.
-    pub(crate) fn of(asked: &Asked) -> Result<Self, String> {
+    pub(crate) fn of(asked: &QueriedNames) -> Result<Self, String> {
         let bad = |what: &str, found: &str, why: String| format!("{what} `{found}`: {why}");
         let prefix = asked.prefix.parse().map_err(|e: wire::Ipv4PrefixError| {
             bad("the namespace", &asked.prefix, e.to_string())
@@ -275,10 +275,10 @@ mod tests {
         let asked = plan.asked();
         assert_eq!(QuestionPlan::of(&asked), Ok(plan));
         for wrong in [
-            Asked { prefix: "$(reboot)".to_owned(), ..asked.clone() },
-            Asked { zone: "a..b".to_owned(), ..asked.clone() },
-            Asked { pref64: "x".to_owned(), ..asked.clone() },
-            Asked { qtype: "TXT".to_owned(), ..asked },
+            QueriedNames { prefix: "$(reboot)".to_owned(), ..asked.clone() },
+            QueriedNames { zone: "a..b".to_owned(), ..asked.clone() },
+            QueriedNames { pref64: "x".to_owned(), ..asked.clone() },
+            QueriedNames { qtype: "TXT".to_owned(), ..asked },
         ] {
             assert!(QuestionPlan::of(&wrong).is_err(), "{wrong:?}");
         }

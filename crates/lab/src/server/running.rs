@@ -12,14 +12,14 @@ use crate::testbed::process::{LogTail, Process, ProcessError};
 #[derive(Debug)]
 pub struct Server {
     // Its own process first, then those of the servers behind it.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<ServerProcess>,
     pub(super) files: BTreeMap<String, String>,
     pub(super) loaded: Duration,
 }
 
 /// A process of a server, and how to stop it.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct ServerProcess {
     pub(super) process: Process,
     pub(super) stop: Stop,
 }

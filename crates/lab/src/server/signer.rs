@@ -80,7 +80,7 @@ impl Algorithm {
 
 /// A zone to be signed.
 #[derive(Clone, Debug)]
-pub struct Signing<'a> {
+pub struct ZoneToSign<'a> {
     /// Program that signs the zone.
     pub signer: Signer,
     /// Name of the zone.
@@ -141,7 +141,7 @@ pub enum SignError {
     },
 }
 
-impl Signing<'_> {
+impl ZoneToSign<'_> {
     /// Makes keys and signs the zone.
     ///
     /// # Errors

@@ -174,12 +174,12 @@ pub enum EnterError {
 /// # Errors
 /// If the kernel forbids it; the message names the setting.
 pub fn enter() -> Result<Entered, EnterError> {
-    enter_with(&[], Network::Own)
+    enter_with(&[], LabNetwork::Own)
 }
 
 /// Network of the lab's first process; its hosts have their own in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Network {
+pub enum LabNetwork {
     /// A network without a connection to others.
     Own,
     /// The network of the calling process, for servers at addresses that the user has named.
@@ -191,7 +191,7 @@ pub enum Network {
 ///
 /// # Errors
 /// If the kernel refuses it; the message names the setting.
-pub fn enter_with(handed: &[(&str, String)], network: Network) -> Result<Entered, EnterError> {
+pub fn enter_with(handed: &[(&str, String)], network: LabNetwork) -> Result<Entered, EnterError> {
     match std::env::var(INSIDE) {
         Err(VarError::NotPresent) => outer(handed, network).map(Entered::Outside),
         Ok(text) => {
@@ -238,7 +238,7 @@ pub(crate) fn hide_from(command: &mut Command) -> &mut Command {
     command.env_remove(INSIDE).env_remove(GIVEN_JOB)
 }
 
-fn outer(handed: &[(&str, String)], network: Network) -> Result<u8, EnterError> {
+fn outer(handed: &[(&str, String)], network: LabNetwork) -> Result<u8, EnterError> {
     let failed = |what| move |e: Errno| EnterError::Start { what, source: e.into() };
     // Signals are handled before anything is unshared, so that each one is forwarded.
     let polite = polite();
@@ -297,9 +297,9 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// Moves this process to new namespaces: directly as root, otherwise through a user namespace.
-fn separate(network: Network) -> Result<(), EnterError> {
+fn separate(network: LabNetwork) -> Result<(), EnterError> {
     let mut plain = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
-    plain.set(CloneFlags::CLONE_NEWNET, network == Network::Own);
+    plain.set(CloneFlags::CLONE_NEWNET, network == LabNetwork::Own);
     let refused =
         |e: Errno| EnterError::Namespaces { source: e.into(), remedy: remedy(e, &read_setting) };
     if geteuid().is_root() {

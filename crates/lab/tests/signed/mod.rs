@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lab::signer::{Algorithm, Denial, Signer, Signing};
+use lab::signer::{Algorithm, Denial, Signer, ZoneToSign};
 use wire::Name;
 
 /// Signs the zone `name` of the file `input` with each installed signer and each kind of denial, in the folder `dir`, and
@@ -24,7 +24,7 @@ pub(crate) fn by_each_signer(
             let output = dir.join(format!("{}-{denial:?}.zone", signer.word()));
             let algorithm = Algorithm::EcdsaP256Sha256;
             let (keys, output) = (&keys, &output);
-            let signing = Signing { signer, zone: name, input, output, keys, algorithm, denial };
+            let signing = ZoneToSign { signer, zone: name, input, output, keys, algorithm, denial };
             signing.run().expect("signs");
             check(signer, denial, output);
         }

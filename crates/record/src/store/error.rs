@@ -161,7 +161,7 @@ fn extended(error: &rusqlite::Error) -> Option<i32> {
 
 /// Part of a run, for errors of its rows.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'a> {
+pub(super) struct StoredPart<'a> {
     /// Path of the file.
     pub(super) path: &'a Path,
     /// Number of the run.
@@ -170,7 +170,7 @@ pub(super) struct Part<'a> {
     pub(super) what: &'static str,
 }
 
-impl Part<'_> {
+impl StoredPart<'_> {
     fn wrong(self, why: String) -> StoreError {
         StoreError::Row { path: self.path.to_owned(), id: self.id, what: self.what, why }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Params, Row};
 
-use super::error::{Context, Part};
+use super::error::{Context, StoredPart};
 use super::{CellLine, CellState, RunLine, RunState, StoreError, lock, seal};
 use crate::{CellRecord, Run, SCHEMA, Series, TrialRecord};
 
@@ -51,7 +51,7 @@ pub(super) fn cells(
         SELECT server, settings, state,
                (SELECT count(*) FROM trial WHERE cell = cell.id AND kind = 'trial')
         FROM cell WHERE run = ?1 ORDER BY id";
-    let part = Part { path, id, what: "cell" };
+    let part = StoredPart { path, id, what: "cell" };
     rows(connection, path, sql, [id], |row| {
         let (settings, state): (String, String) = (row.get(1)?, row.get(2)?);
         Ok((row.get(0)?, settings, state, row.get(3)?))
@@ -106,8 +106,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn part(&self, what: &'static str) -> Part<'_> {
-        Part { path: self.path, id: self.id, what }
+    fn part(&self, what: &'static str) -> StoredPart<'_> {
+        StoredPart { path: self.path, id: self.id, what }
     }
 
     /// Reads rows of JSON.

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use super::StoreError;
 use super::connection::{connect, now};
-use super::error::{Context, Part};
+use super::error::{Context, StoredPart};
 use super::lock::RunLock;
 use super::seal;
 use crate::{CellRecord, Plan, Seam, Series, Skipped, TrialRecord};
@@ -30,7 +30,7 @@ impl Recording {
         let transaction = immediate(&mut connection).at(path, "begin a run in")?;
         let mut lean = plan.clone();
         let files = std::mem::take(&mut lean.files);
-        let part = Part { path, id: 0, what: "plan" };
+        let part = StoredPart { path, id: 0, what: "plan" };
         transaction
             .execute(
                 "INSERT INTO run (experiment, started_unix_s, touched_unix_s, state, plan)
@@ -55,7 +55,7 @@ impl Recording {
         let lock = RunLock::take(path, id)?;
         let mut recording =
             Recording { connection: connect(path)?, path: path.to_owned(), id, _lock: lock };
-        let part = Part { path, id, what: "seam" };
+        let part = StoredPart { path, id, what: "seam" };
         recording.write("resume a run in", |t| {
             let stopped_unix_s =
                 t.query_row("SELECT touched_unix_s FROM run WHERE id = ?1", [id], |r| r.get(0));
@@ -99,7 +99,7 @@ impl Recording {
     /// If it cannot be written.
     pub fn plan(&mut self, plan: &Plan) -> Result<(), StoreError> {
         let (id, path) = (self.id, self.path.clone());
-        let part = Part { path: &path, id, what: "plan" };
+        let part = StoredPart { path: &path, id, what: "plan" };
         let mut lean = plan.clone();
         let files = std::mem::take(&mut lean.files);
         let text = part.json(serde_json::to_string(&lean))?;
@@ -194,7 +194,7 @@ impl Recording {
     /// If it cannot be written.
     pub fn skip(&mut self, skipped: &Skipped) -> Result<(), StoreError> {
         let (id, path) = (self.id, self.path.clone());
-        let part = Part { path: &path, id, what: "skipped" };
+        let part = StoredPart { path: &path, id, what: "skipped" };
         let skipped = part.json(serde_json::to_string(skipped))?;
         self.write("write to", |t| {
             t.execute("INSERT INTO skipped (run, skipped) VALUES (?1, ?2)", params![id, skipped])
@@ -251,7 +251,7 @@ fn head(cell: &CellRecord, path: &Path, run: i64) -> Result<String, StoreError> 
             .map(|c| crate::Certificate { trials: Vec::new(), ..c.clone() }),
         ..cell.clone()
     };
-    Part { path, id: run, what: "cell" }.json(serde_json::to_string(&lean))
+    StoredPart { path, id: run, what: "cell" }.json(serde_json::to_string(&lean))
 }
 
 /// Returns the row of a cell; inserts it if it does not exist.
@@ -262,7 +262,7 @@ fn cell_id(
     cell: &CellRecord,
 ) -> Result<i64, StoreError> {
     let key: &Settings = &cell.settings;
-    let settings = Part { path, id: run, what: "cell" }.json(serde_json::to_string(key))?;
+    let settings = StoredPart { path, id: run, what: "cell" }.json(serde_json::to_string(key))?;
     let sql = "SELECT id FROM cell WHERE run = ?1 AND server = ?2 AND settings = ?3";
     let found = t
         .query_row(sql, params![run, cell.server, settings], |row| row.get(0))
@@ -285,7 +285,7 @@ fn put_trial(
     kind: &str,
     trial: &TrialRecord,
 ) -> Result<(), StoreError> {
-    let part = Part { path, id: run, what: "trial" };
+    let part = StoredPart { path, id: run, what: "trial" };
     let mut lean = trial.clone();
     let probes = std::mem::take(&mut lean.trial.probes);
     let mut histograms = Vec::new();

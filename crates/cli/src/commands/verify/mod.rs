@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use experiment::verify::against_capture;
 use experiment::{Verified, VerifyPlan, verify};
 use lab::host::Depth;
-use lab::{EnterError, Entered, Lab, Network, Pair, PairCores, RunDir};
+use lab::{EnterError, Entered, Lab, LabNetwork, Pair, PairCores, RunDir};
 use measure::{Link, Pacing, Path as WirePath, Qps};
 use record::certificate::CERTIFICATE_VERSION;
 use record::{CertificateFile, Check, CheckVerdict, EngineKind, Tested, Trial};
@@ -83,7 +83,7 @@ fn enter(args: &VerifyArgs, handed: &[(&str, String)]) -> Result<Entry, Failure>
     if args.loopback {
         return Ok(Entry::Loopback("--loopback".to_owned()));
     }
-    match lab::enter_with(handed, Network::Own) {
+    match lab::enter_with(handed, LabNetwork::Own) {
         Ok(Entered::Inside(lab)) => Ok(Entry::Inside(lab)),
         Ok(Entered::Outside(code)) => Ok(Entry::Outside(code)),
         Err(e @ EnterError::Namespaces { .. }) if args.link.is_none() && args.path.is_none() => {

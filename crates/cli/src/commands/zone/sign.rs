@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::Args;
-use lab::signer::{Algorithm, Denial, SignError, Signer, Signing};
+use lab::signer::{Algorithm, Denial, SignError, Signer, ZoneToSign};
 
 use crate::arguments::choice::{Choice, choice};
 use crate::arguments::zone_file::ZoneFile;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: SignArgs) -> Result<(), Failure> {
         (true, true) => Denial::Nsec3OptOut,
     };
     let began = Instant::now();
-    let signing = Signing { signer, zone: &zone, input, output, keys: &keys, algorithm, denial };
+    let signing = ZoneToSign { signer, zone: &zone, input, output, keys: &keys, algorithm, denial };
     signing.run().map_err(|error| match error {
         SignError::Missing { .. } => Failure::input(error),
         _ => Failure::run(error),

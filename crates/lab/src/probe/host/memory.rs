@@ -34,9 +34,9 @@ const LINES_PER_PAGE: u32 = 64;
 const PAGES: (u32, u32) = (8, 1 << 14);
 
 /// Part of one thread: its slices of the three arrays.
-type Part<'a> = (&'a mut [f64], &'a mut [f64], &'a mut [f64]);
+type Slices<'a> = (&'a mut [f64], &'a mut [f64], &'a mut [f64]);
 /// One STREAM kernel.
-type Kernel = fn(&mut Part<'_>);
+type Kernel = fn(&mut Slices<'_>);
 
 /// The kernels, each with the number of arrays it reads or writes.
 const KERNELS: [(Kernel, f64); 4] = [
@@ -63,7 +63,7 @@ pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Option<Ba
     let len = (array / 8) as usize;
     let (mut a, mut b, mut c) = (vec![1.0_f64; len], vec![2.0; len], vec![0.0; len]);
     let piece = len.div_ceil(on.count());
-    let mut parts: Vec<Part<'_>> = a
+    let mut parts: Vec<Slices<'_>> = a
         .chunks_mut(piece)
         .zip(b.chunks_mut(piece))
         .zip(c.chunks_mut(piece))
@@ -83,7 +83,7 @@ pub(super) fn bandwidth(host: &HostFacts, on: &CpuList, full: bool) -> Option<Ba
 }
 
 /// Runs `kernel` on every part, each on its own core; returns the time of the slowest.
-fn on_each(parts: &mut [Part<'_>], on: &CpuList, kernel: Kernel) -> Duration {
+fn on_each(parts: &mut [Slices<'_>], on: &CpuList, kernel: Kernel) -> Duration {
     std::thread::scope(|scope| {
         let threads = parts.iter_mut().zip(on.cpus()).map(|(part, cpu)| {
             scope.spawn(move || {
@@ -121,7 +121,7 @@ pub(super) fn latencies(host: &HostFacts, full: bool) -> Vec<Latency> {
 /// A cache line that contains the index of the next one.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line {
+struct CacheLine {
     next: u32,
 }
 
@@ -145,16 +145,16 @@ fn latency(bytes: u64, time: Duration) -> Latency {
 }
 
 /// Returns one cycle, in random order, through lines that lie together.
-fn together(lines: u32) -> Vec<Line> {
+fn together(lines: u32) -> Vec<CacheLine> {
     let order = cycle(lines);
-    order.into_iter().map(|next| Line { next }).collect()
+    order.into_iter().map(|next| CacheLine { next }).collect()
 }
 
 /// Returns one cycle, in random order, through one line of each page. The line differs from page to page, so that the
 /// lines do not compete for the same places of a cache.
-fn apart(pages: u32) -> Vec<Line> {
+fn apart(pages: u32) -> Vec<CacheLine> {
     let place = |page: u32| page * LINES_PER_PAGE + page % LINES_PER_PAGE;
-    let mut chain = vec![Line { next: 0 }; (pages * LINES_PER_PAGE) as usize];
+    let mut chain = vec![CacheLine { next: 0 }; (pages * LINES_PER_PAGE) as usize];
     for (page, next) in (0..pages).zip(cycle(pages)) {
         chain[place(page) as usize].next = place(next);
     }
@@ -172,7 +172,7 @@ fn cycle(count: u32) -> Vec<u32> {
 }
 
 /// Returns the time of one step through a chain with `lines` steps that begins with its first line, in nanoseconds.
-fn walk_time(chain: &[Line], lines: u32, time: Duration) -> f64 {
+fn walk_time(chain: &[CacheLine], lines: u32, time: Duration) -> f64 {
     const STEPS: u32 = 4_096;
     let mut at = 0;
     let mut walk = |steps: u32| {
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn the_kernels_compute() {
         let (mut a, mut b, mut c) = ([1.0], [2.0], [0.0]);
-        let mut part: Part<'_> = (&mut a, &mut b, &mut c);
+        let mut part: Slices<'_> = (&mut a, &mut b, &mut c);
         for (kernel, _) in KERNELS {
             kernel(&mut part);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-use super::line::{Line, Passed};
+use super::line::{AgentLine, Passed};
 use super::reached::boot_id;
 use super::shell::{Remote, Shell};
 use crate::remote::connection::{Connection, REPLY};
@@ -36,7 +36,8 @@ impl Agent {
     /// # Errors
     /// If the host cannot be reached, or the agent cannot do its task there.
     pub fn start(remote: &Remote, version: &str) -> Result<Self, RemoteError> {
-        let Line { orders, replies, greeting, host, shell } = Line::open(remote, version)?;
+        let AgentLine { orders, replies, greeting, host, shell } =
+            AgentLine::open(remote, version)?;
         let connection = Connection::new(Peer::Agent(host.clone()), orders, replies);
         Ok(Agent { host, greeting, connection, _shell: Some(shell) })
     }
@@ -184,7 +185,7 @@ fn monotonic() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::agent::Task;
+    use crate::remote::agent::AgentTask;
     use crate::remote::error::Refusal;
 
     /// A remote shell that runs `script` here.
@@ -192,7 +193,7 @@ mod tests {
         Remote {
             host: "somewhere".to_owned(),
             shell: ["sh", "-c", script].map(str::to_owned).to_vec(),
-            task: Task::Watch { process: "x".to_owned(), cpus: None },
+            task: AgentTask::Watch { process: "x".to_owned(), cpus: None },
             program: Some("dnsdyno".to_owned()),
         }
     }

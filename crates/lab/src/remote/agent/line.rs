@@ -31,7 +31,7 @@ const STEP_MS: u16 = 500;
 
 /// A line to an agent that is there.
 #[derive(Debug)]
-pub(in crate::remote) struct Line {
+pub(in crate::remote) struct AgentLine {
     // The pipes end before the shell is waited for.
     pub(super) orders: ChildStdin,
     pub(super) replies: ChildStdout,
@@ -48,7 +48,7 @@ pub(in crate::remote) struct Passed {
     pub(super) greeting: Greeting,
 }
 
-impl Line {
+impl AgentLine {
     /// Starts the agent on a host, of the version `version`. It makes no thread.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Line {
         };
         let (shell, orders, replies) = Shell::launch(remote, own.as_ref().map(Vec::len))?;
         let host = remote.host.clone();
-        let mut line = Line { orders, replies, greeting: Greeting::default(), host, shell };
+        let mut line = AgentLine { orders, replies, greeting: Greeting::default(), host, shell };
         let deadline = Instant::now() + limit;
         let peer = Peer::Agent(remote.host.clone());
         let failed = |error: io::Error| match error.kind() {
@@ -140,17 +140,17 @@ fn wait(why: io::Error, pipe: &impl AsFd, until: PollFlags, deadline: Instant) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::agent::Task;
+    use crate::remote::agent::AgentTask;
 
     #[test]
     fn a_host_that_does_not_take_the_program_is_not_waited_for() {
         let remote = Remote {
             host: "somewhere".to_owned(),
             shell: ["sh", "-c", "exec sleep 600"].map(str::to_owned).to_vec(),
-            task: Task::Start,
+            task: AgentTask::Start,
             program: None,
         };
-        let opened = Line::open_within(&remote, "1", Duration::from_secs(1));
+        let opened = AgentLine::open_within(&remote, "1", Duration::from_secs(1));
         let error = opened.map(|_| ()).expect_err("nothing is read").to_string();
         assert_eq!(error, "somewhere: the agent did not reply within 1s");
     }

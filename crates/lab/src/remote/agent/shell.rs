@@ -22,14 +22,14 @@ pub struct Remote {
     /// Words of the remote shell before the host.
     pub shell: Vec<String>,
     /// What the agent does.
-    pub task: Task,
+    pub task: AgentTask,
     /// Program of the same version there; if absent this one is brought, and removed at the end.
     pub program: Option<String>,
 }
 
 /// What an agent does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum AgentTask {
     /// It watches a server that the user runs.
     Watch {
         /// Name of the server's processes.
@@ -136,11 +136,11 @@ impl Remote {
 /// Returns the command for the remote shell. Its only single quotes are around it: names were checked.
 fn script(remote: &Remote, size: Option<usize>) -> String {
     let agent = match &remote.task {
-        Task::Watch { process, cpus: None } => format!("agent --process {process}"),
-        Task::Watch { process, cpus: Some(cpus) } => {
+        AgentTask::Watch { process, cpus: None } => format!("agent --process {process}"),
+        AgentTask::Watch { process, cpus: Some(cpus) } => {
             format!("agent --process {process} --cpus {cpus}")
         }
-        Task::Start => "agent --start-servers".to_owned(),
+        AgentTask::Start => "agent --start-servers".to_owned(),
     };
     let given = remote.program.as_deref().unwrap_or("dnsdyno");
     let (bring, program) = match size {
@@ -148,7 +148,7 @@ fn script(remote: &Remote, size: Option<usize>) -> String {
             let bring = format!("head -c {size} > \"$d/dnsdyno\" && chmod 700 \"$d/dnsdyno\" && ");
             (bring, "\"$d/dnsdyno\"")
         }
-        None if remote.task != Task::Start => return format!("exec {given} {agent}"),
+        None if remote.task != AgentTask::Start => return format!("exec {given} {agent}"),
         None => (String::new(), given),
     };
     // What an agent that was killed has left may still be written to for a moment.
@@ -165,13 +165,13 @@ mod tests {
 
     use super::*;
 
-    fn remote(program: Option<&str>, task: Task) -> Remote {
+    fn remote(program: Option<&str>, task: AgentTask) -> Remote {
         let program = program.map(str::to_owned);
         Remote { host: "x".to_owned(), shell: Vec::new(), task, program }
     }
 
-    fn watch() -> Task {
-        Task::Watch { process: "x".to_owned(), cpus: None }
+    fn watch() -> AgentTask {
+        AgentTask::Watch { process: "x".to_owned(), cpus: None }
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let program = "#!/bin/sh\necho \"$0 $*\"; touch \"$TMPDIR/state\"; cat\n";
         for (task, words) in
-            [(watch(), "agent --process x"), (Task::Start, "agent --start-servers")]
+            [(watch(), "agent --process x"), (AgentTask::Start, "agent --start-servers")]
         {
             let mut child = Command::new("sh")
                 .env("TMPDIR", dir.path())
@@ -205,6 +205,6 @@ mod tests {
     fn a_program_that_is_there_is_not_brought() {
         let there = |task| script(&remote(Some("/opt/x"), task), None);
         assert_eq!(there(watch()), "exec /opt/x agent --process x");
-        assert!(there(Task::Start).ends_with("TMPDIR=\"$d\" /opt/x agent --start-servers'"));
+        assert!(there(AgentTask::Start).ends_with("TMPDIR=\"$d\" /opt/x agent --start-servers'"));
     }
 }

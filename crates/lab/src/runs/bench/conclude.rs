@@ -4,7 +4,7 @@ use measure::{Link, Nanos, Path, Void, Warning};
 use record::{Cpu, Trial, TrialResult};
 use udp::core_speed::WorkTimes;
 
-use super::{LabBench, Spent};
+use super::{LabBench, MeasurerCounters};
 use crate::probe::{Observed, Span, interrupts_are_apart};
 use crate::runs::attack::ATTACKER;
 use crate::testbed::Host;
@@ -18,7 +18,7 @@ impl LabBench<'_> {
     }
 
     /// Computes what the probes saw during `trial`.
-    fn observed(&self, trial: &Trial, spent: &Spent) -> Observed {
+    fn observed(&self, trial: &Trial, spent: &MeasurerCounters) -> Observed {
         let from = trial.disturbances.started;
         let until = from + Nanos((trial.duration_s * 1e9) as u64);
         let own = |host| match trial.stopped_early {
@@ -39,7 +39,7 @@ impl LabBench<'_> {
     }
 
     /// Adds what the probes saw to the Measurer's result.
-    pub(super) fn conclude(&self, mut result: TrialResult, spent: Spent) -> TrialResult {
+    pub(super) fn conclude(&self, mut result: TrialResult, spent: MeasurerCounters) -> TrialResult {
         let (trial, evidence) = (&mut result.trial, &mut result.facts.evidence);
         let observed = &self.observed(trial, &spent);
         // The Measurer has its own series, of latencies.

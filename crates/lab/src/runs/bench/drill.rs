@@ -17,7 +17,7 @@ use record::{Attack, AttackKind, AttackRequest, TrialRequest};
 use wire::namespace::{BOMB, KEYTRAP, LARGE};
 
 use super::{CONNECTING, LabBench, RESERVE};
-use crate::runs::attack::{Attacker, ONLY_HERE, Place, is_dut};
+use crate::runs::attack::{Attacker, AttackerCores, ONLY_HERE, is_dut};
 use crate::testbed::cpus::CpuList;
 use crate::testbed::{PORT, SOURCES_V4, SOURCES_V6};
 
@@ -46,7 +46,7 @@ impl LabBench<'_> {
         self.check_target()?;
         self.settle()?;
         self.attacks += 1;
-        let place = Place::on(self.attacker_cpus.as_ref(), self.testbed);
+        let place = AttackerCores::on(self.attacker_cpus.as_ref(), self.testbed);
         let mut request = self.request(&spec.load)?;
         let connecting = CONNECTING * request.clients();
         let lead = LEAD + connecting;
@@ -101,7 +101,7 @@ impl LabBench<'_> {
         &self,
         spec: &DrillSpec,
         begins: StartAt,
-        place: &Place,
+        place: &AttackerCores,
     ) -> Result<TrialRequest, BenchError> {
         let names = self.drilled_names()?;
         let large = spec.attack == AttackKind::Amplification;
@@ -142,7 +142,7 @@ impl LabBench<'_> {
         &self,
         spec: &DrillSpec,
         begins: StartAt,
-        place: &Place,
+        place: &AttackerCores,
     ) -> Result<AttackRequest, BenchError> {
         let flood = spec.attack.is_flood().then(|| self.flood(spec, begins, place)).transpose()?;
         let handshakes = flood.is_none()
@@ -167,7 +167,7 @@ impl LabBench<'_> {
     }
 
     /// Returns what the record says of an attack.
-    fn described(&self, spec: &DrillSpec, place: &Place) -> Attack {
+    fn described(&self, spec: &DrillSpec, place: &AttackerCores) -> Attack {
         Attack {
             kind: spec.attack,
             rate: spec.rate.get(),

@@ -11,9 +11,9 @@ use measure::{Evidence, Facts, Nanos, Pacing};
 use record::Trial;
 use record::request::{Names, Workload};
 
-use super::{LabBench, Spent};
+use super::{LabBench, MeasurerCounters};
 use crate::probe::{Observed, Span};
-use crate::runs::generator::{self, Asked};
+use crate::runs::generator::{self, GeneratorQueries};
 use crate::testbed::Host;
 use crate::testbed::process::{Launch, Process};
 
@@ -69,8 +69,10 @@ impl LabBench<'_> {
     /// Runs the experiments of an external generator.
     fn foreign(&mut self, spec: &GeneratorSpec) -> Result<GeneratorTimes, BenchError> {
         let asked = match &self.base.workload {
-            Workload::QueryFile { path, .. } => Asked::file(path).map_err(BenchError::failed)?,
-            _ => Asked::Names(Box::new(self.namespace()?)),
+            Workload::QueryFile { path, .. } => {
+                GeneratorQueries::file(path).map_err(BenchError::failed)?
+            }
+            _ => GeneratorQueries::Names(Box::new(self.namespace()?)),
         };
         let command = generator::prepare(spec, self.base.target, &asked, self.dir)
             .map_err(BenchError::failed)?;
@@ -80,7 +82,7 @@ impl LabBench<'_> {
         let start = |launch: &Launch<'_>| Process::start(&Launch { command, ..launch.clone() });
         let (tester, spent) = self.run(start, Nanos::from_secs(10), limit)?;
         let times = generator::read_times(spec, tester.log()).map_err(BenchError::failed)?;
-        let Spent { before, after, .. } = spent;
+        let MeasurerCounters { before, after, .. } = spent;
         let elapsed_s = began.elapsed().as_secs_f64();
         // The CPU time of a script's many processes ends with each of them, so that it cannot be told from that of
         // other processes on the Tester's cores: only the server's cores are checked.

@@ -12,7 +12,7 @@ use update::check::check;
 use update::outcome::acknowledged;
 use update::{Kill, UpdateReader, Zones};
 
-use super::{LabBench, Running, Starts};
+use super::{LabBench, ServerUnderTest, Starts};
 use crate::probe::{Accounts, Observed, Span};
 use crate::server::replication::syncs::{SyncTrace, syncs_per_second};
 use crate::server::replication::{Ground, Group};
@@ -128,7 +128,7 @@ impl Replication for LabBench<'_> {
 
     fn restart(&mut self) -> Result<(), BenchError> {
         let ground = self.ground();
-        let Some(Running { starts: Starts::Member(member), .. }) = &self.server else {
+        let Some(ServerUnderTest { starts: Starts::Member(member), .. }) = &self.server else {
             return Err(BenchError::failed("this server is in no group that replicates a zone"));
         };
         let mut server = member

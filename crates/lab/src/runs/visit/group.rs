@@ -9,7 +9,7 @@ use record::Secondary;
 use record::request::{Edns, Expect, Query, Workload};
 
 use super::Started;
-use crate::adapter::part::{KEY, Part, Peer, Signing};
+use crate::adapter::part::{GroupPeer, KEY, ReplicationRole, Signing};
 use crate::runs::bench::{LabBench, Starts};
 use crate::runs::session::{Session, Shortfall};
 use crate::server::query_stream::Prepared;
@@ -151,24 +151,25 @@ impl Session<'_> {
             follows(follower, &primary)?;
         }
         let followers = 0..r.instances + beside.len();
-        let peers: Vec<Peer> = followers.map(|number| Peer::at(follower_address(number))).collect();
+        let peers: Vec<GroupPeer> =
+            followers.map(|number| GroupPeer::at(follower_address(number))).collect();
         let at = address_v4(Host::Auth, Host::Dut);
-        let follower = |number| part(false, follower_address(number), &[Peer::at(at)]);
+        let follower = |number| part(false, follower_address(number), &[GroupPeer::at(at)]);
         let instances = (1..r.instances).map(|number| {
             let v4 = vec![queried_address(number), follower_address(number)];
             let name = format!("secondary-{number}-{}", installed.adapter().name);
-            Member { name, ..measured(Part { v4, ..follower(number) }, None) }
+            Member { name, ..measured(ReplicationRole { v4, ..follower(number) }, None) }
         });
         let beside = (r.instances..).zip(beside).map(|(number, installed)| {
             let name = format!("secondary-{number}-{}", installed.adapter().name);
             beside_measured(installed, name, Host::Dut, follower(number), &zone)
         });
         let others = instances.chain(beside).collect();
-        let of_primary = Part { signing, ..part(true, at, &peers) };
+        let of_primary = ReplicationRole { signing, ..part(true, at, &peers) };
         let name = format!("primary-0-{}", primary.adapter().name);
         let primary = beside_measured(primary, name, Host::Auth, of_primary, &zone);
         Ok(Cast {
-            measured: measured(measured_part(false, signing, &[Peer::at(at)]), None),
+            measured: measured(measured_part(false, signing, &[GroupPeer::at(at)]), None),
             primary: Some(Member { zone_file: Some(zone_file), ..primary }),
             others,
         })
@@ -180,7 +181,7 @@ fn beside_measured(
     installed: Installed,
     name: String,
     host: Host,
-    part: Part,
+    part: ReplicationRole,
     zone: &str,
 ) -> Member {
     Member {
@@ -196,8 +197,8 @@ fn beside_measured(
 }
 
 /// Makes the role of a server at one address.
-fn part(primary: bool, address: Ipv4Addr, peers: &[Peer]) -> Part {
-    Part {
+fn part(primary: bool, address: Ipv4Addr, peers: &[GroupPeer]) -> ReplicationRole {
+    ReplicationRole {
         primary,
         signing: Signing::Unsigned,
         v4: vec![address],
@@ -209,13 +210,13 @@ fn part(primary: bool, address: Ipv4Addr, peers: &[Peer]) -> Part {
 }
 
 /// Makes the role of the server under test: the Tester queries it at its usual addresses.
-fn measured_part(primary: bool, signing: Signing, peers: &[Peer]) -> Part {
+fn measured_part(primary: bool, signing: Signing, peers: &[GroupPeer]) -> ReplicationRole {
     let usual = address_v4(Host::Dut, Host::Tester);
     let source = if primary { usual } else { follower_address(0) };
     let mut v4 = vec![usual, source];
     v4.dedup();
     let v6 = vec![address_v6(Host::Dut, Host::Tester)];
-    Part { signing, v4, v6, source, ..part(primary, source, peers) }
+    ReplicationRole { signing, v4, v6, source, ..part(primary, source, peers) }
 }
 
 /// Checks that a server supports this way of signing.

@@ -2,7 +2,7 @@
 //! an agent.
 //!
 //! ```text
-//!   lab's own network namespace: that of its caller (enter::Network::Outside)
+//!   lab's own network namespace: that of its caller (enter::LabNetwork::Outside)
 //!     └─ dnsdyno load ADDRESS ...     on the Tester's cores; the hosts of the testbed stand idle
 //! ```
 //!

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use experiment::{Circumstances, Found, Visit, add_visit, answer_figures, visit};
 use record::{CellRecord, Run};
 
-use crate::runs::answers::{Asked, Compared, Comparing};
+use crate::runs::answers::{Compared, ComparedQueries, Comparing};
 use crate::runs::run::Event;
 use crate::runs::session::{Cell, Session, Shortfall};
 use crate::server::{Installed, clear_hosts};
@@ -114,7 +114,7 @@ impl Session<'_> {
             return Err(Shortfall::Cannot(ALONE.to_owned()));
         }
         let ground = self.ground();
-        let queries = Asked::new(self.checked.experiment, point, prepared);
+        let queries = ComparedQueries::new(self.checked.experiment, point, prepared);
         let (watcher, keep) = (self.options.watcher.clone(), self.options.keep);
         let mut bench = Comparing { ground, upstream, servers, queries, watcher, keep };
         let mut names = asked.budget(point.settings.role, stream.as_ref(), false);

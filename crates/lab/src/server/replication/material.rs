@@ -15,7 +15,7 @@ use zone::{Reader, TldZone, ZoneFileError};
 
 use super::ZONE;
 use crate::server::query_stream::{Prepared, QueryStream};
-use crate::server::signer::{Algorithm, Denial, SignError, Signer, Signing};
+use crate::server::signer::{Algorithm, Denial, SignError, Signer, ZoneToSign};
 use crate::server::zonefile::{cut_zone, write_queries};
 
 /// TTL of the zone's records, in seconds: BIND's default signing policy refuses more.
@@ -140,7 +140,7 @@ fn generate(zone: &Path, count: u64, dir: &Path) -> Result<PathBuf, GenerateErro
 fn sign(input: &Path, apex: &Name, dir: &Path) -> Result<PathBuf, MaterialError> {
     let signer = Signer::installed().ok_or(MaterialError::NoSigner(Signer::ALL[0].package()))?;
     let output = dir.join("signed-zone");
-    Signing {
+    ZoneToSign {
         signer,
         zone: apex,
         input,

@@ -6,7 +6,7 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use crate::adapter::part::Part;
+use crate::adapter::part::ReplicationRole;
 use crate::adapter::template::Setting;
 use crate::server::{Installed, Instance, Server, ServerError};
 use crate::testbed::enter::Lab;
@@ -25,7 +25,7 @@ pub(crate) struct Member {
     /// Host of the server.
     pub(crate) host: Host,
     /// Role of the server in the group.
-    pub(crate) part: Part,
+    pub(crate) part: ReplicationRole,
     /// Zone of the group, without a final dot.
     pub(crate) zone: String,
     /// Zone file of a primary; the server gets a copy, with its journal beside it.
