@@ -20,11 +20,13 @@ mod deliver;
 mod discover;
 mod lookup;
 mod progress;
+mod questions;
 mod ruled;
+mod store;
 mod target;
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,14 +34,12 @@ use std::sync::Arc;
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use engine::{Next, Role, RxBatch, SocketId, TxBatch};
-use hashbrown::HashTable;
 use measure::Nanos;
-use wire::Name;
 
 use crate::admission::Admission;
 use crate::answer::Answer;
 use crate::cache::{Cache, Domain, Dump};
-use crate::config::{Group, ports};
+use crate::config::ports;
 use crate::cookie::Cookies;
 use crate::counters::Counters;
 use crate::mirror::{Mirror, Mirrored};
@@ -48,13 +48,12 @@ use crate::settings::Settings;
 use crate::snapshot::{Snapshot, SnapshotWriter, Stored};
 use crate::statistics::Statistics;
 use crate::streams::{FromStreams, Outbox, ToStreams};
-use crate::table::ids::Ids;
-use crate::table::slab::{NONE, Slab};
-use crate::table::wheel::Wheel;
 use crate::tap::{Observed, Tap};
-use crate::transaction::{Transaction, Waiter};
 use crate::upstream::{SocketChange, Upstreams};
 use deliver::Delivery;
+use lookup::Waits;
+use questions::Questions;
+use store::Store;
 
 /// Longest time between two calls of a worker: between calls its caller changes ports, reloads and publishes
 /// metrics.
@@ -65,29 +64,24 @@ pub struct Dns64 {
     settings: Arc<Settings>,
     delivery: Delivery,
     upstreams: Upstreams,
-    transactions: Slab<Transaction>,
-    waiters: Slab<Waiter>,
-    /// Pending lookups by socket and id, and by the end of their timeout.
-    ids: Ids,
-    wheel: Wheel,
-    /// Pending questions that other clients may join, by their hashes.
-    joinable: HashTable<u32>,
-    /// First and last question of the list by age.
-    oldest: u32,
-    newest: u32,
-    cache: Cache,
+    questions: Questions,
+    waits: Waits,
+    store: Store,
     cookies: Cookies,
-    hasher: RandomState,
     rng: ChaCha12Rng,
-    tickets: u32,
     counters: Counters,
-    mirror: Option<Box<Mirror>>,
     inbox: VecDeque<FromStreams>,
+    scratch: Scratch,
+}
+
+/// One call of the worker.
+struct Ctx<'a> {
+    /// Its time.
+    now: Nanos,
+    /// The datagrams that it sends.
+    tx: &'a mut TxBatch,
     /// Upstream's reply to the query that is being begun, and the server that sent it.
     begun: Option<(SocketAddr, Vec<u8>)>,
-    /// Octets of replies and aliases that pending questions keep.
-    kept: usize,
-    scratch: Scratch,
 }
 
 /// Buffers that are used again for each answer.
@@ -159,24 +153,17 @@ impl Dns64 {
             upstreams: Upstreams::new(&settings.config, settings.cookie_secret, &|server| {
                 settings.way_to(server)
             }),
-            transactions: Slab::new(outstanding),
-            waiters: Slab::new(outstanding),
-            // Two lookups, each with two attempts.
-            ids: Ids::new(4 * outstanding),
-            wheel: Wheel::new(now),
-            joinable: HashTable::new(),
-            oldest: NONE,
-            newest: NONE,
-            cache: Cache::new(settings.cache_size()),
+            questions: Questions::new(outstanding, settings.kept_replies()),
+            waits: Waits::new(outstanding, now),
+            store: Store {
+                cache: Cache::new(settings.cache_size()),
+                hasher: RandomState::new(),
+                mirror: None,
+            },
             cookies: Cookies::new(settings.cookie_secret),
-            hasher: RandomState::new(),
             rng: ChaCha12Rng::from_seed(seed),
-            tickets: 0,
             counters: Counters::default(),
-            mirror: None,
             inbox: VecDeque::new(),
-            begun: None,
-            kept: 0,
             scratch: Scratch {
                 answer: Answer::new(),
                 question: Vec::new(),
@@ -204,51 +191,23 @@ impl Dns64 {
         self.delivery.tap = Tap::new(&settings.config);
         if settings.has_same_answers(&self.settings) {
             let (view, prefixes) = settings.policy.changes(&self.settings.policy);
-            self.cache.forget(view, &prefixes);
+            self.store.cache.forget(view, &prefixes);
         } else {
-            self.cache = Cache::new(settings.cache_size());
-            self.set_apart(&settings);
+            self.store.cache = Cache::new(settings.cache_size());
+            self.questions.set_apart(&settings.policy);
         }
         self.settings = settings;
-    }
-
-    /// Keeps pending questions from other clients and the cache, since their answers may be those of the rules before; the rest of
-    /// each is resolved for the group that its client has now.
-    fn set_apart(&mut self, settings: &Settings) {
-        self.joinable.clear();
-        let mut t = self.oldest;
-        while t != NONE {
-            let transaction = &mut self.transactions[t];
-            transaction.shared = false;
-            // The server's own query is in no view.
-            let client = transaction.client.filter(|client| !client.is_discovery());
-            let group = client.map(|client| settings.policy.group(client.address));
-            transaction.key.group = group.unwrap_or(transaction.key.group);
-            t = transaction.newer;
-        }
     }
 
     /// Copies answers as those of a generation from now on, for a second cache; the generation 0 ends it. A caller that changes
     /// settings or flushes the cache takes what was copied before, and then begins a new generation.
     pub fn mirror_as(&mut self, generation: u64) {
-        self.mirror = (generation > 0).then(|| Box::new(Mirror::new(generation)));
+        self.store.mirror = (generation > 0).then(|| Box::new(Mirror::new(generation)));
     }
 
     /// Returns the answers copied since the caller cleared them; `None` if nothing is to be copied.
     pub fn mirrored(&mut self) -> Option<&mut Mirrored> {
-        self.mirror.as_mut().map(|mirror| &mut mirror.mirrored)
-    }
-
-    /// Copies an answer in the cache if a copy is due.
-    #[inline]
-    fn mirror(&mut self, number: u32, now: Nanos) {
-        let Some(mirror) = &mut self.mirror else { return };
-        let (rules, prefetch) = (&self.settings.rules, self.settings.config.cache.prefetch);
-        let is_plain = |name: &[u8]| {
-            rules.is_empty()
-                || Name::from_wire(name).is_ok_and(|name| rules.find(Group::ALL, &name).is_none())
-        };
-        self.cache.mirror(number, mirror, now, prefetch, is_plain);
+        self.store.mirror.as_mut().map(|mirror| &mut mirror.mirrored)
     }
 
     /// Sets the Unix time, in seconds, at time `now`.
@@ -269,12 +228,12 @@ impl Dns64 {
     /// Removes the cached answers to questions about a name, or about a domain and all names below it; returns how many.
     /// Questions that are pending then are still answered from, and stored as, what upstream says.
     pub fn flush(&mut self, domain: &Domain) -> usize {
-        self.cache.flush(domain)
+        self.store.cache.flush(domain)
     }
 
     /// Returns up to `most` cached answers, from the place `from` on.
     pub fn dump(&self, from: u32, most: usize, now: Nanos) -> Dump {
-        self.cache.dump(from, most, now)
+        self.store.cache.dump(from, most, now)
     }
 
     /// Adds the cached answers to a snapshot, as those of a worker; returns how many there are.
@@ -287,29 +246,24 @@ impl Dns64 {
         now: Nanos,
         to: &mut SnapshotWriter<W>,
     ) -> io::Result<usize> {
-        self.cache.save(worker as u16, now, to)
+        self.store.cache.save(worker as u16, now, to)
     }
 
     /// Stores the answers of a snapshot that belong to a worker: with as many workers as before those that it had.
     /// Returns how many are in the cache then.
     pub fn restore(&mut self, worker: usize, now: Nanos, from: &Snapshot) -> usize {
-        if !self.cache.is_off() {
-            let workers = self.settings.workers;
-            let own = |stored: &Stored<'_>| usize::from(stored.worker) % workers == worker;
-            for stored in from.answers().filter(own) {
-                let hash = self.hasher.hash_one(stored.key);
-                self.cache.restore(&stored, hash, now, &mut self.scratch.answer);
-            }
-        }
-        self.cache.used().1
+        let workers = self.settings.workers;
+        let own = |stored: &Stored<'_>| usize::from(stored.worker) % workers == worker;
+        self.store.restore(from, own, now, &mut self.scratch.answer);
+        self.store.cache.used().1
     }
 
     /// Returns the current sizes of the tables.
     pub fn gauges(&self) -> Gauges {
-        let (bytes, answers) = self.cache.used();
+        let (bytes, answers) = self.store.cache.used();
         Gauges {
-            outstanding: self.transactions.len() as u64,
-            waiters: self.waiters.len() as u64,
+            outstanding: self.questions.transactions.len() as u64,
+            waiters: self.questions.waiters.len() as u64,
             cache_bytes: bytes as u64,
             cache_answers: answers as u64,
         }
@@ -354,16 +308,6 @@ impl Dns64 {
         self.upstreams.socket_change_failed(change, now);
     }
 
-    /// Reserves memory for what a question keeps until its end; returns whether there was enough.
-    fn keep(&mut self, t: u32, octets: usize) -> bool {
-        let fits = self.kept + octets <= self.settings.kept_replies();
-        if fits {
-            self.kept += octets;
-            self.transactions[t].kept += octets as u32;
-        }
-        fits
-    }
-
     /// Returns the current settings.
     pub fn settings(&self) -> &Arc<Settings> {
         &self.settings
@@ -402,11 +346,12 @@ impl Dns64 {
 
 impl Role for Dns64 {
     fn handle(&mut self, now: Nanos, rx: &RxBatch, tx: &mut TxBatch) -> Next {
+        let ctx = &mut Ctx { now, tx, begun: None };
         self.upstreams.shuffle(&mut self.rng);
         for received in rx.iter() {
             match self.upstreams.server_of(received.socket) {
-                Some(server) => self.on_reply(server, &received, now, tx),
-                None => self.on_query(&received, now, tx),
+                Some(server) => self.on_reply(server, &received, ctx),
+                None => self.on_query(&received, ctx),
             }
         }
         while !self.delivery.outbox.has_enough()
@@ -414,21 +359,21 @@ impl Role for Dns64 {
         {
             match message {
                 FromStreams::Query { stream, transport, client, message } => {
-                    self.on_stream_query(stream, client, transport, &message, now, tx);
+                    self.on_stream_query(stream, client, transport, &message, ctx);
                 }
                 FromStreams::Reply { lookup, ticket, message } => {
-                    self.on_stream_reply(lookup.into(), ticket, message, now, tx);
+                    self.on_stream_reply(lookup.into(), ticket, message, ctx);
                 }
-                FromStreams::Discovery => self.discover(now, tx),
-                FromStreams::Begun(begun) => self.on_begun(begun, now, tx),
+                FromStreams::Discovery => self.discover(ctx),
+                FromStreams::Begun(begun) => self.on_begun(begun, ctx),
             }
         }
-        self.expire(now, tx);
-        self.probe(now, tx);
+        self.expire(ctx);
+        self.probe(ctx);
         if !self.inbox.is_empty() {
             return Next::Now;
         }
         let next_call = now + MAX_PAUSE;
-        Next::At(self.wheel.next().map_or(next_call, |next| next.min(next_call)))
+        Next::At(self.waits.timeouts.next().map_or(next_call, |next| next.min(next_call)))
     }
 }

@@ -3,12 +3,10 @@
 //! Upstream's replies to AAAA and A have no SOA record for such an answer, which clients and caches need (RFC 2308
 //! section 3), so it is queried.
 
-use engine::TxBatch;
-use measure::Nanos;
 use wire::{Name, Qtype};
 
-use super::Dns64;
 use super::lookup::Outcome;
+use super::{Ctx, Dns64};
 use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};
 use crate::question::Key;
@@ -18,19 +16,19 @@ use crate::transaction::{LookupId, Phase};
 
 impl Dns64 {
     /// Queries the SOA record for the name at which the A reply ends.
-    pub(super) fn query_soa(&mut self, t: u32, reading: &Reading, now: Nanos, tx: &mut TxBatch) {
+    pub(super) fn query_soa(&mut self, t: u32, reading: &Reading, ctx: &mut Ctx<'_>) {
         if self.take_absence(t, reading) {
-            self.transactions[t].phase = Phase::Soa;
+            self.questions[t].phase = Phase::Soa;
             self.release(LookupId::second(t));
-            self.start_lookup(LookupId::first(t), Qtype::SOA, now, tx);
+            self.start_lookup(LookupId::first(t), Qtype::SOA, ctx);
         } else {
-            self.fail(t, None, now, tx);
+            self.fail(t, None, ctx);
         }
     }
 
     /// Takes the aliases of the A reply, and the time for which its records are true, for an empty answer; returns whether there is room.
     fn take_absence(&mut self, t: u32, reading: &Reading) -> bool {
-        let transaction = &mut self.transactions[t];
+        let transaction = &mut self.questions[t];
         if transaction.chain.len() + self.scratch.chain.len() > MAX_CHAIN {
             return false;
         }
@@ -47,7 +45,7 @@ impl Dns64 {
     /// Returns the blocks whose clients get no A records for a question whose aliases end at `end`: none if synthesis is forbidden for
     /// one of both names.
     pub(super) fn dropping(&self, t: u32, end: &Name) -> View {
-        let key = &self.transactions[t].key;
+        let key = &self.questions[t].key;
         let end = dropping_at(&self.settings, key, end);
         if end.is_empty() { end } else { dropping_at(&self.settings, key, &key.name) }
     }
@@ -61,7 +59,7 @@ impl Dns64 {
     /// whether there were some.
     pub(super) fn drops_found(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading) -> bool {
         let view = self.dropping(t, &reading.name);
-        if view.is_empty() || self.transactions[t].key.qtype != Qtype::ANY {
+        if view.is_empty() || self.questions[t].key.qtype != Qtype::ANY {
             return false;
         }
         let policy = &self.settings.policy;
@@ -87,65 +85,52 @@ impl Dns64 {
         t: u32,
         reply: &Reply<'_>,
         reading: &Reading,
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) {
         // The A reply is the answer if not.
-        if !self.keep(t, reply.bytes().len()) || !self.take_absence(t, reading) {
-            return self.fail(t, None, now, tx);
+        if !self.questions.keep(t, reply.bytes().len()) || !self.take_absence(t, reading) {
+            return self.fail(t, None, ctx);
         }
-        let transaction = &mut self.transactions[t];
+        let transaction = &mut self.questions[t];
         transaction.early = Some(reply.bytes().into());
         transaction.phase = Phase::Drop;
-        self.start_lookup(LookupId::first(t), Qtype::AAAA, now, tx);
+        self.start_lookup(LookupId::first(t), Qtype::AAAA, ctx);
     }
 
     /// Answers that there are no A records if there are, or will be, addresses of IPv6; otherwise, for example with bogus AAAA records,
     /// with the A records.
-    pub(super) fn proceed_drop(
-        &mut self,
-        t: u32,
-        outcome: Outcome<'_>,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
+    pub(super) fn proceed_drop(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
         match outcome {
             Outcome::Reply(reply)
                 if reply.rcode == 0
-                    || self.doubts_nxdomain(t, &reply, self.transactions[t].name()) =>
+                    || self.doubts_nxdomain(t, &reply, self.questions[t].name()) =>
             {
                 let mut soa = Vec::new();
-                if reply.push_soa(self.transactions[t].name(), &mut soa).is_some() {
-                    return self.proceed_soa(t, outcome, now, tx);
+                if reply.push_soa(self.questions[t].name(), &mut soa).is_some() {
+                    return self.proceed_soa(t, outcome, ctx);
                 }
-                self.transactions[t].phase = Phase::Soa;
-                self.start_lookup(LookupId::first(t), Qtype::SOA, now, tx);
+                self.questions[t].phase = Phase::Soa;
+                self.start_lookup(LookupId::first(t), Qtype::SOA, ctx);
             }
             _ => {
-                let transaction = &mut self.transactions[t];
+                let transaction = &mut self.questions[t];
                 transaction.chain.clear();
                 (transaction.name, transaction.phase) = (None, Phase::Pass);
                 let early = transaction.early.take();
                 let reply = early.as_deref().and_then(Reply::parse);
                 let read = reply.and_then(|reply| Some((reply, self.read(t, &reply, Qtype::A)?)));
                 match read {
-                    Some((reply, reading)) => self.pass_on(t, &reply, &reading, now, tx),
-                    None => self.fail(t, None, now, tx),
+                    Some((reply, reading)) => self.pass_on(t, &reply, &reading, ctx),
+                    None => self.fail(t, None, ctx),
                 }
             }
         }
     }
 
     /// Answers that there are no records, as the configuration filters them; without an SOA record the answer is not cached.
-    pub(super) fn proceed_soa(
-        &mut self,
-        t: u32,
-        outcome: Outcome<'_>,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
+    pub(super) fn proceed_soa(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
         self.question_of(t);
-        let transaction = &self.transactions[t];
+        let transaction = &self.questions[t];
         let name = transaction.name();
         let record = &mut self.scratch.record;
         record.clear();
@@ -162,7 +147,7 @@ impl Dns64 {
             c.limit_ttl(ttl.unwrap_or(0));
         });
         ExtendedError::Filtered.push(&mut self.scratch.answer.options);
-        self.finish(t, now, tx);
+        self.finish(t, ctx);
     }
 }
 

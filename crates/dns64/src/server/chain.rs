@@ -10,7 +10,7 @@ use crate::reply::{Reading, Reply};
 impl Dns64 {
     /// Follows the chain of a reply into the scratch buffers; `None` if it cannot be followed.
     pub(super) fn read(&mut self, t: u32, reply: &Reply<'_>, qtype: Qtype) -> Option<Reading> {
-        let dnssec = self.transactions[t].key.flags.dnssec;
+        let dnssec = self.questions[t].key.flags.dnssec;
         let reading =
             reply.read(qtype, dnssec, &mut self.scratch.chain, &mut self.scratch.found)?;
         match reading.hops > 0 && self.upstreams.has_zones() {
@@ -25,7 +25,7 @@ impl Dns64 {
     /// Notes a name to which a question has come: where other clients may get another answer for it, the answer is for the group of the
     /// client only.
     pub(super) fn note_name(&mut self, t: u32, name: Name) {
-        let transaction = &mut self.transactions[t];
+        let transaction = &mut self.questions[t];
         if transaction.key.group != Group::ALL && !transaction.is_apart {
             transaction.is_apart = self.settings.is_apart(&name);
         }
@@ -34,8 +34,8 @@ impl Dns64 {
     /// Ends the chain of a reply at its first name for which other servers than those that were queried are asked: only these know
     /// what follows.
     fn cut(&mut self, t: u32, reading: Reading) -> Reading {
-        let group = self.transactions[t].key.group;
-        let pool = self.upstreams.pool_for(group, self.transactions[t].name());
+        let group = self.questions[t].key.group;
+        let pool = self.upstreams.pool_for(group, self.questions[t].name());
         let (mut at, mut hops) = (0, 0);
         while let Some((record, end)) = Record::read(&self.scratch.chain, at) {
             at = end;

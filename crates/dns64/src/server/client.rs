@@ -3,15 +3,15 @@
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
-use engine::{Destination, Received, TxBatch};
-use measure::{Nanos, Transport};
+use engine::{Destination, Received};
+use measure::Transport;
 use wire::{Qclass, Qtype, Query, Rcode};
 
-use super::Dns64;
 use super::ruled::{ALIAS_TTL, Ruled};
+use super::{Ctx, Dns64};
 use crate::admission::ClientFacts;
 use crate::answer::{Age, Wants};
-use crate::config::{Denied, Group, Overload, PtrMode};
+use crate::config::{Denied, Overload, PtrMode};
 use crate::cookie::Shown;
 use crate::extended_error::ExtendedError;
 use crate::policy::NameRule;
@@ -21,8 +21,7 @@ use crate::record::push;
 use crate::rules::Rule;
 use crate::special::{self, Special};
 use crate::subnet::Subnet;
-use crate::table::slab::NONE;
-use crate::transaction::{Client, LookupId, Phase, ReplyTo, Transaction, Waiter};
+use crate::transaction::{Client, LookupId, Phase, ReplyTo, Transaction};
 use crate::tsig;
 
 /// Longest error reply: header, question and OPT record, in bytes.
@@ -38,7 +37,7 @@ const TENTH: u64 = 100_000_000;
 
 impl Dns64 {
     /// Handles a datagram from a client.
-    pub(super) fn on_query(&mut self, received: &Received<'_>, now: Nanos, tx: &mut TxBatch) {
+    pub(super) fn on_query(&mut self, received: &Received<'_>, ctx: &mut Ctx<'_>) {
         self.counters.queries_udp += 1;
         let to = ReplyTo::Datagram(Destination::reply_to(received));
         let (peer, bytes) = (received.peer.ip().to_canonical(), received.bytes);
@@ -46,12 +45,12 @@ impl Dns64 {
             return match proxy::version2(bytes) {
                 Ok(Header { client, len }) => {
                     let client = client.map_or(peer, |client| client.ip().to_canonical());
-                    self.query(to, client, Transport::Udp, &bytes[len..], now, tx);
+                    self.query(to, client, Transport::Udp, &bytes[len..], ctx);
                 }
                 Err(_) => self.counters.proxy_errors += 1,
             };
         }
-        self.query(to, peer, Transport::Udp, bytes, now, tx);
+        self.query(to, peer, Transport::Udp, bytes, ctx);
     }
 
     /// Handles a message on a client's stream.
@@ -61,11 +60,10 @@ impl Dns64 {
         client: IpAddr,
         transport: Transport,
         message: &[u8],
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) {
         self.counters.queries_stream += 1;
-        self.query(ReplyTo::Stream { stream, client }, client, transport, message, now, tx);
+        self.query(ReplyTo::Stream { stream, client }, client, transport, message, ctx);
     }
 
     /// Handles a message of a client, over UDP or a stream.
@@ -75,8 +73,7 @@ impl Dns64 {
         address: IpAddr,
         transport: Transport,
         message: &[u8],
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) {
         let facts = self.delivery.admission.client(address);
         let query = match Query::parse(message) {
@@ -88,45 +85,45 @@ impl Dns64 {
                 let len = error.reply(&mut room).filter(|_| facts.allowed).unwrap_or(0);
                 self.counters.bad_queries += u64::from(len > 0);
                 self.counters.ignored += u64::from(len == 0);
-                return self.send_error(to, facts.network, &room[..len], now, tx);
+                return self.send_error(to, facts.network, &room[..len], ctx);
             }
         };
         let stream = matches!(to, ReplyTo::Stream { .. });
         let udp_limit = self.settings.config.server.max_udp_size.into();
         let wants = Wants::new(&query, udp_limit, stream, self.keepalive(transport));
-        let (network, asked) = (facts.network, now);
+        let (network, asked) = (facts.network, ctx.now);
         let mut client = Client { to, wants, proven: stream, network, address, transport, asked };
         self.delivery.tap.iter_mut().for_each(|tap| tap.query(&client, message));
         if !facts.allowed {
             self.counters.denied += 1;
             match self.settings.config.server.denied {
-                Denied::Refuse => return self.prohibit(client, &query, message.len(), now, tx),
-                Denied::Drop => return self.send_error(to, facts.network, &[], now, tx),
+                Denied::Refuse => return self.prohibit(client, &query, message.len(), ctx),
+                Denied::Drop => return self.send_error(to, facts.network, &[], ctx),
             }
         }
         match Shown::of(&query) {
             Ok(None) => {}
             Ok(Some(shown)) => {
-                client.proven |= self.cookies.is_valid(&shown, address, now);
-                client.wants.options.cookie = Some(self.cookies.reply(&shown, address, now));
+                client.proven |= self.cookies.is_valid(&shown, address, ctx.now);
+                client.wants.options.cookie = Some(self.cookies.reply(&shown, address, ctx.now));
             }
             Err(rcode) => {
                 self.counters.bad_queries += 1;
-                return self.refuse(&client, &query, rcode, now, tx);
+                return self.refuse(&client, &query, rcode, ctx);
             }
         }
         if query.signed {
             self.counters.bad_queries += 1;
             return match tsig::unknown_key(message, &query) {
-                Some(reply) => self.send_error(to, facts.network, &reply, now, tx),
-                None => self.refuse(&client, &query, Rcode::FORMERR, now, tx),
+                Some(reply) => self.send_error(to, facts.network, &reply, ctx),
+                None => self.refuse(&client, &query, Rcode::FORMERR, ctx),
             };
         }
         if let Some(rcode) = rejection(&query) {
             self.counters.bad_queries += 1;
-            return self.refuse(&client, &query, rcode, now, tx);
+            return self.refuse(&client, &query, rcode, ctx);
         }
-        self.resolve(client, &facts, &query, now, tx);
+        self.resolve(client, &facts, &query, ctx);
     }
 
     /// Returns the keepalive time that the client may be told, in units of 100 ms: on connections with many queries.
@@ -137,34 +134,20 @@ impl Dns64 {
     }
 
     /// Replies with a return code only.
-    fn refuse(
-        &mut self,
-        client: &Client,
-        query: &Query<'_>,
-        rcode: Rcode,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
+    fn refuse(&mut self, client: &Client, query: &Query<'_>, rcode: Rcode, ctx: &mut Ctx<'_>) {
         self.answer_bare(query, rcode);
-        self.deliver(client, Age::Fresh, now, tx);
+        self.deliver(client, Age::Fresh, ctx);
     }
 
     /// Refuses a client that is not permitted. Over UDP, where its address may be forged, the reply is no longer than its
     /// query of `len` octets: without the reason if there is no room.
-    fn prohibit(
-        &mut self,
-        mut client: Client,
-        query: &Query<'_>,
-        len: usize,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
+    fn prohibit(&mut self, mut client: Client, query: &Query<'_>, len: usize, ctx: &mut Ctx<'_>) {
         if matches!(client.to, ReplyTo::Datagram(_)) {
             client.wants.limit = client.wants.limit.min(len as u16);
         }
         self.answer_bare(query, Rcode::REFUSED);
         ExtendedError::Prohibited.push(&mut self.scratch.answer.options);
-        self.deliver(&client, Age::Fresh, now, tx);
+        self.deliver(&client, Age::Fresh, ctx);
     }
 
     /// Makes an answer with the question of a query and a return code only.
@@ -183,15 +166,14 @@ impl Dns64 {
         client: Client,
         facts: &ClientFacts,
         query: &Query<'_>,
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) {
         let (policy, flags) = (&self.settings.policy, KeyFlags::of(query));
         let view = policy.permitted(facts.view, flags);
         let drops = !policy.dropping(view, flags).is_empty();
         let Some(mut key) = Key::new(query, facts.group, view, drops) else { return };
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
-        let ruled = match self.apply_rule(&client, facts.view, &key, now, tx) {
+        let ruled = match self.apply_rule(&client, facts.view, &key, ctx) {
             Ruled::Done => return,
             Ruled::Alias(target) => Some(Special::Alias(target)),
             Ruled::No => None,
@@ -202,7 +184,7 @@ impl Dns64 {
                 facts.view,
                 &key,
                 &self.scratch.question,
-                now,
+                ctx.now,
                 &mut self.scratch.answer,
             )
         });
@@ -214,38 +196,38 @@ impl Dns64 {
         };
         if let Some(count) = answered {
             *count += 1;
-            return self.deliver(&client, Age::Fresh, now, tx);
+            return self.deliver(&client, Age::Fresh, ctx);
         }
         let minimal = self.settings.config.server.minimal_any;
         if minimal && key.qtype == Qtype::ANY && matches!(client.to, ReplyTo::Datagram(_)) {
             self.scratch.answer.compose(&self.scratch.question, |c| {
                 c.at_question(Qtype::HINFO, MINIMAL_ANY_TTL, MINIMAL_ANY);
             });
-            return self.deliver(&client, Age::Fresh, now, tx);
+            return self.deliver(&client, Age::Fresh, ctx);
         }
         let subnet = match Subnet::of(query, client.address, &self.settings.config.upstream) {
             Ok(subnet) => subnet,
             Err(rcode) => {
                 self.counters.bad_queries += 1;
-                return self.refuse(&client, query, rcode, now, tx);
+                return self.refuse(&client, query, rcode, ctx);
             }
         };
         if let Some(subnet) = subnet {
-            key.subnet = self.hasher.hash_one(subnet) | 1;
+            key.subnet = self.store.hasher.hash_one(subnet) | 1;
         }
-        let hash = self.hasher.hash_one(key);
+        let hash = self.store.hasher.hash_one(key);
         // What the cache has is of the time before the rule.
         let is_ruled = matches!(special, Special::Alias(_));
-        let cached = if is_ruled { None } else { self.answer_cached(&client, &key, hash, now, tx) };
+        let cached = if is_ruled { None } else { self.answer_cached(&client, &key, hash, ctx) };
         let asked = match cached {
             Some(false) => return,
             Some(true) => None,
-            None if self.join(&client, &key, hash, now, tx) => return,
+            None if self.join(&client, &key, hash, ctx) => return,
             None => Some(client),
         };
-        let Some(t) = self.open(asked, key, hash, now, tx) else { return };
+        let Some(t) = self.open(asked, key, hash, ctx) else { return };
         self.share(t, subnet);
-        self.start(t, special, now, tx);
+        self.start(t, special, ctx);
     }
 
     /// Answers from the cache if possible; returns whether the answer must be refreshed.
@@ -254,54 +236,25 @@ impl Dns64 {
         client: &Client,
         key: &Key,
         hash: u64,
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) -> Option<bool> {
-        if self.cache.is_off() {
+        if self.store.cache.is_off() {
             return None;
         }
-        let (key, hash) = self.cached_as(key, hash, now, None);
-        let hit = self.cache.get(&key, hash, now, None)?;
+        let hit = self.store.find(key, hash, ctx.now, None)?;
         self.counters.cache_hits += 1;
         let refresh = hit.refresh && self.settings.config.cache.prefetch;
         let number = hit.number;
-        self.delivery.deliver(&hit.answer, client, hit.age, now, tx, &mut self.counters);
-        self.mirror(number, now);
+        self.delivery.deliver(&hit.answer, client, hit.age, ctx, &mut self.counters);
+        self.store.mirror(number, &self.settings, ctx.now);
         Some(refresh)
     }
 
-    /// Returns the key under which the cache has the answer to a question, and its hash: for all clients, or for the group of one.
-    pub(super) fn cached_as(
-        &self,
-        key: &Key,
-        hash: u64,
-        now: Nanos,
-        stale: Option<(Nanos, u32)>,
-    ) -> (Key, u64) {
-        let of_all = Key { group: Group::ALL, ..*key };
-        if *key != of_all {
-            let hash = self.hasher.hash_one(of_all);
-            if self.cache.has(&of_all, hash, now, stale) {
-                return (of_all, hash);
-            }
-        }
-        (*key, hash)
-    }
-
     /// Adds a client to a pending question; returns whether there is one.
-    fn join(
-        &mut self,
-        client: &Client,
-        key: &Key,
-        hash: u64,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) -> bool {
-        let transactions = &self.transactions;
-        let same = |t: &u32| transactions[*t].hash == hash && transactions[*t].key == *key;
-        let Some(&t) = self.joinable.find(hash, same) else { return false };
+    fn join(&mut self, client: &Client, key: &Key, hash: u64, ctx: &mut Ctx<'_>) -> bool {
+        let Some(t) = self.questions.find(key, hash) else { return false };
         self.counters.joined += 1;
-        let first = &self.transactions[t].client;
+        let first = &self.questions[t].client;
         let repeated =
             first.is_some_and(|first| first.to == client.to && first.wants.id == client.wants.id);
         if repeated && !matches!(client.to, ReplyTo::Stream { .. }) {
@@ -310,17 +263,13 @@ impl Dns64 {
         }
         if !self.delivery.admission.enter(client.network) {
             self.counters.over_share += 1;
-            self.fail_client(client, now, tx);
+            self.fail_client(client, ctx);
             return true;
         }
-        let next = self.transactions[t].waiters;
-        match self.waiters.insert(Waiter { client: *client, next }) {
-            Some(waiter) => self.transactions[t].waiters = waiter,
-            None => {
-                self.delivery.admission.leave(client.network);
-                self.counters.overloaded += 1;
-                self.fail_client(client, now, tx);
-            }
+        if !self.questions.join(t, client) {
+            self.delivery.admission.leave(client.network);
+            self.counters.overloaded += 1;
+            self.fail_client(client, ctx);
         }
         true
     }
@@ -331,25 +280,24 @@ impl Dns64 {
         client: Option<Client>,
         key: Key,
         hash: u64,
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) -> Option<u32> {
-        if self.transactions.is_full() {
+        if self.questions.transactions.is_full() {
             let client = client.as_ref()?;
             match self.settings.config.limits.overload {
                 Overload::RefuseOldest => {
                     self.counters.displaced += 1;
                     let question = std::mem::take(&mut self.scratch.question);
-                    self.fail(self.oldest, None, now, tx);
+                    self.fail(self.questions.oldest, None, ctx);
                     self.scratch.question = question;
                 }
                 Overload::DropOldest => {
                     self.counters.displaced += 1;
-                    self.drop_all(self.oldest, now, tx);
+                    self.drop_all(self.questions.oldest, ctx);
                 }
                 Overload::RefuseNewest | Overload::DropNewest => {
                     self.counters.overloaded += 1;
-                    self.overload(client, now, tx);
+                    self.overload(client, ctx);
                     return None;
                 }
             }
@@ -358,55 +306,47 @@ impl Dns64 {
             && !self.delivery.admission.enter(client.network)
         {
             self.counters.over_share += 1;
-            self.overload(client, now, tx);
+            self.overload(client, ctx);
             return None;
         }
-        let t = self.transactions.insert(Transaction::new(key, hash, client))?;
-        self.transactions[t].older = self.newest;
-        match self.newest {
-            NONE => self.oldest = t,
-            newest => self.transactions[newest].newer = t,
-        }
-        self.newest = t;
-        Some(t)
+        self.questions.open(Transaction::new(key, hash, client))
     }
 
     /// Handles a client without a place: it gets SERVFAIL or nothing, as configured.
-    fn overload(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
+    fn overload(&mut self, client: &Client, ctx: &mut Ctx<'_>) {
         match self.settings.config.limits.overload {
             Overload::DropNewest | Overload::DropOldest => {
-                self.send_error(client.to, client.network, &[], now, tx);
+                self.send_error(client.to, client.network, &[], ctx);
             }
-            Overload::RefuseNewest | Overload::RefuseOldest => self.fail_client(client, now, tx),
+            Overload::RefuseNewest | Overload::RefuseOldest => self.fail_client(client, ctx),
         }
     }
 
     /// Sends SERVFAIL for the current question.
-    fn fail_client(&mut self, client: &Client, now: Nanos, tx: &mut TxBatch) {
+    fn fail_client(&mut self, client: &Client, ctx: &mut Ctx<'_>) {
         self.counters.failures += 1;
         let question = std::mem::take(&mut self.scratch.question);
         self.scratch.answer.bare(&question, Rcode::SERVFAIL);
         self.scratch.question = question;
-        self.deliver(client, Age::Fresh, now, tx);
+        self.deliver(client, Age::Fresh, ctx);
     }
 
     /// Lets other clients of the same subnet join a question from now on.
     fn share(&mut self, t: u32, subnet: Option<Subnet>) {
-        let transaction = &mut self.transactions[t];
-        let (Key { name, qtype, view, .. }, hash) = (transaction.key, transaction.hash);
-        (transaction.shared, transaction.subnet) = (true, subnet);
+        self.questions.share(t);
+        let transaction = &mut self.questions[t];
+        let Key { name, qtype, view, .. } = transaction.key;
+        transaction.subnet = subnet;
         // Additional records may be of names with rules.
         transaction.is_apart = !view.is_empty() && !matches!(qtype, Qtype::A | Qtype::AAAA);
         self.note_name(t, name);
-        let transactions = &self.transactions;
-        self.joinable.insert_unique(hash, t, |&t| transactions[t].hash);
     }
 
     /// Starts the first lookup of a question.
-    pub(super) fn start(&mut self, t: u32, special: Special, now: Nanos, tx: &mut TxBatch) {
+    pub(super) fn start(&mut self, t: u32, special: Special, ctx: &mut Ctx<'_>) {
         let policy = &self.settings.policy;
         let settings = &policy.synthesis;
-        let transaction = &mut self.transactions[t];
+        let transaction = &mut self.questions[t];
         let key = &transaction.key;
         if let Special::QueryReverse(name) = special {
             self.counters.reverse += 1;
@@ -420,7 +360,7 @@ impl Dns64 {
                 transaction.hops = 1;
             }
             transaction.name = Some(name);
-            return self.start_lookup(LookupId::first(t), qtype, now, tx);
+            return self.start_lookup(LookupId::first(t), qtype, ctx);
         }
         if let Special::Alias(target) = special {
             let owner = key.name.as_wire();
@@ -433,7 +373,7 @@ impl Dns64 {
         let qtype = key.qtype;
         if qtype != Qtype::AAAA || key.view.is_empty() {
             transaction.phase = Phase::Pass;
-            return self.start_lookup(LookupId::first(t), qtype, now, tx);
+            return self.start_lookup(LookupId::first(t), qtype, ctx);
         }
         let rule = match self.settings.rules.find(key.group, &key.name) {
             Some(Rule::Never) => NameRule::Never,
@@ -443,21 +383,21 @@ impl Dns64 {
         match rule {
             NameRule::Never => {
                 transaction.phase = Phase::Pass;
-                self.start_lookup(LookupId::first(t), Qtype::AAAA, now, tx);
+                self.start_lookup(LookupId::first(t), Qtype::AAAA, ctx);
             }
             NameRule::Always => {
                 transaction.phase = Phase::AlwaysA;
-                self.start_lookup(LookupId::first(t), Qtype::A, now, tx);
+                self.start_lookup(LookupId::first(t), Qtype::A, ctx);
             }
             NameRule::Usual => {
                 transaction.phase = Phase::Aaaa;
                 let parallel = settings.parallel;
-                if self.use_begun(t, now, tx) {
+                if self.use_begun(t, ctx) {
                     return;
                 }
-                self.start_lookup(LookupId::first(t), Qtype::AAAA, now, tx);
+                self.start_lookup(LookupId::first(t), Qtype::AAAA, ctx);
                 if parallel {
-                    self.start_lookup(LookupId::second(t), Qtype::A, now, tx);
+                    self.start_lookup(LookupId::second(t), Qtype::A, ctx);
                 }
             }
         }

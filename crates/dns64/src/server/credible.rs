@@ -32,7 +32,7 @@ impl Dns64 {
         octets: &[u8],
         now: Nanos,
     ) -> Belief {
-        let (transaction, server) = (&self.transactions[at.transaction], attempt.server);
+        let (transaction, server) = (&self.questions[at.transaction], attempt.server);
         let lookup = transaction.lookups[at.slot];
         let question = &octets[HEADER..HEADER + reply.question.len()];
         let matched = compare(question, transaction.name(), lookup.qtype, attempt.case_seed);
@@ -56,7 +56,7 @@ impl Dns64 {
 
     /// Returns whether the next attempt of a lookup has a cookie.
     pub(super) fn sends_cookie(&self, at: LookupId, server: ServerId, now: Nanos) -> bool {
-        let lookup = &self.transactions[at];
+        let lookup = &self.questions[at];
         let edns = self.settings.config.upstream.udp_size > 0 && !lookup.plain;
         edns && self.upstreams.sends_cookie(server, lookup.has_unanswered_cookie(server), now)
     }
@@ -91,7 +91,7 @@ impl Dns64 {
         reply: &Reply<'_>,
         now: Nanos,
     ) -> bool {
-        let name = self.transactions[t].name();
+        let name = self.questions[t].name();
         if compare(reply.question, name, lookup.qtype, 0) == Match::No {
             return false;
         }

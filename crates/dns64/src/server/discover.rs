@@ -3,11 +3,10 @@
 
 use std::net::Ipv4Addr;
 
-use engine::TxBatch;
-use measure::{Nanos, Transport};
+use measure::Transport;
 use wire::Query;
 
-use super::Dns64;
+use super::{Ctx, Dns64};
 use crate::answer::Wants;
 use crate::config::Group;
 use crate::follow::discovery;
@@ -27,7 +26,7 @@ impl Client {
 impl Dns64 {
     /// Queries AAAA of `ipv4only.arpa` as a client that no block serves; the answer goes to the stream [`DISCOVERY`] and
     /// not into the cache.
-    pub(super) fn discover(&mut self, now: Nanos, tx: &mut TxBatch) {
+    pub(super) fn discover(&mut self, ctx: &mut Ctx<'_>) {
         let template = discovery::query();
         let Ok(query) = Query::parse(template.bytes()) else { return };
         let Some(key) = Key::new(&query, Group::ALL, View::default(), false) else { return };
@@ -40,11 +39,11 @@ impl Dns64 {
             proven: true,
             network: self.delivery.admission.client(address).network,
             address,
-            asked: now,
+            asked: ctx.now,
         };
         // No other client may join, so that its hash does not matter.
-        if let Some(t) = self.open(Some(client), key, 0, now, tx) {
-            self.start(t, Special::No, now, tx);
+        if let Some(t) = self.open(Some(client), key, 0, ctx) {
+            self.start(t, Special::No, ctx);
         }
     }
 }

@@ -8,8 +8,8 @@ use wire::extend::extend;
 use wire::message::{HEADER, Header, OPT_FIXED, flag};
 use wire::{Name, Opcode, Qclass, Qtype, Rcode};
 
-use super::Dns64;
 use super::credible::Belief;
+use super::{Ctx, Dns64};
 use crate::config::{Group, OnTimeout};
 use crate::extended_error::ExtendedError;
 use crate::policy::View;
@@ -17,6 +17,8 @@ use crate::question::{Case, Key, KeyFlags};
 use crate::reply::{self, Reply, claims_authentic};
 use crate::streams::ToStreams;
 use crate::subnet::{MAX_SUBNET, Subnet};
+use crate::table::ids::Ids;
+use crate::table::wheel::Wheel;
 use crate::transaction::{Attempt, LookupId, Path, Phase, Transaction};
 use crate::upstream::{MAX_COOKIE, ServerId, UpstreamCookie};
 
@@ -71,58 +73,73 @@ impl Outcome<'_> {
     }
 }
 
+/// Lookups that wait for a reply: to a datagram, by socket and id, or on a stream, by a ticket; each until a time.
+pub(super) struct Waits {
+    ids: Ids,
+    tickets: u32,
+    pub(super) timeouts: Wheel,
+}
+
+impl Waits {
+    /// Makes tables for the lookups of `outstanding` questions; times before `now` are over.
+    pub(super) fn new(outstanding: usize, now: Nanos) -> Self {
+        // Two lookups, each with two attempts.
+        Waits { ids: Ids::new(4 * outstanding), tickets: 0, timeouts: Wheel::new(now) }
+    }
+
+    /// Gives a lookup a random id on a socket; `None` if all that were tried are in use.
+    fn draw_id(&mut self, socket: SocketId, at: LookupId, rng: &mut impl Rng) -> Option<u16> {
+        let mut random = std::iter::repeat_with(|| rng.next_u32() as u16).take(ID_TRIES);
+        random.find(|id| self.ids.insert(socket, *id, at.number()))
+    }
+}
+
 impl Dns64 {
     /// Starts a lookup for the current name of a question.
-    pub(super) fn start_lookup(
-        &mut self,
-        at: LookupId,
-        qtype: Qtype,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
-        self.note_name(at.transaction, *self.transactions[at.transaction].name());
-        let lookup = &mut self.transactions[at];
+    pub(super) fn start_lookup(&mut self, at: LookupId, qtype: Qtype, ctx: &mut Ctx<'_>) {
+        self.note_name(at.transaction, *self.questions[at.transaction].name());
+        let lookup = &mut self.questions[at];
         (lookup.qtype, lookup.attempts, lookup.errors) = (qtype, 0, 0);
         (lookup.plain, lookup.refused_cookie, lookup.truncated) = (false, false, false);
-        lookup.until = now + self.settings.config.upstream.give_up_after;
-        self.send(at, None, now, tx);
+        lookup.until = ctx.now + self.settings.config.upstream.give_up_after;
+        self.send(at, None, ctx);
     }
 
     /// Sends a lookup, to another server than `not` if there is one.
-    fn send(&mut self, at: LookupId, not: Option<ServerId>, now: Nanos, tx: &mut TxBatch) {
-        let only = self.transactions[at.transaction].only_server;
+    fn send(&mut self, at: LookupId, not: Option<ServerId>, ctx: &mut Ctx<'_>) {
+        let only = self.questions[at.transaction].only_server;
         let server = only.unwrap_or_else(|| {
-            let transaction = &self.transactions[at.transaction];
+            let transaction = &self.questions[at.transaction];
             let pool = self.upstreams.pool_for(transaction.key.group, transaction.name());
-            self.transactions[at.transaction].cached &= self.upstreams.caches(pool);
+            self.questions[at.transaction].cached &= self.upstreams.caches(pool);
             self.upstreams.choose(pool, not, &mut self.rng)
         });
-        let lookup = &mut self.transactions[at];
+        let lookup = &mut self.questions[at];
         lookup.attempts = lookup.attempts.saturating_add(1);
         self.counters.upstream_queries += 1;
         self.counters.upstream_retries += u64::from(lookup.attempts > 1);
         if self.upstreams.uses_streams_only(server) {
-            let lookup = &mut self.transactions[at];
-            (lookup.last.server, lookup.last.sent) = (server, now);
-            return self.send_on_stream(at, now);
+            let lookup = &mut self.questions[at];
+            (lookup.last.server, lookup.last.sent) = (server, ctx.now);
+            return self.send_on_stream(at, ctx.now);
         }
         let case_seed =
-            if self.upstreams.mixes_case(server, now) { self.rng.next_u64() } else { 0 };
-        let has_cookie = self.sends_cookie(at, server, now);
-        let lookup = &mut self.transactions[at];
-        lookup.last = Attempt { path: Path::Unsent, server, case_seed, has_cookie, sent: now };
+            if self.upstreams.mixes_case(server, ctx.now) { self.rng.next_u64() } else { 0 };
+        let has_cookie = self.sends_cookie(at, server, ctx.now);
+        let lookup = &mut self.questions[at];
+        lookup.last = Attempt { path: Path::Unsent, server, case_seed, has_cookie, sent: ctx.now };
         if let Some(socket) = self.upstreams.take_socket(server, &mut self.rng) {
-            let path = self.send_on(socket, at, tx);
-            self.transactions[at].last.path = path;
+            let path = self.send_on(socket, at, ctx.tx);
+            self.questions[at].last.path = path;
         }
-        let due = self.timeout(at, now);
-        self.wheel.set(at.number(), due);
+        let due = self.timeout(at, ctx.now);
+        self.waits.timeouts.set(at.number(), due);
     }
 
     /// Returns until when the last attempt of a lookup waits for a reply before it is sent again: the server's timeout, varied
     /// by up to 10 %. The one that cannot be followed by another waits until the lookup ends.
     fn timeout(&mut self, at: LookupId, now: Nanos) -> Nanos {
-        let Transaction { lookups, only_server, .. } = &self.transactions[at.transaction];
+        let Transaction { lookups, only_server, .. } = &self.questions[at.transaction];
         let lookup = &lookups[at.slot];
         let server = lookup.last.server;
         let usual = self.upstreams.timeout(server, lookup.attempts);
@@ -141,17 +158,11 @@ impl Dns64 {
 
     /// Sends a lookup on a socket.
     fn send_on(&mut self, socket: SocketId, at: LookupId, tx: &mut TxBatch) -> Path {
-        let free = |id: &u16| self.ids.insert(socket, *id, at.number());
-        let mut rng = || self.rng.next_u32() as u16;
-        let id = std::iter::repeat_with(&mut rng).take(ID_TRIES).find({
-            let mut free = free;
-            move |id| free(id)
-        });
-        let Some(id) = id else {
+        let Some(id) = self.waits.draw_id(socket, at, &mut self.rng) else {
             self.upstreams.give_back(socket);
             return Path::Unsent;
         };
-        let transaction = &self.transactions[at.transaction];
+        let transaction = &self.questions[at.transaction];
         let udp_size = self.settings.config.upstream.udp_size;
         let cookie = self.upstreams.cookie(transaction.lookups[at.slot].last.server);
         let sent = tx.push(Destination::Connected(socket), MAX_QUERY, |out| {
@@ -169,11 +180,11 @@ impl Dns64 {
         &mut self,
         server: ServerId,
         received: &Received<'_>,
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) {
-        let waiting = Header::read(received.bytes)
-            .and_then(|header| Some((header, self.ids.get(received.socket, header.id)?.into())));
+        let waiting = Header::read(received.bytes).and_then(|header| {
+            Some((header, self.waits.ids.get(received.socket, header.id)?.into()))
+        });
         let Some((header, at)): Option<(Header, LookupId)> = waiting else {
             self.counters.upstream_unexpected += 1;
             return;
@@ -182,11 +193,11 @@ impl Dns64 {
         message.clear();
         message.extend_from_slice(received.bytes);
         reply::normalise(&mut message, self.upstreams.trusts(server));
-        self.transactions[at].claims_authentic = claims_authentic(received.bytes);
-        let attempt = *self.transactions[at].attempt_on(received.socket, header.id);
+        self.questions[at].claims_authentic = claims_authentic(received.bytes);
+        let attempt = *self.questions[at].attempt_on(received.socket, header.id);
         match Reply::parse(&message) {
-            Some(reply) => self.on_parsed(&attempt, at, &reply, received.bytes, now, tx),
-            None if is_short_error(&message, &header) => self.on_short_error(at, now, tx),
+            Some(reply) => self.on_parsed(&attempt, at, &reply, received.bytes, ctx),
+            None if is_short_error(&message, &header) => self.on_short_error(at, ctx),
             None => self.counters.upstream_malformed += 1,
         }
         self.scratch.reply = message;
@@ -195,14 +206,14 @@ impl Dns64 {
     /// Handles an error without a question, from a server that could not parse the query or would not answer it, or from
     /// anyone who knows port and id: the query is sent again without EDNS, then over a stream, where no third party can
     /// forge the reply.
-    fn on_short_error(&mut self, at: LookupId, now: Nanos, tx: &mut TxBatch) {
+    fn on_short_error(&mut self, at: LookupId, ctx: &mut Ctx<'_>) {
         let edns = self.settings.config.upstream.udp_size > 0;
-        if edns && !self.transactions[at].plain {
-            return self.end_lookup(at, Outcome::Refused, now, tx);
+        if edns && !self.questions[at].plain {
+            return self.end_lookup(at, Outcome::Refused, ctx);
         }
         self.counters.upstream_errors += 1;
         self.release(at);
-        self.send_on_stream(at, now);
+        self.send_on_stream(at, ctx.now);
     }
 
     /// Handles a well-formed reply with the id of a pending attempt of a lookup; `octets` is the message as received.
@@ -212,65 +223,65 @@ impl Dns64 {
         at: LookupId,
         reply: &Reply<'_>,
         octets: &[u8],
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) {
         let &Attempt { server, sent, .. } = attempt;
-        let belief = self.belief(attempt, at, reply, octets, now);
+        let belief = self.belief(attempt, at, reply, octets, ctx.now);
         self.counters.upstream_mismatched += u64::from(belief != Belief::Yes);
         if belief == Belief::No {
             return;
         }
         // The next query, if there is one, is for the server that has replied.
-        self.transactions[at].last.server = server;
+        self.questions[at].last.server = server;
         if belief == Belief::Doubtful {
             self.release(at);
-            return self.send_on_stream(at, now);
+            return self.send_on_stream(at, ctx.now);
         }
         self.counters.upstream_replies += 1;
-        self.upstreams.answered(server, sent, now);
+        self.upstreams.answered(server, sent, ctx.now);
         if Rcode(reply.rcode) == Rcode::BADCOOKIE {
-            return self.on_bad_cookie(attempt, at, now, tx);
+            return self.on_bad_cookie(attempt, at, ctx);
         }
         if reply.is_truncated() {
-            return self.on_truncated(at, now);
+            return self.on_truncated(at, ctx.now);
         }
-        self.end_lookup(at, Outcome::Reply(*reply), now, tx);
+        self.end_lookup(at, Outcome::Reply(*reply), ctx);
     }
 
     /// Handles a truncated reply: the query is sent again over a stream.
     pub(super) fn on_truncated(&mut self, at: LookupId, now: Nanos) {
-        self.transactions[at].truncated = true;
+        self.questions[at].truncated = true;
         self.release(at);
         self.send_on_stream(at, now);
     }
 
     /// Handles the error of a server that wants another cookie: the query is sent once more, with the cookie of that reply,
     /// then over a stream, where no cookie is needed (RFC 7873 section 5.3).
-    fn on_bad_cookie(&mut self, attempt: &Attempt, at: LookupId, now: Nanos, tx: &mut TxBatch) {
+    fn on_bad_cookie(&mut self, attempt: &Attempt, at: LookupId, ctx: &mut Ctx<'_>) {
         self.counters.upstream_bad_cookies += 1;
         self.upstreams.cookie_mut(attempt.server).note_wanted();
         self.release(at);
-        let lookup = &mut self.transactions[at];
+        let lookup = &mut self.questions[at];
         let again = std::mem::replace(&mut lookup.refused_cookie, true);
         if again || !attempt.has_cookie {
-            self.send_on_stream(at, now);
+            self.send_on_stream(at, ctx.now);
         } else {
-            self.send(at, None, now, tx);
+            self.send(at, None, ctx);
         }
     }
 
     /// Sends a lookup over a stream.
     pub(super) fn send_on_stream(&mut self, at: LookupId, now: Nanos) {
-        self.tickets = self.tickets.wrapping_add(1);
+        self.waits.tickets = self.waits.tickets.wrapping_add(1);
+        let ticket = self.waits.tickets;
         self.counters.upstream_tcp += 1;
         let id = self.rng.next_u32() as u16;
         let udp_size = self.settings.config.upstream.udp_size;
-        let server = self.transactions[at].last.server;
+        let server = self.questions[at].last.server;
         let has_cookie = self.sends_cookie(at, server, now);
-        let transaction = &mut self.transactions[at.transaction];
+        let transaction = &mut self.questions[at.transaction];
         let last = &mut transaction.lookups[at.slot].last;
-        (last.path, last.case_seed) = (Path::Stream(self.tickets), 0);
+        (last.path, last.case_seed) = (Path::Stream(ticket), 0);
         last.has_cookie = has_cookie;
         let mut message = vec![0; MAX_PADDED];
         let cookie = self.upstreams.cookie(server);
@@ -282,10 +293,10 @@ impl Dns64 {
         self.delivery.outbox.query(ToStreams::Query {
             server: self.upstreams.server(server).address,
             lookup: at.number(),
-            ticket: self.tickets,
+            ticket,
             message,
         });
-        self.wheel.set(at.number(), now + self.settings.config.upstream.tcp_timeout);
+        self.waits.timeouts.set(at.number(), now + self.settings.config.upstream.tcp_timeout);
     }
 
     /// Handles the end of a lookup over a stream: its reply, or a failure.
@@ -294,59 +305,52 @@ impl Dns64 {
         at: LookupId,
         ticket: u32,
         mut message: Option<Vec<u8>>,
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) {
-        let asked = self.transactions[at];
+        let asked = self.questions[at];
         let Attempt { path, server, sent, .. } = asked.last;
         if path != Path::Stream(ticket) {
             self.counters.upstream_unexpected += 1;
             return;
         }
         let claims = message.as_deref().is_some_and(claims_authentic);
-        self.transactions[at].claims_authentic = claims;
+        self.questions[at].claims_authentic = claims;
         let trust_ad = self.upstreams.trusts(server);
         message.iter_mut().for_each(|message| reply::normalise(message, trust_ad));
         let reply = message.as_deref().and_then(Reply::parse);
         let reply =
-            reply.filter(|reply| self.believes_on_stream(at.transaction, &asked, reply, now));
+            reply.filter(|reply| self.believes_on_stream(at.transaction, &asked, reply, ctx.now));
         match reply {
             Some(reply) => {
                 self.counters.upstream_replies += 1;
                 if self.upstreams.uses_streams_only(server) {
-                    self.upstreams.answered(server, sent, now);
+                    self.upstreams.answered(server, sent, ctx.now);
                 }
-                self.transactions[at].truncated |= reply.is_truncated();
+                self.questions[at].truncated |= reply.is_truncated();
                 let outcome = match reply.is_truncated() {
                     true => Outcome::Truncated,
                     false => Outcome::Reply(reply),
                 };
-                self.end_lookup(at, outcome, now, tx);
+                self.end_lookup(at, outcome, ctx);
             }
             None => {
                 self.counters.upstream_malformed += u64::from(message.is_some());
-                self.lookup_failed(at, now, tx);
+                self.lookup_failed(at, ctx);
             }
         }
     }
 
     /// Ends a lookup. After an error another server is tried first, and after an error about EDNS a query
     /// without EDNS.
-    pub(super) fn end_lookup(
-        &mut self,
-        at: LookupId,
-        outcome: Outcome<'_>,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
+    pub(super) fn end_lookup(&mut self, at: LookupId, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
         self.release(at);
         if outcome.is_error() {
             self.counters.upstream_errors += 1;
             let edns = self.settings.config.upstream.udp_size > 0;
-            let lookup = &mut self.transactions[at];
+            let lookup = &mut self.questions[at];
             if edns && !lookup.plain && outcome.may_reject_edns() {
                 lookup.plain = true;
-                return self.send(at, None, now, tx);
+                return self.send(at, None, ctx);
             }
             lookup.errors += 1;
             let lookup = *lookup;
@@ -354,36 +358,36 @@ impl Dns64 {
             let others = pool.filter(|server| !server.dead).count() > 1;
             let most = self.settings.config.upstream.attempts;
             let again = lookup.attempts < most && lookup.errors < MAX_TRIES;
-            if others && again && self.transactions[at.transaction].only_server.is_none() {
-                return self.send(at, Some(lookup.last.server), now, tx);
+            if others && again && self.questions[at.transaction].only_server.is_none() {
+                return self.send(at, Some(lookup.last.server), ctx);
             }
         }
-        self.proceed(at, outcome, now, tx);
+        self.proceed(at, outcome, ctx);
     }
 
     /// Handles a lookup without a reply: sends it again or ends it.
-    fn lookup_failed(&mut self, at: LookupId, now: Nanos, tx: &mut TxBatch) {
-        let Transaction { lookups, phase, only_server, .. } = &self.transactions[at.transaction];
+    fn lookup_failed(&mut self, at: LookupId, ctx: &mut Ctx<'_>) {
+        let Transaction { lookups, phase, only_server, .. } = &self.questions[at.transaction];
         let (lookup, is_probe) = (lookups[at.slot], *phase == Phase::Probe);
         let (server, any_server) = (lookup.last.server, only_server.is_none());
         // Not after a truncated reply: that server is alive, and its query was the last attempt.
         let usual =
             matches!(lookup.last.path, Path::Stream(_)) == self.upstreams.uses_streams_only(server);
-        if usual && self.upstreams.timed_out(server, is_probe, now) {
+        if usual && self.upstreams.timed_out(server, is_probe, ctx.now) {
             self.counters.upstream_deaths += 1;
         }
-        let again = lookup.attempts < self.most_attempts(server) && now < lookup.until;
+        let again = lookup.attempts < self.most_attempts(server) && ctx.now < lookup.until;
         if again && usual && any_server {
             self.set_aside(at);
-            self.send(at, Some(server), now, tx);
+            self.send(at, Some(server), ctx);
             if at.slot == 0 {
-                self.query_a_too(at.transaction, now, tx);
+                self.query_a_too(at.transaction, ctx);
             }
         } else if lookup.truncated {
-            self.end_lookup(at, Outcome::Truncated, now, tx);
+            self.end_lookup(at, Outcome::Truncated, ctx);
         } else {
             self.release(at);
-            self.proceed(at, Outcome::Nothing, now, tx);
+            self.proceed(at, Outcome::Nothing, ctx);
         }
     }
 
@@ -403,7 +407,7 @@ impl Dns64 {
     /// its first query: the A reply is there, and was fast.
     pub(super) fn limit_wait(&mut self, t: u32, now: Nanos) {
         let at = LookupId::first(t);
-        let lookup = &mut self.transactions[at];
+        let lookup = &mut self.questions[at];
         let on_timeout = self.settings.policy.synthesis.on_timeout;
         // One over a stream has had a reply, which was too long.
         if matches!(lookup.last.path, Path::None | Path::Stream(_))
@@ -414,25 +418,25 @@ impl Dns64 {
         }
         let timeout = self.upstreams.timeout(lookup.last.server, 1);
         lookup.until = lookup.until.min(now + timeout + timeout);
-        self.wheel.clear(at.number());
-        self.wheel.set(at.number(), now + timeout);
+        self.waits.timeouts.clear(at.number());
+        self.waits.timeouts.set(at.number(), now + timeout);
     }
 
     /// Releases the ids and the sockets of a lookup and clears its timeout.
     pub(super) fn release(&mut self, at: LookupId) {
-        let lookup = &mut self.transactions[at];
+        let lookup = &mut self.questions[at];
         let earlier = std::mem::replace(&mut lookup.earlier.path, Path::None);
         let last = std::mem::replace(&mut lookup.last.path, Path::None);
         if last != Path::None {
             self.free(earlier);
             self.free(last);
-            self.wheel.clear(at.number());
+            self.waits.timeouts.clear(at.number());
         }
     }
 
     /// Prepares a lookup for its next attempt: the last one still accepts a reply, the one before it does not any more.
     fn set_aside(&mut self, at: LookupId) {
-        let lookup = &mut self.transactions[at];
+        let lookup = &mut self.questions[at];
         let mut closed = std::mem::replace(&mut lookup.earlier, lookup.last);
         if matches!(lookup.last.path, Path::Stream(_)) {
             // A connection that failed brings no reply.
@@ -441,28 +445,28 @@ impl Dns64 {
         }
         lookup.last.path = Path::None;
         self.free(closed.path);
-        self.wheel.clear(at.number());
+        self.waits.timeouts.clear(at.number());
     }
 
     /// Releases the id and the socket of an attempt.
     fn free(&mut self, path: Path) {
         if let Path::Datagram(socket, id) = path {
-            self.ids.remove(socket, id);
+            self.waits.ids.remove(socket, id);
             self.upstreams.give_back(socket);
         }
     }
 
     /// Sends again or ends the lookups whose timeout has passed.
-    pub(super) fn expire(&mut self, now: Nanos, tx: &mut TxBatch) {
+    pub(super) fn expire(&mut self, ctx: &mut Ctx<'_>) {
         let mut expired = std::mem::take(&mut self.scratch.expired);
-        self.wheel.expire(now, &mut expired);
+        self.waits.timeouts.expire(ctx.now, &mut expired);
         for at in expired.drain(..).map(LookupId::from) {
             // A lookup that has ended since then does not wait any more.
-            if !self.transactions[at].is_pending() || self.postpone(at, now) {
+            if !self.questions[at].is_pending() || self.postpone(at, ctx.now) {
                 continue;
             }
             self.counters.upstream_timeouts += 1;
-            self.lookup_failed(at, now, tx);
+            self.lookup_failed(at, ctx);
         }
         self.scratch.expired = expired;
     }
@@ -470,7 +474,7 @@ impl Dns64 {
     /// Lets a lookup wait longer for its reply instead of sending it again, if the server has lately answered too few
     /// queries: then it is overloaded, or silent, and more queries do not help. Returns whether it waits.
     fn postpone(&mut self, at: LookupId, now: Nanos) -> bool {
-        let lookup = self.transactions[at];
+        let lookup = self.questions[at];
         let Attempt { path, server, sent, .. } = lookup.last;
         let due = (sent + self.upstreams.patient_timeout(lookup.attempts)).min(lookup.until);
         let may_wait = matches!(path, Path::Datagram(..)) && now < due;
@@ -478,13 +482,13 @@ impl Dns64 {
             return false;
         }
         self.counters.upstream_postponed += 1;
-        self.wheel.set(at.number(), due);
+        self.waits.timeouts.set(at.number(), due);
         true
     }
 
     /// Sends a probe to a dead server when one is due.
-    pub(super) fn probe(&mut self, now: Nanos, tx: &mut TxBatch) {
-        let Some(server) = self.upstreams.probe(now) else { return };
+    pub(super) fn probe(&mut self, ctx: &mut Ctx<'_>) {
+        let Some(server) = self.upstreams.probe(ctx.now) else { return };
         let flags = KeyFlags { rd: true, ..KeyFlags::default() };
         let key = Key {
             name: Name::ROOT,
@@ -495,13 +499,13 @@ impl Dns64 {
             subnet: 0,
         };
         // When all places are taken, ordinary queries probe the server too.
-        if self.transactions.is_full() {
+        if self.questions.transactions.is_full() {
             return;
         }
-        if let Some(t) = self.open(None, key, 0, now, tx) {
-            let transaction = &mut self.transactions[t];
+        if let Some(t) = self.open(None, key, 0, ctx) {
+            let transaction = &mut self.questions[t];
             (transaction.phase, transaction.only_server) = (Phase::Probe, Some(server));
-            self.start_lookup(LookupId::first(t), Qtype::NS, now, tx);
+            self.start_lookup(LookupId::first(t), Qtype::NS, ctx);
         }
     }
 }

@@ -19,14 +19,13 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use engine::TxBatch;
 use measure::Nanos;
 use wire::message::{Record, flag};
 use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype, Rcode};
 
-use super::Dns64;
 use super::lookup::Outcome;
+use super::{Ctx, Dns64};
 use crate::compose::Composer;
 use crate::config::{OnError, OnTimeout};
 use crate::extended_error::ExtendedError;
@@ -41,22 +40,16 @@ const TTL_AFTER_TIMEOUT: u32 = 60;
 
 impl Dns64 {
     /// Continues a question after one of its lookups has ended.
-    pub(super) fn proceed(
-        &mut self,
-        at: LookupId,
-        outcome: Outcome<'_>,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
+    pub(super) fn proceed(&mut self, at: LookupId, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
         let t = at.transaction;
-        let phase = self.transactions[t].phase;
+        let phase = self.questions[t].phase;
         if at.slot == 1 && matches!(phase, Phase::Aaaa | Phase::Check) {
             // The A reply has to wait for the AAAA reply; without memory for it A is queried again.
             if let Outcome::Reply(reply) = outcome
-                && self.keep(t, reply.bytes().len())
+                && self.questions.keep(t, reply.bytes().len())
             {
-                self.transactions[t].early = Some(reply.bytes().into());
-                self.limit_wait_beside(&reply, t, now);
+                self.questions[t].early = Some(reply.bytes().into());
+                self.limit_wait_beside(&reply, t, ctx.now);
             }
             return;
         }
@@ -64,43 +57,43 @@ impl Dns64 {
             Outcome::Truncated
                 if !matches!(phase, Phase::Probe | Phase::Soa | Phase::Drop | Phase::Target) =>
             {
-                return self.fail_truncated(t, now, tx);
+                return self.fail_truncated(t, ctx);
             }
             Outcome::Reply(reply) if phase != Phase::Target => self.note_scope(t, &reply),
             _ => {}
         }
         match phase {
             Phase::Probe => self.close(t),
-            Phase::Pass | Phase::InPlace => self.proceed_pass(t, outcome, now, tx),
-            Phase::Aaaa => self.proceed_aaaa(t, outcome, now, tx),
-            Phase::Check => self.proceed_check(t, outcome, now, tx),
-            Phase::A | Phase::AlwaysA => self.proceed_a(t, outcome, now, tx),
-            Phase::Soa => self.proceed_soa(t, outcome, now, tx),
-            Phase::Drop => self.proceed_drop(t, outcome, now, tx),
-            Phase::Target => self.proceed_target(t, outcome, now, tx),
+            Phase::Pass | Phase::InPlace => self.proceed_pass(t, outcome, ctx),
+            Phase::Aaaa => self.proceed_aaaa(t, outcome, ctx),
+            Phase::Check => self.proceed_check(t, outcome, ctx),
+            Phase::A | Phase::AlwaysA => self.proceed_a(t, outcome, ctx),
+            Phase::Soa => self.proceed_soa(t, outcome, ctx),
+            Phase::Drop => self.proceed_drop(t, outcome, ctx),
+            Phase::Target => self.proceed_target(t, outcome, ctx),
         }
     }
 
     /// Notes for which networks a reply is that the answer is made of: the answer is for the smallest ones of all its replies.
     fn note_scope(&mut self, t: u32, reply: &Reply<'_>) {
-        let transaction = &mut self.transactions[t];
+        let transaction = &mut self.questions[t];
         if let Some(subnet) = &transaction.subnet {
             transaction.scope = transaction.scope.max(reply.scope(subnet));
         }
     }
 
-    fn proceed_pass(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
+    fn proceed_pass(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
         let reply = match outcome {
             Outcome::Reply(reply) => reply,
-            _ => return self.fail(t, outcome.reason(), now, tx),
+            _ => return self.fail(t, outcome.reason(), ctx),
         };
-        let transaction = &self.transactions[t];
+        let transaction = &self.questions[t];
         let (phase, qtype) = (transaction.phase, transaction.lookups[0].qtype);
         let Some(reading) = self.read(t, &reply, qtype) else {
-            return self.fail(t, None, now, tx);
+            return self.fail(t, None, ctx);
         };
         if reply.ends_in_alias(&reading) && qtype != Qtype::CNAME && qtype != Qtype::ANY {
-            return self.follow(t, &reading, qtype, now, tx);
+            return self.follow(t, &reading, qtype, ctx);
         }
         if phase == Phase::InPlace && reading.wanted > 0 {
             self.question_of(t);
@@ -116,90 +109,83 @@ impl Dns64 {
                     }
                 }
             });
-            return self.finish(t, now, tx);
+            return self.finish(t, ctx);
         }
         if qtype == Qtype::A && self.drops_some(t, &reply, &reading) {
-            return self.query_aaaa_to_drop(t, &reply, &reading, now, tx);
+            return self.query_aaaa_to_drop(t, &reply, &reading, ctx);
         }
-        self.pass_on(t, &reply, &reading, now, tx);
+        self.pass_on(t, &reply, &reading, ctx);
     }
 
-    fn proceed_aaaa(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
+    fn proceed_aaaa(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
         let policy = self.settings.policy.clone();
         let settings = &policy.synthesis;
         let reply = match outcome {
             Outcome::Nothing if settings.on_timeout == OnTimeout::Fail || self.a_has_failed(t) => {
-                return self.fail(t, outcome.reason(), now, tx);
+                return self.fail(t, outcome.reason(), ctx);
             }
             Outcome::Refused if settings.on_error == OnError::Pass => {
-                return self.fail(t, None, now, tx);
+                return self.fail(t, None, ctx);
             }
             // An address of IPv6 that was right is better than one behind the NAT64 (RFC 8767).
-            Outcome::Nothing if self.serve_stale_if(t, |answer| answer.is_native(), now, tx) => {
+            Outcome::Nothing if self.serve_stale_if(t, |answer| answer.is_native(), ctx) => {
                 return;
             }
             Outcome::Nothing => {
                 let longest = settings.ttl_without_soa.min(TTL_AFTER_TIMEOUT);
-                self.transactions[t].negative_ttl = Some(longest);
-                return self.query_a(t, now, tx);
+                self.questions[t].negative_ttl = Some(longest);
+                return self.query_a(t, ctx);
             }
-            Outcome::Refused | Outcome::Truncated => return self.query_a(t, now, tx),
+            Outcome::Refused | Outcome::Truncated => return self.query_a(t, ctx),
             Outcome::Reply(reply) => reply,
         };
         let reading = self.read(t, &reply, Qtype::AAAA);
         let Some(reading) = reading else {
             return match settings.on_error {
-                OnError::Pass => self.fail(t, None, now, tx),
-                OnError::AskA => self.query_a(t, now, tx),
+                OnError::Pass => self.fail(t, None, ctx),
+                OnError::AskA => self.query_a(t, ctx),
             };
         };
         if reply.ends_in_alias(&reading) {
-            return self.follow(t, &reading, Qtype::AAAA, now, tx);
+            return self.follow(t, &reading, Qtype::AAAA, ctx);
         }
         match reply.rcode {
             0 => {}
             3 if self.doubts_nxdomain(t, &reply, &reading.name) => {}
-            3 | 6 => return self.pass_on(t, &reply, &reading, now, tx),
+            3 | 6 => return self.pass_on(t, &reply, &reading, ctx),
             _ if settings.on_error == OnError::Pass || reply.is_bogus() => {
-                return self.pass_on(t, &reply, &reading, now, tx);
+                return self.pass_on(t, &reply, &reading, ctx);
             }
-            2 if !self.transactions[t].key.flags.cd => {
-                self.transactions[t].phase = Phase::Check;
-                return self.start_lookup(LookupId::first(t), Qtype::AAAA, now, tx);
+            2 if !self.questions[t].key.flags.cd => {
+                self.questions[t].phase = Phase::Check;
+                return self.start_lookup(LookupId::first(t), Qtype::AAAA, ctx);
             }
-            _ => return self.query_a(t, now, tx),
+            _ => return self.query_a(t, ctx),
         }
-        let Key { view, flags, .. } = self.transactions[t].key;
+        let Key { view, flags, .. } = self.questions[t].key;
         if policy.changing(view, flags, reply.is_signed).is_empty() || self.is_never(t, &reading) {
-            return self.pass_on(t, &reply, &reading, now, tx);
+            return self.pass_on(t, &reply, &reading, ctx);
         }
         if reading.wanted == 0 {
-            self.transactions[t].negative_ttl = reply.negative_ttl(&reading.name);
-            return self.query_a(t, now, tx);
+            self.questions[t].negative_ttl = reply.negative_ttl(&reading.name);
+            return self.query_a(t, ctx);
         }
-        self.use_aaaa(t, &reply, &reading, now, tx);
+        self.use_aaaa(t, &reply, &reading, ctx);
     }
 
     /// Returns whether a reply is an NXDOMAIN to AAAA of a name whose servers are wrong in this (RFC 4074 section 4.2), and not a proven one.
     pub(super) fn doubts_nxdomain(&self, t: u32, reply: &Reply<'_>, name: &Name) -> bool {
-        let is_proven = self.transactions[t].lookups[0].claims_authentic || reply.is_signed;
+        let is_proven = self.questions[t].lookups[0].claims_authentic || reply.is_signed;
         reply.rcode == 3
             && reply.qtype() == Qtype::AAAA
             && !is_proven
-            && self.settings.policy.ignores_nxdomain(self.transactions[t].key.group, name.as_wire())
+            && self.settings.policy.ignores_nxdomain(self.questions[t].key.group, name.as_wire())
     }
 
     /// Answers with the found AAAA records that are not excluded; without any A is queried.
-    fn use_aaaa(
-        &mut self,
-        t: u32,
-        reply: &Reply<'_>,
-        reading: &Reading,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
+    fn use_aaaa(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, ctx: &mut Ctx<'_>) {
         let policy = &self.settings.policy;
-        let view = self.transactions[t].key.view;
+        let view = self.questions[t].key.view;
         let excluded = |data: &[u8]| {
             <[u8; 16]>::try_from(data).is_ok_and(|a| policy.is_excluded(view, Ipv6Addr::from(a)))
         };
@@ -207,16 +193,16 @@ impl Dns64 {
         self.scratch.found.retain(|found| !excluded(reply.data(found)));
         match self.scratch.found.len() {
             0 => {
-                self.transactions[t].filtered = true;
-                self.query_a(t, now, tx);
+                self.questions[t].filtered = true;
+                self.query_a(t, ctx);
             }
             n => {
                 self.counters.native += 1;
                 if n == total {
-                    self.pass_on(t, reply, reading, now, tx)
+                    self.pass_on(t, reply, reading, ctx)
                 } else {
                     self.rebuild(t, reply, reading);
-                    self.finish(t, now, tx);
+                    self.finish(t, ctx);
                 }
             }
         }
@@ -224,51 +210,51 @@ impl Dns64 {
 
     /// Ends a question whose AAAA records exist but did not validate; for another reason of the SERVFAIL A is queried
     /// (RFC 6147 section 5.5: the answer to a client without CD must not come from bogus data).
-    fn proceed_check(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
+    fn proceed_check(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
         match outcome {
             Outcome::Reply(reply) if matches!(reply.rcode, 0 | 3) => {
-                self.fail_now(t, Some(ExtendedError::DnssecBogus), now, tx);
+                self.fail_now(t, Some(ExtendedError::DnssecBogus), ctx);
             }
-            _ => self.query_a(t, now, tx),
+            _ => self.query_a(t, ctx),
         }
     }
 
     /// Queries A, or uses the A reply that has already arrived.
-    pub(super) fn query_a(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
-        let transaction = &mut self.transactions[t];
+    pub(super) fn query_a(&mut self, t: u32, ctx: &mut Ctx<'_>) {
+        let transaction = &mut self.questions[t];
         transaction.phase = Phase::A;
         if let Some(early) = transaction.early.take() {
             return match Reply::parse(&early) {
                 Some(reply) => {
                     self.note_scope(t, &reply);
-                    self.proceed_a(t, Outcome::Reply(reply), now, tx);
+                    self.proceed_a(t, Outcome::Reply(reply), ctx);
                 }
-                None => self.fail(t, None, now, tx),
+                None => self.fail(t, None, ctx),
             };
         }
         // The A query may already be pending.
         if !transaction.lookups[1].is_pending() {
-            self.start_lookup(LookupId::first(t), Qtype::A, now, tx);
+            self.start_lookup(LookupId::first(t), Qtype::A, ctx);
         }
     }
 
     /// Queries A beside AAAA after the first timeout of the AAAA query, so that a name about which upstream is silent
     /// costs little more than this timeout.
-    pub(super) fn query_a_too(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
-        let transaction = &self.transactions[t];
+    pub(super) fn query_a_too(&mut self, t: u32, ctx: &mut Ctx<'_>) {
+        let transaction = &self.questions[t];
         let queried = transaction.lookups[1].attempts > 0;
         let on_timeout = self.settings.policy.synthesis.on_timeout;
         if transaction.phase != Phase::Aaaa || on_timeout == OnTimeout::Fail {
             return;
         }
         if !queried {
-            self.start_lookup(LookupId::second(t), Qtype::A, now, tx);
-        } else if let Some(early) = self.transactions[t].early.take() {
+            self.start_lookup(LookupId::second(t), Qtype::A, ctx);
+        } else if let Some(early) = self.questions[t].early.take() {
             // A was queried at the same time as AAAA.
             if let Some(reply) = Reply::parse(&early) {
-                self.limit_wait_beside(&reply, t, now);
+                self.limit_wait_beside(&reply, t, ctx.now);
             }
-            self.transactions[t].early = Some(early);
+            self.questions[t].early = Some(early);
         }
     }
 
@@ -281,12 +267,12 @@ impl Dns64 {
 
     /// Returns whether A was queried beside AAAA and had no reply.
     fn a_has_failed(&self, t: u32) -> bool {
-        let Transaction { lookups: [_, a], early, .. } = &self.transactions[t];
+        let Transaction { lookups: [_, a], early, .. } = &self.questions[t];
         a.attempts > 0 && !a.is_pending() && early.is_none()
     }
 
-    fn proceed_a(&mut self, t: u32, outcome: Outcome<'_>, now: Nanos, tx: &mut TxBatch) {
-        let always = self.transactions[t].phase == Phase::AlwaysA;
+    fn proceed_a(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
+        let always = self.questions[t].phase == Phase::AlwaysA;
         let reading = match &outcome {
             Outcome::Reply(reply) => self.read(t, reply, Qtype::A),
             _ => None,
@@ -295,40 +281,40 @@ impl Dns64 {
             if reply.rcode == 0 && reading.wanted > 0 {
                 let view = self.current_view(t, &reply);
                 if view.is_empty() || self.is_never(t, reading) {
-                    return self.leave_alone(t, now, tx);
+                    return self.leave_alone(t, ctx);
                 }
                 if self.maps_any(view, &reply) {
-                    return self.synthesise(t, &reply, reading, view, now, tx);
+                    return self.synthesise(t, &reply, reading, view, ctx);
                 }
                 if !always {
-                    return self.query_soa(t, reading, now, tx);
+                    return self.query_soa(t, reading, ctx);
                 }
             } else if reply.ends_in_alias(reading) {
-                return self.follow(t, reading, Qtype::A, now, tx);
+                return self.follow(t, reading, Qtype::A, ctx);
             } else if !always {
-                return self.pass_on(t, &reply, reading, now, tx);
+                return self.pass_on(t, &reply, reading, ctx);
             }
         } else if !always {
-            return self.fail(t, outcome.reason(), now, tx);
+            return self.fail(t, outcome.reason(), ctx);
         }
-        self.leave_alone(t, now, tx);
+        self.leave_alone(t, ctx);
     }
 
     /// Queries AAAA for the original name and passes the reply on.
-    fn leave_alone(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+    fn leave_alone(&mut self, t: u32, ctx: &mut Ctx<'_>) {
         self.release(LookupId::first(t));
         self.release(LookupId::second(t));
-        let transaction = &mut self.transactions[t];
+        let transaction = &mut self.questions[t];
         transaction.phase = Phase::Pass;
         transaction.chain.clear();
         (transaction.name, transaction.hops) = (None, 0);
-        self.start_lookup(LookupId::first(t), Qtype::AAAA, now, tx);
+        self.start_lookup(LookupId::first(t), Qtype::AAAA, ctx);
     }
 
     /// Returns the blocks under which an A reply is synthesised now: after a reload the same bits may mean other blocks.
     pub(super) fn current_view(&self, t: u32, reply: &Reply<'_>) -> View {
         let policy = &self.settings.policy;
-        let transaction = &self.transactions[t];
+        let transaction = &self.questions[t];
         let flags = transaction.key.flags;
         let view = match &transaction.client {
             Some(client) => policy.permitted(policy.view(client.address), flags),
@@ -339,8 +325,8 @@ impl Dns64 {
 
     /// Returns whether a chain has led to a name that is never synthesised.
     pub(super) fn is_never(&self, t: u32, reading: &Reading) -> bool {
-        let moved = reading.hops > 0 || self.transactions[t].name.is_some();
-        let group = self.transactions[t].key.group;
+        let moved = reading.hops > 0 || self.questions[t].name.is_some();
+        let group = self.questions[t].key.group;
         moved && self.settings.policy.rule(group, reading.name.as_wire()) == NameRule::Never
     }
 
@@ -353,30 +339,23 @@ impl Dns64 {
     }
 
     /// Queries the target of an alias at which the reply ends.
-    pub(super) fn follow(
-        &mut self,
-        t: u32,
-        reading: &Reading,
-        qtype: Qtype,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
-        let transaction = &mut self.transactions[t];
+    pub(super) fn follow(&mut self, t: u32, reading: &Reading, qtype: Qtype, ctx: &mut Ctx<'_>) {
+        let transaction = &mut self.questions[t];
         transaction.hops += reading.hops;
         if transaction.hops > MAX_HOPS
             || transaction.chain.len() + self.scratch.chain.len() > MAX_CHAIN
-            || !self.keep(t, self.scratch.chain.len())
+            || !self.questions.keep(t, self.scratch.chain.len())
         {
-            return self.fail(t, None, now, tx);
+            return self.fail(t, None, ctx);
         }
-        let transaction = &mut self.transactions[t];
+        let transaction = &mut self.questions[t];
         transaction.chain.extend_from_slice(&self.scratch.chain);
         transaction.name = Some(Box::new(reading.name));
         // An A query beside that for AAAA was for the name before.
         transaction.early = None;
         self.release(LookupId::second(t));
-        self.transactions[t].lookups[1].attempts = 0;
-        self.start_lookup(LookupId::first(t), qtype, now, tx);
+        self.questions[t].lookups[1].attempts = 0;
+        self.start_lookup(LookupId::first(t), qtype, ctx);
     }
 
     /// Synthesises the answer from A records under the prefixes of `view` (RFC 6147 section 5.1.7).
@@ -386,14 +365,13 @@ impl Dns64 {
         reply: &Reply<'_>,
         reading: &Reading,
         view: View,
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) {
         self.question_of(t);
         let policy = &self.settings.policy;
-        let transaction = &self.transactions[t];
+        let transaction = &self.questions[t];
         let longest = transaction.negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
-        let longest = longest.min(policy.longest_ttl(view, now));
+        let longest = longest.min(policy.longest_ttl(view, ctx.now));
         let dnssec = transaction.key.flags.dnssec;
         let scratch = &mut self.scratch;
         let (chain, found, record) = (&scratch.chain, &scratch.found, &mut scratch.record);
@@ -426,7 +404,7 @@ impl Dns64 {
         let blocks = mapping.fold(0, |all, View(bits)| all | bits);
         let used = (0..u32::BITS as usize).filter(|block| blocks >> block & 1 == 1);
         used.for_each(|block| self.delivery.statistics.synthesised(block));
-        self.finish(t, now, tx);
+        self.finish(t, ctx);
     }
 
     /// Passes the reply on as the answer, under the client's question.
@@ -435,14 +413,13 @@ impl Dns64 {
         t: u32,
         reply: &Reply<'_>,
         reading: &Reading,
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) {
         // An upstream error allows a recently expired answer too (RFC 8767 section 5).
-        if reply.is_failure() && self.serve_stale(t, now, tx) {
+        if reply.is_failure() && self.serve_stale(t, ctx) {
             return;
         }
-        let dnssec = self.transactions[t].key.flags.dnssec;
+        let dnssec = self.questions[t].key.flags.dnssec;
         let own = !reading.foreign && reply.has_own_records(&reading.name, dnssec);
         self.counters.upstream_scrubbed += u64::from(!own);
         let stands = self.supplied(t, reply);
@@ -455,12 +432,12 @@ impl Dns64 {
         if own && reply.is_plain() && !changes && self.is_unmoved(t) {
             if !reply.is_readable() {
                 self.counters.upstream_malformed += 1;
-                return self.fail(t, None, now, tx);
+                return self.fail(t, None, ctx);
             }
             self.question_of(t);
             reply.copy_to(&mut self.scratch.answer, &self.scratch.question);
             reply.copy_options(&mut self.scratch.answer);
-            if reply.qtype() != self.transactions[t].key.qtype {
+            if reply.qtype() != self.questions[t].key.qtype {
                 // That there is no A is authentic; the answer says that there is no AAAA.
                 self.scratch.answer.clear_authentic();
             }
@@ -472,15 +449,15 @@ impl Dns64 {
         } else {
             self.rebuild(t, reply, reading);
         }
-        if self.transactions[t].filtered && reply.is_negative(reading.wanted) {
+        if self.questions[t].filtered && reply.is_negative(reading.wanted) {
             ExtendedError::Filtered.push(&mut self.scratch.answer.options);
         }
-        self.finish_service(t, reply, reading, now, tx);
+        self.finish_service(t, reply, reading, ctx);
     }
 
     /// Returns whether a question is still about its own name.
     fn is_unmoved(&self, t: u32) -> bool {
-        let transaction = &self.transactions[t];
+        let transaction = &self.questions[t];
         transaction.chain.is_empty() && transaction.name.is_none()
     }
 
@@ -492,7 +469,7 @@ impl Dns64 {
         let strips = self.hint_stripper(t, &reading.name);
         let whole = self.scratch.found.len() == reading.wanted as usize
             && !self.strips_hints(t, reply, reading);
-        let transaction = &self.transactions[t];
+        let transaction = &self.questions[t];
         let dnssec = transaction.key.flags.dnssec;
         let same_question = self.is_unmoved(t) && reply.qtype() == transaction.key.qtype;
         let same_answer = whole && !reading.mended && !reading.foreign && same_question;
@@ -549,7 +526,7 @@ impl Dns64 {
 
     /// Writes the clients' question into the scratch buffer.
     pub(super) fn question_of(&mut self, t: u32) {
-        let key = &self.transactions[t].key;
+        let key = &self.questions[t].key;
         Key::question(&key.name, key.qtype, &mut self.scratch.question);
     }
 }

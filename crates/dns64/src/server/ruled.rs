@@ -2,11 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use engine::TxBatch;
 use measure::Nanos;
 use wire::{Name, Qtype, Rcode};
 
-use super::Dns64;
+use super::{Ctx, Dns64};
 use crate::answer::Age;
 use crate::extended_error::ExtendedError;
 use crate::policy::{NameRule, View};
@@ -36,8 +35,7 @@ impl Dns64 {
         client: &Client,
         view: View,
         key: &Key,
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) -> Ruled {
         if self.settings.rules.is_empty() {
             return Ruled::No;
@@ -56,14 +54,14 @@ impl Dns64 {
                 });
             }
             Rule::Drop => {
-                self.send_error(client.to, client.network, &[], now, tx);
+                self.send_error(client.to, client.network, &[], ctx);
                 return Ruled::Done;
             }
             Rule::Nxdomain => self.answer_absent(key, Rcode::NXDOMAIN),
             Rule::NoData => self.answer_absent(key, Rcode::NOERROR),
-            Rule::Records(records) => self.answer_records(key, view, records, now),
+            Rule::Records(records) => self.answer_records(key, view, records, ctx.now),
         }
-        self.deliver(client, Age::Fresh, now, tx);
+        self.deliver(client, Age::Fresh, ctx);
         Ruled::Done
     }
 

@@ -7,15 +7,14 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use engine::TxBatch;
 use measure::Nanos;
 use wire::message::{HEADER, Header, Record, name_at};
 use wire::reply::chain::MAX_HOPS;
 use wire::{Name, Qtype};
 
-use super::Dns64;
 use super::absent::dropping_at;
 use super::lookup::Outcome;
+use super::{Ctx, Dns64};
 use crate::answer::{Answer, MAX_MESSAGE};
 use crate::config::HintMode;
 use crate::policy::NameRule;
@@ -37,13 +36,12 @@ impl Dns64 {
         t: u32,
         reply: &Reply<'_>,
         reading: &Reading,
-        now: Nanos,
-        tx: &mut TxBatch,
+        ctx: &mut Ctx<'_>,
     ) {
-        let key = self.transactions[t].key;
+        let key = self.questions[t].key;
         let is_wanted = self.settings.policy.synthesis.service_targets && !key.view.is_empty();
         if !is_service(key.qtype) || reading.wanted == 0 || !is_wanted {
-            return self.finish(t, now, tx);
+            return self.finish(t, ctx);
         }
         let mut service = Service::new(&self.scratch.answer);
         service.add_targets(reply, &self.scratch.found, &reading.name, key.qtype);
@@ -55,11 +53,11 @@ impl Dns64 {
             })
         });
         let octets = service.message.len() + MAX_TARGETS * size_of::<Target>();
-        if service.targets.is_empty() || !self.keep(t, octets) {
-            return self.finish(t, now, tx);
+        if service.targets.is_empty() || !self.questions.keep(t, octets) {
+            return self.finish(t, ctx);
         }
-        self.transactions[t].service = Some(Box::new(service));
-        self.query_target(t, now, tx);
+        self.questions[t].service = Some(Box::new(service));
+        self.query_target(t, ctx);
     }
 
     /// Returns which additional records of a reply stand in the answer: for services only those AAAA records that a query for them
@@ -69,7 +67,7 @@ impl Dns64 {
         t: u32,
         reply: &Reply<'b>,
     ) -> impl Fn(&Record<'_>) -> bool + use<'b> {
-        let key = self.transactions[t].key;
+        let key = self.questions[t].key;
         let view = self.settings.policy.changing(key.view, key.flags, true);
         let settings = (is_service(key.qtype) && !view.is_empty()).then(|| self.settings.clone());
         let dropping = self.settings.policy.dropping(key.view, key.flags);
@@ -113,7 +111,7 @@ impl Dns64 {
         t: u32,
         owner: &Name,
     ) -> impl Fn(&[u8]) -> Option<Vec<u8>> + use<> {
-        let key = self.transactions[t].key;
+        let key = self.questions[t].key;
         let applies = is_service(key.qtype) && !key.view.is_empty() && !key.flags.dnssec;
         let settings = applies.then(|| self.settings.clone());
         let drops_own = applies && !self.dropping(t, owner).is_empty();
@@ -131,9 +129,9 @@ impl Dns64 {
     }
 
     /// Looks up the next target.
-    fn query_target(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
+    fn query_target(&mut self, t: u32, ctx: &mut Ctx<'_>) {
         while let Some(target) = self.target(t) {
-            let group = self.transactions[t].key.group;
+            let group = self.questions[t].key.group;
             let first = match self.settings.rule_of_target(group, &target.name) {
                 _ if target.qtype != Qtype::AAAA => target.qtype,
                 Some(NameRule::Always) => Qtype::A,
@@ -143,52 +141,39 @@ impl Dns64 {
                     continue;
                 }
             };
-            self.transactions[t].negative_ttl = None;
-            return self.look_up_target(t, &target, first, now, tx);
+            self.questions[t].negative_ttl = None;
+            return self.look_up_target(t, &target, first, ctx);
         }
-        self.finish_targets(t, now, tx);
+        self.finish_targets(t, ctx);
     }
 
     /// Returns the current target.
     fn target(&self, t: u32) -> Option<Target> {
-        self.transactions[t].service.as_ref()?.targets.front().copied()
+        self.questions[t].service.as_ref()?.targets.front().copied()
     }
 
     /// Ends the lookups of the current target.
     fn end_target(&mut self, t: u32) {
-        if let Some(service) = &mut self.transactions[t].service {
+        if let Some(service) = &mut self.questions[t].service {
             service.targets.pop_front();
         }
     }
 
     /// Looks up records of a target.
-    fn look_up_target(
-        &mut self,
-        t: u32,
-        target: &Target,
-        qtype: Qtype,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
-        let transaction = &mut self.transactions[t];
+    fn look_up_target(&mut self, t: u32, target: &Target, qtype: Qtype, ctx: &mut Ctx<'_>) {
+        let transaction = &mut self.questions[t];
         transaction.phase = Phase::Target;
         transaction.name = Some(Box::new(target.name));
         transaction.chain.clear();
         transaction.hops = 0;
-        self.start_lookup(LookupId::first(t), qtype, now, tx);
+        self.start_lookup(LookupId::first(t), qtype, ctx);
     }
 
     /// Handles the outcome of a target's lookup.
-    pub(super) fn proceed_target(
-        &mut self,
-        t: u32,
-        outcome: Outcome<'_>,
-        now: Nanos,
-        tx: &mut TxBatch,
-    ) {
-        let qtype = self.transactions[t].lookups[0].qtype;
-        let Some(target) = self.target(t) else { return self.finish_targets(t, now, tx) };
-        let subnet = self.transactions[t].subnet;
+    pub(super) fn proceed_target(&mut self, t: u32, outcome: Outcome<'_>, ctx: &mut Ctx<'_>) {
+        let qtype = self.questions[t].lookups[0].qtype;
+        let Some(target) = self.target(t) else { return self.finish_targets(t, ctx) };
+        let subnet = self.questions[t].subnet;
         let mut is_missing = false;
         match outcome {
             // An address for the client's network would make the answer one for it.
@@ -199,10 +184,10 @@ impl Dns64 {
                 if let Some(reading) = self.read(t, &reply, qtype) {
                     if reply.ends_in_alias(&reading) {
                         if self.follow_target(t, &reading) {
-                            return self.start_lookup(LookupId::first(t), qtype, now, tx);
+                            return self.start_lookup(LookupId::first(t), qtype, ctx);
                         }
                     } else {
-                        is_missing = !self.use_target(t, &reply, &reading, now);
+                        is_missing = !self.use_target(t, &reply, &reading, ctx.now);
                     }
                 }
             }
@@ -210,28 +195,28 @@ impl Dns64 {
             Outcome::Reply(_) | Outcome::Truncated => {}
             Outcome::Refused | Outcome::Nothing => is_missing = true,
         }
-        let group = self.transactions[t].key.group;
+        let group = self.questions[t].key.group;
         let other = match (qtype, self.settings.rule_of_target(group, &target.name)) {
             (Qtype::AAAA, Some(NameRule::Usual)) => Some(Qtype::A),
             (Qtype::A, Some(NameRule::Always)) => Some(Qtype::AAAA),
             _ => None,
         };
         if let Some(other) = other.filter(|_| is_missing && target.qtype == Qtype::AAAA) {
-            return self.look_up_target(t, &target, other, now, tx);
+            return self.look_up_target(t, &target, other, ctx);
         }
         self.end_target(t);
-        self.query_target(t, now, tx);
+        self.query_target(t, ctx);
     }
 
     /// Takes the aliases at which a reply about a target ends; returns whether they can be followed.
     fn follow_target(&mut self, t: u32, reading: &Reading) -> bool {
         let more = self.scratch.chain.len();
-        let transaction = &self.transactions[t];
+        let transaction = &self.questions[t];
         let fits = transaction.hops + reading.hops <= MAX_HOPS
             && transaction.chain.len() + more <= MAX_CHAIN
-            && self.keep(t, more);
+            && self.questions.keep(t, more);
         if fits {
-            let transaction = &mut self.transactions[t];
+            let transaction = &mut self.questions[t];
             transaction.hops += reading.hops;
             transaction.chain.extend_from_slice(&self.scratch.chain);
             transaction.name = Some(Box::new(reading.name));
@@ -241,14 +226,14 @@ impl Dns64 {
 
     /// Adds what was found for the current target, behind its aliases; returns whether that is anything.
     fn use_target(&mut self, t: u32, reply: &Reply<'_>, reading: &Reading, now: Nanos) -> bool {
-        let (policy, flags) = (self.settings.policy.clone(), self.transactions[t].key.flags);
+        let (policy, flags) = (self.settings.policy.clone(), self.questions[t].key.flags);
         let view = self.current_view(t, reply);
         let is_never = self.is_never(t, reading);
         let longest = policy.longest_ttl(view, now);
-        let own = self.transactions[t].negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
-        self.transactions[t].negative_ttl = reply.negative_ttl(&reading.name);
+        let own = self.questions[t].negative_ttl.unwrap_or(policy.synthesis.ttl_without_soa);
+        self.questions[t].negative_ttl = reply.negative_ttl(&reading.name);
         let Transaction { service: Some(service), chain, lookups, key, .. } =
-            &mut self.transactions[t]
+            &mut self.questions[t]
         else {
             return true;
         };
@@ -310,8 +295,8 @@ impl Dns64 {
     }
 
     /// Finishes the answer after all targets were looked up.
-    fn finish_targets(&mut self, t: u32, now: Nanos, tx: &mut TxBatch) {
-        let Some(service) = self.transactions[t].service.take() else { return };
+    fn finish_targets(&mut self, t: u32, ctx: &mut Ctx<'_>) {
+        let Some(service) = self.questions[t].service.take() else { return };
         let answer = &mut self.scratch.answer;
         answer.clear();
         answer.len = service.message.len();
@@ -319,7 +304,7 @@ impl Dns64 {
         (answer.question_end, answer.optional_at) = (service.question_end, service.optional_at);
         answer.options.extend_from_slice(&service.options);
         answer.ttl = service.ttl;
-        self.finish(t, now, tx);
+        self.finish(t, ctx);
     }
 }
 

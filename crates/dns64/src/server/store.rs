@@ -1,0 +1,110 @@
+//! The answers that are kept for later questions, and the copies of them for a second cache.
+
+use std::hash::{BuildHasher, RandomState};
+
+use measure::Nanos;
+use wire::Name;
+
+use crate::answer::Answer;
+use crate::cache::{Cache, Hit};
+use crate::config::Group;
+use crate::mirror::Mirror;
+use crate::question::Key;
+use crate::settings::Settings;
+use crate::snapshot::{self, Snapshot};
+use crate::transaction::Transaction;
+
+/// The cache, and what goes from it to a second one.
+pub(super) struct Store {
+    pub(super) cache: Cache,
+    /// Hashes of keys.
+    pub(super) hasher: RandomState,
+    pub(super) mirror: Option<Box<Mirror>>,
+}
+
+impl Store {
+    /// Returns the answer to a question, for all clients or for the group of one, if it is valid or may be given as `stale` says.
+    pub(super) fn find(
+        &mut self,
+        key: &Key,
+        hash: u64,
+        now: Nanos,
+        stale: Option<(Nanos, u32)>,
+    ) -> Option<Hit<'_>> {
+        let of_all = Key { group: Group::ALL, ..*key };
+        if *key != of_all {
+            let hash = self.hasher.hash_one(of_all);
+            if self.cache.has(&of_all, hash, now, stale) {
+                return self.cache.get(&of_all, hash, now, stale);
+            }
+        }
+        self.cache.get(key, hash, now, stale)
+    }
+
+    /// Stores the answer to a question if it may be stored.
+    pub(super) fn put(
+        &mut self,
+        question: &Transaction,
+        answer: &mut Answer,
+        settings: &Settings,
+        now: Nanos,
+    ) {
+        if !question.shared || !question.cached || self.cache.is_off() {
+            return;
+        }
+        let (mut key, mut hash) = (question.key, question.hash);
+        if key.group != Group::ALL && !question.is_apart {
+            key.group = Group::ALL;
+            hash = self.hasher.hash_one(key);
+        }
+        let config = &settings.config.cache;
+        let failed = answer.failure || !matches!(answer.rcode, 0 | 3);
+        if failed && self.cache.has(&key, hash, now, Some((config.serve_stale, 0))) {
+            // A failed refresh must not replace a valid answer.
+            return;
+        }
+        let seconds = |time: Nanos| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX);
+        // The TTLs that clients get agree with the time in the cache.
+        answer.bound_ttls(seconds(config.min_ttl), seconds(config.max_ttl));
+        let ttl = Nanos::from_secs(answer.ttl.into());
+        let negative = answer.rcode == 3 || answer.bytes()[6..8] == [0, 0];
+        let life = if failed {
+            config.failure_ttl
+        } else if negative {
+            ttl.min(config.max_negative_ttl)
+        } else {
+            ttl.max(config.min_ttl).min(config.max_ttl)
+        };
+        if let Some(number) = self.cache.put(&key, hash, answer, now, life) {
+            self.mirror(number, settings, now);
+        }
+    }
+
+    /// Copies an answer in the cache if a copy is due.
+    #[inline]
+    pub(super) fn mirror(&mut self, number: u32, settings: &Settings, now: Nanos) {
+        let Some(mirror) = &mut self.mirror else { return };
+        let (rules, prefetch) = (&settings.rules, settings.config.cache.prefetch);
+        let is_plain = |name: &[u8]| {
+            rules.is_empty()
+                || Name::from_wire(name).is_ok_and(|name| rules.find(Group::ALL, &name).is_none())
+        };
+        self.cache.mirror(number, mirror, now, prefetch, is_plain);
+    }
+
+    /// Stores the answers of a snapshot that belong to a worker; `scratch` is a buffer.
+    pub(super) fn restore(
+        &mut self,
+        from: &Snapshot,
+        belongs: impl Fn(&snapshot::Stored<'_>) -> bool,
+        now: Nanos,
+        scratch: &mut Answer,
+    ) {
+        if !self.cache.is_off() {
+            for stored in from.answers().filter(belongs) {
+                let hash = self.hasher.hash_one(stored.key);
+                self.cache.restore(&stored, hash, now, scratch);
+            }
+        }
+    }
+}
