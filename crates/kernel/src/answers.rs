@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::KernelError;
 use crate::program::Loaded;
+use crate::records::words;
 use crate::shared::SharedWords;
-use crate::stored::{Encoded, mix, words};
+use crate::stored::Encoded;
 
 /// Number of answers in a set.
 const WAYS: usize = 8;
@@ -57,7 +58,7 @@ pub struct AnswerMap {
 /// The maps, which all writers have in common.
 #[derive(Debug)]
 struct Maps {
-    /// Places of the answers of each set; see `bpf/cache.h`.
+    /// Places of the answers of each set; see `bpf/cache_maps.h`.
     sets: SharedWords,
     blocks: SharedWords,
     ring: Ring,
@@ -102,7 +103,7 @@ impl AnswerMap {
     /// Stores an answer, in place of the first that was stored of those which are there.
     pub fn store(&mut self, answer: &Encoded) {
         let Maps { sets, blocks, ring } = &*self.maps;
-        let hash = words(&answer.key).reduce(mix).unwrap_or_default();
+        let hash = answer.key.hash();
         let unit = self.fill.take(ring, answer.entry.len());
         let block = &blocks.words()[unit as usize * UNIT / 8..][..answer.entry.len().div_ceil(8)];
         for (to, word) in block.iter().zip(words(&answer.entry)) {
@@ -178,6 +179,7 @@ impl Fill {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stored::mix;
 
     #[test]
     fn answers_stand_in_whole_units_one_behind_the_other() {

@@ -8,26 +8,14 @@ use wire::name::Labels;
 use wire::{Name, Pref64};
 
 use crate::error::KernelError;
-use crate::layout::Layout;
 use crate::program::{Loaded, XdpMode};
+use crate::records::{self, AuthCounts, Zone, filled, sum};
 use crate::tester::is_veth;
 
 /// The programs and maps of `bpf/auth.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/auth.bpf.o");
 /// Name of the program.
 const NAME: &str = "auth";
-/// Size of `struct config`.
-const CONFIG: usize = 2008;
-/// Number of counters of each core.
-const COUNTERS: usize = 6;
-/// Room for the SOA record of a negative reply, in octets, for forward and for reverse names.
-const MAX_SOA: [usize; 2] = [64, 320];
-/// Room for the NS record of an apex with the addresses of the server, in octets.
-const MAX_NS: [usize; 2] = [64, 304];
-/// Room for a PTR record, in octets.
-const MAX_POINTER: usize = 272;
-/// Room for the name of a zone, in octets.
-const MAX_ZONE: usize = 256;
 /// Number of labels in `in-addr.arpa` and `ip6.arpa`.
 const ARPA_LABELS: usize = 2;
 
@@ -66,62 +54,58 @@ impl Listen {
 }
 
 /// Returns the content of `struct config` in `bpf/auth.bpf.c`; replies leave as `redirected` frames, or where queries came in.
-fn config_of(auth: &AuthConfig, listen: &Listen, redirected: bool) -> [u8; CONFIG] {
+fn config_of(auth: &AuthConfig, listen: &Listen, redirected: bool) -> records::AuthRecord {
     let Prebuilt { mut embedded, pointer, soa, name_server, server_addresses, reverse, .. } =
         auth.prebuilt();
     let Prebuilt { address, soa_ttl, aaaa_below, udp_size, .. } = auth.prebuilt();
     let prefix = auth.namespace.prefix();
     let mask = u32::MAX.checked_shl(32 - u32::from(prefix.prefix_len())).unwrap_or(0);
-    let octets = |ip: Option<IpAddr>| match ip {
-        Some(IpAddr::V4(ip)) => ip.octets().to_vec(),
-        Some(IpAddr::V6(ip)) => ip.octets().to_vec(),
-        None => Vec::new(),
-    };
     let families = u8::from(listen.v4.is_some()) | u8::from(listen.v6.is_some()) << 1;
     let [none, all, first] = [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, prefix.first()]
         .map(|inner| u128::from(auth.pref64.embed(inner)));
     embedded[12..].copy_from_slice(&Ipv6Addr::from(none).octets());
-    let mut config = Layout::<CONFIG>::new();
-    config.put_u64(aaaa_below);
-    for bits in [none, none ^ all, first] {
-        config.put_u64((bits >> 64) as u64);
-        config.put_u64(bits as u64);
+    let halves = |bits: u128| [(bits >> 64) as u64, bits as u64];
+    let [zone_0, zone_1] = reverse.each_ref().map(|zone| zone_of(zone.as_ref()));
+    let octets = |ip: Option<IpAddr>| ip.map_or([0; 16], records::octets);
+    let [.., a, b, c, d] = octets(listen.v4);
+    records::AuthRecord {
+        aaaa_below,
+        base: halves(none),
+        vary: halves(none ^ all),
+        first: halves(first),
+        prefix: u32::from(prefix.first()) & mask,
+        mask,
+        v4: [a, b, c, d],
+        v6: octets(listen.v6),
+        soa_ttl: soa_ttl.to_be(),
+        port: listen.port.to_be(),
+        opt_size: udp_size.to_be(),
+        soa_len: soa.each_ref().map(|record| record.len() as u16),
+        ns_len: name_server.each_ref().map(|record| record.len() as u16),
+        pointer_len: pointer.len() as u16,
+        octet_at: octet_places(auth.pref64),
+        addresses: families,
+        redirected: u8::from(redirected),
+        spare: [0; 4],
+        a: filled(&address),
+        aaaa: filled(&embedded),
+        server_a: filled(&server_addresses[0]),
+        server_aaaa: filled(&server_addresses[1]),
+        soa: filled(&soa[0]),
+        reverse_soa: filled(&soa[1]),
+        ns: filled(&name_server[0]),
+        reverse_ns: filled(&name_server[1]),
+        pointer: filled(&pointer),
+        zones: [zone_of(Some(auth.namespace.zone())), zone_0, zone_1],
+        padding: [0; 4],
     }
-    config.put_u32(u32::from(prefix.first()) & mask);
-    config.put_u32(mask);
-    config.put(4, &octets(listen.v4));
-    config.put(16, &octets(listen.v6));
-    config.put(4, &soa_ttl.to_be_bytes());
-    config.put(2, &listen.port.to_be_bytes());
-    config.put(2, &udp_size.to_be_bytes());
-    for record in soa.iter().chain(&name_server).chain([&pointer]) {
-        config.put(2, &(record.len() as u16).to_ne_bytes());
-    }
-    config.put(4, &octet_places(auth.pref64));
-    config.put(1 + 5, &[families, u8::from(redirected)]);
-    config.put(16, &address);
-    config.put(28, &embedded);
-    config.put(16, &server_addresses[0]);
-    config.put(28, &server_addresses[1]);
-    config.put(MAX_SOA[0], &soa[0]);
-    config.put(MAX_SOA[1], &soa[1]);
-    config.put(MAX_NS[0], &name_server[0]);
-    config.put(MAX_NS[1], &name_server[1]);
-    config.put(MAX_POINTER, &pointer);
-    put_zone(&mut config, Some(auth.namespace.zone()));
-    reverse.iter().for_each(|zone| put_zone(&mut config, zone.as_ref()));
-    // To a whole word.
-    config.put(4, &[]);
-    config.finish()
 }
 
-/// Stores a `struct zone`, zeros if there is none.
-fn put_zone(config: &mut Layout<CONFIG>, zone: Option<&Name>) {
+/// Returns the record of a zone, zeros if there is none.
+fn zone_of(zone: Option<&Name>) -> Zone {
     let name = zone.map_or(Vec::new(), |zone| zone.as_wire().to_ascii_lowercase());
     let given = Labels::of(&name).count().saturating_sub(ARPA_LABELS);
-    config.put(2, &(name.len() as u16).to_ne_bytes());
-    config.put(2, &(given as u16).to_ne_bytes());
-    config.put(MAX_ZONE, &name);
+    Zone { len: name.len() as u16, given: given as u16, name: filled(&name) }
 }
 
 /// Returns where the octets of an IPv4 address stand in an address under `pref64`.
@@ -156,10 +140,10 @@ pub struct KernelCounters {
 /// The AuthDNS in the kernel, until it is dropped.
 pub struct KernelAuth {
     program: Loaded,
-    config: Array<MapData, [u8; CONFIG]>,
+    config: Array<MapData, records::AuthRecord>,
     /// The content of `config` for devices that replies leave as redirected frames.
-    for_hosts: [u8; CONFIG],
-    counters: PerCpuArray<MapData, [u64; COUNTERS]>,
+    for_hosts: records::AuthRecord,
+    counters: PerCpuArray<MapData, AuthCounts>,
 }
 
 impl KernelAuth {
@@ -170,7 +154,7 @@ impl KernelAuth {
     /// If this user may not, or the kernel refuses it.
     pub fn load(config: &AuthConfig, listen: &Listen) -> Result<Self, KernelError> {
         let mut program = Loaded::maps(OBJECT, &[])?;
-        let mut map = Array::<_, [u8; CONFIG]>::try_from(program.take("config")?)?;
+        let mut map = Array::try_from(program.take("config")?)?;
         map.set(0, config_of(config, listen, false), 0)?;
         let for_hosts = config_of(config, listen, true);
         let counters = PerCpuArray::try_from(program.take("counters")?)?;
@@ -204,15 +188,9 @@ impl KernelAuth {
     /// If the kernel does not give them.
     pub fn counters(&self) -> Result<KernelCounters, KernelError> {
         let cores = self.counters.get(&0, 0)?;
-        let sum = |at: usize| cores.iter().map(|core| core[at]).sum();
-        Ok(KernelCounters {
-            queries: sum(0),
-            answers: sum(1),
-            nodata: sum(2),
-            nxdomain: sum(3),
-            passed: sum(4),
-            dropped: sum(5),
-        })
+        let AuthCounts { queries, answers, nodata, nxdomain, passed, dropped } =
+            sum(cores.iter().copied());
+        Ok(KernelCounters { queries, answers, nodata, nxdomain, passed, dropped })
     }
 
     /// Runs the program on one frame without a device; returns what it sends back, `None` if it passes or drops the frame.

@@ -6,7 +6,7 @@
 //!      └────Serving───> maps "config", "listen", "clients" <────┘
 //! ```
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, MapData};
@@ -18,25 +18,14 @@ use crate::answers::{AnswerMap, Room};
 use crate::attached::{self, ALIVE};
 use crate::draws::{self, ResolverDraws};
 use crate::error::KernelError;
-use crate::layout::Layout;
 use crate::program::{Loaded, XdpMode};
+use crate::records::{Client, Config, Counts, DEVICES, Place, Record, octets, sum};
 use crate::resolver::{self, ResolverCounters, ResolverRules, ResolverWork};
 use crate::tester::is_veth;
 
 /// The programs and maps of `bpf/cache.bpf.c` and `bpf/resolver.bpf.c`.
 static CACHE: &[u8] = aya::include_bytes_aligned!("../bpf/cache.bpf.o");
 static RESOLVER: &[u8] = aya::include_bytes_aligned!("../bpf/resolver.bpf.o");
-/// Sizes of the structures in `bpf/cache.h`, in octets.
-const CONFIG: usize = 56 + 4 * DEVICES;
-/// Highest number of veth devices on which the program is attached.
-const DEVICES: usize = 64;
-pub(crate) const PLACE: usize = 20;
-const CLIENT: usize = 24;
-/// Number of types that are counted one by one, and the place of all others.
-const TYPES: usize = 261;
-/// Number of counters of each core.
-const COUNTERS: usize = 7 + TYPES;
-
 /// What the program answers besides answers: addresses, clients, sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
@@ -121,9 +110,9 @@ pub struct KernelCache {
     stays_on: Vec<(u32, XdpMode)>,
     /// Whether its maps have all of what is served.
     is_whole: bool,
-    config: Array<MapData, [u8; CONFIG]>,
-    listen: HashMap<MapData, [u8; PLACE], u32>,
-    clients: LpmTrie<MapData, [u8; 16], [u8; CLIENT]>,
+    config: Array<MapData, Config>,
+    listen: HashMap<MapData, Place, u32>,
+    clients: LpmTrie<MapData, [u8; 16], Client>,
     seed: u64,
     /// Sizes of the maps of answers.
     room: Room,
@@ -150,7 +139,7 @@ pub struct KernelResolver {
 }
 
 /// The map of counters.
-pub struct CounterMap(Array<MapData, [u64; COUNTERS]>);
+pub struct CounterMap(Array<MapData, Counts>);
 
 impl KernelCache {
     /// Loads the program with so many octets of memory for answers. `seed` must be drawn from the operating system, so that nobody
@@ -272,16 +261,17 @@ impl KernelCache {
         let networks: Vec<_> = self.clients.keys().collect::<Result<_, _>>()?;
         networks.iter().try_for_each(|network| self.clients.remove(network))?;
         for address in &serving.listen {
-            self.listen.insert(place(*address), 1, 0)?;
+            self.listen.insert(Place::from(*address), 1, 0)?;
         }
         for network in &serving.clients {
             let above = if network.address.is_ipv4() { 96 } else { 0 };
             let key = Key::new(above + u32::from(network.prefix_len), octets(network.address));
-            let mut client = Layout::<CLIENT>::new();
-            client.put_u32(u32::from(network.allowed));
-            network.views.into_iter().for_each(|view| client.put_u32(view));
-            client.put_u32(network.plain.map_or(0, |block| block + 1));
-            self.clients.insert(&key, client.finish(), 0)?;
+            let client = Client {
+                allowed: u32::from(network.allowed),
+                views: network.views,
+                plain: network.plain.map_or(0, |block| block + 1),
+            };
+            self.clients.insert(&key, client, 0)?;
         }
         self.is_whole = true;
         self.configure(serving, generation)
@@ -292,22 +282,26 @@ impl KernelCache {
     /// # Errors
     /// If the kernel refuses it.
     pub fn configure(&mut self, serving: &Serving, generation: u64) -> Result<(), KernelError> {
-        let mut config = Layout::<CONFIG>::new();
-        config.put_u64(if self.is_whole { generation } else { 0 });
-        config.put_u64(self.seed);
-        config.put(2, &serving.max_udp_size.to_ne_bytes());
-        config.put(2, &serving.edns_udp_size.to_ne_bytes());
         let limits = &serving.limits;
-        config.put(4, &[serving.traffic_class, 96 + limits.ipv4_bits, limits.ipv6_bits]);
-        config.put_u64(ReplyLimits::period(limits.per_second));
-        config.put_u64(ReplyLimits::period(limits.same_per_second));
-        config.put_u32(limits.slip);
-        config.put_u32(self.room.sets);
-        config.put_u32(self.room.of_program);
-        config.put_u32(0);
-        self.veths.iter().for_each(|device| config.put_u32(*device));
-        config.put(4 * (DEVICES - self.veths.len()), &[]);
-        Ok(self.config.set(0, config.finish(), 0)?)
+        let mut veths = [0; DEVICES];
+        veths[..self.veths.len()].copy_from_slice(&self.veths);
+        let config = Config {
+            generation: if self.is_whole { generation } else { 0 },
+            seed: self.seed,
+            max_size: serving.max_udp_size,
+            opt_size: serving.edns_udp_size,
+            tos: serving.traffic_class,
+            v4_bits: 96 + limits.ipv4_bits,
+            v6_bits: limits.ipv6_bits,
+            period: ReplyLimits::period(limits.per_second),
+            same_period: ReplyLimits::period(limits.same_per_second),
+            slip: limits.slip,
+            sets: self.room.sets,
+            blocks: self.room.of_program,
+            veths,
+            ..Config::ZERO
+        };
+        Ok(self.config.set(0, config, 0)?)
     }
 
     /// Runs the program on one frame without a device; returns what it sends back, `None` if it passes or drops the frame.
@@ -344,7 +338,7 @@ impl CounterMap {
     /// # Errors
     /// If the kernel does not give them.
     pub fn read(&self) -> Result<CacheCounters, KernelError> {
-        let [queries, answers, nxdomain, passed, dropped, limited, slipped, types @ ..] =
+        let Counts { queries, answers, nxdomain, passed, dropped, limited, slipped, types } =
             sums(&self.0)?;
         let types = types.to_vec();
         Ok(CacheCounters { queries, answers, nxdomain, passed, dropped, limited, slipped, types })
@@ -355,15 +349,8 @@ impl CounterMap {
 ///
 /// # Errors
 /// If the kernel does not give them.
-pub(crate) fn sums<const N: usize>(
-    counters: &Array<MapData, [u64; N]>,
-) -> Result<[u64; N], KernelError> {
-    let mut sums = [0; N];
-    for core in 0..counters.len() {
-        let counts = counters.get(&core, 0)?;
-        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-    }
-    Ok(sums)
+pub(crate) fn sums<R: Record>(counters: &Array<MapData, R>) -> Result<R, KernelError> {
+    Ok(sum(counters.iter().collect::<Result<Vec<_>, _>>()?))
 }
 
 /// Returns the number of cores.
@@ -378,26 +365,4 @@ fn cores() -> Result<u32, KernelError> {
 /// If there is no such device.
 fn index_of(device: &str) -> Result<u32, KernelError> {
     if_nametoindex(device).map_err(|error| KernelError::cannot_attach(device, &error))
-}
-
-/// Returns `struct place`.
-pub(crate) fn place(address: SocketAddr) -> [u8; PLACE] {
-    let mut place = Layout::<PLACE>::new();
-    place.put(16, &octets(address.ip()));
-    place.put(2 + 2, &address.port().to_be_bytes());
-    place.finish()
-}
-
-/// Returns the address in `struct place`.
-pub(crate) fn address_of(place: &[u8; PLACE]) -> SocketAddr {
-    let [ip @ .., high, low, _, _] = *place;
-    SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), u16::from_be_bytes([high, low]))
-}
-
-/// Returns the octets of an address; IPv4 is mapped to IPv6.
-pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
 }

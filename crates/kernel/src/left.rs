@@ -6,8 +6,8 @@ use aya::maps::{HashMap, MapData};
 use nix::net::if_::{if_indextoname, if_nametoindex};
 
 use crate::attached::{self, Left, OnDevice};
-use crate::cache::{PLACE, address_of};
 use crate::error::KernelError;
+use crate::records::Place;
 
 /// Removes the programs that ended servers have left: all of those on `devices`, and on the other devices of this network namespace
 /// those that answer at one of these addresses. Returns the names of their devices. A user who may not look up programs removes none.
@@ -53,10 +53,10 @@ fn name_of(device: u32) -> String {
 
 /// Returns whether a program answers at one of these addresses; an unspecified one stands for all.
 fn answers_at(left: &Left, addresses: &[SocketAddr]) -> bool {
-    let listen = left.map("listen").map(HashMap::<MapData, [u8; PLACE], u32>::try_from);
+    let listen = left.map("listen").map(HashMap::<MapData, Place, u32>::try_from);
     let Some(Ok(listen)) = listen else { return false };
     let is_ours = |address: SocketAddr| addresses.iter().any(|own| covers(*own, address));
-    listen.keys().filter_map(Result::ok).any(|place| is_ours(address_of(&place)))
+    listen.keys().filter_map(Result::ok).any(|place| is_ours(place.into()))
 }
 
 /// Returns whether a socket at `own` gets what is sent to `address`.
@@ -69,7 +69,6 @@ fn covers(own: SocketAddr, address: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::place;
 
     #[test]
     fn a_program_answers_at_the_addresses_of_its_map() {
@@ -87,7 +86,7 @@ mod tests {
         ];
         for (own, of_program, expected) in table {
             let [own, of_program] = [own, of_program].map(|a| a.parse().expect("an address"));
-            assert_eq!(address_of(&place(of_program)), of_program);
+            assert_eq!(SocketAddr::from(Place::from(of_program)), of_program);
             assert_eq!(covers(own, of_program), expected, "{own} {of_program}");
         }
     }

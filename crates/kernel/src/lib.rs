@@ -23,6 +23,7 @@ mod error;
 mod layout;
 mod left;
 mod program;
+mod records;
 mod resolver;
 mod shared;
 mod stored;
@@ -38,7 +39,7 @@ pub use error::KernelError;
 pub use left::clear_left;
 pub use program::XdpMode;
 pub use resolver::{
-    Embedding, Handed, MAX_BLOCKS, MAX_RULES, Resolved, ResolverCounters, ResolverRules,
+    Embedding, HandedQuery, MAX_BLOCKS, MAX_RULES, Resolved, ResolverCounters, ResolverRules,
     ResolverWork, Rules, Upstream,
 };
 pub use stored::{Encoded, Stored};

@@ -1,10 +1,10 @@
-//! The resolution of dns64d in XDP: the maps of `bpf/resolver.bpf.c` besides those of the cache.
+//! The resolution of dns64d in XDP: the maps of `bpf/resolver_maps.h` besides those of the cache.
 //!
 //! ```text
 //!   rules ──Rules──> maps "embeddings", "mapped", "apart" <── program ──> upstream
 //!   random numbers ──> map "draws" (`draws`) <──────────────────┤
-//!   server <── Handed ── ring "events" <── other replies ───────┤
-//!      └────── Handed ── maps "deadlines", "slots" <── no reply ┘
+//!   server <── HandedQuery ── ring "events" <── other replies ──┤
+//!      └────── HandedQuery ── maps "deadlines", "slots" <── no reply ┘
 //! ```
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -15,33 +15,20 @@ use aya::maps::{Array, HashMap, LpmTrie, MapData, RingBuf};
 use measure::Nanos;
 use nix::net::if_::if_nametoindex;
 
-use crate::cache::{octets, sums};
+use crate::cache::sums;
 use crate::error::KernelError;
-use crate::layout::Layout;
 use crate::program::Loaded;
+pub use crate::records::MAX_BLOCKS;
+use crate::records::{
+    EmbeddingRecord, EventRecord, MAX_OPTIONS, Mapped, Record, ResolvedCounts, STORED_NAME, Slot,
+    UpstreamRecord, Way, address, filled, octets,
+};
 use crate::shared::SharedWords;
 use crate::stored::mix;
 use crate::tester::Route;
 
-/// Sizes of the structures in `bpf/resolver.bpf.c`, in octets.
-const UPSTREAM: usize = 128;
-const EMBEDDING: usize = 24;
-const MAPPED: usize = 8;
-const SLOT: usize = 400;
-const EVENT: usize = SLOT + 24;
+/// Longest reply that is handed over, in octets.
 const HANDED: usize = 1024;
-/// Places of fields in a slot.
-const SERVER_AT: usize = 24;
-const CLIENT_AT: usize = 40;
-const SERVER_PORT_AT: usize = 68;
-const CLIENT_PORT_AT: usize = 70;
-const LEN_AT: usize = 96;
-const NAME_LEN_AT: usize = 100;
-const QUERY_AT: usize = 112;
-const NAME_AT: usize = 272;
-/// Places of fields in an event: port and address of the server that was asked.
-const ASKED_PORT_AT: usize = SLOT + 4;
-const ASKED_AT: usize = SLOT + 8;
 /// Number of servers whose replies are taken: the one that is asked, and the one before it.
 const UPSTREAMS: usize = 2;
 /// Number of slots, which is that of places.
@@ -50,20 +37,12 @@ const SLOTS: usize = 65_536;
 const BUSY: u64 = u64::MAX;
 /// What a word has of the number of the slot; the rest is the deadline.
 const SLOT_OF: u64 = SLOTS as u64 - 1;
-/// Octets of a name that the program compares.
-const MAX_NAME: usize = 128;
-/// Highest number of blocks with a prefix.
-pub const MAX_BLOCKS: usize = 32;
 /// Highest number of names apart, and of networks.
 pub const MAX_RULES: usize = 65_536;
-/// Longest options of replies, in octets.
-const MAX_OPTIONS: usize = 16;
 /// Stage of a query for AAAA.
 const STAGE_AAAA: u8 = 1;
 /// Time after the end of a slot's wait until it is taken over, so that no core works on it any more; the clock of the program may be a tick late.
 const SETTLED: Nanos = Nanos::from_millis(50);
-/// Number of counters of each core.
-const COUNTERS: usize = 8 + MAX_BLOCKS;
 
 /// How a block makes IPv6 addresses: `base` with the octets of the IPv4 address at these places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,9 +97,9 @@ pub struct Upstream {
 
 /// Maps of rules and of the way to upstream.
 pub struct ResolverRules {
-    upstreams: Array<MapData, [u8; UPSTREAM]>,
-    embeddings: Array<MapData, [u8; EMBEDDING]>,
-    mapped: LpmTrie<MapData, [u8; MAPPED], u32>,
+    upstreams: Array<MapData, UpstreamRecord>,
+    embeddings: Array<MapData, EmbeddingRecord>,
+    mapped: LpmTrie<MapData, Mapped, u32>,
     apart: HashMap<MapData, u64, u32>,
     /// Lengths of the names in `apart`, as bits.
     lengths: u128,
@@ -136,20 +115,20 @@ pub struct ResolverRules {
 struct Known {
     /// The server and our address towards it.
     ends: Option<(SocketAddr, IpAddr)>,
-    entry: [u8; UPSTREAM],
+    entry: UpstreamRecord,
 }
 
 /// Maps that the server serves while the program runs.
 pub struct ResolverWork {
     events: RingBuf<MapData>,
     deadlines: SharedWords,
-    slots: Array<MapData, [u8; SLOT]>,
+    slots: Array<MapData, Slot>,
     /// The last word of each place whose slot was taken over.
     taken: Vec<u64>,
 }
 
 /// Counters of the resolution.
-pub struct ResolverCounters(Array<MapData, [u64; COUNTERS]>);
+pub struct ResolverCounters(Array<MapData, ResolvedCounts>);
 
 /// Values of the counters, all cores together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -176,7 +155,7 @@ pub struct Resolved {
 
 /// A client's query that the server continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handed {
+pub struct HandedQuery {
     /// The client.
     pub client: SocketAddr,
     /// The server's address that it asked.
@@ -203,7 +182,7 @@ pub(crate) fn maps(
         apart: HashMap::try_from(program.take("apart")?)?,
         lengths: 0,
         seed,
-        known: [Known { ends: None, entry: [0; UPSTREAM] }; UPSTREAMS],
+        known: [Known { ends: None, entry: UpstreamRecord::ZERO }; UPSTREAMS],
         current: 0,
     };
     let work = ResolverWork {
@@ -227,21 +206,16 @@ impl ResolverRules {
         let names: Vec<_> = self.apart.keys().collect::<Result<_, _>>()?;
         names.iter().try_for_each(|name| self.apart.remove(name))?;
         for embedding in &rules.embeddings {
-            let mut entry = Layout::<EMBEDDING>::new();
-            entry.put(16, &embedding.base.octets());
-            entry.put(4, &embedding.places);
-            entry.put_u32(embedding.max_ttl);
-            self.embeddings.set(embedding.block, entry.finish(), 0)?;
+            let &Embedding { block, base, places, max_ttl, .. } = embedding;
+            let entry = EmbeddingRecord { base: base.octets(), places, max_ttl };
+            self.embeddings.set(block, entry, 0)?;
             for &(address, len, is_mapped) in &embedding.networks {
-                let mut data = Layout::<MAPPED>::new();
-                data.put_u32(embedding.block);
-                data.put(4, &address);
-                let key = Key::new(32 + u32::from(len), data.finish());
+                let key = Key::new(32 + u32::from(len), Mapped { block, address });
                 self.mapped.insert(&key, u32::from(is_mapped), 0)?;
             }
         }
         self.lengths = 0;
-        for name in rules.apart.iter().filter(|name| (1..=MAX_NAME).contains(&name.len())) {
+        for name in rules.apart.iter().filter(|name| (1..=STORED_NAME).contains(&name.len())) {
             let hash = name.iter().fold(self.seed, |hash, octet| mix(hash, u64::from(*octet)));
             self.apart.insert(hash, 1, 0)?;
             self.lengths |= 1 << (name.len() - 1);
@@ -272,48 +246,49 @@ impl ResolverRules {
 
     /// Lets the program only take replies of a server.
     fn ask_no_longer(&mut self, place: usize) -> Result<(), KernelError> {
-        // The generation stands first.
-        let generation = self.known[place].entry[..8].iter_mut();
-        if generation.fold(0, |any, octet| any | std::mem::take(octet)) != 0 {
+        if std::mem::take(&mut self.known[place].entry.generation) != 0 {
             self.upstreams.set(place as u32, self.known[place].entry, 0)?;
         }
         Ok(())
     }
 
-    /// Returns `struct upstream`.
-    fn entry(&self, upstream: &Upstream, place: usize) -> Result<[u8; UPSTREAM], KernelError> {
+    /// Returns the entry of a server in the map of upstreams.
+    fn entry(&self, upstream: &Upstream, place: usize) -> Result<UpstreamRecord, KernelError> {
         let Upstream { server, route, .. } = upstream;
         let device = if_nametoindex(route.device.as_str())
             .map_err(|e| KernelError::Plan(format!("the device {}: {e}", route.device)))?;
-        let mut entry = Layout::<UPSTREAM>::new();
-        entry.put_u64(upstream.generation);
-        entry.put_u64(upstream.timeout.0);
-        entry.put_u64(self.lengths as u64);
-        entry.put_u64((self.lengths >> 64) as u64);
-        entry.put(16, &octets(route.source));
-        entry.put(16, &octets(server.ip()));
-        entry.put(6, &route.hardware);
-        entry.put(6, &route.neighbour);
-        entry.put(2, &[]);
-        entry.put(2, &server.port().to_be_bytes());
-        entry.put_u32(device);
-        entry.put(4, &[u8::from(server.is_ipv6()), upstream.traffic_class]);
-        entry.put_u32(upstream.ttl_without_soa);
-        entry.put_u32(upstream.min_ttl);
-        entry.put_u32(upstream.max_ttl);
-        entry.put(2, &upstream.udp_size.to_ne_bytes());
         let options = upstream.options.get(..MAX_OPTIONS).unwrap_or(&upstream.options);
-        entry.put(2, &[u8::from(upstream.mixed_case), options.len() as u8]);
-        entry.put(MAX_OPTIONS, options);
-        entry.put_u32(place as u32);
-        entry.put_u32(0);
-        Ok(entry.finish())
+        Ok(UpstreamRecord {
+            generation: upstream.generation,
+            timeout: upstream.timeout.0,
+            lengths: [self.lengths as u64, (self.lengths >> 64) as u64],
+            way: Way {
+                from: octets(route.source),
+                to: octets(server.ip()),
+                from_mac: route.hardware,
+                to_mac: route.neighbour,
+                to_port: server.port().to_be(),
+                device,
+                v6: u8::from(server.is_ipv6()),
+                tos: upstream.traffic_class,
+                ..Way::ZERO
+            },
+            ttl_without_soa: upstream.ttl_without_soa,
+            min_ttl: upstream.min_ttl,
+            max_ttl: upstream.max_ttl,
+            udp_size: upstream.udp_size,
+            mixed_case: u8::from(upstream.mixed_case),
+            options_len: options.len() as u8,
+            options: filled(options),
+            place: place as u32,
+            spare: 0,
+        })
     }
 }
 
 impl ResolverWork {
     /// Returns what the program hands over, one transaction at a time; `None` if there is nothing more.
-    pub fn handed(&mut self) -> Option<Handed> {
+    pub fn handed(&mut self) -> Option<HandedQuery> {
         loop {
             let item = self.events.next()?;
             if let Some(handed) = read_event(&item) {
@@ -331,7 +306,11 @@ impl ResolverWork {
     ///
     /// # Errors
     /// If the kernel does not give them.
-    pub fn expired(&mut self, now: Nanos, mut with: impl FnMut(Handed)) -> Result<(), KernelError> {
+    pub fn expired(
+        &mut self,
+        now: Nanos,
+        mut with: impl FnMut(HandedQuery),
+    ) -> Result<(), KernelError> {
         for (at, taken) in self.deadlines.words().iter().zip(&mut self.taken) {
             let word = at.load(Ordering::Acquire);
             let deadline = word & !SLOT_OF;
@@ -340,10 +319,10 @@ impl ResolverWork {
                 continue;
             }
             *taken = word;
-            let octets = self.slots.get(&((word & SLOT_OF) as u32), 0)?;
+            let slot = self.slots.get(&((word & SLOT_OF) as u32), 0)?;
             // Unless the slot has another query by now.
             if at.load(Ordering::Acquire) == word {
-                read_slot(&octets).into_iter().for_each(&mut with);
+                slot.query().into_iter().for_each(&mut with);
             }
         }
         Ok(())
@@ -356,8 +335,9 @@ impl ResolverCounters {
     /// # Errors
     /// If the kernel does not give them.
     pub fn read(&self) -> Result<Resolved, KernelError> {
-        let [answers, queries, replies, handed, strays, no_draw, no_slot, equal, blocks @ ..] =
-            sums(&self.0)?;
+        let sums = sums(&self.0)?;
+        let ResolvedCounts { answers, queries, replies, handed, strays, .. } = sums;
+        let ResolvedCounts { no_draw, no_slot, equal, blocks, .. } = sums;
         let blocks = blocks.to_vec();
         let counted =
             Resolved { answers, queries, replies, handed, strays, no_draw, no_slot, equal, blocks };
@@ -366,40 +346,27 @@ impl ResolverCounters {
 }
 
 /// Reads an event; `None` if it is none.
-fn read_event(bytes: &[u8]) -> Option<Handed> {
-    let (head, rest) = bytes.split_at_checked(EVENT)?;
-    let mut handed = read_slot(head)?;
-    let len = u32::from_ne_bytes(*head.get(SLOT..)?.first_chunk()?) as usize;
-    let reply = rest.get(..len).filter(|reply| !reply.is_empty() && len <= HANDED);
-    let name_len = usize::from(head[NAME_LEN_AT]);
-    let sent = head.get(NAME_AT..)?.get(..name_len)?;
+fn read_event(octets: &[u8]) -> Option<HandedQuery> {
+    let EventRecord { slot, reply_len, port, server, .. } = EventRecord::read(octets)?;
+    let mut handed = slot.query()?;
+    let reply = octets[size_of::<EventRecord>()..].get(..reply_len as usize);
+    let sent = slot.name.get(..slot.name_len.into())?;
     // Only a reply in the letter case of the query is one to it.
-    let is_own = |reply: &&[u8]| reply.get(12..12 + name_len) == Some(sent);
-    let is_first = head[NAME_LEN_AT + 1] == STAGE_AAAA;
-    let server = SocketAddr::new(address(head, ASKED_AT)?, port(head, ASKED_PORT_AT)?);
-    let reply = reply.filter(is_own).filter(|_| is_first);
-    handed.reply = reply.map(|reply| (server, reply.to_vec()));
+    let is_own =
+        |reply: &&[u8]| reply.len() <= HANDED && reply.get(12..12 + sent.len()) == Some(sent);
+    let reply = reply.filter(is_own).filter(|_| slot.stage == STAGE_AAAA);
+    handed.reply = reply.map(|reply| (address(server, port), reply.to_vec()));
     Some(handed)
 }
 
-/// Reads an address; IPv4 is mapped to IPv6.
-fn address(bytes: &[u8], at: usize) -> Option<IpAddr> {
-    let octets = bytes.get(at..)?.first_chunk::<16>()?;
-    Some(IpAddr::from(*octets).to_canonical())
-}
-
-/// Reads a port as on the wire.
-fn port(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// Reads a slot; `None` if it is none.
-fn read_slot(bytes: &[u8]) -> Option<Handed> {
-    let len = usize::from(u16::from_ne_bytes(*bytes.get(LEN_AT..)?.first_chunk()?));
-    let query = bytes.get(QUERY_AT..NAME_AT)?.get(..len)?.to_vec();
-    let client = SocketAddr::new(address(bytes, CLIENT_AT)?, port(bytes, CLIENT_PORT_AT)?);
-    let server = SocketAddr::new(address(bytes, SERVER_AT)?, port(bytes, SERVER_PORT_AT)?);
-    Some(Handed { client, server, query, reply: None })
+impl Slot {
+    /// Returns the client's query; `None` if its length is none.
+    fn query(&self) -> Option<HandedQuery> {
+        let Way { from, to, from_port, to_port, .. } = self.way;
+        let query = self.query.get(..self.len.into())?.to_vec();
+        let (client, server) = (address(to, to_port), address(from, from_port));
+        Some(HandedQuery { client, server, query, reply: None })
+    }
 }
 
 #[cfg(test)]
@@ -407,25 +374,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::records::STORED_QUERY;
 
     /// Writes an event as the program does.
     fn event(name: &[u8], stage: u8, reply: &[u8]) -> Vec<u8> {
         let query = [b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0", name, &[0, 28, 0, 1]].concat();
-        let mut slot = Layout::<EVENT>::new();
-        slot.put(SERVER_AT, &[]);
-        slot.put(16, &octets("fd00::1".parse().expect("an address")));
-        slot.put(16, &octets("10.0.0.1".parse().expect("an address")));
-        slot.put(6 + 6, &[]);
-        slot.put(4, &[0, 53, 0x12, 0x34]);
-        slot.put(LEN_AT - CLIENT_PORT_AT - 2, &[]);
-        slot.put(4, &(query.len() as u16).to_ne_bytes());
-        slot.put(QUERY_AT - NAME_LEN_AT, &[name.len() as u8, stage]);
-        slot.put(NAME_AT - QUERY_AT, &query);
-        slot.put(MAX_NAME, &name.to_ascii_uppercase());
-        slot.put_u32(reply.len() as u32);
-        slot.put(4, &[0, 53]);
-        slot.put(16, &octets("192.0.2.1".parse().expect("an address")));
-        [&slot.finish()[..], reply, &[0; 9]].concat()
+        let address = |text: &str| octets(text.parse().expect("an address"));
+        let (from, to) = (address("fd00::1"), address("10.0.0.1"));
+        let (from_port, to_port) = (53u16.to_be(), 0x1234u16.to_be());
+        let slot = Slot {
+            way: Way { from, to, from_port, to_port, ..Way::ZERO },
+            len: query.len() as u16,
+            name_len: name.len() as u8,
+            stage,
+            query: filled(&query),
+            name: filled(&name.to_ascii_uppercase()),
+            ..Slot::ZERO
+        };
+        let server = address("192.0.2.1");
+        let reply_len = reply.len() as u32;
+        let event = EventRecord { slot, reply_len, port: from_port, spare: 0, server };
+        [event.octets(), reply, &[0; 9]].concat()
     }
 
     #[test]
@@ -442,14 +411,14 @@ mod tests {
             let handed = read_event(&event(name, stage, reply)).expect("an event");
             assert_eq!(handed.reply, None, "{reply:?}");
         }
-        assert_eq!(read_event(&[0; SLOT]), None);
+        assert_eq!(read_event(&[0; size_of::<Slot>()]), None);
     }
 
     proptest! {
         #[test]
-        fn any_octets_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..2 * EVENT)) {
+        fn any_octets_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..2 * size_of::<EventRecord>())) {
             if let Some(handed) = read_event(&bytes) {
-                prop_assert!(handed.query.len() <= NAME_AT - QUERY_AT);
+                prop_assert!(handed.query.len() <= STORED_QUERY);
             }
         }
     }

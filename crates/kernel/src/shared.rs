@@ -50,7 +50,7 @@ impl SharedWords {
     /// Returns the words.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has so many words as long as `self` lives, it begins with a page, and every bit pattern is a valid u64.
-        // Programs store whole, aligned words there (`__u64` in bpf/cache.h and bpf/resolver.bpf.c).
+        // Programs store whole, aligned words there (`__u64` in bpf/cache_maps.h, bpf/resolver_maps.h).
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count.get()) }
     }
 }

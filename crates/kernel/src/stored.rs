@@ -1,23 +1,19 @@
-//! An answer as the programs of dns64d read it from their maps: a key, and `struct entry` of `bpf/cache.h`.
+//! An answer as the programs of dns64d read it from their maps: a key, and `struct entry` of `bpf/cache_maps.h`.
+
+use std::mem::offset_of;
 
 use measure::Nanos;
 use wire::Qtype;
-use wire::message::{HEADER, Header, Record, flag};
+use wire::message::{self, HEADER, Header, flag};
 
-use crate::layout::Layout;
+use crate::records::{EntryHead, Key, Record, STORED_NAME, words};
 
-/// Octets of `struct key`.
-const KEY: usize = 16;
 /// Parts of a stored answer, in octets, and the highest number of its records.
-const MAX_NAME: usize = 128;
 const MAX_OPTIONS: usize = 64;
 const MAX_BODY: usize = 512;
 const MAX_TTLS: usize = 16;
-/// Place of the check among the words of an entry, and that of the number of words behind its head.
-const CHECK_WORD: usize = 3;
-const WORDS_AT: usize = 46;
-/// Octets of its head.
-const HEAD: usize = 48;
+/// Place of the check among the words of an entry.
+const CHECK_WORD: usize = offset_of!(EntryHead, check) / 8;
 /// Flag of an entry without an answer: the server has one, which the sockets give.
 const LEFT: u16 = 0x8000;
 
@@ -49,7 +45,7 @@ pub struct Stored<'a> {
 /// An answer as the map holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    pub(crate) key: [u8; KEY],
+    pub(crate) key: Key,
     pub(crate) entry: Vec<u8>,
 }
 
@@ -81,7 +77,7 @@ impl Stored<'_> {
     fn name_and_body(&self) -> Option<(&[u8], &[u8])> {
         let question_end = wire::message::question_end(self.message)?;
         let name = self.message.get(HEADER..question_end - 4)?;
-        let fits = name.len() <= MAX_NAME && *name == *name.to_ascii_lowercase();
+        let fits = name.len() <= STORED_NAME && *name == *name.to_ascii_lowercase();
         fits.then(|| (name, &self.message[question_end..]))
     }
 
@@ -95,37 +91,50 @@ impl Stored<'_> {
         options: &[u8],
         body: &[u8],
     ) -> Encoded {
-        let mut head = Layout::<HEAD>::new();
-        head.put_u64(self.generation);
-        head.put_u64(self.stored.0);
-        head.put_u64(self.until.0);
-        head.put(8, &[]);
-        let lens = [body.len(), options.len(), ttls.len(), 0].map(|len| len as u16);
-        for number in numbers.iter().chain(&lens) {
-            head.put(2, &number.to_ne_bytes());
-        }
-        let mut entry = head.finish().to_vec();
         let places: Vec<u8> = ttls.iter().flat_map(|place| place.to_ne_bytes()).collect();
-        for part in [&places[..], name, options, body] {
+        let parts = [&places[..], name, options, body];
+        let [body_len, options_len, ttls] =
+            [body.len(), options.len(), ttls.len()].map(|n| n as u16);
+        let head = EntryHead {
+            generation: self.generation,
+            stored: self.stored.0,
+            until: self.until.0,
+            check: 0,
+            answers: numbers[0],
+            authority: numbers[1],
+            additional: numbers[2],
+            flags: numbers[3],
+            body_len,
+            options_len,
+            ttls,
+            words: parts.iter().map(|part| part.len().div_ceil(8) as u16).sum(),
+        };
+        let mut entry = head.octets().to_vec();
+        for part in parts {
             entry.extend(words(part).flat_map(u64::to_ne_bytes));
         }
-        let data = ((entry.len() - HEAD) / 8) as u16;
-        entry[WORDS_AT..HEAD].copy_from_slice(&data.to_ne_bytes());
         let key = self.key(name, seed);
         let check = check(&key, &entry);
         entry[8 * CHECK_WORD..][..8].copy_from_slice(&check.to_ne_bytes());
         Encoded { key, entry }
     }
 
-    /// Returns `struct key`.
-    fn key(&self, name: &[u8], seed: u64) -> [u8; KEY] {
+    fn key(&self, name: &[u8], seed: u64) -> Key {
         let flags = u8::from(self.rd) | u8::from(self.cd) << 1 | u8::from(self.dnssec) << 2;
-        let mut key = Layout::<KEY>::new();
-        key.put_u64(words(name).fold(seed, mix));
-        key.put_u32(self.view);
-        key.put(2, &self.qtype.0.to_ne_bytes());
-        key.put(2, &[flags, name.len() as u8]);
-        key.finish()
+        Key {
+            hash: words(name).fold(seed, mix),
+            view: self.view,
+            r#type: self.qtype.0,
+            flags,
+            name_len: name.len() as u8,
+        }
+    }
+}
+
+impl Key {
+    /// Returns its hash, as the program does.
+    pub(crate) fn hash(&self) -> u64 {
+        words(self.octets()).reduce(mix).unwrap_or_default()
     }
 }
 
@@ -138,7 +147,7 @@ fn ttl_places(message: &[u8], question_end: usize, counts: &[u16; 4]) -> Option<
     }
     let (mut at, mut places) = (question_end, Vec::new());
     for _ in 0..records {
-        let (record, end) = Record::read(message, at)?;
+        let (record, end) = message::Record::read(message, at)?;
         if record.rtype == Qtype::OPT {
             return None;
         }
@@ -147,15 +156,6 @@ fn ttl_places(message: &[u8], question_end: usize, counts: &[u16; 4]) -> Option<
         at = end;
     }
     (at == message.len()).then_some(places)
-}
-
-/// Returns the words of eight octets, the last one filled up with zeros.
-pub(crate) fn words(octets: &[u8]) -> impl Iterator<Item = u64> {
-    octets.chunks(8).map(|chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_ne_bytes(word)
-    })
 }
 
 /// Adds a word to a hash, as the program does.
@@ -172,10 +172,9 @@ fn add(check: u64, word: u64) -> u64 {
 }
 
 /// Returns the hash of a key and of all other words of an entry.
-fn check(key: &[u8; KEY], entry: &[u8]) -> u64 {
-    let key = words(key).reduce(mix).unwrap_or_default();
+fn check(key: &Key, entry: &[u8]) -> u64 {
     let others = words(entry).enumerate().filter(|(place, _)| *place != CHECK_WORD);
-    others.fold(key, |check, (_, word)| add(check, word))
+    others.fold(key.hash(), |check, (_, word)| add(check, word))
 }
 
 #[cfg(test)]
@@ -260,7 +259,7 @@ mod tests {
             let _ = stored(&message).encode_left(7);
             let mixed = [&MESSAGE[..from], &message].concat();
             if let Some(encoded) = stored(&mixed).encode(7) {
-                prop_assert!(usize::from(encoded.key[15]) <= MAX_NAME);
+                prop_assert!(usize::from(encoded.key.name_len) <= STORED_NAME);
             }
         }
     }

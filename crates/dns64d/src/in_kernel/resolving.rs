@@ -23,7 +23,7 @@ use engine::SocketId;
 use engine::clock::monotonic;
 use kernel::tester::{Route, Via};
 use kernel::{
-    Draw, Embedding, Handed, KernelError, MAX_BLOCKS, MAX_RULES, ResolverDraws, ResolverRules,
+    Draw, Embedding, HandedQuery, KernelError, MAX_BLOCKS, MAX_RULES, ResolverDraws, ResolverRules,
     ResolverWork, Rules, Upstream,
 };
 use measure::Nanos;
@@ -310,7 +310,7 @@ impl Serve {
         workers: &[WorkerHandle],
         end: &CancellationToken,
     ) -> io::Result<()> {
-        let (mut watch, mut looked) = (Watch::default(), Instant::now());
+        let (mut watch, mut looked) = (ExpiryWatch::default(), Instant::now());
         while !end.is_cancelled() {
             if let Err(error) = self.step(kernel, workers, &mut watch, &mut looked) {
                 kernel.stop_resolving(&error);
@@ -330,7 +330,7 @@ impl Serve {
         &mut self,
         kernel: &InKernel,
         workers: &[WorkerHandle],
-        watch: &mut Watch,
+        watch: &mut ExpiryWatch,
         looked: &mut Instant,
     ) -> Result<(), KernelError> {
         kernel.refill();
@@ -353,12 +353,12 @@ impl Serve {
 
 /// For how long transactions may end without a reply.
 #[derive(Default)]
-struct Watch {
+struct ExpiryWatch {
     queries: u64,
     until: Option<Instant>,
 }
 
-impl Watch {
+impl ExpiryWatch {
     /// Notes the number of queries to upstream so far, and the time that each waits for its reply.
     fn note(&mut self, queries: u64, timeout: Nanos, now: Instant) {
         if self.queries != queries {
@@ -387,7 +387,7 @@ fn draw(rng: &mut ChaCha12Rng, settings: &Settings) -> Draw {
 }
 
 /// Passes a query to a worker, one of those that listen at the address that the client asked.
-fn pass(handed: Handed, listen: &[SocketAddr], workers: &[WorkerHandle]) {
+fn pass(handed: HandedQuery, listen: &[SocketAddr], workers: &[WorkerHandle]) {
     let canonical = |at: &SocketAddr| (at.ip().to_canonical(), at.port());
     let own = (handed.server.ip(), handed.server.port());
     let Some(socket) = listen.iter().position(|at| canonical(at) == own) else { return };
@@ -453,7 +453,7 @@ mod tests {
     fn transactions_are_looked_for_beyond_the_longest_timeout() {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        let mut watch = Watch::default();
+        let mut watch = ExpiryWatch::default();
         assert!(!watch.is_on(start));
         watch.note(1, Nanos::from_secs(10), start);
         // A reload with a shorter timeout, and another query.

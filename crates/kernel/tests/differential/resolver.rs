@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use engine::clock::monotonic;
 use kernel::tester::Route;
 use kernel::{
-    Draw, Embedding, Handed, KernelCache, KernelResolver, Resolved, Rules, Stored, Upstream,
+    Draw, Embedding, HandedQuery, KernelCache, KernelResolver, Resolved, Rules, Stored, Upstream,
 };
 use measure::Nanos;
 use wire::edns::opt_fixed;
@@ -117,7 +117,7 @@ impl Model {
     /// Makes random numbers, and reads what was handed over.
     pub(crate) fn serve(&mut self, random: &mut Random) {
         self.kernel.draws.refill(|| draw(random));
-        while let Some(Handed { query, .. }) = self.kernel.work.handed() {
+        while let Some(HandedQuery { query, .. }) = self.kernel.work.handed() {
             assert!(Query::parse(&query).is_ok(), "{query:02x?}");
             self.handed += 1;
         }

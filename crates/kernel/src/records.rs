@@ -1,0 +1,257 @@
+//! The records that programs and this process read and write in their maps: the structures of `bpf/`, field by field. Their comments
+//! there say what the fields are; a test compares both by the type information (BTF) of the objects.
+
+#![allow(unsafe_code)]
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use aya::Pod;
+
+/// Highest number of veth devices on which the program is attached.
+pub(crate) const DEVICES: usize = 64;
+/// Number of types that are counted one by one, and the place of all others.
+const TYPES: usize = 261;
+/// Octets of a name that a program stores.
+pub(crate) const STORED_NAME: usize = 128;
+/// Longest query of a client that the program resolves, in octets.
+pub(crate) const STORED_QUERY: usize = 160;
+/// Longest options of replies after a resolution, in octets.
+pub(crate) const MAX_OPTIONS: usize = 16;
+/// Highest number of blocks with a prefix.
+pub const MAX_BLOCKS: usize = 32;
+
+/// A structure without padding, of which all octets are valid.
+///
+/// # Safety
+/// It consists of numbers and arrays of them.
+pub(crate) unsafe trait Record: Pod {
+    /// Its name in C, and the names and places of its fields.
+    #[cfg(test)]
+    const LAYOUT: (&'static str, &'static [(&'static str, usize)]);
+
+    /// Zeros.
+    const ZERO: Self;
+
+    /// Reads the record at the start of some octets; `None` if there are too few.
+    fn read(octets: &[u8]) -> Option<Self> {
+        let octets = octets.get(..size_of::<Self>())?;
+        // SAFETY: there are as many octets, and each of their values is a valid record.
+        Some(unsafe { octets.as_ptr().cast::<Self>().read_unaligned() })
+    }
+
+    /// Returns its octets.
+    fn octets(&self) -> &[u8] {
+        // SAFETY: it has no padding, so that all of them are initialised.
+        unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Self>()) }
+    }
+}
+
+macro_rules! records {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident is $c:literal { $($field:ident: $type:ty,)* }
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(C)]
+        $vis struct $name { $(pub(crate) $field: $type,)* }
+
+        const _: () = {
+            const fn is_plain<T: Pod>() {}
+            $(is_plain::<$type>();)*
+            assert!(size_of::<$name>() == 0 $(+ size_of::<$type>())*, "no padding");
+        };
+
+        // SAFETY: its fields are plain, and together as large as it is.
+        unsafe impl Pod for $name {}
+
+        // SAFETY: as above.
+        unsafe impl Record for $name {
+            #[cfg(test)]
+            const LAYOUT: (&'static str, &'static [(&'static str, usize)]) =
+                ($c, &[$((stringify!($field), std::mem::offset_of!($name, $field)),)*]);
+
+            // SAFETY: zeros are valid numbers.
+            const ZERO: Self = unsafe { std::mem::zeroed() };
+        }
+    )*};
+}
+
+records! {
+    /// What the cache answers: settings.
+    pub(crate) struct Config is "config" {
+        generation: u64,
+        seed: u64,
+        max_size: u16, opt_size: u16,
+        tos: u8, v4_bits: u8, v6_bits: u8, spare: u8,
+        period: u64, same_period: u64,
+        slip: u32, sets: u32, blocks: u32, spare2: u32,
+        veths: [u32; DEVICES],
+    }
+
+    /// An address with a port, both as on the wire.
+    pub(crate) struct Place is "place" { address: [u8; 16], port: u16, spare: u16, }
+
+    /// The clients of a network.
+    pub(crate) struct Client is "client" { allowed: u32, views: [u32; 4], plain: u32, }
+
+    /// The question of a stored answer.
+    pub(crate) struct Key is "key" { hash: u64, view: u32, r#type: u16, flags: u8, name_len: u8, }
+
+    /// A stored answer, before its data.
+    pub(crate) struct EntryHead is "entry" {
+        generation: u64,
+        stored: u64, until: u64,
+        check: u64,
+        answers: u16, authority: u16, additional: u16,
+        flags: u16,
+        body_len: u16, options_len: u16, ttls: u16, words: u16,
+    }
+
+    /// Counters of the cache.
+    pub(crate) struct Counts is "counts" {
+        queries: u64, answers: u64, nxdomain: u64, passed: u64, dropped: u64, limited: u64, slipped: u64,
+        types: [u64; TYPES],
+    }
+
+    /// Where a frame goes.
+    pub(crate) struct Way is "way" {
+        from: [u8; 16], to: [u8; 16],
+        from_mac: [u8; 6], to_mac: [u8; 6],
+        from_port: u16, to_port: u16,
+        device: u32,
+        v6: u8, tos: u8, spare: [u8; 2],
+    }
+
+    /// A server that is asked, and how.
+    pub(crate) struct UpstreamRecord is "upstream" {
+        generation: u64,
+        timeout: u64,
+        lengths: [u64; 2],
+        way: Way,
+        ttl_without_soa: u32, min_ttl: u32, max_ttl: u32,
+        udp_size: u16,
+        mixed_case: u8,
+        options_len: u8, options: [u8; MAX_OPTIONS],
+        place: u32, spare: u32,
+    }
+
+    /// How a block makes addresses.
+    pub(crate) struct EmbeddingRecord is "embedding" { base: [u8; 16], places: [u8; 4], max_ttl: u32, }
+
+    /// An IPv4 address of a block, behind the length of a prefix.
+    pub(crate) struct Mapped is "mapped_key" { block: u32, address: [u8; 4], }
+
+    /// A query of a client that is being resolved.
+    pub(crate) struct Slot is "slot" {
+        generation: u64,
+        hash: u64, held: u64,
+        way: Way,
+        port: u16, id: u16,
+        view: u32, block: u32, negative_ttl: u32,
+        len: u16, limit: u16,
+        name_len: u8, stage: u8, opt: u8, place: u8, hold_way: u8, spare: [u8; 7],
+        query: [u8; STORED_QUERY],
+        name: [u8; STORED_NAME],
+    }
+
+    /// A transaction that the server continues, before the reply.
+    pub(crate) struct EventRecord is "event" {
+        slot: Slot,
+        reply_len: u32,
+        port: u16, spare: u16, server: [u8; 16],
+    }
+
+    /// Counters of the resolution.
+    pub(crate) struct ResolvedCounts is "resolved" {
+        answers: u64, queries: u64, replies: u64, handed: u64, strays: u64, no_draw: u64, no_slot: u64, equal: u64,
+        blocks: [u64; MAX_BLOCKS],
+    }
+
+    /// What the AuthDNS answers.
+    pub(crate) struct AuthRecord is "config" {
+        aaaa_below: u64,
+        base: [u64; 2], vary: [u64; 2], first: [u64; 2],
+        prefix: u32, mask: u32,
+        v4: [u8; 4], v6: [u8; 16],
+        soa_ttl: u32,
+        port: u16, opt_size: u16,
+        soa_len: [u16; 2], ns_len: [u16; 2], pointer_len: u16,
+        octet_at: [u8; 4],
+        addresses: u8, redirected: u8, spare: [u8; 4],
+        a: [u8; 16], aaaa: [u8; 28], server_a: [u8; 16], server_aaaa: [u8; 28],
+        soa: [u8; 64], reverse_soa: [u8; 320],
+        ns: [u8; 64], reverse_ns: [u8; 304],
+        pointer: [u8; 272],
+        zones: [Zone; 3],
+        padding: [u8; 4],
+    }
+
+    /// A zone of the AuthDNS.
+    pub(crate) struct Zone is "zone" { len: u16, given: u16, name: [u8; 256], }
+
+    /// Counters of the AuthDNS.
+    pub(crate) struct AuthCounts is "counts" {
+        queries: u64, answers: u64, nodata: u64, nxdomain: u64, passed: u64, dropped: u64,
+    }
+}
+
+/// Returns the sums of the counters of all cores; they are words.
+///
+/// # Panics
+/// If the record does not consist of words.
+pub(crate) fn sum<R: Record>(cores: impl IntoIterator<Item = R>) -> R {
+    let mut sums = vec![0; size_of::<R>() / 8];
+    for core in cores {
+        sums.iter_mut().zip(words(core.octets())).for_each(|(sum, count)| *sum += count);
+    }
+    let octets: Vec<u8> = sums.into_iter().flat_map(u64::to_ne_bytes).collect();
+    R::read(&octets).expect("it consists of words")
+}
+
+/// Returns the words of eight octets, the last one filled up with zeros.
+pub(crate) fn words(octets: &[u8]) -> impl Iterator<Item = u64> {
+    octets.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    })
+}
+
+/// Returns a field with zeros after its value.
+///
+/// # Panics
+/// If the value is longer than the field.
+pub(crate) fn filled<const N: usize>(value: &[u8]) -> [u8; N] {
+    let mut field = [0; N];
+    field[..value.len()].copy_from_slice(value);
+    field
+}
+
+/// Returns the octets of an address; IPv4 is mapped to IPv6.
+pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// Returns an address with a port as on the wire; IPv4 was mapped to IPv6.
+pub(crate) fn address(octets: [u8; 16], port: u16) -> SocketAddr {
+    SocketAddr::new(Ipv6Addr::from(octets).to_canonical(), u16::from_be(port))
+}
+
+impl From<SocketAddr> for Place {
+    fn from(address: SocketAddr) -> Self {
+        Place { address: octets(address.ip()), port: address.port().to_be(), spare: 0 }
+    }
+}
+
+impl From<Place> for SocketAddr {
+    fn from(place: Place) -> Self {
+        address(place.address, place.port)
+    }
+}
+
+#[cfg(test)]
+mod tests;
