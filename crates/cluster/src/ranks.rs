@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cluster::Link;
-use lab::message::LONGEST;
+use lab::message::MAX_MESSAGE;
 use mpi::environment::{Threading, Universe};
 use mpi::point_to_point::Status;
 use mpi::topology::SimpleCommunicator;
@@ -97,7 +97,7 @@ impl Link for MpiLink {
             let from = status.source_rank() as usize;
             let begun = &mut self.begun[from];
             // What is too long for a message is refused as one.
-            if begun.len() <= LONGEST {
+            if begun.len() <= MAX_MESSAGE {
                 begun.extend(octets);
             }
             if status.tag() == LAST {

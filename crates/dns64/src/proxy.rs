@@ -14,9 +14,9 @@ const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 const FIXED: usize = 16;
 /// Start of version 1, and its longest line with the end, in octets.
 const WORD: &[u8] = b"PROXY ";
-const LONGEST_LINE: usize = 107;
+const MAX_LINE: usize = 107;
 /// Most octets of addresses and extensions in version 2 that are accepted.
-const LONGEST: usize = 4_096;
+const MAX_ADDRESS_OCTETS: usize = 4_096;
 
 /// A header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn version2(octets: &[u8]) -> Result<Header, Unreadable> {
     let fixed = octets.get(..FIXED).ok_or(Unreadable::Incomplete(FIXED))?;
     let (command, family) = (fixed[12], fixed[13]);
     let length = usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
-    if length > LONGEST {
+    if length > MAX_ADDRESS_OCTETS {
         return Err(Unreadable::Invalid);
     }
     let len = FIXED + length;
@@ -85,10 +85,10 @@ where
 
 /// Reads a header of version 1.
 fn version1(octets: &[u8]) -> Result<Header, Unreadable> {
-    let line = &octets[..octets.len().min(LONGEST_LINE)];
+    let line = &octets[..octets.len().min(MAX_LINE)];
     let Some(end) = line.windows(2).position(|two| two == b"\r\n") else {
         return match line.len() {
-            LONGEST_LINE => Err(Unreadable::Invalid),
+            MAX_LINE => Err(Unreadable::Invalid),
             len => Err(Unreadable::Incomplete(len + 1)),
         };
     };
@@ -169,7 +169,7 @@ mod tests {
             header(0x21, 0x13, &[0; 12]),
             header(0x21, 0x11, &[0; 11]),
             header(0x21, 0x21, &[0; 35]),
-            header(0x20, 0, &[0; LONGEST + 1]),
+            header(0x20, 0, &[0; MAX_ADDRESS_OCTETS + 1]),
             b"PROXY TCP4 192.0.2.1 192.0.2.2 50000\r\n".to_vec(),
             b"PROXY TCP4 ::1 ::1 50000 53\r\n".to_vec(),
             b"PROXY TCP4 192.0.2.1 192.0.2.2 70000 53\r\n".to_vec(),
@@ -189,7 +189,7 @@ mod tests {
             match read(&octets) {
                 Ok(Header { len, .. }) => prop_assert!(len <= octets.len()),
                 Err(Unreadable::Incomplete(needed)) => {
-                    prop_assert!(needed > octets.len() && needed <= FIXED + LONGEST);
+                    prop_assert!(needed > octets.len() && needed <= FIXED + MAX_ADDRESS_OCTETS);
                 }
                 Err(Unreadable::Invalid) => {}
             }

@@ -18,7 +18,7 @@ const STEP: usize = 2 << 20;
 #[derive(Debug, Default)]
 pub struct Observed {
     octets: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<ObservedMessage>,
     /// Number of messages that the buffer could not hold.
     pub lost: u64,
 }
@@ -34,7 +34,7 @@ pub enum Kind {
 
 /// An observed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ObservedMessage {
     /// What it is.
     pub kind: Kind,
     /// Whether the query log has it.
@@ -57,7 +57,7 @@ pub struct Entry {
 
 impl Observed {
     /// Returns the messages in the order of their times.
-    pub fn iter(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
+    pub fn iter(&self) -> impl Iterator<Item = (&ObservedMessage, &[u8])> {
         self.entries.iter().map(|entry| (entry, &self.octets[entry.start..entry.end]))
     }
 
@@ -129,7 +129,7 @@ impl Tap {
         let is_tapped = if kind == Kind::Query { self.queries } else { self.answers };
         let &Client { address, transport, asked, .. } = client;
         let (client, end) = (address, octets.len());
-        entries.push(Entry {
+        entries.push(ObservedMessage {
             kind,
             is_logged,
             is_tapped,

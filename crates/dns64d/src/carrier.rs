@@ -92,7 +92,7 @@ pub(crate) struct Common {
 }
 
 /// Parameters of a thread.
-pub(crate) struct Start {
+pub(crate) struct CarrierStart {
     pub(crate) thread: usize,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) messages: mpsc::UnboundedReceiver<Message>,
@@ -104,10 +104,10 @@ pub(crate) struct Start {
 ///
 /// # Errors
 /// When the runtime cannot be made or a listener cannot be used.
-pub(crate) fn run(start: Start) -> std::io::Result<()> {
+pub(crate) fn run(start: CarrierStart) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let Start { thread, listeners, mut messages, beat, common } = start;
+    let CarrierStart { thread, listeners, mut messages, beat, common } = start;
     let Common { threads, workers, active, places, budget, end, accepting } = common;
     let carrier = Rc::new(Carrier {
         thread,

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
     let mut reader = Reader::default();
     let signals = std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in &mut signals {
-            let reload = reading::Request { asked: None, dry_run: false };
+            let reload = reading::ReloadRequest { asked: None, dry_run: false };
             let event = if signal == SIGHUP { Event::Reload(reload) } else { Event::End };
             if events.send(event).is_err() {
                 return;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, text: &str, config: Config, rules: RuleSets) -> a
                     // An operator who has gone needs no result.
                     drop(request.asked.map(|asked| asked.send(result)));
                 }
-                let again = reading::Request { asked: None, dry_run: false };
+                let again = reading::ReloadRequest { asked: None, dry_run: false };
                 if !reader.take_again()
                     || !reader.begin(&args.config, &running.tls, again, &to_main)
                 {
@@ -349,7 +349,7 @@ fn run_streams(
         beats.push(beat.clone());
         let name = beat.name.clone();
         let common = common.clone();
-        let start = carrier::Start { thread: number, listeners, messages, beat, common };
+        let start = carrier::CarrierStart { thread: number, listeners, messages, beat, common };
         started.push(thread(name, move || carrier::run(start))?);
     }
     Ok(started)
@@ -443,20 +443,20 @@ fn thread<E: std::fmt::Display + Send + 'static>(
 ) -> std::io::Result<JoinHandle<Result<(), E>>> {
     std::thread::Builder::new().name(name.clone()).spawn(move || {
         /// Ends the server when the thread fails or panics.
-        struct Watch(bool);
-        impl Drop for Watch {
+        struct FailureGuard(bool);
+        impl Drop for FailureGuard {
             fn drop(&mut self) {
                 if !self.0 {
                     let _ = signal_hook::low_level::raise(SIGTERM);
                 }
             }
         }
-        let mut watch = Watch(false);
+        let mut guard = FailureGuard(false);
         let result = body();
         if let Err(error) = &result {
             tracing::error!("{name}: {error}");
         }
-        watch.0 = result.is_ok();
+        guard.0 = result.is_ok();
         result
     })
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use dns64::Entry;
+use dns64::ObservedMessage;
 use dns64::config::{DNSTAP_QUEUE, DnstapConfig};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio_util::sync::CancellationToken;
@@ -58,7 +58,7 @@ struct Batch {
 
 /// The workers' end of the queue.
 #[derive(Clone)]
-pub(crate) struct Queue {
+pub(crate) struct TapQueue {
     sender: Sender<Batch>,
     /// Octets in the queue.
     waiting: Arc<AtomicUsize>,
@@ -73,19 +73,19 @@ pub(crate) struct Writer {
 }
 
 /// Makes the queue; `None` if no reader is configured.
-pub(crate) fn queue(config: &DnstapConfig) -> Option<(Queue, Writer)> {
+pub(crate) fn queue(config: &DnstapConfig) -> Option<(TapQueue, Writer)> {
     let (sender, receiver) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
     let identity = config.identity.as_str().into();
-    let queue = Queue { sender, waiting: waiting.clone(), identity };
+    let queue = TapQueue { sender, waiting: waiting.clone(), identity };
     config.is_on().then(|| (queue, Writer { receiver, waiting, config: config.clone() }))
 }
 
-impl Queue {
+impl TapQueue {
     /// Appends a message as a frame; times are since 1970.
     pub(crate) fn write(
         &self,
-        entry: &Entry,
+        entry: &ObservedMessage,
         octets: &[u8],
         asked: Duration,
         at: Duration,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use dns64::config::HostsConfig;
 use dns64::{Nat64s, Rules};
 
-use crate::reading::{Read, Request};
+use crate::reading::{Read, ReloadRequest};
 
 /// Something that the main thread does.
 pub(crate) enum Event {
     /// Begins to read the configuration again.
-    Reload(Request),
+    Reload(ReloadRequest),
     /// Applies the configuration that was read, and sends what has changed, or why nothing has.
     Read { number: u64, result: Box<anyhow::Result<Read>> },
     /// Uses other prefixes.

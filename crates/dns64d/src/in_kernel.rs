@@ -46,13 +46,13 @@ const NO_CLIENTS: [&str; 6] =
 pub(crate) struct InKernel(Option<Arc<Inner>>);
 
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<KernelState>,
     counters: CounterMap,
     resolved: Option<ResolverCounters>,
     counts: Arc<Counts>,
 }
 
-struct State {
+struct KernelState {
     cache: KernelCache,
     serving: Serving,
     generation: u64,
@@ -112,7 +112,7 @@ impl InKernel {
             serve = Some(Serve { work, listen: listen.to_vec() });
             (resolving, resolved) = (Some(rules), Some(counters));
         }
-        let state = Mutex::new(State { cache, serving, generation: 0, resolving });
+        let state = Mutex::new(KernelState { cache, serving, generation: 0, resolving });
         let inner = Inner { state, counters, resolved, counts };
         Ok(Started { kernel: InKernel(Some(Arc::new(inner))), writers, serve })
     }
@@ -122,7 +122,7 @@ impl InKernel {
     pub(crate) fn renew(&self, settings: &Arc<Settings>, tell: impl FnOnce(u64)) {
         let Some(inner) = &self.0 else { return tell(0) };
         let mut state = inner.lock();
-        let State { cache, serving, generation, resolving } = &mut *state;
+        let KernelState { cache, serving, generation, resolving } = &mut *state;
         *generation += 1;
         let server = &settings.config.server;
         serving.clients = clients(settings, &serving.listen);
@@ -154,7 +154,7 @@ impl InKernel {
     pub(crate) fn flush(&self, tell: impl FnOnce(u64)) {
         let Some(inner) = &self.0 else { return tell(0) };
         let mut state = inner.lock();
-        let State { cache, serving, generation, resolving } = &mut *state;
+        let KernelState { cache, serving, generation, resolving } = &mut *state;
         *generation += 1;
         if let Err(error) = cache.configure(serving, *generation) {
             tracing::error!("kernel: {error}: it may give answers that were flushed");
@@ -241,7 +241,7 @@ impl InKernel {
         tracing::error!("kernel: {error}: the sockets resolve until a restart");
         let Some(inner) = &self.0 else { return };
         let mut state = inner.lock();
-        let State { cache, serving, resolving, .. } = &mut *state;
+        let KernelState { cache, serving, resolving, .. } = &mut *state;
         let stopped = resolving.as_mut().map_or(Ok(()), Resolving::stop);
         // Without the way to upstream it only gives answers; if that cannot be taken from it, it does nothing any more.
         if stopped.is_err()
@@ -279,7 +279,7 @@ impl InKernel {
 }
 
 impl Inner {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, KernelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

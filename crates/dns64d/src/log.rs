@@ -50,7 +50,7 @@ pub(crate) fn start(config: &ServerConfig) -> std::io::Result<()> {
     let (level, handle) = reload::Layer::new(filter(config.log));
     LEVEL.get_or_init(|| handle);
     let lines = fmt::layer()
-        .with_writer(|| Queue)
+        .with_writer(|| LogQueue)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     let lines = match config.log_format {
@@ -112,9 +112,9 @@ fn write(entries: &Receiver<Entry>) {
 }
 
 /// Writer of single lines that puts each one into the queue, and never fails.
-struct Queue;
+struct LogQueue;
 
-impl Write for Queue {
+impl Write for LogQueue {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let sent =
             LINES.get().is_some_and(|lines| lines.try_send(Entry::Line(line.into())).is_ok());

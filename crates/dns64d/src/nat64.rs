@@ -57,7 +57,7 @@ fn needs_socket(config: &Config) -> bool {
 }
 
 /// What the thread needs.
-pub(crate) struct Start {
+pub(crate) struct FollowStart {
     config: Config,
     /// Other configurations, after reloads.
     reloads: UnboundedReceiver<Config>,
@@ -83,10 +83,10 @@ impl Following {
         worker: WorkerHandle,
         events: SyncSender<Event>,
         end: CancellationToken,
-    ) -> (Self, Start) {
+    ) -> (Self, FollowStart) {
         let (sender, reloads) = unbounded_channel();
         let (nat64s, hears_routers) = (Nat64s::of(config), socket.is_some());
-        let start = Start { config: config.clone(), reloads, socket, worker, events, end };
+        let start = FollowStart { config: config.clone(), reloads, socket, worker, events, end };
         (Following { nat64s, reloads: sender, hears_routers }, start)
     }
 
@@ -114,11 +114,11 @@ impl Following {
 ///
 /// # Errors
 /// When the runtime cannot be made.
-pub(crate) fn run(start: Start) -> io::Result<()> {
+pub(crate) fn run(start: FollowStart) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        let Start { config, mut reloads, socket, worker, events, end } = start;
+        let FollowStart { config, mut reloads, socket, worker, events, end } = start;
         let (results, mut probed) = unbounded_channel();
         let (replies, mut discovered) = unbounded_channel();
         let mut thread = Thread {

@@ -2,18 +2,18 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dns64::{Entry, Kind, Mirrored, Observed};
+use dns64::{Kind, Mirrored, Observed, ObservedMessage};
 use measure::Nanos;
 use wire::message::{HEADER, Header, question_end};
 use wire::{Name, Qtype};
 
-use crate::dnstap::{self, Queue};
+use crate::dnstap::{self, TapQueue};
 use crate::in_kernel::copies::AnswerWriter;
 
 /// The observer of one worker.
 pub(crate) struct Observer {
     /// The queue to the reader of dnstap; `None` without one.
-    dnstap: Option<Queue>,
+    dnstap: Option<TapQueue>,
     /// Writes answers for the kernel; `None` if it answers nothing.
     kernel: Option<AnswerWriter>,
 }
@@ -22,7 +22,7 @@ impl Observer {
     /// Makes the observers of so many workers, with a queue to the reader of dnstap, if there is one. There are as many `writers` of answers
     /// for the kernel, or none.
     pub(crate) fn for_workers(
-        dnstap: Option<Queue>,
+        dnstap: Option<TapQueue>,
         writers: Vec<AnswerWriter>,
         workers: usize,
     ) -> Vec<Self> {
@@ -64,8 +64,10 @@ impl Observer {
 }
 
 /// Logs an answer.
-fn log(entry: &Entry, message: &[u8]) {
-    let Entry { kind: Kind::Answer, client, transport, asked, at, .. } = entry else { return };
+fn log(entry: &ObservedMessage, message: &[u8]) {
+    let ObservedMessage { kind: Kind::Answer, client, transport, asked, at, .. } = entry else {
+        return;
+    };
     let Some((name, qtype)) = question(message) else { return };
     let Some(header) = Header::read(message) else { return };
     tracing::info!(

@@ -22,7 +22,7 @@ use crate::upstream_tls::{UpstreamTlsMap, upstream_tls};
 use crate::{check, files};
 
 /// Time after which a read is given up: its result is ignored, and another one may begin.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_READ_TIME: Duration = Duration::from_secs(10);
 /// Highest number of reads that were given up and have not ended.
 const GIVEN_UP: usize = 4;
 
@@ -30,7 +30,7 @@ const GIVEN_UP: usize = 4;
 pub(crate) type Asked = Option<oneshot::Sender<Result<Vec<Change>, String>>>;
 
 /// A request to read the configuration again.
-pub(crate) struct Request {
+pub(crate) struct ReloadRequest {
     pub(crate) asked: Asked,
     /// Whether nothing is changed: who asks wants to know what would be.
     pub(crate) dry_run: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Read {
 #[derive(Default)]
 pub(crate) struct Reader {
     /// The current read: its number, the time of its begin, and for whom it is.
-    current: Option<(u64, Instant, Request)>,
+    current: Option<(u64, Instant, ReloadRequest)>,
     /// Whether another one was requested by a signal meanwhile.
     again: bool,
     given_up: usize,
@@ -63,15 +63,15 @@ impl Reader {
         &mut self,
         path: &Path,
         tls: &[ServerTls],
-        request: Request,
+        request: ReloadRequest,
         to: &SyncSender<Event>,
     ) -> bool {
-        let refuse = |request: Request, why: &str| {
+        let refuse = |request: ReloadRequest, why: &str| {
             tracing::warn!("configuration not read: {why}");
             drop(request.asked.map(|asked| asked.send(Err(why.to_owned()))));
         };
         match self.current.take() {
-            Some(current) if current.1.elapsed() < LONGEST => {
+            Some(current) if current.1.elapsed() < MAX_READ_TIME => {
                 self.current = Some(current);
                 self.again |= request.asked.is_none();
                 refuse(request, "it is being read, which takes long: try again later");
@@ -102,7 +102,7 @@ impl Reader {
     }
 
     /// Takes the request of a read that has ended; `None` if it was given up.
-    pub(crate) fn end(&mut self, number: u64) -> Option<Request> {
+    pub(crate) fn end(&mut self, number: u64) -> Option<ReloadRequest> {
         match self.current.take_if(|(current, ..)| *current == number) {
             Some((.., request)) => Some(request),
             None => {

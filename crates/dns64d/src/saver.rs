@@ -15,9 +15,9 @@ const BEYOND_CACHE: u64 = 1 << 20;
 
 /// A file to which each worker writes its cache at the end.
 #[derive(Clone)]
-pub(crate) struct Saver(Arc<Mutex<State>>);
+pub(crate) struct Saver(Arc<Mutex<SaveState>>);
 
-struct State {
+struct SaveState {
     /// The file, until an error.
     writer: io::Result<SnapshotWriter<BufWriter<File>>>,
     answers: usize,
@@ -60,7 +60,7 @@ impl Saver {
         let writer = file.and_then(|file| {
             SnapshotWriter::new(BufWriter::new(file), settings.snapshot_rules(), files::unix())
         });
-        Some(Saver(Arc::new(Mutex::new(State { writer, answers: 0, path }))))
+        Some(Saver(Arc::new(Mutex::new(SaveState { writer, answers: 0, path }))))
     }
 
     /// Lets a worker add its answers.
@@ -69,7 +69,7 @@ impl Saver {
         save: impl FnOnce(&mut SnapshotWriter<BufWriter<File>>) -> io::Result<usize>,
     ) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { writer, answers, .. } = &mut *state;
+        let SaveState { writer, answers, .. } = &mut *state;
         match writer.as_mut().map(save) {
             Ok(Ok(saved)) => *answers += saved,
             Ok(Err(error)) => *writer = Err(error),
@@ -82,7 +82,7 @@ impl Saver {
     pub(crate) fn finish(self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = std::mem::replace(&mut state.writer, Err(io::Error::other("it is finished")));
-        let State { answers, path, .. } = &*state;
+        let SaveState { answers, path, .. } = &*state;
         let finished = writer.and_then(|writer| {
             let file = writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
             file.sync_all()?;

@@ -19,7 +19,7 @@ const MAX_WEIGHT: u32 = 1_000;
 
 /// Number of the pool for a name, and the length of its zone in octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ZonePool {
     pub(crate) len: usize,
     pub(crate) number: usize,
 }
@@ -28,15 +28,15 @@ impl ForwardConfig {
     /// Returns the number of the pool for a name in lower case and a group of clients, and the length of its zone: the longest zone that
     /// contains the name, of two equal ones that of the group's view.
     #[inline]
-    pub(crate) fn find(pools: &[Self], group: Group, name: &[u8]) -> Place {
-        let mut found = Place { len: Name::ROOT.wire_len(), number: 0 };
+    pub(crate) fn find(pools: &[Self], group: Group, name: &[u8]) -> ZonePool {
+        let mut found = ZonePool { len: Name::ROOT.wire_len(), number: 0 };
         let own = |(_, pool): &(usize, &Self)| pool.group.includes(group);
         for (number, pool) in pools.iter().enumerate().skip(1).filter(own) {
             for zone in &pool.zones {
                 let len = zone.wire_len();
                 let is_longer = len > found.len || len == found.len && pool.group != Group::ALL;
                 if is_longer && strip_suffix(name, zone.as_wire()).is_some() {
-                    found = Place { len, number };
+                    found = ZonePool { len, number };
                 }
             }
         }

@@ -115,19 +115,19 @@ fn enter(stream: TcpStream, client: SocketAddr, protocol: &Protocol, carrier: &R
     let Ok(place) = carrier.places.take(transport, client.ip(), &config.limits) else { return };
     let (protocol, carrier) = (protocol.clone(), carrier.clone());
     tokio::task::spawn_local(async move {
-        let connection = Connection { carrier, client, usage: place.usage() };
+        let connection = ClientConnection { carrier, client, usage: place.usage() };
         connection.run(stream, protocol, place).await;
     });
 }
 
 /// A connection of a client.
-struct Connection {
+struct ClientConnection {
     carrier: Rc<Carrier>,
     client: SocketAddr,
     usage: Usage,
 }
 
-impl Connection {
+impl ClientConnection {
     /// Serves the connection from its handshake on, as long as it has its place.
     async fn run(self, stream: TcpStream, protocol: Protocol, place: Place) {
         // Without this option answers only come later.
@@ -176,7 +176,7 @@ impl Connection {
         let settings = self.carrier.settings();
         let limits = &settings.config.limits;
         let idle = Duration::from(limits.tcp_idle);
-        let mut line = self.carrier.line();
+        let mut line = self.carrier.answer_channel();
         let (mut output, mut reservations) = (Vec::new(), Vec::new());
         let (mut sent, mut waiting, mut open) = (0u64, Vec::new(), true);
         let mut deadline = Instant::now() + idle;
@@ -247,7 +247,7 @@ async fn write(
 }
 
 /// The channel to one connection, or to one request, of a client; closed when it is dropped.
-pub(super) struct Line<'a> {
+pub(super) struct AnswerChannel<'a> {
     carrier: &'a Carrier,
     number: u64,
     pub(super) answers: mpsc::UnboundedReceiver<Waiting>,
@@ -255,15 +255,15 @@ pub(super) struct Line<'a> {
 
 impl Carrier {
     /// Opens a channel.
-    pub(super) fn line(&self) -> Line<'_> {
+    pub(super) fn answer_channel(&self) -> AnswerChannel<'_> {
         let (sender, answers) = mpsc::unbounded_channel();
         let number = self.number();
         self.connections.borrow_mut().insert(number, sender);
-        Line { carrier: self, number, answers }
+        AnswerChannel { carrier: self, number, answers }
     }
 }
 
-impl Line<'_> {
+impl AnswerChannel<'_> {
     /// Passes a query to a worker: with its number on a connection, or `None` for a request. Returns whether the worker
     /// took it.
     pub(super) fn query(
@@ -277,7 +277,7 @@ impl Line<'_> {
     }
 }
 
-impl Drop for Line<'_> {
+impl Drop for AnswerChannel<'_> {
     fn drop(&mut self) {
         self.carrier.connections.borrow_mut().remove(&self.number);
     }

@@ -23,7 +23,7 @@ use measure::Transport;
 use streams::serve::Ending;
 use tokio::time::error::Elapsed;
 
-use self::table::{FRESH, READS, State, Table};
+use self::table::{ConnectionState, FRESH, READS, Table};
 use super::budget::{Account, Budget, Reservation};
 
 mod shares;
@@ -33,7 +33,7 @@ mod table;
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Highest number of QUIC handshakes with clients that have not shown that they are at their address; further clients
 /// must show it first (Retry).
-const UNPROVEN: usize = 64;
+const MAX_UNVALIDATED_HANDSHAKES: usize = 64;
 
 /// Counts of a transport since the start.
 #[derive(Debug, Default)]
@@ -111,7 +111,7 @@ impl From<Ending> for Closed {
 
 /// The places of all transports, shared by all threads.
 pub(crate) struct Places {
-    pools: [Pool; Transport::ALL.len()],
+    pools: [TransportPlaces; Transport::ALL.len()],
     budget: Budget,
     started: Instant,
     /// QUIC handshakes with unproven clients.
@@ -122,7 +122,7 @@ pub(crate) struct Places {
 
 /// The places of one transport.
 #[derive(Default)]
-struct Pool {
+struct TransportPlaces {
     traffic: Traffic,
     table: Mutex<Table>,
 }
@@ -132,7 +132,7 @@ pub(crate) struct Place {
     places: Arc<Places>,
     transport: Transport,
     number: u64,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     closed: Closed,
     account: Account,
     _memory: Reservation,
@@ -144,7 +144,7 @@ pub(super) struct Unproven(Arc<Places>);
 impl Places {
     /// Makes empty pools with a common memory.
     pub(crate) fn new(budget: Budget) -> Self {
-        let pools = Transport::ALL.map(|_| Pool::default());
+        let pools = Transport::ALL.map(|_| TransportPlaces::default());
         let (unproven, draining) = (AtomicUsize::new(0), AtomicBool::new(false));
         Places { pools, budget, started: Instant::now(), unproven, draining }
     }
@@ -235,7 +235,8 @@ impl Places {
     pub(super) fn unproven(self: &Arc<Self>) -> Option<Unproven> {
         // Made before the check, so that its drop gives back what is too much.
         let unproven = Unproven(self.clone());
-        (self.unproven.fetch_add(1, Ordering::Relaxed) < UNPROVEN).then_some(unproven)
+        (self.unproven.fetch_add(1, Ordering::Relaxed) < MAX_UNVALIDATED_HANDSHAKES)
+            .then_some(unproven)
     }
 
     /// Counts a QUIC client that must show its address.
@@ -328,7 +329,7 @@ impl Drop for Unproven {
 pub(super) struct Usage {
     places: Arc<Places>,
     transport: Transport,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     account: Account,
 }
 

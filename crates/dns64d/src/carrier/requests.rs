@@ -41,7 +41,7 @@ impl Answer for Requests {
         let Some(_memory) = self.usage.account().take(REQUEST) else {
             return Bytes::new();
         };
-        let mut line = self.carrier.line();
+        let mut line = self.carrier.answer_channel();
         if !line.query(None, sender.client.ip(), &self.usage, message) {
             return Bytes::new();
         }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::budget::{Budget, Reservation};
 use super::places::{Places, Usage};
 use super::threads::{QUERY_BITS, Threads};
-use super::upstream::{Pool, Query};
+use super::upstream::{ConnectionPool, Query};
 use crate::upstream_tls::UpstreamTlsMap;
 use crate::worker::WorkerHandle;
 
@@ -31,7 +31,7 @@ pub(crate) struct Carrier {
     /// Number of connections and requests so far.
     pub(super) next: Cell<u64>,
     /// Connections to upstream servers.
-    pub(super) upstreams: RefCell<HashMap<SocketAddr, Pool>>,
+    pub(super) upstreams: RefCell<HashMap<SocketAddr, ConnectionPool>>,
     /// Time of the last warning that TLS with an upstream server failed.
     pub(super) warned_at: Cell<Option<tokio::time::Instant>>,
 }

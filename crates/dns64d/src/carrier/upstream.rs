@@ -39,7 +39,7 @@ pub(super) struct Query {
 
 /// The connections to one server, and the index of the next one to use.
 #[derive(Default)]
-pub(super) struct Pool {
+pub(super) struct ConnectionPool {
     connections: Vec<mpsc::Sender<Query>>,
     next: usize,
     /// How many queries the server has answered on a connection that it closed before it had answered all, and when.
@@ -68,7 +68,10 @@ impl Carrier {
         let pool = upstreams.entry(server).or_default();
         if !Arc::ptr_eq(&pool.made_by, &active.upstream_tls) {
             // A reload may have changed the transport. Connections without a pool end after their last replies.
-            *pool = Pool { made_by: active.upstream_tls.clone(), ..Pool::default() };
+            *pool = ConnectionPool {
+                made_by: active.upstream_tls.clone(),
+                ..ConnectionPool::default()
+            };
         }
         pool.connections.retain(|connection| !connection.is_closed());
         let mut query = query;
@@ -83,7 +86,7 @@ impl Carrier {
         if pool.connections.len() < self.upstream_share(config.tcp_connections) {
             let (sender, queries) = mpsc::channel(MAX_WAITING);
             let known = pool.closes_after.filter(|(_, since)| since.elapsed() < REMEMBERED);
-            let connection = Connection {
+            let connection = UpstreamConnection {
                 server,
                 queries,
                 most: known.map_or(usize::MAX, |(most, _)| most),
@@ -106,7 +109,7 @@ impl Carrier {
 }
 
 /// A connection with its queries.
-struct Connection {
+struct UpstreamConnection {
     server: SocketAddr,
     queries: mpsc::Receiver<Query>,
     /// Number of queries that are sent on it.
@@ -118,12 +121,12 @@ struct Connection {
     carrier: Rc<Carrier>,
 }
 
-impl Connection {
+impl UpstreamConnection {
     /// Sends the queries until the connection ends. Unanswered ones are then sent on another one (RFC 7766 section 6.2.4).
     async fn run(mut self) {
         let end = self.exchange().await;
         self.queries.close();
-        let Connection { server, mut queries, mut waiting, answered, carrier, .. } = self;
+        let UpstreamConnection { server, mut queries, mut waiting, answered, carrier, .. } = self;
         if end == End::Closed && !waiting.is_empty() && answered > 0 {
             let mut upstreams = carrier.upstreams.borrow_mut();
             upstreams.entry(server).or_default().closes_after = Some((answered, Instant::now()));

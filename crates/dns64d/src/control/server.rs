@@ -297,8 +297,9 @@ impl Server {
     /// Lets the main thread read the configuration again, and use it unless this is a dry run.
     async fn reload(&self, dry_run: bool) -> Result<Value, String> {
         let (done, result) = oneshot::channel();
-        let sent =
-            self.events.try_send(Event::Reload(reading::Request { asked: Some(done), dry_run }));
+        let sent = self
+            .events
+            .try_send(Event::Reload(reading::ReloadRequest { asked: Some(done), dry_run }));
         sent.map_err(|_| "the server is busy: try again".to_owned())?;
         let changes = answer_of(result).await??;
         let rows = changes.into_iter().map(|Change { key, before, after, needs_restart }| {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use dns64::{Entry, Kind};
+use dns64::{Kind, ObservedMessage};
 use measure::Transport;
 use wire::dnstap::{self, Message, Protocol};
 
 /// Appends a message; times are since 1970.
 pub(super) fn write(
     identity: &str,
-    entry: &Entry,
+    entry: &ObservedMessage,
     octets: &[u8],
     asked: Duration,
     at: Duration,

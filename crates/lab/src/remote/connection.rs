@@ -11,7 +11,7 @@ use super::handover::Pipes;
 use super::message::{Greeting, Order, Reply, SHOWN, each, encode};
 
 /// Time within which a simple order must be replied to. Longer waits end by an interrupt.
-pub(super) const REPLY: Duration = Duration::from_secs(20);
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval between signs that this program is still there; a process that misses them ends.
 const ALIVE: Duration = Duration::from_secs(5);
 /// Longest step of a wait. A reply ends it at once.
@@ -110,7 +110,7 @@ impl Connection {
             if let Some(reply) = self.receive(left.min(STEP))? {
                 return Ok(reply);
             }
-            if limit > REPLY && self.interrupted.load(Ordering::Relaxed) {
+            if limit > REPLY_TIMEOUT && self.interrupted.load(Ordering::Relaxed) {
                 self.is_lost = true;
                 return Err(RemoteError::Interrupted { peer: self.peer.clone() });
             }

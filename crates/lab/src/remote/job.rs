@@ -25,7 +25,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 use record::{TesterCount, TrialRequest, TrialResult};
 
-use super::connection::{Connection, REPLY};
+use super::connection::{Connection, REPLY_TIMEOUT};
 use super::error::{Peer, RemoteError};
 use super::handover::Pipes;
 use super::message::{Order, Reply, sendable};
@@ -206,8 +206,8 @@ impl Job {
                 Some(Reply::Done { trial: ended, result }) if ended == trial => return Ok(*result),
                 Some(other) => return Err(self.connection.strange(&other)),
                 // It says something twice a second.
-                None if heard.elapsed() < REPLY => continue,
-                None => return Err(self.connection.silent(REPLY)),
+                None if heard.elapsed() < REPLY_TIMEOUT => continue,
+                None => return Err(self.connection.silent(REPLY_TIMEOUT)),
             }
             heard = Instant::now();
         }

@@ -24,7 +24,7 @@ use crate::remote::parts::{Part, Source};
 use crate::testbed::process::harmless;
 
 /// Longest message, in octets: a record of many Testers with many stalls.
-pub const LONGEST: usize = 256 << 20;
+pub const MAX_MESSAGE: usize = 256 << 20;
 /// Number of characters of an unexpected message, in errors.
 pub(super) const SHOWN: usize = 200;
 
@@ -256,8 +256,8 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
 /// # Errors
 /// The beginning of what is none, and why.
 pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
-    if line.len() > LONGEST {
-        return Err(format!("{} octets; {LONGEST} are the most", line.len()));
+    if line.len() > MAX_MESSAGE {
+        return Err(format!("{} octets; {MAX_MESSAGE} are the most", line.len()));
     }
     serde_json::from_slice(line).map_err(|why| {
         let shown = String::from_utf8_lossy(&line[..line.len().min(4 * SHOWN)]);
@@ -274,7 +274,7 @@ pub fn each<T: DeserializeOwned>(
     let (mut input, mut line) = (BufReader::new(input), Vec::new());
     loop {
         line.clear();
-        match input.by_ref().take(LONGEST as u64).read_until(b'\n', &mut line) {
+        match input.by_ref().take(MAX_MESSAGE as u64).read_until(b'\n', &mut line) {
             Ok(1..) if take(decode(&line)) => {}
             _ => return,
         }

@@ -5,7 +5,7 @@ use record::Run;
 use crate::html::drawings;
 
 /// Longest name of a file, in characters.
-const LONGEST: usize = 70;
+const MAX_FILE_NAME: usize = 70;
 
 /// A figure as a file.
 pub struct Drawing {
@@ -28,7 +28,7 @@ pub fn svg(run: &Run) -> Vec<Drawing> {
 fn plain(title: &str) -> String {
     let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let name = words.collect::<Vec<_>>().join("-").to_lowercase();
-    name.chars().take(LONGEST).collect::<String>().trim_end_matches('-').to_owned()
+    name.chars().take(MAX_FILE_NAME).collect::<String>().trim_end_matches('-').to_owned()
 }
 
 #[cfg(test)]

@@ -20,11 +20,11 @@ type ByCount = BTreeSet<(usize, IpAddr)>;
 pub(super) struct Shares {
     /// The largest networks, and the smaller ones by their level.
     top: ByCount,
-    networks: HashMap<(usize, IpAddr), Network>,
+    networks: HashMap<(usize, IpAddr), NetworkShare>,
 }
 
 #[derive(Default)]
-struct Network {
+struct NetworkShare {
     count: usize,
     /// Networks of the next level.
     parts: ByCount,

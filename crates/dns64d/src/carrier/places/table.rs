@@ -26,7 +26,7 @@ const ENDED_AT_ONCE: usize = 16;
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) open: HashMap<u64, Open>,
-    networks: HashMap<IpAddr, Network>,
+    networks: HashMap<IpAddr, NetworkPlaces>,
     idlest: Idlest,
     /// Connections in their handshake, the oldest first; some may have ended it. The others by their networks.
     handshakes: VecDeque<u64>,
@@ -39,18 +39,18 @@ pub(super) struct Table {
 
 pub(super) struct Open {
     network: IpAddr,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
 }
 
 #[derive(Default)]
-struct Network {
+struct NetworkPlaces {
     count: usize,
     idlest: Idlest,
 }
 
 /// What a connection and the table know of each other.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ConnectionState {
     number: u64,
     network: IpAddr,
     /// Time of the last query or answer, in milliseconds.
@@ -210,10 +210,10 @@ impl Table {
         network: IpAddr,
         now: u64,
         handshake: bool,
-    ) -> (u64, Arc<State>) {
+    ) -> (u64, Arc<ConnectionState>) {
         let number = self.next;
         self.next += 1;
-        let state = Arc::new(State {
+        let state = Arc::new(ConnectionState {
             number,
             network,
             last_ms: AtomicU64::new(now),
@@ -239,7 +239,7 @@ impl Table {
         (number, state)
     }
 
-    pub(super) fn remove(&mut self, number: u64) -> Option<Arc<State>> {
+    pub(super) fn remove(&mut self, number: u64) -> Option<Arc<ConnectionState>> {
         let Open { network, state } = self.open.remove(&number)?;
         self.end_handshake(&state);
         self.shares.remove(network);
@@ -252,7 +252,7 @@ impl Table {
         Some(state)
     }
 
-    pub(super) fn end_handshake(&mut self, state: &State) {
+    pub(super) fn end_handshake(&mut self, state: &ConnectionState) {
         if state.handshaking.swap(false, Ordering::Relaxed) {
             self.handshakes_of.remove(&(state.network, state.number));
             self.handshake_shares.remove(state.network);
@@ -273,12 +273,17 @@ mod tests {
     }
 
     /// Takes a place of a network at a time; returns its number and state.
-    fn take(table: &mut Table, n: u8, now: u64) -> Result<(u64, Arc<State>), Refusal> {
+    fn take(table: &mut Table, n: u8, now: u64) -> Result<(u64, Arc<ConnectionState>), Refusal> {
         come(table, n, now, false)
     }
 
     /// The same with a handshake or without one.
-    fn come(table: &mut Table, n: u8, now: u64, tls: bool) -> Result<(u64, Arc<State>), Refusal> {
+    fn come(
+        table: &mut Table,
+        n: u8,
+        now: u64,
+        tls: bool,
+    ) -> Result<(u64, Arc<ConnectionState>), Refusal> {
         table.end_idle(&limits(), now);
         let ends = table.find_room(network(n), &limits(), now, tls)?;
         assert!(ends.into_iter().all(|number| table.end(number)));

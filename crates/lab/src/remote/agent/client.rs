@@ -9,7 +9,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::line::{AgentLine, Passed};
 use super::reached::boot_id;
 use super::shell::{Remote, Shell};
-use crate::remote::connection::{Connection, REPLY};
+use crate::remote::connection::{Connection, REPLY_TIMEOUT};
 use crate::remote::error::{Peer, RemoteError};
 use crate::remote::message::{Collected, Greeting, Launched, Order, Reply, Seen};
 use crate::remote::parts::{Part, Source};
@@ -80,7 +80,7 @@ impl Agent {
     /// # Errors
     /// If the agent is gone.
     pub fn begin_in(&mut self, time: Duration) -> Result<(), RemoteError> {
-        match self.connection.ask(&Order::Begin { in_s: time.as_secs_f64() }, REPLY)? {
+        match self.connection.ask(&Order::Begin { in_s: time.as_secs_f64() }, REPLY_TIMEOUT)? {
             Reply::Begun => Ok(()),
             other => Err(self.connection.strange(&other)),
         }
@@ -92,7 +92,7 @@ impl Agent {
     /// If the agent is gone.
     pub fn end(&mut self, sending_s: f64) -> Result<Seen, RemoteError> {
         let ahead_ns = self.compare_clocks()?;
-        match self.connection.ask(&Order::End { sending_s }, REPLY)? {
+        match self.connection.ask(&Order::End { sending_s }, REPLY_TIMEOUT)? {
             Reply::Seen(mut seen) => {
                 seen.move_clock(ahead_ns);
                 Ok(*seen)
@@ -106,7 +106,7 @@ impl Agent {
     /// # Errors
     /// If the agent is gone.
     pub fn run_time(&mut self) -> Result<u64, RemoteError> {
-        match self.connection.ask(&Order::RunTime, REPLY)? {
+        match self.connection.ask(&Order::RunTime, REPLY_TIMEOUT)? {
             Reply::RunTime { ran_ns } => Ok(ran_ns),
             other => Err(self.connection.strange(&other)),
         }
@@ -117,7 +117,7 @@ impl Agent {
     /// # Errors
     /// If it is not installed there.
     pub fn find(&mut self, source: &Source) -> Result<Option<String>, RemoteError> {
-        match self.connection.ask(&Order::Find { source: source.clone() }, REPLY)? {
+        match self.connection.ask(&Order::Find { source: source.clone() }, REPLY_TIMEOUT)? {
             Reply::Found { version } => Ok(version),
             other => Err(self.connection.strange(&other)),
         }
@@ -139,7 +139,7 @@ impl Agent {
     /// # Errors
     /// If the agent is gone, or has started none.
     pub fn collect(&mut self) -> Result<Collected, RemoteError> {
-        match self.connection.ask(&Order::Collect, REPLY)? {
+        match self.connection.ask(&Order::Collect, REPLY_TIMEOUT)? {
             Reply::Collected(collected) => Ok(*collected),
             other => Err(self.connection.strange(&other)),
         }
@@ -164,7 +164,7 @@ impl Agent {
         let mut best: Option<(u64, i64)> = None;
         for number in 0..CLOCKS {
             let before = monotonic();
-            let now_ns = match self.connection.ask(&Order::Clock { number }, REPLY)? {
+            let now_ns = match self.connection.ask(&Order::Clock { number }, REPLY_TIMEOUT)? {
                 Reply::Clock { now_ns, .. } => now_ns,
                 other => return Err(self.connection.strange(&other)),
             };

@@ -22,7 +22,7 @@ use super::shell::{Remote, Shell};
 use crate::remote::connection::{greeting, understood};
 use crate::remote::error::{Peer, RemoteError};
 use crate::remote::handover::Pipes;
-use crate::remote::message::{Greeting, LONGEST, decode};
+use crate::remote::message::{Greeting, MAX_MESSAGE, decode};
 
 /// Time within which the agent must be there; a program of some tens of megabytes is brought meanwhile.
 const START: Duration = Duration::from_secs(120);
@@ -103,7 +103,7 @@ impl AgentLine {
     /// Reads the first line, and nothing of what comes after it.
     fn first_reply(&mut self, deadline: Instant) -> io::Result<Vec<u8>> {
         let (mut line, mut octet) = (Vec::new(), [0]);
-        while line.last() != Some(&b'\n') && line.len() < LONGEST {
+        while line.last() != Some(&b'\n') && line.len() < MAX_MESSAGE {
             match self.replies.read(&mut octet) {
                 Ok(0) if line.is_empty() => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(0) => break,
