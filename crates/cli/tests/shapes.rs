@@ -40,6 +40,36 @@ fn files_are_short() {
 }
 
 #[test]
+fn programs_for_the_kernel_are_short() {
+    let mut long = Vec::new();
+    for entry in std::fs::read_dir(source::workspace().join("crates/kernel/bpf")).expect("readable")
+    {
+        let path = entry.expect("readable").path();
+        if path.extension().is_none_or(|extension| extension != "c" && extension != "h") {
+            continue;
+        }
+        let (shown, text, mut begin) = (source::shown(&path), read(&path), (0, ""));
+        let lines = text.lines().count();
+        if lines > MAX_FILE {
+            long.push(format!("{shown} has {lines} lines"));
+        }
+        // A function begins in the first column, and ends there.
+        for (line, number) in text.lines().zip(1..) {
+            if line.contains('(') && line.starts_with(|first: char| first.is_ascii_alphabetic()) {
+                begin = (number, line);
+            } else if line == "}" && number - begin.0 >= MAX_FUNCTION {
+                long.push(format!("{shown}:{}: {}", begin.0, begin.1));
+            }
+        }
+    }
+    assert!(
+        long.is_empty(),
+        "more than {MAX_FILE} lines, or {MAX_FUNCTION} of a function:\n{}",
+        long.join("\n")
+    );
+}
+
+#[test]
 fn no_argument_is_a_tuple() {
     let mut found = Vec::new();
     for path in source::all_rust_files() {
