@@ -148,12 +148,9 @@ static __always_inline void note_query(struct buffer *buffer, struct work *work,
 // Gives back what `ask` has taken for a query whose name has this hash: its place, its slot, if it has one, and the question.
 static __always_inline void give_back(struct work *work, __u64 hash, __u32 slot)
 {
-	__u64 *at = deadline_of(work->place);
-
 	if (slot < SLOTS)
 		free_slot(slot);
-	if (at)
-		*(volatile __u64 *)at = 0;
+	free_word(work->place);
 	hold_until(hash, work->held, work->hold_way, 0);
 }
 
