@@ -64,7 +64,8 @@ run nodata [fd00:77::2]:53 --rate 2k --timeout 4s --engine kernel --expect nxdom
 run auto [fd00:77::2]:53 --rate 2k --engine auto
 "$0" search 10.77.0.2:53 --type A --namespace 10.0.0.0/16 --engine kernel --rule rfc8219 --goal "loss < 50%" --repeats 1 \
     --start 4k --max 4k --duration 300ms --timeout 4s --json search.json >search.txt 2>search.err || echo "code $?" >>search.err
-run auto-window [fd00:77::2]:53 --pacing window --engine auto
+run window [fd00:77::2]:53 --window 4 --timeout 4s --engine auto
+run capped [fd00:77::2]:53 --window 4 --rate 1k --engine auto
 ip -d link show v0 >after.txt
 $there "$0" auth --listen [fd00:77::2]:54 --engine kernel --device v1 >xdp.txt 2>xdp.err &
 xdp=$!
@@ -126,8 +127,13 @@ fn the_kernel_sends_and_judges() {
     assert_eq!((&trial["sent"], &trial["valid"]), (&1_200.into(), &1_200.into()), "{search}");
     assert!(!ran.text("search.err").contains("code"), "{}", ran.all());
     assert_eq!(ran.trial("auto")["conditions"]["engine"], "kernel", "{}", ran.all());
-    assert_eq!(ran.trial("auto-window")["conditions"]["engine"], "sockets");
-    assert!(ran.text("auto-window.err").contains("engine sockets: "), "{}", ran.all());
+    let window = ran.trial("window");
+    let counts = ["planned", "lost"].map(|what| window[what].as_u64());
+    assert_eq!(counts, [Some(0); 2], "{}", ran.all());
+    assert!(window["sent"].as_u64() > Some(100) && window["sent"] == window["valid"], "{window}");
+    assert_eq!(window["conditions"]["engine"], "kernel", "{}", ran.all());
+    assert_eq!(ran.trial("capped")["conditions"]["engine"], "sockets");
+    assert!(ran.text("capped.err").contains("engine sockets: "), "{}", ran.all());
     assert!(!ran.text("after.txt").contains("xdp"), "{}", ran.text("after.txt"));
     let user = ran.text("user.txt");
     assert!(user.contains("may not load BPF programs") && user.contains("code 2"), "{user}");
@@ -220,7 +226,7 @@ fn what_the_kernel_cannot_send_is_refused() {
     for (more, message) in [
         (&["--engine", "kernel", "--transport", "tcp"][..], "--engine kernel sends over UDP"),
         (&["--engine", "kernel", "--clients", "4"], "--engine kernel sends over UDP"),
-        (&["--engine", "kernel", "--pacing", "window"], "pacings constant and poisson"),
+        (&["--engine", "kernel", "--window", "4", "--rate", "9"], "window without a highest"),
         (&["--engine", "kernel", "--source-port", "4000"], "chooses the source ports"),
         (&["--engine", "kernel", "--step", "100ms"], "counts the queries of a whole trial"),
         (&["--engine", "kernel", "--stop-outstanding", "9"], "counts the queries of a whole trial"),

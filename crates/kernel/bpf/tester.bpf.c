@@ -5,6 +5,7 @@
 //
 // generate:  is run over and over (BPF_PROG_RUN with live frames), pinned to the core of a worker. Nothing due: the frame is dropped,
 //            which costs some 50 ns. Else the frame becomes the next query, of a namespace or of a list, and leaves through the device.
+//            In a closed loop a query is due when the window has a free place.
 // check:     sits in XDP on that device. It takes UDP messages from the server's address and port to the Tester's ports, finds
 //            their query, and counts those that say what is expected in the plainest layout. Every other reply in time goes to
 //            user space, which judges it as it judges those of its sockets. All other packets are passed up.
@@ -45,7 +46,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define OUTSTANDING 1
 #define ANSWERED 2
 #define EXPIRED 3
-#define STATE 7
+#define STATE 3
+// The query gave its place in the window up, and may still be answered.
+#define NO_PLACE 4
 #define AFTER_LOST 8
 #define DUE 4
 
@@ -68,9 +71,15 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define NXDOMAIN 3
 #define TAIL_BINS 4096
 
+// Places with which a window opens, and the number of 99th percentiles for which a query keeps its own at least; as in
+// crates/load/src/window.rs and patience.rs.
+#define FIRST_PLACES 64
+#define P99S 4
+
 // What all workers have in common; the same as `config` in src/tester/config.rs.
 struct config {
 	__u64 start, timeout;
+	__u64 until;		// replies after it came when sending was over
 	__u64 names, mask, keys[3];
 	__u32 shift;		// of the permutation of the names
 	__u32 first;		// address of name 0
@@ -93,6 +102,8 @@ struct config {
 	__u32 instants, seconds;
 	__u32 v6, expect, target_port;
 	__u32 rcodes;		// a bit for each expected return code
+	__u32 closed;		// whether the loop is closed
+	__u32 keeps_places;	// whether each query has its place in it until its timeout
 	__u8 target[16];
 	__u8 address[16];	// expected address, without the octets of the IPv4 address
 	__u8 octet_at[4];	// where those stand
@@ -117,12 +128,23 @@ struct generator {
 	__u64 last, cursor;	// time of the last run, and that of the schedule
 	__u64 late_from, late_until, late_worst, late_queries;	// a span of late departures that has not been told yet
 	__u64 stall_from, stall_until;	// a stall that has not been told yet; 0: none
+	__u64 window;		// places of a closed loop; 0 in an open one
+	__u64 holder, freed;	// sequence number of the first query that may have its place, and places that queries gave up
+};
+
+// The replies of a worker's closed loop, counted by the cores that get them.
+struct closed_loop {
+	__u64 answered;		// places that replies freed
+	__u64 smoothed, variation;	// of the latency, in ns (RFC 6298)
+	__u64 p99;		// about the 99th percentile of the latency
+	__u64 apart[4];		// a cache line
 };
 
 struct counts {
 	__u64 sent, valid, late, lost, duplicates, unexpected, blocked, unread, exhausted, finished, last_sent, octets;
 	__u64 nxdomain;		// of the valid replies
 	__u64 query_octets;
+	__u64 while_sending;	// valid replies until the end of the sending
 	__u64 rise[INSTANTS], fall[INSTANTS];
 };
 
@@ -186,6 +208,7 @@ MAP(quantiles, BPF_MAP_TYPE_ARRAY, TAIL_BINS + 1, __u64);
 MAP(flight, BPF_MAP_TYPE_ARRAY, 1, struct slot);
 MAP(times, BPF_MAP_TYPE_ARRAY, 1, struct row);
 MAP(series, BPF_MAP_TYPE_ARRAY, 1, struct second);
+MAP(loops, BPF_MAP_TYPE_ARRAY, 1, struct closed_loop);
 MAP(sources, BPF_MAP_TYPE_ARRAY, 1, struct source);
 MAP(questions, BPF_MAP_TYPE_ARRAY, 1, struct question);
 MAP(chunks, BPF_MAP_TYPE_ARRAY, 1, struct chunk);
@@ -375,10 +398,76 @@ static __always_inline int expire(struct config *c, struct generator *g, struct 
 			s->event.id = id_of(c, s->event.port, g->oldest);
 			s->event.len = 0;
 			tell(s, LOST, word >> DUE, sent, now);
+			g->freed += !(word & NO_PLACE);
 		}
 	}
 	g->oldest++;
 	return 1;
+}
+
+// Takes its place from the first query that has one, if a reply is not worth waiting for any longer: after the retransmission timeout
+// of RFC 6298 without its floor and backoff, but after some 99th percentiles at least. Returns whether there may be more.
+static __always_inline int give_up(struct config *c, struct generator *g, struct closed_loop *l, __u64 now)
+{
+	__u64 keeps = l->smoothed + 4 * l->variation, word;
+	struct slot *slot;
+
+	if (g->holder < g->oldest)
+		g->holder = g->oldest;
+	if (g->holder >= g->next || !l->smoothed)
+		return 0;
+	slot = slot_at(c, g->worker, g->holder);
+	if (!slot)
+		return 0;
+	word = *(volatile __u64 *)&slot->due_state;
+	if ((word & STATE) == OUTSTANDING) {
+		if (keeps < P99S * l->p99)
+			keeps = P99S * l->p99;
+		if ((word >> DUE) + keeps > now)
+			return 0;
+		if (__sync_val_compare_and_swap(&slot->due_state, word, word | NO_PLACE) == word)
+			g->freed++;
+	}
+	g->holder++;
+	return 1;
+}
+
+// Returns whether the window has a free place. It opens by half with each round trip: sent at once it would overflow the server's queue.
+static __always_inline int has_place(struct config *c, struct generator *g, __u64 now)
+{
+	__u32 worker = g->worker;
+	struct closed_loop *l = bpf_map_lookup_elem(&loops, &worker);
+	__u64 answered, open;
+
+	g->last = now;
+	if (!l)
+		return 0;
+	if (!c->keeps_places && give_up(c, g, l, now))
+		give_up(c, g, l, now);
+	answered = *(volatile __u64 *)&l->answered;
+	open = FIRST_PLACES + answered / 2;
+	if (open > g->window)
+		open = g->window;
+	return g->next - g->freed - answered < open;
+}
+
+// Counts a reply that took so long. Cores that write at the same time lose a sample of the estimates, and no place.
+static __always_inline void note_answer(struct closed_loop *l, __u64 took, __u64 place)
+{
+	__u64 smoothed = l->smoothed, apart = smoothed > took ? smoothed - took : took - smoothed;
+
+	if (place)
+		__sync_fetch_and_add(&l->answered, 1);
+	if (!smoothed) {
+		l->variation = took / 2;
+		l->smoothed = took;
+		l->p99 = took;
+		return;
+	}
+	l->variation = l->variation - l->variation / 4 + apart / 4;
+	l->smoothed = smoothed - smoothed / 8 + took / 8;
+	// One step up makes up for 128 down.
+	l->p99 += took > l->p99 ? (l->p99 >> 6) + 1 : -(l->p99 >> 13);
 }
 
 // The time of the schedule up to which queries may leave: the clock, and after a stall less, as in crates/load/src/pace.rs.
@@ -596,13 +685,15 @@ int generate(struct xdp_md *ctx)
 	tell_stall(g, s, now);
 	if (expire(c, g, n, s, now))
 		expire(c, g, n, s, now);
+	if (g->window)
+		g->due = now;
 	if (g->taken >= g->planned || g->due >= g->end || *(volatile __u32 *)&c->stopped) {
 		if (tell_late(g, s) && !g->stall_from)
 			n->finished = 1;
 		g->last = now;
 		return XDP_DROP;
 	}
-	if (cursor(g, now) < g->due)
+	if (g->window ? !has_place(c, g, now) : cursor(g, now) < g->due)
 		return XDP_DROP;
 	slot = slot_at(c, g->worker, g->next);
 	if (!slot)
@@ -897,6 +988,7 @@ static __always_inline int judge(struct config *c, struct counts *n, struct scra
 	if ((s->b[3] & 0x0f) == NXDOMAIN)
 		n->nxdomain++;
 	n->octets += len;
+	n->while_sending += at <= c->until;
 	record(LATENCY, at > due ? at - due : 0);
 	record(LATENCY_FROM_SEND, at > sent ? at - sent : 0);
 	count_outstanding(c, n, sent, at);
@@ -915,7 +1007,9 @@ int check(struct xdp_md *ctx)
 	struct scratch *s = bpf_map_lookup_elem(&buffers, &zero);
 	struct udphdr *udp;
 	struct slot *slot;
-	__u64 word, sent, now, number;
+	struct closed_loop *loop;
+	__u64 word, seen, sent, now, number;
+	int unread = 0;
 	__u16 id;
 
 	if (!c || !n || !s || !is_from_target(ctx, c, &udp, &size))
@@ -964,11 +1058,22 @@ int check(struct xdp_md *ctx)
 		n->late++;
 		return XDP_DROP;
 	}
-	if ((word & STATE) == ANSWERED ||
-	    __sync_val_compare_and_swap(&slot->due_state, word, (word & ~(__u64)STATE) | ANSWERED) != word) {
+	seen = word;
+	if ((word & STATE) != ANSWERED)
+		seen = __sync_val_compare_and_swap(&slot->due_state, word, (word & ~(__u64)STATE) | ANSWERED);
+	if (seen == (word | NO_PLACE) && seen != word) {
+		// It gave its place up just now.
+		word = seen;
+		seen = __sync_val_compare_and_swap(&slot->due_state, word, (word & ~(__u64)STATE) | ANSWERED);
+	}
+	if ((word & STATE) == ANSWERED || seen != word) {
 		n->duplicates++;
 		return XDP_DROP;
 	}
+	port >>= c->port_bits & 31;
+	loop = c->closed && (word & STATE) == OUTSTANDING ? bpf_map_lookup_elem(&loops, &port) : 0;
+	if (loop)
+		note_answer(loop, now > sent ? now - sent : 0, !(word & NO_PLACE));
 	if ((word & STATE) == EXPIRED) {
 		n->late++;
 	} else if (now > sent + c->timeout) {
@@ -978,7 +1083,11 @@ int check(struct xdp_md *ctx)
 		s->event.key = key;
 		s->event.len = 0;
 		tell(s, LOST, word >> DUE, sent, now);
-	} else if (judge(c, n, s, word >> DUE, sent, key, len)) {
+	} else {
+		n->late += (word & NO_PLACE) != 0;
+		unread = judge(c, n, s, word >> DUE, sent, key, len);
+	}
+	if (unread) {
 		// There is no room for it: lost at once, since the generator may have gone past the slot.
 		n->unread++;
 		n->lost++;

@@ -96,6 +96,7 @@ impl KernelTester {
                 ("flight", workers << sizes.slot_bits),
                 ("times", cores * times::HISTOGRAMS * times::ROWS),
                 ("series", cores * sizes.seconds),
+                ("loops", workers),
                 ("sources", workers << sizes.port_bits),
                 ("questions", questions as u32),
                 ("chunks", chunks as u32),

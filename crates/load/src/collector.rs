@@ -31,6 +31,8 @@ pub struct Counted {
     pub sent: u64,
     /// Valid replies in time, without those that the collector judged.
     pub valid: u64,
+    /// Those of them that came while queries were sent.
+    pub while_sending: u64,
     /// Those of them that say NXDOMAIN; the others say NOERROR.
     pub nxdomain: u64,
     /// Replies to queries whose timeout had passed.
@@ -180,6 +182,7 @@ impl Collector {
         tally.sent += counted.sent - before.sent;
         tally.answered += counted.valid - before.valid;
         tally.valid += counted.valid - before.valid;
+        tally.valid_while_sending += counted.while_sending - before.while_sending;
         let nxdomain = counted.nxdomain - before.nxdomain;
         tally.rcodes[NXDOMAIN] += nxdomain;
         tally.rcodes[0] += (counted.valid - before.valid).saturating_sub(nxdomain);
@@ -303,6 +306,7 @@ mod tests {
         let counted = Counted {
             sent: 1_000,
             valid: 996,
+            while_sending: 995,
             nxdomain: 6,
             lost: 1,
             late: 1,
@@ -324,6 +328,7 @@ mod tests {
         };
         let tally = collector.finish(&times);
         assert_eq!((tally.sent, tally.answered, tally.valid, tally.lost), (1_000, 999, 997, 1));
+        assert_eq!(tally.valid_while_sending, 996, "one of them was judged here");
         assert_eq!(tally.invalid[Invalid::NotResponse.index()], 1);
         assert_eq!(tally.invalid[Invalid::Rcode(2).index()], 1);
         assert_eq!((tally.rcodes[0], tally.rcodes[2], tally.rcodes[3]), (992, 1, 6));

@@ -248,8 +248,7 @@ impl Setup {
             answered: tally.answered,
             valid: tally.valid,
             invalid: reasons.map(|(i, n)| (reason(i), *n)).collect(),
-            valid_while_sending: (whole && self.kernel.is_none())
-                .then_some(tally.valid_while_sending),
+            valid_while_sending: whole.then_some(tally.valid_while_sending),
             late: tally.late,
             lost: tally.lost,
             unserved: tally.unserved,

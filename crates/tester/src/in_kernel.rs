@@ -81,6 +81,7 @@ fn counted(counts: &TesterCounts) -> Counted {
     Counted {
         sent,
         valid,
+        while_sending: counts.while_sending,
         nxdomain,
         late,
         lost,
@@ -120,6 +121,7 @@ impl Setup {
             questions,
             expect,
             pacing,
+            keep_places: self.request.keep_places,
             duration,
             timeout,
             cpus: cpus.to_vec(),

@@ -115,8 +115,12 @@ fn check(request: &TrialRequest, workload: &WorkloadPlan) -> Result<(), Invalid>
         let why = format!("the engine `kernel` reads no fragments: {MAX_UDP_SIZE} at most");
         return refuse("workload.query.edns.udp_size", &why);
     }
-    if !matches!(request.pacing, Pacing::Constant { .. } | Pacing::Poisson { .. }) {
-        return refuse("pacing", "the engine `kernel` has the pacings constant and poisson");
+    if !matches!(
+        request.pacing,
+        Pacing::Constant { .. } | Pacing::Poisson { .. } | Pacing::Window { .. }
+    ) {
+        let why = "the engine `kernel` has the pacings constant, poisson and window without a highest rate";
+        return refuse("pacing", why);
     }
     if !request.also.is_empty() {
         return refuse("also", "the engine `kernel` asks one server");

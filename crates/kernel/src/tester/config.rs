@@ -9,9 +9,9 @@ use crate::error::KernelError;
 use crate::layout::Layout;
 
 /// Size of `struct config` in `bpf/tester.bpf.c`.
-pub(crate) const CONFIG: usize = 720;
+pub(crate) const CONFIG: usize = 736;
 /// Number of words of `struct generator`.
-pub(crate) const GENERATOR: usize = 22;
+pub(crate) const GENERATOR: usize = 25;
 /// First source port: below those that Linux gives to others.
 pub(crate) const FIRST_PORT: u16 = 16_384;
 /// Size of the frame in `struct config`.
@@ -54,7 +54,9 @@ pub(crate) fn common(
     let workers = plan.cpus.len() as u32;
     let (expect, rcodes, address, places) = expected(plan.expect);
     let mut config = Layout::new();
-    for word in [start.0, plan.timeout.0, count, order.mask].into_iter().chain(order.keys) {
+    let until = start + plan.duration;
+    let words = [start.0, plan.timeout.0, until.0, count, order.mask];
+    for word in words.into_iter().chain(order.keys) {
         config.put_u64(word);
     }
     for word in [
@@ -84,6 +86,8 @@ pub(crate) fn common(
         expect,
         u32::from(u16::from_ne_bytes(plan.target.port().to_be_bytes())),
         rcodes,
+        u32::from(plan.pacing.outstanding().is_some()),
+        u32::from(plan.keep_places),
     ] {
         config.put_u32(word);
     }
@@ -119,11 +123,19 @@ fn expected(expect: PlainReply) -> (u32, u32, [u8; 16], [u8; 4]) {
 /// queries for this worker.
 pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64; GENERATOR] {
     let workers = plan.cpus.len() as f64;
-    let each = plan.rate().unwrap_or(0.0) / workers;
+    let each = plan.rate().unwrap_or(1.0) / workers;
     let mut first = worker as f64 * 1e9 / plan.rate().unwrap_or(1.0);
-    let (mut planned, mut end, mut random) = (0, u64::MAX, 0);
+    let (mut planned, mut end, mut random, mut window) = (0, u64::MAX, 0, 0);
     let (mut gap, mut scale) = (1e9 / each * f64::from(GAP_SCALE).exp2(), GAP_SCALE);
     match plan.pacing {
+        Pacing::Window { outstanding } => {
+            let (places, workers) = (u64::from(outstanding), workers as u64);
+            window = places / workers + u64::from((worker as u64) < places % workers);
+            (first, gap, scale) = (0.0, 0.0, 0);
+            // A worker without a place has nothing to send.
+            planned = if window > 0 { u64::MAX } else { 0 };
+            end = (start + plan.duration).0;
+        }
         Pacing::Poisson { .. } => {
             let mut rng = Rng::part(plan.seed, worker as u64);
             // The more digits the shorter the gaps are: the product with a quantile has 62 bits at most.
@@ -170,6 +182,9 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
         0,
         0,
         0,
+        window,
+        0,
+        0,
     ]
 }
 
@@ -187,8 +202,11 @@ pub(crate) fn quantiles() -> impl Iterator<Item = u64> {
 /// If the plan needs more than a table can hold; the error names the table and a remedy.
 pub(crate) fn sizes(plan: &TesterPlan) -> Result<Sizes, KernelError> {
     let error = |why: String| Err(KernelError::Plan(why));
-    let Some(rate) = plan.rate() else {
-        return error("the pacing is not constant or poisson".to_owned());
+    let rate = match plan.pacing {
+        Pacing::Window { .. } => f64::INFINITY,
+        _ => plan.rate().ok_or_else(|| {
+            KernelError::Plan("the pacing is not constant, poisson or window".to_owned())
+        })?,
     };
     if plan.cpus.is_empty() || rate / (plan.cpus.len() as f64) < MIN_RATE {
         return error("each worker needs a core, and a query a second".to_owned());

@@ -32,8 +32,10 @@ pub struct TesterPlan {
     pub questions: Questions,
     /// Replies that the kernel judges; all others are handed out.
     pub expect: PlainReply,
-    /// Schedule: constant or Poisson.
+    /// Schedule: constant or Poisson, or the window of a closed loop.
     pub pacing: Pacing,
+    /// Whether queries of a closed loop keep their places until their timeout.
+    pub keep_places: bool,
     /// Duration of sending.
     pub duration: Nanos,
     /// Timeout of a query.
@@ -143,7 +145,7 @@ pub enum PlainReply {
 }
 
 impl TesterPlan {
-    /// Returns the rate of the schedule in queries a second; `None` if the kernel does not have this pacing.
+    /// Returns the rate of the schedule in queries a second; `None` of a closed loop, or if the kernel does not have this pacing.
     pub(crate) fn rate(&self) -> Option<f64> {
         match self.pacing {
             Pacing::Constant { rate } | Pacing::Poisson { rate } => Some(rate.get()),
@@ -159,7 +161,11 @@ impl TesterPlan {
     /// Returns the binary logarithm of the slots of a worker, or the number of slots that a timeout needs if there are
     /// not as many.
     pub(crate) fn slot_bits(&self) -> Result<u32, u64> {
-        let each = self.rate().unwrap_or(0.0) / self.cpus.len().max(1) as f64;
+        let Some(rate) = self.rate() else {
+            // The server decides how many queries a timeout holds.
+            return Ok(MAX_SLOT_BITS.min(16 + self.port_bits()));
+        };
+        let each = rate / self.cpus.len().max(1) as f64;
         let held = each * self.timeout.as_secs_f64();
         if held >= f64::from(1u32 << MAX_SLOT_BITS) {
             return Err(held as u64);

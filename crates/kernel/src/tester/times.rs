@@ -9,7 +9,7 @@ use crate::program::Loaded;
 
 /// Number of words of `struct counts` in `bpf/tester.bpf.c`, and how many of them are before the instants.
 const COUNTS: usize = FIRST_COUNTS + 2 * INSTANTS;
-const FIRST_COUNTS: usize = 14;
+const FIRST_COUNTS: usize = 15;
 /// Largest number of instants.
 const INSTANTS: usize = 128;
 /// Buckets of a row of a histogram, rows of a histogram, and histograms of a core.
@@ -50,6 +50,8 @@ pub struct TesterCounts {
     pub nxdomain: u64,
     /// Octets of the queries.
     pub query_octets: u64,
+    /// Those of the valid replies that the kernel judged which came while queries were sent.
+    pub while_sending: u64,
 }
 
 /// Counts of one second.
@@ -102,6 +104,7 @@ pub(crate) fn counts(programs: &Loaded) -> Result<TesterCounts, KernelError> {
         octets: sum(11),
         nxdomain: sum(12),
         query_octets: sum(13),
+        while_sending: sum(14),
     })
 }
 

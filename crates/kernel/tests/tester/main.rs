@@ -1,6 +1,7 @@
 //! The programs of the Tester, frame by frame: queries are those of the workload, and replies are judged as it judges them.
 
 mod lists;
+mod windows;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -101,6 +102,7 @@ fn plan(
         questions,
         expect,
         pacing: Pacing::Constant { rate: Qps::new(50_000.0).expect("a rate") },
+        keep_places: false,
         duration: Nanos::from_secs(60),
         timeout: Nanos::from_secs(30),
         cpus: vec![first_core()],

@@ -1,0 +1,75 @@
+//! Closed loops: how many queries leave, and when those that are not answered make room for others.
+
+use kernel::KernelTester;
+use kernel::tester::TesterPlan;
+use load::workload::namespace::NamespaceExpect;
+use measure::Pacing;
+use wire::Expect;
+
+use super::{case, loaded, query, reply_frame};
+
+/// Number of places; it opens with 64 of them.
+const WINDOW: u32 = 70;
+
+fn plan(keep_places: bool) -> TesterPlan {
+    let expect = NamespaceExpect::Same(Expect::Answered);
+    let plan = case("10.0.0.2:53", expect, None, &["10.0.0.1"]).plan;
+    let pacing = Pacing::Window { outstanding: WINDOW };
+    TesterPlan { pacing, keep_places, ..plan }
+}
+
+/// Returns the queries that leave until no place is free.
+fn leaving(tester: &KernelTester) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| tester.generate_once().expect("runs")).collect()
+}
+
+/// Answers queries.
+fn answer(tester: &KernelTester, plan: &TesterPlan, frames: &[Vec<u8>]) {
+    for frame in frames {
+        let mut message = query(frame, plan.target).message;
+        message[2] |= 0x80;
+        assert!(tester.check_once(&reply_frame(frame, false, &message)).expect("runs"));
+    }
+}
+
+#[test]
+fn a_window_opens_with_its_replies_and_stays_full() {
+    let plan = plan(true);
+    let Some(tester) = loaded(&plan) else { return };
+    let mut frames = leaving(&tester);
+    assert_eq!(frames.len(), 64);
+    // Four places are free, and two more are open.
+    answer(&tester, &plan, &frames[..4]);
+    frames.extend(leaving(&tester));
+    assert_eq!(frames.len(), 70);
+    // Further replies free nothing.
+    answer(&tester, &plan, &frames[..4]);
+    assert!(leaving(&tester).is_empty());
+    for _ in 0..1_000 {
+        let from = frames.len() - 60;
+        answer(&tester, &plan, &frames[from..]);
+        frames.extend(leaving(&tester));
+    }
+    let counts = tester.counts().expect("counts");
+    assert_eq!(counts.sent - counts.valid, u64::from(WINDOW));
+    assert_eq!((counts.valid, counts.duplicates, counts.lost), (60_004, 4, 0));
+    assert_eq!(counts.while_sending, counts.valid);
+    assert_eq!(tester.times().expect("times").latency.count(), counts.valid);
+}
+
+#[test]
+fn a_query_without_a_reply_gives_its_place_up_and_may_still_be_answered() {
+    let plan = plan(false);
+    let Some(tester) = loaded(&plan) else { return };
+    let first = leaving(&tester);
+    assert_eq!(first.len(), 64, "nobody knows yet how long replies take");
+    answer(&tester, &plan, &first[..1]);
+    while tester.counts().expect("counts").sent < 1_000 {
+        leaving(&tester);
+    }
+    let before = tester.counts().expect("counts");
+    assert_eq!((before.valid, before.late, before.lost), (1, 0, 0));
+    answer(&tester, &plan, &first[1..3]);
+    let after = tester.counts().expect("counts");
+    assert_eq!((after.valid, after.late, after.lost, after.duplicates), (3, 2, 0, 0));
+}
