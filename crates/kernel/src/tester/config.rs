@@ -8,7 +8,7 @@ use crate::auth::octet_places;
 use crate::error::KernelError;
 use crate::layout::Layout;
 
-/// Size of `struct config` in `bpf/tester.bpf.c`.
+/// Size of `struct config` in `bpf/tester/tables.h`.
 pub(crate) const CONFIG: usize = 736;
 /// Number of words of `struct generator`.
 pub(crate) const GENERATOR: usize = 25;

@@ -2,7 +2,7 @@
 
 use measure::Nanos;
 
-/// Length of `struct event` in `bpf/tester.bpf.c`.
+/// Length of `struct event` in `bpf/tester/tables.h`.
 const EVENT: usize = 48;
 
 /// Something that happened; points of time are those of `CLOCK_MONOTONIC`.

@@ -11,7 +11,7 @@ const ETHERNET: usize = 14;
 const UDP: usize = 8;
 /// Place of the label in a query, and its length with the octet before it.
 const LABEL: (usize, usize) = (12, 16);
-/// Longest frame, in octets: `FRAME` in `bpf/tester.bpf.c` less one.
+/// Longest frame, in octets: `FRAME` in `bpf/tester/tables.h` less one.
 pub(crate) const MAX_FRAME: usize = 511;
 /// Octets of the frame that is given beyond a query: a frame whose length changes is a fresh one for the kernel.
 const PADDING: usize = 8;

@@ -7,9 +7,9 @@
 
 use crate::error::KernelError;
 
-/// Octets of a chunk: `CHUNK` in `bpf/tester.bpf.c`.
+/// Octets of a chunk: `CHUNK` in `bpf/tester/tables.h`.
 pub(crate) const CHUNK: usize = 64;
-/// Most chunks of a question: `CHUNKS` in `bpf/tester.bpf.c`.
+/// Most chunks of a question: `CHUNKS` in `bpf/tester/tables.h`.
 pub(crate) const CHUNKS: usize = 5;
 /// Longest question in octets: a name of 255, type and class.
 const MAX_QUESTION: usize = 255 + 4;
@@ -21,7 +21,7 @@ const MAX_CHUNKS: usize = 1 << 22;
 /// Questions that are sent in turn, in the form of the programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuestionList {
-    /// First chunk, length and sum of each question, as `struct question` in `bpf/tester.bpf.c`.
+    /// First chunk, length and sum of each question, as `struct question` in `bpf/tester/tables.h`.
     index: Vec<[u8; 8]>,
     chunks: Vec<[u8; CHUNK]>,
     longest: usize,

@@ -7,7 +7,7 @@ use super::config::Sizes;
 use crate::error::KernelError;
 use crate::program::Loaded;
 
-/// Number of words of `struct counts` in `bpf/tester.bpf.c`, and how many of them are before the instants.
+/// Number of words of `struct counts` in `bpf/tester/tables.h`, and how many of them are before the instants.
 const COUNTS: usize = FIRST_COUNTS + 2 * INSTANTS;
 const FIRST_COUNTS: usize = 15;
 /// Largest number of instants.
@@ -185,7 +185,7 @@ fn outstanding(cores: &[[u64; COUNTS]]) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// The bucket of a time, as `record` in `bpf/tester.bpf.c` finds it.
+    /// The bucket of a time, as `record` in `bpf/tester/times.h` finds it.
     fn bucket(time: u64) -> (u32, u64) {
         let shift = time.max(1).ilog2().saturating_sub(10);
         (shift + u32::from((time >> shift) >> 10 == 1), (time >> shift) % ROW as u64)
