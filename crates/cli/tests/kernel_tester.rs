@@ -65,7 +65,7 @@ run auto [fd00:77::2]:53 --rate 2k --engine auto
 "$0" search 10.77.0.2:53 --type A --namespace 10.0.0.0/16 --engine kernel --rule rfc8219 --goal "loss < 50%" --repeats 1 \
     --start 4k --max 4k --duration 300ms --timeout 4s --json search.json >search.txt 2>search.err || echo "code $?" >>search.err
 run window [fd00:77::2]:53 --window 4 --timeout 4s --engine auto
-run capped [fd00:77::2]:53 --window 4 --rate 1k --engine auto
+run capped [fd00:77::2]:53 --window 4 --rate 1k --step 50ms --timeout 4s --engine auto
 ip -d link show v0 >after.txt
 $there "$0" auth --listen [fd00:77::2]:54 --engine kernel --device v1 >xdp.txt 2>xdp.err &
 xdp=$!
@@ -132,8 +132,16 @@ fn the_kernel_sends_and_judges() {
     assert_eq!(counts, [Some(0); 2], "{}", ran.all());
     assert!(window["sent"].as_u64() > Some(100) && window["sent"] == window["valid"], "{window}");
     assert_eq!(window["conditions"]["engine"], "kernel", "{}", ran.all());
-    assert_eq!(ran.trial("capped")["conditions"]["engine"], "sockets");
-    assert!(ran.text("capped.err").contains("engine sockets: "), "{}", ran.all());
+    let capped = ran.trial("capped");
+    assert_eq!(capped["conditions"]["engine"], "kernel", "{}", ran.all());
+    // A query for each millisecond at most.
+    let sent = capped["sent"].as_u64().expect("a count");
+    assert!((10..=1_000).contains(&sent) && capped["sent"] == capped["valid"], "{capped}");
+    let of_steps = |trial: &Value, what: &str| {
+        let steps = trial["steps"]["steps"].as_array().expect("steps");
+        steps.iter().map(|step| step[what].as_u64().unwrap_or(0)).sum::<u64>()
+    };
+    assert_eq!((of_steps(&capped, "sent"), of_steps(&capped, "lost")), (sent, 0));
     assert!(!ran.text("after.txt").contains("xdp"), "{}", ran.text("after.txt"));
     let user = ran.text("user.txt");
     assert!(user.contains("may not load BPF programs") && user.contains("code 2"), "{user}");
@@ -226,10 +234,9 @@ fn what_the_kernel_cannot_send_is_refused() {
     for (more, message) in [
         (&["--engine", "kernel", "--transport", "tcp"][..], "--engine kernel sends over UDP"),
         (&["--engine", "kernel", "--clients", "4"], "--engine kernel sends over UDP"),
-        (&["--engine", "kernel", "--window", "4", "--rate", "9"], "window without a highest"),
+        (&["--engine", "kernel", "--pacing", "ramp 1k..2k"], "constant, poisson and window"),
         (&["--engine", "kernel", "--source-port", "4000"], "chooses the source ports"),
-        (&["--engine", "kernel", "--step", "100ms"], "counts the queries of a whole trial"),
-        (&["--engine", "kernel", "--stop-outstanding", "9"], "counts the queries of a whole trial"),
+        (&["--engine", "kernel", "--stop-outstanding", "9"], "stops at no number of them"),
         (&["--engine", "kernel", "--unpadded"], "names with leading zeros"),
         (&["--engine", "kernel", "--edns", "4096"], "reads no fragments"),
         (&["--engine", "kernel", "--gso", "on"], "sends each query as a packet"),

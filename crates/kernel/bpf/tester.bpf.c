@@ -5,7 +5,7 @@
 //
 // generate:  is run over and over (BPF_PROG_RUN with live frames), pinned to the core of a worker. Nothing due: the frame is dropped,
 //            which costs some 50 ns. Else the frame becomes the next query, of a namespace or of a list, and leaves through the device.
-//            In a closed loop a query is due when the window has a free place.
+//            In a closed loop a query is due when the window has a free place, at the time of a highest rate at the earliest.
 // check:     sits in XDP on that device. It takes UDP messages from the server's address and port to the Tester's ports, finds
 //            their query, and counts those that say what is expected in the plainest layout. Every other reply in time goes to
 //            user space, which judges it as it judges those of its sockets. All other packets are passed up.
@@ -22,26 +22,46 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-// Notes a query that leaves.
-static __always_inline void launch(struct config *c, struct generator *g, struct counts *n, struct scratch *s, struct slot *slot, __u32 key, __u64 now)
+// Returns whether a query is due: by its time, and by a free place. Notes how long none was.
+static __always_inline int is_due(struct config *c, struct generator *g, struct counts *n, __u64 now)
 {
-	__u64 late = now - g->due, after_lost = (slot->due_state & STATE) == EXPIRED ? AFTER_LOST : 0;
+	__u64 since = now - g->last;
+
+	if (g->window ? has_place(c, g, now) && g->due <= now : g->due <= cursor(g, now)) {
+		g->idle = 0;
+		return 1;
+	}
+	// A longer time was the work for packets, or that of others.
+	if (g->idle && since <= AT_ONCE)
+		n->waited += since;
+	g->idle = 1;
+	return 0;
+}
+
+// Notes a query that leaves.
+static __always_inline void launch(struct config *c, struct generator *g, struct counts *n, struct scratch *s, struct slot *slot, __u32 key, __u64 due, __u64 now)
+{
+	__u64 late = now - due, after_lost = (slot->due_state & STATE) == EXPIRED ? AFTER_LOST : 0;
 	struct second *second;
+	struct step *step;
 
 	slot->key = key;
 	slot->lag = late > 0xffffffff ? 0xffffffff : late;
 	BARRIER();
-	__sync_lock_test_and_set(&slot->due_state, g->due << DUE | after_lost | OUTSTANDING);
+	__sync_lock_test_and_set(&slot->due_state, due << DUE | after_lost | OUTSTANDING);
 	g->next++;
 	g->left--;
 	n->sent++;
 	n->last_sent = now;
-	second = second_of(c, g->due);
+	second = second_of(c, due);
 	if (second)
 		second->sent++;
+	step = step_at(c, now);
+	if (step)
+		step->sent++;
 	record(SCHEDULE_ERROR, late);
 	if (late >= MIN_STALL)
-		note_late(g, s, g->due, now);
+		note_late(g, s, due, now);
 	advance(g);
 }
 
@@ -54,7 +74,7 @@ int generate(struct xdp_md *ctx)
 	struct counts *n = bpf_map_lookup_elem(&counters, &zero);
 	struct scratch *s = bpf_map_lookup_elem(&buffers, &zero);
 	struct slot *slot;
-	__u64 now, position;
+	__u64 now, due, position;
 	__u16 id;
 
 	if (!c || !g || !n || !s || !g->active)
@@ -65,15 +85,14 @@ int generate(struct xdp_md *ctx)
 	tell_stall(g, s, now);
 	if (expire(c, g, n, s, now))
 		expire(c, g, n, s, now);
-	if (g->window)
-		g->due = now;
-	if (g->taken >= g->planned || g->due >= g->end || *(volatile __u32 *)&c->stopped) {
+	due = g->window ? now : g->due;
+	if (g->taken >= g->planned || due >= g->end || *(volatile __u32 *)&c->stopped) {
 		if (tell_late(g, s) && !g->stall_from)
 			n->finished = 1;
 		g->last = now;
 		return XDP_DROP;
 	}
-	if (g->window ? !has_place(c, g, now) : cursor(g, now) < g->due)
+	if (!is_due(c, g, n, now))
 		return XDP_DROP;
 	slot = slot_at(c, g->worker, g->next);
 	if (!slot)
@@ -97,7 +116,7 @@ int generate(struct xdp_md *ctx)
 	octets = compose(ctx, c, s, port, id, key);
 	if (!octets)
 		return XDP_DROP;
-	launch(c, g, n, s, slot, key, now);
+	launch(c, g, n, s, slot, key, due, now);
 	g->position = position + c->workers;
 	n->query_octets += octets;
 	return bpf_redirect(c->ifindex, 0);

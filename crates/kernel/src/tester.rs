@@ -39,10 +39,12 @@ use crate::program::{Loaded, XdpMode};
 
 pub use events::{Event, Handed, Sent};
 pub use list::QuestionList;
-pub use plan::{Instants, ListOrder, NameOrder, Order, PlainReply, Questions, TesterPlan};
+pub use plan::{
+    EqualSteps, Instants, ListOrder, NameOrder, Order, PlainReply, Questions, TesterPlan,
+};
 pub use route::{Hardware, Route, Via, hardware_of};
 pub(crate) use route::{LinkState, is_veth};
-pub use times::{TesterCounts, TesterSecond, TesterTimes};
+pub use times::{TesterCounts, TesterSecond, TesterStep, TesterTimes};
 
 /// The programs and maps of `bpf/tester.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tester.bpf.o");
@@ -96,6 +98,7 @@ impl KernelTester {
                 ("flight", workers << sizes.slot_bits),
                 ("times", cores * times::HISTOGRAMS * times::ROWS),
                 ("series", cores * sizes.seconds),
+                ("steps", (cores * sizes.steps).max(1)),
                 ("loops", workers),
                 ("sources", workers << sizes.port_bits),
                 ("questions", questions as u32),

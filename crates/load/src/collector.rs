@@ -18,6 +18,7 @@ use crate::flight::{Found, OutstandingTable, State};
 use crate::live::{GoalWatch, Live};
 use crate::outcome::Outcomes;
 use crate::plan::Plan;
+use crate::steps::Step;
 use crate::tally::{Second, Tally};
 use crate::workload::Workload;
 
@@ -62,6 +63,8 @@ pub struct CountedTimes {
     pub latency_from_send: Histogram,
     /// Counts of each second.
     pub series: Vec<Second>,
+    /// Counts of each step, if the plan has them.
+    pub steps: Vec<Step>,
     /// Queries that were outstanding at each of the [instants](Collector::instants).
     pub outstanding: Vec<u64>,
     /// When the last query left, on the engine's clock.
@@ -123,7 +126,7 @@ impl Collector {
         live: Arc<Live>,
         start: Nanos,
     ) -> Self {
-        let mut tally = Tally::new(plan.duration);
+        let mut tally = Tally::of(plan);
         (tally.planned, tally.started, tally.disturbances.started) = (planned, start, start);
         let watch = GoalWatch::new(plan, live);
         let outcomes = Outcomes::new(workload, tally, plan.timeout);
@@ -232,6 +235,9 @@ impl Collector {
             place.answered += of.answered;
             place.valid += of.valid;
         }
+        if let Some(steps) = &mut tally.steps {
+            steps.add(&times.steps);
+        }
         tally.outstanding.add_counts(&times.outstanding);
         (tally.last_sent, tally.unresolved) = (times.last_sent, unresolved);
         tally.exhausted |= times.exhausted;
@@ -270,7 +276,7 @@ mod tests {
             keep_places: false,
             stop_at: None,
             most_outstanding: None,
-            step: None,
+            step: Some(MS(500)),
             sockets: 1,
             seed: 1,
             worker: 0,
@@ -322,6 +328,7 @@ mod tests {
             latency,
             latency_from_send: Histogram::new(),
             series: vec![Second { sent: 1_000, answered: 996, valid: 996, ..Second::default() }],
+            steps: vec![Step { sent: 500, answered: 499, ..Step::default() }; 2],
             outstanding: vec![0, 4],
             last_sent: START + MS(999),
             exhausted: false,
@@ -336,6 +343,10 @@ mod tests {
         let Second { sent, answered, valid, codes, .. } = &tally.series[0];
         assert_eq!((*sent, *answered, *valid), (1_000, 999, 997));
         assert_eq!(codes.as_ref().map(|codes| codes.rcodes[2]), Some(1));
+        let steps = tally.steps.as_ref().map(|steps| &steps.counts[..]).unwrap_or_default();
+        let found: Vec<_> =
+            steps.iter().map(|s| (s.sent, s.answered, s.answered_of_sent)).collect();
+        assert_eq!(found, [(500, 502, 3), (500, 499, 0)]);
         let lost = tally.disturbances.lost[0];
         assert_eq!((lost.due, lost.port, lost.id), (MS(40), Some(20_000), 5));
         assert_eq!((tally.disturbances.late.len(), tally.disturbances.stalls.len()), (1, 1));

@@ -32,7 +32,7 @@ pub struct Steps {
 
 impl Steps {
     /// Makes the empty steps of a trial that sends for `duration`.
-    pub(crate) fn new(length: Nanos, duration: Nanos) -> Self {
+    pub fn new(length: Nanos, duration: Nanos) -> Self {
         let length = Nanos(length.0.max(1));
         let count = duration.0.div_ceil(length.0).clamp(1, MAX_STEPS);
         Steps { length, counts: vec![Step::default(); count as usize] }
@@ -58,7 +58,12 @@ impl Steps {
 
     /// Adds the steps of another worker of the same trial.
     pub(crate) fn merge(&mut self, other: &Steps) {
-        for (a, b) in self.counts.iter_mut().zip(&other.counts) {
+        self.add(&other.counts);
+    }
+
+    /// Adds counts of the same steps.
+    pub(crate) fn add(&mut self, counts: &[Step]) {
+        for (a, b) in self.counts.iter_mut().zip(counts) {
             a.sent += b.sent;
             a.answered += b.answered;
             a.answered_of_sent += b.answered_of_sent;

@@ -114,6 +114,7 @@ impl Setup {
             |time: Nanos| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9) / cores as f64;
         // Workers that share a core wait for each other.
         let run_delay = run_delay.map(of_cores).filter(|_| self.request.loops() == 1);
+        let busy = (of_cores(cpu) + self.put_off(run_delay, seen.foreign)).min(1.0);
         // A Tester that was given no core and had its time was not in the way of others.
         let waited = run_delay.is_some_and(|delay| delay > MAX_RUN_DELAY);
         let has_own = waited || !sockets.cpus.is_empty();
@@ -130,7 +131,7 @@ impl Setup {
         };
         let role_cpu = Cpu {
             user_s: cpu.as_secs_f64(),
-            busy: of_cores(cpu),
+            busy,
             run_delay,
             foreign: seen.foreign.filter(|_| has_own),
             cpus: pinned.clone(),
@@ -155,6 +156,13 @@ impl Setup {
         let doubts = seen.cut_short().into_iter().chain(self.not_sent(&trial)).collect();
         let facts = Facts { doubts, evidence, ..Facts::default() };
         TrialResult::new(trial, self.request.goal.clone(), facts)
+    }
+
+    /// Returns the share (0 to 1) of the time that packets waited for a generator in the kernel, at most. It never sleeps, so that work
+    /// which the kernel does not do in an interrupt waits for it as long as it waits for that: less than others used is no sign of it.
+    fn put_off(&self, run_delay: Option<f64>, foreign: Option<f64>) -> f64 {
+        let delay = run_delay.filter(|_| self.kernel.is_some()).unwrap_or(0.0);
+        2.0 * (delay - foreign.unwrap_or(0.0)).max(0.0)
     }
 
     /// Returns the outcome of the queries to each of several servers; empty for a single one, and where they share the workers. Those of

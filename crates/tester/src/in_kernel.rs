@@ -14,11 +14,12 @@ use std::time::Duration;
 use engine::{EngineCounters, clock};
 use kernel::KernelTester;
 use kernel::tester::{
-    Event, Instants, NameOrder, Order, PlainReply, Questions, Sent, TesterCounts, TesterPlan,
+    EqualSteps, Event, Instants, NameOrder, Order, PlainReply, Questions, Sent, TesterCounts,
+    TesterPlan, TesterStep,
 };
 use load::tally::Second;
 use load::workload::namespace::{NamespaceExpect, NamespaceSpec};
-use load::{Collector, Counted, CountedTimes, Live, SentQuery, Tally};
+use load::{Collector, Counted, CountedTimes, Live, SentQuery, Step, Steps, Tally};
 use measure::procfs::{LinkCounters, parse_links};
 use measure::stall::LateSpan;
 use measure::{Nanos, Pacing};
@@ -113,6 +114,9 @@ impl Setup {
         let ports = self.sockets_per_worker(cpus.len()).next_power_of_two();
         let sources = self.request.sockets.source;
         let (shift, count) = Collector::instants(duration);
+        let steps = self.request.step.map(|length| Steps::new(length, duration));
+        let steps =
+            steps.map(|steps| EqualSteps { length: steps.length, count: steps.counts.len() });
         Ok(TesterPlan {
             target,
             route: kernel.route.clone(),
@@ -127,6 +131,7 @@ impl Setup {
             cpus: cpus.to_vec(),
             ports,
             instants: Instants { shift, count },
+            steps: steps.unwrap_or_default(),
             seed,
         })
     }
@@ -196,8 +201,24 @@ impl Setup {
             ..EngineCounters::default()
         };
         let facts = self.facts(tester.ports());
+        let spent = self.worked(tester, &tally, spent)?;
         let reports = reports(tally, counters, &spent, self.request.duration);
         Ok(Ran { facts, before: use_before, reports, link_lost })
+    }
+
+    /// Returns the use of the workers without the time in which nothing was due.
+    fn worked(
+        &self,
+        tester: &KernelTester,
+        tally: &Tally,
+        spent: Vec<Spent>,
+    ) -> Result<Vec<Spent>, TesterError> {
+        let cut = tally.stopped_early || tally.exhausted;
+        let sending =
+            if cut { tally.last_sent.since(tally.started) } else { self.request.duration };
+        let all_s = sending.as_secs_f64().max(1e-9) * spent.len() as f64;
+        let waited = tester.counts()?.waited.as_secs_f64() / all_s;
+        Ok(spent.into_iter().map(|spent| spent.idle_for(waited)).collect())
     }
 
     /// Returns the facts of `ports` source ports, as those of sockets have them.
@@ -342,6 +363,14 @@ fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, Test
     let counts = tester.counts()?;
     collector.count(counted(&counts), clock::monotonic());
     let times = tester.times()?;
+    let step = |s: &TesterStep| Step {
+        sent: s.sent,
+        answered: s.answered,
+        answered_of_sent: s.answered_of_sent,
+        // What the kernel judges has an expected return code.
+        failed: 0,
+        latency_ns: s.latency_ns,
+    };
     let second = |s: &kernel::tester::TesterSecond| Second {
         sent: s.sent,
         answered: s.valid,
@@ -353,6 +382,7 @@ fn finish(tester: &KernelTester, mut collector: Collector) -> Result<Tally, Test
         latency: times.latency,
         latency_from_send: times.latency_from_send,
         series: times.series.iter().map(second).collect(),
+        steps: times.steps.iter().map(step).collect(),
         outstanding: times.outstanding,
         last_sent: counts.last_sent,
         exhausted: counts.exhausted,

@@ -115,12 +115,14 @@ fn check(request: &TrialRequest, workload: &WorkloadPlan) -> Result<(), Invalid>
         let why = format!("the engine `kernel` reads no fragments: {MAX_UDP_SIZE} at most");
         return refuse("workload.query.edns.udp_size", &why);
     }
-    if !matches!(
+    if matches!(
         request.pacing,
-        Pacing::Constant { .. } | Pacing::Poisson { .. } | Pacing::Window { .. }
+        Pacing::Ramp { .. } | Pacing::RampHold { .. } | Pacing::LockStep { .. }
     ) {
-        let why = "the engine `kernel` has the pacings constant, poisson and window without a highest rate";
-        return refuse("pacing", why);
+        return refuse(
+            "pacing",
+            "the engine `kernel` has the pacings constant, poisson and window",
+        );
     }
     if !request.also.is_empty() {
         return refuse("also", "the engine `kernel` asks one server");
@@ -128,9 +130,8 @@ fn check(request: &TrialRequest, workload: &WorkloadPlan) -> Result<(), Invalid>
     if request.sockets.gso == Gso::On {
         return refuse("sockets.gso", "the engine `kernel` sends each query as a packet");
     }
-    if request.most_outstanding.is_some() || request.step.is_some() {
-        let field = if request.step.is_some() { "step" } else { "most_outstanding" };
-        return refuse(field, "the engine `kernel` counts the queries of a whole trial");
+    if request.most_outstanding.is_some() {
+        return refuse("most_outstanding", "the engine `kernel` stops at no number of them");
     }
     if request.sockets.first_port.is_some() {
         return refuse("sockets.first_port", "the engine `kernel` chooses the source ports");

@@ -98,4 +98,25 @@ impl Spent {
             run_delay: delay.map(|(after, before)| after.since(before)),
         }
     }
+
+    /// Returns the use by a thread that never sleeps, and had nothing to do in this share (0 to 1) of the time.
+    pub(crate) fn idle_for(self, share: f64) -> Self {
+        let not_idle = Nanos::from_secs_f64(self.elapsed.as_secs_f64() * (1.0 - share).max(0.0));
+        Spent { cpu: not_idle.since(self.run_delay.unwrap_or(Nanos::ZERO)), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_never_sleeps_worked_when_it_ran_and_something_was_due() {
+        let ms = Nanos::from_millis;
+        let spent = Spent { elapsed: ms(100), cpu: ms(90), run_delay: Some(ms(10)) };
+        assert_eq!(spent.idle_for(0.7).cpu, ms(20));
+        // The clocks are not read at the same time.
+        assert_eq!(spent.idle_for(1.01).cpu, Nanos::ZERO);
+        assert_eq!(Spent { run_delay: None, ..spent }.idle_for(0.7).cpu, ms(30));
+    }
 }

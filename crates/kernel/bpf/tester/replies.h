@@ -233,6 +233,7 @@ static __always_inline int judge(struct config *c, struct counts *n, struct scra
 {
 	__u64 at = s->event.at;
 	struct second *second;
+	struct step *step;
 	__u64 size;
 	int plain;
 
@@ -261,5 +262,13 @@ static __always_inline int judge(struct config *c, struct counts *n, struct scra
 	second = second_of(c, due);
 	if (second)
 		second->valid++;
+	step = step_at(c, sent);
+	if (step)
+		step->answered_of_sent++;
+	step = step_at(c, at);
+	if (step) {
+		step->answered++;
+		step->latency += at > sent ? at - sent : 0;
+	}
 	return 0;
 }

@@ -57,15 +57,18 @@
 #define NXDOMAIN 3
 #define TAIL_BINS 4096
 
-// Places with which a window opens, and the number of 99th percentiles for which a query keeps its own at least; as in
-// crates/load/src/window.rs and patience.rs.
-#define FIRST_PLACES 64
+// Number of 99th percentiles for which a query keeps its place at least, and binary logarithm of the part of the timeout before the
+// first reply to a loop with a highest rate; as in crates/load/src/patience.rs.
 #define P99S 4
+#define FIRST_PART 6
+// Longest time between two runs of a generator whose core did nothing in between.
+#define AT_ONCE 1000
 
 // What all workers have in common; the same as `config` in crates/kernel/src/tester/config.rs.
 struct config {
 	__u64 start, timeout;
 	__u64 until;		// replies after it came when sending was over
+	__u64 step_ns, steps;	// length and number of the steps that are counted apart
 	__u64 names, mask, keys[3];
 	__u32 shift;		// of the permutation of the names
 	__u32 first;		// address of name 0
@@ -114,8 +117,9 @@ struct generator {
 	__u64 last, cursor;	// time of the last run, and that of the schedule
 	__u64 late_from, late_until, late_worst, late_queries;	// a span of late departures that has not been told yet
 	__u64 stall_from, stall_until;	// a stall that has not been told yet; 0: none
-	__u64 window;		// places of a closed loop; 0 in an open one
+	__u64 window, opened;	// places of a closed loop, and with how many it opens; 0 in an open one
 	__u64 holder, freed;	// sequence number of the first query that may have its place, and places that queries gave up
+	__u64 idle;		// whether nothing was due in the last run
 };
 
 // The replies of a worker's closed loop, counted by the cores that get them.
@@ -131,6 +135,7 @@ struct counts {
 	__u64 nxdomain;		// of the valid replies
 	__u64 query_octets;
 	__u64 while_sending;	// valid replies until the end of the sending
+	__u64 waited;		// time in which nothing was due, and the core had no other work
 	__u64 rise[INSTANTS], fall[INSTANTS];
 };
 
@@ -145,6 +150,13 @@ struct row {
 
 struct second {
 	__u64 sent, valid;
+};
+
+// What happened in one step; the same as in crates/kernel/src/tester/times.rs.
+struct step {
+	__u64 sent;		// queries that left
+	__u64 answered;		// valid replies that came, the sum of their latencies in ns, and those to queries that left
+	__u64 latency, answered_of_sent;
 };
 
 struct source {
@@ -194,6 +206,7 @@ MAP(quantiles, BPF_MAP_TYPE_ARRAY, TAIL_BINS + 1, __u64);
 MAP(flight, BPF_MAP_TYPE_ARRAY, 1, struct slot);
 MAP(times, BPF_MAP_TYPE_ARRAY, 1, struct row);
 MAP(series, BPF_MAP_TYPE_ARRAY, 1, struct second);
+MAP(steps, BPF_MAP_TYPE_ARRAY, 1, struct step);
 MAP(loops, BPF_MAP_TYPE_ARRAY, 1, struct closed_loop);
 MAP(sources, BPF_MAP_TYPE_ARRAY, 1, struct source);
 MAP(questions, BPF_MAP_TYPE_ARRAY, 1, struct question);

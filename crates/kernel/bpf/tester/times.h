@@ -57,6 +57,15 @@ static __always_inline struct second *second_of(struct config *c, __u64 due)
 	return bpf_map_lookup_elem(&series, &index);
 }
 
+// The step of a time; none after the last one.
+static __always_inline struct step *step_at(struct config *c, __u64 at)
+{
+	__u64 number = c->steps && at > c->start ? (at - c->start) / c->step_ns : 0;
+	__u32 index = bpf_get_smp_processor_id() * c->steps + number;
+
+	return number < c->steps ? bpf_map_lookup_elem(&steps, &index) : 0;
+}
+
 // Tells user space; returns 0 if there was room.
 static __always_inline long tell(struct scratch *s, __u32 kind, __u64 due, __u64 sent, __u64 at)
 {

@@ -45,7 +45,9 @@ static __always_inline int give_up(struct config *c, struct generator *g, struct
 
 	if (g->holder < g->oldest)
 		g->holder = g->oldest;
-	if (g->holder >= g->next || !l->smoothed)
+	if (!l->smoothed)
+		keeps = g->gap ? c->timeout >> FIRST_PART : c->timeout;
+	if (g->holder >= g->next)
 		return 0;
 	slot = slot_at(c, g->worker, g->holder);
 	if (!slot)
@@ -76,7 +78,7 @@ static __always_inline int has_place(struct config *c, struct generator *g, __u6
 	if (!c->keeps_places && give_up(c, g, l, now))
 		give_up(c, g, l, now);
 	answered = *(volatile __u64 *)&l->answered;
-	open = FIRST_PLACES + answered / 2;
+	open = g->opened + answered / 2;
 	if (open > g->window)
 		open = g->window;
 	return g->next - g->freed - answered < open;

@@ -9,9 +9,14 @@ use crate::error::KernelError;
 use crate::layout::Layout;
 
 /// Size of `struct config` in `bpf/tester/tables.h`.
-pub(crate) const CONFIG: usize = 736;
+pub(crate) const CONFIG: usize = 752;
 /// Number of words of `struct generator`.
-pub(crate) const GENERATOR: usize = 25;
+pub(crate) const GENERATOR: usize = 27;
+/// First of its words with the time of the last run and of the schedule, and of those with the places of a closed loop.
+const CLOCKS: usize = 14;
+const PLACES: usize = 22;
+/// Number of places with which a window opens, as in `crates/load/src/window.rs`.
+const FIRST_PLACES: u64 = 64;
 /// First source port: below those that Linux gives to others.
 pub(crate) const FIRST_PORT: u16 = 16_384;
 /// Size of the frame in `struct config`.
@@ -30,8 +35,9 @@ pub(crate) struct Sizes {
     /// Binary logarithms of the slots and of the ports of a worker.
     pub(crate) slot_bits: u32,
     pub(crate) port_bits: u32,
-    /// Number of seconds that are counted.
+    /// Number of seconds that are counted, and of steps.
     pub(crate) seconds: u32,
+    pub(crate) steps: u32,
 }
 
 /// Returns the content of `struct config`.
@@ -55,8 +61,9 @@ pub(crate) fn common(
     let (expect, rcodes, address, places) = expected(plan.expect);
     let mut config = Layout::new();
     let until = start + plan.duration;
-    let words = [start.0, plan.timeout.0, until.0, count, order.mask];
-    for word in words.into_iter().chain(order.keys) {
+    let steps = [plan.steps.length.0, plan.steps.count as u64];
+    let times = [start.0, plan.timeout.0, until.0].into_iter().chain(steps);
+    for word in times.chain([count, order.mask]).chain(order.keys) {
         config.put_u64(word);
     }
     for word in [
@@ -125,15 +132,20 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
     let workers = plan.cpus.len() as f64;
     let each = plan.rate().unwrap_or(1.0) / workers;
     let mut first = worker as f64 * 1e9 / plan.rate().unwrap_or(1.0);
-    let (mut planned, mut end, mut random, mut window) = (0, u64::MAX, 0, 0);
+    let (mut planned, mut end, mut random, mut places) = (0, u64::MAX, 0, [0; 2]);
     let (mut gap, mut scale) = (1e9 / each * f64::from(GAP_SCALE).exp2(), GAP_SCALE);
     match plan.pacing {
-        Pacing::Window { outstanding } => {
-            let (places, workers) = (u64::from(outstanding), workers as u64);
-            window = places / workers + u64::from((worker as u64) < places % workers);
-            (first, gap, scale) = (0.0, 0.0, 0);
+        Pacing::Window { outstanding } | Pacing::CappedWindow { outstanding, .. } => {
+            let (all, count) = (u64::from(outstanding), workers as u64);
+            let own = all / count + u64::from((worker as u64) < all % count);
+            // One with a highest rate sends no bursts, so that it is whole at once.
+            let is_capped = plan.rate().is_some();
+            places = [own, if is_capped { own } else { FIRST_PLACES }];
+            if !is_capped {
+                (first, gap, scale) = (0.0, 0.0, 0);
+            }
             // A worker without a place has nothing to send.
-            planned = if window > 0 { u64::MAX } else { 0 };
+            planned = if own > 0 { u64::MAX } else { 0 };
             end = (start + plan.duration).0;
         }
         Pacing::Poisson { .. } => {
@@ -157,35 +169,14 @@ pub(crate) fn generator(plan: &TesterPlan, worker: usize, start: Nanos) -> [u64;
     let left = limit.map_or(u64::MAX, |all| all.saturating_sub(worker as u64).div_ceil(count));
     let due = start.0 + first as u64;
     let fraction = (first.fract() * f64::from(scale).exp2()) as u64;
-    let worker = worker as u64;
-    let clock = start.0;
-    [
-        1,
-        worker,
-        planned,
-        end,
-        due,
-        fraction,
-        gap as u64,
-        u64::from(scale),
-        random,
-        worker,
-        left,
-        0,
-        0,
-        0,
-        clock,
-        clock,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        window,
-        0,
-        0,
-    ]
+    let (worker, scale) = (worker as u64, u64::from(scale));
+    let mut words = [0; GENERATOR];
+    let schedule =
+        [1, worker, planned, end, due, fraction, gap as u64, scale, random, worker, left];
+    words[..schedule.len()].copy_from_slice(&schedule);
+    words[CLOCKS..][..2].fill(start.0);
+    words[PLACES..][..2].copy_from_slice(&places);
+    words
 }
 
 /// Returns the quantiles of the exponential distribution of mean 1, in 2^-24.
@@ -227,5 +218,7 @@ pub(crate) fn sizes(plan: &TesterPlan) -> Result<Sizes, KernelError> {
         return error(format!("a query takes {len} octets on the wire: {most} at most"));
     }
     let seconds = plan.duration.as_secs_f64().ceil() as u32 + 2;
-    Ok(Sizes { slot_bits, port_bits: plan.port_bits(), seconds: seconds.min(86_400) })
+    let (port_bits, seconds, steps) =
+        (plan.port_bits(), seconds.min(86_400), plan.steps.count as u32);
+    Ok(Sizes { slot_bits, port_bits, seconds, steps })
 }

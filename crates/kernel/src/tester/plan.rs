@@ -32,7 +32,7 @@ pub struct TesterPlan {
     pub questions: Questions,
     /// Replies that the kernel judges; all others are handed out.
     pub expect: PlainReply,
-    /// Schedule: constant or Poisson, or the window of a closed loop.
+    /// Schedule: constant or Poisson, or the window of a closed loop with a highest rate or without.
     pub pacing: Pacing,
     /// Whether queries of a closed loop keep their places until their timeout.
     pub keep_places: bool,
@@ -47,6 +47,8 @@ pub struct TesterPlan {
     /// Instants at which outstanding queries are counted: the binary logarithm of the time between two of them in
     /// nanoseconds, and their number.
     pub instants: Instants,
+    /// Steps that are counted apart.
+    pub steps: EqualSteps,
     /// Seed of random gaps and of the ids.
     pub seed: u64,
 }
@@ -57,6 +59,15 @@ pub struct Instants {
     /// Binary logarithm of the time between two of them, in nanoseconds.
     pub shift: u32,
     /// Number of them.
+    pub count: usize,
+}
+
+/// Steps of equal length in which queries and replies are counted, from the start of the load on; none by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EqualSteps {
+    /// Length of a step.
+    pub length: Nanos,
+    /// Number of steps.
     pub count: usize,
 }
 
@@ -145,10 +156,13 @@ pub enum PlainReply {
 }
 
 impl TesterPlan {
-    /// Returns the rate of the schedule in queries a second; `None` of a closed loop, or if the kernel does not have this pacing.
+    /// Returns the rate of the schedule, the highest one of a closed loop, in queries a second; `None` of a loop without one, or if the
+    /// kernel does not have this pacing.
     pub(crate) fn rate(&self) -> Option<f64> {
         match self.pacing {
-            Pacing::Constant { rate } | Pacing::Poisson { rate } => Some(rate.get()),
+            Pacing::Constant { rate }
+            | Pacing::Poisson { rate }
+            | Pacing::CappedWindow { rate, .. } => Some(rate.get()),
             _ => None,
         }
     }

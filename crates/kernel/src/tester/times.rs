@@ -9,7 +9,7 @@ use crate::program::Loaded;
 
 /// Number of words of `struct counts` in `bpf/tester/tables.h`, and how many of them are before the instants.
 const COUNTS: usize = FIRST_COUNTS + 2 * INSTANTS;
-const FIRST_COUNTS: usize = 15;
+const FIRST_COUNTS: usize = 16;
 /// Largest number of instants.
 const INSTANTS: usize = 128;
 /// Buckets of a row of a histogram, rows of a histogram, and histograms of a core.
@@ -52,6 +52,8 @@ pub struct TesterCounts {
     pub query_octets: u64,
     /// Those of the valid replies that the kernel judged which came while queries were sent.
     pub while_sending: u64,
+    /// Time in which nothing was due, and the cores of the workers had no other work.
+    pub waited: Nanos,
 }
 
 /// Counts of one second.
@@ -61,6 +63,19 @@ pub struct TesterSecond {
     pub sent: u64,
     /// Valid replies to them that the kernel judged.
     pub valid: u64,
+}
+
+/// Counts of one step of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TesterStep {
+    /// Queries that left in it.
+    pub sent: u64,
+    /// Valid replies that the kernel judged which came in it.
+    pub answered: u64,
+    /// Sum of their times from sending, in nanoseconds.
+    pub latency_ns: u64,
+    /// Such replies to queries that left in it.
+    pub answered_of_sent: u64,
 }
 
 /// Everything that is read once, after a load.
@@ -74,6 +89,8 @@ pub struct TesterTimes {
     pub latency_from_send: Histogram,
     /// Counts of each second.
     pub series: Vec<TesterSecond>,
+    /// Counts of each step.
+    pub steps: Vec<TesterStep>,
     /// Queries with such a reply that were outstanding at each instant.
     pub outstanding: Vec<u64>,
 }
@@ -105,6 +122,7 @@ pub(crate) fn counts(programs: &Loaded) -> Result<TesterCounts, KernelError> {
         nxdomain: sum(12),
         query_octets: sum(13),
         while_sending: sum(14),
+        waited: Nanos(sum(15)),
     })
 }
 
@@ -125,6 +143,7 @@ pub(crate) fn times(
         latency: histogram(LATENCY)?,
         latency_from_send: histogram(2)?,
         series: series(programs, cores, sizes.seconds)?,
+        steps: steps(programs, cores, sizes.steps)?,
         outstanding: outstanding(&of_cores(programs)?),
     })
 }
@@ -156,13 +175,34 @@ fn time_of(row: u32, column: u64) -> Nanos {
 
 /// Reads the counts of each second.
 fn series(programs: &Loaded, cores: u32, seconds: u32) -> Result<Vec<TesterSecond>, KernelError> {
-    let map = programs.map("series")?;
-    let series = Array::<_, [u64; 2]>::try_from(map)?;
-    let mut all = vec![TesterSecond::default(); seconds as usize];
+    let all = rows(programs, "series", cores, seconds)?;
+    Ok(all.into_iter().map(|[sent, valid]| TesterSecond { sent, valid }).collect())
+}
+
+/// Reads the counts of each step.
+fn steps(programs: &Loaded, cores: u32, steps: u32) -> Result<Vec<TesterStep>, KernelError> {
+    let step = |[sent, answered, latency_ns, answered_of_sent]: [u64; 4]| TesterStep {
+        sent,
+        answered,
+        latency_ns,
+        answered_of_sent,
+    };
+    Ok(rows(programs, "steps", cores, steps)?.into_iter().map(step).collect())
+}
+
+/// Reads a table that has `count` rows for each core, and sums those of the cores up.
+fn rows<const N: usize>(
+    programs: &Loaded,
+    name: &'static str,
+    cores: u32,
+    count: u32,
+) -> Result<Vec<[u64; N]>, KernelError> {
+    let table = Array::<_, [u64; N]>::try_from(programs.map(name)?)?;
+    let mut all = vec![[0; N]; count as usize];
     for core in 0..cores {
-        for (second, sum) in (0..seconds).zip(&mut all) {
-            let [sent, valid] = series.get(&(core * seconds + second), 0)?;
-            (sum.sent, sum.valid) = (sum.sent + sent, sum.valid + valid);
+        for (row, sums) in (0..count).zip(&mut all) {
+            let of_core = table.get(&(core * count + row), 0)?;
+            sums.iter_mut().zip(of_core).for_each(|(sum, of_core)| *sum += of_core);
         }
     }
     Ok(all)

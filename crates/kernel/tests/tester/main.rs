@@ -11,7 +11,9 @@ use auth::{AaaaPolicy, Auth, AuthConfig, MAX_REPLY};
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use kernel::tester::{Event, Instants, NameOrder, Order, PlainReply, Questions, Route, TesterPlan};
+use kernel::tester::{
+    EqualSteps, Event, Instants, NameOrder, Order, PlainReply, Questions, Route, TesterPlan,
+};
 use kernel::{KernelError, KernelTester};
 use load::Workload;
 use load::workload::MAX_QUERY;
@@ -108,6 +110,7 @@ fn plan(
         cpus: vec![first_core()],
         ports: 4,
         instants: Instants { shift: 30, count: 56 },
+        steps: EqualSteps { length: Nanos::from_secs(20), count: 3 },
         seed: 9,
     }
 }

@@ -1,9 +1,9 @@
-//! Closed loops: how many queries leave, and when those that are not answered make room for others.
+//! Closed loops: how many queries leave, when those that are not answered make room for others, and the counts of steps.
 
 use kernel::KernelTester;
-use kernel::tester::TesterPlan;
+use kernel::tester::{TesterPlan, TesterStep};
 use load::workload::namespace::NamespaceExpect;
-use measure::Pacing;
+use measure::{Pacing, Qps};
 use wire::Expect;
 
 use super::{case, loaded, query, reply_frame};
@@ -54,7 +54,28 @@ fn a_window_opens_with_its_replies_and_stays_full() {
     assert_eq!(counts.sent - counts.valid, u64::from(WINDOW));
     assert_eq!((counts.valid, counts.duplicates, counts.lost), (60_004, 4, 0));
     assert_eq!(counts.while_sending, counts.valid);
-    assert_eq!(tester.times().expect("times").latency.count(), counts.valid);
+    let times = tester.times().expect("times");
+    assert_eq!(times.latency.count(), counts.valid);
+    let sum = |of: fn(&TesterStep) -> u64| times.steps.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|step| step.sent), counts.sent);
+    assert_eq!(sum(|step| step.answered), counts.valid);
+    assert_eq!(sum(|step| step.answered_of_sent), counts.valid);
+    let mean_ns = sum(|step| step.latency_ns) as f64 / counts.valid as f64;
+    let of_all = times.latency_from_send.mean_ns();
+    assert!((mean_ns / of_all - 1.0).abs() < 0.01, "{mean_ns} {of_all}");
+}
+
+#[test]
+fn a_window_with_a_highest_rate_is_whole_at_once_and_waits_for_its_times() {
+    // Ten seconds of the schedule have passed.
+    for (rate, least, most) in [(50_000.0, WINDOW, WINDOW), (1.0, 10, WINDOW - 1)] {
+        let rate = Qps::new(rate).expect("a rate");
+        let pacing = Pacing::CappedWindow { outstanding: WINDOW, rate };
+        let plan = TesterPlan { pacing, ..plan(true) };
+        let Some(tester) = loaded(&plan) else { return };
+        let frames = leaving(&tester);
+        assert!((least..=most).contains(&(frames.len() as u32)), "{rate}: {}", frames.len());
+    }
 }
 
 #[test]
