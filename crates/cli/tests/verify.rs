@@ -89,7 +89,7 @@ fn the_table_and_the_certificate_have_every_truth() {
     // Without a capture there are three rows of a trial's sending.
     let lacks = |name: &&str| !names.contains(name) && !name.starts_with("replies");
     assert_eq!(wanted.into_iter().find(lacks), None, "{names:?}");
-    for way in ["udp sockets", "udp, 8", "tcp, 8", "tls, 8", "https, 8", "http3, 8", "quic, 8"] {
+    for way in ["udp", "udp, 8", "tcp, 8", "tls, 8", "https, 8", "http3, 8", "quic, 8"] {
         for what in ["poisson 2k", "ramp 400..3600", "round trip, one query"] {
             let has = |name: &&str| name.contains(what) && name.contains(way);
             assert!(names.iter().any(has), "{what} over {way}: {names:?}");
@@ -131,6 +131,12 @@ fn the_kernel_is_held_against_sockets() {
         let limited = check.verdict == CheckVerdict::TesterLimited && check.why.is_some();
         assert!(check.verdict == CheckVerdict::Passed || limited, "{check:?}");
     }
+    for name in ["round trip, one query, udp", "rate, window 8, delay 1ms, udp"] {
+        let check = checks.iter().find(|check| check.name == name).expect(name);
+        assert!(check.found.is_some_and(f64::is_finite), "{check:?}");
+    }
+    let counted = |check: &&Check| check.name.starts_with("queries counted by the server, windows");
+    assert_eq!(checks.iter().filter(counted).count(), 3, "{out}");
     let file = read(&bench.file("c.json"));
     assert_eq!(file["tested"]["engine"], "kernel");
     let failed = checks.iter().any(Check::is_failed);

@@ -63,7 +63,7 @@ struct Scripted {
     engine: Option<EngineKind>,
     /// Whether the numbers of trials are connections a second.
     connections: bool,
-    /// Queries of the last trial.
+    /// Queries since the server was started.
     sent: u64,
 }
 
@@ -177,7 +177,7 @@ impl Bench for Scripted {
         if self.connections && spec.names as f64 > accepted {
             (trial.lost, trial.passed) = (spec.names - accepted as u64, Some(false));
         }
-        self.sent = trial.sent;
+        self.sent += trial.sent;
         trial.sent += self.wrongs.claims;
         if let Some(length) = self.wrongs.stall {
             let at = Nanos::from_millis(100);
@@ -203,7 +203,7 @@ impl Bench for Scripted {
 
 impl TruthBench for Scripted {
     fn serve(&mut self, behaviour: &Behaviour) -> Result<(), BenchError> {
-        self.behaviour = behaviour.clone();
+        (self.behaviour, self.sent) = (behaviour.clone(), 0);
         Ok(())
     }
 
@@ -363,6 +363,25 @@ fn what_passed_is_covered() {
 }
 
 #[test]
+fn closed_loops_of_the_kernel_are_held_against_the_law_and_the_servers_counts() {
+    let plan = VerifyPlan::full().for_kernel();
+    let (right, _) = verified(&plan, Wrongs::default());
+    assert_eq!(missed(&right.checks), Vec::<String>::new());
+    let covered = |c: &record::Coverage| (c.engine, c.pacings.join(" "));
+    let all: Vec<_> = right.coverage.iter().map(covered).collect();
+    assert_eq!(all, [(EngineKind::Kernel, "constant poisson window".to_owned())]);
+    let places = Wrongs { places: 64, ..Wrongs::default() };
+    let claims = Wrongs { claims: 1, ..Wrongs::default() };
+    for (wrongs, what) in [
+        (places, "rate, window 1000, delay 10ms, udp (law): FAILED"),
+        (claims, "queries counted by the server, windows, delay 1ms (server): FAILED"),
+    ] {
+        let missed = missed(&verified(&plan, wrongs).0.checks);
+        assert!(missed.iter().any(|line| line == what), "{what}: {missed:?}");
+    }
+}
+
+#[test]
 fn wrong_truths_are_noticed() {
     for wrong in [0.05, 0.3] {
         let plan = VerifyPlan { wrong, ..sockets(VerifyPlan::quick()) };
@@ -376,7 +395,7 @@ fn wrong_truths_are_noticed() {
 
 #[test]
 fn both_engines_must_find_the_same() {
-    let plan = VerifyPlan { beside_sockets: true, ..sockets(VerifyPlan::quick()) };
+    let plan = sockets(VerifyPlan::quick().for_kernel());
     let found = |sockets_differ| {
         let (verified, _) = verified(&plan, Wrongs { sockets_differ, ..Wrongs::default() });
         (missed(&verified.checks), verified.certified_qps)

@@ -28,7 +28,7 @@ const LATENCY_CAPTURED: Bound = Bound::Absolute(250.0);
 const LATENCY_STREAMS: Bound = Bound::Absolute(1_000.0);
 /// Counts are exact; a share of all queries may be rounded, and begin with any query.
 const COUNT: Bound = Bound::Absolute(2.0);
-const EXACT: Bound = Bound::Absolute(0.0);
+pub(super) const EXACT: Bound = Bound::Absolute(0.0);
 const NO_CAPTURE: CheckVerdict = CheckVerdict::NotMade;
 
 /// What came of a trial: the Tester's record, the server's own counts, and the capture if one was wanted.

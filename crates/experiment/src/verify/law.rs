@@ -7,13 +7,14 @@
 //! ```
 //!
 //! The round trip is compared with the round trip of one query at a time without delay: in a queue that grows it is longer.
+//! The server counts the queries of all loops that it answers.
 
 use measure::{Nanos, Pacing, Qps};
 use record::{Bound, Check, CheckVerdict, Known, Trial, TruthSource};
 
 use super::behaviour::Behaviour;
 use super::captured::slope;
-use super::judge::{blamed, stood_still, void};
+use super::judge::{EXACT, blamed, stood_still, void};
 use super::way::Way;
 use super::{VerifyPlan, Verifying};
 use crate::bench::BenchError;
@@ -44,6 +45,14 @@ struct Ability {
     rate: f64,
 }
 
+/// Queries of closed loops of one server.
+#[derive(Debug, Default)]
+pub(super) struct Loops {
+    sent: u64,
+    /// Those of them without an answer in time, which may not have reached it.
+    lost: u64,
+}
+
 /// The middle of a closed loop: its rate, and the mean round trip.
 struct Steady {
     rate: f64,
@@ -70,6 +79,7 @@ impl Verifying<'_> {
                 rate: many.rate,
             }));
         }
+        self.count("no delay")?;
         for (delay, windows) in &windows {
             let delay = *delay;
             self.bench.serve(&Behaviour { delay, ..Behaviour::default() })?;
@@ -83,6 +93,7 @@ impl Verifying<'_> {
                     }
                 }
             }
+            self.count(&format!("delay {delay}"))?;
         }
         Ok(())
     }
@@ -121,10 +132,28 @@ impl Verifying<'_> {
         }
     }
 
+    /// Adds the check that the server counted the queries of the closed loops, and ends it.
+    fn count(&mut self, server: &str) -> Result<(), BenchError> {
+        let Loops { sent, lost } = std::mem::take(&mut self.loops);
+        let counted = self.bench.counted()?.queries;
+        let name = format!("queries counted by the server, windows, {server}");
+        let (truth, value) = (TruthSource::Server, counted as f64);
+        let check =
+            Check::compare(name, Known { truth, value, unit: "", bound: EXACT }, sent as f64);
+        let explained = (counted..=counted + lost).contains(&sent);
+        self.add(blamed(check, || {
+            explained.then(|| format!("{lost} of them got no answer in time"))
+        }));
+        Ok(())
+    }
+
     /// Runs a window against the server that runs.
     fn closed(&mut self, window: u32, duration: Nanos) -> Result<Trial, BenchError> {
         let pacing = Pacing::Window { outstanding: window };
-        self.bench.trial(&VerifyPlan::spec(pacing, duration))
+        let trial = self.bench.trial(&VerifyPlan::spec(pacing, duration))?;
+        self.loops.sent += trial.sent;
+        self.loops.lost += trial.lost;
+        Ok(trial)
     }
 }
 

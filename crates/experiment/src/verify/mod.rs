@@ -25,6 +25,7 @@ pub use self::behaviour::{Behaviour, Bimodal, Late, TokenBucket};
 pub use self::captured::{Capture, Captured, INTERVAL};
 use self::judge::Outcome;
 pub use self::judge::{against_capture, behaviour_checks, median_checks};
+use self::law::Loops;
 pub use self::table::Case;
 pub use self::way::{Counted, Way};
 use crate::bench::{Bench, BenchError, TrialSpec, pause_after};
@@ -71,8 +72,8 @@ pub struct VerifyPlan {
     pub accept_rates: Vec<Qps>,
     /// Share by which the known values are wrong on purpose; 0 for right ones.
     pub wrong: f64,
-    /// Whether the engine, the kernel, is held against sockets too.
-    pub beside_sockets: bool,
+    /// Engine of the way without clients of their own; the kernel is held against sockets, too.
+    pub engine: EngineKind,
     /// Number of trials, of all, that are run again since the machine spoiled them. A machine that spoils more is disturbed all the time.
     pub spoiled: u32,
 }
@@ -97,7 +98,7 @@ impl VerifyPlan {
                 .to_vec(),
             accept_rates: vec![rate(300.0)],
             wrong: 0.0,
-            beside_sockets: false,
+            engine: EngineKind::Sockets,
             spoiled: 40,
         }
     }
@@ -136,6 +137,18 @@ impl VerifyPlan {
     fn late() -> Behaviour {
         let late = Late { share: 0.01, after: TIMEOUT + LATE_BY };
         Behaviour { late: Some(late), ..Behaviour::default() }
+    }
+
+    /// Returns the plan for programs in the kernel, which have no clients of their own.
+    pub fn for_kernel(mut self) -> Self {
+        self.ways.retain(|way| *way == Way::SOCKETS);
+        self.accept_rates.clear();
+        VerifyPlan { engine: EngineKind::Kernel, ..self }
+    }
+
+    /// Returns whether programs in the kernel send the queries.
+    fn in_kernel(&self) -> bool {
+        self.engine == EngineKind::Kernel
     }
 
     /// Returns the trial against a server of a behaviour, for `duration`.
@@ -235,7 +248,8 @@ pub fn verify(
     bench: &mut dyn TruthBench,
     seen: &mut dyn FnMut(&Check),
 ) -> Verified {
-    let mut verifying = Verifying { plan, bench, seen, done: Verified::default(), spoiled: 0 };
+    let (done, loops) = (Verified::default(), Loops::default());
+    let mut verifying = Verifying { plan, bench, seen, done, spoiled: 0, loops };
     let error = verifying.run().err();
     let done = verifying.done;
     let failed = done.checks.iter().any(Check::is_failed) || error.is_some();
@@ -252,6 +266,8 @@ struct Verifying<'a> {
     done: Verified,
     /// Number of trials that were run again since the machine had spoiled them.
     spoiled: u32,
+    /// Closed loops since the server was started.
+    loops: Loops,
 }
 
 impl Verifying<'_> {
@@ -270,7 +286,7 @@ impl Verifying<'_> {
                 self.connections(transport, rate)?;
             }
         }
-        if self.plan.beside_sockets { self.agree(&found) } else { Ok(()) }
+        if self.plan.in_kernel() { self.agree(&found) } else { Ok(()) }
     }
 
     /// Returns whether checks that do not pass are made again, after a pause: a time or a rate may be the machine's, up to
@@ -363,7 +379,7 @@ impl Verifying<'_> {
         let has = |verdict| checks.iter().any(|check| check.verdict == verdict);
         if has(CheckVerdict::Passed) && !has(CheckVerdict::TesterLimited) {
             let engine = match way.clients {
-                None => EngineKind::Sockets,
+                None => self.plan.engine,
                 Some(_) => EngineKind::Streams,
             };
             Coverage::add(&mut self.done.coverage, engine, way.transport, pacing, rate);

@@ -56,7 +56,7 @@ impl VerifyPlan {
             captured: false,
             ..sockets.clone()
         };
-        let lockstep = iter::once(lockstep).filter(|_| !self.ways.is_empty());
+        let lockstep = iter::once(lockstep).filter(|_| !self.ways.is_empty() && !self.in_kernel());
         rates.chain(behaviours).chain(lockstep).chain(others).collect()
     }
 
@@ -77,7 +77,8 @@ impl VerifyPlan {
         // The sockets have rates of their own, and a behaviour is met at a constant rate: a capture alone would add to it.
         let skipped = usize::from(way == Way::SOCKETS || first && !way.is_open());
         let open = [Pacing::Constant { rate }, Pacing::Poisson { rate }, Pacing::Ramp { from, to }];
-        let open = open.into_iter().skip(skipped);
+        let carried = |pacing: &Pacing| !matches!(pacing, Pacing::Ramp { .. }) || !self.in_kernel();
+        let open = open.into_iter().skip(skipped).filter(carried);
         let mut cases: Vec<Case> = open.map(|pacing| Case { pacing, ..case.clone() }).collect();
         if first && way.clients.is_some() {
             let behaviour = VerifyPlan::behaviour_over(way.transport);

@@ -9,14 +9,14 @@ use measure::Transport;
 pub struct Way {
     /// Transport of the queries.
     pub transport: Transport,
-    /// Number of clients, each with a connection, or with a port over UDP; `None` for the sockets of the workers.
+    /// Number of clients, each with a connection, or with a port over UDP; `None` for the workers' own ports.
     pub clients: Option<u32>,
     /// Number of queries after which a connection is closed; unlimited if absent.
     pub per_connection: Option<u64>,
 }
 
 impl Way {
-    /// The sockets of the workers, over UDP.
+    /// The workers' own ports, over UDP.
     pub const SOCKETS: Way = Way { transport: Transport::Udp, clients: None, per_connection: None };
 
     /// Returns the way of `clients` over a transport.
@@ -31,10 +31,10 @@ impl Way {
 }
 
 impl fmt::Display for Way {
-    /// Writes `udp sockets`, or `tcp, 8 clients`.
+    /// Writes `udp`, or `tcp, 8 clients`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.clients, self.per_connection) {
-            (None, _) => write!(f, "{} sockets", self.transport),
+            (None, _) => write!(f, "{}", self.transport),
             (Some(1), None) => write!(f, "{}, 1 client", self.transport),
             (Some(n), None) => write!(f, "{}, {n} clients", self.transport),
             (Some(n), Some(1)) => {

@@ -97,7 +97,7 @@ impl Ground {
         let names = Names::embedded(prefix.expect("a prefix"), zone, pref64.expect("a prefix"));
         let workload = Workload::Namespace(Names { reuse: true, ..names });
         let whole = self.pair.path() == WirePath::HostOffload;
-        let (way, is_kernel) = (self.travels, matches!(self.engine, Engine::Kernel(_)));
+        let way = self.travels;
         let engine = way.clients.map_or_else(
             || self.engine.clone(),
             |clients| {
@@ -106,7 +106,6 @@ impl Ground {
                 Engine::Streams(Box::new(Connecting { clients, queries_per_connection, ..over }))
             },
         );
-        let step = (!is_kernel).then_some(STEP);
         let sockets = Sockets {
             cpus: self.pair.cores.tester.cpus().to_vec(),
             gso: if whole { Gso::On } else { Gso::Off },
@@ -121,7 +120,7 @@ impl Ground {
             sockets,
             dut_cpus: self.pair.cores.server.cpus().to_vec(),
             engine,
-            step,
+            step: Some(STEP),
             ..TrialRequest::new(target, workload, pacing)
         }
     }

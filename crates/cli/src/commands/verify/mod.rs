@@ -115,12 +115,7 @@ pub(crate) fn plan(args: &VerifyArgs) -> Result<VerifyPlan, Failure> {
         // One way shows that wrong values are noticed.
         (plan.ways, plan.windows) = (Vec::new(), Vec::new());
     }
-    if args.engine == EngineKind::Kernel {
-        // Programs in the kernel know neither connections nor closed loops.
-        (plan.beside_sockets, plan.ways, plan.windows) = (true, Vec::new(), Vec::new());
-        plan.accept_rates.clear();
-    }
-    Ok(plan)
+    Ok(if args.engine == EngineKind::Kernel { plan.for_kernel() } else { plan })
 }
 
 /// Makes the checks, prints them, and writes the files.
