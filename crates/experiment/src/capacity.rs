@@ -54,6 +54,7 @@ impl Known {
             step: choose(&cell.windows).copied(),
             qps: usual_qps(cell),
             loads: cell.loads.clone(),
+            hidden: cell.hidden.iter().any(Seen::hides_cpu),
             load_rounds: cell.trials.iter().filter(of_first).count() as u32,
         }
     }
@@ -172,7 +173,9 @@ impl NextRound<'_> {
         let due = (first..first + 2 * LOAD_ROUNDS).contains(&self.round);
         if self.settings.loads && due && known.load_rounds < LOAD_ROUNDS {
             // A loop with a highest rate offers twice as much already.
-            let unseen = found.round.cpu_us_per_answer.is_none() && own.most.is_none();
+            let hidden = known.hidden || found.hidden.iter().any(Seen::hides_cpu);
+            let unseen = hidden || found.round.cpu_us_per_answer.is_none();
+            let unseen = unseen && own.most.is_none();
             let shares = SHARES.into_iter().chain(unseen.then_some(ABOVE));
             let qps = known.qps.unwrap_or(found.round.qps);
             let fresh = shares.map(|share| LoadPoint {
@@ -272,8 +275,11 @@ impl NextRound<'_> {
 
 /// Returns the round of a closed loop.
 pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
-    let valid = trial.valid_while_sending.unwrap_or(trial.valid) as f64;
-    let seconds = trial.duration_s.max(1e-9);
+    // A loop whose names ended may have had all its places in use at its end.
+    let places =
+        || trial.conditions.pacing.get().and_then(Pacing::outstanding).map_or(0, u64::from);
+    let valid = trial.valid_while_sending.unwrap_or_else(|| trial.valid.saturating_sub(places()));
+    let (valid, seconds) = (valid as f64, trial.duration_s.max(1e-9));
     let (dut, tester) = (trial.cpu.get("dut"), trial.cpu.get("tester"));
     let auth = trial.cpu.get("authdns").filter(|auth| tester.is_some_and(|t| t.cpus == auth.cpus));
     let left = |cpu: &record::Cpu| (1.0 - cpu.foreign.unwrap_or(0.0)).max(0.01);

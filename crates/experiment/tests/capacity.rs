@@ -287,12 +287,15 @@ fn latency_and_loss_are_those_of_loads_at_shares_of_the_capacity() {
 }
 
 #[test]
-fn an_open_loop_checks_a_server_whose_cpu_is_not_seen() {
+fn an_open_loop_checks_a_server_whose_cpu_is_not_known() {
     let shares = |cell: &CellRecord| cell.loads.iter().map(|load| load.share).collect::<Vec<_>>();
     let unseen = Simulated { seen: false, plateau: 10_000.0, ..Simulated::new() };
-    let (found, cell) = one(unseen.clone());
-    near(&found, 10_000.0, Basis::Plateau);
-    assert_eq!(shares(&cell), [0.25, 0.5, 0.8, 0.9, 1.0, 1.2]);
+    let polls = Simulated { seen: true, idle: 0.5, ..unseen.clone() };
+    for server in [&unseen, &polls] {
+        let (found, cell) = one(server.clone());
+        near(&found, 10_000.0, Basis::Plateau);
+        assert_eq!(shares(&cell), [0.25, 0.5, 0.8, 0.9, 1.0, 1.2]);
+    }
     // The largest window has its places for less than that.
     let (found, cell) = one(Simulated { trip_s: 0.8, ..unseen });
     assert!(found.exceeded && (found.qps / 5_120.0 - 1.0).abs() < 0.05, "{found:?}");

@@ -53,9 +53,12 @@ impl Settings {
                 "the engine `kernel` sends over udp",
             ),
             (
-                !matches!(self.method, Method::Search | Method::Load),
+                !matches!(
+                    self.method,
+                    Method::Search | Method::Load | Method::Capacity | Method::Closed
+                ),
                 "method",
-                "the engine `kernel` sends at a rate: it has the methods search and load",
+                "the engine `kernel` has the methods search, load, capacity and closed",
             ),
             (
                 workload.replay.is_some(),

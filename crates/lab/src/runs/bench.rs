@@ -92,6 +92,8 @@ pub(crate) struct LabBench<'a> {
     overloaded: bool,
     // Shortest time of the watchers' work on the server's cores in a trial so far, in nanoseconds.
     fastest_work_ns: Option<u64>,
+    // Whether the server has programs in the kernel.
+    programs: bool,
     // Whether names were used, forgotten by the server, and may be used again.
     names_forgotten: bool,
     watcher: Option<Watcher>,
@@ -150,6 +152,7 @@ impl<'a> LabBench<'a> {
             cpu_limit: None,
             overloaded: false,
             fastest_work_ns: None,
+            programs: false,
             names_forgotten: false,
             watcher: None,
             replayed: None,
@@ -167,6 +170,11 @@ impl<'a> LabBench<'a> {
     /// Returns the bench with the servers beside the server under test.
     pub(crate) fn with_group(self, group: Group) -> Self {
         Self { group: Some(group), ..self }
+    }
+
+    /// Returns the bench of a server that has programs in the kernel, or none.
+    pub(crate) fn with_programs(self, programs: bool) -> Self {
+        Self { programs, ..self }
     }
 
     /// Starts the server under test, with the CPU time of at most `cpu_limit` cores if that is given.

@@ -317,7 +317,7 @@ mod tests {
         let lockstep = experiment("dns64-lockstep");
         let kernel = RunOptions { engine: Some(EngineChoice::Kernel), ..RunOptions::default() };
         let refused = kernel.check_engine(&lockstep).expect_err("no rate").to_string();
-        assert!(refused.contains("the methods search and load"), "{refused}");
+        assert!(refused.contains("the methods search, load, capacity and closed"), "{refused}");
         assert!(kernel.check_engine(&experiment("dns64-rfc8219")).is_ok());
         let whole = RunOptions { path: Some(Path::HostOffload), ..kernel };
         assert!(whole.check_engine(&experiment("dns64-rfc8219")).is_err());

@@ -186,7 +186,9 @@ impl Session<'_> {
         }
         let base = self.base(v, stream, target, believed);
         let starts = Starts::Service(installed, service);
-        let bench = LabBench::new(self.ground(), base, upstream);
+        let programs =
+            self.has_programs(installed.adapter(), &self.checked.experiment.points[v.point]);
+        let bench = LabBench::new(self.ground(), base, upstream).with_programs(programs);
         let bench = bench.start(starts, settings.dut.cpu_limit)?;
         let circumstances = Circumstances {
             over_ipv6: target.is_ipv6(),
@@ -311,7 +313,6 @@ impl Session<'_> {
         };
         let glances = settings.method == Method::Search
             && settings.workload.replay.is_none()
-            && self.engines[v.point] != EngineKind::Kernel
             && bench.has_started_server();
         if glances && cell.record.windows.is_empty() && kept.is_empty() {
             cell.record.windows = glance(&settings.capacity, bench, names)?;

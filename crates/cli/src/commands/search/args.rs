@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 use experiment::{Method, RuleName};
 use measure::{Goal, Nanos, OpenPacing, Qps};
-use record::EngineChoice;
 use tester::Setup;
 
 use super::over::Over;
@@ -162,8 +161,6 @@ impl SearchArgs {
             (self.resolution.is_some(), "--resolution"),
             (self.repeats.is_some(), "--repeats"),
             (self.certificate.certificate.is_some(), "--certificate"),
-            // The kernel has no closed loop.
-            (self.engine.engine != EngineChoice::Sockets, "--engine"),
         ];
         let of_rounds = [
             (self.targets.len() > 1, "several servers"),

@@ -115,11 +115,10 @@ fn searches(
     servers: &mut Servers<'_>,
     keep: &mut dyn FnMut(&CellRecord, &TrialRecord),
 ) -> Result<(), BenchError> {
-    let of_kernel = matches!(servers.all[0].bench.setup.request().engine, Engine::Kernel(_));
     // What bounds the search, a certificate too, bounds the load of the server.
     let [_, _, usual_max] = args.over().usual();
     let is_bounded = args.start.is_some() || repeats.search.max.get() < usual_max;
-    let windows = if is_bounded || args.over() != Over::Rate || of_kernel {
+    let windows = if is_bounded || args.over() != Over::Rate {
         Vec::new()
     } else {
         let settings = CapacitySettings { timeout: args.timeout, ..CapacitySettings::default() };

@@ -101,7 +101,7 @@ fn of_clients(
     TrialRequest { engine, ..base_request(target, workload, tester, seed, None) }
 }
 
-/// Returns a base request whose queries at a rate over UDP are carried by `engine`.
+/// Returns a base request whose queries over UDP are carried by `engine`.
 pub(crate) fn carried_by(engine: EngineKind, base: TrialRequest) -> TrialRequest {
     match engine {
         EngineKind::Kernel => TrialRequest { engine: Engine::Kernel(InKernel::default()), ..base },
@@ -160,7 +160,7 @@ impl LabBench<'_> {
             replayed.set(number, &mut request, spec, self.dir).map_err(BenchError::failed)?;
         }
         if matches!(request.engine, Engine::Kernel(_)) {
-            request.engine = self.in_kernel(spec.pacing);
+            request.engine = Engine::Kernel(self.way());
         }
         let whole = self.testbed.path() == LinkPath::HostOffload;
         if whole && matches!(request.engine, Engine::Udp) {
@@ -206,16 +206,12 @@ impl LabBench<'_> {
         }
     }
 
-    /// Returns the engine of a trial for which the kernel was chosen: sockets warm a server up, since the programs send at a rate.
-    fn in_kernel(&self, pacing: Pacing) -> Engine {
-        if !matches!(pacing, Pacing::Constant { .. } | Pacing::Poisson { .. }) {
-            return Engine::Udp;
-        }
+    /// Returns the way of queries that programs in the kernel send.
+    fn way(&self) -> InKernel {
         if self.remote.outside.is_some() {
-            return Engine::Kernel(InKernel::default());
+            return InKernel::default();
         }
-        let other = if self.server.is_some() { Host::Dut } else { Host::Auth };
-        Engine::Kernel(way_to(other))
+        way_to(if self.server.is_some() { Host::Dut } else { Host::Auth })
     }
 
     /// Returns the queried names; `None` if a file contains the queries.

@@ -18,8 +18,7 @@ impl LabBench<'_> {
     pub(super) fn hides_cpu(&self) -> Option<Seen> {
         let dut = self.testbed.cpus(Host::Dut);
         let mut others = [Host::Tester, Host::Auth].into_iter();
-        if self.testbed.receives_frames() {
-            // With closed loops of sockets only programs of the server need frames.
+        if self.programs {
             return Some(Seen::InKernel);
         }
         let shared = others.any(|host| self.testbed.cpus(host).shares_with(dut));
