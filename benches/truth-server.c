@@ -1,22 +1,27 @@
-/* A DNS server over UDP whose limit is known; it shares nothing with our crates.
+/* A DNS server whose limit is known; it shares nothing with our crates.
  *
  *   truth-server PORT rate N      a token bucket: answers exactly N queries a second, drops the rest, and polls
  *   truth-server PORT work N      runs a loop of N steps (about N / 1.5 ns) for each answer, and sleeps while it has none
+ *   truth-server PORT stream N M  the same over TCP, with M steps for each connection; over UDP it answers too
  *
  * Every query for AAAA gets 2001:db8:64::/96 with the last 32 bits from the digits of a dns64perf name (aaa-bbb-ccc-ddd), any other type an
  * answer without records. Build: cc -O2 -o truth-server truth-server.c
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BATCH 64
+#define FILES 4096
 
 static double now(void) {
     struct timespec t;
@@ -48,9 +53,86 @@ static size_t answer(unsigned char *m, size_t len) {
     return end + sizeof rr;
 }
 
+static void run(uint64_t steps) {
+    static volatile uint64_t sink = 1;
+    for (uint64_t k = 0, x = sink; k < steps; k++)
+        sink = x = x * 6364136223846793005u + 1442695040888963407u;
+}
+
+/* Answers the whole messages of a connection; returns how many octets are left. */
+static size_t answer_all(int fd, unsigned char *from, size_t len, uint64_t steps) {
+    static unsigned char to[1 << 16];
+    size_t out = 0, at = 0;
+    while (len - at >= 2 && len - at - 2 >= (size_t)(from[at] << 8 | from[at + 1]) && out < sizeof to - 2048) {
+        size_t own = from[at] << 8 | from[at + 1], size = 0;
+        if (own < 1024) {
+            memcpy(to + out + 2, from + at + 2, own);
+            size = answer(to + out + 2, own);
+        }
+        at += 2 + own;
+        if (!size)
+            continue;
+        run(steps);
+        to[out] = size >> 8, to[out + 1] = size & 255;
+        out += 2 + size;
+    }
+    if (out && write(fd, to, out) < 0)
+        perror("write");
+    memmove(from, from + at, len - at);
+    return len - at;
+}
+
+/* Serves `udp` and TCP on the same address for ever. */
+static int stream(int udp, struct sockaddr_in6 *own, uint64_t steps, uint64_t of_connection) {
+    static struct { size_t len; unsigned char octets[4096]; } conns[FILES];
+    int l = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0), on = 1, off = 0, ep = epoll_create1(0);
+    setsockopt(l, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(l, (struct sockaddr *)own, sizeof *own) || listen(l, 1024))
+        return perror("listen"), 1;
+    struct epoll_event all[BATCH];
+    for (int i = 0; i < 2; i++) {
+        int fd = i ? l : udp;
+        epoll_ctl(ep, EPOLL_CTL_ADD, fd, &(struct epoll_event){.events = EPOLLIN, .data.fd = fd});
+    }
+    for (;;) {
+        int n = epoll_wait(ep, all, BATCH, -1);
+        for (int i = 0; i < n; i++) {
+            int fd = all[i].data.fd;
+            if (fd == udp) {
+                unsigned char m[2048];
+                struct sockaddr_in6 peer;
+                socklen_t size = sizeof peer;
+                ssize_t got = recvfrom(udp, m, sizeof m - 64, MSG_DONTWAIT, (struct sockaddr *)&peer, &size);
+                size_t len = got > 0 ? answer(m, got) : 0;
+                if (len)
+                    sendto(udp, m, len, 0, (struct sockaddr *)&peer, size);
+            } else if (fd == l) {
+                for (int c; (c = accept(l, NULL, NULL)) >= 0;) {
+                    if (c >= FILES) {
+                        close(c);
+                        continue;
+                    }
+                    run(of_connection);
+                    setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+                    conns[c].len = 0;
+                    epoll_ctl(ep, EPOLL_CTL_ADD, c, &(struct epoll_event){.events = EPOLLIN, .data.fd = c});
+                }
+            } else {
+                ssize_t got = read(fd, conns[fd].octets + conns[fd].len, sizeof conns[fd].octets - conns[fd].len);
+                if (got <= 0)
+                    close(fd);
+                else
+                    conns[fd].len = answer_all(fd, conns[fd].octets, conns[fd].len + got, steps);
+            }
+        }
+    }
+}
+
 int main(int argc, char **argv) {
-    if (argc != 4)
-        return fprintf(stderr, "truth-server PORT rate|work N\n"), 2;
+    int streams = argc == 5 && !strcmp(argv[2], "stream");
+    if (argc != 4 && !streams)
+        return fprintf(stderr, "truth-server PORT rate|work N, or PORT stream N M\n"), 2;
     double n = atof(argv[3]);
     int rated = !strcmp(argv[2], "rate");
     int s = socket(AF_INET6, SOCK_DGRAM, 0), off = 0, size = 8 << 20;
@@ -59,12 +141,13 @@ int main(int argc, char **argv) {
     struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons(atoi(argv[1])), .sin6_addr = in6addr_any};
     if (bind(s, (struct sockaddr *)&a, sizeof a))
         return perror("bind"), 1;
+    if (streams)
+        return stream(s, &a, n, strtoull(argv[4], NULL, 10));
     static unsigned char buf[BATCH][2048];
     static struct sockaddr_in6 peer[BATCH];
     struct iovec iov[BATCH];
     struct mmsghdr m[BATCH];
     double tokens = 0, last = now();
-    volatile uint64_t sink = 1;
     for (;;) {
         for (int i = 0; i < BATCH; i++) {
             iov[i] = (struct iovec){buf[i], sizeof buf[i]};
@@ -87,8 +170,7 @@ int main(int argc, char **argv) {
             if (rated)
                 tokens -= 1;
             else
-                for (uint64_t k = 0, x = sink; k < (uint64_t)n; k++)
-                    sink = x = x * 6364136223846793005u + 1442695040888963407u;
+                run(n);
             iov[i].iov_len = len;
             m[out++].msg_hdr = m[i].msg_hdr;
         }

@@ -115,7 +115,7 @@ fn is_refused(output: &Output) -> bool {
 
 #[test]
 fn a_bisection_finds_the_planted_commit() {
-    let slower = "sed -i 's/k < (uint64_t)n;/k < (uint64_t)(n * 1.3);/' server.c";
+    let slower = "sed -i 's/run(n);/run(n * 1.3);/' server.c";
     let broken = [(2, "echo 'int main(' >>server.c"), (3, "sed -i '/int main($/d' server.c")];
     // The commit in the middle, which is looked at first, cannot be built.
     let Some(ground) = Ground::new(CAPACITY, 4, &[broken[0], broken[1], (4, slower)]) else {

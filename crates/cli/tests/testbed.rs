@@ -2,6 +2,7 @@
 
 mod answers;
 mod clients;
+mod demand;
 mod drill;
 mod edges;
 mod engines;

@@ -4,6 +4,7 @@
 //! first visit:  window doubled until answers stop growing ──> the largest that loses nothing; for a server that drops
 //!               queries a highest rate, twice what it answers
 //! each visit:   warm-up until the demand settles ──> a closed loop ──> Round
+//!               where it opens connections: the same with more queries on each ──> Round
 //! two visits:   open loops at shares of the capacity ──> LoadPoint
 //! all rounds:   estimate (capacity with its basis, ratio to the baseline) ──> enough?
 //! ```
@@ -11,10 +12,11 @@
 //! The terms are those of operational analysis (Denning and Buzen 1978): the *service demand* is the CPU time of the server for each
 //! valid answer, and a server whose CPU is the limit answers cores / demand a second (utilisation law).
 
+mod demand;
 mod estimate;
 mod window;
 
-use measure::{Nanos, OpenPacing, Pacing, Qps};
+use measure::{Nanos, OpenPacing, Pacing, Qps, Transport};
 use record::{CellRecord, LoadPoint, Round, Seen, Trial, TrialRecord, WindowStep};
 
 use self::estimate::usual_qps;
@@ -40,6 +42,8 @@ const SHARES: [f64; 5] = [0.25, 0.5, 0.8, 0.9, 1.0];
 const ABOVE: f64 = 1.2;
 const LOAD: Nanos = Nanos::from_millis(300);
 const LOAD_ROUNDS: u32 = 2;
+/// Factor by which connections of a second loop have more queries, which tells the demand of a connection from that of a query.
+const LONGER: u64 = 8;
 /// Names that closed loops before a search may use.
 const GLANCE_NAMES: u64 = 1 << 23;
 
@@ -52,6 +56,7 @@ impl Known {
         };
         Known {
             step: choose(&cell.windows).copied(),
+            hides_cpu: cell.hidden.iter().any(Seen::hides_cpu),
             qps: usual_qps(cell),
             loads: cell.loads.clone(),
             hidden: cell.hidden.iter().any(Seen::hides_cpu),
@@ -103,6 +108,8 @@ pub struct RoundFound {
     pub hidden: Vec<Seen>,
     /// The closed loop.
     pub round: Round,
+    /// The same loop with more queries on each connection.
+    pub longer: Option<Round>,
     /// Loads that were offered for the first time.
     pub loads: Vec<LoadPoint>,
 }
@@ -115,6 +122,7 @@ impl RoundFound {
             cell.hidden = self.hidden;
         }
         cell.rounds.push(self.round);
+        cell.longer_connections.extend(self.longer);
         cell.loads.extend(self.loads);
     }
 }
@@ -164,9 +172,16 @@ impl NextRound<'_> {
         }
         let trial = self.closed_loop(own)?;
         found.round = round_of(&trial, self.round);
+        let queries = trial.connections.as_ref().and_then(|c| c.queries_per_connection);
         self.keep(trial.offered_qps, trial);
         if found.round.qps == 0.0 {
             return Err(BenchError::Void("no query was answered".to_owned()));
+        }
+        let hidden = known.hides_cpu || found.hidden.iter().any(Seen::hides_cpu);
+        let opens = found.round.connections_per_answer.zip(found.round.cpu_us_per_answer);
+        if opens.is_some() && !hidden {
+            let longer = queries.map(|queries| queries * LONGER);
+            found.longer = self.longer(ClosedLoop { queries_per_connection: longer, ..own })?;
         }
         let first = self.rounds.min(own.least_rounds()).saturating_sub(2 * LOAD_ROUNDS);
         // Void loads are offered again, in a round each.
@@ -194,6 +209,14 @@ impl NextRound<'_> {
     /// Reports a trial.
     fn keep(&mut self, rate_qps: f64, trial: Trial) {
         (self.seen)(&TrialRecord { repeat: self.round, rate_qps, trial });
+    }
+
+    /// Runs the closed loop of a round with more queries on each connection; `None` if it is void. It is no trial of the cell.
+    fn longer(&mut self, of: ClosedLoop) -> Result<Option<Round>, BenchError> {
+        match self.closed_loop(of) {
+            Err(BenchError::Void(_)) => Ok(None),
+            trial => Ok(Some(round_of(&trial?, self.round))),
+        }
     }
 
     /// Returns that the server polls, if it uses its core without queries. What it still does for the last ones ends meanwhile.
@@ -228,7 +251,8 @@ impl NextRound<'_> {
         let names = (CLOSED_NAMES_PER_S * of.duration.as_secs_f64()) as u64;
         let spec = self.spec(of.pacing(), of.duration, names.min(self.names.size()));
         let timeout = of.timeout.map_or(spec.timeout, |less| less.min(spec.timeout));
-        self.counted(TrialSpec { step: of.step, timeout, ..spec })
+        let queries_per_connection = of.queries_per_connection;
+        self.counted(TrialSpec { step: of.step, timeout, queries_per_connection, ..spec })
     }
 
     /// Returns the request for a trial that counts although it is disturbed.
@@ -297,5 +321,15 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
         tester_busy: tester.map(|t| (t.busy + auth.map_or(0.0, |auth| auth.busy)) / left(t)),
         foreign: dut.and_then(|dut| dut.foreign),
         unanswered: trial.bad() as f64 / trial.sent.max(1) as f64,
+        connections_per_answer: connections_per_answer(trial),
     }
+}
+
+/// Returns how many connections a trial opened for each valid answer; `None` of one that keeps its connections, of datagrams, and of
+/// several transports, whose connections differ.
+fn connections_per_answer(trial: &Trial) -> Option<f64> {
+    let connections = trial.connections.as_ref().filter(|c| c.by_transport.is_empty())?;
+    connections.queries_per_connection?;
+    let counts = trial.valid > 0 && trial.conditions.transport != Transport::Udp.word();
+    counts.then(|| connections.established as f64 / trial.valid as f64)
 }

@@ -7,6 +7,8 @@ use record::{LoadPoint, WindowStep};
 pub struct Known {
     /// Step of the search for its window whose loop the rounds have; `None` before the first round.
     pub step: Option<WindowStep>,
+    /// Whether something makes the CPU time of the server unknown.
+    pub hides_cpu: bool,
     /// Answers a second so far, at the usual speed of the server's cores.
     pub qps: Option<f64>,
     /// Loads that were offered already.

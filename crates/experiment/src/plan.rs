@@ -97,7 +97,11 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
         }
         Method::Drill => settings.drill.as_ref().map_or(0.0, |d| DRILL + trial(d.duration())),
         Method::Closed => trial(settings.closed.duration),
-        Method::Capacity => seconds(settings.capacity.duration) + CAPACITY,
+        Method::Capacity => {
+            // Where connections are opened, a second loop has more queries on each.
+            let loops = if settings.tester.queries_per_connection.is_some() { 2.0 } else { 1.0 };
+            loops * seconds(settings.capacity.duration) + CAPACITY
+        }
         Method::Answers => comparison_s(settings) / settings.servers.len().max(1) as f64,
         Method::ZoneLoad => {
             let rate = if settings.zone_load.rate { trial(settings.closed.duration) } else { 0.0 };

@@ -7,7 +7,9 @@ use experiment::{
     Bench, BenchError, Circumstances, Experiment, NameBudget, Settings, TrialSpec, add_visit, visit,
 };
 use measure::{Limiter, Nanos, Pacing, Rng, Void};
-use record::{Basis, CellRecord, Cpu, Seen, ServerCapacity, Trial, VoidRepeat, Voidness};
+use record::{
+    Basis, CellRecord, Connections, Cpu, Seen, ServerCapacity, Trial, VoidRepeat, Voidness,
+};
 
 use crate::scripted;
 
@@ -17,6 +19,13 @@ struct Simulated {
     /// CPU seconds of the server for each answer, and its cores.
     demand_s: f64,
     cores: usize,
+    /// CPU seconds for each query that it drops, and for each connection.
+    dropped_s: f64,
+    connection_s: f64,
+    /// Number of queries of a connection over streams.
+    queries_per_connection: Option<u64>,
+    /// Share of the answers that are wrong.
+    wrong: f64,
     /// Share of its core that it uses without queries.
     idle: f64,
     /// Answers a second at which it ends, for another reason than its CPU, and whether it drops what is above.
@@ -46,6 +55,10 @@ impl Simulated {
         Simulated {
             demand_s: 40e-6,
             cores: 1,
+            dropped_s: 0.0,
+            connection_s: 0.0,
+            queries_per_connection: None,
+            wrong: 0.0,
             idle: 0.0,
             plateau: f64::MAX,
             drops: false,
@@ -75,7 +88,10 @@ impl Bench for Simulated {
         let threads = if self.one_thread { 1.0 } else { self.cores as f64 };
         let slower = if self.speed < 1.0 { (1.0 - self.speed) * self.rng.unit() } else { 0.0 };
         let speed = 1.0 - slower;
-        let demand_s = self.demand_s * self.noise(0.02) / speed;
+        let queries = spec.queries_per_connection.or(self.queries_per_connection);
+        let connecting_s = queries.map_or(0.0, |queries| self.connection_s / queries as f64);
+        let slowed = self.noise(0.02) / speed;
+        let demand_s = (self.demand_s + connecting_s) * slowed;
         let by_cpu = (1.0 - foreign) * threads / demand_s;
         let most = by_cpu.min(self.plateau).min(self.tester) * self.noise(0.01);
         let seconds = spec.duration.as_secs_f64();
@@ -100,8 +116,17 @@ impl Bench for Simulated {
         let mut trial = scripted::trial(spec, offered, true, Limiter::Unknown, void);
         (trial.sent, trial.answered) = ((offered * seconds) as u64, (answered * seconds) as u64);
         (trial.valid, trial.lost) = (trial.answered, trial.sent - trial.answered);
+        let wrong = (self.wrong * trial.answered as f64) as u64;
+        trial.valid -= wrong;
+        trial.invalid = [("servfail".to_owned(), wrong)].into();
         trial.passed = None;
-        let spent_s = answered * seconds * demand_s;
+        trial.connections = queries.map(|queries| Connections {
+            queries_per_connection: Some(queries),
+            established: trial.answered / queries,
+            ..Connections::default()
+        });
+        let dropped_s = (offered - answered) * seconds * self.dropped_s * slowed;
+        let spent_s = answered * seconds * demand_s + dropped_s;
         let cpu = Cpu {
             spent_s: self.seen.then_some(spent_s),
             busiest_thread: Some((spent_s / seconds / threads).min(1.0)),
@@ -316,4 +341,54 @@ fn a_visit_without_an_answer_is_void() {
         let is_said = |void: &VoidRepeat| void.why == "no query was answered";
         assert!(!cell.void_repeats.is_empty() && cell.void_repeats.iter().all(is_said));
     }
+}
+
+#[test]
+fn streams_have_the_demand_of_a_query_and_of_a_connection() {
+    for (queries, foreign, speed) in [(1, 0.0, 1.0), (4, 0.5, 1.0), (1, 0.0, 0.7)] {
+        let queries_per_connection = Some(queries);
+        let own = Simulated { foreign, speed, queries_per_connection, ..Simulated::new() };
+        let (found, cell) = one(Simulated { connection_s: 400e-6, ..own.clone() });
+        near(&found, 1.0 / (40e-6 + 400e-6 / queries as f64), Basis::Saturated);
+        let streams = found.streams.expect("connections were opened");
+        assert!((streams.cpu_us_per_query / 40.0 - 1.0).abs() < 0.1, "{streams:?}");
+        assert!((streams.cpu_us_per_connection / 400.0 - 1.0).abs() < 0.1, "{streams:?}");
+        assert!(streams.query_low_us < 42.0 && streams.query_high_us > 38.0, "{streams:?}");
+        assert!(streams.connection_low_us < 420.0 && streams.connection_high_us > 380.0);
+        // The second loop is none of the cell's: its trials and figures are those of its own setting.
+        assert_eq!(cell.longer_connections.len(), cell.rounds.len());
+        let of_trial =
+            |t: &record::TrialRecord| t.trial.connections.as_ref()?.queries_per_connection;
+        assert!(cell.trials.iter().all(|t| of_trial(t) == Some(queries)));
+        assert_eq!(one(own).0.streams, None, "connections that cost nothing");
+    }
+    let kept = Simulated { connection_s: 400e-6, ..Simulated::new() };
+    let (found, cell) = one(kept.clone());
+    assert_eq!((found.streams, cell.longer_connections.len()), (None, 0));
+    // A server that polls hides both.
+    let polls = Simulated { idle: 0.5, queries_per_connection: Some(1), ..kept };
+    let (found, cell) = one(polls);
+    assert_eq!((found.streams, cell.longer_connections.len()), (None, 0));
+}
+
+#[test]
+fn queries_that_are_dropped_or_answered_wrong_have_their_share_of_the_cpu() {
+    let share = |found: &ServerCapacity| {
+        found.seen.iter().find_map(|seen| match seen {
+            Seen::CpuOfUnanswered(share) => Some(*share),
+            _ => None,
+        })
+    };
+    let drops = Simulated { plateau: 10_000.0, drops: true, ..Simulated::new() };
+    // Twice what it answers is offered: 10 us for each dropped query beside 40 us for each answer.
+    for speed in [1.0, 0.6] {
+        let (found, _) = one(Simulated { dropped_s: 10e-6, speed, ..drops.clone() });
+        near(&found, 10_000.0, Basis::Plateau);
+        let share = share(&found).expect("a loop without loss");
+        assert!((share - 0.2).abs() < 0.05, "{found:?}");
+    }
+    // No loop is without wrong answers.
+    let (found, _) = one(Simulated { wrong: 0.05, ..Simulated::new() });
+    assert!(found.seen.iter().any(|seen| matches!(seen, Seen::Unanswered(_))), "{found:?}");
+    assert_eq!(share(&found), None);
 }

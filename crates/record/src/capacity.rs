@@ -25,6 +25,9 @@ pub struct ServerCapacity {
     /// is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
+    /// Its parts over streams: those of a query and of a new connection; absent where the loops opened no connections.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub streams: Option<StreamDemand>,
     /// Number of rounds.
     pub rounds: u32,
     /// Number of queries outstanding in the closed loops.
@@ -32,6 +35,24 @@ pub struct ServerCapacity {
     /// What was seen of the server's limit, and what is not known of its CPU time.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub seen: Vec<Seen>,
+}
+
+/// CPU time of a server over streams for each query and for each new connection, each with its interval, in microseconds at the full
+/// speed of its cores.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamDemand {
+    /// CPU time for each query without its connection.
+    pub cpu_us_per_query: f64,
+    /// Lower end of its interval, with the confidence of the capacity.
+    pub query_low_us: f64,
+    /// Upper end of its interval.
+    pub query_high_us: f64,
+    /// CPU time for each new connection, its end included.
+    pub cpu_us_per_connection: f64,
+    /// Lower end of its interval.
+    pub connection_low_us: f64,
+    /// Upper end of its interval.
+    pub connection_high_us: f64,
 }
 
 /// What a capacity is computed from.
@@ -58,6 +79,8 @@ pub enum Seen {
     FullThread(f64),
     /// Share (0 to 1) of the queries that got no valid answer in time.
     Unanswered(f64),
+    /// Share (0 to 1) of the server's CPU time for these: what loops without loss did not need for the valid answers.
+    CpuOfUnanswered(f64),
     /// Share (0 to 1) of the time in which the Tester's core was busy.
     TesterBusy(f64),
     /// Share (0 to 1) of a core that the server uses without queries: it polls, and its CPU time says nothing.
@@ -98,6 +121,11 @@ impl fmt::Display for Seen {
             Seen::Unanswered(share) => {
                 write!(f, "{:.1} % of the queries got no valid answer in time", percent(share))
             }
+            Seen::CpuOfUnanswered(share) => write!(
+                f,
+                "queries without a valid answer took about {:.0} % of the server's CPU time",
+                percent(share)
+            ),
             Seen::TesterBusy(share) => write!(
                 f,
                 "the Tester's core was {:.0} % busy: a faster Tester (a second core, --engine kernel) shows more",
@@ -166,6 +194,9 @@ pub struct Round {
     pub foreign: Option<f64>,
     /// Share (0 to 1) of the queries without a valid answer in time.
     pub unanswered: f64,
+    /// Connections opened for each valid answer; absent of loops that keep their connections.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connections_per_answer: Option<f64>,
 }
 
 impl Round {
@@ -189,6 +220,9 @@ pub struct WindowStep {
     /// CPU time of the server for each valid answer, in microseconds; absent where it is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_answer: Option<f64>,
+    /// Mean time of a fixed piece of arithmetic on the server's cores during the loop, in nanoseconds; absent where it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub work_ns: Option<u64>,
     /// Share (0 to 1) of the queries without a valid answer in time.
     pub unanswered: f64,
     /// Share (0 to 1) of the queries without any answer in time.
@@ -220,6 +254,13 @@ pub struct LoadPoint {
     pub unanswered: f64,
     /// Share (0 to 1) of the queries that left later than the schedule allows.
     pub late_departures: f64,
+}
+
+impl LoadPoint {
+    /// Returns the share (0 to 1) of the capacity that the Tester offered.
+    pub fn offered_share(&self) -> f64 {
+        self.share * self.offered_qps / self.asked_qps.max(1e-9)
+    }
 }
 
 /// Ratio of a cell's capacity to that of the baseline at the same settings, paired by round.

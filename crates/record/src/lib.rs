@@ -51,7 +51,9 @@ pub use answers::{
     AnswerDiff, AnswerDifference, AnswerKind, AnswerPair, AnswerSeen, AnswerServer, AnswerVerdict,
 };
 pub use attack::{Attack, AttackKind};
-pub use capacity::{Basis, CapacityRatio, LoadPoint, Round, Seen, ServerCapacity, WindowStep};
+pub use capacity::{
+    Basis, CapacityRatio, LoadPoint, Round, Seen, ServerCapacity, StreamDemand, WindowStep,
+};
 pub use certificate::{CertificateError, CertificateFile, Coverage, Tested};
 pub use check::{Bound, Check, CheckVerdict, Known, TruthSource};
 pub use client_stats::{ClientStats, Quantiles};

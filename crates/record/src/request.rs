@@ -121,6 +121,8 @@ pub struct TrialSpec {
     pub names: u64,
     /// Length of the steps whose queries are counted apart.
     pub step: Option<Nanos>,
+    /// Number of queries of a connection; `None` for that of the request.
+    pub queries_per_connection: Option<u64>,
     /// Whether it waits until the server has done the work of the last trial: an estimate from many
     /// trials, none of which decides alone, has no time for that.
     pub waits: bool,
@@ -138,6 +140,7 @@ impl TrialSpec {
             first_name: 0,
             names: 0,
             step: None,
+            queries_per_connection: None,
             waits: true,
         }
     }
@@ -257,13 +260,19 @@ impl TrialRequest {
         if self.pacing.is_open_loop() { 1 } else { 1 + self.also.len() }
     }
 
-    /// Copies everything from `spec` except the names, whose range is counted in different ways. Steps stay where it has none.
+    /// Copies everything from `spec` except the names, whose range is counted in different ways. Steps and the queries of a connection
+    /// stay where it has none.
     pub fn set_trial(&mut self, spec: &TrialSpec) {
         self.pacing = spec.pacing;
         (self.duration, self.timeout) = (spec.duration, spec.timeout);
         self.goal.clone_from(&spec.goal);
         self.early_stop = spec.early_stop;
         self.step = spec.step.or(self.step);
+        if let (Engine::Streams(connecting), Some(_)) =
+            (&mut self.engine, spec.queries_per_connection)
+        {
+            connecting.queries_per_connection = spec.queries_per_connection;
+        }
     }
 
     /// Returns how many clients open connections before the trial.

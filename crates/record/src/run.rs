@@ -111,6 +111,9 @@ pub struct CellRecord {
     /// Rounds of the method `capacity`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub rounds: Vec<Round>,
+    /// The same loops with more queries on each connection; none unless the loops of the rounds open connections.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub longer_connections: Vec<Round>,
     /// Windows that were tried before the first round.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub windows: Vec<WindowStep>,

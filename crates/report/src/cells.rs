@@ -277,6 +277,7 @@ mod tests {
                 basis: Basis::Demand,
                 exceeded: false,
                 cpu_us_per_answer: Some(1e6 / qps),
+                streams: None,
                 rounds: 8,
                 window: 64,
                 seen: vec![Seen::TesterBusy(0.99)],

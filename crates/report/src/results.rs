@@ -1,7 +1,7 @@
 //! The table of results: a row for each cell, with its capacity or its figures and what limited it.
 
 use measure::stats;
-use record::{Basis, CellRecord, Figure, Run, Secondary, ServerCapacity};
+use record::{Basis, CellRecord, Figure, LoadPoint, Run, Secondary, ServerCapacity, StreamDemand};
 
 use crate::table::{Field, Table};
 use crate::view::conditions::Conditions;
@@ -20,6 +20,12 @@ const CONFIDENCE: f64 = 0.95;
 
 /// Largest number of searches that are named one by one; of more the lowest and the highest.
 const FEW: usize = 3;
+
+/// Share of late departures from which on it stands beside a latency: half of what the 99th percentile leaves out.
+const LATE: f64 = 0.005;
+
+/// A part of a demand over streams, with the ends of its interval, in microseconds.
+type PartOfDemand = fn(&StreamDemand) -> [f64; 3];
 
 /// Results of some cells of a run.
 pub(crate) struct Results<'a> {
@@ -190,6 +196,32 @@ impl<'a> Results<'a> {
             let field = |cell: &CellRecord| Field::number(cpu_us(cell), time_us);
             table.numbers("CPU/answer", 2, self.each(field));
         }
+        self.add_streams(table);
+    }
+
+    /// Adds the CPU time of each query and of each new connection over streams, where they were told apart.
+    fn add_streams(&self, table: &mut Table) {
+        let streams = |cell: &CellRecord| cell.capacity.as_ref()?.streams;
+        if self.cells.iter().all(|cell| streams(cell).is_none()) {
+            return;
+        }
+        let parts: [(&str, PartOfDemand); 2] = [
+            ("CPU/query", |s| [s.cpu_us_per_query, s.query_low_us, s.query_high_us]),
+            ("CPU/connection", |s| {
+                [s.cpu_us_per_connection, s.connection_low_us, s.connection_high_us]
+            }),
+        ];
+        for (head, part) in parts {
+            let field = |cell: &CellRecord| match streams(cell).as_ref().map(part) {
+                Some([us, low, high]) => Field::number(Some(us), time_us).with_spread(format!(
+                    "{} to {}",
+                    time_us(low),
+                    time_us(high)
+                )),
+                None => Field::words(""),
+            };
+            table.numbers(head, 2, self.each(field));
+        }
     }
 
     /// Adds latency and loss at shares of the capacities, where they were measured.
@@ -198,13 +230,7 @@ impl<'a> Results<'a> {
             return;
         }
         for (head, share) in [("p50 / p99 at 50 %", 0.5), ("at 100 %", 1.0)] {
-            let latency = |cell: &CellRecord| {
-                let load = cell.loads.iter().find(|load| load.share == share && load.reached);
-                Field::words(load.map_or_else(String::new, |load| {
-                    format!("{} / {}", time_us(load.p50_us), time_us(load.p99_us))
-                }))
-            };
-            table.words(head, 3, self.each(latency));
+            table.words(head, 3, self.each(|cell| latency_at(&cell.loads, share)));
         }
         let free = |cell: &CellRecord| {
             let below = cell.loads.iter().take_while(|load| load.reached && load.unanswered == 0.0);
@@ -244,6 +270,25 @@ fn of_each(cell: &CellRecord) -> String {
         (2..=FEW, _) => each_search(cell),
         (_, Some((low, high))) => format!("{} to {}", thousands(low), thousands(high)),
     }
+}
+
+/// Returns the latency at a share of the capacity, with the late departures; where the Tester could not offer that, the highest share up
+/// to there that it offered.
+fn latency_at(loads: &[LoadPoint], share: f64) -> Field {
+    let Some(load) = loads.iter().find(|load| load.share == share) else {
+        return Field::words("");
+    };
+    let latency = || format!("{} / {}", time_us(load.p50_us), time_us(load.p99_us));
+    let up_to = loads.iter().filter(|load| load.share <= share).map(LoadPoint::offered_share);
+    let highest = (up_to.fold(0.0, f64::max) * 100.0).round();
+    let short = !load.reached && highest < (share * 100.0).round();
+    let late = load.late_departures >= LATE;
+    let beside = [
+        short.then(|| format!("{highest} %")),
+        late.then(|| format!("{:.1} % late", load.late_departures * 100.0)),
+    ];
+    Field::words(if load.reached { latency() } else { String::new() })
+        .with_spread(beside.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// Returns a capacity with its interval; `~` and `>` mark those of a Tester that ended first.
@@ -290,5 +335,81 @@ fn conforming(r: &CellRecord) -> &'static str {
         (true, None) => "conforming",
         (true, Some(_)) => "conforming, SHORTENED",
         (false, _) => "not conforming",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_that_was_not_offered_has_the_highest_up_to_there() {
+        let load = |share: f64, offered: f64, reached: bool, late_departures: f64| LoadPoint {
+            share,
+            asked_qps: 1e4 * share,
+            offered_qps: 1e4 * offered,
+            reached,
+            p50_us: 80.0,
+            p99_us: 310.0,
+            late_departures,
+            ..LoadPoint::default()
+        };
+        let loads = [
+            load(0.25, 0.25, true, 0.0),
+            load(0.5, 0.5, true, 0.006),
+            load(0.8, 0.71, false, 0.3),
+            load(0.9, 0.6, false, 0.0),
+            load(1.0, 0.999, false, 0.02),
+            load(1.2, 1.2, true, 0.0),
+        ];
+        for (share, wanted) in [
+            (0.25, "80.0 us / 310.0 us ()"),
+            (0.5, "80.0 us / 310.0 us (0.6 % late)"),
+            (0.8, "- (71 %, 30.0 % late)"),
+            (0.9, "- (71 %)"),
+            (1.0, "- (2.0 % late)"),
+            (0.7, "- ()"),
+        ] {
+            let Field { text, spread, .. } = latency_at(&loads, share);
+            assert_eq!(format!("{text} ({spread})"), wanted);
+        }
+    }
+
+    #[test]
+    fn queries_and_connections_have_their_cpu_times() {
+        let of = |server: &str, streams: Option<StreamDemand>| {
+            let mut cell = CellRecord::new(server, [].into(), "capacity");
+            cell.capacity = Some(ServerCapacity {
+                qps: 2e3,
+                low_qps: 1.9e3,
+                high_qps: 2.1e3,
+                confidence: 0.95,
+                basis: Basis::Saturated,
+                exceeded: false,
+                cpu_us_per_answer: Some(500.0),
+                streams,
+                rounds: 8,
+                window: 64,
+                seen: Vec::new(),
+            });
+            cell.figures.insert("capacity".into(), Figure::new("qps", vec![2e3; 8]));
+            cell
+        };
+        let streams = StreamDemand {
+            cpu_us_per_query: 20.0,
+            query_low_us: 18.0,
+            query_high_us: 22.0,
+            cpu_us_per_connection: 480.0,
+            connection_low_us: 470.0,
+            connection_high_us: 490.0,
+        };
+        let run = Run { results: vec![of("a", Some(streams)), of("b", None)], ..Run::default() };
+        let table = |from: usize| Results::of(&run, run.results[from..].iter().collect()).figures();
+        let csv = table(0).csv();
+        let heads = "server,capacity,CPU/answer,CPU/query,CPU/connection,repeats\n";
+        assert_eq!(csv, format!("{heads}a,2000,500,20,480,0\nb,2000,500,,,0\n"));
+        let text = table(0).whole_text();
+        assert!(text.contains("480.0 us (470.0 us to 490.0 us)"), "{text}");
+        assert!(!table(1).csv().contains("CPU/query"), "none of them has streams");
     }
 }

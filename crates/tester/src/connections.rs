@@ -48,7 +48,7 @@ pub(crate) struct ConnectionSetup {
     dialers: Vec<Dialer>,
     mix: Mix,
     pub(crate) clients: u32,
-    queries_per_connection: Option<u64>,
+    pub(crate) queries_per_connection: Option<u64>,
     outstanding: u32,
     opening: u32,
     connection_rate: Option<Qps>,

@@ -235,6 +235,10 @@ impl Setup {
     pub fn for_trial(&self, spec: &TrialSpec) -> Self {
         let mut setup = self.clone();
         setup.request.set_trial(spec);
+        if let (Some(connections), Some(_)) = (&mut setup.connections, spec.queries_per_connection)
+        {
+            connections.queries_per_connection = spec.queries_per_connection;
+        }
         setup.use_names(spec.first_name, spec.names);
         setup
     }

@@ -281,6 +281,7 @@ mod tests {
             basis: Basis::Saturated,
             exceeded: false,
             cpu_us_per_answer: None,
+            streams: None,
             rounds: 8,
             window: 64,
             seen: Vec::new(),

@@ -6,10 +6,11 @@ use measure::stats::{OfRounds, median, of_rounds};
 use measure::{Histogram, Limiter};
 use record::{Basis, CapacityRatio, CellRecord, Figure, LoadPoint, Round, Seen, ServerCapacity};
 
+use super::demand;
 use super::window::choose;
 
 /// Confidence of the intervals.
-const CONFIDENCE: f64 = 0.95;
+pub(super) const CONFIDENCE: f64 = 0.95;
 /// Share of what it could have from which on a server, or the Tester, is at its limit.
 const SATURATED: f64 = 0.9;
 /// Share of its CPU from which on a server's limit follows from its demand: at the speed that its cores had, no figure is further than
@@ -128,6 +129,13 @@ impl Figures {
 pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
     let (figures, speed) = (Figures::of(cell), speed_in(cell));
     let OfRounds { value, interval } = figures.estimate()?;
+    let cpu_us_per_answer = middle(cell, |round| Some(round.cpu_us_per_answer? * speed(round)))
+        .filter(|_| !figures.seen.iter().any(Seen::hides_cpu));
+    let mut seen = figures.seen;
+    let lost = seen.iter().any(|seen| matches!(seen, Seen::Unanswered(_)));
+    let share = cpu_us_per_answer.filter(|_| lost);
+    let share = share.and_then(|cpu_us| demand::of_unanswered(cell, cpu_us));
+    seen.extend(share.map(Seen::CpuOfUnanswered));
     Some(ServerCapacity {
         qps: value,
         low_qps: interval.low,
@@ -135,11 +143,11 @@ pub fn capacity_of(cell: &CellRecord) -> Option<ServerCapacity> {
         confidence: interval.confidence,
         basis: figures.basis,
         exceeded: figures.exceeded,
-        cpu_us_per_answer: middle(cell, |round| Some(round.cpu_us_per_answer? * speed(round)))
-            .filter(|_| !figures.seen.iter().any(Seen::hides_cpu)),
+        streams: cpu_us_per_answer.and_then(|_| demand::of_streams(cell)),
+        cpu_us_per_answer,
         rounds: cell.rounds.len() as u32,
         window: choose(&cell.windows).map_or(0, |step| step.window),
-        seen: figures.seen,
+        seen,
     })
 }
 

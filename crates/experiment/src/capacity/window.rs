@@ -27,7 +27,7 @@ const GROWTH: f64 = 1.03;
 /// Number of windows running without growth after which no larger one is tried.
 const FLAT: u32 = 2;
 /// Share of the queries up to which a window loses nothing by itself.
-const LOST: f64 = 0.001;
+pub(super) const LOST: f64 = 0.001;
 /// Share of lost queries from which on a server may drop them on purpose.
 const DROPS: f64 = 0.01;
 /// Factor by which a window that loses little may answer less than a loop with a highest rate.
@@ -58,12 +58,21 @@ pub(super) struct ClosedLoop {
     pub(super) step: Option<Nanos>,
     /// Time for which a reply is awaited, if not the usual one.
     pub(super) timeout: Option<Nanos>,
+    /// Number of queries of a connection, if not the usual one.
+    pub(super) queries_per_connection: Option<u64>,
 }
 
 impl ClosedLoop {
     /// Makes one without a lead.
     fn plain(window: u32, duration: Nanos) -> Self {
-        ClosedLoop { window, most: None, duration, step: None, timeout: None }
+        ClosedLoop {
+            window,
+            most: None,
+            duration,
+            step: None,
+            timeout: None,
+            queries_per_connection: None,
+        }
     }
 
     /// Makes one that counts whole seconds, for `duration` at least, after its lead.
@@ -189,12 +198,13 @@ impl NextRound<'_> {
     /// Runs a closed loop of the search for the window.
     fn tried(&mut self, own: ClosedLoop) -> Result<WindowStep, BenchError> {
         let trial = self.closed_loop(own)?;
-        let Round { qps, cpu_us_per_answer, unanswered, .. } = round_of(&trial, 0);
+        let Round { qps, cpu_us_per_answer, work_ns, unanswered, .. } = round_of(&trial, 0);
         Ok(WindowStep {
             window: own.window,
             most_qps: own.most.map(Qps::get),
             qps,
             cpu_us_per_answer,
+            work_ns,
             unanswered,
             lost: trial.lost as f64 / trial.sent.max(1) as f64,
         })

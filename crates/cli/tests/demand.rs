@@ -1,0 +1,72 @@
+//! The service demand of a server over TCP that runs a fixed number of instructions for each query and for each connection.
+
+use std::process::Command;
+
+use assert_cmd::cargo::cargo_bin;
+use record::{CellRecord, Run};
+
+/// Steps for each query and for each connection: some 60 and 600 us, far above what the kernel does for either.
+const STEPS: [u32; 2] = [100_000, 1_000_000];
+
+/// Makes rounds with four queries on each connection; `None` where there is no lab or no compiler.
+fn measured() -> Option<(CellRecord, String)> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/truth-server.c");
+    let server = dir.path().join("server");
+    let built = Command::new("cc").args(["-O2", source, "-o"]).arg(&server).status();
+    if built.is_err() {
+        skip::because("no C compiler");
+        return None;
+    }
+    let [query, connection] = STEPS;
+    let command = format!("{} {{{{ listen.port }}}} stream {query} {connection}", server.display());
+    let experiment = format!(
+        "name = \"demand\"\ntitle = \"a server over TCP\"\nrole = \"dns64\"\nservers = [\"own\"]\n\
+         method = \"capacity\"\nrepeats = 8\n[workload]\nnamespace = \"10.0.0.0/16\"\npref64 = \"2001:db8:64::/96\"\n\
+         [capacity]\nduration = \"300ms\"\nloads = false\n[tester]\ntransport = \"tcp\"\nclients = 8\n\
+         queries-per-connection = 4\n[custom.own]\ncommand = \"{command}\"\n"
+    );
+    std::fs::write(dir.path().join("x.toml"), experiment).expect("writes");
+    let output = Command::new(cargo_bin("dnsdyno"))
+        .args(["run", "x.toml", "--wait", "--plain", "--trust", "--json", "x.json"])
+        .current_dir(dir.path())
+        .env("DNSDYNO_STORE", dir.path().join("runs.db"))
+        .output()
+        .expect("starts");
+    let told = [output.stdout, output.stderr].map(|all| String::from_utf8_lossy(&all).into_owned());
+    if told[1].contains("cannot get its namespaces") {
+        skip::because(&told[1]);
+        return None;
+    }
+    let run: Run =
+        record::read(&dir.path().join("x.json")).unwrap_or_else(|e| panic!("{e}: {told:?}"));
+    let cell = run.results.into_iter().next().expect("a cell");
+    Some((cell, told.concat()))
+}
+
+#[test]
+fn a_connection_costs_what_its_instructions_cost() {
+    let Some((cell, told)) = measured() else { return };
+    if !cell.hidden.is_empty() {
+        skip::because(format!("the CPU time of a server is hidden here: {:?}", cell.hidden));
+        return;
+    }
+    let loops = [&cell.rounds, &cell.longer_connections];
+    let often = loops.map(|rounds| rounds.iter().filter_map(|r| r.connections_per_answer));
+    let [usual, longer] = often.map(|all| all.sum::<f64>());
+    assert!(usual > 4.0 * longer && longer > 0.0, "{usual} and {longer}: {told}");
+    assert!(cell.rounds.iter().all(|round| round.connections_per_answer >= Some(0.25)), "{told}");
+    let Some(streams) = cell.capacity.as_ref().and_then(|found| found.streams) else {
+        // On a very busy machine a connection cannot be told from chance, or no two rounds are left.
+        let cpu_us = cell.rounds.iter().filter_map(|round| round.cpu_us_per_answer);
+        let (least, most) = cpu_us.fold((f64::MAX, 0.0), |(a, b), us| (us.min(a), us.max(b)));
+        assert!(cell.rounds.len() < 2 || most > 1.3 * least, "{:?}: {told}", cell.capacity);
+        return;
+    };
+    let [query, connection] = STEPS.map(f64::from);
+    let ratio = streams.cpu_us_per_connection / streams.cpu_us_per_query;
+    let truth = connection / query;
+    // What the kernel and the server do besides is not in the truth.
+    assert!(ratio > truth / 2.0 && ratio < truth * 2.0, "{ratio}, not {truth}: {streams:?}");
+    assert!(told.contains("CPU/query") && told.contains("CPU/connection"), "{told}");
+}

@@ -1,0 +1,64 @@
+//! What the CPU time of a server goes to.
+//!
+//! ```text
+//! over streams:  CPU / answer = CPU / query + CPU / connection x connections / answer, at two numbers of queries a connection
+//! with loss:     CPU / answer = CPU / answer of loops without loss + what the queries without a valid answer took
+//! ```
+
+use measure::stats::{line, median};
+use record::{CellRecord, Round, StreamDemand};
+
+use super::estimate::{CONFIDENCE, speed_in};
+use super::round_of;
+use super::window::LOST;
+
+/// Factor between the numbers of connections of the loops from which on both demands can be told.
+const APART: f64 = 2.0;
+/// Share of the most answers without loss from which on a loop says what a valid answer takes: the demand falls with the load.
+const NEAR_MOST: f64 = 0.8;
+
+/// Returns the demand of each query and of each new connection, by least squares over the rounds; `None` where connections were not
+/// opened at two rates, or cost nothing that can be told from chance.
+pub(super) fn of_streams(cell: &CellRecord) -> Option<StreamDemand> {
+    let speed = speed_in(cell);
+    let point = |round: &Round| {
+        Some((round.connections_per_answer?, round.cpu_us_per_answer? * speed(round)))
+    };
+    let rounds = cell.rounds.iter().chain(&cell.longer_connections);
+    let points: Vec<(f64, f64)> = rounds.filter_map(point).collect();
+    let least = points.iter().map(|point| point.0).fold(f64::MAX, f64::min);
+    let most = points.iter().map(|point| point.0).fold(0.0, f64::max);
+    let [query, connection] = line(&points, CONFIDENCE).filter(|_| most >= APART * least)?;
+    let is_known = query.value > 0.0 && connection.interval.low > 0.0;
+    is_known.then(|| StreamDemand {
+        cpu_us_per_query: query.value,
+        query_low_us: query.interval.low.max(0.0),
+        query_high_us: query.interval.high,
+        cpu_us_per_connection: connection.value,
+        connection_low_us: connection.interval.low,
+        connection_high_us: connection.interval.high,
+    })
+}
+
+/// Returns the share of the server's CPU time that went to queries without a valid answer, of a cell whose rounds took `cpu_us` for each
+/// valid one; `None` without a loop that lost nothing, or if that took as much.
+pub(super) fn of_unanswered(cell: &CellRecord, cpu_us: f64) -> Option<f64> {
+    let speed = speed_in(cell);
+    let tried = cell.windows.iter().map(|step| Round {
+        qps: step.qps,
+        cpu_us_per_answer: step.cpu_us_per_answer,
+        work_ns: step.work_ns,
+        unanswered: step.unanswered,
+        ..Round::default()
+    });
+    let trials = cell.trials.iter().map(|record| round_of(&record.trial, record.repeat));
+    let whole: Vec<(f64, f64)> = tried
+        .chain(trials)
+        .filter(|round| round.unanswered <= LOST)
+        .filter_map(|round| Some((round.qps, round.cpu_us_per_answer? * speed(&round))))
+        .collect();
+    let most = whole.iter().map(|(qps, _)| *qps).fold(0.0, f64::max);
+    let near = whole.iter().filter(|(qps, _)| *qps >= NEAR_MOST * most);
+    let valid_us = median(&near.map(|(_, cpu_us)| *cpu_us).collect::<Vec<_>>())?;
+    Some(1.0 - valid_us / cpu_us).filter(|share| *share > 0.0)
+}
