@@ -114,16 +114,6 @@ configured() { # configured SERVER FOLDER VARIABLE=VALUE...: writes its adapter'
         fail "$server cannot be configured"
 }
 
-start_nsd() { # in the DUT's namespace, port 5300, one server process
-    need nsd nsd
-    # The buffers of a stock configuration: a megabyte, which the kernel counts twice.
-    configured nsd "$work/nsd" zone=dns64perf.test "zone_file=$work/zone" listen.v4=10.9.0.2 listen.v6=::1 listen.port=5300 \
-        threads=1 buffer=2097152
-    dut "${command[@]}" >"$work/nsd.log" 2>&1 &
-    await 10.9.0.2:5300 NSD
-    nsd_version=$(nsd -v 2>&1 | sed -n '1s/.* //p')
-}
-
 start_auth() { # start_auth ARGUMENT...: our AuthDNS in the DUT's namespace, port 5353, one worker
     ip netns exec d "$dnsdyno" auth --listen 10.9.0.2:5353 --cpus 1 "$@" >"$work/auth.log" 2>&1 &
     await 10.9.0.2:5353 "the AuthDNS"
@@ -170,7 +160,6 @@ start_unbound() { # start_unbound MEGABYTES [SETTING...]: as a DNS64 server in t
     ip netns exec d taskset -c 1 "${command[@]}" >"$work/unbound.log" 2>&1 &
     unbound=$!
     await 10.9.0.2:5365 Unbound AAAA
-    unbound_version=$(unbound -V | sed -n 's/^Version //p')
 }
 
 ask_dns64() { # ask_dns64 PORT ARGUMENT...: a load of AAAA queries; the result in out.json
@@ -192,43 +181,9 @@ await() { # await ADDRESS SERVER [TYPE]: until it answers, half a minute at most
     fail "$2 does not answer at $1"
 }
 
-offloads() { # offloads on|off: whether ours put many datagrams into one message (UDP_SEGMENT, UDP_GRO)
-    case $1 in
-        on) load_offloads=() auth_offloads=() ;;
-        off) load_offloads=(--gso off --no-gro) auth_offloads=(--no-gso --no-gro) ;;
-        *) fail "--offloads is on or off, not $1" ;;
-    esac
-}
-
-with_dnsdyno() { # with_dnsdyno PORT WINDOW SECONDS: queries a second in a closed loop; the result in out.json
-    tester "$dnsdyno" load "10.9.0.2:$1" --queries "$work/queries" --pacing window --window "$2" \
-        --duration "${3}s" --cpus 0 "${load_offloads[@]}" --json "$work/out.json" >"$work/load.log" 2>&1 || true
-    json "$work/out.json" answered_qps
-}
-
-best_window() { # best_window WITH PORT "WINDOW...": the window with which a tool gets most, by 2 s of each
-    local window
-    for window in $3; do echo "$("$1" "$2" "$window" 2) $window"; done | sort -n | awk 'END { print $2 }'
-}
-
 json() { # json FILE KEY...: a value of a result
     python3 -c 'import json, sys
 x = json.load(open(sys.argv[1]))
 for key in sys.argv[2:]: x = x[key]
 print(x)' "$@"
 }
-
-round() { # round NUMBER A B: prints a round and keeps it
-    local ratio
-    ratio=$(awk -v a="$2" -v b="$3" 'BEGIN { printf "%.2f", b / a }')
-    echo "$2" >>"$work/a"
-    echo "$3" >>"$work/b"
-    echo "$ratio" >>"$work/ratios"
-    printf '%-6s %12.0f %12.0f %8s\n' "$1" "$2" "$3" "$ratio"
-}
-
-medians() { # prints the medians of all rounds; the ratio is the median of the rounds' ratios
-    printf '%-6s %12.0f %12.0f %8.2f\n' median "$(median <"$work/a")" "$(median <"$work/b")" "$(median <"$work/ratios")"
-}
-
-median() { sort -n | awk '{ v[NR] = $1 } END { print (NR % 2) ? v[(NR+1)/2] : (v[NR/2] + v[NR/2+1]) / 2 }'; }
