@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
@@ -11,26 +11,19 @@ use record::Trial;
 use tempfile::TempDir;
 
 use crate::kit::cases::{at_a_time, cases};
+use crate::kit::command::Held;
 use crate::kit::host::{find, free_port, soon, ssh_key};
 
 /// An sshd for this user, a server, and a folder for what is brought.
 struct Elsewhere {
+    // Ended in this order.
+    _sshd: Held,
+    _server: Held,
     dir: TempDir,
-    sshd: Child,
-    server: Child,
     ssh: String,
     target: String,
     /// Name of the server's process, this one's alone: the agent watches all processes of the name it is given.
     name: String,
-}
-
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        for child in [&mut self.sshd, &mut self.server] {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 impl Elsewhere {
@@ -85,7 +78,7 @@ impl Elsewhere {
             let listens = |port| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
             (listens(port) && listens(at)).then_some(())
         });
-        Some(Elsewhere { dir, sshd, server, ssh, target, name })
+        Some(Elsewhere { _sshd: Held(sshd), _server: Held(server), dir, ssh, target, name })
     }
 
     /// dnsdyno with the words of `first`, and an agent that watches `process`.

@@ -2,17 +2,19 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
-use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use trace::{Message, Transport, Writer};
-use wire::{Name, Qtype, QueryTemplate};
+use trace::Writer;
+use wire::Qtype;
 
+use crate::kit::capture::write_udp;
+use crate::kit::command::{Ran, check_schema, dnsdyno, run_in};
 use crate::kit::host::find;
+use crate::kit::serve::query;
 
 const EXPERIMENT: &str = r#"
 name = "tiny-answers"
@@ -34,40 +36,9 @@ fn missing() -> Vec<&'static str> {
     ["unbound", "named", "nsd"].into_iter().filter(|name| find(name).is_none()).collect()
 }
 
-fn dnsdyno(dir: &Path) -> Command {
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.env("DNSDYNO_STORE", dir.join("runs.db")).current_dir(dir);
-    command.env("DNSDYNO_TEST_TRIAL", "1s");
-    command
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
-}
-
-/// Runs an experiment; returns the code, what it printed, and the record if it wrote one.
-fn run(dir: &Path, experiment: &str, args: &[&str]) -> (Option<i32>, String, Value) {
-    std::fs::write(dir.join("x.toml"), experiment).expect("writes");
-    let mut command = dnsdyno(dir);
-    command.args(["run", "--wait", "--plain"]);
-    if !args.contains(&"--resume") {
-        command.arg("x.toml");
-    }
-    let output = command.args(args).args(["--json", "run.json"]).output().expect("starts");
-    let record = std::fs::read(dir.join("run.json")).ok();
-    let record = record.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-    (output.status.code(), text(&output), record)
-}
-
-/// Checks a run by its published schema.
-fn check(run: &Value) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
-    let text = std::fs::read(folder.join("run.json")).expect("a schema");
-    let schema: Value = serde_json::from_slice(&text).expect("JSON");
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
-    let faults: Vec<String> =
-        validator.iter_errors(run).map(|e| format!("{}: {e}", e.instance_path())).collect();
-    assert!(faults.is_empty(), "{faults:#?}");
+/// Runs an experiment in a folder.
+fn run(dir: &Path, experiment: &str, line: &str) -> Option<Ran> {
+    Ran::experiment(dir, "1s", experiment, &format!("--plain {line}"))
 }
 
 /// Checks the comparison of 300 names by Unbound and BIND, and returns it.
@@ -105,11 +76,8 @@ fn servers_of_the_lab_are_compared() {
         return skip::because(format!("not installed: {}", missing.join(", ")));
     }
     let dir = tempfile::tempdir().expect("a folder");
-    let (_, said, record) = run(dir.path(), EXPERIMENT, &[]);
-    if said.contains("cannot get its namespaces") {
-        return skip::because(said);
-    }
-    check(&record);
+    let Some(Ran { told: said, run: record, .. }) = run(dir.path(), EXPERIMENT, "") else { return };
+    check_schema("run", &record);
     let diff = compared(&record, &said);
     // Of the names with an excluded AAAA record, the 18th of each twenty, and of no others the answers themselves may differ.
     for kind in diff["kinds"].as_array().expect("kinds").iter().filter(|k| k["kind"] == "answer") {
@@ -124,9 +92,8 @@ fn servers_of_the_lab_are_compared() {
         assert!(said.contains(part), "{part}: {said}");
     }
     let page = dir.path().join("page.html");
-    let report = dnsdyno(dir.path()).args(["report", "run.json", "--output"]).arg(&page).output();
-    let report = report.expect("starts");
-    assert!(report.status.success(), "{}", text(&report));
+    let (code, out, err) = run_in(dir.path(), "report run.json --output page.html");
+    assert_eq!(code, 0, "{out}{err}");
     let page = std::fs::read_to_string(page).expect("a page");
     assert!(page.contains("Answers compared") && page.contains("300 names of many kinds"));
 }
@@ -141,10 +108,7 @@ fn differences_that_are_known_or_ignored_are_none() {
     std::fs::write(dir.path().join("known.txt"), "* *.example.test *\n").expect("writes");
     let known = EXPERIMENT.replace("mixed = 300", "mixed = 40");
     let known = format!("{known}known = \"known.txt\"\nignore = [\"ttl\"]\n");
-    let (_, said, record) = run(dir.path(), &known, &[]);
-    if said.contains("cannot get its namespaces") {
-        return skip::because(said);
-    }
+    let Some(Ran { told: said, run: record, .. }) = run(dir.path(), &known, "") else { return };
     let diff = &record["results"][0]["answers"];
     assert_eq!((&diff["differ"], &diff["asked"]), (&0.into(), &40.into()), "{said}");
     assert_eq!(diff["ignored"], serde_json::json!(["ttl"]), "{said}");
@@ -157,31 +121,16 @@ fn the_queries_of_a_capture_are_asked() {
         return skip::because(format!("not installed: {}", missing.join(", ")));
     }
     let dir = tempfile::tempdir().expect("a folder");
-    let file = std::fs::File::create(dir.path().join("day.pcap")).expect("creates");
-    let mut out = Writer::new(file).expect("writes");
+    let mut out = Writer::new(Vec::new()).expect("writes");
     for number in 0..20u16 {
-        let name: Name = format!("n{:08}.example.test", number / 2).parse().expect("a name");
-        let query = QueryTemplate::new(&name, Qtype::AAAA, true, false, None);
-        let mut bytes = query.bytes().to_vec();
-        bytes[..2].copy_from_slice(&number.to_be_bytes());
-        out.write(&Message {
-            at: Nanos::from_millis(u64::from(number)),
-            frame: u64::from(number) + 1,
-            source: ([10, 0, 0, 1], 1_000 + number).into(),
-            destination: ([192, 0, 2, 53], 53).into(),
-            transport: Transport::Udp,
-            bytes: &bytes,
-            len: bytes.len(),
-            fragmented: false,
-            cut: false,
-        });
+        let bytes = query(&format!("n{:08}.example.test", number / 2), Qtype::AAAA, number);
+        let at = Nanos::from_millis(u64::from(number));
+        write_udp(&mut out, at, ([10, 0, 0, 1], 1_000 + number), ([192, 0, 2, 53], 53), &bytes);
     }
-    out.finish().expect("written");
+    let capture = out.finish().expect("in memory");
+    std::fs::write(dir.path().join("day.pcap"), capture).expect("written");
     let captured = EXPERIMENT.replace("mixed = 300", "mixed = 40\nreplay = \"day.pcap\"");
-    let (_, said, record) = run(dir.path(), &captured, &[]);
-    if said.contains("cannot get its namespaces") {
-        return skip::because(said);
-    }
+    let Some(Ran { told: said, run: record, .. }) = run(dir.path(), &captured, "") else { return };
     let diff = &record["results"][0]["answers"];
     // As they were sent: the second for a name too, and none has EDNS.
     assert_eq!(
@@ -207,8 +156,10 @@ fn an_interrupted_comparison_is_made_anew() {
     // Slow enough that it does not end before it is interrupted.
     let slow = EXPERIMENT.replace("\"1k\"", "\"80\"");
     std::fs::write(dir.path().join("x.toml"), &slow).expect("writes");
-    let mut child = dnsdyno(dir.path())
-        .args(["run", "--wait", "--plain", "x.toml"])
+    let mut child = dnsdyno("run --wait --plain x.toml")
+        .env("DNSDYNO_STORE", dir.path().join("runs.db"))
+        .env("DNSDYNO_TEST_TRIAL", "1s")
+        .current_dir(dir.path())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -227,12 +178,12 @@ fn an_interrupted_comparison_is_made_anew() {
     }
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("not measured: interrupted"), "{said}");
-    let (code, said, record) = run(dir.path(), &slow, &["--resume", "last"]);
-    assert_eq!(code, Some(0), "{said}");
-    compared(&record, &said);
-    assert_eq!(record["seams"].as_array().map(Vec::len), Some(1));
-    let (code, said, _) = run(dir.path(), &slow, &["--resume", "last"]);
-    assert_eq!(code, Some(2), "{said}");
+    let Some(done) = run(dir.path(), &slow, "--resume last") else { return };
+    assert_eq!(done.code, 0, "{}", done.told);
+    compared(&done.run, &done.told);
+    assert_eq!(done.run["seams"].as_array().map(Vec::len), Some(1));
+    let Some(again) = run(dir.path(), &slow, "--resume last") else { return };
+    assert_eq!(again.code, 2, "{}", again.told);
 }
 
 #[test]
@@ -241,29 +192,21 @@ fn what_cannot_be_compared_is_refused_with_its_place() {
     std::fs::write(dir.path().join("known.txt"), "nothing *\n").expect("writes");
     let with = |text: &str| format!("{EXPERIMENT}{text}\n");
     let table = [
-        (with("ttl = \"soon\""), &[][..], "x.toml:14:7: "),
-        (with("ignore = [\"ttl\", \"color\"]"), &[], "x.toml:14:10: `color` is none of timeout"),
-        (with("known = \"no.txt\""), &[], "x.toml:14:9: cannot read "),
-        (with("known = \"known.txt\""), &[], "x.toml:14:9: known.txt:1"),
+        (with("ttl = \"soon\""), "", "x.toml:14:7: "),
+        (with("ignore = [\"ttl\", \"color\"]"), "", "x.toml:14:10: `color` is none of timeout"),
+        (with("known = \"no.txt\""), "", "x.toml:14:9: cannot read "),
+        (with("known = \"known.txt\""), "", "x.toml:14:9: known.txt:1"),
+        (with(""), "--servers bind9", "one server has nothing to be compared with"),
         (
-            EXPERIMENT.to_owned(),
-            &["--servers", "bind9"],
-            "one server has nothing to be compared with",
-        ),
-        (
-            EXPERIMENT.to_owned(),
-            &["--remote", "far=192.0.2.1:53"],
+            with(""),
+            "--remote far=192.0.2.1:53",
             "x.toml:6:10: far is not in the lab, where the method `answers` starts all servers",
         ),
-        (
-            EXPERIMENT.to_owned(),
-            &["--dut", "far.example"],
-            "x.toml:6:10: a server on another host is not in the lab",
-        ),
+        (with(""), "--dut far.example", "x.toml:6:10: a server on another host is not in the lab"),
     ];
     for (text, args, wanted) in table {
-        let (code, said, _) = run(dir.path(), &text, &[&["--dry-run"], args].concat());
-        assert_eq!(code, Some(2), "{wanted}: {said}");
-        assert!(said.contains(wanted), "{wanted}: {said}");
+        let Some(ran) = run(dir.path(), &text, &format!("--dry-run {args}")) else { return };
+        assert_eq!(ran.code, 2, "{wanted}: {}", ran.told);
+        assert!(ran.told.contains(wanted), "{wanted}: {}", ran.told);
     }
 }

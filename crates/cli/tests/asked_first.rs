@@ -1,30 +1,20 @@
 //! A server that cannot be measured is found by one question, whatever the command: it ends, says why, and shows no figure. Loopback only.
 
-use std::net::UdpSocket;
-use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use assert_cmd::cargo::cargo_bin;
-
 use crate::kit::AuthDns;
+use crate::kit::command::{json, load, run};
 use crate::kit::host;
+use crate::kit::peer::{self, reply};
 
 /// Most queries of the question.
 const MOST: usize = 21;
 
-/// Runs a command whose words are separated by spaces.
-fn dnsdyno(line: &str) -> Output {
-    let words = line.split_ascii_whitespace();
-    Command::new(cargo_bin("dnsdyno")).args(words).output().expect("starts")
-}
-
 /// Runs a command that must end with exit code 1; returns its only line on standard error that is no status of its own.
 fn ends(line: &str) -> String {
-    let output = dnsdyno(line);
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(1), "{line}: {err}{out}");
+    let (code, out, err) = run(line);
+    assert_eq!(code, 1, "{line}: {err}{out}");
     for figure in ["qps", "p50", "Statistics", "total queries", ">=", "Queries sent"] {
         assert!(!out.contains(figure), "{line} shows a figure: {out}");
     }
@@ -93,30 +83,21 @@ fn replies_that_are_all_wrong_end_every_command() {
         assert!(told.contains(wanted), "{line}: {told}");
     }
     // Who wants it loads them all the same.
-    let measured = dnsdyno(&format!(
-        "load {target} --name other.example --no-check --rate 100 --duration 100ms --json -"
-    ));
-    let trial: serde_json::Value = serde_json::from_slice(&measured.stdout).expect("a record");
+    let trial = load(target, "--name other.example --rate 100 --duration 100ms");
     assert_eq!((&trial["valid"], &trial["sent"]), (&0.into(), &10.into()), "{trial}");
-    // Refused replies are measured by those who want them.
-    let measured = dnsdyno(&format!(
-        "load {target} --name other.example --expect refused --rate 100 --duration 100ms --json -"
-    ));
-    let trial: serde_json::Value = serde_json::from_slice(&measured.stdout).expect("a record");
+    let how = "--expect refused --rate 100 --duration 100ms --json -";
+    let trial = json(&format!("load {target} --name other.example {how}"));
     assert_eq!(trial["valid"], trial["rcodes"]["REFUSED"]);
     assert!(trial["valid"].as_u64() > Some(0), "{trial}");
 }
 
 #[test]
 fn a_silent_server_gets_a_question_and_no_load() {
-    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let target = silent.local_addr().expect("an address").to_string();
     let count = Arc::new(AtomicUsize::new(0));
     let counter = count.clone();
-    std::thread::spawn(move || {
-        while silent.recv(&mut [0; 512]).is_ok() {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
+    let target = peer::start(move |_, _| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Vec::new()
     });
     for line in ["load TARGET --type A --rate 100k", "search TARGET --type A"] {
         let told = ends(&line.replace("TARGET", &target));
@@ -128,25 +109,17 @@ fn a_silent_server_gets_a_question_and_no_load() {
 
 #[test]
 fn a_server_that_answers_gets_one_query_more_unless_told_otherwise() {
-    let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let target = server.local_addr().expect("an address").to_string();
     let count = Arc::new(AtomicUsize::new(0));
     let counter = count.clone();
-    std::thread::spawn(move || {
-        let mut buffer = [0; 512];
-        while let Ok((len, peer)) = server.recv_from(&mut buffer) {
-            counter.fetch_add(1, Ordering::Relaxed);
-            buffer[2] |= 0x80;
-            // The client may be gone at the end.
-            let _ = server.send_to(&buffer[..len], peer);
-        }
+    let target = peer::start(move |query, _| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        reply(query, query[3])
     });
     // A busy machine may answer the first query too late.
     for (more, asked) in [("", 1..=MOST), ("--no-check", 0..=0), ("--slice 1/2", 0..=0)] {
-        let run = dnsdyno(&format!(
+        let trial = json(&format!(
             "load {target} --name a.example --rate 50 --duration 500ms --timeout 30s --json - {more}"
         ));
-        let trial: serde_json::Value = serde_json::from_slice(&run.stdout).expect("a record");
         let beside =
             count.swap(0, Ordering::Relaxed) - trial["sent"].as_u64().expect("sent") as usize;
         assert!(asked.contains(&beside), "{more}: {beside}");
@@ -157,7 +130,6 @@ fn a_server_that_answers_gets_one_query_more_unless_told_otherwise() {
 fn the_commands_of_other_tools_do_not_ask() {
     let dir = files();
     let (port, dir) = (host::free_port(), dir.path().display().to_string());
-    let run = dnsdyno(&format!("dnsperf -s 127.0.0.1 -p {port} -d {dir}/queries -n 1 -t 1"));
-    let out = String::from_utf8_lossy(&run.stdout);
+    let (_, out, _) = run(&format!("dnsperf -s 127.0.0.1 -p {port} -d {dir}/queries -n 1 -t 1"));
     assert!(out.contains("Queries sent:         1"), "{out}");
 }

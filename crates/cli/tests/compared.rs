@@ -2,14 +2,12 @@
 //! slower; `load --repeats` makes the same load again.
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assert_cmd::cargo::cargo_bin;
-
 use crate::guide::has_the_table;
+use crate::kit::command::{refused, run};
+use crate::kit::peer::{self, reply};
 
 /// A server of this test on a thread: it answers one query after the other, each after a time, and keeps the queries without their ids.
 #[derive(Clone)]
@@ -20,31 +18,15 @@ struct Known {
 
 impl Known {
     fn start(delay: Duration, answers: bool) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
-        let address = socket.local_addr().expect("has one").to_string();
-        let known = Known { address, queries: Arc::default() };
-        let queries = known.queries.clone();
-        std::thread::spawn(move || {
-            let mut message = [0; 4096];
-            while let Ok((len, peer)) = socket.recv_from(&mut message) {
-                std::thread::sleep(delay);
-                queries.lock().expect("no panic").push(message[2..len].to_vec());
-                message[2] |= 0x80;
-                if answers {
-                    // The Tester may have ended.
-                    let _ = socket.send_to(&message[..len], peer);
-                }
-            }
+        let queries: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+        let seen = queries.clone();
+        let address = peer::start(move |query, _| {
+            std::thread::sleep(delay);
+            seen.lock().expect("no panic").push(query[2..].to_vec());
+            if answers { reply(query, query[3]) } else { Vec::new() }
         });
-        known
+        Known { address, queries }
     }
-}
-
-/// Runs `dnsdyno`; returns exit code, standard output, standard error.
-fn dnsdyno(words: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(cargo_bin("dnsdyno")).args(words).output().expect("starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 #[test]
@@ -53,10 +35,10 @@ fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
     let dir = tempfile::tempdir().expect("a folder");
     let json = dir.path().join("run.json").display().to_string();
     let (old, new) = (format!("old={}", fast.address), format!("new={}", slow.address));
-    let short = ["--name", "x.test", "--type", "A", "--rounds", "4", "--duration", "200ms"];
-    let run = |more: &[&str]| dnsdyno(&[&["search", &old, &new], &short[..], more].concat());
-    let (code, table, told) = run(&["--json", &json, "--fail-if", "new < -10%"]);
-    assert_eq!(code, Some(3), "{table}{told}");
+    let search =
+        format!("search {old} {new} --name x.test --type A --rounds 4 --duration 200ms --fail-if");
+    let (code, table, told) = run(&format!("{search} 'new < -10%' --json {json}"));
+    assert_eq!(code, 3, "{table}{told}");
     has_the_table("dnsdyno search old=", &table);
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines[1].starts_with("server") && lines[1].contains("x old"), "{table}");
@@ -80,8 +62,8 @@ fn a_slower_server_is_found_by_rounds_in_interleaved_order() {
     assert_eq!(ratio.baseline, "old");
     // The truth is a half, or a little more: a sleep lasts longer than asked for by the same time in both.
     assert!(ratio.low < 0.62 && 0.4 < ratio.high, "{ratio:?}");
-    let (code, table, told) = run(&["--baseline", "new", "--fail-if", "old < -10%"]);
-    assert_eq!(code, Some(0), "{table}{told}");
+    let (code, table, told) = run(&format!("{search} 'old < -10%' --baseline new"));
+    assert_eq!(code, 0, "{table}{told}");
     assert!(table.contains("x new"), "{table}");
 }
 
@@ -90,13 +72,13 @@ fn one_server_has_its_capacity_with_latency_at_it_and_at_half() {
     let known = Known::start(Duration::from_millis(1), true);
     let dir = tempfile::tempdir().expect("a folder");
     let json = dir.path().join("run.json").display().to_string();
-    let short = ["--name", "x.test", "--type", "A", "--duration", "200ms", "--json", &json];
-    let (code, table, told) = dnsdyno(&[&["search", &known.address], &short[..]].concat());
-    assert_eq!(code, Some(0), "{table}{told}");
+    let short = format!("--name x.test --type A --duration 200ms --json {json}");
+    let (code, table, told) = run(&format!("search {} {short}", known.address));
+    assert_eq!(code, 0, "{table}{told}");
     for head in ["capacity", "p50 / p99 at 50 %", "limited by"] {
         assert!(table.lines().nth(1).is_some_and(|heads| heads.contains(head)), "{head}: {table}");
     }
-    let (_, details, _) = dnsdyno(&["show", "--details", &json]);
+    let (_, details, _) = run(&format!("show --details {json}"));
     for head in ["at 100 %", "loss-free to"] {
         assert!(details.contains(head), "{head}: {details}");
     }
@@ -122,14 +104,14 @@ fn one_server_has_its_capacity_with_latency_at_it_and_at_half() {
 #[test]
 fn no_gate_holds_between_a_server_and_itself() {
     let known = Known::start(Duration::from_millis(1), true);
-    let named = ["a", "b", "c"].map(|name| format!("{name}={}", known.address));
-    let mut words = vec!["search", "--name", "x.test", "--type", "A", "--duration", "300ms"];
-    words.extend(named.iter().map(String::as_str));
-    words.extend(["--rounds", "4", "--fail-if", "b < -40%", "--fail-if", "c < -40%"]);
-    let (code, table, told) = dnsdyno(&words);
+    let at = &known.address;
+    let (code, table, told) = run(&format!(
+        "search a={at} b={at} c={at} --name x.test --type A --duration 300ms --rounds 4 \
+         --fail-if 'b < -40%' --fail-if 'c < -40%'"
+    ));
     // The fewest rounds on a busy machine may leave the question open.
-    let is_open = code == Some(4) && told.contains("may hold");
-    assert!(code == Some(0) || is_open, "{code:?}: {table}{told}");
+    let is_open = code == 4 && told.contains("may hold");
+    assert!(code == 0 || is_open, "{code}: {table}{told}");
     for name in ["a ", "b ", "c "] {
         assert!(table.lines().any(|line| line.starts_with(name)), "{table}");
     }
@@ -138,27 +120,22 @@ fn no_gate_holds_between_a_server_and_itself() {
 #[test]
 fn what_cannot_be_compared_is_refused_before_anything_is_sent() {
     let known = Known::start(Duration::ZERO, true);
-    let (a, b) = (format!("a={}", known.address), format!("b={}", known.address));
-    let plain = known.address.as_str();
     for (words, why) in [
-        (vec![&*a, &b, "--goal", "zero-loss"], "--goal goes with a search of one server, several"),
-        (vec![&a, &b, "--max", "5k"], "--max goes with"),
-        (vec![plain, "--rounds", "9", "--rule", "rfc8219"], "one server, --rounds with a capacity"),
-        (
-            vec![plain, "--repeats", "2", "--baseline", "x"],
-            "one server, --baseline with a capacity",
-        ),
-        (vec![&a, &b, "--engine", "kernel"], "--engine goes with"),
-        (vec![plain, plain], "two servers are called 127.0.0.1:"),
-        (vec![&a, &b, "--baseline", "c"], "--baseline: there is no server c; there are a, b"),
-        (vec![&a, &b, "--fail-if", "c < -3%"], "--fail-if: there is no server c; there are a, b"),
-        (vec![plain, "--fail-if", "a < -3%"], "--fail-if: there is no server a"),
-        (vec!["=127.0.0.1:1"], "has no name before `=`"),
+        ("A B --goal zero-loss", "--goal goes with a search of one server, several"),
+        ("A B --max 5k", "--max goes with"),
+        ("ONE --rounds 9 --rule rfc8219", "one server, --rounds with a capacity"),
+        ("ONE --repeats 2 --baseline x", "one server, --baseline with a capacity"),
+        ("A B --engine kernel", "--engine goes with"),
+        ("ONE ONE", "two servers are called 127.0.0.1:"),
+        ("A B --baseline c", "--baseline: there is no server c; there are a, b"),
+        ("A B --fail-if 'c < -3%'", "--fail-if: there is no server c; there are a, b"),
+        ("ONE --fail-if 'a < -3%'", "--fail-if: there is no server a"),
+        ("=127.0.0.1:1", "has no name before `=`"),
     ] {
-        let all = [&["search", "--name", "x.test"], &words[..]].concat();
-        let (code, _, told) = dnsdyno(&all);
-        assert_eq!(code, Some(2), "{all:?}: {told}");
-        assert!(told.contains(why), "{all:?}: {told}");
+        let words = words.replace("A B", &format!("a={0} b={0}", known.address));
+        let words = words.replace("ONE", &known.address);
+        let told = refused(&format!("search --name x.test {words}"));
+        assert!(told.contains(why), "{words}: {told}");
     }
     assert!(known.queries.lock().expect("no panic").is_empty());
 }
@@ -168,12 +145,13 @@ fn a_load_is_repeated_with_other_names_of_a_namespace() {
     let known = Known::start(Duration::ZERO, true);
     let dir = tempfile::tempdir().expect("a folder");
     let json = dir.path().join("run.json").display().to_string();
-    let pacing = ["--pacing", "window 4", "--duration", "200ms", "--shared-core"];
-    let short = [&pacing[..], &["--type", "A", "--no-check"]].concat();
-    let load = |more: &[&str]| dnsdyno(&[&["load", &known.address], &short[..], more].concat());
-    let names = ["--namespace", "10.0.0.0/12", "--expect", "noerror", "--json", &json];
-    let (code, table, told) = load(&[&names[..], &["--repeats", "3"]].concat());
-    assert_eq!(code, Some(0), "{table}{told}");
+    let load = |more: &str| {
+        let pacing = "--pacing 'window 4' --duration 200ms --shared-core --type A --no-check";
+        run(&format!("load {} {pacing} {more}", known.address))
+    };
+    let names = format!("--namespace 10.0.0.0/12 --expect noerror --json {json}");
+    let (code, table, told) = load(&format!("{names} --repeats 3"));
+    assert_eq!(code, 0, "{table}{told}");
     let run: record::Run = record::read(json.as_ref()).expect("a run");
     let [cell] = &run.results[..] else { panic!("{run:?}") };
     let repeats: Vec<u32> = cell.trials.iter().map(|t| t.repeat).collect();
@@ -189,8 +167,8 @@ fn a_load_is_repeated_with_other_names_of_a_namespace() {
     {
         assert!(table.contains(part), "{part}: {table}");
     }
-    let (code, table, told) = load(&["--name", "x.test", "--repeats", "6"]);
-    assert_eq!(code, Some(0), "{table}{told}");
+    let (code, table, told) = load("--name x.test --repeats 6");
+    assert_eq!(code, 0, "{table}{told}");
     assert!(table.contains("6 loads of") && table.contains("95 % intervals"), "{table}");
     let queries = known.queries.lock().expect("no panic").clone();
     assert_eq!(queries.iter().collect::<BTreeSet<_>>().len(), 1);
@@ -198,26 +176,24 @@ fn a_load_is_repeated_with_other_names_of_a_namespace() {
 
 #[test]
 fn repeats_end_as_a_single_load_does() {
-    let short = ["--rate", "100", "--duration", "200ms", "--timeout", "200ms", "--repeats", "3"];
-    let load = |known: &Known, more: &[&str]| {
-        dnsdyno(&[&["load", &known.address, "--name", "x.test"], &short[..], more].concat())
+    let load = |known: &Known, more: &str| {
+        let short = "--rate 100 --duration 200ms --timeout 200ms --repeats 3";
+        run(&format!("load {} --name x.test {short} {more}", known.address))
     };
     let silent = Known::start(Duration::ZERO, false);
-    let (code, table, told) = load(&silent, &["--no-check"]);
-    assert_eq!((code, table.as_str()), (Some(1), ""), "{told}");
+    let (code, table, told) = load(&silent, "--no-check");
+    assert_eq!((code, table.as_str()), (1, ""), "{told}");
     assert!(told.contains("stayed silent") && !told.contains("2 of 3"), "{told}");
     assert!(silent.queries.lock().expect("no panic").len() <= 20, "one load is enough");
     let known = Known::start(Duration::from_millis(5), true);
-    let (code, table, told) = load(&known, &["--goal", "p99 < 1ms"]);
-    assert_eq!(code, Some(1), "{table}{told}");
+    let (code, table, told) = load(&known, "--goal 'p99 < 1ms'");
+    assert_eq!(code, 1, "{table}{told}");
     for (words, why) in [
-        (&["--pacing", "lockstep"][..], "--repeats: a lock-step load repeats its --experiments"),
-        (&["--quantiles", "25"], "cannot be used with"),
-        (&["--repeats", "0"], "--repeats"),
+        ("--pacing lockstep", "--repeats: a lock-step load repeats its --experiments"),
+        ("--quantiles 25", "cannot be used with"),
+        ("--repeats 0", "--repeats"),
     ] {
-        let words = [&["load", &known.address, "--repeats", "2"], words].concat();
-        let (code, _, told) = dnsdyno(&words);
-        assert_eq!(code, Some(2), "{told}");
+        let told = refused(&format!("load {} --repeats 2 {words}", known.address));
         assert!(told.contains(why), "{told}");
     }
 }

@@ -113,15 +113,9 @@ fn each_crate_is_packed_with_what_its_build_reads() {
     let metadata = metadata();
     let target = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO"));
-    command.args([
-        "package",
-        "--workspace",
-        "--no-verify",
-        "--offline",
-        "--locked",
-        "--allow-dirty",
-        "--quiet",
-    ]);
+    command.args(
+        "package --workspace --no-verify --offline --locked --allow-dirty --quiet".split(' '),
+    );
     command.arg("--manifest-path").arg(metadata.workspace_root.join("Cargo.toml"));
     let output = command.env("CARGO_TARGET_DIR", target.path()).stdin(Stdio::null()).output();
     let output = output.expect("cargo");

@@ -1,8 +1,7 @@
 //! `dnsdyno diff` against real servers, and against scripted ones.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -15,33 +14,17 @@ use wire::Qtype;
 use wire::message::question_end;
 
 use crate::kit::AuthDns;
-use crate::kit::host::{bind_port, find, free_port};
+use crate::kit::command::{check_schema, refused, run};
+use crate::kit::host::{find, free_port};
+use crate::kit::peer::{self, reply};
 use crate::kit::serve::{Server, query, serve};
 
-/// Runs `dnsdyno` and returns exit code, standard output, standard error.
-fn dnsdyno(args: &[&str]) -> (i32, String, String) {
-    let output = Command::new(cargo_bin("dnsdyno")).args(args).output().expect("starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
-}
-
 /// Runs `dnsdyno diff --json -`; returns exit code and record, which is valid by its schema.
-fn diff(args: &[&str]) -> (i32, Value) {
-    let (code, out, err) = dnsdyno(&[&["diff"][..], args, &["--json", "-"]].concat());
-    let record = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{args:?}: {e}: {err}"));
-    check("answer-diff", &record);
+fn diff(args: &str) -> (i32, Value) {
+    let (code, out, err) = run(&format!("diff {args} --json -"));
+    let record = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{args}: {e}: {err}"));
+    check_schema("answer-diff", &record);
     (code, record)
-}
-
-/// Checks a document by the schema of this name.
-fn check(name: &str, document: &Value) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
-    let text = std::fs::read(folder.join(name).with_extension("json")).expect("a schema");
-    let schema: Value = serde_json::from_slice(&text).expect("JSON");
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
-    let faults: Vec<String> =
-        validator.iter_errors(document).map(|e| format!("{}: {e}", e.instance_path())).collect();
-    assert!(faults.is_empty(), "{name}: {faults:#?}");
 }
 
 /// Starts a server as its adapter configures it; `more` is added to its configuration file.
@@ -49,15 +32,11 @@ fn adapter(name: &str, set: &[String], file: &str, more: &str, probe: Qtype) -> 
     let dir = tempfile::tempdir().expect("a folder");
     let port = free_port();
     let folder = dir.path().display().to_string();
-    let listen = [
-        "listen.v4=127.0.0.1".to_owned(),
-        "listen.v6=::1".to_owned(),
-        format!("listen.port={port}"),
-        "threads=1".to_owned(),
-    ];
-    let mut args = vec!["servers", "configure", name, "--dir", &folder];
-    listen.iter().chain(set).for_each(|set| args.extend(["--set", set]));
-    let (code, out, err) = dnsdyno(&args);
+    let set: String = set.iter().map(|set| format!(" --set {set}")).collect();
+    let (code, out, err) = run(&format!(
+        "servers configure {name} --dir {folder} --set listen.v4=127.0.0.1 --set listen.v6=::1 \
+         --set listen.port={port} --set threads=1{set}"
+    ));
     assert_eq!(code, 0, "{err}");
     let path = dir.path().join(file);
     let text = std::fs::read_to_string(&path).expect("a configuration");
@@ -173,10 +152,9 @@ fn ten_planted_differences_are_found_and_no_other() {
     let queries = file(dir.path(), "q", &lines);
     let lines = dir.path().join("lines").display().to_string();
     let page = dir.path().join("page.html").display().to_string();
-    let common =
-        ["--queries", &queries, "--edns", "--no-recursion", "--ttl", "exact", "--window", "8"];
-    let outputs = ["--lines", &lines, "--page", &page];
-    let (code, record) = diff(&[&[&*first.address, &*front][..], &common[..], &outputs].concat());
+    let common = format!("--queries {queries} --edns --no-recursion --ttl exact --window 8");
+    let (one, two) = (&first.address, &front);
+    let (code, record) = diff(&format!("{one} {two} {common} --lines {lines} --page {page}"));
     assert_eq!(
         (code, &record["asked"], &record["differ"]),
         (3, &500.into(), &10.into()),
@@ -199,7 +177,7 @@ fn ten_planted_differences_are_found_and_no_other() {
     let text = std::fs::read_to_string(&lines).expect("lines");
     let all: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    all.iter().for_each(|line| check("answer-difference", line));
+    all.iter().for_each(|line| check_schema("answer-difference", line));
     assert_eq!(all.iter().filter(|line| line["verdict"] == "differs").count(), 10);
     let page = std::fs::read_to_string(&page).expect("a page");
     assert!(page.contains("10 queries are answered differently") && page.contains("192.0.2.2"));
@@ -207,19 +185,17 @@ fn ten_planted_differences_are_found_and_no_other() {
     let known = "* drop.dns64perf.test A\n# alike\nmalformed,question,rcode,answer,authority * *\n\
                  flags,additional,edns,ttl *.dns64perf.test *\n";
     let known = file(dir.path(), "known", known);
-    let (code, record) =
-        diff(&[&[&*first.address, &*front, "--known", &known][..], &common[..]].concat());
+    let (code, record) = diff(&format!("{one} {two} --known {known} {common}"));
     assert_eq!(
         (code, &record["differ"], &record["known"]),
         (0, &0.into(), &10.into()),
         "{record:#}"
     );
     let most = "timeout,malformed,question,rcode,flags,answer,authority,additional,edns";
-    let (code, record) =
-        diff(&[&[&*first.address, &*front, "--ignore", most][..], &common[..]].concat());
+    let (code, record) = diff(&format!("{one} {two} --ignore {most} {common}"));
     assert_eq!((code, &record["differ"]), (3, &1.into()), "{record:#}");
     // A server does not differ from itself.
-    let (code, record) = diff(&[&[&*first.address, &*first.address][..], &common[..]].concat());
+    let (code, record) = diff(&format!("{one} {one} {common}"));
     assert_eq!((code, &record["equal"]), (0, &500.into()), "{record:#}");
 }
 
@@ -236,7 +212,7 @@ fn a_server_that_contradicts_itself_is_unstable() {
     let front = altering(auth.plain(), BTreeMap::from([(name.to_owned(), change)])).to_string();
     let dir = tempfile::tempdir().expect("a folder");
     let queries = file(dir.path(), "q", &format!("{name} A\n010-000-000-002.dns64perf.test A\n"));
-    let (code, record) = diff(&[auth.plain(), &front, "--queries", &queries, "--pause", "1ms"]);
+    let (code, record) = diff(&format!("{} {front} --queries {queries} --pause 1ms", auth.plain()));
     assert_eq!(
         (code, &record["equal"], &record["unstable"]),
         (0, &1.into(), &1.into()),
@@ -296,43 +272,34 @@ fn replies_are_held_against_those_of_a_capture() {
         "\"timeout\" \"010-000-000-009.dns64perf.test.\"",
         "\"answer\" \"010-000-000-007.dns64perf.test.\"",
     ];
-    let (code, record) = diff(&[auth.plain(), "--capture", &capture, "--pause", "1ms"]);
+    let (code, record) = diff(&format!("{} --capture {capture} --pause 1ms", auth.plain()));
     assert_eq!(
         (code, &record["asked"], differs(&record)),
         (3, &20.into(), wanted.map(str::to_owned).to_vec())
     );
     assert_eq!(record["servers"][0]["name"], "captured");
-    let args = [
-        "load",
-        auth.plain(),
-        "--replay",
-        &capture,
-        "--compare-replies",
-        "--speed",
-        "2x",
-        "--json",
-        "-",
-    ];
-    let (code, out, err) = dnsdyno(&args);
+    let load =
+        format!("load {} --replay {capture} --compare-replies --speed 2x --json -", auth.plain());
+    let (code, out, err) = run(&load);
     let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
     assert_eq!(
         (code, &record["rate_qps"], differs(&record)),
         (3, &Value::Null, wanted.map(str::to_owned).to_vec())
     );
     // Over a connection to the server, with the options that a comparison has.
-    let (code, out, err) = dnsdyno(&[&args[..], &["--transport", "tcp"]].concat());
+    let (code, out, err) = run(&format!("{load} --transport tcp"));
     let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
     assert_eq!((code, differs(&record)), (3, wanted.map(str::to_owned).to_vec()));
     assert_eq!(record["servers"][1]["name"], format!("tcp://{}", auth.plain()));
     for option in ["--tls-resume", "--keepalive", "--clients=3"] {
-        let (code, _, err) = dnsdyno(&[&args[..], &["--transport", "tcp", option]].concat());
-        assert!(code == 2 && err.contains("cannot be used with"), "{option}: {err}");
+        let err = refused(&format!("{load} --transport tcp {option}"));
+        assert!(err.contains("cannot be used with"), "{option}: {err}");
     }
     // With the settings of `diff`.
     let [lines, page] =
         ["lines.jsonl", "page.html"].map(|name| dir.path().join(name).display().to_string());
-    let more = ["--ignore", "timeout", "--ttl", "exact", "--lines", &lines, "--page", &page];
-    let (code, out, err) = dnsdyno(&[&args[..], &more].concat());
+    let more = format!("--ignore timeout --ttl exact --lines {lines} --page {page}");
+    let (code, out, err) = run(&format!("{load} {more}"));
     let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
     let found = differs(&record);
     assert!(code == 3 && found.contains(&wanted[1].to_owned()), "{found:?}");
@@ -340,17 +307,15 @@ fn replies_are_held_against_those_of_a_capture() {
     let lines = std::fs::read_to_string(&lines).expect("written");
     assert!(lines.contains("010-000-000-007") && !lines.contains("010-000-000-009"), "{lines}");
     assert!(std::fs::read_to_string(&page).expect("written").contains("<html"));
-    let (code, _, err) = dnsdyno(&["load", auth.plain(), "--replay", &capture, "--ttl", "any"]);
-    assert!(code == 2 && err.contains("add --replay FILE --compare-replies"), "{err}");
+    let err = refused(&format!("load {} --replay {capture} --ttl any", auth.plain()));
+    assert!(err.contains("add --replay FILE --compare-replies"), "{err}");
     // The capture's queries, but not its replies.
-    let (code, record) =
-        diff(&[auth.plain(), auth.plain(), "--capture", &capture, "--count", "15"]);
+    let (code, record) = diff(&format!("{0} {0} --capture {capture} --count 15", auth.plain()));
     assert_eq!((code, &record["asked"], &record["equal"]), (0, &15.into(), &15.into()));
     // Interrupted by a damaged end.
     let whole = std::fs::read(&capture).expect("there");
     std::fs::write(&capture, &whole[..whole.len() - 5]).expect("written");
-    let (code, out, err) =
-        dnsdyno(&["diff", auth.plain(), "--capture", &capture, "--pause", "1ms"]);
+    let (code, out, err) = run(&format!("diff {} --capture {capture} --pause 1ms", auth.plain()));
     assert!(
         code == 1 && out.contains("incomplete: ") && err.contains("is cut short"),
         "{out}{err}"
@@ -361,28 +326,7 @@ fn replies_are_held_against_those_of_a_capture() {
 #[test]
 fn captured_queries_keep_their_transport() {
     // The server answers REFUSED over UDP, and NOTAUTH over TCP.
-    let (tcp, udp) = bind_port(Ipv4Addr::LOCALHOST);
-    let server = tcp.local_addr().expect("an address");
-    let reply = |mut message: Vec<u8>, rcode: u8| {
-        (message[2], message[3]) = (message[2] | 0x80, rcode);
-        message
-    };
-    std::thread::spawn(move || {
-        let mut bytes = [0; 512];
-        while let Ok((len, peer)) = udp.recv_from(&mut bytes) {
-            let _ = udp.send_to(&reply(bytes[..len].to_vec(), 5), peer);
-        }
-    });
-    std::thread::spawn(move || {
-        for mut stream in tcp.incoming().flatten() {
-            let mut length = [0; 2];
-            while stream.read_exact(&mut length).is_ok() {
-                let mut bytes = vec![0; u16::from_be_bytes(length).into()];
-                let _ = stream.read_exact(&mut bytes);
-                let _ = stream.write_all(&[&length[..], &reply(bytes, 9)].concat());
-            }
-        }
-    });
+    let server = peer::start(|query, from| reply(query, if from.tcp { 9 } else { 5 }));
     let mut out = Writer::new(Vec::new()).expect("in memory");
     let to: SocketAddr = "192.0.2.53:53".parse().expect("an address");
     let refused = [(Qtype::AXFR, true), (Qtype::IXFR, true), (Qtype::A, true), (Qtype::A, false)];
@@ -391,7 +335,7 @@ fn captured_queries_keep_their_transport() {
     {
         let from = SocketAddr::from(([10, 0, 0, 1], 1_000 + number));
         let question = query("example.test", qtype, number);
-        let mut answer = reply(question.clone(), if over_tcp { 9 } else { 5 });
+        let mut answer = reply(&question, if over_tcp { 9 } else { 5 });
         if number == 4 {
             // The beginning of a transfer; it is not asked.
             (answer[3], answer[7]) = (0, 1);
@@ -405,12 +349,12 @@ fn captured_queries_keep_their_transport() {
     let dir = tempfile::tempdir().expect("a folder");
     let capture = dir.path().join("capture.pcap");
     std::fs::write(&capture, out.finish().expect("in memory")).expect("written");
-    let (server, capture) = (server.to_string(), capture.display().to_string());
-    for args in [
-        &["diff", &server, "--capture", &capture][..],
-        &["load", &server, "--replay", &capture, "--compare-replies"],
+    let capture = capture.display();
+    for line in [
+        format!("diff {server} --capture {capture}"),
+        format!("load {server} --replay {capture} --compare-replies"),
     ] {
-        let (code, out, err) = dnsdyno(&[args, &["--timeout", "30s", "--json", "-"]].concat());
+        let (code, out, err) = run(&format!("{line} --timeout 30s --json -"));
         let record: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
         assert_eq!((code, &record["asked"], &record["equal"]), (0, &4.into(), &4.into()), "{out}");
         assert_eq!(record["servers"][1]["over_tcp"], 3);
@@ -426,34 +370,34 @@ fn bad_input_and_silent_servers_are_told() {
     let good = file(dir.path(), "good", "a.test A\n");
     let none = file(dir.path(), "none", "; no query\n");
     let known = file(dir.path(), "known", "ttl * *\nttls * *\n");
-    let two = [auth.plain(), auth.plain()];
-    let table: [(&[&str], &str); 9] = [
-        (&["--queries", &queries], "q:3:8: "),
-        (&["--queries", "/nowhere/q"], "cannot read the query file /nowhere/q"),
-        (&["--queries", &none], "none: no query is there"),
-        (&["--capture", "/nowhere/c"], "/nowhere/c"),
-        (&["--queries", &good, "--known", &known], "known:2:1: `ttls` is none of timeout, error"),
-        (&["--queries", &good, "--ttl", "some"], "`some` is not a difference of TTLs"),
-        (&["--queries", &good, "--ignore", "size"], "`size` is none of timeout"),
-        (&["--queries", &good, "--json", "-", "--lines", "-"], "only one of the outputs"),
-        (&["--queries", &good, "--json", "/nowhere/x"], "cannot write /nowhere/x"),
-    ];
-    for (args, part) in table {
-        let (code, out, err) = dnsdyno(&[&["diff"][..], &two, args].concat());
-        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
-        assert!(err.contains(part), "{args:?}: {err}");
+    let diff = format!("diff {0} {0}", auth.plain());
+    for (args, part) in [
+        (format!("--queries {queries}"), "q:3:8: "),
+        ("--queries /nowhere/q".to_owned(), "cannot read the query file /nowhere/q"),
+        (format!("--queries {none}"), "none: no query is there"),
+        ("--capture /nowhere/c".to_owned(), "/nowhere/c"),
+        (
+            format!("--queries {good} --known {known}"),
+            "known:2:1: `ttls` is none of timeout, error",
+        ),
+        (format!("--queries {good} --ttl some"), "`some` is not a difference of TTLs"),
+        (format!("--queries {good} --ignore size"), "`size` is none of timeout"),
+        (format!("--queries {good} --json - --lines -"), "only one of the outputs"),
+        (format!("--queries {good} --json /nowhere/x"), "cannot write /nowhere/x"),
+    ] {
+        let err = refused(&format!("{diff} {args}"));
+        assert!(err.contains(part), "{args}: {err}");
     }
-    let skipping = [&["diff"][..], &two, &["--queries", &queries, "--skip-bad"]].concat();
-    let (code, _, err) = dnsdyno(&skipping);
+    let (code, _, err) = run(&format!("{diff} --queries {queries} --skip-bad"));
     assert!(
         code == 0 && err.contains("no queries and not asked, 1: ") && err.contains("q:3:8: "),
         "{err}"
     );
-    let (code, _, err) = dnsdyno(&["diff", auth.plain(), "--queries", &good]);
-    assert!(code == 2 && err.contains("one server has nothing to be compared with"), "{err}");
+    let err = refused(&format!("diff {} --queries {good}", auth.plain()));
+    assert!(err.contains("one server has nothing to be compared with"), "{err}");
     let nobody = format!("127.0.0.1:{}", free_port());
     let (code, out, err) =
-        dnsdyno(&["diff", auth.plain(), &nobody, "--queries", &good, "--pause", "1ms"]);
+        run(&format!("diff {} {nobody} --queries {good} --pause 1ms", auth.plain()));
     assert!(code == 1 && err.contains(&format!("nothing listens at {nobody}")), "{out}{err}");
 }
 
@@ -532,9 +476,8 @@ fn three_dns64_servers_differ_in_what_the_documentation_explains() {
     let bind = adapter("bind9", &set, "named.conf", "", Qtype::AAAA);
     let dir = tempfile::tempdir().expect("a folder");
     let queries = file(dir.path(), "q", &queries);
-    let servers = [&*ours.address, &*unbound.address, &*bind.address];
-    let (code, record) =
-        diff(&[&servers[..], &["--queries", &queries, "--edns", "--rate", "500"][..]].concat());
+    let servers = [&*ours.address, &*unbound.address, &*bind.address].join(" ");
+    let (code, record) = diff(&format!("{servers} --queries {queries} --edns --rate 500"));
     assert!(code == 0 || code == 3, "{record:#}");
     assert_eq!(record["asked"], 400);
     for server in record["servers"].as_array().expect("servers") {

@@ -1,12 +1,11 @@
 //! `dnsdyno diff` over every transport, against our AuthDNS and against real servers.
 
-use std::process::Command;
-
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 use wire::Qtype;
 
 use crate::kit::AuthDns;
+use crate::kit::command::run;
 use crate::kit::host::{find, free_port};
 use crate::kit::serve::{Server, serve};
 
@@ -14,29 +13,22 @@ use crate::kit::serve::{Server, serve};
 const NAMES: usize = 60;
 
 /// Runs `dnsdyno diff` on the names of the AuthDNS; returns exit code, record, and standard error.
-fn diff(servers: &[&str], args: &[&str]) -> (i32, Value, String) {
+fn diff(servers: &str, args: &str) -> (i32, Value, String) {
     let queries = tempfile::NamedTempFile::new().expect("a file");
     let line = |i: usize| format!("010-000-000-{i:03}.dns64perf.test A\n");
     std::fs::write(queries.path(), (0..NAMES).map(line).collect::<String>()).expect("written");
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .arg("diff")
-        .args(servers)
-        .args(["--json", "-", "--timeout", "30s", "--pause", "1ms", "--queries"])
-        .arg(queries.path())
-        .args(args)
-        .output()
-        .expect("starts");
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    let record = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    (output.status.code().expect("no signal"), record, error)
+    let common =
+        format!("--json - --timeout 30s --pause 1ms --queries {}", queries.path().display());
+    let (code, out, err) = run(&format!("diff {servers} {common} {args}"));
+    (code, serde_json::from_str(&out).unwrap_or_default(), err)
 }
 
 /// Checks that all servers answered every query, and alike.
-fn check_alike(servers: &[&str], args: &[&str]) -> Value {
+fn check_alike(servers: &str, args: &str) -> Value {
     let (code, record, error) = diff(servers, args);
-    assert_eq!((code, &record["equal"]), (0, &NAMES.into()), "{servers:?}: {error}{record:#}");
+    assert_eq!((code, &record["equal"]), (0, &NAMES.into()), "{servers}: {error}{record:#}");
     let each = record["servers"].as_array().expect("servers");
-    assert_eq!(each.len(), servers.len());
+    assert_eq!(each.len(), servers.split(' ').count());
     for server in each {
         assert_eq!((&server["replies"], &server["over_tcp"]), (&NAMES.into(), &0.into()));
     }
@@ -48,17 +40,16 @@ fn one_server_answers_alike_over_all_transports() {
     let auth = AuthDns::encrypted(&["--namespace", "10.0.0.0/8"]);
     let (authority, plain) = (auth.authority(), auth.plain());
     let with = |transport: &str| format!("{transport}://{}", auth.address(transport));
-    let all: Vec<String> = ["tcp", "tls", "https", "quic", "http3"].into_iter().map(with).collect();
-    let servers: Vec<&str> = [plain].into_iter().chain(all.iter().map(String::as_str)).collect();
-    let record = check_alike(&servers, &["--ca", &authority]);
+    let all = ["tcp", "tls", "https", "quic", "http3"].map(with);
+    let record = check_alike(&format!("{plain} {}", all.join(" ")), &format!("--ca {authority}"));
     let name = |number: usize| record["servers"][number]["name"].as_str();
-    assert_eq!((name(0), name(1)), (Some(plain), Some(servers[1])));
+    assert_eq!((name(0), name(1)), (Some(plain), Some(&*all[0])));
     assert_eq!(record["window"], 8);
     // By one option for all, with more queries at once, and a path.
     let address = auth.address("https");
-    check_alike(&[address, address], &["--transport", "https", "--http-method", "get"]);
-    check_alike(&[plain, plain], &["--transport", "tcp", "--window", "32"]);
-    let (code, record, error) = diff(&[plain, &format!("https://{address}/nowhere")], &[]);
+    check_alike(&format!("{address} {address}"), "--transport https --http-method get");
+    check_alike(&format!("{plain} {plain}"), "--transport tcp --window 32");
+    let (code, record, error) = diff(&format!("{plain} https://{address}/nowhere"), "");
     assert!(code == 1 && error.contains("answered none"), "{error}");
     assert!(error.contains("the query failed: http-404"), "{error}");
     assert_eq!(record["servers"][1]["errors"], record["asked"]);
@@ -71,8 +62,8 @@ fn a_certificate_of_another_name_or_authority_ends_the_comparison() {
     for transport in ["tls", "https", "quic", "http3"] {
         let server = format!("{transport}://{}", auth.address(transport));
         for (authority, name) in [(&auth, "example.com"), (&stranger, "127.0.0.1")] {
-            let args = ["--ca", &authority.authority(), "--tls-name", name];
-            let (code, _, error) = diff(&[auth.plain(), &server], &args);
+            let args = format!("--ca {} --tls-name {name}", authority.authority());
+            let (code, _, error) = diff(&format!("{} {server}", auth.plain()), &args);
             let why = format!("{server} answered none of the first 32 queries");
             assert!(code == 1 && error.contains(&why), "{error}");
             assert!(error.contains("the connection failed: bad-certificate"), "{error}");
@@ -90,7 +81,7 @@ fn connections_that_end_cost_no_query() {
         for transport in transports {
             let auth = AuthDns::encrypted(&["--stream-fault", fault]);
             let server = format!("{transport}://{}", auth.address(transport));
-            check_alike(&[auth.plain(), &server], &["--window", "1"]);
+            check_alike(&format!("{} {server}", auth.plain()), "--window 1");
             let printed = auth.end();
             let faults = printed.contains(" faults over streams");
             assert!(faults && !printed.contains("\n0 faults"), "{transport} {fault}: {printed}");
@@ -100,25 +91,16 @@ fn connections_that_end_cost_no_query() {
 
 #[test]
 fn options_that_fit_no_server_are_refused() {
-    let table: [(&[&str], &[&str], &str); 6] = [
-        (&["127.0.0.1:1", "tcp://127.0.0.1:1"], &["--ca", "x"], "--ca goes with --transport tls"),
-        (&["tls://127.0.0.1:1", "127.0.0.1:1"], &["--http-path", "/q"], "--http-path goes with"),
-        (&["tls://127.0.0.1:1", "127.0.0.1:1"], &["--ca", "/nowhere/ca"], "--ca: /nowhere/ca: "),
-        (
-            &["quic://127.0.0.1:1", "127.0.0.1:1"],
-            &["--tls-version", "1.2"],
-            "QUIC has TLS 1.3 only",
-        ),
-        (
-            &["dot://127.0.0.1:1", "127.0.0.1:1"],
-            &[],
-            "`dot` in `dot://127.0.0.1:1` is not a transport",
-        ),
-        (&["tls://127.0.0.1:1/q", "127.0.0.1:1"], &[], "a path goes with https or http3"),
-    ];
-    for (servers, args, why) in table {
-        let (code, _, error) = diff(servers, args);
-        assert!(code == 2 && error.contains(why), "{servers:?} {args:?}: {error}");
+    for (first, args, why) in [
+        ("tcp://127.0.0.1:1", "--ca x", "--ca goes with --transport tls"),
+        ("tls://127.0.0.1:1", "--http-path /q", "--http-path goes with"),
+        ("tls://127.0.0.1:1", "--ca /nowhere/ca", "--ca: /nowhere/ca: "),
+        ("quic://127.0.0.1:1", "--tls-version 1.2", "QUIC has TLS 1.3 only"),
+        ("dot://127.0.0.1:1", "", "`dot` in `dot://127.0.0.1:1` is not a transport"),
+        ("tls://127.0.0.1:1/q", "", "a path goes with https or http3"),
+    ] {
+        let (code, _, error) = diff(&format!("{first} 127.0.0.1:1"), args);
+        assert!(code == 2 && error.contains(why), "{first} {args}: {error}");
     }
 }
 
@@ -172,14 +154,11 @@ fn real(
 fn check_real(program: &str, file: &str, config: &str, args: &[&str], transports: &[&str]) {
     let auth = AuthDns::encrypted(&["--namespace", "10.0.0.0/8"]);
     let Some(real) = real(&auth, program, file, config, args, transports) else { return };
-    let servers: Vec<&str> = [&*real.server.address]
-        .into_iter()
-        .chain(real.private.iter().map(String::as_str))
-        .collect();
-    check_alike(&servers, &["--ca", &auth.authority(), "--edns"]);
+    let servers = format!("{} {}", real.server.address, real.private.join(" "));
+    check_alike(&servers, &format!("--ca {} --edns", auth.authority()));
     // Another server stands beside it: over UDP and over TLS they do not answer alike, since one is authoritative.
     let (code, record, error) =
-        diff(&[&format!("tls://{}", auth.address("tls")), servers[2]], &["--ignore", "ttl"]);
+        diff(&format!("tls://{} {}", auth.address("tls"), real.private[1]), "--ignore ttl");
     assert_eq!((code, &record["differ"]), (3, &NAMES.into()), "{error}{record:#}");
     assert_eq!(record["kinds"][0]["kind"], "flags", "{record:#}");
 }
@@ -225,7 +204,6 @@ fn dnsdist_answers_alike_over_tls_and_https() {
     let transports = ["tcp", "tls", "https"];
     let Some(real) = real(&auth, "dnsdist", "d.conf", config, &args, &transports) else { return };
     // It passes on what the AuthDNS says.
-    let mut servers = vec![auth.plain(), &*real.server.address];
-    servers.extend(real.private.iter().map(String::as_str));
-    check_alike(&servers, &["--ca", &auth.authority(), "--edns"]);
+    let servers = format!("{} {} {}", auth.plain(), real.server.address, real.private.join(" "));
+    check_alike(&servers, &format!("--ca {} --edns", auth.authority()));
 }

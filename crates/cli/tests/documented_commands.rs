@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
+use kit::words;
+
+#[path = "kit/words.rs"]
+mod kit;
 
 /// Words that the reader replaces, and what stands for them here.
 const PLACEHOLDERS: [(&str, &str); 8] = [
@@ -53,26 +57,6 @@ fn commands(page: &str) -> Vec<String> {
     };
     let own = |text: &&str| *text == "dnsdyno" || text.starts_with("dnsdyno ");
     found.into_iter().filter(own).map(cut).collect()
-}
-
-/// The words of a command, as a shell splits them: white space within quotes belongs to a word.
-fn words(command: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    for c in command.chars() {
-        match quote {
-            Some(end) if c == end => quote = None,
-            None if c == '\'' || c == '"' => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            None if c.is_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    words
 }
 
 /// The arguments with which a command is tried, and whether they plan an experiment.

@@ -1,16 +1,13 @@
 //! Drills: a tiny one against a server of the lab, and the refusal of every server outside of it.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use assert_cmd::cargo::cargo_bin;
 use measure::Nanos;
 use record::{AttackKind, AttackRequest};
 use serde_json::Value;
 
-use crate::kit::shared::whole;
+use crate::kit::command::{Ran, task};
 
 /// Our own AuthDNS as the server: it is always there. A flood of queries, and connections over TCP.
 const EXPERIMENT: &str = r#"
@@ -37,17 +34,9 @@ after = "2s"
 drill.attack = ["random-names", "idle", "slow"]
 "#;
 
-/// Runs `dnsdyno run` on an experiment; returns the code, what it printed, and the record if it wrote one.
-fn run(dir: &Path, text: &str, args: &[&str]) -> (Option<i32>, String, Value) {
-    let (file, json) = (dir.join("x.toml"), dir.join("run.json"));
-    std::fs::write(&file, text).expect("writes");
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.env("DNSDYNO_STORE", dir.join("runs.db")).env("DNSDYNO_TEST_TRIAL", "4s");
-    command.args(["run", "--wait"]).arg(&file);
-    let output = command.args(args).arg("--json").arg(&json).output().expect("starts");
-    let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8");
-    let record = std::fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    (output.status.code(), text, whole(record.unwrap_or_default()))
+/// Runs an experiment in a folder.
+fn run(dir: &Path, text: &str, line: &str) -> Option<Ran> {
+    Ran::experiment(dir, "4s", text, line)
 }
 
 /// Checks the figures of a cell, and what its trial says of the attack.
@@ -81,13 +70,9 @@ fn check(cell: &Value) {
 #[test]
 fn a_server_of_the_lab_is_attacked() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (code, text, _) = run(dir.path(), EXPERIMENT, &["--dry-run"]);
-    assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("method: drill"), "{text}");
-    let (_, text, record) = run(dir.path(), EXPERIMENT, &[]);
-    if text.contains("cannot get its namespaces") {
-        return skip::because(text);
-    }
+    let Some(plan) = run(dir.path(), EXPERIMENT, "--dry-run") else { return };
+    assert!(plan.code == 0 && plan.told.contains("method: drill"), "{}", plan.told);
+    let Some(Ran { told: text, run: record, .. }) = run(dir.path(), EXPERIMENT, "") else { return };
     let cells = record["results"].as_array().unwrap_or_else(|| panic!("{text}"));
     assert_eq!(cells.len(), 3, "{text}");
     for cell in cells {
@@ -104,24 +89,23 @@ fn a_server_of_the_lab_is_attacked() {
 #[test]
 fn no_experiment_attacks_a_server_outside() {
     let dir = tempfile::tempdir().expect("a folder");
-    let remote = ["--dry-run", "--remote", "far=192.0.2.1:53"];
-    let (code, text, _) = run(dir.path(), EXPERIMENT, &remote);
-    assert_eq!(code, Some(2), "{text}");
-    let why = "far at 192.0.2.1:53 is not attacked, since it is outside of the lab";
-    assert!(text.contains("x.toml:6:10: ") && text.contains(why), "{text}");
     // Nor is one that the lab would start on another host.
-    let there = ["--dry-run", "--dut", "far.example"];
-    let (code, text, _) = run(dir.path(), EXPERIMENT, &there);
-    assert_eq!(code, Some(2), "{text}");
-    let why =
-        "a server on another host (--dut, --hosts) is not attacked, since it is outside of the lab";
-    assert!(text.contains("x.toml:6:10: ") && text.contains(why), "{text}");
+    let refused = [
+        ("--dry-run --remote far=192.0.2.1:53", "far at 192.0.2.1:53"),
+        ("--dry-run --dut far.example", "a server on another host (--dut, --hosts)"),
+    ];
+    for (line, who) in refused {
+        let Some(ran) = run(dir.path(), EXPERIMENT, line) else { return };
+        assert_eq!(ran.code, 2, "{}", ran.told);
+        let why = format!("{who} is not attacked, since it is outside of the lab");
+        assert!(ran.told.contains("x.toml:6:10: ") && ran.told.contains(&why), "{}", ran.told);
+    }
     // The same servers may be loaded.
     let load = EXPERIMENT.replace("method = \"drill\"", "method = \"closed\"");
     let (head, _) = load.split_once("[matrix]").expect("a matrix");
-    for args in [&remote[..], &there] {
-        let (code, text, _) = run(dir.path(), head, args);
-        assert_eq!(code, Some(0), "{text}");
+    for (line, _) in refused {
+        let Some(ran) = run(dir.path(), head, line) else { return };
+        assert_eq!(ran.code, 0, "{}", ran.told);
     }
 }
 
@@ -141,24 +125,13 @@ fn the_attacker_attacks_no_server_outside() {
             duration: Nanos::from_millis(1),
             yields: false,
         };
-        let mut child = Command::new(cargo_bin("dnsdyno"))
-            .args([lab::TASK_COMMAND, "attack"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut input = child.stdin.take().expect("piped");
-        let task = lab::Task::Attack(Box::new(request));
-        input.write_all(&serde_json::to_vec(&task).expect("JSON")).expect("writes");
-        drop(input);
-        let output = child.wait_with_output().expect("ends");
-        assert!(output.stdout.is_empty());
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        let (code, out, err) = task("attack", &lab::Task::Attack(Box::new(request)));
+        assert!(out.is_empty());
+        (code, err)
     };
     for target in ["127.0.0.1:53", "[::1]:53", "192.0.2.1:53", "10.9.1.2:53"] {
         let (code, text) = attack(target.parse().expect(target));
-        assert_eq!(code, Some(2), "{text}");
+        assert_eq!(code, 2, "{text}");
         let why =
             format!("{target} is not attacked, since it is not the server under test of a lab");
         assert!(text.contains(&why) && text.contains("its own namespaces"), "{text}");

@@ -13,6 +13,7 @@ use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use serde_json::Value;
 
 use crate::kit::AuthDns;
+use crate::kit::command::Ran;
 
 /// Number of the user nobody, who may write nothing of root.
 const NOBODY: u32 = 65_534;
@@ -347,7 +348,6 @@ fn a_killed_process_of_the_lab_is_told() {
 #[test]
 fn a_server_that_dies_once_costs_one_repeat() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (file, json) = (dir.path().join("x.toml"), dir.path().join("x.json"));
     let (count, program) = (dir.path().join("count"), cargo_bin("dnsdyno"));
     let (count, program) = (count.display(), program.display());
     // The second of its starts ends in the middle of the trial: after 100 of its 400 queries.
@@ -360,15 +360,9 @@ fn a_server_that_dies_once_costs_one_repeat() {
          received() {{ sed -n 's/^Udp: \\([0-9]*\\) .*/\\1/p' /proc/net/snmp; }}; last=$(($(received) + 100)); \
          \"$@\" & while [ $(received) -lt $last ]; do sleep 0.02; done; kill $!\'\'\'\n"
     );
-    std::fs::write(&file, text).expect("writes");
-    let mut command = dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--json"]);
-    command.env("DNSDYNO_TEST_TRIAL", "2s");
-    let output = command.arg(&json).arg(&file).output().expect("starts");
-    let told = said(&output);
-    if told.contains("cannot get its namespaces") {
-        return skip::because(told);
-    }
-    let run: Value = serde_json::from_slice(&std::fs::read(&json).expect(&told)).expect("JSON");
+    let Some(Ran { told, run, .. }) = Ran::experiment(dir.path(), "2s", &text, "--trust") else {
+        return;
+    };
     let cell = &run["results"][0];
     let void = cell["void_repeats"].as_array().cloned().unwrap_or_default();
     let died = void.iter().find(|void| void["repeat"] == 1).map(|void| void["why"].to_string());
@@ -467,19 +461,15 @@ fn a_full_disk_is_told() {
 #[test]
 fn a_server_that_cannot_start_is_told_before_the_self_test() {
     let dir = tempfile::tempdir().expect("a folder");
-    let file = dir.path().join("x.toml");
     let text = "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nservers = [\"own\"]\nmethod = \"search\"\n\
                 [workload]\nnamespace = \"10.0.0.0/24\"\n[search]\ngoal = \"zero-loss\"\nstart = \"20k\"\nmax = \"40k\"\nresolution = 0.1\nduration = \"10m\"\ntimeout = \"1s\"\n\
                 [custom.own]\nready = \"1s\"\ncommand = \"echo it has no licence; exit 3\"\n";
-    std::fs::write(&file, text).expect("writes");
-    let mut command = dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--no-store"]);
-    command.env("DNSDYNO_TEST_TRIAL", "1s");
-    let output = command.arg(&file).output().expect("starts");
-    let told = said(&output);
-    if told.contains("cannot get its namespaces") {
-        return skip::because(told);
-    }
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let Some(Ran { code, told, .. }) =
+        Ran::experiment(dir.path(), "1s", text, "--trust --no-store")
+    else {
+        return;
+    };
+    assert_eq!(code, 1, "{told}");
     assert!(told.contains("it has no licence") && !told.contains("self-test of the"), "{told}");
 }
 
@@ -504,7 +494,6 @@ fn a_pipe_that_nobody_reads_does_not_stop_a_run() {
 #[test]
 fn a_server_that_writes_without_end_does_not_fill_the_disk() {
     let dir = tempfile::tempdir().expect("a folder");
-    let file = dir.path().join("x.toml");
     let program = cargo_bin("dnsdyno");
     let text = format!(
         "name = \"x\"\ntitle = \"x\"\nrole = \"authoritative\"\nservers = [\"own\"]\nmethod = \"load\"\n\
@@ -514,15 +503,8 @@ fn a_server_that_writes_without_end_does_not_fill_the_disk() {
          --zone {{{{ zone }}}} --pref64 {{{{ pref64 }}}} --aaaa always --cpus {{{{ cpus }}}}\'\'\'\n",
         program.display()
     );
-    std::fs::write(&file, text).expect("writes");
-    let mut command =
-        dnsdyno(dir.path(), &["run", "--wait=5m", "--trust", "--no-store", "--keep-files"]);
-    command.env("DNSDYNO_TEST_TRIAL", "3s");
-    let output = command.arg(&file).output().expect("starts");
-    let told = said(&output);
-    if told.contains("cannot get its namespaces") {
-        return skip::because(told);
-    }
+    let line = "--trust --no-store --keep-files";
+    let Some(Ran { told, .. }) = Ran::experiment(dir.path(), "3s", &text, line) else { return };
     let kept = told.lines().find_map(|line| line.split_once(" are kept in "));
     let folder = PathBuf::from(kept.unwrap_or_else(|| panic!("no folder: {told}")).1.trim());
     let mut folders = vec![folder.clone()];

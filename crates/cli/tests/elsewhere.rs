@@ -11,8 +11,9 @@ use measure::Path;
 use record::{CellRecord, Run};
 use tempfile::TempDir;
 
+use crate::kit::command::Held;
 use crate::kit::host::{SOON, find, soon};
-use crate::kit::sshd::{Held, join, network, start_sshd};
+use crate::kit::sshd::{join, network, start_sshd};
 use crate::kit::{shared, short_form};
 
 /// Addresses of the server's host, and further ones of it, each for an AuthDNS.

@@ -1,31 +1,20 @@
 //! Evidence belongs to the party it is held against: a socket's own drops, a process's own CPU, places for connections; and a server
 //! on this host is none over a wire. The servers here are a few lines of this file, so that what they do is known.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::process::Command;
+use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
 use crate::kit::AuthDns;
+use crate::kit::command;
+use crate::kit::peer::{answer_stream, reply};
 
-/// A trial's JSON.
-fn load(target: &str, args: &[&str]) -> Value {
-    let dir = tempfile::tempdir().expect("a folder");
-    let json = dir.path().join("trial.json");
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", target, "--no-check", "--name", "x.test", "--type", "A", "--json"])
-        .arg(&json)
-        .args(args)
-        .output()
-        .expect("starts");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    let text = std::fs::read(&json).unwrap_or_else(|e| panic!("{e}: {told}"));
-    serde_json::from_slice(&text).expect("JSON")
+/// A load of one name.
+fn load(target: &str, args: &str) -> Value {
+    command::load(target, &format!("--name x.test --type A {args}"))
 }
 
 /// The warnings of a kind.
@@ -46,7 +35,7 @@ fn drops_of_others_sockets_are_not_the_testers() {
         }
     });
     let auth = AuthDns::start(&["--delay", "20ms"]);
-    let trial = load(auth.plain(), &["--rate", "200", "--duration", "500ms", "--timeout", "5s"]);
+    let trial = load(auth.plain(), "--rate 200 --duration 500ms --timeout 5s");
     done.store(true, Ordering::Relaxed);
     flood.join().expect("no panic");
     assert_eq!(trial["drops"]["tester_receive"], 0, "{}", trial["drops"]);
@@ -73,8 +62,7 @@ fn a_server_on_this_host_that_drops_is_the_limit() {
         }
         read
     });
-    let how = ["--rate", "20k", "--duration", "500ms", "--timeout", "100ms", "--gso", "off"];
-    let trial = load(&target, &how);
+    let trial = load(&target, "--rate 20k --duration 500ms --timeout 100ms --gso off");
     done.store(true, Ordering::Relaxed);
     let mut read: u64 = slow.join().expect("no panic");
     server.set_nonblocking(true).expect("a socket");
@@ -90,18 +78,6 @@ fn a_server_on_this_host_that_drops_is_the_limit() {
     let told = trial["limiter"] == "dut" && proof["side"] == "dut" && proof["datagrams"] == dropped;
     assert!(told || trial["void"] != false, "{} {proof}", trial["limiter"]);
     assert_eq!(trial["conditions"]["path"], "one-host");
-}
-
-/// Answers queries on a connection until it ends.
-fn answer(mut connection: TcpStream) -> std::io::Result<()> {
-    loop {
-        let mut length = [0; 2];
-        connection.read_exact(&mut length)?;
-        let mut message = vec![0; u16::from_be_bytes(length).into()];
-        connection.read_exact(&mut message)?;
-        message[2] |= 0x80;
-        connection.write_all(&[&length[..], &message].concat())?;
-    }
 }
 
 #[test]
@@ -120,14 +96,13 @@ fn a_server_with_too_few_places_is_seen() {
             taken.fetch_add(1, Ordering::SeqCst);
             let taken = taken.clone();
             std::thread::spawn(move || {
-                let _ = answer(connection);
+                answer_stream(connection, |query| reply(query, query[3]));
                 taken.fetch_sub(1, Ordering::SeqCst);
             });
         }
     });
-    let clients = ["--transport", "tcp", "--clients", "20", "--rate", "200"];
-    let time = ["--duration", "2s", "--timeout", "500ms", "--expect", "answered"];
-    let trial = load(&target, &[&clients[..], &time].concat());
+    let how = "--rate 200 --duration 2s --timeout 500ms --expect answered";
+    let trial = load(&target, &format!("--transport tcp --clients 20 {how}"));
     let told = &trial["connections"];
     let [warning] = warnings(&trial, "few-places")[..] else { panic!("{told}") };
     let at_once = warning["at_once"].as_u64().expect("a number");
@@ -137,9 +112,6 @@ fn a_server_with_too_few_places_is_seen() {
     let by_places = trial["limiter"] == "dut" && proof["by"] == "places";
     assert!(by_places || trial["void"] != false, "{} {proof}", trial["limiter"]);
     // With enough places there is nothing to say.
-    let trial = load(
-        &target,
-        &["--transport", "tcp", "--clients", "3", "--rate", "100", "--duration", "1s"],
-    );
+    let trial = load(&target, "--transport tcp --clients 3 --rate 100 --duration 1s");
     assert!(warnings(&trial, "few-places").is_empty(), "{}", trial["connections"]);
 }

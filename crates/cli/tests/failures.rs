@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use assert_cmd::cargo::cargo_bin;
 use serde_json::{Value, json};
 
 use crate::kit::AuthDns;
+use crate::kit::command;
 use crate::kit::host::{find, free_port};
+use crate::kit::peer::read_frame;
 
 /// Ends an AuthDNS; returns how many queries it failed.
 fn faults(auth: AuthDns) -> u64 {
@@ -22,16 +23,9 @@ fn faults(auth: AuthDns) -> u64 {
     line.split(' ').next().and_then(|n| n.parse().ok()).expect("a number")
 }
 
-/// A trial's JSON; whether its schedule was kept does not matter here.
+/// A load of A queries that are never late.
 fn load(target: &str, args: &str) -> Value {
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", target, "--no-check", "--json", "-", "--type", "A", "--timeout", "30s"])
-        .args(args.split_ascii_whitespace())
-        .output()
-        .expect("starts");
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text)
-        .unwrap_or_else(|e| panic!("{e}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+    command::load(target, &format!("--type A --timeout 30s {args}"))
 }
 
 /// The warning of queries that failed.
@@ -157,25 +151,12 @@ fn keys_are_logged_where_the_environment_asks_for_it() {
     let auth = AuthDns::encrypted(&[]);
     for transport in ["tls", "quic"] {
         let keys = auth.dir.path().join(format!("{transport}.keys"));
-        let status = Command::new(cargo_bin("dnsdyno"))
-            .args(["load", auth.address(transport), "--transport", transport, "--type", "A"])
-            .args(["--rate", "20", "--duration", "200ms"])
-            .env("SSLKEYLOGFILE", &keys)
-            .stdout(Stdio::null())
-            .status();
-        status.expect("starts");
+        let how = format!("--transport {transport} --type A --rate 20 --duration 200ms");
+        let mut command = command::dnsdyno(&format!("load {} {how}", auth.address(transport)));
+        command.env("SSLKEYLOGFILE", &keys).stdout(Stdio::null()).status().expect("starts");
         let keys = std::fs::read_to_string(keys).expect("a file");
         assert!(keys.contains("CLIENT_TRAFFIC_SECRET_0 "), "{transport}: {keys}");
     }
-}
-
-/// A message with its length in front; `None` at the end.
-fn read_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
-    let mut length = [0; 2];
-    stream.read_exact(&mut length).ok()?;
-    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
-    stream.read_exact(&mut message).ok()?;
-    Some(message)
 }
 
 /// Asks a server by UDP.
@@ -336,18 +317,9 @@ fn nginx_answers_a_query_in_ten_by_503() {
     )
     .expect("writes");
     let output = Command::new("/usr/bin/h2load")
-        .args([
-            "-n",
-            "500",
-            "-c",
-            "1",
-            "-m",
-            "10",
-            "-H",
-            "content-type: application/dns-message",
-            "-d",
-        ])
+        .args("-n 500 -c 1 -m 10 -d".split(' '))
         .arg(query)
+        .args(["-H", "content-type: application/dns-message"])
         .arg(format!("https://{}/dns-query", nginx.address))
         .output()
         .expect("starts");

@@ -1,10 +1,8 @@
 //! TLS proxies before a resolver, in an experiment: real servers, over each transport that they forward.
 
-use std::path::Path;
-use std::process::Command;
-
-use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+
+use crate::kit::command::Ran;
 
 /// Three transports over two proxies, a few queries each.
 const EXPERIMENT: &str = "name = \"x\"\ntitle = \"x\"\nrole = \"resolver\"\nmethod = \"closed\"\nrepeats = 1\n\
@@ -14,28 +12,11 @@ const EXPERIMENT: &str = "name = \"x\"\ntitle = \"x\"\nrole = \"resolver\"\nmeth
                           [tester]\nclients = 2\n\
                           [matrix]\ntester.transport = [\"udp\", \"tcp\", \"tls\", \"https\"]\n";
 
-/// Runs the experiment in `dir`; its record, or `None` where there is no lab.
-fn run(dir: &Path) -> Option<Value> {
-    std::fs::write(dir.join("x.toml"), EXPERIMENT).expect("writes");
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .current_dir(dir)
-        .env("DNSDYNO_TEST_TRIAL", "300ms")
-        .args(["run", "--wait", "x.toml", "--no-store", "--json", "x.json"])
-        .output()
-        .expect("starts");
-    let Ok(json) = std::fs::read_to_string(dir.join("x.json")) else {
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(text.contains("namespace"), "{text}");
-        skip::because(text);
-        return None;
-    };
-    Some(serde_json::from_str(&json).expect("JSON"))
-}
-
 #[test]
 fn proxies_end_tls_and_forward_what_they_can() {
     let dir = tempfile::tempdir().expect("a folder");
-    let Some(record) = run(dir.path()) else { return };
+    let Some(ran) = Ran::experiment(dir.path(), "300ms", EXPERIMENT, "--no-store") else { return };
+    let record = ran.run;
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let skipped = record["skipped"].as_array().map_or(&[][..], |all| all);
     if let Some(missing) = skipped.iter().find(|one| text(one, "why").contains("not installed")) {

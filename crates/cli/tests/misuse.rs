@@ -6,22 +6,12 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
-use assert_cmd::cargo::cargo_bin;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::kit;
 use crate::kit::AuthDns;
-
-/// Runs `dnsdyno` in a folder of its own; returns exit code, standard output, standard error.
-fn dnsdyno(args: &[&str]) -> (i32, String, String) {
-    let dir = tempfile::tempdir().expect("a folder");
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    command.env("DNSDYNO_STORE", dir.path().join("runs.db")).current_dir(dir.path());
-    let output = command.args(args).stdin(Stdio::null()).output().expect("starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
-}
+use crate::kit::command::{dnsdyno, json, refused, run};
+use crate::kit::shared::whole;
 
 /// Misuses: a command line, and the parts of its message.
 const MISUSES: &[(&str, &[&str])] = &[
@@ -107,8 +97,7 @@ const MISUSES: &[(&str, &[&str])] = &[
 #[test]
 fn misuses_are_refused_with_their_place() {
     for (line, parts) in MISUSES {
-        let (code, out, err) = dnsdyno(&line.split(' ').collect::<Vec<_>>());
-        assert_eq!((code, out.as_str()), (2, ""), "{line}: {err}");
+        let err = refused(line);
         for part in *parts {
             assert!(err.contains(part), "{line}: `{part}` is not in: {err}");
         }
@@ -129,12 +118,12 @@ fn a_plan_says_which_cores_are_missing() {
     let text = text.expect("an experiment").replace("dut = [1]", "dut = [900]");
     let file = tempfile::NamedTempFile::with_suffix(".toml").expect("a file");
     std::fs::write(file.path(), text).expect("writes");
-    let (code, out, err) = dnsdyno(&["run", file.path().to_str().expect("UTF-8"), "--dry-run"]);
+    let (code, out, err) = run(&format!("run {} --dry-run", file.path().display()));
     assert_eq!(code, 2, "{out}{err}");
     assert!(out.contains("in all") && err.contains("cpus.dut: there is no core 900"), "{out}{err}");
     let full = "\nnot RFC 8219: the server runs on this host (--dut HOST starts it on another)\n";
     assert!(out.ends_with(full), "{out}");
-    let (_, quick, _) = dnsdyno(&["run", "dns64-rfc8219", "--quick", "--dry-run"]);
+    let (_, quick, _) = run("run dns64-rfc8219 --quick --dry-run");
     assert!(
         quick.contains("\nnot RFC 8219: the method `capacity` instead of `search`; "),
         "{quick}"
@@ -144,27 +133,20 @@ fn a_plan_says_which_cores_are_missing() {
 #[test]
 fn later_options_override_earlier_ones() {
     let auth = AuthDns::start(&[]);
-    let load =
-        ["load", auth.plain(), "--type", "AAAA", "--type", "A", "--rate", "5k", "--duration", "9s"];
-    let (code, out, err) = dnsdyno(
-        &[&load[..], &["--rate", "200", "--duration", "500ms", "--format", "json"]].concat(),
-    );
-    let trial: serde_json::Value =
-        serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
-    assert_eq!(trial["sent"], 100, "{code}: {err}");
+    let trial = json(&format!(
+        "load {} --type AAAA --type A --rate 5k --duration 9s --rate 200 --duration 500ms --format json",
+        auth.plain()
+    ));
+    assert_eq!(trial["sent"], 100, "{trial}");
 }
 
 #[test]
 fn queries_have_the_class_that_was_asked_for() {
     let auth = AuthDns::start(&[]);
-    let name = "010-000-000-001.dns64perf.test";
-    let load = ["load", auth.plain(), "--no-check", "--name", name, "--type", "A", "--rate", "200"];
-    // The AuthDNS refuses other classes than IN.
+    let load = format!("load {} --no-check --name 010-000-000-001.dns64perf.test", auth.plain());
     for (class, code) in [("IN", "NOERROR"), ("CH", "REFUSED")] {
-        let more = ["--class", class, "--duration", "500ms", "--format", "json"];
-        let (_, out, err) = dnsdyno(&[&load[..], &more].concat());
-        let trial: serde_json::Value =
-            serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+        let more = format!("--type A --rate 200 --class {class} --duration 500ms --format json");
+        let trial = json(&format!("{load} {more}"));
         assert_eq!(trial["rcodes"], serde_json::json!({ code: trial["answered"] }), "{class}");
         let workload = trial["conditions"]["workload"].as_str().unwrap_or_default();
         assert_eq!(workload.contains("class CH"), class == "CH", "{workload}");
@@ -176,28 +158,25 @@ fn a_name_is_looked_up_once_and_said() {
     let auth = AuthDns::start(&[]);
     let server = auth.plain().replace("127.0.0.1", "localhost");
     // The name may have an IPv6 address too, where nobody listens.
-    let (_, out, err) =
-        dnsdyno(&["load", &server, "--type", "A", "--rate", "100", "--duration", "300ms"]);
+    let (_, out, err) = run(&format!("load {server} --type A --rate 100 --duration 300ms"));
     assert!(err.contains("localhost is "), "{out}{err}");
 }
 
 #[test]
 fn results_have_the_form_that_is_asked_for() {
     let auth = AuthDns::start(&[]);
-    let load = ["load", auth.plain(), "--type", "A", "--rate", "200", "--duration", "600ms"];
-    let (_, out, err) = dnsdyno(&[&load[..], &["--format", "csv"]].concat());
+    let load = format!("load {} --type A --duration 600ms", auth.plain());
+    let (_, out, err) = run(&format!("{load} --rate 200 --format csv"));
     // A reader of CSV refuses rows of another length than the header.
     let rows: Result<Vec<_>, _> = csv::Reader::from_reader(out.as_bytes()).records().collect();
     assert_eq!(rows.unwrap_or_else(|e| panic!("{e}: {out}{err}")).len(), 1, "{out}{err}");
-    let more = ["--quantiles", "25,p99.99", "--interval", "200ms"];
-    let (_, out, err) = dnsdyno(&[&load[..], &more].concat());
+    let more = "--rate 200 --quantiles 25,p99.99 --interval 200ms";
+    let (_, out, err) = run(&format!("{load} {more}"));
     assert!(out.contains("\np25 ") && out.contains("\np99.99 "), "{out}");
     let intervals =
         err.lines().filter(|line| line.contains(" s: sent ") && line.contains("valid "));
     assert!(intervals.count() >= 2, "{err}");
-    let ramp = ["--pacing", "ramp 0..400 then 200ms"];
-    let load = ["load", auth.plain(), "--type", "A", "--duration", "600ms"];
-    let (_, out, _) = dnsdyno(&[&load[..], &ramp].concat());
+    let (_, out, _) = run(&format!("{load} --pacing 'ramp 0..400 then 200ms'"));
     assert!(out.contains("answered") && out.contains("maximum  "), "{out}");
     assert!(out.contains("400/s"), "the offered rate of the last steps: {out}");
 }
@@ -212,9 +191,8 @@ fn query_files_may_be_compressed_or_come_from_a_pipe() {
         GzEncoder::new(std::fs::File::create(&gzip).expect("a file"), Compression::fast());
     out.write_all(text).and_then(|()| out.finish().map(|_| ())).expect("writes");
     let sent = |queries: &str, input: &[u8]| {
-        let mut child = Command::new(cargo_bin("dnsdyno"))
-            .args(["load", auth.plain(), "--queries", queries, "--runs", "3", "--pacing", "window"])
-            .args(["--window", "2", "--timeout", "10s", "--json", "-"])
+        let load = format!("load {} --queries {queries} --runs 3 --pacing window", auth.plain());
+        let mut child = dnsdyno(&format!("{load} --window 2 --timeout 10s --json -"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -233,17 +211,16 @@ fn query_files_may_be_compressed_or_come_from_a_pipe() {
 #[test]
 fn a_search_varies_clients_or_connections() {
     let auth = AuthDns::start(&[]);
-    let search =
-        ["search", auth.plain(), "--type", "A", "--transport", "tcp", "--goal", "loss < 50%"];
-    let short = ["--duration", "200ms", "--repeats", "1", "--resolution", "0.5", "--json", "-"];
+    let search = format!("search {} --type A --transport tcp --goal 'loss < 50%'", auth.plain());
+    let short = "--duration 200ms --repeats 1";
     for (more, over, lowest) in [
-        (["--over", "clients", "--start", "4", "--max", "8"], "clients", 4.0),
-        (["--over", "connections", "--start", "20", "--max", "40"], "connections/s", 20.0),
+        ("--over clients --start 4 --max 8", "clients", 4.0),
+        ("--over connections --start 20 --max 40", "connections/s", 20.0),
     ] {
-        let (_, out, err) = dnsdyno(&[&search[..], &more, &short].concat());
+        let (_, out, err) = run(&format!("{search} {more} {short} --resolution 0.5 --json -"));
         let run: serde_json::Value =
             serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
-        let run = kit::shared::whole(run);
+        let run = whole(run);
         let cell = &run["results"][0];
         assert_eq!(cell["over"], over, "{err}");
         let differs = cell["differs"].to_string();
@@ -265,38 +242,15 @@ fn a_search_varies_clients_or_connections() {
             assert!(attempts <= trial["sent"].as_f64().expect("a number") + 1.0, "{trial}");
         }
     }
-    let (_, out, err) = dnsdyno(&[
-        "search",
-        auth.plain(),
-        "--type",
-        "A",
-        "--pacing",
-        "poisson",
-        "--transport",
-        "tcp",
-        "--clients",
-        "3",
-        "--min",
-        "50",
-        "--max",
-        "100",
-        "--goal",
-        "loss < 50%",
-        "--duration",
-        "200ms",
-        "--repeats",
-        "1",
-        "--rule",
-        "rfc8219",
-    ]);
+    let more = "--pacing poisson --clients 3 --min 50 --max 100 --rule rfc8219";
+    let (_, out, err) = run(&format!("{search} {more} {short}"));
     assert!(out.contains("median, queries/s"), "{out}{err}");
 }
 
 #[test]
 fn names_that_are_not_utf_8_are_shown_as_far_as_they_are() {
     let name = OsStr::from_bytes(b"no\xffwhere.txt");
-    let mut command = Command::new(cargo_bin("dnsdyno"));
-    let output = command.args(["load", "::1", "--queries"]).arg(name).output().expect("starts");
+    let output = dnsdyno("load ::1 --queries").arg(name).output().expect("starts");
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("cannot read the query file no\u{fffd}where.txt"), "{told}");
@@ -304,34 +258,30 @@ fn names_that_are_not_utf_8_are_shown_as_far_as_they_are() {
 
 #[test]
 fn a_reader_that_goes_away_ends_a_command_quietly() {
-    let commands: [&[&str]; 5] = [
-        &["run", "--list"],
-        &["run", "dns64-cached", "--dry-run"],
-        &["servers"],
-        &["load", "--help", "all"],
-        &["completions", "bash"],
-    ];
-    for args in commands {
-        let mut child = Command::new(cargo_bin("dnsdyno"))
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
+    for line in [
+        "run --list",
+        "run dns64-cached --dry-run",
+        "servers",
+        "load --help all",
+        "completions bash",
+    ] {
+        let mut command = dnsdyno(line);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
         // Closed before anything is read.
         drop(child.stdout.take());
         let mut err = String::new();
         child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
         let status = child.wait().expect("ends");
-        assert!(!err.contains("panicked"), "{args:?}: {err}");
-        assert!(status.code().is_some_and(|code| code != 101), "{args:?}: {status}");
+        assert!(!err.contains("panicked"), "{line}: {err}");
+        assert!(status.code().is_some_and(|code| code != 101), "{line}: {status}");
     }
 }
 
 #[test]
 fn help_is_short_unless_all_of_it_is_wanted() {
-    let (code, short, _) = dnsdyno(&["load", "--help"]);
-    let (_, all, _) = dnsdyno(&["load", "--help", "all"]);
+    let (code, short, _) = run("load --help");
+    let (_, all, _) = run("load --help all");
     assert_eq!(code, 0);
     assert!(
         short.lines().count() * 2 < all.lines().count(),
@@ -352,7 +302,7 @@ fn shells_get_completions() {
     for (shell, part) in
         [("bash", "complete -F"), ("zsh", "#compdef dnsdyno"), ("fish", "complete -c dnsdyno")]
     {
-        let (code, out, err) = dnsdyno(&["completions", shell]);
+        let (code, out, err) = run(&format!("completions {shell}"));
         assert_eq!(code, 0, "{err}");
         assert!(out.contains(part) && out.contains("dnsperf"), "{shell}");
         if shell != "bash" {

@@ -2,45 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, UdpSocket};
-use std::process::Command;
-
-use assert_cmd::cargo::cargo_bin;
 
 use crate::kit::AuthDns;
+use crate::kit::command::run;
 use crate::kit::host;
 
 /// Runs a short load of `target`; the sentence on standard error: the load ends after a question, without a table.
 fn load(target: &str, args: &str) -> String {
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", target, "--type", "A", "--duration", "200ms"])
-        .args(["--timeout", "300ms"])
-        .args(args.split_ascii_whitespace())
-        .output()
-        .expect("starts");
-    let err = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(output.status.code(), Some(1), "{target} {args}: {err}");
-    assert!(output.stdout.is_empty(), "{target} {args}: no figure of what was not measured");
+    let line = format!("load {target} --type A --duration 200ms --timeout 300ms {args}");
+    let (code, out, err) = run(&line);
+    assert_eq!((code, out.as_str()), (1, ""), "{line}: no figure of what was not measured: {err}");
     one_sentence(&err)
-}
-
-#[test]
-fn without_an_answer_the_reason_is_all_that_is_said() {
-    let plain = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let target = plain.local_addr().expect("an address").to_string();
-    std::thread::spawn(move || {
-        while let Ok((mut stream, _)) = plain.accept() {
-            // A server without TLS takes a handshake for a message of DNS, and closes.
-            let _ = stream.read(&mut [0; 64]);
-        }
-    });
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", &target, "--type", "A", "--duration", "200ms", "--transport", "tls"])
-        .output()
-        .expect("starts");
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!((output.status.code(), out.as_ref()), (Some(1), ""), "{err}");
-    assert!(one_sentence(&err).contains(&target), "{err}");
 }
 
 /// The only line of `err`.
@@ -133,12 +105,8 @@ fn a_missing_or_unwanted_tls_is_told() {
 #[test]
 fn a_table_of_lock_step_experiments_without_an_answer_says_why() {
     let target = closed_port();
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", &target, "--pacing", "lockstep", "--threads", "256", "--experiments", "1"])
-        .args(["--timeout", "100ms"])
-        .output()
-        .expect("starts");
-    let err = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(output.status.code(), Some(1), "{err}");
+    let line = "--pacing lockstep --threads 256 --experiments 1 --timeout 100ms";
+    let (code, _, err) = run(&format!("load {target} {line}"));
+    assert_eq!(code, 1, "{err}");
     assert!(one_sentence(&err).starts_with("nothing listens at "), "{err}");
 }

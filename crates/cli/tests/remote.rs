@@ -1,13 +1,10 @@
 //! A server that the user runs, at its address: measured by the network alone. Here it is our AuthDNS on loopback.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
-use assert_cmd::cargo::cargo_bin;
-use serde_json::Value;
-
-use crate::kit;
 use crate::kit::AuthDns;
+use crate::kit::command::Ran;
+use crate::kit::shared::checked_is_complete;
 
 const EXPERIMENT: &str = r#"
 name = "remote"
@@ -29,35 +26,19 @@ timeout = "200ms"
 address = "ADDRESS"
 "#;
 
-fn run(dir: &Path, text: &str, more: &[&str]) -> (Output, Value) {
-    let (file, json) = (dir.join("x.toml"), dir.join("out.json"));
-    std::fs::write(&file, text).expect("writes");
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .env("DNSDYNO_STORE", dir.join("runs.db"))
-        .env("DNSDYNO_TEST_TRIAL", "400ms")
-        .args(["run", "--wait", "--trust"])
-        .arg(&file)
-        .arg("--json")
-        .arg(&json)
-        .args(more)
-        .output()
-        .expect("starts");
-    let run = std::fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    (output, kit::shared::whole(run.unwrap_or_default()))
+/// Runs an experiment in a folder.
+fn run(dir: &Path, text: &str, line: &str) -> Option<Ran> {
+    Ran::experiment(dir, "400ms", text, &format!("--trust {line}"))
 }
 
 #[test]
 fn a_server_at_an_address_is_measured_by_the_network_alone() {
     let (auth, dir) =
         (AuthDns::start(&["--aaaa", "always"]), tempfile::tempdir().expect("a temporary folder"));
-    let (output, run) = run(dir.path(), &EXPERIMENT.replace("ADDRESS", auth.plain()), &[]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    if told.contains("cannot get its namespaces") {
-        skip::because(told);
-        return;
-    }
+    let text = EXPERIMENT.replace("ADDRESS", auth.plain());
+    let Some(Ran { code, told, run }) = run(dir.path(), &text, "") else { return };
     let cell = &run["results"][0];
-    kit::shared::checked_is_complete(&output, &run, 2);
+    checked_is_complete(Some(code), &told, &run, 2);
     assert!(told.contains(&format!("mine at {}", auth.plain())), "{told}");
     let trials = cell["trials"].as_array().expect("trials");
     assert!(!trials.is_empty(), "{cell}");
@@ -84,13 +65,9 @@ fn who_does_not_answer_right_is_not_loaded() {
     // Held so that nobody else takes the port; it answers nothing.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("bound").to_string();
-    let (output, run) = run(dir.path(), &EXPERIMENT.replace("ADDRESS", &address), &[]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    if told.contains("cannot get its namespaces") {
-        skip::because(told);
-        return;
-    }
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let text = EXPERIMENT.replace("ADDRESS", &address);
+    let Some(Ran { code, told, run }) = run(dir.path(), &text, "") else { return };
+    assert_eq!(code, 1, "{told}");
     assert!(told.contains(&format!("{address} does not answer 010-000-000-000")), "{told}");
     assert!(told.contains("dnsdyno auth --listen ADDRESS:PORT --namespace 10.0.0.0/16"), "{told}");
     assert_eq!(run["results"].as_array().map(Vec::len), Some(0), "{run}");
@@ -101,13 +78,11 @@ fn an_experiment_may_leave_its_servers_to_the_command_line() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let custom = EXPERIMENT.find("[custom").expect("a custom server");
     let text = EXPERIMENT[..custom].replace("servers = [\"mine\"]\n", "");
-    let (output, _) = run(dir.path(), &text, &["--dry-run"]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    let Some(Ran { code, told, .. }) = run(dir.path(), &text, "--dry-run") else { return };
+    assert_eq!(code, 2, "{told}");
     assert!(told.contains("there is no server to measure: write `servers = "), "{told}");
     assert!(told.contains("--remote NAME=ADDRESS"), "{told}");
-    let remote = ["--dry-run", "--remote", "far=192.0.2.1:53"];
-    let (output, _) = run(dir.path(), &text, &remote);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && told.contains("far"), "{told}");
+    let line = "--dry-run --remote far=192.0.2.1:53";
+    let Some(Ran { code, told, .. }) = run(dir.path(), &text, line) else { return };
+    assert!(code == 0 && told.contains("far"), "{told}");
 }

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
+use crate::kit::command::Held;
 use crate::kit::host::find;
 
 /// An experiment whose cells are void is run again so often.
@@ -296,22 +297,10 @@ fn a_wrong_rate_is_refused_with_its_place_and_a_right_one_is_planned() {
     }
 }
 
-/// A process that takes all it can of core 0, where the Tester is.
-struct Hog(std::process::Child);
-
-impl Hog {
-    fn start() -> Option<Self> {
-        let spin = ["-c", "0", "sh", "-c", "while :; do :; done"];
-        Command::new("taskset").args(spin).spawn().ok().map(Hog)
-    }
-}
-
-impl Drop for Hog {
-    fn drop(&mut self) {
-        // It does not end by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a process that takes all it can of core 0, where the Tester is.
+fn hog() -> Option<Held> {
+    let spin = ["-c", "0", "sh", "-c", "while :; do :; done"];
+    Command::new("taskset").args(spin).spawn().ok().map(Held)
 }
 
 #[test]
@@ -322,7 +311,7 @@ fn a_starved_tester_gives_void_cells_and_no_figure() {
     let more = "primary = \"bind9\"\nupdate-rate = \"20\"\n[closed]\nduration = \"1s\"\n";
     let text = experiment("query-under-update", &["nsd"], more);
     // Not while it waits for its cores: others measure on them.
-    let record = run_any(dir.path(), &text, || hogs.extend((0..3).filter_map(|_| Hog::start())));
+    let record = run_any(dir.path(), &text, || hogs.extend((0..3).filter_map(|_| hog())));
     drop(hogs);
     let Some(record) = record else { return };
     assert_eq!(record["complete"], false, "{record}");

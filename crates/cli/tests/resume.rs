@@ -92,7 +92,7 @@ fn a_killed_run_goes_on_where_it_was() {
     let mut times = 1;
     let run = loop {
         let run = serde_json::from_slice(&std::fs::read(&json).expect("written")).expect("JSON");
-        if shared::checked_is_complete(&resumed, &run, 4) {
+        if shared::checked_is_complete(resumed.status.code(), &text(&resumed), &run, 4) {
             break run;
         }
         assert!(times < 5, "{}", text(&resumed));

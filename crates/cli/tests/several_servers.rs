@@ -1,34 +1,20 @@
 //! Several servers at a time: in a closed loop each has its own window, and its own counts; a load at a rate goes to all in turn.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
-use assert_cmd::cargo::cargo_bin;
 use lab::Task;
 use measure::{Nanos, Pacing, Qps};
 use record::request::{Expect, Query, Workload};
 use record::{TrialRequest, TrialResult};
 
 use crate::kit;
+use crate::kit::command::task;
 
 /// Runs the Measurer; its result, or its error.
 fn measure(request: &TrialRequest) -> Result<TrialResult, String> {
-    let mut child = Command::new(cargo_bin("dnsdyno"))
-        .args([lab::TASK_COMMAND, "measure"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut input = child.stdin.take().expect("piped");
-    let json = serde_json::to_vec(&Task::Measure(Box::new(request.clone()))).expect("JSON");
-    input.write_all(&json).expect("writes");
-    drop(input);
-    let output = child.wait_with_output().expect("ends");
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    let (code, out, err) = task("measure", &Task::Measure(Box::new(request.clone())));
+    if code != 0 {
+        return Err(err);
     }
-    Ok(serde_json::from_slice(&output.stdout).expect("a result"))
+    Ok(serde_json::from_str(&out).expect("a result"))
 }
 
 /// A request of a third of a second for one name.

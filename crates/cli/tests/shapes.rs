@@ -1,4 +1,4 @@
-//! The shapes of the code: sizes of functions and files, arguments, circles of imports, tests that skip.
+//! The shapes of the code: sizes of functions and files, arguments, circles of imports.
 
 mod source;
 
@@ -95,18 +95,6 @@ fn circles_of_imports_are_small() {
         }
     }
     assert!(found.is_empty(), "large circles of imports:\n{}", found.join("\n"));
-}
-
-#[test]
-fn tests_skip_through_one_helper() {
-    let printed = ["print", "ln!(\"skipped"].concat();
-    let mut found = Vec::new();
-    for path in source::all_rust_files() {
-        let mut lines = read(&path).lines().map(str::to_owned).zip(1..).collect::<Vec<_>>();
-        lines.retain(|(line, _)| line.contains(&printed) && source::crate_name(&path) != "skip");
-        found.extend(lines.iter().map(|(_, number)| format!("{}:{number}", source::shown(&path))));
-    }
-    assert!(found.is_empty(), "call skip::because instead:\n{}", found.join("\n"));
 }
 
 fn read(path: &Path) -> String {

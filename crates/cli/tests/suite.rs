@@ -11,6 +11,7 @@ mod diff;
 mod diff_transports;
 mod dnstap;
 mod dropin;
+mod dropin_input;
 mod each_client;
 mod elsewhere;
 mod evidence;

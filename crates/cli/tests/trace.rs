@@ -236,17 +236,7 @@ fn an_interface_is_listened_to() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let mut child = Command::new(cargo_bin("dnsdyno"));
     let path = tempfile::NamedTempFile::new().expect("a file");
-    child.args([
-        "trace",
-        "queries",
-        "--interface",
-        "lo",
-        "--dns-port",
-        "9",
-        "--for",
-        "30s",
-        "--output",
-    ]);
+    child.args("trace queries --interface lo --dns-port 9 --for 30s --output".split(' '));
     let mut child = child.arg(path.path()).spawn().expect("starts");
     let listening = format!("/proc/{}/net/packet", child.id());
     let sockets = || std::fs::read_to_string(&listening).map_or(0, |text| text.lines().count());

@@ -1,14 +1,16 @@
 //! Loads over connections, against our AuthDNS on loopback.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
 use crate::kit::AuthDns;
+use crate::kit::command::{self, Held, refused};
+use crate::kit::peer::{read_frame, reply, write_frame};
 
 /// Starts an AuthDNS that takes early data.
 fn start() -> AuthDns {
@@ -29,16 +31,9 @@ fn transports(auth: &AuthDns) -> [(&'static str, &str); 7] {
     all.map(|words| (words, auth.address(words.split(' ').next().unwrap_or_default())))
 }
 
-/// A trial's JSON; whether its schedule was kept is not these tests' business.
+/// A load of A queries.
 fn load(target: &str, args: &str) -> Value {
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", target, "--no-check", "--json", "-", "--type", "A"])
-        .args(args.split_ascii_whitespace())
-        .output()
-        .expect("starts");
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text)
-        .unwrap_or_else(|e| panic!("{e}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+    command::load(target, &format!("--type A {args}"))
 }
 
 #[test]
@@ -185,16 +180,6 @@ fn a_population_comes_and_goes() {
     assert_eq!(c["bytes_sent"].as_u64(), Some(sent * 130), "{c}");
 }
 
-/// Exit code and words of a load that is refused.
-fn refused(args: &str) -> (Option<i32>, String) {
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .arg("load")
-        .args(args.split_ascii_whitespace())
-        .output()
-        .expect("starts");
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
 #[test]
 fn a_population_asks_by_datagrams_too() {
     let auth = start();
@@ -245,8 +230,8 @@ fn a_mix_of_transports_is_told_apart() {
         ("tcp", "TRANSPORT=SHARE"),
         ("tcp=600,udp=600", "more than 1000"),
     ] {
-        let (code, words) = refused(&format!("127.0.0.1 --transports {wrong}"));
-        assert!(code == Some(2) && words.contains(why), "{wrong}: {words}");
+        let words = refused(&format!("load 127.0.0.1 --transports {wrong}"));
+        assert!(words.contains(why), "{wrong}: {words}");
     }
 }
 
@@ -265,8 +250,8 @@ fn what_no_transport_of_a_load_knows_is_refused() {
         ("--transport tcp --proxy 10.0.0.0/8 --proxy-within-tls", "--proxy-within-tls goes with"),
         ("--transport tls --proxy-within-tls", "--proxy <PREFIX>"),
     ] {
-        let (code, words) = refused(&format!("127.0.0.1 {args}"));
-        assert!(code == Some(2) && words.contains(why), "{args}: {words}");
+        let words = refused(&format!("load 127.0.0.1 {args}"));
+        assert!(words.contains(why), "{args}: {words}");
     }
 }
 
@@ -309,17 +294,16 @@ impl Deed {
         let (mut reader, mut writer) = (stream.try_clone()?, stream);
         writer.set_nodelay(true)?;
         for count in 0.. {
-            let mut length = [0; 2];
-            reader.read_exact(&mut length)?;
-            let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
-            reader.read_exact(&mut message)?;
-            message[2] |= 0x80;
-            let frame = [&length[..], &message].concat();
+            let Some(query) = read_frame(&mut reader) else { break };
+            let answer = reply(&query, 0);
             match self {
                 Deed::Silent => {}
-                Deed::Half if count % 2 == 0 => writer.write_all(&frame)?,
+                Deed::Half if count % 2 == 0 => write_frame(&mut writer, &answer)?,
                 Deed::Half => {}
-                Deed::Drip => frame.iter().try_for_each(|octet| writer.write_all(&[*octet]))?,
+                Deed::Drip => {
+                    let frame = [&(answer.len() as u16).to_be_bytes()[..], &answer].concat();
+                    frame.iter().try_for_each(|octet| writer.write_all(&[*octet]))?;
+                }
                 Deed::Close => return Ok(()),
                 Deed::Reset => {
                     return socket2::SockRef::from(&writer).set_linger(Some(Duration::ZERO));
@@ -424,17 +408,6 @@ fn the_auth_dns_takes_queries_with_the_syn() {
     assert_eq!(passive, 19, "{result}");
 }
 
-/// A server that ends with the test.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn dnsdist_believes_the_header_of_the_proxy_protocol() {
     let auth = start();
@@ -457,7 +430,7 @@ fn dnsdist_believes_the_header_of_the_proxy_protocol() {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let Ok(dnsdist) = started.map(Ends) else {
+    let Ok(dnsdist) = started.map(Held) else {
         skip::because("no dnsdist (package dnsdist)");
         return;
     };

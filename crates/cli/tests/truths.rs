@@ -3,23 +3,11 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use assert_cmd::cargo::cargo_bin;
 use serde_json::{Value, json};
 use streams::tls::Authority;
 
 use crate::kit::AuthDns;
-
-/// A trial's JSON; whether its schedule was kept does not matter here.
-fn load(target: &str, args: &str) -> Value {
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", target, "--no-check", "--json", "-"])
-        .args(args.split_ascii_whitespace())
-        .output()
-        .expect("starts");
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text)
-        .unwrap_or_else(|e| panic!("{e}: {text}{}", String::from_utf8_lossy(&output.stderr)))
-}
+use crate::kit::command::{dnsdyno, load, refused, run};
 
 fn count(trial: &Value, name: &str) -> u64 {
     trial[name].as_u64().unwrap_or_else(|| panic!("{name}: {trial}"))
@@ -71,15 +59,9 @@ fn a_capacity_drops_what_is_beyond_it_over_every_transport() {
 
 #[test]
 fn what_a_transport_cannot_do_is_refused() {
-    for args in [["--duplicate", "0.1"], ["--fault", "duplicate:0.1"]] {
+    for args in ["--duplicate 0.1", "--fault duplicate:0.1"] {
         for at in ["--https", "--quic"] {
-            let output = Command::new(cargo_bin("dnsdyno"))
-                .args(["auth", at, "127.0.0.1:0"])
-                .args(args)
-                .output()
-                .expect("starts");
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{told}");
+            let told = refused(&format!("auth {at} 127.0.0.1:0 {args}"));
             assert!(told.contains("takes one reply; leave out --https and --quic"), "{told}");
         }
     }
@@ -303,13 +285,8 @@ fn warming_up(args: &str) -> Child {
     std::fs::write(file.path(), "a.example A\nb.example A\n").expect("writes");
     let target = server.local_addr().expect("bound").to_string();
     let args = format!("--no-check --timeout 100ms --warm-up 60s --rate 20 {args}");
-    let child = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", &target, "--queries"])
-        .arg(file.path())
-        .args(args.split_ascii_whitespace())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
+    let mut command = dnsdyno(&format!("load {target} {args} --queries"));
+    let child = command.arg(file.path()).stderr(Stdio::piped()).spawn().expect("starts");
     server.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("set");
     server.recv(&mut [0; 512]).expect("a query");
     child
@@ -393,16 +370,12 @@ fn the_second_in_which_a_server_turned_bad_is_named() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), "a.example A\n").expect("writes");
     let json = tempfile::NamedTempFile::new().expect("a file");
-    let output = Command::new(cargo_bin("dnsdyno"))
-        .args(["load", &server.address("udp"), "--no-check", "--rate", "200", "--duration", "4s"])
-        .args(["--interval", "1s", "--json"])
-        .arg(json.path())
-        .arg("--queries")
-        .arg(file.path())
-        .output()
-        .expect("starts");
-    let [out, err] =
-        [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"));
+    let (_, out, err) = run(&format!(
+        "load {} --no-check --rate 200 --duration 4s --interval 1s --json {} --queries {}",
+        server.address("udp"),
+        json.path().display(),
+        file.path().display()
+    ));
     assert!(out.contains("servfail from 2."), "{out}");
     // Each line is about its interval: none has all 300 of them.
     let invalid = |line: &str| line.split("(servfail ").nth(1)?.split(')').next()?.parse().ok();

@@ -2,15 +2,15 @@
 //!
 //! `DNSDYNO_UPDATES=10000 cargo test -p cli --test suite updates::` sends as many as ISC-TN-2008-1 did.
 
-use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+use wire::Qtype;
 
+use crate::kit::command::run_in;
 use crate::kit::host::{find, free_port};
+use crate::kit::serve::{Server, serve};
 
 /// Secret of the key of the lab, which the adapters configure.
 const SECRET: &str = "ZG5zZHluby1kbnNkeW5vLWRuc2R5bm8tZG5zZHlubw==";
@@ -22,45 +22,29 @@ fn count() -> u64 {
 
 /// A primary of the zone `test`, ended when dropped.
 struct Primary {
-    child: Child,
+    server: Server,
     command: Vec<String>,
-    address: String,
-}
-
-impl Drop for Primary {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Primaries: names of their adapters, and their programs.
 const KINDS: [Kind; 2] = [("bind9", "named"), ("knot", "knotd")];
 type Kind = (&'static str, &'static str);
 
-/// Runs `dnsdyno`; exit code, standard output, standard error.
-fn dnsdyno(dir: &Path, args: &[&str]) -> (i32, String, String) {
-    let output = Command::new(cargo_bin("dnsdyno")).args(args).current_dir(dir).output();
-    let output = output.expect("starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
-}
-
 fn run(dir: &Path, line: &str) -> String {
-    let (code, out, err) = dnsdyno(dir, &line.split(' ').collect::<Vec<_>>());
+    let (code, out, err) = run_in(dir, line);
     assert_eq!(code, 0, "{line}: {out}{err}");
     out
 }
 
 /// Makes the zone and starts a primary of it; `None` where the program is not installed.
-fn start(kind: Kind, dir: &Path) -> Option<Primary> {
+fn start(kind: Kind) -> Option<Primary> {
     let (adapter, program) = kind;
     if find(program).is_none() {
         skip::because(format_args!("{program} is not installed"));
         return None;
     }
-    let delegations = 4 * count();
+    let (folder, delegations) = (tempfile::tempdir().expect("a folder"), 4 * count());
+    let dir = folder.path();
     run(dir, &format!("zone generate tld --delegations {delegations} --output before.zone"));
     std::fs::copy(dir.join("before.zone"), dir.join("zone")).expect("copies");
     let port = free_port();
@@ -72,43 +56,17 @@ fn start(kind: Kind, dir: &Path) -> Option<Primary> {
         ),
     );
     let command: Vec<String> = configured.split_whitespace().map(str::to_owned).collect();
-    let log = std::fs::File::create(dir.join("log")).expect("creates");
-    let mut server = Command::new(&command[0]);
-    server.args(&command[1..]).current_dir(dir).stdin(Stdio::null()).stderr(log);
-    let child = server.spawn().expect("starts");
-    let primary = Primary { child, command, address: format!("127.0.0.1:{port}") };
-    wait_ready(&primary.address, dir);
-    Some(primary)
-}
-
-/// Waits until a primary answers for its zone.
-fn wait_ready(address: &str, dir: &Path) {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
-    socket.connect(address).expect("connects");
-    socket.set_read_timeout(Some(Duration::from_millis(100))).expect("sets");
-    let query = b"\0\x01\0\0\0\x01\0\0\0\0\0\0\x04test\0\0\x06\0\x01";
-    let limit = Instant::now() + Duration::from_secs(60);
-    loop {
-        let mut reply = [0; 512];
-        // Refused while nobody listens.
-        let answered = socket.send(query).is_ok()
-            && socket.recv(&mut reply).is_ok_and(|n| n > 12 && reply[3] & 15 == 0 && reply[7] == 1);
-        if answered {
-            return;
-        }
-        let log = || std::fs::read_to_string(dir.join("log")).unwrap_or_default();
-        assert!(Instant::now() < limit, "{address} does not serve its zone: {}", log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let server = serve(folder, &command, port, "test", Qtype::SOA);
+    Some(Primary { server, command })
 }
 
 /// The zone as it is transferred.
-fn transfer(primary: &Primary, dir: &Path) -> bool {
+fn transfer(primary: &Primary) -> bool {
     let Some(dig) = find("dig") else {
         skip::because("dig is not installed (bind9-dnsutils)");
         return false;
     };
-    let port = primary.address.rsplit(':').next().expect("a port");
+    let port = primary.server.address.rsplit(':').next().expect("a port");
     let out = Command::new(dig)
         .args(["@127.0.0.1", "-p", port, "test", "AXFR", "+nocomments", "+nocmd", "+nostats"])
         .args(["-y", &format!("hmac-sha256:lab:{SECRET}")])
@@ -118,23 +76,23 @@ fn transfer(primary: &Primary, dir: &Path) -> bool {
     // The signature of the transfer is no record of the zone.
     let zone = printed.lines().filter(|line| !line.contains("\tTSIG\t"));
     let zone: Vec<&str> = zone.collect();
-    std::fs::write(dir.join("transferred.zone"), zone.join("\n") + "\n").expect("writes");
+    std::fs::write(primary.server.dir.path().join("transferred.zone"), zone.join("\n") + "\n")
+        .expect("writes");
     true
 }
 
 #[test]
 fn every_update_is_done_and_the_zone_is_the_one_computed() {
     for kind in KINDS {
-        let dir = tempfile::tempdir().expect("a folder");
-        let dir = dir.path();
-        let Some(primary) = start(kind, dir) else { continue };
+        let Some(primary) = start(kind) else { continue };
+        let dir = primary.server.dir.path();
         let count = count();
         run(dir, &format!("update generate before.zone --count {count} --output binary"));
         let key = format!("hmac-sha256:lab:{SECRET}");
         // A machine that is busy elsewhere makes a primary slow, not wrong.
         let send = format!(
             "update send {} binary --key {key} --timeout 5m --json result.json",
-            primary.address
+            primary.server.address
         );
         print!("{}", run(dir, &send));
         let json = std::fs::read_to_string(dir.join("result.json")).expect("reads");
@@ -146,16 +104,16 @@ fn every_update_is_done_and_the_zone_is_the_one_computed() {
         let counted = Path::new("/proc/thread-self/schedstat").exists();
         assert_eq!(waited.is_some(), counted, "{json}");
         assert_eq!(json["latency_us"]["count"].as_u64(), Some(count));
-        let checked = run(dir, &format!("update check {} binary", primary.address));
+        let checked = run(dir, &format!("update check {} binary", primary.server.address));
         assert_eq!(checked, format!("{count} updates looked up, 0 are not there\n"));
         run(dir, "update apply before.zone binary --output computed.zone");
-        if transfer(&primary, dir) {
+        if transfer(&primary) {
             run(dir, "zone compare computed.zone transferred.zone");
-            let (code, out, _) = dnsdyno(dir, &["zone", "compare", "before.zone", "computed.zone"]);
+            let (code, out, _) = run_in(dir, "zone compare before.zone computed.zone");
             assert!(code == 1 && out.contains("only there"), "{out}");
         }
         // Once more: nothing of it can be done twice, and nothing breaks.
-        let (code, out, err) = dnsdyno(dir, &send.split(' ').collect::<Vec<_>>());
+        let (code, out, err) = run_in(dir, &send);
         assert!(code == 1 && err.contains("updates were not done (--allow-failed"), "{err}");
         assert!(out.contains("YXDOMAIN") && out.contains("NXDOMAIN"), "{out}");
         run(dir, &format!("{send} --allow-failed"));
@@ -165,12 +123,11 @@ fn every_update_is_done_and_the_zone_is_the_one_computed() {
 #[test]
 fn scripts_windows_and_tcp_do_the_same() {
     for kind in KINDS {
-        let dir = tempfile::tempdir().expect("a folder");
-        let dir = dir.path();
-        let Some(primary) = start(kind, dir) else { continue };
+        let Some(primary) = start(kind) else { continue };
+        let dir = primary.server.dir.path();
         run(dir, "update generate before.zone --count 90 --form nsupdate --output script");
         let key = format!("hmac-sha256:lab:{SECRET}");
-        let address = &primary.address;
+        let address = &primary.server.address;
         // The primary knows which zone the names are in.
         let script = std::fs::read_to_string(dir.join("script")).expect("reads");
         let lines = script.lines().filter(|line| !line.starts_with("zone "));
@@ -180,7 +137,7 @@ fn scripts_windows_and_tcp_do_the_same() {
         run(dir, &format!("update send {address} {more}"));
         run(dir, &format!("update check {address} no-zone"));
         run(dir, "update apply before.zone script --output computed.zone");
-        if transfer(&primary, dir) {
+        if transfer(&primary) {
             run(dir, "zone compare computed.zone transferred.zone");
         }
     }
@@ -189,9 +146,8 @@ fn scripts_windows_and_tcp_do_the_same() {
 #[test]
 fn a_primary_that_refuses_is_understood() {
     for kind in KINDS {
-        let dir = tempfile::tempdir().expect("a folder");
-        let dir = dir.path();
-        let Some(primary) = start(kind, dir) else { continue };
+        let Some(primary) = start(kind) else { continue };
+        let dir = primary.server.dir.path();
         run(dir, "update generate before.zone --count 20 --output updates");
         std::fs::write(
             dir.join("foreign"),
@@ -201,15 +157,15 @@ fn a_primary_that_refuses_is_understood() {
         let wrong = "hmac-sha256:lab:b3RoZXItb3RoZXItb3RoZXItb3RoZXI=";
         let unknown = format!("hmac-sha256:other:{SECRET}");
         let right = format!("hmac-sha256:lab:{SECRET}");
-        let table: [(&[&str], &str); 4] = [
-            (&["updates", "--key", wrong], "BADSIG"),
-            (&["updates", "--key", &unknown], "BADKEY"),
-            (&["updates"], "update"),
-            (&["foreign", "--key", &right], "NOTAUTH"),
+        let table = [
+            (format!("updates --key {wrong}"), "BADSIG"),
+            (format!("updates --key {unknown}"), "BADKEY"),
+            ("updates".to_owned(), "update"),
+            (format!("foreign --key {right}"), "NOTAUTH"),
         ];
         for (more, part) in table {
-            let args = [&["update", "send", &primary.address], more].concat();
-            let (code, out, err) = dnsdyno(dir, &args);
+            let args = format!("update send {} {more}", primary.server.address);
+            let (code, out, err) = run_in(dir, &args);
             assert_eq!(code, 1, "{}: {args:?}: {out}{err}", kind.0);
             assert!(err.contains(part), "{}: {args:?}: {err}", kind.0);
             assert!(err.contains("0 updates were done before and stay done"), "{err}");
@@ -241,8 +197,7 @@ fn bad_files_are_refused_with_their_place() {
         ("send 127.0.0.1:9 bad.script --key-file other", "the key file other"),
         ("check 127.0.0.1:9 bad.script", "bad.script:2:"),
     ] {
-        let (code, _, err) =
-            dnsdyno(dir, &[&["update"], &line.split(' ').collect::<Vec<_>>()[..]].concat());
+        let (code, _, err) = run_in(dir, &format!("update {line}"));
         assert!(code == 2 && err.contains(part), "{line}: {code}: {err}");
     }
 }
@@ -250,16 +205,17 @@ fn bad_files_are_refused_with_their_place() {
 #[test]
 fn a_stream_that_is_broken_is_sent_up_to_there() {
     for kind in KINDS {
-        let dir = tempfile::tempdir().expect("a folder");
-        let dir = dir.path();
-        let Some(primary) = start(kind, dir) else { continue };
+        let Some(primary) = start(kind) else { continue };
+        let dir = primary.server.dir.path();
         run(dir, "update generate before.zone --count 20 --output updates");
         let whole = std::fs::read(dir.join("updates")).expect("reads");
         std::fs::write(dir.join("updates"), &whole[..whole.len() - 3]).expect("writes");
         let key = format!("hmac-sha256:lab:{SECRET}");
-        let outcomes = ["--outcomes", "outcomes", "--json", "result.json"];
-        let send = ["update", "send", &primary.address, "updates", "--key", &key];
-        let (code, out, err) = dnsdyno(dir, &[&send[..], &outcomes].concat());
+        let outputs = "--outcomes outcomes --json result.json";
+        let (code, out, err) = run_in(
+            dir,
+            &format!("update send {} updates --key {key} {outputs}", primary.server.address),
+        );
         assert_eq!(code, 2, "{out}{err}");
         assert!(err.contains("updates") && err.contains("19 updates were done before"), "{err}");
         let kept = std::fs::read_to_string(dir.join("outcomes")).expect("kept");
@@ -271,9 +227,8 @@ fn a_stream_that_is_broken_is_sent_up_to_there() {
 #[test]
 fn what_was_acknowledged_is_looked_up_after_a_kill() {
     for kind in KINDS {
-        let dir = tempfile::tempdir().expect("a folder");
-        let dir = dir.path();
-        let Some(mut primary) = start(kind, dir) else { continue };
+        let Some(mut primary) = start(kind) else { continue };
+        let dir = primary.server.dir.path();
         run(dir, "update generate before.zone --count 200 --form nsupdate --output made");
         // The primary is asked for the zone before the kill.
         let made = std::fs::read_to_string(dir.join("made")).expect("reads");
@@ -281,39 +236,25 @@ fn what_was_acknowledged_is_looked_up_after_a_kill() {
         let script: String = lines.map(|line| format!("{line}\n")).collect();
         std::fs::write(dir.join("updates"), script).expect("writes");
         let key = format!("hmac-sha256:lab:{SECRET}");
-        let pid = primary.child.id().to_string();
+        let pid = primary.server.child.0.id().to_string();
         // The shell says which process is to be ended at last.
         // Knot finds its process number still taken until the killed process is waited for, by us.
         let restart =
             format!("rm -f knot.pid; echo $$ > pid; exec {} 2>> log", primary.command.join(" "));
-        let result = dir.join("result.json");
-        let result = result.to_str().expect("UTF-8");
-        let address = primary.address.clone();
-        let args = [
-            "update",
-            "send",
-            &address,
-            "updates",
-            "--key",
-            &key,
-            "--kill",
-            &pid,
-            "--kill-after",
-            "100",
-            "--restart",
-            &restart,
-            "--json",
-            result,
-            "--timeout",
-            "2s",
-        ];
-        let (code, out, err) = dnsdyno(dir, &args);
+        let (code, out, err) = run_in(
+            dir,
+            &format!(
+                "update send {} updates --key {key} --kill {pid} --kill-after 100 --restart '{restart}' \
+                 --json result.json --timeout 2s",
+                primary.server.address
+            ),
+        );
         let pid = std::fs::read_to_string(dir.join("pid")).unwrap_or_default();
         let ended = Command::new("kill").args(["-9", pid.trim()]).status();
-        let _ = primary.child.wait();
+        let _ = primary.server.child.0.wait();
         assert_eq!(code, 0, "{}: {out}{err}", kind.0);
         assert!(ended.is_ok_and(|status| status.success()), "the second primary ran");
-        let json = std::fs::read_to_string(result).expect("reads");
+        let json = std::fs::read_to_string(dir.join("result.json")).expect("reads");
         let json: Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(json["durability"]["acknowledged"], 100, "{json}");
         println!("{}: {} gone", kind.0, json["durability"]["gone"]);

@@ -3,20 +3,16 @@
 use std::path::Path;
 use std::process::Command;
 
-use assert_cmd::cargo::cargo_bin;
+use crate::kit::command::{Told, run_in};
 
 /// Runs `dnsdyno zone` in a folder; exit code, standard output, standard error.
-fn zone(dir: &Path, args: &[&str]) -> (i32, String, String) {
-    let output =
-        Command::new(cargo_bin("dnsdyno")).arg("zone").args(args).current_dir(dir).output();
-    let output = output.expect("starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+fn zone(dir: &Path, line: &str) -> Told {
+    run_in(dir, &format!("zone {line}"))
 }
 
 /// Runs `dnsdyno zone` with the words of a line, which must succeed; standard output.
 fn succeeds(dir: &Path, line: &str) -> String {
-    let (code, out, err) = zone(dir, &line.split(' ').collect::<Vec<_>>());
+    let (code, out, err) = zone(dir, line);
     assert_eq!(code, 0, "{line}: {err}");
     out
 }
@@ -75,26 +71,12 @@ fn every_type_is_read_as_named_reads_it() {
     std::fs::write(dir.join("all.zone"), include_str!("tables/every_type.zone")).expect("writes");
     std::fs::write(dir.join("more hosts.zone"), "@ A 192.0.2.2\nwww 5 CNAME @\n").expect("writes");
     let named = Command::new("named-compilezone")
-        .args([
-            "-i",
-            "none",
-            "-k",
-            "ignore",
-            "-n",
-            "ignore",
-            "-s",
-            "full",
-            "-o",
-            "named.zone",
-            "example",
-            "all.zone",
-        ])
+        .args("-i none -k ignore -n ignore -s full -o named.zone example all.zone".split(' '))
         .current_dir(dir)
         .output();
     let Ok(named) = named else { return skip::because("named-compilezone is not installed") };
     assert!(named.status.success(), "{}", String::from_utf8_lossy(&named.stdout));
-    let compare = ["compare", "all.zone", "named.zone", "--soa", "--signatures"];
-    let (code, out, err) = zone(dir, &compare);
+    let (code, out, err) = zone(dir, "compare all.zone named.zone --soa --signatures");
     assert_eq!((code, &*out), (0, "the same 79 records\n"), "{err}");
     assert_eq!(err, "all.zone:81: out.of.zone is outside of the zone and left out, and 1 more\n");
     // What is written has the same records too.
@@ -103,7 +85,7 @@ fn every_type_is_read_as_named_reads_it() {
         succeeds(dir, "compare part.1.zone named.zone --soa --signatures"),
         "the same 79 records\n"
     );
-    let (_, stats, _) = zone(dir, &["stats", "--json", "-", "all.zone"]);
+    let (_, stats, _) = zone(dir, "stats --json - all.zone");
     let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
     assert_eq!(stats["records"], 79);
 }
@@ -117,10 +99,9 @@ fn zones_are_compared_by_name() {
         .expect("writes");
     std::fs::write(dir.join("b.zone"), "@ SOA @ h 1 2 3 4 5\nwww.example. A 192.0.2.1\n")
         .expect("writes");
-    let (code, _, err) = zone(dir, &["compare", "a.zone", "b.zone"]);
+    let (code, _, err) = zone(dir, "compare a.zone b.zone");
     assert!(code == 2 && err.contains("the origin of this name is not known"), "{err}");
-    let (code, out, err) =
-        zone(dir, &["compare", "a.zone", "b.zone", "--zone", "example", "--soa"]);
+    let (code, out, err) = zone(dir, "compare a.zone b.zone --zone example --soa");
     assert_eq!((code, &*out), (0, "the same 2 records\n"), "{err}");
     assert!(
         err.starts_with("b.zone: the SOA record has no TTL: its minimum, 5 s, is that of all"),
@@ -164,7 +145,7 @@ fn bad_zones_get_one_message_with_its_place() {
         ("generate tld --delegations 5x --output x", "is not a count"),
     ];
     for (line, part) in table {
-        let (code, _, err) = zone(dir, &line.split(' ').collect::<Vec<_>>());
+        let (code, _, err) = zone(dir, line);
         assert_eq!(code, 2, "{line}: {err}");
         assert!(err.contains(part), "{line}: {err}");
     }

@@ -2,21 +2,26 @@
 
 pub(crate) mod capture;
 pub(crate) mod cases;
+pub(crate) mod command;
 pub(crate) mod host;
+pub(crate) mod peer;
 pub(crate) mod serve;
 pub(crate) mod shared;
 pub(crate) mod short_form;
 pub(crate) mod sshd;
 pub(crate) mod two_namespaces;
+pub(crate) mod words;
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
 
+use self::command::Held;
+
 /// An AuthDNS; it ends when dropped.
 pub(crate) struct AuthDns {
-    child: Child,
+    child: Held,
     output: BufReader<ChildStdout>,
     /// Addresses: plain, then those of TLS, HTTPS and QUIC if it has them.
     addresses: Vec<String>,
@@ -55,7 +60,7 @@ impl AuthDns {
         let addresses = words.filter(|word| word.starts_with("127.0.0.1:")).map(str::to_owned);
         let addresses: Vec<String> = addresses.collect();
         assert!(!addresses.is_empty(), "it does not say where it listens: {line}");
-        AuthDns { child, output, addresses, dir }
+        AuthDns { child: Held(child), output, addresses, dir }
     }
 
     /// The address of plain DNS.
@@ -80,19 +85,11 @@ impl AuthDns {
 
     /// Ends it with SIGTERM, which nobody ignores; returns what it prints.
     pub(crate) fn end(mut self) -> String {
-        let pid = self.child.id().to_string();
+        let pid = self.child.0.id().to_string();
         let killed = Command::new("kill").args(["-TERM", &pid]).status().expect("kill");
         assert!(killed.success());
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).expect("text");
         rest
-    }
-}
-
-impl Drop for AuthDns {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -1,24 +1,18 @@
 //! Servers of a test on loopback.
 
 use std::net::UdpSocket;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use wire::{Name, Qtype, QueryTemplate};
 
+use super::command::Held;
+
 /// A server on a port of 127.0.0.1, ended when dropped.
 pub(crate) struct Server {
-    child: Child,
+    pub(crate) child: Held,
     pub(crate) address: String,
     pub(crate) dir: tempfile::TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Starts a command in a folder, and waits until it answers for a name with NOERROR.
@@ -34,7 +28,7 @@ pub(crate) fn serve(
     server.args(&command[1..]).current_dir(dir.path()).stdin(Stdio::null());
     server.stdout(log.try_clone().expect("a file")).stderr(log);
     let child = server.spawn().expect("starts");
-    let server = Server { child, address: format!("127.0.0.1:{port}"), dir };
+    let server = Server { child: Held(child), address: format!("127.0.0.1:{port}"), dir };
     let socket = UdpSocket::bind("127.0.0.1:0").expect("binds");
     socket.connect(&server.address).expect("connects");
     socket.set_read_timeout(Some(Duration::from_millis(200))).expect("sets");

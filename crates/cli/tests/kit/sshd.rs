@@ -3,19 +3,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use super::command::Held;
 use super::host::{find, soon, ssh_key};
-
-/// A process that is ended with its test.
-pub(crate) struct Held(pub(crate) Child);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 impl Held {
     pub(crate) fn start(command: &mut Command) -> Self {
