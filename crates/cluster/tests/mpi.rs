@@ -488,17 +488,7 @@ fn two_testers_keep_the_schedule_of_one() {
     std::fs::write(&file, lines.collect::<String>()).expect("writes");
     let mut command = hosts.mpirun(&[1, 2, 3]);
     command.arg(cargo_bin("dnsdyno-cluster")).args(["load", &auth.address.to_string()]);
-    command.args([
-        "--pacing",
-        "poisson",
-        "--rate",
-        "3k",
-        "--duration",
-        "3s",
-        "--gso",
-        "off",
-        "--no-check",
-    ]);
+    command.args("--pacing poisson --rate 3k --duration 3s --gso off --no-check".split(' '));
     command.args(["--timeout", "500ms", "--queries"]).arg(file).arg("--json").arg(kit::json(dir));
     let output = command.env("DNSDYNO_STORE", dir.join("runs.db")).output().expect("starts");
     let found = trial(dir, &output);

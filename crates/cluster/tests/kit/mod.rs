@@ -229,19 +229,7 @@ impl Hosts {
     pub(crate) fn capture(&self, host: usize, name: &str) -> Capture {
         let file = self.dir.path().join(name);
         let mut command = self.on(host, "tcpdump");
-        command.args([
-            "-Z",
-            "root",
-            "-i",
-            "eth0",
-            "-Q",
-            "in",
-            "-B",
-            "65536",
-            "-s",
-            "200",
-            "--immediate-mode",
-        ]);
+        command.args("-Z root -i eth0 -Q in -B 65536 -s 200 --immediate-mode".split(' '));
         // Each packet is in the file as soon as tcpdump has read it.
         command
             .args(["--time-stamp-precision", "nano", "-U", "-w"])
@@ -335,16 +323,7 @@ pub(crate) fn arguments(
     seconds: u32,
 ) -> Command {
     command.args(["load", &target.to_string()]);
-    command.args([
-        "--namespace",
-        "10.0.0.0/8",
-        "--type",
-        "A",
-        "--rate",
-        "3k",
-        "--timeout",
-        "500ms",
-    ]);
+    command.args("--namespace 10.0.0.0/8 --type A --rate 3k --timeout 500ms".split(' '));
     command.args(["--duration", &format!("{seconds}s"), "--json"]).arg(json(dir));
     command.env("DNSDYNO_STORE", dir.join("runs.db"));
     command

@@ -28,44 +28,16 @@ fn pref64() -> Pref64 {
 
 /// What a server serves in these tests, and its zone file where it needs one.
 fn service(role: Role, dir: &std::path::Path) -> Service {
-    match role {
-        Role::Dns64 => Service {
-            role,
-            namespace: Namespace::with_default_zone("10.0.0.0/8".parse().unwrap()),
-            origin: None,
-            pref64: pref64(),
-            zone_file: None,
-            ask: Ask::Aaaa(pref64()),
-            threads: None,
-            variables: Default::default(),
-        },
-        Role::Resolver => Service {
-            role,
-            namespace: Namespace::with_default_zone("10.0.0.0/8".parse().unwrap()),
-            origin: None,
-            pref64: pref64(),
-            zone_file: None,
-            ask: Ask::A,
-            threads: None,
-            variables: Default::default(),
-        },
-        Role::Authoritative => {
-            let namespace = Namespace::with_default_zone("10.32.0.0/20".parse().unwrap());
-            let zone_file = dir.join("zone");
-            write_zone(&zone_file, &namespace, ZoneRecords::Aaaa(pref64())).unwrap();
-            let (zone_file, ask) = (Some(zone_file), Ask::Aaaa(pref64()));
-            Service {
-                role,
-                namespace,
-                origin: None,
-                pref64: pref64(),
-                zone_file,
-                ask,
-                threads: None,
-                variables: Default::default(),
-            }
-        }
+    let has_zone = role == Role::Authoritative;
+    let prefix = if has_zone { "10.32.0.0/20" } else { "10.0.0.0/8" };
+    let namespace = Namespace::with_default_zone(prefix.parse().unwrap());
+    let zone_file = has_zone.then(|| dir.join("zone"));
+    if let Some(file) = &zone_file {
+        write_zone(file, &namespace, ZoneRecords::Aaaa(pref64())).unwrap();
     }
+    let ask = if role == Role::Resolver { Ask::A } else { Ask::Aaaa(pref64()) };
+    let (pref64, variables) = (pref64(), Default::default());
+    Service { role, namespace, origin: None, pref64, zone_file, ask, threads: None, variables }
 }
 
 /// An installed server and a testbed of its own.
