@@ -98,50 +98,17 @@ fn runs_here(row: &Row) -> bool {
     runs
 }
 
-#[test]
-fn synthesis() {
-    check(table::synthesis::ROWS);
+/// A test of each theme of the table.
+macro_rules! themes {
+    ($($theme:ident)+) => {
+        $(#[test]
+        fn $theme() {
+            check(table::$theme::ROWS);
+        })+
+    };
 }
 
-#[test]
-fn errors() {
-    check(table::errors::ROWS);
-}
-
-#[test]
-fn chains() {
-    check(table::chains::ROWS);
-}
-
-#[test]
-fn prefixes() {
-    check(table::prefixes::ROWS);
-}
-
-#[test]
-fn reverse() {
-    check(table::reverse::ROWS);
-}
-
-#[test]
-fn local() {
-    check(table::local::ROWS);
-}
-
-#[test]
-fn dnssec() {
-    check(table::dnssec::ROWS);
-}
-
-#[test]
-fn transport() {
-    check(table::transport::ROWS);
-}
-
-#[test]
-fn others() {
-    check(table::others::ROWS);
-}
+themes! { synthesis errors chains prefixes reverse local dnssec transport others }
 
 #[test]
 fn every_row_has_a_configuration_for_the_other_servers() {

@@ -24,7 +24,7 @@
 //!   ede 6, option 3                     an extended error (RFC 8914), an EDNS option
 //!   cookie, wrong-cookie                the client's cookie, or another one, with a server's part (RFC 7873)
 //!   wrong-id, wrong-name, wrong-type, wrong-case, wrong-port, garbage, scrap    invalid replies
-//!   (empty)                             no data: the SOA of the name's top-level domain
+//!   soa                                 the SOA of the name's top-level domain; (empty) is the same: no data
 //! ```
 //!
 //! `&&` separates several replies to one query. `||` separates the replies to the first query, the second and
@@ -84,15 +84,16 @@ impl Scripted {
         let mut section = 0;
         let zone = name.rsplit('.').next().unwrap_or(name);
         let text = match text.trim() {
-            "" => format!("authority; {zone} {SOA}"),
-            "NXDOMAIN" => format!("NXDOMAIN; authority; {zone} {SOA}"),
-            text => text.to_owned(),
+            "" => "soa",
+            "NXDOMAIN" => "NXDOMAIN; soa",
+            text => text,
         };
         for item in text.split(['\n', ';']).map(str::trim).filter(|item| !item.is_empty()) {
             match item {
                 "answer" => section = 0,
                 "authority" => section = 1,
                 "additional" => section = 2,
+                "soa" => scripted.sections[1].push(message::record(&format!("{zone} {SOA}"))),
                 _ if item.starts_with("delay ") => {
                     let ms = item["delay ".len()..].parse().expect("milliseconds");
                     scripted.delay = Duration::from_millis(ms);

@@ -1,6 +1,7 @@
 //! Errors and timeouts of the AAAA query and of the A query (RFC 6147 sections 5.1.2, 5.1.3, 5.1.6).
 
-use crate::kit::server::Kind;
+use crate::kit::message::Reply;
+use crate::kit::server::{Kind, Server};
 use crate::row::Peer::{self, Cannot, With};
 use crate::row::Row;
 
@@ -17,16 +18,20 @@ const SYNTHESISED: &[(&str, &str)] =
 const SIGNED_NXDOMAIN: &str = "NXDOMAIN; authority; example 60 SOA ns.example host.example 1 7200 3600 86400 60; \
     example 60 RRSIG SOA 13 1 60 20300101000000 20200101000000 1 example AAAA";
 
+/// Settings of the other servers for expired answers.
+const UNBOUND_STALE: &str =
+    "serve-expired: yes\nserve-expired-client-timeout: 200\nede: yes\nede-serve-expired: yes";
+const BIND_STALE: Peer = With(
+    "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
+);
+
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "NXDOMAIN passes, A is not queried",
         rfc: "RFC 6147 5.1.2",
         upstream: &[("no.example AAAA", "NXDOMAIN")],
         queries: &[("no.example AAAA", "NXDOMAIN; none; soa 1; unasked no.example A")],
-        differs: &[(
-            Kind::Unbound,
-            "it takes NXDOMAIN to AAAA as empty: it queries A and returns NOERROR",
-        )],
+        differs: super::chains::NXDOMAIN,
         ..Row::NONE
     },
     Row {
@@ -329,20 +334,13 @@ pub(crate) const ROWS: &[Row] = &[
         name: "Extended error 3 with expired answers",
         rfc: "RFC 8914, RFC 8767",
         config: STALE,
-        unbound: With(
-            "serve-expired: yes\nserve-expired-client-timeout: 200\nede: yes\nede-serve-expired: yes",
-        ),
-        bind: With(
-            "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
-        ),
+        unbound: With(UNBOUND_STALE),
+        bind: BIND_STALE,
         upstream: &[("v4.example A", "v4.example 1 A 192.0.2.33 || silent")],
         queries: &[("v4.example A", "NOERROR; v4.example A 192.0.2.33; no-ede")],
         check: Some(|server, _| {
-            // Until the record's TTL of one second has passed.
-            std::thread::sleep(std::time::Duration::from_millis(2200));
-            let reply = server.ask("v4.example A");
-            let stale = reply.errors().any(|code| code == 3);
-            if stale && reply.answer.len() == 1 { Ok(()) } else { Err(reply.to_string()) }
+            let is_told = |r: &Reply| r.errors().any(|code| code == 3) && r.answer.len() == 1;
+            expired(server, "v4.example A", is_told)
         }),
         ..Row::NONE
     },
@@ -350,23 +348,16 @@ pub(crate) const ROWS: &[Row] = &[
         name: "Extended error 19 with an expired answer that a name does not exist",
         rfc: "RFC 8914, RFC 8767",
         config: STALE,
-        unbound: With(
-            "serve-expired: yes\nserve-expired-client-timeout: 200\nede: yes\nede-serve-expired: yes",
-        ),
-        bind: With(
-            "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
-        ),
+        unbound: With(UNBOUND_STALE),
+        bind: BIND_STALE,
         upstream: &[(
             "no.example A",
             "NXDOMAIN; authority; example 1 SOA ns.example host.example 1 7200 3600 86400 1 || silent",
         )],
         queries: &[("no.example A", "NXDOMAIN; none; no-ede")],
         check: Some(|server, _| {
-            // Until the denial's TTL of one second has passed.
-            std::thread::sleep(std::time::Duration::from_millis(2200));
-            let reply = server.ask("no.example A");
-            let stale = reply.errors().any(|code| code == 19);
-            if stale && reply.rcode == "NXDOMAIN" { Ok(()) } else { Err(reply.to_string()) }
+            let is_told = |r: &Reply| r.errors().any(|code| code == 19) && r.rcode == "NXDOMAIN";
+            expired(server, "no.example A", is_told)
         }),
         differs: &[
             (Kind::Unbound, "it sends extended error 3 with all expired answers"),
@@ -378,20 +369,13 @@ pub(crate) const ROWS: &[Row] = &[
         name: "An expired AAAA is better than a synthesised one if only AAAA is silent",
         rfc: "RFC 8767",
         config: STALE,
-        unbound: With("serve-expired: yes\nserve-expired-client-timeout: 200"),
-        bind: With(
-            "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
-        ),
+        unbound: With(UNBOUND_STALE),
+        bind: BIND_STALE,
         upstream: &[A, ("v4.example AAAA", "v4.example 1 AAAA 2001:db8::1 || silent")],
         queries: &[("v4.example AAAA", "NOERROR; v4.example AAAA 2001:db8::1")],
         check: Some(|server, _| {
-            // Until the record's TTL of one second has passed.
-            std::thread::sleep(std::time::Duration::from_millis(2200));
-            let reply = server.ask("v4.example AAAA");
-            match reply.answer.first() {
-                Some(seen) if seen.data == "2001:db8::1" => Ok(()),
-                _ => Err(format!("what expired was expected: {reply}")),
-            }
+            let is_old = |r: &Reply| r.answer.first().is_some_and(|a| a.data == "2001:db8::1");
+            expired(server, "v4.example AAAA", is_old)
         }),
         ..Row::NONE
     },
@@ -399,10 +383,8 @@ pub(crate) const ROWS: &[Row] = &[
         name: "Expired answers are served while upstream fails",
         rfc: "RFC 8767",
         config: STALE,
-        unbound: With("serve-expired: yes\nserve-expired-client-timeout: 200"),
-        bind: With(
-            "options: stale-answer-enable yes; stale-cache-enable yes; stale-answer-client-timeout 200; stale-refresh-time 0;",
-        ),
+        unbound: With(UNBOUND_STALE),
+        bind: BIND_STALE,
         upstream: &[
             ("v4.example A", "v4.example 1 A 192.0.2.33 || silent"),
             (
@@ -412,14 +394,21 @@ pub(crate) const ROWS: &[Row] = &[
         ],
         queries: SYNTHESISED,
         check: Some(|server, _| {
-            // Until the record's TTL of one second has passed.
-            std::thread::sleep(std::time::Duration::from_millis(2200));
-            let reply = server.ask("v4.example AAAA");
-            match reply.answer.first() {
-                Some(seen) if seen.data == "2001:db8:64::c000:221" => Ok(()),
-                _ => Err(format!("what expired was expected: {reply}")),
-            }
+            let is_old =
+                |r: &Reply| r.answer.first().is_some_and(|a| a.data == "2001:db8:64::c000:221");
+            expired(server, "v4.example AAAA", is_old)
         }),
         ..Row::NONE
     },
 ];
+
+/// Asks again when an answer of a second has expired.
+fn expired(
+    server: &Server,
+    question: &str,
+    is_right: impl Fn(&Reply) -> bool,
+) -> Result<(), String> {
+    std::thread::sleep(std::time::Duration::from_millis(2200));
+    let reply = server.ask(question);
+    if is_right(&reply) { Ok(()) } else { Err(format!("what expired was expected: {reply}")) }
+}

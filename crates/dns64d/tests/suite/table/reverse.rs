@@ -38,6 +38,15 @@ const ASKED: &str = concat!(reverse!(), " PTR");
 const PTR: (&str, &str) =
     ("33.2.0.192.in-addr.arpa PTR", "33.2.0.192.in-addr.arpa 70 PTR v4.example");
 
+/// How the other servers answer for ipv4only.arpa.
+const IPV4ONLY: &[(Kind, &str)] = &[
+    (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
+    (
+        Kind::Bind,
+        "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
+    ),
+];
+
 pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "PTR: a CNAME to in-addr.arpa, and its PTR",
@@ -213,15 +222,9 @@ pub(crate) const ROWS: &[Row] = &[
         queries: &[(
             "ipv4only.arpa AAAA",
             "NOERROR; ipv4only.arpa AAAA 2001:db8:64::c000:aa; ipv4only.arpa AAAA 2001:db8:64::c000:ab; \
-             ttl 86400; unasked ipv4only.arpa A; unasked ipv4only.arpa AAAA",
+             ede 29; ttl 86400; unasked ipv4only.arpa A; unasked ipv4only.arpa AAAA",
         )],
-        differs: &[
-            (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
-            (
-                Kind::Bind,
-                "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
-            ),
-        ],
+        differs: IPV4ONLY,
         ..Row::NONE
     },
     Row {
@@ -262,13 +265,7 @@ pub(crate) const ROWS: &[Row] = &[
             "ipv4only.arpa A",
             "NOERROR; ipv4only.arpa A 192.0.0.170; ipv4only.arpa A 192.0.0.171; unasked ipv4only.arpa A",
         )],
-        differs: &[
-            (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
-            (
-                Kind::Bind,
-                "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
-            ),
-        ],
+        differs: IPV4ONLY,
         ..Row::NONE
     },
     Row {
@@ -276,13 +273,7 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 8880 7.1",
         upstream: &[("ipv4only.arpa TXT", "ipv4only.arpa 60 TXT \"no\"")],
         queries: &[("ipv4only.arpa TXT", "NOERROR; none; soa 1; unasked ipv4only.arpa TXT")],
-        differs: &[
-            (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
-            (
-                Kind::Bind,
-                "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
-            ),
-        ],
+        differs: IPV4ONLY,
         ..Row::NONE
     },
     Row {
@@ -303,13 +294,7 @@ pub(crate) const ROWS: &[Row] = &[
             "www.ipv4only.arpa AAAA",
             "NXDOMAIN; none; soa 1; unasked www.ipv4only.arpa AAAA",
         )],
-        differs: &[
-            (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
-            (
-                Kind::Bind,
-                "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
-            ),
-        ],
+        differs: IPV4ONLY,
         ..Row::NONE
     },
     Row {
@@ -346,14 +331,9 @@ pub(crate) const ROWS: &[Row] = &[
                 "171.0.0.192.in-addr.arpa PTR",
                 "NOERROR; 171.0.0.192.in-addr.arpa PTR ipv4only.arpa; ttl 86400",
             ),
+            ("170.0.0.192.in-addr.arpa TXT", "NOERROR; none; soa 1"),
         ],
-        differs: &[
-            (Kind::Unbound, "it handles ipv4only.arpa like any other name (Unbound #793)"),
-            (
-                Kind::Bind,
-                "it has no ipv4only.arpa zones of its own if it forwards all queries (`forward only`)",
-            ),
-        ],
+        differs: IPV4ONLY,
         ..Row::NONE
     },
     Row {

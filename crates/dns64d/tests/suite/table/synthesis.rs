@@ -171,10 +171,7 @@ pub(crate) const ROWS: &[Row] = &[
         bind: Cannot("it always queries AAAA first"),
         upstream: &[
             ("v4.example A", "v4.example 9999 A 192.0.2.33"),
-            (
-                "v4.example AAAA",
-                "delay 50;authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
-            ),
+            ("v4.example AAAA", "delay 50; soa"),
         ],
         queries: &[("v4.example AAAA", "NOERROR; v4.example 300 AAAA 2001:db8:64::c000:221")],
         ..Row::NONE
@@ -270,11 +267,19 @@ pub(crate) const ROWS: &[Row] = &[
                 "www.example A",
                 "www.example 50 CNAME host.internal.example; host.internal.example 40 A 192.0.2.33",
             ),
+            ("odd.example AAAA", ""),
+            (
+                "odd.example A",
+                "odd.example 50 CNAME host.internal.example; host.internal.example 40 A 192.0.2.33",
+            ),
         ],
-        queries: &[(
-            "www.example AAAA",
-            "NOERROR; www.example CNAME host.internal.example; soa 1; unasked www.example A",
-        )],
+        queries: &[
+            (
+                "www.example AAAA",
+                "NOERROR; www.example CNAME host.internal.example; soa 1; unasked www.example A",
+            ),
+            ("odd.example AAAA", "NOERROR; none; soa 1"),
+        ],
         ..Row::NONE
     },
     Row {
@@ -298,8 +303,16 @@ pub(crate) const ROWS: &[Row] = &[
         config: "synthesis.always = [\"example\"]",
         unbound: With("dns64-ignore-aaaa: \"six.example\""),
         bind: With("exclude { any; };"),
-        upstream: &[("six.example AAAA", "six.example 60 AAAA 2001:db8::1"), ("six.example A", "")],
-        queries: &[("six.example AAAA", "NOERROR; six.example AAAA 2001:db8::1")],
+        upstream: &[
+            ("six.example AAAA", "six.example 60 AAAA 2001:db8::1"),
+            ("six.example A", ""),
+            ("bad.example AAAA", "bad.example 60 AAAA 2001:db8::1"),
+            ("bad.example A", "SERVFAIL"),
+        ],
+        queries: &[
+            ("six.example AAAA", "NOERROR; six.example AAAA 2001:db8::1"),
+            ("bad.example AAAA", "NOERROR; bad.example AAAA 2001:db8::1"),
+        ],
         differs: &[
             (Kind::Unbound, "it does not query AAAA for such a name: an empty answer"),
             (Kind::Bind, "it removes the excluded records: an empty answer"),

@@ -182,10 +182,7 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6891 6.2.2",
         upstream: &[
             ("v4.example A", "formerr-opt; v4.example 60 A 192.0.2.33"),
-            (
-                "v4.example AAAA",
-                "formerr-opt; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
-            ),
+            ("v4.example AAAA", "formerr-opt; soa"),
         ],
         queries: &[(
             "v4.example AAAA",
@@ -198,10 +195,7 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 6891 7",
         upstream: &[
             ("v4.example A", "no-opt; v4.example 60 A 192.0.2.33"),
-            (
-                "v4.example AAAA",
-                "no-opt; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
-            ),
+            ("v4.example AAAA", "no-opt; soa"),
         ],
         queries: &[("v4.example AAAA", SYNTHESISED)],
         ..Row::NONE
@@ -211,10 +205,7 @@ pub(crate) const ROWS: &[Row] = &[
         rfc: "RFC 7766 5",
         upstream: &[
             ("v4.example A", "tc; v4.example 60 A 192.0.2.33"),
-            (
-                "v4.example AAAA",
-                "tc; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
-            ),
+            ("v4.example AAAA", "tc; soa"),
         ],
         queries: &[(
             "v4.example AAAA",
@@ -367,10 +358,7 @@ pub(crate) const ROWS: &[Row] = &[
         unbound: Cannot(NO_COOKIES),
         upstream: &[
             ("v4.example A", "cookie; v4.example 60 A 192.0.2.33"),
-            (
-                "v4.example AAAA",
-                "cookie; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
-            ),
+            ("v4.example AAAA", "cookie; soa"),
         ],
         queries: &[(
             "v4.example AAAA",
@@ -387,7 +375,7 @@ pub(crate) const ROWS: &[Row] = &[
             (
                 "v4.example AAAA",
                 "BADCOOKIE; cookie || BADCOOKIE; cookie || \
-                 cookie; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
+                 cookie; soa",
             ),
         ],
         queries: &[(
@@ -403,10 +391,7 @@ pub(crate) const ROWS: &[Row] = &[
         unbound: Cannot(NO_COOKIES),
         upstream: &[
             ("v4.example A", "v4.example 60 A 203.0.113.66 || cookie; v4.example 60 A 192.0.2.33"),
-            (
-                "v4.example AAAA",
-                "cookie; authority; example 3600 SOA ns.example host.example 1 7200 3600 86400 300",
-            ),
+            ("v4.example AAAA", "cookie; soa"),
         ],
         queries: &[(
             "v4.example AAAA",
@@ -444,6 +429,10 @@ pub(crate) const ROWS: &[Row] = &[
                 "no.sub.example A",
                 "authority; sub.example 60 SOA ns.sub.example host.sub.example 1 2 3 4 5",
             ),
+            (
+                "sub.example MX",
+                "sub.example 60 MX 1 mail.sub.example; additional; mail.sub.example 60 A 192.0.2.54",
+            ),
         ],
         queries: &[
             (
@@ -452,6 +441,7 @@ pub(crate) const ROWS: &[Row] = &[
             ),
             ("www.sub.example AAAA", "NOERROR; lower-case"),
             ("no.sub.example AAAA", "NOERROR; none; soa 1; lower-case"),
+            ("sub.example MX", "NOERROR; lower-case"),
         ],
         ..Row::NONE
     },
