@@ -306,19 +306,17 @@ pub(crate) fn round_of(trial: &Trial, round: u32) -> Round {
     let (valid, seconds) = (valid as f64, trial.duration_s.max(1e-9));
     let (dut, tester) = (trial.cpu.get("dut"), trial.cpu.get("tester"));
     let auth = trial.cpu.get("authdns").filter(|auth| tester.is_some_and(|t| t.cpus == auth.cpus));
-    let left = |cpu: &record::Cpu| (1.0 - cpu.foreign.unwrap_or(0.0)).max(0.01);
     let spent = dut.and_then(|dut| Some((dut, dut.spent_s?)));
-    let cores = |dut: &record::Cpu| dut.limit_cores.unwrap_or(dut.cpus.len() as f64);
     Round {
         round,
         qps: answers_after_lead(trial).unwrap_or(valid / seconds),
         cpu_us_per_answer: spent.filter(|_| valid > 0.0).map(|(_, spent_s)| spent_s * 1e6 / valid),
         work_ns: dut.and_then(|dut| dut.work_ns),
         full_speed_work_ns: dut.and_then(|dut| dut.full_speed_work_ns),
-        cores: spent.map(|(dut, _)| cores(dut)),
-        busy: spent.map(|(dut, spent_s)| spent_s / (cores(dut) * seconds * left(dut))),
+        cores: spent.map(|(dut, _)| dut.cores()),
+        busy: dut.and_then(|dut| dut.used(seconds)),
         busiest_thread: dut.filter(|dut| dut.threads > Some(1)).and_then(|dut| dut.busiest_thread),
-        tester_busy: tester.map(|t| (t.busy + auth.map_or(0.0, |auth| auth.busy)) / left(t)),
+        tester_busy: tester.map(|t| (t.busy + auth.map_or(0.0, |auth| auth.busy)) / t.left()),
         foreign: dut.and_then(|dut| dut.foreign),
         unanswered: trial.bad() as f64 / trial.sent.max(1) as f64,
         connections_per_answer: connections_per_answer(trial),

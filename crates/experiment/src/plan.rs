@@ -84,8 +84,9 @@ pub fn visit_estimate(settings: &Settings) -> Nanos {
     let trial = |duration: Nanos| seconds(duration) + TRIAL + connecting;
     let measuring = match settings.method {
         Method::Search | Method::Clients => settings.search().map_or(0.0, |s| {
-            let share = if settings.method == Method::Clients { EARLY_CLIENTS } else { EARLY };
-            expected_trials(&s) * (seconds(s.duration) * share + TRIAL)
+            let is_of_clients = settings.method == Method::Clients;
+            let trials = if is_of_clients { CLIENT_TRIALS } else { expected_trials(&s) };
+            trials * (seconds(s.duration) * EARLY + TRIAL)
         }),
         // 256 queries at some thousand a second and lane.
         Method::Lockstep => {
@@ -134,10 +135,10 @@ fn span(seconds: f64) -> Nanos {
     Nanos((seconds * 1e9) as u64)
 }
 
-/// Mean share of its duration that a trial lasts: failing trials end early, those over clients with the first hundredth of the
-/// queries that are too slow (a mean of 0.50 over the 211 trials of a run of client-maximum).
+/// Mean share of its duration that a trial lasts: failing trials end early.
 const EARLY: f64 = 0.75;
-const EARLY_CLIENTS: f64 = 0.5;
+/// Number of trials of a search over clients: two loads tell how many the server carries, and three are near that.
+const CLIENT_TRIALS: f64 = 5.0;
 
 /// Number of queries of a comparison whose file was not read, and share of them that are asked again.
 const QUERIES: u64 = 100_000;

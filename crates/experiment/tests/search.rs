@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use experiment::{
-    Bench, BenchError, Circumstances, Experiment, Found, Joined, NameBudget, OneHost, Repeats,
-    Replay, Rule, Search, Shortened, TrialSpec, add_visit, certify, differs, visit,
+    Bench, BenchError, Circumstances, ClientNames, Experiment, Found, Joined, NameBudget, OneHost,
+    Repeats, Replay, Rule, Search, Shortened, TrialSpec, add_visit, certify, differs, visit,
 };
 use measure::{Limiter, Link, Nanos, Outstanding, Pacing, Path, Void, Warning};
-use record::{CellRecord, Trial};
+use record::{CellRecord, Cpu, Trial};
 
 use crate::scripted;
 use crate::scripted::searches::{qps, search};
@@ -29,6 +29,8 @@ enum Fate {
     /// A failure in spite of late queries: it would have failed with all in time.
     LateFail(Limiter),
     Void,
+    /// Whether a number of clients passes, and the share of its CPU that the server uses.
+    Used(bool, f64),
 }
 
 /// Returns the rate of a constant load.
@@ -51,6 +53,7 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
         let (passed, limiter, void) = match fate {
             Fate::Pass => (true, Limiter::Offered, None),
             Fate::Fail(limiter) | Fate::LateFail(limiter) => (false, limiter, None),
+            Fate::Used(passed, _) => (passed, Limiter::Dut, None),
             Fate::Void => {
                 let starved = Void::Starved { run_delay: 0.5, foreign: 0.0 };
                 (true, starved.limiter(), Some(starved))
@@ -63,6 +66,11 @@ impl<F: FnMut(f64) -> Fate> Bench for Scripted<F> {
         }
         if matches!(fate, Fate::LateFail(_)) {
             trial.warnings.push(Warning::LateQueries { share: 0.3 });
+        }
+        if let Fate::Used(_, share) = fate {
+            let spent_s = Some(share * trial.duration_s);
+            let cpu = Cpu { spent_s, cpus: vec![1], ..Cpu::default() };
+            trial.cpu.insert("dut".to_owned(), cpu);
         }
         Ok(trial)
     }
@@ -110,8 +118,8 @@ fn near_the_answers_of_closed_loops_half_of_the_trials_do() {
     let all = [28_000.0, 20_000.0, 60_000.0].map(|answered| run(&near(answered), below(26_000.0)));
     insta::assert_snapshot!(all.join("\n"), @"
     25900+ 27650- 26775- 26338- 26119- 26119- => 25900 qps, limited by dut; 26119 qps failed
-    18500+ 19750+ 20375+ 20688+ 20844+ 21000+ 42000- 31500- 26250- 23625+ 24938+ 25594+ 25922+ 26086- 26086- => 25922 qps, limited by dut; 26086 qps failed
-    55500- 51750- 49875- 48938- 48469- 48000- 24000+ 36000- 30000- 27000- 25500+ 26250- 25875+ 26063- 26063- => 25875 qps, limited by dut; 26063 qps failed
+    18500+ 19750+ 20375+ 20688+ 20844+ 21000+ 23100+ 25410+ 30746- 28078- 26744- 26077- 25744+ 25911+ 26077- => 25911 qps, limited by dut; 26077 qps failed
+    55500- 51750- 49875- 48938- 48469- 48000- 43636- 39669- 32784- 22391+ 27588- 24990+ 26289- 25640+ 25965+ 26127- 26127- => 25965 qps, limited by dut; 26127 qps failed
     ");
     let (mut before, mut after) = (0, 0);
     for k in 0..100 {
@@ -122,6 +130,56 @@ fn near_the_answers_of_closed_loops_half_of_the_trials_do() {
         (before, after) = (before + trials(&fine), after + trials(&near(answered)));
     }
     assert!(2 * after <= before, "{after} of {before} trials");
+}
+
+/// A server that carries so many clients with a share `full` of its CPU; its demand for a client falls with load, by a factor `falls`.
+fn carries(clients: f64, full: f64, falls: f64) -> impl FnMut(f64) -> Fate {
+    move |number| {
+        let load = number / clients;
+        let used = full * load * falls / (1.0 + (falls - 1.0) * load);
+        Fate::Used(number <= clients, used.min(1.0))
+    }
+}
+
+/// The server's demand at two loads tells how many clients it carries, three trials confirm it, and others follow where it does not hold.
+#[test]
+fn over_clients_the_demand_tells_where_to_search() {
+    let (start, min, max) = (qps(500.0), qps(100.0), qps(9_000.0));
+    let client_names = Some(ClientNames { popular: 100, new_per_s: 4.0 });
+    let over_clients = Search { start, min, max, client_names, resolution: 0.1, ..search() };
+    let run = |fate| run(&over_clients, fate);
+    let all = [
+        run(carries(3_000.0, 0.92, 1.2)),
+        // A core with time left, a first load that is too much, one that costs more CPU than a larger one, more than the search may try.
+        run(carries(3_000.0, 0.6, 1.0)),
+        run(carries(300.0, 0.92, 1.0)),
+        run(carries(3_000.0, 0.97, 4.0)),
+        run(carries(30_000.0, 0.97, 1.0)),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @"
+    500+ 2584+ 2931+ 3186- 3186- => 2931 qps, limited by dut; 3186 qps failed
+    500+ 4600- 4200- 2350+ 3275- 2813+ 3044- 3044- => 2813 qps, limited by dut; 3044 qps failed
+    500- 250+ 300+ 326- 326- => 300 qps, limited by dut; 326 qps failed
+    500+ 1067+ 1470+ 1598+ 1758+ 1934+ 2341+ 3429- 2885+ 3157- 3157- => 2885 qps, limited by dut; 3157 qps failed
+    500+ 9000+ => at least 9000 qps: the search's own upper bound passed
+    ");
+    let counts: Vec<usize> = (0..80)
+        .map(|k| {
+            let [clients, k] = [600.0 * 1.03f64.powi(k), f64::from(k)];
+            let found = run(carries(
+                clients,
+                0.85 + 0.13 * (k * 0.37).fract(),
+                1.0 + 0.25 * (k * 0.61).fract(),
+            ));
+            let (trials, verdict) = found.split_once(" => ").expect("a verdict");
+            let number: f64 =
+                verdict.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+            assert!(number <= clients && clients < 1.11 * number, "{clients}: {found}");
+            trials.split(' ').count()
+        })
+        .collect();
+    let all: usize = counts.iter().sum();
+    assert!(all < 5 * counts.len(), "{counts:?}");
 }
 
 #[test]

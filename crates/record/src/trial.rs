@@ -369,6 +369,24 @@ pub struct Cpu {
     pub cpus: Vec<usize>,
 }
 
+impl Cpu {
+    /// Returns the number of cores whose time it could have.
+    pub fn cores(&self) -> f64 {
+        self.limit_cores.unwrap_or(self.cpus.len() as f64)
+    }
+
+    /// Returns the share (0 to 1) of its cores that others left.
+    pub fn left(&self) -> f64 {
+        (1.0 - self.foreign.unwrap_or(0.0)).max(0.01)
+    }
+
+    /// Returns the share (0 to 1 and above) of its cores that it used in `seconds` of sending, of what others left of them; `None` where
+    /// that is not known.
+    pub fn used(&self, seconds: f64) -> Option<f64> {
+        Some(self.spent_s? / (self.cores() * seconds.max(1e-9) * self.left()))
+    }
+}
+
 /// Datagrams and packets dropped during a trial, by place, and connections that were not taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drops {

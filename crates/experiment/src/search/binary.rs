@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start passes: double until a rate fails      start fails: halve until a rate passes
-//!        └────────────── passed < capacity < failed ──────────────┘          (or a bracket that closed loops make likely)
+//!        └────────────── passed < capacity < failed ──────────────┘          (or a bracket that closed loops or the demand make likely)
 //!                 bisect until failed - passed <= resolution, and towards a rate at which the Tester stayed void likewise
 //!                 try the failing end once more: it may have failed by a stall
 //!                 if it passes, try the next failing rate at once: the same stall may have failed it
@@ -15,8 +15,9 @@ use super::bracket::Bracket;
 use super::trials::Trials;
 use crate::bench::BenchError;
 
-/// Steps up and down from the first rate, as a factor.
-const STEP: f64 = 2.0;
+/// Steps up and down from the first rate, as a factor; the least where the capacity is expected nearby.
+pub(super) const STEP: f64 = 2.0;
+const LEAST_STEP: f64 = 1.1;
 /// Number of times that the failing end fails.
 const FAILURES: u32 = 2;
 /// Number of stalls after which no upper end is tried again.
@@ -39,6 +40,7 @@ pub(super) type Decide<'j> = dyn FnMut(&mut Trials<'_>, f64) -> Result<Verdict, 
 /// Decides by one trial, as the RFC does.
 pub(super) fn by_trial(trials: &mut Trials<'_>, rate: f64) -> Result<Verdict, BenchError> {
     let trial = trials.settled(rate, trials.search.duration, true)?;
+    trials.expect_by_demand(rate, &trial);
     Ok(match (trial.void.is_void(), trial.passed) {
         (true, _) => Verdict::Void(trial.limiter),
         (false, Some(true)) => Verdict::Passed,
@@ -65,7 +67,7 @@ pub(super) fn run(
                 if bracket.pass(rate) {
                     mended += u32::from(!followed);
                     if let Some((failed, _)) = bracket.failed() {
-                        (rate, follows) = (failed.min(up(rate, max)), true);
+                        (rate, follows) = (failed.min(up(rate, STEP, max)), true);
                         continue;
                     }
                 }
@@ -112,46 +114,47 @@ impl Missed {
 }
 
 /// Returns the rate a step above one that passed, `max` at the most.
-pub(super) fn up(passed: f64, max: f64) -> f64 {
-    (passed * STEP).round().max(passed + 1.0).min(max)
+pub(super) fn up(passed: f64, step: f64, max: f64) -> f64 {
+    (passed * step).round().max(passed + 1.0).min(max)
 }
 
-/// Returns the next rate to try; `None` if the bracket is narrow enough.
+/// Returns the factor of the step from a rate: as far again as the rate is from those that are expected.
+fn step(trials: &Trials<'_>, rate: f64) -> f64 {
+    let off = |[low, high]: [f64; 2]| (rate / high).max(low / rate).clamp(LEAST_STEP, STEP);
+    trials.expected.map_or(STEP, off)
+}
+
+/// Returns the next rate to try; `None` if the bracket is narrow enough. A rate that is expected counts as an end while none has been
+/// found on its side.
 fn next_rate(trials: &Trials<'_>, bracket: &Bracket) -> Option<f64> {
-    let search = trials.search;
-    let (min, max) = search.range();
+    let (min, max) = trials.search.range();
     let failed = bracket.failed().map(|(rate, _)| rate);
     let void = bracket.void().map(|(rate, _)| rate);
-    match (bracket.passed, failed, void) {
+    let (passed, missed) = (bracket.passed, bracket.end());
+    let lies_below = failed.zip(void).filter(|(failed, void)| void < failed);
+    if passed.is_some() && lies_below.is_some_and(|(_, void)| trials.reached(void)) {
         // Where the Tester can send the void rate, something disturbed it: lower rates are no answer to that.
-        (Some(passed), Some(failed), Some(void)) if failed > void => {
-            if trials.reached(void) {
-                None
-            } else {
-                between(passed, void, search.resolution)
-            }
-        }
+        return None;
+    }
+    let is_open = |rate: &f64| {
+        passed.is_none_or(|passed| passed < *rate) && missed.is_none_or(|missed| *rate < missed)
+    };
+    let expected = |end: usize| trials.expected.map(|ends| ends[end]).filter(is_open);
+    let (low, high) = (expected(0), expected(1));
+    let above = |passed: f64| up(passed, step(trials, passed), max);
+    match (low.or(passed), high.or(missed)) {
         // A void rate says nothing about lower ones, of which some may fail by the server.
-        (Some(passed), None, Some(void)) => {
-            let above = up(passed, max);
-            if above < void { Some(above) } else { between(passed, void, search.resolution) }
+        (Some(passed), Some(void)) if low.or(high).or(failed).is_none() && above(passed) < void => {
+            Some(above(passed))
         }
-        (Some(passed), Some(failed), _) => between(passed, failed, search.resolution),
-        (Some(passed), None, _) => match search.expected {
-            Some([_, high]) if passed < high => {
-                between(passed, high, search.resolution).or(Some(high))
-            }
-            _ => (passed < max).then(|| up(passed, max)),
-        },
+        (Some(lower), Some(upper)) => {
+            between(lower, upper, trials.search.resolution).or(low).or(high)
+        }
+        (Some(passed), None) => (passed < max).then(|| above(passed)),
         // No rate has passed yet: lower rates may pass, and then bound the capacity from below.
-        (None, failed, void) => {
-            let lowest = failed.into_iter().chain(void).reduce(f64::min)?;
-            match search.expected {
-                Some([low, _]) if low < lowest => {
-                    between(low, lowest, search.resolution).or(Some(low))
-                }
-                _ => (lowest > min).then(|| (lowest / STEP).round().max(min)),
-            }
+        (None, missed) => {
+            let below = |rate: f64| (rate / step(trials, rate)).round().max(min);
+            missed.filter(|rate| *rate > min).map(below)
         }
     }
 }

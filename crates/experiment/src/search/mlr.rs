@@ -3,7 +3,7 @@
 use measure::{Goal, Limiter, Nanos};
 use record::{Capacity, GoalCapacity, Trial};
 
-use super::binary::up;
+use super::binary::{STEP, up};
 use super::bracket::Bracket;
 use super::spec::{RESOLUTION, Search};
 use super::trials::Trials;
@@ -47,7 +47,7 @@ pub(super) fn run(
         let Some(stop) = stopped else {
             let beyond = void.is_none() && results.iter().any(|result| result.upper.is_none());
             if beyond && top < max && !trials.are_too_many() {
-                top = up(top, max);
+                top = up(top, STEP, max);
                 continue;
             }
             return Ok(capacity(trials, &goals, &results, void));
@@ -74,7 +74,7 @@ fn first_failing(trials: &mut Trials<'_>) -> Result<(f64, Option<Stop>), BenchEr
         if trial.passed != Some(true) || rate >= max {
             return Ok((rate, None));
         }
-        rate = up(rate, max);
+        rate = up(rate, STEP, max);
     }
 }
 

@@ -45,9 +45,14 @@ pub struct Search {
 impl Search {
     /// Returns the search that begins near `answered`, the answers a second of closed loops.
     pub fn near(self, answered: f64) -> Self {
-        let (min, max) = self.range();
-        let [low, high] = EXPECTED.map(|share| (share * answered).round().clamp(min, max));
+        let [low, high] = self.shares(EXPECTED, answered);
         Search { expected: (low < high).then_some([low, high]), ..self }
+    }
+
+    /// Returns shares of a rate, within the rates of the search.
+    pub(super) fn shares(&self, shares: [f64; 2], rate: f64) -> [f64; 2] {
+        let (min, max) = self.range();
+        shares.map(|share| (share * rate).round().clamp(min, max))
     }
 
     /// Returns the lowest and the highest rate, in queries a second.
